@@ -1,0 +1,129 @@
+//! Names of things. Each is a type of its own, so that a client is never mistaken for a segment, and each that
+//! can be used again after its thing is gone carries a generation.
+
+use std::fmt;
+
+/// A node of the cluster. Zero is nobody.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct NodeId(pub u16);
+
+impl NodeId {
+    /// The id that no node has.
+    pub const NOBODY: NodeId = NodeId(0);
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "node {}", self.0)
+    }
+}
+
+/// A segment, anywhere in the cluster: its home, the home's slot for it, and which life of that slot.
+///
+/// ```text
+///  63      48 47      32 31              0
+/// +----------+----------+-----------------+
+/// |   home   |  index   |   generation    |
+/// +----------+----------+-----------------+
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SegmentId(u64);
+
+impl SegmentId {
+    /// Packs the three parts.
+    pub const fn new(home: NodeId, index: u16, generation: u32) -> Self {
+        Self((home.0 as u64) << 48 | (index as u64) << 32 | generation as u64)
+    }
+    /// Takes back what [`to_bits`](Self::to_bits) gave; any value is an id, most name nothing.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+    /// The id as it travels in rings and messages.
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+    /// The node that decides about this segment.
+    pub const fn home(self) -> NodeId {
+        NodeId((self.0 >> 48) as u16)
+    }
+    /// The home's slot.
+    pub const fn index(self) -> u16 {
+        (self.0 >> 32) as u16
+    }
+    /// Which life of the slot.
+    pub const fn generation(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+impl fmt::Display for SegmentId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "segment {}.{}#{}", self.home().0, self.index(), self.generation())
+    }
+}
+
+/// A client of this node: a slot and which life of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClientId {
+    /// The slot, below [`CLIENTS_MAX`](crate::limits::CLIENTS_MAX).
+    pub index: u32,
+    /// Which life of the slot.
+    pub generation: u32,
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "client {}#{}", self.index, self.generation)
+    }
+}
+
+/// One pair of rings: a client and which of its lanes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LaneId {
+    /// Whose lane.
+    pub client: ClientId,
+    /// Which one, below [`LANES_PER_CLIENT_MAX`](crate::limits::LANES_PER_CLIENT_MAX).
+    pub index: u8,
+}
+
+/// What a client calls one of its own requests; comes back unread in the completion.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestId(pub u64);
+
+/// How often a segment was written: +1 for each committed put, 0 for a fresh segment.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Version(pub u64);
+
+impl fmt::Display for Version {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "v{}", self.0)
+    }
+}
+
+/// When a segment was written, on the home's hybrid logical clock: microseconds since 1970 in the high 52 bits,
+/// a counter in the low 12.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// Bits of the counter below the microseconds.
+    pub const COUNTER_BITS: u32 = 12;
+
+    /// The physical part, in microseconds since 1970.
+    pub const fn micros(self) -> u64 {
+        self.0 >> Self::COUNTER_BITS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_id_keeps_its_three_parts() {
+        // If this broke, a request would reach another segment, or another life of the same slot.
+        let id = SegmentId::new(NodeId(0xfedc), 0xba98, 0x7654_3210);
+        let back = SegmentId::from_bits(id.to_bits());
+        assert_eq!((back.home().0, back.index(), back.generation()), (0xfedc, 0xba98, 0x7654_3210));
+    }
+}

@@ -1,0 +1,62 @@
+//! Every bound of the system, in one place, with what relates them.
+
+/// Bytes of one cache line, of one ring entry and of one segment header.
+pub const LINE_BYTES: usize = 64;
+
+/// Nodes of a cluster (a node id is 16 bits, 0 is nobody).
+pub const NODES_MAX: usize = 1024;
+/// Clients attached to one node at the same time.
+pub const CLIENTS_MAX: usize = 1024;
+/// Lanes (ring pairs) of one client: one a thread.
+pub const LANES_PER_CLIENT_MAX: usize = 64;
+/// Entries of one ring.
+pub const RING_SLOTS: usize = 64;
+
+/// Bytes of one slot of a client's arena.
+pub const ARENA_SLOT_BYTES: usize = 4096;
+/// Bytes of a client's arena when nothing else is asked for.
+pub const ARENA_BYTES_DEFAULT: usize = 8 << 20;
+/// Bytes of the largest arena that a client may ask for.
+pub const ARENA_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes that one get or put moves at the most.
+pub const TRANSFER_BYTES_MAX: usize = 1 << 20;
+/// Bytes of data that travel inside a completion.
+pub const INLINE_REPLY_BYTES_MAX: usize = 32;
+/// Bytes of data that travel inside a request.
+pub const INLINE_REQUEST_BYTES_MAX: usize = 16;
+
+/// Bytes of one message between two engines.
+pub const MESSAGE_BYTES_MAX: usize = 512;
+/// Bytes that a peer may have written into the staging window of a home and not yet committed.
+pub const STAGING_BYTES: usize = 4 << 20;
+/// Bytes of private data that a fabric carries while it connects.
+pub const HELLO_BYTES_MAX: usize = 256;
+
+/// Segments that one node is the home of.
+pub const SEGMENTS_PER_NODE_MAX: usize = 1 << 16;
+/// Bytes of a segment's name.
+pub const NAME_BYTES_MAX: usize = 128;
+/// Bytes of the largest segment.
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 40;
+/// The unit in which memory is given to segments.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// Operations under way on one node, all clients together.
+pub const OPERATIONS_MAX: usize = 1 << 14;
+
+/// What a call waits for when it names no deadline, in microseconds.
+pub const TIMEOUT_DEFAULT_US: u32 = 2_000_000;
+/// The longest deadline that a call may name, in microseconds.
+pub const TIMEOUT_MAX_US: u32 = 600_000_000;
+
+const _: () = assert!(RING_SLOTS.is_power_of_two());
+const _: () = assert!(NODES_MAX <= u16::MAX as usize);
+const _: () = assert!(SEGMENTS_PER_NODE_MAX - 1 <= u16::MAX as usize);
+const _: () = assert!(ARENA_BYTES_DEFAULT.is_multiple_of(ARENA_SLOT_BYTES));
+const _: () = assert!(ARENA_BYTES_MAX.is_multiple_of(ARENA_SLOT_BYTES));
+const _: () = assert!(TRANSFER_BYTES_MAX <= ARENA_BYTES_DEFAULT);
+const _: () = assert!(TRANSFER_BYTES_MAX <= STAGING_BYTES);
+const _: () = assert!(NAME_BYTES_MAX * 2 <= MESSAGE_BYTES_MAX);
+const _: () = assert!(MESSAGE_BYTES_MAX <= ARENA_SLOT_BYTES);
+const _: () = assert!(TIMEOUT_DEFAULT_US <= TIMEOUT_MAX_US);
