@@ -1,18 +1,38 @@
 //! Words and decisions of DDSS: what the other crates talk about, and the engine that decides.
 //!
-//! *The stop before:* `ddss-ipc` hands over an [`Entry`] that came out of a client's ring.
-//! *The stop after:* `ddss-verbs` moves the bytes that the engine asked for.
+//! *The stop before:* `ddss-ipc` hands over an [`Entry`] that came out of a client's ring; [`Request::decode`] makes
+//! a request of it that cannot be wrong.
+//! *The stop after:* `ddss-verbs` moves the bytes that the [engine] asked for.
 //!
 //! Nothing in here does I/O, starts a thread, reads a clock or draws a random number. Time and events are
-//! arguments, actions are return values, so the same code runs under `ddssd`, under the
-//! simulator and under a fuzzer.
+//! arguments, actions are return values, so the same code runs under `ddssd`, under the simulator and under a
+//! fuzzer.
+//!
+//! ```
+//! use ddss_core::{Operation, Request, RequestId};
+//! let request = Request::new(RequestId(7), Operation::Null);
+//! assert_eq!(Request::decode(&request.encode()), Ok(request));
+//! ```
 #![forbid(unsafe_code)]
 
+pub mod engine;
 pub mod limits;
 
+mod clock;
+mod completion;
+mod failure;
 mod ids;
+mod message;
+mod request;
+mod segment;
 
+pub use clock::HybridClock;
+pub use completion::{Completion, Opened};
+pub use failure::{Failure, Outcome};
 pub use ids::{ClientId, LaneId, NodeId, RequestId, SegmentId, Timestamp, Version};
+pub use message::{Facts, HelloError, Message, PeerHello, RemoteWindow};
+pub use request::{ArenaRange, Operation, Payload, Refused, Request};
+pub use segment::{Header, Identity, Model, Name, Permissions, Proof, Spec, Wish};
 
 /// One slot of a ring as eight words, exactly one cache line.
 ///

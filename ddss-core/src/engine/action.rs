@@ -1,0 +1,131 @@
+//! What the engine wants done. The daemon does these in order; each is one thing.
+
+use super::operations::StepId;
+use crate::message::RemoteWindow;
+use crate::request::{ArenaRange, Payload};
+use crate::segment::Header;
+use crate::{ClientId, Completion, LaneId, Message, NodeId, Timestamp, Version};
+
+/// Where the bytes of a commit are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// With a client of this node: in the request, or in its arena.
+    Client(ClientId, Payload),
+    /// In this node's staging memory, written there by a peer.
+    Staged {
+        /// Which peer's part of it.
+        node: NodeId,
+        /// From where in that part.
+        at: u64,
+    },
+    /// Behind the message that is being handled.
+    Tail,
+}
+
+/// One thing to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Make a segment's memory: zero its bytes, then write its header.
+    Format {
+        /// Where its header goes in the pool.
+        at: u64,
+        /// The header.
+        header: Header,
+    },
+    /// Make its header say that nobody lives here.
+    Erase {
+        /// Where its header is.
+        at: u64,
+    },
+    /// Copy a segment's bytes into a client's arena.
+    CopyOut {
+        /// From where in the pool.
+        at: u64,
+        /// Whose arena.
+        client: ClientId,
+        /// To where in it, and how many.
+        into: ArenaRange,
+    },
+    /// Replace bytes of a segment and step its version, so that no reader takes a mix for a whole.
+    Commit {
+        /// Where its header is.
+        at: u64,
+        /// Where in the segment.
+        offset: u64,
+        /// How many bytes.
+        length: u32,
+        /// From where.
+        source: Source,
+        /// The version that this makes.
+        version: Version,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// Read a range of a remote segment, with its header before and its state word after.
+    Fetch {
+        /// Its home.
+        node: NodeId,
+        /// Comes back with [`Engine::fetched`](super::Engine::fetched).
+        step: StepId,
+        /// Its memory: header line and bytes.
+        window: RemoteWindow,
+        /// From where in the segment.
+        offset: u64,
+        /// Whose arena.
+        client: ClientId,
+        /// To where in it, and how many.
+        into: ArenaRange,
+    },
+    /// Write a client's bytes into the staging memory that `node` keeps for us.
+    Stage {
+        /// The home.
+        node: NodeId,
+        /// Comes back with [`Engine::staged`](super::Engine::staged).
+        step: StepId,
+        /// Where in the staging memory.
+        at: u64,
+        /// Whose arena.
+        client: ClientId,
+        /// From where in it, and how many.
+        from: ArenaRange,
+    },
+    /// Say something to another node, after what was staged for it.
+    Send {
+        /// Whom.
+        node: NodeId,
+        /// What.
+        message: Message,
+        /// Bytes of a client that go behind a put.
+        tail: Option<(ClientId, Payload)>,
+    },
+    /// Say [`Message::Found`] with a window over the segment that only this peer may use.
+    Introduce {
+        /// Whom.
+        node: NodeId,
+        /// A [`Message::Found`] whose window is to be filled in.
+        message: Message,
+        /// Where the segment's header is in the pool.
+        at: u64,
+        /// Header line and bytes.
+        bytes: u64,
+    },
+    /// No peer may use a window over this memory any more.
+    Withdraw {
+        /// Where the segment's header is.
+        at: u64,
+    },
+    /// This peer does not keep the rules: end its connection.
+    Cut {
+        /// Whom.
+        node: NodeId,
+    },
+    /// Tell a client. If `data` says so, the first bytes at that place of the pool go into the completion.
+    Reply {
+        /// Whom.
+        lane: LaneId,
+        /// What.
+        completion: Completion,
+        /// A place in the pool and a number of bytes.
+        data: Option<(u64, u8)>,
+    },
+}

@@ -1,0 +1,314 @@
+//! Clients, peers and time; and which way a request goes.
+
+use super::action::Action;
+use super::operations::{Operations, Pending, StepId, Then, Wait};
+use super::peers::Peers;
+use super::segments::Segments;
+use crate::limits::CLIENTS_MAX;
+use crate::message::Facts;
+use crate::request::{ArenaRange, Payload};
+use crate::segment::{Identity, Name, Spec};
+use crate::{
+    ClientId, Completion, Failure, HybridClock, LaneId, Message, NodeId, Opened, Operation, Outcome, Request,
+    RequestId, SegmentId,
+};
+use std::collections::VecDeque;
+
+/// What the engine is told once.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Which node this is.
+    pub node: NodeId,
+    /// Bytes of the pool in which segments live.
+    pub pool_bytes: u64,
+    /// The other nodes.
+    pub peers: Vec<NodeId>,
+}
+
+/// The time, as the daemon read it before it came here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Now {
+    /// A clock that never goes back, in microseconds: for deadlines.
+    pub steady_us: u64,
+    /// The wall's clock, in microseconds since 1970: for timestamps.
+    pub wall_us: u64,
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Requests taken from clients.
+    pub requests: u64,
+    /// Requests that were refused because they made no sense.
+    pub malformed: u64,
+    /// Fetches that met a put and were done again.
+    pub torn_fetches: u64,
+    /// Answers and completions that came for an operation that had ended.
+    pub stale: u64,
+    /// Operations whose deadline passed.
+    pub timeouts: u64,
+    /// Puts committed here.
+    pub commits: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    generation: u32,
+    who: Identity,
+    arena_bytes: u64,
+}
+
+/// Who asks, checked to be attached.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    pub(super) lane: LaneId,
+    pub(super) request: RequestId,
+    pub(super) who: Identity,
+    pub(super) deadline_us: u64,
+}
+
+/// The engine of one node.
+#[derive(Debug)]
+pub struct Engine {
+    pub(super) node: NodeId,
+    pub(super) segments: Segments,
+    pub(super) operations: Operations,
+    pub(super) peers: Peers,
+    pub(super) clock: HybridClock,
+    pub(super) counters: Counters,
+    clients: Vec<Option<Client>>,
+    actions: VecDeque<Action>,
+}
+
+impl Engine {
+    /// How long a peer has to forget a released segment before its connection is cut.
+    pub(super) const FORGET_US: u64 = 5_000_000;
+
+    /// An engine with no segments, no clients, and its peers not yet reached.
+    pub fn new(config: &EngineConfig) -> Self {
+        let mut peers = Peers::default();
+        for &node in config.peers.iter().filter(|&&node| node != config.node) {
+            peers.add(node);
+        }
+        Self {
+            node: config.node,
+            segments: Segments::new(config.node, config.pool_bytes),
+            operations: Operations::new(),
+            peers,
+            clock: HybridClock::default(),
+            counters: Counters::default(),
+            clients: vec![None; CLIENTS_MAX],
+            actions: VecDeque::with_capacity(1024),
+        }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Segments at home here, and bytes of the pool that are free.
+    pub fn segments(&self) -> (usize, u64) {
+        (self.segments.count(), self.segments.free_bytes())
+    }
+
+    /// Operations under way.
+    pub fn pending(&self) -> usize {
+        self.operations.count()
+    }
+
+    /// The next thing to do, in order.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    pub(super) fn act(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    /// A client came.
+    pub fn attach(&mut self, client: ClientId, who: Identity, arena_bytes: u64) {
+        if let Some(slot) = self.clients.get_mut(client.index as usize) {
+            *slot = Some(Client { generation: client.generation, who, arena_bytes });
+        }
+    }
+
+    /// A client is gone. What it had under way goes on and is told to nobody.
+    pub fn detach(&mut self, client: ClientId) {
+        if self.client(client).is_some() {
+            self.clients[client.index as usize] = None;
+        }
+    }
+
+    fn client(&self, id: ClientId) -> Option<Client> {
+        (*self.clients.get(id.index as usize)?).filter(|client| client.generation == id.generation)
+    }
+
+    /// A node said hello on a new connection.
+    pub fn peer_up(&mut self, node: NodeId) {
+        let peer = self.peers.add(node);
+        assert!(!peer.up, "a peer goes down before it comes up again");
+        peer.up = true;
+    }
+
+    /// The connection to a node ended. Reads under way end by themselves, with [`fetched`](Self::fetched).
+    pub fn peer_down(&mut self, now: Now, node: NodeId) {
+        let Some(peer) = self.peers.reachable(node) else { return };
+        *peer = super::peers::Peer::default();
+        self.segments.forgotten(node, None);
+        self.reclaim();
+        for step in self.operations.find(|pending| pending.wait.is_on(node)) {
+            self.answer_lost(now, step);
+        }
+    }
+
+    /// Time went on.
+    pub fn tick(&mut self, now: Now) {
+        while let Some(step) = self.operations.expired(now.steady_us) {
+            self.counters.timeouts += 1;
+            self.expire(step);
+        }
+        loop {
+            let overdue = self.segments.overdue(now.steady_us).next();
+            let Some(node) = overdue else { break };
+            self.segments.forgotten(node, None);
+            self.act(Action::Cut { node });
+        }
+        self.reclaim();
+    }
+
+    /// When [`tick`](Self::tick) has something to do at the latest, on the steady clock.
+    pub fn next_deadline_us(&self) -> Option<u64> {
+        self.operations.next_deadline_us()
+    }
+
+    pub(super) fn reclaim(&mut self) {
+        while let Some(at) = self.segments.reclaim() {
+            self.act(Action::Withdraw { at });
+        }
+    }
+
+    /// A client asks. `text` is a copy of what a name or specification range of its arena holds, else empty.
+    pub fn request(&mut self, now: Now, lane: LaneId, request: &Request, text: &[u8]) {
+        let Some(client) = self.client(lane.client) else { return };
+        self.counters.requests += 1;
+        let deadline_us = now.steady_us.saturating_add(u64::from(request.timeout_us));
+        let caller = Caller { lane, request: request.id, who: client.who, deadline_us };
+        if let Err(failure) = self.dispatch(now, &client, caller, &request.operation, text) {
+            self.end(&caller, Outcome::Failed(failure));
+        }
+    }
+
+    /// A client's entry could not be read as a request.
+    pub fn refuse(&mut self, lane: LaneId, request: RequestId, failure: Failure) {
+        self.counters.malformed += 1;
+        self.reply(lane, Completion::bare(request, Outcome::Failed(failure)), None);
+    }
+
+    fn dispatch(
+        &mut self,
+        now: Now,
+        client: &Client,
+        caller: Caller,
+        operation: &Operation,
+        text: &[u8],
+    ) -> Result<(), Failure> {
+        let fits = |range: &ArenaRange| range.fits(client.arena_bytes).then_some(()).ok_or(Failure::OutOfRange);
+        match operation {
+            Operation::Null => {
+                self.end(&caller, Outcome::Done);
+                Ok(())
+            }
+            Operation::Allocate { .. } => {
+                let (spec, name) = text.split_first_chunk().ok_or(Failure::Malformed)?;
+                self.look_up(caller, Name::from_bytes(name)?, Then::Allocate(Spec::decode(spec)?), now)
+            }
+            Operation::Open { .. } => self.look_up(caller, Name::from_bytes(text)?, Then::Open, now),
+            Operation::Release { segment } if segment.home() == self.node => {
+                self.release_here(now, caller.who, *segment)?;
+                self.end(&caller, Outcome::Done);
+                Ok(())
+            }
+            Operation::Release { segment } => self.release_far(caller, *segment),
+            Operation::Get { segment, offset, into, inline } => {
+                fits(into)?;
+                if segment.home() == self.node {
+                    self.get_here(caller, *segment, *offset, *into, *inline)
+                } else {
+                    self.get_far(caller, *segment, *offset, *into)
+                }
+            }
+            Operation::Put { segment, offset, from } => {
+                if let Payload::Arena(range) = from {
+                    fits(range)?;
+                }
+                if segment.home() == self.node {
+                    self.put_here(now, caller, *segment, *offset, *from)
+                } else {
+                    self.put_far(caller, *segment, *offset, *from)
+                }
+            }
+        }
+    }
+
+    /// Notes an operation that has to wait.
+    pub(super) fn begin(&mut self, caller: &Caller, wait: Wait) -> Result<StepId, Failure> {
+        let Caller { lane, request, who, deadline_us } = *caller;
+        let pending = Pending { lane, request, who, deadline_us, wait, told: false };
+        self.operations.insert(pending).ok_or(Failure::Busy)
+    }
+
+    /// Tells a caller how it ended.
+    pub(super) fn end(&mut self, caller: &Caller, outcome: Outcome) {
+        self.reply(caller.lane, Completion::bare(caller.request, outcome), None);
+    }
+
+    /// Tells the caller of a pending operation, which is over.
+    pub(super) fn finish(&mut self, pending: &Pending, outcome: Outcome) {
+        self.reply(pending.lane, Completion::bare(pending.request, outcome), None);
+    }
+
+    pub(super) fn finish_opened(&mut self, lane: LaneId, request: RequestId, facts: &Facts) {
+        let opened = Opened { segment: facts.segment, bytes: facts.bytes };
+        let completion = Completion { data: opened.encode(), ..Completion::bare(request, Outcome::Done) };
+        self.reply(lane, completion, None);
+    }
+
+    pub(super) fn reply(&mut self, lane: LaneId, completion: Completion, data: Option<(u64, u8)>) {
+        if self.client(lane.client).is_some() {
+            self.act(Action::Reply { lane, completion, data });
+        }
+    }
+
+    pub(super) fn send(&mut self, node: NodeId, message: Message) {
+        self.act(Action::Send { node, message, tail: None });
+    }
+
+    /// The deadline of an operation passed: its caller is told. What the fabric may still touch stays noted.
+    fn expire(&mut self, step: StepId) {
+        let Some(pending) = self.operations.get_mut(step) else { return };
+        let (lane, request) = (pending.lane, pending.request);
+        let (outcome, lingers) = match pending.wait {
+            Wait::Fetch(_) => (Outcome::Failed(Failure::TimedOut), true),
+            Wait::Put { ticket, .. } => (Outcome::Indeterminate(Failure::TimedOut), ticket.is_some()),
+            Wait::Release { .. } | Wait::Allocate { .. } => (Outcome::Indeterminate(Failure::TimedOut), false),
+            Wait::Lookup { .. } | Wait::Facts { .. } => (Outcome::Failed(Failure::TimedOut), false),
+        };
+        if lingers {
+            pending.told = true;
+        } else {
+            self.operations.remove(step);
+        }
+        self.reply(lane, Completion { lingers, ..Completion::bare(request, outcome) }, None);
+    }
+
+    /// The home of a segment, if it is another node that can be reached.
+    pub(super) fn reachable_home(&mut self, segment: SegmentId) -> Result<NodeId, Failure> {
+        let home = segment.home();
+        match self.peers.get(home) {
+            None => Err(Failure::NotFound),
+            Some(peer) if peer.up => Ok(home),
+            Some(_) => Err(Failure::NodeDown),
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! Requests for segments whose home is another node.
+//!
+//! A get is one batch of one-sided reads: header, bytes, state word again ([`Action::Fetch`]); if a put came
+//! between, it is done again. A put is the bytes written into the staging memory that the home keeps for us, and
+//! behind them the message that says "commit": one round trip, and the home's own thread makes it whole. Small
+//! puts travel inside that message.
+
+use super::action::Action;
+use super::core::{Caller, Engine, Now};
+use super::operations::{Pending, StepId, Then, Transfer, Wait};
+use super::peers::{Peer, Remote};
+use super::segments::check_range;
+use crate::message::{Facts, RemoteWindow};
+use crate::request::{ArenaRange, Payload};
+use crate::segment::{Header, Name, Proof, Wish};
+use crate::{Completion, Failure, Message, NodeId, Outcome, SegmentId, Timestamp, Version};
+
+impl Wait {
+    /// Whether only a message from `node` can end it.
+    pub(super) fn is_on(&self, node: NodeId) -> bool {
+        match self {
+            Wait::Lookup { .. } => true,
+            Wait::Allocate { home } | Wait::Release { home } | Wait::Put { home, .. } => *home == node,
+            Wait::Facts { transfer, .. } => transfer.segment.home() == node,
+            Wait::Fetch(_) => false,
+        }
+    }
+}
+
+impl Engine {
+    /// Finds a name: here, else with every peer that can be reached.
+    pub(super) fn look_up(&mut self, caller: Caller, name: Name, then: Then, now: Now) -> Result<(), Failure> {
+        if let Some(id) = self.segments.by_name(&name) {
+            let segment = self.segments.get(id)?;
+            if matches!(then, Then::Allocate(_)) {
+                return Err(Failure::AlreadyExists);
+            }
+            segment.permissions.allow(caller.who, Wish::Read)?;
+            let facts = segment.facts(id);
+            self.finish_opened(caller.lane, caller.request, &facts);
+            return Ok(());
+        }
+        let (mut asked, mut silent) = (Vec::new(), 0);
+        for (node, up) in self.peers.iter() {
+            if up { asked.push(node) } else { silent += 1 }
+        }
+        let wait = Wait::Lookup { name, then, answers: asked.len() as u16, silent };
+        let step = self.begin(&caller, wait)?;
+        for &node in &asked {
+            self.send(node, Message::Lookup { step: step.to_bits(), who: caller.who, name });
+        }
+        if asked.is_empty() {
+            self.nobody_has(now, step);
+        }
+        Ok(())
+    }
+
+    /// No peer that could be asked has the name.
+    fn nobody_has(&mut self, now: Now, step: StepId) {
+        let Some(pending) = self.operations.remove(step) else { return };
+        let Wait::Lookup { name, then, silent, .. } = pending.wait else { return };
+        let outcome = match then {
+            Then::Open if silent > 0 => Err(Failure::NodeDown),
+            Then::Open => Err(Failure::NotFound),
+            Then::Allocate(spec) if spec.home == NodeId::NOBODY || spec.home == self.node => {
+                self.allocate_here(now, pending.who, name, spec).and_then(|id| {
+                    let facts = self.segments.get(id)?.facts(id);
+                    self.finish_opened(pending.lane, pending.request, &facts);
+                    Ok(())
+                })
+            }
+            Then::Allocate(spec) => self.allocate_far(&pending, name, spec),
+        };
+        if let Err(failure) = outcome {
+            self.finish(&pending, Outcome::Failed(failure));
+        }
+    }
+
+    fn allocate_far(&mut self, pending: &Pending, name: Name, spec: crate::Spec) -> Result<(), Failure> {
+        let home = self.reachable_home(SegmentId::new(spec.home, 0, 0))?;
+        let step = self.begin(&pending.caller(), Wait::Allocate { home })?;
+        self.send(home, Message::Allocate { step: step.to_bits(), who: pending.who, spec, name });
+        Ok(())
+    }
+
+    pub(super) fn release_far(&mut self, caller: Caller, segment: SegmentId) -> Result<(), Failure> {
+        let home = self.reachable_home(segment)?;
+        let step = self.begin(&caller, Wait::Release { home })?;
+        self.send(home, Message::Release { step: step.to_bits(), who: caller.who, segment });
+        Ok(())
+    }
+
+    /// Gets bytes of a remote segment: reads them, or asks its home about it first.
+    pub(super) fn get_far(
+        &mut self,
+        caller: Caller,
+        segment: SegmentId,
+        offset: u64,
+        into: ArenaRange,
+    ) -> Result<(), Failure> {
+        self.reachable_home(segment)?;
+        let transfer = Transfer { segment, offset, range: into };
+        match self.noted(segment) {
+            Some(facts) => {
+                facts.permissions.allow(caller.who, Wish::Read)?;
+                check_range(facts.bytes, offset, into.bytes)?;
+                let step = self.begin(&caller, Wait::Fetch(transfer))?;
+                self.fetch(step, caller.lane, transfer)
+            }
+            None => self.ask_facts(caller, transfer, false),
+        }
+    }
+
+    /// Puts bytes into a remote segment.
+    pub(super) fn put_far(
+        &mut self,
+        caller: Caller,
+        segment: SegmentId,
+        offset: u64,
+        from: Payload,
+    ) -> Result<(), Failure> {
+        let home = self.reachable_home(segment)?;
+        let length = from.length();
+        if let Some(facts) = self.noted(segment) {
+            facts.permissions.allow(caller.who, Wish::Write)?;
+            check_range(facts.bytes, offset, length)?;
+        }
+        let client = caller.lane.client;
+        let put = |step: StepId, staged| Message::Put {
+            step: step.to_bits(),
+            who: caller.who,
+            segment,
+            offset,
+            length,
+            staged,
+        };
+        match from {
+            Payload::Arena(range) if length as usize > Message::PUT_BYTES_MAX => {
+                let peer = self.peers.reachable(home).ok_or(Failure::NodeDown)?;
+                let ticket = peer.staging.take(length).ok_or(Failure::Busy)?;
+                let begun = self.begin(&caller, Wait::Put { home, ticket: Some(ticket) });
+                let step = begun.inspect_err(|_| self.give_staging(home, Some(ticket)))?;
+                self.act(Action::Stage { node: home, step, at: ticket.at, client, from: range });
+                self.act(Action::Send { node: home, message: put(step, ticket.at), tail: None });
+            }
+            _ => {
+                let step = self.begin(&caller, Wait::Put { home, ticket: None })?;
+                let message = put(step, Message::NOT_STAGED);
+                self.act(Action::Send { node: home, message, tail: Some((client, from)) });
+            }
+        }
+        Ok(())
+    }
+
+    fn give_staging(&mut self, home: NodeId, ticket: Option<super::staging::Ticket>) {
+        if let (Some(ticket), Some(peer)) = (ticket, self.peers.reachable(home)) {
+            peer.staging.give(ticket);
+        }
+    }
+
+    /// What this node has noted about a remote segment.
+    fn noted(&mut self, segment: SegmentId) -> Option<Facts> {
+        let remote = self.peers.reachable(segment.home())?.remotes.get(&segment)?;
+        (!remote.leaving).then_some(remote.facts)
+    }
+
+    fn ask_facts(&mut self, caller: Caller, transfer: Transfer, put: bool) -> Result<(), Failure> {
+        let step = self.begin(&caller, Wait::Facts { transfer, put })?;
+        let message = Message::Describe { step: step.to_bits(), who: caller.who, segment: transfer.segment };
+        self.send(transfer.segment.home(), message);
+        Ok(())
+    }
+
+    /// Starts the reads of a get that is noted as [`Wait::Fetch`].
+    fn fetch(&mut self, step: StepId, lane: crate::LaneId, transfer: Transfer) -> Result<(), Failure> {
+        let Transfer { segment, offset, range } = transfer;
+        let home = segment.home();
+        let remote = self.peers.reachable(home).and_then(|peer| peer.remotes.get_mut(&segment));
+        let Some(remote) = remote.filter(|remote| !remote.leaving) else {
+            self.operations.remove(step);
+            return Err(Failure::NotFound);
+        };
+        remote.reads += 1;
+        let window = remote.window;
+        self.act(Action::Fetch { node: home, step, window, offset, client: lane.client, into: range });
+        Ok(())
+    }
+
+    /// The reads of a fetch ended: the header before the bytes and the state word after them, or why not.
+    pub fn fetched(&mut self, now: Now, step: StepId, result: Result<(Header, u64), Failure>) {
+        let Some(pending) = self.operations.get_mut(step).copied() else {
+            self.counters.stale += 1;
+            return;
+        };
+        let Wait::Fetch(transfer) = pending.wait else { return };
+        self.read_ended(transfer.segment);
+        let proof = result.map(|(header, state_after)| header.prove(transfer.segment, state_after));
+        match proof {
+            Ok(Proof::Torn) if !pending.told && now.steady_us < pending.deadline_us => {
+                self.counters.torn_fetches += 1;
+                if let Err(failure) = self.fetch(step, pending.lane, transfer) {
+                    self.finish(&pending, Outcome::Failed(failure));
+                }
+            }
+            Ok(Proof::Whole(version, timestamp)) => {
+                self.operations.remove(step);
+                let done = Completion::bare(pending.request, Outcome::Done);
+                self.reply(pending.lane, Completion { version, timestamp, ..done }, None);
+            }
+            Ok(Proof::Torn) => self.end_fetch(step, &pending, Failure::Contended),
+            Ok(Proof::Gone) => self.end_fetch(step, &pending, Failure::NotFound),
+            Err(failure) => self.end_fetch(step, &pending, failure),
+        }
+    }
+
+    fn end_fetch(&mut self, step: StepId, pending: &Pending, failure: Failure) {
+        self.operations.remove(step);
+        self.finish(pending, Outcome::Failed(failure));
+    }
+
+    /// One read of a remote segment less; the last one lets its home know.
+    fn read_ended(&mut self, segment: SegmentId) {
+        let home = segment.home();
+        let Some(peer) = self.peers.reachable(home) else { return };
+        let Some(remote) = peer.remotes.get_mut(&segment) else { return };
+        remote.reads = remote.reads.saturating_sub(1);
+        if remote.leaving && remote.reads == 0 {
+            peer.remotes.remove(&segment);
+            self.send(home, Message::Forgotten { segment });
+        }
+    }
+
+    /// The write into staging memory could not be done; the put certainly did not happen if it was refused before
+    /// anything went out.
+    pub fn staged(&mut self, step: StepId, result: Result<(), Failure>) {
+        let Err(failure) = result else { return };
+        let Some(pending) = self.operations.remove(step) else {
+            self.counters.stale += 1;
+            return;
+        };
+        if let Wait::Put { home, ticket } = pending.wait {
+            self.give_staging(home, ticket);
+        }
+        self.finish(&pending, Outcome::Indeterminate(failure));
+    }
+
+    /// Something that was to be sent for this step was refused before it went out: the operation did nothing.
+    pub fn refused(&mut self, step: StepId, failure: Failure) {
+        let Some(pending) = self.operations.remove(step) else { return };
+        match pending.wait {
+            Wait::Put { home, ticket } => self.give_staging(home, ticket),
+            Wait::Fetch(transfer) => self.read_ended(transfer.segment),
+            _ => {}
+        }
+        self.finish(&pending, Outcome::Failed(failure));
+    }
+
+    /// A home told us about one of its segments.
+    pub(super) fn found(&mut self, now: Now, node: NodeId, step: StepId, facts: Facts, window: RemoteWindow) {
+        if facts.segment.home() != node || window.bytes < Header::DATA_OFFSET.saturating_add(facts.bytes) {
+            self.act(Action::Cut { node });
+            return;
+        }
+        self.note(node, facts, window);
+        let Some(pending) = self.operations.get_mut(step).copied() else {
+            self.counters.stale += 1;
+            return;
+        };
+        match pending.wait {
+            Wait::Lookup { then: Then::Open, .. } | Wait::Allocate { .. } => {
+                self.operations.remove(step);
+                self.finish_opened(pending.lane, pending.request, &facts);
+            }
+            Wait::Lookup { then: Then::Allocate(_), .. } => {
+                self.operations.remove(step);
+                self.finish(&pending, Outcome::Failed(Failure::AlreadyExists));
+            }
+            Wait::Facts { transfer, put: false } => {
+                self.operations.remove(step);
+                let Transfer { segment, offset, range } = transfer;
+                let caller = pending.caller();
+                if now.steady_us >= pending.deadline_us {
+                    self.finish(&pending, Outcome::Failed(Failure::TimedOut));
+                } else if let Err(failure) = self.get_far(caller, segment, offset, range) {
+                    self.finish(&pending, Outcome::Failed(failure));
+                }
+            }
+            _ => self.counters.stale += 1,
+        }
+    }
+
+    fn note(&mut self, node: NodeId, facts: Facts, window: RemoteWindow) {
+        let Some(peer) = self.peers.reachable(node) else { return };
+        if peer.remotes.len() < Peer::REMOTES_MAX {
+            let fresh = Remote { facts, window, reads: 0, leaving: false };
+            let remote = peer.remotes.entry(facts.segment).or_insert(fresh);
+            (remote.facts, remote.window) = (facts, window);
+        }
+    }
+
+    /// The home released a segment.
+    pub(super) fn forget(&mut self, node: NodeId, segment: SegmentId) {
+        let Some(peer) = self.peers.reachable(node) else { return };
+        match peer.remotes.get_mut(&segment) {
+            Some(remote) if remote.reads > 0 => remote.leaving = true,
+            _ => {
+                peer.remotes.remove(&segment);
+                self.send(node, Message::Forgotten { segment });
+            }
+        }
+    }
+
+    /// A home said how something ended.
+    pub(super) fn ended(
+        &mut self,
+        now: Now,
+        node: NodeId,
+        step: StepId,
+        outcome: Outcome,
+        version: Version,
+        timestamp: Timestamp,
+    ) {
+        self.clock.hear(timestamp, now.wall_us);
+        let Some(pending) = self.operations.get_mut(step) else {
+            self.counters.stale += 1;
+            return;
+        };
+        if !pending.wait.is_on(node) {
+            self.counters.stale += 1;
+            return;
+        }
+        if let Wait::Lookup { answers, .. } = &mut pending.wait {
+            *answers = answers.saturating_sub(1);
+            let last = *answers == 0;
+            match outcome {
+                Outcome::Failed(Failure::NotFound) if !last => return,
+                Outcome::Failed(Failure::NotFound) => return self.nobody_has(now, step),
+                _ => {}
+            }
+        }
+        let Some(pending) = self.operations.remove(step) else { return };
+        if let Wait::Put { home, ticket } = pending.wait {
+            self.give_staging(home, ticket);
+        }
+        let completion = Completion { version, timestamp, ..Completion::bare(pending.request, outcome) };
+        self.reply(pending.lane, completion, None);
+    }
+
+    /// The node that an operation waits for is gone.
+    pub(super) fn answer_lost(&mut self, now: Now, step: StepId) {
+        let Some(pending) = self.operations.get_mut(step) else { return };
+        if let Wait::Lookup { answers, silent, .. } = &mut pending.wait {
+            // Whether this peer had answered already is not noted: asked again is cheap, wrong is not.
+            *answers = answers.saturating_sub(1);
+            *silent += 1;
+            if *answers == 0 {
+                self.nobody_has(now, step);
+            }
+            return;
+        }
+        let Some(pending) = self.operations.remove(step) else { return };
+        let outcome = match pending.wait {
+            Wait::Facts { .. } | Wait::Lookup { .. } | Wait::Fetch(_) => Outcome::Failed(Failure::NodeDown),
+            Wait::Allocate { .. } | Wait::Release { .. } | Wait::Put { .. } => {
+                Outcome::Indeterminate(Failure::NodeDown)
+            }
+        };
+        self.finish(&pending, outcome);
+    }
+}
+
+impl Pending {
+    fn caller(&self) -> Caller {
+        Caller { lane: self.lane, request: self.request, who: self.who, deadline_us: self.deadline_us }
+    }
+}

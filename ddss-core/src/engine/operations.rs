@@ -1,0 +1,172 @@
+//! What is under way: one entry for each operation that waits for another node, with its deadline.
+
+use super::staging::Ticket;
+use crate::limits::OPERATIONS_MAX;
+use crate::request::ArenaRange;
+use crate::segment::{Identity, Name, Spec};
+use crate::{LaneId, NodeId, RequestId, SegmentId};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The engine's number for one wait; stale ones name nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StepId(u64);
+
+impl StepId {
+    /// The number as it travels through a fabric or in a message.
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+    /// Takes it back; any value is a number, most name nothing.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+    const fn index(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
+
+/// A get or put whose memory the fabric reads or writes, and for what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Transfer {
+    pub(super) segment: SegmentId,
+    pub(super) offset: u64,
+    pub(super) range: ArenaRange,
+}
+
+/// What an operation waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wait {
+    /// Answers of peers about a name. `answers` are still to come; `silent` peers could not be asked.
+    Lookup { name: Name, then: Then, answers: u16, silent: u16 },
+    /// A home that makes a segment.
+    Allocate { home: NodeId },
+    /// A home that takes a segment away.
+    Release { home: NodeId },
+    /// The facts of a segment, to do this then.
+    Facts { transfer: Transfer, put: bool },
+    /// The bytes of a get.
+    Fetch(Transfer),
+    /// The answer to a put; what is staged for it.
+    Put { home: NodeId, ticket: Option<Ticket> },
+}
+
+/// What a lookup is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Then {
+    /// To open what is found.
+    Open,
+    /// To allocate if nothing is found.
+    Allocate(Spec),
+}
+
+/// One operation under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Pending {
+    pub(super) lane: LaneId,
+    pub(super) request: RequestId,
+    pub(super) who: Identity,
+    pub(super) deadline_us: u64,
+    pub(super) wait: Wait,
+    /// The client was told that the deadline passed; its memory is still in use.
+    pub(super) told: bool,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    pending: Option<Pending>,
+}
+
+/// All operations under way.
+#[derive(Debug)]
+pub(super) struct Operations {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    deadlines: BinaryHeap<Reverse<(u64, StepId)>>,
+}
+
+impl Operations {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: Vec::with_capacity(OPERATIONS_MAX),
+            free: Vec::with_capacity(OPERATIONS_MAX),
+            deadlines: BinaryHeap::with_capacity(2 * OPERATIONS_MAX),
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Notes an operation; `None` when there are too many.
+    pub(super) fn insert(&mut self, pending: Pending) -> Option<StepId> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() < OPERATIONS_MAX => {
+                self.slots.push(Slot::default());
+                (self.slots.len() - 1) as u32
+            }
+            None => return None,
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        let step = StepId(u64::from(slot.generation) << 32 | u64::from(index));
+        if self.deadlines.len() == self.deadlines.capacity() {
+            self.forget_old_deadlines();
+        }
+        self.deadlines.push(Reverse((pending.deadline_us, step)));
+        self.slots[index as usize].pending = Some(pending);
+        Some(step)
+    }
+
+    /// Deadlines of operations that ended stay in the heap until they pass; here they leave early.
+    fn forget_old_deadlines(&mut self) {
+        let slots = &self.slots;
+        self.deadlines.retain(|Reverse((_, step))| {
+            let slot = &slots[step.index()];
+            slot.pending.is_some() && slot.generation == (step.0 >> 32) as u32
+        });
+    }
+
+    fn slot(&mut self, step: StepId) -> Option<&mut Slot> {
+        self.slots.get_mut(step.index()).filter(|slot| slot.generation == (step.0 >> 32) as u32)
+    }
+
+    pub(super) fn get_mut(&mut self, step: StepId) -> Option<&mut Pending> {
+        self.slot(step)?.pending.as_mut()
+    }
+
+    /// Takes the operation out: it ends now.
+    pub(super) fn remove(&mut self, step: StepId) -> Option<Pending> {
+        let pending = self.slot(step)?.pending.take()?;
+        self.free.push(step.0 as u32);
+        Some(pending)
+    }
+
+    /// The next operation whose deadline has passed.
+    pub(super) fn expired(&mut self, now_us: u64) -> Option<StepId> {
+        while let Some(&Reverse((deadline_us, step))) = self.deadlines.peek() {
+            if deadline_us > now_us {
+                return None;
+            }
+            self.deadlines.pop();
+            if self.get_mut(step).is_some_and(|pending| !pending.told) {
+                return Some(step);
+            }
+        }
+        None
+    }
+
+    /// When the next deadline passes.
+    pub(super) fn next_deadline_us(&self) -> Option<u64> {
+        self.deadlines.peek().map(|&Reverse((deadline_us, _))| deadline_us)
+    }
+
+    /// Every operation for which `matches` holds.
+    pub(super) fn find(&self, matches: impl Fn(&Pending) -> bool) -> Vec<StepId> {
+        let slots = self.slots.iter().enumerate();
+        let found = slots.filter(|(_, slot)| slot.pending.as_ref().is_some_and(&matches));
+        found.map(|(index, slot)| StepId(u64::from(slot.generation) << 32 | index as u64)).collect()
+    }
+}

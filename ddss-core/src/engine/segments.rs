@@ -1,0 +1,189 @@
+//! The segments whose home is this node: by index for the data path, by name for the rest.
+
+use super::blocks::Blocks;
+use crate::limits::SEGMENTS_PER_NODE_MAX;
+use crate::message::Facts;
+use crate::segment::{Header, Name, Permissions, Spec};
+use crate::{Failure, NodeId, SegmentId, Timestamp, Version};
+use std::collections::HashMap;
+
+/// One segment at home here.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) name: Name,
+    pub(super) spec: Spec,
+    pub(super) permissions: Permissions,
+    /// Where its header is in the pool.
+    pub(super) at: u64,
+    pub(super) version: Version,
+    pub(super) timestamp: Timestamp,
+    /// The peers that hold a window over it.
+    pub(super) seen_by: Vec<NodeId>,
+}
+
+impl Segment {
+    /// Bytes of the pool that it takes.
+    pub(super) fn pool_bytes(&self) -> u64 {
+        Header::DATA_OFFSET + self.spec.bytes
+    }
+
+    /// Whether a range lies inside, with no sum that could wrap.
+    pub(super) fn check_range(&self, offset: u64, bytes: u32) -> Result<(), Failure> {
+        check_range(self.spec.bytes, offset, bytes)
+    }
+
+    pub(super) fn facts(&self, id: SegmentId) -> Facts {
+        Facts { segment: id, bytes: self.spec.bytes, model: self.spec.model, permissions: self.permissions }
+    }
+}
+
+/// Whether `bytes` bytes from `offset` lie inside a segment of `size`.
+pub(super) fn check_range(size: u64, offset: u64, bytes: u32) -> Result<(), Failure> {
+    match offset.checked_add(u64::from(bytes)) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(Failure::OutOfRange),
+    }
+}
+
+/// A segment that was released while peers may still read it.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    pub(super) id: SegmentId,
+    at: u64,
+    bytes: u64,
+    /// The peers that have not yet forgotten it.
+    pub(super) waiting_for: Vec<NodeId>,
+    pub(super) deadline_us: u64,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    segment: Option<Box<Segment>>,
+}
+
+/// All segments of this home.
+#[derive(Debug)]
+pub(super) struct Segments {
+    node: NodeId,
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    names: HashMap<Name, u16>,
+    blocks: Blocks,
+    leaving: Vec<Leaving>,
+}
+
+impl Segments {
+    pub(super) fn new(node: NodeId, pool_bytes: u64) -> Self {
+        Self {
+            node,
+            slots: Vec::new(),
+            free: Vec::new(),
+            names: HashMap::new(),
+            blocks: Blocks::new(pool_bytes),
+            leaving: Vec::new(),
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.names.len()
+    }
+
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.blocks.free_bytes()
+    }
+
+    /// The living segment of that id.
+    pub(super) fn get(&self, id: SegmentId) -> Result<&Segment, Failure> {
+        match self.slots.get(usize::from(id.index())) {
+            Some(Slot { generation, segment: Some(segment) })
+                if *generation == id.generation() && id.home() == self.node =>
+            {
+                Ok(segment)
+            }
+            _ => Err(Failure::NotFound),
+        }
+    }
+
+    /// The same, to change it.
+    pub(super) fn get_mut(&mut self, id: SegmentId) -> Result<&mut Segment, Failure> {
+        self.get(id)?;
+        self.slots[usize::from(id.index())].segment.as_deref_mut().ok_or(Failure::NotFound)
+    }
+
+    pub(super) fn by_name(&self, name: &Name) -> Option<SegmentId> {
+        self.names.get(name).map(|&index| self.id_of(index))
+    }
+
+    fn id_of(&self, index: u16) -> SegmentId {
+        SegmentId::new(self.node, index, self.slots[usize::from(index)].generation)
+    }
+
+    /// Gives the segment an id and memory.
+    pub(super) fn allocate(
+        &mut self,
+        name: Name,
+        spec: Spec,
+        permissions: Permissions,
+        timestamp: Timestamp,
+    ) -> Result<SegmentId, Failure> {
+        if self.names.contains_key(&name) {
+            return Err(Failure::AlreadyExists);
+        }
+        if self.free.is_empty() && self.slots.len() == SEGMENTS_PER_NODE_MAX {
+            return Err(Failure::NoSpace);
+        }
+        let at = self.blocks.take(Header::DATA_OFFSET + spec.bytes).ok_or(Failure::NoSpace)?;
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u16
+        });
+        let slot = &mut self.slots[usize::from(index)];
+        slot.generation += 1;
+        let spec = Spec { home: self.node, ..spec };
+        let segment = Segment { name, spec, permissions, at, version: Version(0), timestamp, seen_by: Vec::new() };
+        slot.segment = Some(Box::new(segment));
+        self.names.insert(name, index);
+        Ok(self.id_of(index))
+    }
+
+    /// Takes the segment's name and id away. Its memory comes back once nobody can read it: at once, or with the
+    /// last peer that forgets it.
+    pub(super) fn release(&mut self, id: SegmentId, deadline_us: u64) -> Result<Vec<NodeId>, Failure> {
+        self.get(id)?;
+        let slot = &mut self.slots[usize::from(id.index())];
+        let segment = slot.segment.take().ok_or(Failure::NotFound)?;
+        self.names.remove(&segment.name);
+        let bytes = segment.pool_bytes();
+        let readers = segment.seen_by;
+        self.leaving.push(Leaving { id, at: segment.at, bytes, waiting_for: readers.clone(), deadline_us });
+        Ok(readers)
+    }
+
+    /// Notes that a peer holds no window any more on one segment, or on any.
+    pub(super) fn forgotten(&mut self, node: NodeId, which: Option<SegmentId>) {
+        for leaving in self.leaving.iter_mut().filter(|leaving| which.is_none_or(|id| id == leaving.id)) {
+            leaving.waiting_for.retain(|&waiting| waiting != node);
+        }
+        if which.is_none() {
+            for segment in self.slots.iter_mut().filter_map(|slot| slot.segment.as_mut()) {
+                segment.seen_by.retain(|&reader| reader != node);
+            }
+        }
+    }
+
+    /// The peers that did not forget a released segment in time.
+    pub(super) fn overdue(&self, now_us: u64) -> impl Iterator<Item = NodeId> + '_ {
+        let late = self.leaving.iter().filter(move |leaving| leaving.deadline_us <= now_us);
+        late.flat_map(|leaving| leaving.waiting_for.iter().copied())
+    }
+
+    /// Frees the memory of one released segment that nobody reads any more; says where it was.
+    pub(super) fn reclaim(&mut self) -> Option<u64> {
+        let index = self.leaving.iter().position(|leaving| leaving.waiting_for.is_empty())?;
+        let gone = self.leaving.swap_remove(index);
+        self.blocks.give(gone.at, gone.bytes);
+        self.free.push(gone.id.index());
+        Some(gone.at)
+    }
+}

@@ -1,0 +1,402 @@
+//! What engines say to each other, and the hello with which two nodes meet. Little-endian, each field checked on
+//! the way in; the receiver works on a copy.
+//!
+//! A message is one byte of kind, then the fields of that kind in the order of its declaration, then (for
+//! [`Message::Put`] with bytes, and for names) the tail.
+
+use crate::failure::{Failure, Outcome};
+use crate::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, NODES_MAX};
+use crate::segment::{Identity, Model, Name, Permissions, Spec};
+use crate::{NodeId, SegmentId, Timestamp, Version};
+use arrayvec::ArrayVec;
+
+/// A key to a piece of another node's memory, for one connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RemoteWindow {
+    /// The fabric's key.
+    pub key: u32,
+    /// The address of the first byte.
+    pub base: u64,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+/// What every node may know about a segment: as much as a get or put from afar needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// Which segment.
+    pub segment: SegmentId,
+    /// Its size.
+    pub bytes: u64,
+    /// Its coherence.
+    pub model: Model,
+    /// Who may.
+    pub permissions: Permissions,
+}
+
+/// One message. `step` is the asker's own number for what it waits for and comes back in the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// First on every connection: where the sender takes bytes that the receiver wants to put.
+    Welcome {
+        /// The staging memory.
+        staging: RemoteWindow,
+    },
+    /// Is a segment of this name at home with you?
+    Lookup {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+        /// The name.
+        name: Name,
+    },
+    /// Tell me about this segment (the asker lost its notes, or never had any).
+    Describe {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+        /// Which.
+        segment: SegmentId,
+    },
+    /// Make a segment at your place.
+    Allocate {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+        /// What.
+        spec: Spec,
+        /// Its name.
+        name: Name,
+    },
+    /// Here it is.
+    Found {
+        /// The asker's number.
+        step: u64,
+        /// What it is.
+        facts: Facts,
+        /// Its memory: header line and bytes.
+        window: RemoteWindow,
+    },
+    /// Commit these bytes: the tail of the message, or `staged` bytes written before it.
+    Put {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+        /// Which segment.
+        segment: SegmentId,
+        /// To where.
+        offset: u64,
+        /// How many bytes.
+        length: u32,
+        /// Where they are in the staging memory; `u64::MAX` if they are the tail.
+        staged: u64,
+    },
+    /// Take the segment away.
+    Release {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+        /// Which.
+        segment: SegmentId,
+    },
+    /// The end of a put, release, allocate, lookup or describe.
+    Ended {
+        /// The asker's number.
+        step: u64,
+        /// How.
+        outcome: Outcome,
+        /// The version made.
+        version: Version,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// The segment is gone: read it no more, then say so.
+    Forget {
+        /// Which.
+        segment: SegmentId,
+    },
+    /// No read of that segment is under way here any more, and none will start.
+    Forgotten {
+        /// Which.
+        segment: SegmentId,
+    },
+}
+
+impl Message {
+    /// The `staged` of a put whose bytes are in the message.
+    pub const NOT_STAGED: u64 = u64::MAX;
+    /// Bytes of data that fit behind the fields of a put.
+    pub const PUT_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 64;
+
+    /// As bytes; `tail` is the data of a put and empty otherwise.
+    pub fn encode(&self, tail: &[u8]) -> ArrayVec<u8, MESSAGE_BYTES_MAX> {
+        let mut out = Writer(ArrayVec::new());
+        match *self {
+            Message::Welcome { staging } => out.u8(1).window(staging),
+            Message::Lookup { step, who, name } => out.u8(2).u64(step).identity(who).bytes(name.as_str().as_bytes()),
+            Message::Describe { step, who, segment } => out.u8(3).u64(step).identity(who).u64(segment.to_bits()),
+            Message::Allocate { step, who, spec, name } => {
+                out.u8(4).u64(step).identity(who).bytes(&spec.encode()).bytes(name.as_str().as_bytes())
+            }
+            Message::Found { step, facts, window } => {
+                let (kind, parameter) = facts.model.to_parts();
+                out.u8(5).u64(step).u64(facts.segment.to_bits()).u64(facts.bytes).u8(kind).u32(parameter);
+                out.identity(facts.permissions.owner).u32(facts.permissions.mode.into()).window(window)
+            }
+            Message::Put { step, who, segment, offset, length, staged } => {
+                out.u8(6).u64(step).identity(who).u64(segment.to_bits()).u64(offset).u32(length).u64(staged).bytes(tail)
+            }
+            Message::Release { step, who, segment } => out.u8(7).u64(step).identity(who).u64(segment.to_bits()),
+            Message::Ended { step, outcome, version, timestamp } => {
+                let [kind, failure] = outcome.to_bytes();
+                out.u8(8).u64(step).u8(kind).u8(failure).u64(version.0).u64(timestamp.0)
+            }
+            Message::Forget { segment } => out.u8(9).u64(segment.to_bits()),
+            Message::Forgotten { segment } => out.u8(10).u64(segment.to_bits()),
+        };
+        out.0
+    }
+
+    /// Reads a copied message; returns it with its tail.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Failure> {
+        let mut input = Reader(bytes);
+        let kind = input.u8()?;
+        let message = match kind {
+            1 => Message::Welcome { staging: input.window()? },
+            2 => Message::Lookup { step: input.u64()?, who: input.identity()?, name: input.name()? },
+            3 => Message::Describe { step: input.u64()?, who: input.identity()?, segment: input.segment()? },
+            4 => Message::Allocate {
+                step: input.u64()?,
+                who: input.identity()?,
+                spec: Spec::decode(&input.array()?)?,
+                name: input.name()?,
+            },
+            5 => Message::Found { step: input.u64()?, facts: input.facts()?, window: input.window()? },
+            6 => Message::Put {
+                step: input.u64()?,
+                who: input.identity()?,
+                segment: input.segment()?,
+                offset: input.u64()?,
+                length: input.u32()?,
+                staged: input.u64()?,
+            },
+            7 => Message::Release { step: input.u64()?, who: input.identity()?, segment: input.segment()? },
+            8 => Message::Ended {
+                step: input.u64()?,
+                outcome: Outcome::from_bytes(input.array()?),
+                version: Version(input.u64()?),
+                timestamp: Timestamp(input.u64()?),
+            },
+            9 => Message::Forget { segment: input.segment()? },
+            10 => Message::Forgotten { segment: input.segment()? },
+            _ => return Err(Failure::Malformed),
+        };
+        match message {
+            Message::Put { length, staged, .. }
+                if staged == Message::NOT_STAGED && input.0.len() != length as usize =>
+            {
+                Err(Failure::Malformed)
+            }
+            Message::Put { staged, .. } if staged == Message::NOT_STAGED => Ok((message, input.0)),
+            _ if input.0.is_empty() => Ok((message, input.0)),
+            _ => Err(Failure::Malformed),
+        }
+    }
+}
+
+/// What a node says of itself while a connection is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerHello {
+    /// Which node.
+    pub node: NodeId,
+    /// Which run of its daemon.
+    pub incarnation: u64,
+}
+
+impl PeerHello {
+    /// The version of everything that peers say to each other.
+    pub const PROTOCOL: u16 = 1;
+    const MAGIC: [u8; 8] = *b"DDSSpeer";
+    const BYTES: usize = 20;
+
+    /// As private data of the connection.
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[..8].copy_from_slice(&Self::MAGIC);
+        out[8..10].copy_from_slice(&Self::PROTOCOL.to_le_bytes());
+        out[10..12].copy_from_slice(&self.node.0.to_le_bytes());
+        out[12..20].copy_from_slice(&self.incarnation.to_le_bytes());
+        out
+    }
+
+    /// Reads what the other side said; the error says what to tell the operator.
+    pub fn decode(bytes: &[u8]) -> Result<Self, HelloError> {
+        let mut input = Reader(bytes);
+        let magic: [u8; 8] = input.array().map_err(|_| HelloError::NotOurs)?;
+        if magic != Self::MAGIC {
+            return Err(HelloError::NotOurs);
+        }
+        let theirs = u16::from_le_bytes(input.array().map_err(|_| HelloError::NotOurs)?);
+        if theirs != Self::PROTOCOL {
+            return Err(HelloError::Version { ours: Self::PROTOCOL, theirs });
+        }
+        let node = NodeId(u16::from_le_bytes(input.array().map_err(|_| HelloError::NotOurs)?));
+        let incarnation = input.u64().map_err(|_| HelloError::NotOurs)?;
+        if node == NodeId::NOBODY || node.0 as usize > NODES_MAX {
+            return Err(HelloError::BadNode(node));
+        }
+        Ok(Self { node, incarnation })
+    }
+}
+
+const _: () = assert!(PeerHello::BYTES <= HELLO_BYTES_MAX);
+
+/// Why a hello was not accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HelloError {
+    /// Not a DDSS node.
+    #[error("the other side is not a ddssd")]
+    NotOurs,
+    /// Another protocol.
+    #[error("the other ddssd speaks peer protocol {theirs}, this one {ours}: run the same release on all nodes")]
+    Version {
+        /// What we speak.
+        ours: u16,
+        /// What they speak.
+        theirs: u16,
+    },
+    /// No such node can be.
+    #[error("the other ddssd calls itself {0}, which no node can be")]
+    BadNode(NodeId),
+}
+
+struct Writer(ArrayVec<u8, MESSAGE_BYTES_MAX>);
+
+impl Writer {
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.try_extend_from_slice(bytes).expect("every message fits: fields and tails are bounded");
+        self
+    }
+    fn u8(&mut self, value: u8) -> &mut Self {
+        self.bytes(&[value])
+    }
+    fn u32(&mut self, value: u32) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+    fn u64(&mut self, value: u64) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+    fn identity(&mut self, who: Identity) -> &mut Self {
+        self.u32(who.uid).u32(who.gid)
+    }
+    fn window(&mut self, window: RemoteWindow) -> &mut Self {
+        self.u32(window.key).u64(window.base).u64(window.bytes)
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(Failure::Malformed)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+    fn u8(&mut self) -> Result<u8, Failure> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+    fn u32(&mut self) -> Result<u32, Failure> {
+        self.array().map(u32::from_le_bytes)
+    }
+    fn u64(&mut self) -> Result<u64, Failure> {
+        self.array().map(u64::from_le_bytes)
+    }
+    fn segment(&mut self) -> Result<SegmentId, Failure> {
+        self.u64().map(SegmentId::from_bits)
+    }
+    fn identity(&mut self) -> Result<Identity, Failure> {
+        Ok(Identity { uid: self.u32()?, gid: self.u32()? })
+    }
+    fn window(&mut self) -> Result<RemoteWindow, Failure> {
+        Ok(RemoteWindow { key: self.u32()?, base: self.u64()?, bytes: self.u64()? })
+    }
+    fn name(&mut self) -> Result<Name, Failure> {
+        Name::from_bytes(std::mem::take(&mut self.0))
+    }
+    fn facts(&mut self) -> Result<Facts, Failure> {
+        let (segment, bytes) = (self.segment()?, self.u64()?);
+        let model = Model::from_parts(self.u8()?, self.u32()?)?;
+        let (owner, mode) = (self.identity()?, self.u32()?);
+        let mode = u16::try_from(mode).map_err(|_| Failure::Malformed)?;
+        Ok(Facts { segment, bytes, model, permissions: Permissions { owner, mode } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_message_survives_the_wire() {
+        // If this broke, a home would commit other bytes, or at another place, than the asker meant.
+        let who = Identity { uid: 1, gid: 2 };
+        let name = Name::new(&"n".repeat(128)).expect("a good name");
+        let segment = SegmentId::new(NodeId(1), 2, 3);
+        let permissions = Permissions { owner: who, mode: 0o640 };
+        let facts = Facts { segment, bytes: 4096, model: Model::Temporal(5), permissions };
+        let window = RemoteWindow { key: 1, base: 2, bytes: 3 };
+        let all = [
+            Message::Welcome { staging: window },
+            Message::Lookup { step: 1, who, name },
+            Message::Describe { step: 1, who, segment },
+            Message::Allocate { step: 1, who, spec: Spec::new(9), name },
+            Message::Found { step: 1, facts, window },
+            Message::Put { step: 1, who, segment, offset: 2, length: 3, staged: 4 },
+            Message::Release { step: 1, who, segment },
+            Message::Ended { step: 1, outcome: Outcome::Done, version: Version(1), timestamp: Timestamp(2) },
+            Message::Forget { segment },
+            Message::Forgotten { segment },
+        ];
+        for message in all {
+            let bytes = message.encode(&[]);
+            assert_eq!(Message::decode(&bytes), Ok((message, &[][..])));
+            for cut in 0..bytes.len() {
+                let short = Message::decode(&bytes[..cut]);
+                assert!(short.is_err() || matches!(message, Message::Lookup { .. } | Message::Allocate { .. }));
+            }
+        }
+        let put = Message::Put { step: 1, who, segment, offset: 2, length: 448, staged: Message::NOT_STAGED };
+        let tail = [7; Message::PUT_BYTES_MAX];
+        assert_eq!(Message::decode(&put.encode(&tail)), Ok((put, &tail[..])));
+        assert_eq!(Message::decode(&put.encode(&tail[1..])), Err(Failure::Malformed));
+    }
+
+    #[test]
+    fn a_stranger_and_an_old_release_are_told_apart() {
+        // If this broke, an operator would look for the wrong cause.
+        let hello = PeerHello { node: NodeId(2), incarnation: 9 };
+        assert_eq!(PeerHello::decode(&hello.encode()), Ok(hello));
+        assert_eq!(PeerHello::decode(b"GET / HTTP/1.1"), Err(HelloError::NotOurs));
+        let mut old = hello.encode();
+        old[8] = 99;
+        assert_eq!(PeerHello::decode(&old), Err(HelloError::Version { ours: 1, theirs: 99 }));
+        let nobody = PeerHello { node: NodeId(0), ..hello };
+        assert_eq!(PeerHello::decode(&nobody.encode()), Err(HelloError::BadNode(NodeId(0))));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..MESSAGE_BYTES_MAX)) {
+            // If this broke, a peer could end the daemon.
+            let _ = Message::decode(&bytes);
+            let _ = PeerHello::decode(&bytes);
+        }
+    }
+}

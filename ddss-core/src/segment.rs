@@ -1,0 +1,329 @@
+//! What a segment is: its name, its specification, its permissions, and the header line in front of its bytes.
+
+use crate::failure::Failure;
+use crate::limits::{LINE_BYTES, NAME_BYTES_MAX, SEGMENT_BYTES_MAX};
+use crate::{NodeId, SegmentId, Timestamp, Version};
+use arrayvec::ArrayString;
+use std::fmt;
+
+/// A segment's name: 1 to 128 bytes of UTF-8 without control characters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(ArrayString<NAME_BYTES_MAX>);
+
+impl Name {
+    /// Checks what a person or a peer wrote.
+    pub fn new(text: &str) -> Result<Self, Failure> {
+        if text.is_empty() || text.chars().any(char::is_control) {
+            return Err(Failure::BadName);
+        }
+        ArrayString::from(text).map(Self).map_err(|_| Failure::BadName)
+    }
+
+    /// Checks bytes that came from outside.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Failure> {
+        Self::new(std::str::from_utf8(bytes).map_err(|_| Failure::BadName)?)
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?}", self.as_str())
+    }
+}
+
+/// How readers and writers of a segment see each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Model {
+    /// A get takes what is there; each aligned word is whole.
+    Null,
+    /// Gets exclude each other.
+    Read,
+    /// Puts exclude each other; a get takes the newest committed value and no lock.
+    Write,
+    /// Linearizable.
+    #[default]
+    Strict,
+    /// A put commits only on the version that it names.
+    Version,
+    /// A get may be so many versions old and never waits.
+    Delta(u32),
+    /// A get may be so many microseconds old.
+    Temporal(u32),
+}
+
+impl Model {
+    /// The model as a kind and its parameter.
+    pub const fn to_parts(self) -> (u8, u32) {
+        match self {
+            Model::Null => (1, 0),
+            Model::Read => (2, 0),
+            Model::Write => (3, 0),
+            Model::Strict => (4, 0),
+            Model::Version => (5, 0),
+            Model::Delta(versions) => (6, versions),
+            Model::Temporal(micros) => (7, micros),
+        }
+    }
+
+    /// The model of that kind, if there is one.
+    pub fn from_parts(kind: u8, parameter: u32) -> Result<Self, Failure> {
+        Ok(match kind {
+            1 => Model::Null,
+            2 => Model::Read,
+            3 => Model::Write,
+            4 => Model::Strict,
+            5 => Model::Version,
+            6 => Model::Delta(parameter),
+            7 => Model::Temporal(parameter),
+            _ => return Err(Failure::Malformed),
+        })
+    }
+}
+
+/// Who asks: the user and group of the process, as the kernel told them to its node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Identity {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// What a caller wants to do with a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Wish {
+    /// Look at bytes.
+    Read,
+    /// Change bytes.
+    Write,
+    /// Take it away.
+    Release,
+}
+
+/// Who owns a segment and what others may do, as with a file (`x` has no meaning).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Permissions {
+    /// User and group of the process that allocated it.
+    pub owner: Identity,
+    /// The nine Unix bits.
+    pub mode: u16,
+}
+
+impl Permissions {
+    /// The bits a segment has when nothing is said: its owner only.
+    pub const MODE_DEFAULT: u16 = 0o600;
+
+    /// Whether `who` may; root may everything, only the owner may release.
+    pub fn allow(&self, who: Identity, wish: Wish) -> Result<(), Failure> {
+        let bit = match wish {
+            Wish::Read => 0o4,
+            Wish::Write => 0o2,
+            Wish::Release if who.uid == 0 || who.uid == self.owner.uid => return Ok(()),
+            Wish::Release => return Err(Failure::PermissionDenied),
+        };
+        let shift = if who.uid == self.owner.uid {
+            6
+        } else if who.gid == self.owner.gid {
+            3
+        } else {
+            0
+        };
+        if who.uid == 0 || self.mode >> shift & bit != 0 { Ok(()) } else { Err(Failure::PermissionDenied) }
+    }
+}
+
+/// What a segment shall be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spec {
+    /// Bytes.
+    pub bytes: u64,
+    /// Coherence.
+    pub model: Model,
+    /// The nine Unix bits.
+    pub mode: u16,
+    /// Where it shall live; [`NodeId::NOBODY`] is the node of the caller.
+    pub home: NodeId,
+}
+
+impl Spec {
+    /// Bytes of an encoded specification, in front of the name.
+    pub const ENCODED_BYTES: usize = 24;
+
+    /// A segment of that many bytes, everything else as usual.
+    pub const fn new(bytes: u64) -> Self {
+        Self { bytes, model: Model::Strict, mode: Permissions::MODE_DEFAULT, home: NodeId::NOBODY }
+    }
+
+    /// As bytes, for the arena and for messages.
+    ///
+    /// ```text
+    ///  0        8       12     14     16      17          24
+    /// +--------+-------+------+------+-------+-----------+
+    /// | bytes  | param | mode | home | model | reserved  |
+    /// +--------+-------+------+------+-------+-----------+
+    /// ```
+    pub fn encode(&self) -> [u8; Self::ENCODED_BYTES] {
+        let (kind, parameter) = self.model.to_parts();
+        let mut out = [0; Self::ENCODED_BYTES];
+        out[0..8].copy_from_slice(&self.bytes.to_le_bytes());
+        out[8..12].copy_from_slice(&parameter.to_le_bytes());
+        out[12..14].copy_from_slice(&self.mode.to_le_bytes());
+        out[14..16].copy_from_slice(&self.home.0.to_le_bytes());
+        out[16] = kind;
+        out
+    }
+
+    /// Reads and checks what [`encode`](Self::encode) wrote.
+    pub fn decode(bytes: &[u8; Self::ENCODED_BYTES]) -> Result<Self, Failure> {
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let size = word(0);
+        if size == 0 || size > SEGMENT_BYTES_MAX {
+            return Err(Failure::BadSize);
+        }
+        let rest = word(8);
+        let mode = (rest >> 32) as u16;
+        if mode & !0o777 != 0 {
+            return Err(Failure::Malformed);
+        }
+        let model = Model::from_parts(bytes[16], rest as u32)?;
+        Ok(Self { bytes: size, model, mode, home: NodeId((rest >> 48) as u16) })
+    }
+}
+
+/// The line in front of a segment's bytes, in the home's memory. One-sided readers check it.
+///
+/// ```text
+///  0                8            16            24       32            64
+/// +----------------+------------+-------------+--------+-------------+
+/// | version·2 + w  | timestamp  | segment id  | bytes  |  reserved   |   then the segment's bytes
+/// +----------------+------------+-------------+--------+-------------+
+/// ```
+///
+/// `w` is 1 while a put is being written. A reader takes the first word, the bytes, and the first word again: equal
+/// and even, and the bytes are those of that version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Header {
+    /// Version and the writing bit.
+    pub state: u64,
+    /// When that version was committed.
+    pub timestamp: u64,
+    /// Whose bytes follow.
+    pub segment: u64,
+    /// How many.
+    pub bytes: u64,
+}
+
+impl Header {
+    /// Where the state word is.
+    pub const STATE_OFFSET: u64 = 0;
+    /// Where the timestamp is.
+    pub const TIMESTAMP_OFFSET: u64 = 8;
+    /// Where the id is.
+    pub const SEGMENT_OFFSET: u64 = 16;
+    /// Where the size is.
+    pub const BYTES_OFFSET: u64 = 24;
+    /// Where the segment's own bytes begin.
+    pub const DATA_OFFSET: u64 = LINE_BYTES as u64;
+    /// Bytes that a reader takes of the header: all that is used.
+    pub const READ_BYTES: u32 = 32;
+
+    /// The state word of a committed version.
+    pub const fn committed(version: Version) -> u64 {
+        version.0 << 1
+    }
+    /// The state word while the next version after `version` is being written.
+    pub const fn writing(version: Version) -> u64 {
+        version.0 << 1 | 1
+    }
+
+    /// Decides whether bytes read between two looks at the state word are whole, and of which version.
+    pub fn prove(&self, segment: SegmentId, state_after: u64) -> Proof {
+        if self.segment != segment.to_bits() {
+            return Proof::Gone;
+        }
+        if self.state & 1 != 0 || self.state != state_after {
+            return Proof::Torn;
+        }
+        Proof::Whole(Version(self.state >> 1), Timestamp(self.timestamp))
+    }
+}
+
+/// What two looks at a header say about the bytes between them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proof {
+    /// All of one version.
+    Whole(Version, Timestamp),
+    /// A put came between: read again.
+    Torn,
+    /// The memory belongs to another segment by now.
+    Gone,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_survives_the_arena_and_lies_do_not() {
+        // If this broke, a segment could be made with another size or with permissions nobody asked for.
+        let spec = Spec { bytes: 77, model: Model::Delta(9), mode: 0o640, home: NodeId(3) };
+        assert_eq!(Spec::decode(&spec.encode()), Ok(spec));
+        assert_eq!(Spec::decode(&Spec { bytes: 0, ..spec }.encode()), Err(Failure::BadSize));
+        assert_eq!(Spec::decode(&Spec { bytes: u64::MAX, ..spec }.encode()), Err(Failure::BadSize));
+        assert_eq!(Spec::decode(&Spec { mode: 0o1777, ..spec }.encode()), Err(Failure::Malformed));
+        let mut bytes = spec.encode();
+        bytes[16] = 99;
+        assert_eq!(Spec::decode(&bytes), Err(Failure::Malformed));
+    }
+
+    #[test]
+    fn names_that_would_break_a_terminal_or_a_table_are_refused() {
+        // If this broke, a name could forge a line of `ddss ls`.
+        assert!(Name::new("scores/2026").is_ok());
+        for bad in ["", "a\nb", "a\0", "\u{1b}[2J"] {
+            assert_eq!(Name::new(bad), Err(Failure::BadName));
+        }
+        assert_eq!(Name::new(&"x".repeat(NAME_BYTES_MAX + 1)), Err(Failure::BadName));
+        assert_eq!(Name::from_bytes(&[0xff]), Err(Failure::BadName));
+    }
+
+    #[test]
+    fn permissions_are_those_of_a_file() {
+        // If this broke, one user could read or release another's segment.
+        let owner = Identity { uid: 10, gid: 20 };
+        let permissions = Permissions { owner, mode: 0o640 };
+        let group = Identity { uid: 11, gid: 20 };
+        let other = Identity { uid: 12, gid: 21 };
+        assert!(permissions.allow(owner, Wish::Write).is_ok());
+        assert!(permissions.allow(group, Wish::Read).is_ok());
+        assert!(permissions.allow(group, Wish::Write).is_err());
+        assert!(permissions.allow(other, Wish::Read).is_err());
+        assert!(permissions.allow(group, Wish::Release).is_err());
+        assert!(permissions.allow(Identity { uid: 0, gid: 0 }, Wish::Release).is_ok());
+    }
+
+    #[test]
+    fn bytes_read_across_a_put_are_never_called_whole() {
+        // If this broke, a get could return a mix of two puts.
+        let segment = SegmentId::new(NodeId(1), 2, 3);
+        let header =
+            Header { state: Header::committed(Version(4)), timestamp: 5, segment: segment.to_bits(), bytes: 8 };
+        assert_eq!(header.prove(segment, header.state), Proof::Whole(Version(4), Timestamp(5)));
+        assert_eq!(header.prove(segment, Header::committed(Version(5))), Proof::Torn);
+        let writing = Header { state: Header::writing(Version(4)), ..header };
+        assert_eq!(writing.prove(segment, writing.state), Proof::Torn);
+        assert_eq!(header.prove(SegmentId::new(NodeId(1), 2, 4), header.state), Proof::Gone);
+    }
+}
