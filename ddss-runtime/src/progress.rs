@@ -1,0 +1,260 @@
+//! The thread itself, and how it is stopped.
+
+use crate::affinity::pin_to;
+use crate::pace::{Idle, Pace, Pacer};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What a progress thread drives.
+pub trait Work {
+    /// Does a bounded part of what there is; says how much it did.
+    fn poll(&mut self) -> usize;
+    /// The thread wants to sleep: tell everyone who could bring work, then look once more. `false` if there is
+    /// some; then nobody was left thinking that the thread sleeps.
+    fn arm(&mut self) -> bool;
+    /// The thread is awake again.
+    fn disarm(&mut self);
+    /// Hands over the descriptors that become readable when work comes.
+    fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>]));
+    /// How long it may sleep at the most.
+    fn nap(&self) -> Duration {
+        Duration::MAX
+    }
+    /// The thread is about to end.
+    fn finish(&mut self) {}
+}
+
+/// What can go wrong with the thread itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// It could not be started.
+    #[error("cannot start the progress thread {name}")]
+    Start {
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It cannot run where it was told to.
+    #[error("cannot pin the progress thread to core {core}: is it among the cores of this process (taskset -p)?")]
+    Pin {
+        /// The core.
+        core: usize,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// What it should drive could not be set up.
+    #[error("cannot set up the work of the progress thread")]
+    Setup(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// It panicked.
+    #[error("the progress thread panicked")]
+    Panicked,
+}
+
+#[derive(Debug)]
+struct StopFlag {
+    asked: AtomicBool,
+    wake: OwnedFd,
+}
+
+/// Asks a progress thread to stop; from any thread, any number of times.
+#[derive(Clone, Debug)]
+pub struct Stopper(Arc<StopFlag>);
+
+impl Stopper {
+    fn new() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self(Arc::new(StopFlag { asked: AtomicBool::new(false), wake })))
+    }
+
+    /// Asks.
+    pub fn stop(&self) {
+        // pairs with the Acquire in `asked`
+        self.0.asked.store(true, Ordering::Release);
+        // A full counter is as readable as a fresh one, so an error changes nothing.
+        let _ = rustix::io::write(&self.0.wake, &1u64.to_ne_bytes());
+    }
+
+    fn asked(&self) -> bool {
+        self.0.asked.load(Ordering::Acquire)
+    }
+}
+
+/// A running progress thread.
+#[derive(Debug)]
+pub struct ProgressThread {
+    stopper: Stopper,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl ProgressThread {
+    /// Descriptors of its work that are watched while it sleeps.
+    pub const DESCRIPTORS_MAX: usize = 16;
+
+    /// Starts the thread, pins it, and makes its work there; returns when that stands or has failed.
+    pub fn start<W: Work + 'static, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        name: &str,
+        core: Option<usize>,
+        pace: Pace,
+        make: impl FnOnce() -> Result<W, E> + Send + 'static,
+    ) -> Result<Self, RuntimeError> {
+        let start_error = |source| RuntimeError::Start { name: name.to_owned(), source };
+        let stopper = Stopper::new().map_err(start_error)?;
+        let (tell, told) = mpsc::sync_channel(1);
+        let theirs = stopper.clone();
+        let body = move || {
+            let pinned = core.map_or(Ok(()), |core| pin_to(core).map_err(|source| RuntimeError::Pin { core, source }));
+            match pinned.and_then(|()| make().map_err(|error| RuntimeError::Setup(error.into()))) {
+                Ok(mut work) => {
+                    let _ = tell.send(Ok(()));
+                    drive(&mut work, pace, &theirs);
+                    work.finish();
+                }
+                Err(error) => {
+                    let _ = tell.send(Err(error));
+                }
+            }
+        };
+        let handle = std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(start_error)?;
+        told.recv().unwrap_or(Err(RuntimeError::Panicked))?;
+        Ok(Self { stopper, handle: Some(handle) })
+    }
+
+    /// A handle that stops it.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&self) -> bool {
+        self.handle.as_ref().is_some_and(|handle| !handle.is_finished())
+    }
+
+    /// Stops it and waits for its end.
+    pub fn stop(mut self) -> Result<(), RuntimeError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), RuntimeError> {
+        self.stopper.stop();
+        match self.handle.take() {
+            Some(handle) => handle.join().map_err(|_| RuntimeError::Panicked),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for ProgressThread {
+    fn drop(&mut self) {
+        // A panic was reported where it happened; there is nobody to tell here.
+        let _ = self.end();
+    }
+}
+
+fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
+    let mut pacer = Pacer::new(pace);
+    while !stopper.asked() {
+        if work.poll() > 0 {
+            pacer.worked();
+            continue;
+        }
+        match pacer.idle() {
+            Idle::Spin => std::hint::spin_loop(),
+            Idle::Yield => std::thread::yield_now(),
+            Idle::Park => {
+                if work.arm() {
+                    park(work, work.nap().min(pace.nap_max), stopper);
+                    work.disarm();
+                }
+                pacer.worked();
+            }
+        }
+    }
+}
+
+/// Sleeps until a descriptor is readable, somebody stops the thread, or the time is over.
+fn park<W: Work>(work: &W, nap: Duration, stopper: &Stopper) {
+    let timeout = Timespec::try_from(nap).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+    work.with_descriptors(&mut |descriptors| {
+        let count = descriptors.len();
+        assert!(count < ProgressThread::DESCRIPTORS_MAX, "{count} descriptors are more than a thread watches");
+        let mut watched: [PollFd<'_>; ProgressThread::DESCRIPTORS_MAX] =
+            std::array::from_fn(|_| PollFd::from_borrowed_fd(stopper.0.wake.as_fd(), PollFlags::IN));
+        for (slot, descriptor) in watched.iter_mut().zip(descriptors) {
+            *slot = PollFd::from_borrowed_fd(*descriptor, PollFlags::IN);
+        }
+        // An interrupted or failed sleep is a short sleep: the loop looks at everything again.
+        let _ = poll(&mut watched[..=count], Some(&timeout));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Doorbell {
+        bell: OwnedFd,
+        rung: Arc<AtomicBool>,
+    }
+
+    impl Work for Doorbell {
+        fn poll(&mut self) -> usize {
+            let mut count = [0; 8];
+            match rustix::io::read(&self.bell, &mut count) {
+                Ok(_) => {
+                    self.rung.store(true, Ordering::Release);
+                    1
+                }
+                Err(_) => 0,
+            }
+        }
+        fn arm(&mut self) -> bool {
+            true
+        }
+        fn disarm(&mut self) {}
+        fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {
+            wait(&[self.bell.as_fd()]);
+        }
+    }
+
+    #[test]
+    fn a_parked_thread_hears_its_doorbell_and_its_stop() {
+        // If this broke, an idle node would never answer its first request, or never end.
+        let bell = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let ring = bell.try_clone().unwrap();
+        let rung = Arc::new(AtomicBool::new(false));
+        let seen = rung.clone();
+        let pace = Pace { spin: Duration::ZERO, yields: 0, nap_max: Duration::from_secs(3600), ..Pace::default() };
+        let thread =
+            ProgressThread::start("bell", None, pace, move || io::Result::Ok(Doorbell { bell, rung })).unwrap();
+        std::thread::sleep(Duration::from_millis(20)); // long enough that it parks
+        rustix::io::write(&ring, &1u64.to_ne_bytes()).unwrap();
+        while !seen.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        thread.stop().unwrap();
+    }
+
+    #[test]
+    fn work_that_cannot_be_made_is_an_error_and_not_a_dead_thread() {
+        // If this broke, a daemon would say "ready" with nobody behind it.
+        let made = ProgressThread::start("none", None, Pace::default(), || {
+            Err::<Doorbell, _>(io::Error::from(io::ErrorKind::PermissionDenied))
+        });
+        assert!(matches!(made, Err(RuntimeError::Setup(_))));
+        let pinned = ProgressThread::start("far", Some(100_000), Pace::default(), || {
+            Err::<Doorbell, _>(io::Error::from(io::ErrorKind::NotFound))
+        });
+        assert!(matches!(pinned, Err(RuntimeError::Pin { core: 100_000, .. })));
+    }
+}
