@@ -76,7 +76,8 @@ pub enum Action {
         /// To where in it, and how many.
         into: ArenaRange,
     },
-    /// Write a client's bytes into the staging memory that `node` keeps for us.
+    /// Write a client's bytes into the staging memory that `node` keeps for us, and behind them send the put that
+    /// commits them: both, or neither.
     Stage {
         /// The home.
         node: NodeId,
@@ -88,8 +89,10 @@ pub enum Action {
         client: ClientId,
         /// From where in it, and how many.
         from: ArenaRange,
+        /// The [`Message::Put`].
+        message: Message,
     },
-    /// Say something to another node, after what was staged for it.
+    /// Say something to another node.
     Send {
         /// Whom.
         node: NodeId,

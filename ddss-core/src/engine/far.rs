@@ -140,8 +140,8 @@ impl Engine {
                 let ticket = peer.staging.take(length).ok_or(Failure::Busy)?;
                 let begun = self.begin(&caller, Wait::Put { home, ticket: Some(ticket) });
                 let step = begun.inspect_err(|_| self.give_staging(home, Some(ticket)))?;
-                self.act(Action::Stage { node: home, step, at: ticket.at, client, from: range });
-                self.act(Action::Send { node: home, message: put(step, ticket.at), tail: None });
+                let message = put(step, ticket.at);
+                self.act(Action::Stage { node: home, step, at: ticket.at, client, from: range, message });
             }
             _ => {
                 let step = self.begin(&caller, Wait::Put { home, ticket: None })?;

@@ -9,10 +9,23 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// The engine's number for one wait; stale ones name nothing.
+///
+/// Its low 16 bits are an index that no two waits have at the same time, the 32 bits above them say which life of
+/// that index. The high 16 bits are zero, for whoever wants to mark it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StepId(u64);
 
+const _: () = assert!(OPERATIONS_MAX <= 1 << StepId::INDEX_BITS);
+
 impl StepId {
+    const INDEX_BITS: u32 = 16;
+    /// Bits of a number that can be other than zero.
+    pub const BITS: u32 = Self::INDEX_BITS + 32;
+
+    const fn new(index: usize, generation: u32) -> Self {
+        Self((generation as u64) << Self::INDEX_BITS | index as u64)
+    }
+
     /// The number as it travels through a fabric or in a message.
     pub const fn to_bits(self) -> u64 {
         self.0
@@ -21,8 +34,12 @@ impl StepId {
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
-    const fn index(self) -> usize {
-        self.0 as u32 as usize
+    /// The index, below [`OPERATIONS_MAX`].
+    pub const fn index(self) -> usize {
+        (self.0 & ((1 << Self::INDEX_BITS) - 1)) as usize
+    }
+    const fn generation(self) -> u32 {
+        (self.0 >> Self::INDEX_BITS) as u32
     }
 }
 
@@ -111,7 +128,7 @@ impl Operations {
         };
         let slot = &mut self.slots[index as usize];
         slot.generation = slot.generation.wrapping_add(1);
-        let step = StepId(u64::from(slot.generation) << 32 | u64::from(index));
+        let step = StepId::new(index as usize, slot.generation);
         if self.deadlines.len() == self.deadlines.capacity() {
             self.forget_old_deadlines();
         }
@@ -125,12 +142,12 @@ impl Operations {
         let slots = &self.slots;
         self.deadlines.retain(|Reverse((_, step))| {
             let slot = &slots[step.index()];
-            slot.pending.is_some() && slot.generation == (step.0 >> 32) as u32
+            slot.pending.is_some() && slot.generation == step.generation()
         });
     }
 
     fn slot(&mut self, step: StepId) -> Option<&mut Slot> {
-        self.slots.get_mut(step.index()).filter(|slot| slot.generation == (step.0 >> 32) as u32)
+        self.slots.get_mut(step.index()).filter(|slot| slot.generation == step.generation())
     }
 
     pub(super) fn get_mut(&mut self, step: StepId) -> Option<&mut Pending> {
@@ -140,7 +157,7 @@ impl Operations {
     /// Takes the operation out: it ends now.
     pub(super) fn remove(&mut self, step: StepId) -> Option<Pending> {
         let pending = self.slot(step)?.pending.take()?;
-        self.free.push(step.0 as u32);
+        self.free.push(step.index() as u32);
         Some(pending)
     }
 
@@ -167,6 +184,6 @@ impl Operations {
     pub(super) fn find(&self, matches: impl Fn(&Pending) -> bool) -> Vec<StepId> {
         let slots = self.slots.iter().enumerate();
         let found = slots.filter(|(_, slot)| slot.pending.as_ref().is_some_and(&matches));
-        found.map(|(index, slot)| StepId(u64::from(slot.generation) << 32 | index as u64)).collect()
+        found.map(|(index, slot)| StepId::new(index, slot.generation)).collect()
     }
 }
