@@ -1,1 +1,26 @@
-//! Under construction.
+//! The test kit: N engines on one thread under one seed, in virtual time.
+//!
+//! The engines are the ones that `ddssd` runs; what is simulated is what they touch: memory, the network, clients
+//! and time. A transfer is carried out in pieces at different moments, so a put can come between; connections are
+//! cut with everything that was on them; clients die in the middle of what they asked for.
+//!
+//! Same seed and same commit, same trace:
+//!
+//! ```
+//! use ddss_sim::{Plan, run};
+//! let plan = Plan { operations: 300, ..Plan::default() };
+//! let first = run(7, &plan);
+//! assert_eq!(first.violations, Vec::<String>::new());
+//! assert_eq!(first.trace, run(7, &plan).trace);
+//! ```
+#![forbid(unsafe_code)]
+
+mod history;
+mod network;
+mod node;
+mod random;
+mod world;
+
+pub use history::{History, Observation};
+pub use random::Random;
+pub use world::{Plan, Report, run};
