@@ -11,16 +11,14 @@
 use crate::limits::INLINE_REPLY_BYTES_MAX;
 use crate::{Entry, Outcome, RequestId, SegmentId, Timestamp, Version};
 
-/// The end of one request.
+/// The end of one request. There is exactly one for each request, and the arena range that the request named is
+/// not touched any more when it is there: a client that stopped waiting earlier keeps that range until then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
     /// Which request.
     pub request: RequestId,
     /// How it ended.
     pub outcome: Outcome,
-    /// The arena range of the request may still be written to: the client keeps it until the same request id
-    /// completes once more.
-    pub lingers: bool,
     /// The bytes of a get are in `data`, not in the arena.
     pub inline: bool,
     /// The version that was read or made.
@@ -31,8 +29,7 @@ pub struct Completion {
     pub data: [u8; INLINE_REPLY_BYTES_MAX],
 }
 
-const FLAG_LINGERS: u64 = 1;
-const FLAG_INLINE: u64 = 2;
+const FLAG_INLINE: u64 = 1;
 
 impl Completion {
     /// An end with nothing more to tell.
@@ -40,7 +37,6 @@ impl Completion {
         Self {
             request,
             outcome,
-            lingers: false,
             inline: false,
             version: Version(0),
             timestamp: Timestamp(0),
@@ -52,7 +48,7 @@ impl Completion {
     pub fn encode(&self) -> Entry {
         let end = u16::from_le_bytes(self.outcome.to_bytes()) as u64;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| self.data[at + i]));
-        let flags = if self.lingers { FLAG_LINGERS } else { 0 } | if self.inline { FLAG_INLINE } else { 0 };
+        let flags = if self.inline { FLAG_INLINE } else { 0 };
         [
             end << 32 | flags << 48,
             self.request.0,
@@ -74,7 +70,6 @@ impl Completion {
         Self {
             request: RequestId(entry[1]),
             outcome: Outcome::from_bytes(((entry[0] >> 32) as u16).to_le_bytes()),
-            lingers: entry[0] >> 48 & FLAG_LINGERS != 0,
             inline: entry[0] >> 48 & FLAG_INLINE != 0,
             version: Version(entry[2]),
             timestamp: Timestamp(entry[3]),
@@ -120,7 +115,6 @@ mod tests {
         let completion = Completion {
             request: RequestId(7),
             outcome: Outcome::Indeterminate(Failure::TimedOut),
-            lingers: true,
             inline: true,
             version: Version(3),
             timestamp: Timestamp(4),

@@ -23,6 +23,8 @@ pub(crate) struct Fetch {
 pub(crate) enum Event {
     /// A client thinks of something to do.
     Ask { node: usize, client: usize },
+    /// A client stops waiting.
+    GiveUp { node: usize, client: usize, request: u64 },
     /// A client dies, and another takes its place.
     Kill { node: usize, client: usize },
     /// A message, with what was written into staging memory before it.

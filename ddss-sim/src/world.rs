@@ -155,6 +155,7 @@ impl World {
         match event {
             Event::Ask { node, client } => self.ask(node, client),
             Event::Kill { node, client } => self.kill(node, client),
+            Event::GiveUp { node, client, request } => self.give_up(node, client, request),
             Event::Deliver { from, to, life, staged, bytes } => {
                 if self.network.life(from, to) == Some(life) {
                     if let Some((at, data)) = staged {
@@ -222,11 +223,22 @@ impl World {
         let lane = LaneId { client: client.id, index: 0 };
         let timeout_us = if self.random.one_in(40) { 60 } else { 200_000 };
         let request = Request { timeout_us, ..Request::new(RequestId(self.requests), operation) };
+        let deadline_us = self.now_us + u64::from(timeout_us);
+        self.network.at(deadline_us, Event::GiveUp { node, client: index, request: self.requests });
         let entry = Request::decode(&request.encode()).expect("a good request");
         let now = self.now(node);
         self.nodes[node].engine.request(now, lane, &entry, &[]);
         self.perform(node, &[]);
         self.misfortune(node, index);
+    }
+
+    /// The deadline of a client passed: it keeps its arena until the end of the request comes.
+    fn give_up(&mut self, node: usize, index: usize, request: u64) {
+        let client = &mut self.nodes[node].clients[index];
+        if let Some(asked) = client.asked.take_if(|asked| asked.request == request) {
+            client.lingering = Some(request);
+            self.note(&asked, u64::MAX, None, asked.mark);
+        }
     }
 
     fn misfortune(&mut self, node: usize, client: usize) {
@@ -411,7 +423,6 @@ impl World {
             self.report.violations.push(what);
             return;
         };
-        client.lingering = completion.lingers.then_some(completion.request.0);
         let seen = match completion.outcome {
             Outcome::Done if asked.mark.is_some() => Some((now_us, Some(completion.version.0), asked.mark)),
             Outcome::Done => {
@@ -426,10 +437,8 @@ impl World {
         if let Some((ended_us, version, mark)) = seen {
             self.note(&asked, ended_us, version, mark);
         }
-        if !completion.lingers {
-            let pause = 1 + self.random.below(60);
-            self.network.at(now_us + pause, Event::Ask { node, client: index });
-        }
+        let pause = 1 + self.random.below(60);
+        self.network.at(now_us + pause, Event::Ask { node, client: index });
     }
 
     fn finish(mut self) -> Report {

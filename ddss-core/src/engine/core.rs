@@ -254,7 +254,7 @@ impl Engine {
     /// Notes an operation that has to wait.
     pub(super) fn begin(&mut self, caller: &Caller, wait: Wait) -> Result<StepId, Failure> {
         let Caller { lane, request, who, deadline_us } = *caller;
-        let pending = Pending { lane, request, who, deadline_us, wait, told: false };
+        let pending = Pending { lane, request, who, deadline_us, wait };
         self.operations.insert(pending).ok_or(Failure::Busy)
     }
 
@@ -284,22 +284,20 @@ impl Engine {
         self.act(Action::Send { node, message, tail: None });
     }
 
-    /// The deadline of an operation passed: its caller is told. What the fabric may still touch stays noted.
+    /// The deadline of an operation passed. Where the fabric may still touch the client's arena there is no end
+    /// yet: the client, which has the same deadline, stops waiting by itself and keeps the range until the end.
     fn expire(&mut self, step: StepId) {
         let Some(pending) = self.operations.get_mut(step) else { return };
-        let (lane, request) = (pending.lane, pending.request);
-        let (outcome, lingers) = match pending.wait {
-            Wait::Fetch(_) => (Outcome::Failed(Failure::TimedOut), true),
-            Wait::Put { ticket, .. } => (Outcome::Indeterminate(Failure::TimedOut), ticket.is_some()),
-            Wait::Release { .. } | Wait::Allocate { .. } => (Outcome::Indeterminate(Failure::TimedOut), false),
-            Wait::Lookup { .. } | Wait::Facts { .. } => (Outcome::Failed(Failure::TimedOut), false),
+        let outcome = match pending.wait {
+            Wait::Fetch(_) | Wait::Put { ticket: Some(_), .. } => return,
+            Wait::Put { .. } | Wait::Release { .. } | Wait::Allocate { .. } => {
+                Outcome::Indeterminate(Failure::TimedOut)
+            }
+            Wait::Lookup { .. } | Wait::Facts { .. } => Outcome::Failed(Failure::TimedOut),
         };
-        if lingers {
-            pending.told = true;
-        } else {
-            self.operations.remove(step);
+        if let Some(pending) = self.operations.remove(step) {
+            self.finish(&pending, outcome);
         }
-        self.reply(lane, Completion { lingers, ..Completion::bare(request, outcome) }, None);
     }
 
     /// The home of a segment, if it is another node that can be reached.

@@ -196,7 +196,7 @@ impl Engine {
         self.read_ended(transfer.segment);
         let proof = result.map(|(header, state_after)| header.prove(transfer.segment, state_after));
         match proof {
-            Ok(Proof::Torn) if !pending.told && now.steady_us < pending.deadline_us => {
+            Ok(Proof::Torn) if now.steady_us < pending.deadline_us => {
                 self.counters.torn_fetches += 1;
                 if let Err(failure) = self.fetch(step, pending.lane, transfer) {
                     self.finish(&pending, Outcome::Failed(failure));

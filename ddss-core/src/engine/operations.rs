@@ -85,8 +85,6 @@ pub(super) struct Pending {
     pub(super) who: Identity,
     pub(super) deadline_us: u64,
     pub(super) wait: Wait,
-    /// The client was told that the deadline passed; its memory is still in use.
-    pub(super) told: bool,
 }
 
 #[derive(Debug, Default)]
@@ -168,7 +166,7 @@ impl Operations {
                 return None;
             }
             self.deadlines.pop();
-            if self.get_mut(step).is_some_and(|pending| !pending.told) {
+            if self.get_mut(step).is_some() {
                 return Some(step);
             }
         }
