@@ -1,0 +1,127 @@
+//! The notice board of a node: one page that the daemon writes and every client maps read-only.
+//!
+//! One store says "the service sleeps" to all clients at once, and a client can tamper with nobody else's view.
+//!
+//! ```text
+//!  offset
+//!  0     +-------------------------------------------------------------+
+//!        | magic u64, layout version u32 and zero u32, node u64        |  written once
+//!  64    +-------------------------------------------------------------+
+//!        | rest u64: 0 awake, otherwise the number of this sleep       |  written at each sleep
+//!  128   +-------------------------------------------------------------+
+//!        | core u64: the service's core + 1, 0 unknown                 |  written now and then
+//!        | latency u64: moving average of an operation, nanoseconds    |
+//!        | active u64: lanes that had requests of late                 |
+//!  192   +-------------------------------------------------------------+
+//! ```
+
+use std::os::fd::OwnedFd;
+
+use ddss_core::NodeId;
+
+use crate::layout::{LAYOUT_VERSION, MAGIC, PAGE_BYTES};
+use crate::sync::Ordering;
+use crate::sys::{Access, MappedWord, MemoryError, SharedMemory};
+
+const VERSION_OFFSET: usize = 8;
+const NODE_OFFSET: usize = 16;
+const REST_OFFSET: usize = 64;
+const CORE_OFFSET: usize = 128;
+const LATENCY_OFFSET: usize = 136;
+const ACTIVE_OFFSET: usize = 144;
+
+/// Bytes of the board.
+pub(crate) const BOARD_BYTES: usize = PAGE_BYTES;
+
+/// The words of a board, as the daemon or a client sees them.
+pub(crate) struct Board {
+    memory: SharedMemory,
+    rest: MappedWord,
+    core: MappedWord,
+    latency: MappedWord,
+    active: MappedWord,
+}
+
+impl Board {
+    /// The daemon's: after this nobody else gets a writable mapping.
+    pub(crate) fn create(node: NodeId) -> Result<Self, MemoryError> {
+        let memory = SharedMemory::create("ddss-board", BOARD_BYTES)?;
+        memory.store(0, MAGIC, Ordering::Relaxed)?;
+        memory.store(VERSION_OFFSET, u64::from(LAYOUT_VERSION), Ordering::Relaxed)?;
+        memory.store(NODE_OFFSET, u64::from(node.0), Ordering::Relaxed)?;
+        memory.seal_future_writes()?;
+        Self::over(memory)
+    }
+
+    /// A client's.
+    pub(crate) fn open(descriptor: OwnedFd) -> Result<Self, MemoryError> {
+        Self::over(SharedMemory::from_descriptor(descriptor, BOARD_BYTES, Access::ReadOnly)?)
+    }
+
+    fn over(memory: SharedMemory) -> Result<Self, MemoryError> {
+        Ok(Self {
+            rest: memory.word_at(REST_OFFSET)?,
+            core: memory.word_at(CORE_OFFSET)?,
+            latency: memory.word_at(LATENCY_OFFSET)?,
+            active: memory.word_at(ACTIVE_OFFSET)?,
+            memory,
+        })
+    }
+
+    /// What is passed to clients.
+    pub(crate) fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    /// Whether the page says what it is.
+    pub(crate) fn is_genuine(&self) -> bool {
+        let word = |offset| self.memory.load(offset, Ordering::Relaxed).unwrap_or(0);
+        word(0) == MAGIC && word(VERSION_OFFSET) == u64::from(LAYOUT_VERSION)
+    }
+
+    /// "I sleep" (the number of the sleep) or "I am awake" (zero).
+    pub(crate) fn set_rest(&self, rest: u64) {
+        self.rest.store(rest, Ordering::Relaxed);
+    }
+
+    /// What the service said last.
+    #[inline(always)]
+    pub(crate) fn rest(&self) -> u64 {
+        self.rest.load(Ordering::Relaxed)
+    }
+
+    /// The service runs on this core now.
+    pub(crate) fn set_core(&self, core: usize) {
+        let value = core as u64 + 1;
+        if self.core.load(Ordering::Relaxed) != value {
+            self.core.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Where the service runs.
+    pub(crate) fn core(&self) -> Option<usize> {
+        (self.core.load(Ordering::Relaxed) as usize).checked_sub(1)
+    }
+
+    /// The moving average of what one operation takes.
+    pub(crate) fn set_latency_ns(&self, latency_ns: u64) {
+        self.latency.store(latency_ns, Ordering::Relaxed);
+    }
+
+    /// The moving average of what one operation takes.
+    pub(crate) fn latency_ns(&self) -> u64 {
+        self.latency.load(Ordering::Relaxed)
+    }
+
+    /// How many lanes had requests of late.
+    pub(crate) fn set_active(&self, active: u64) {
+        if self.active.load(Ordering::Relaxed) != active {
+            self.active.store(active, Ordering::Relaxed);
+        }
+    }
+
+    /// How many lanes had requests of late.
+    pub(crate) fn active(&self) -> u64 {
+        self.active.load(Ordering::Relaxed)
+    }
+}

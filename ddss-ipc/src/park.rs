@@ -1,0 +1,99 @@
+//! Who sleeps says so first; who works looks, and wakes only the sleepers.
+//!
+//! # State
+//!
+//! ```text
+//!  a lane's control word (the client writes it, the service reads it)
+//!   63     34 33  32 31                 0
+//!  +---------+------+--------------------+
+//!  |    0    | kind |  awaited sequence  |    all zero: awake
+//!  +---------+------+--------------------+    kind 1: sleeps on a futex, 2: waits for its socket (async)
+//!
+//!  the board's rest word (the service writes it, every client reads it): 0 awake, otherwise the number of the sleep
+//! ```
+//!
+//! Only the one who sleeps ever writes its word; a waker that cleared it would erase a later "I sleep".
+//! The futex word is the sequence of the completion slot itself: it changes exactly when what the client waits for
+//! happens, so there is no second word to keep in step and a wake-up cannot fall between the look and the sleep.
+//!
+//! # Why nobody sleeps for ever
+//!
+//! Both directions are the store-buffering pattern, closed by a sequentially consistent fence on each side: of
+//! "say that I sleep; fence; look once more" and "publish; fence; look who sleeps" at least one sees the other.
+//! And nobody trusts that alone: every sleep has a time-out.
+
+use crate::ring::{Consumer, Slots};
+use crate::sync::{AtomicU64, Ordering, order};
+
+const AWAKE: u64 = 0;
+const KIND_SHIFT: u32 = 32;
+
+/// How a client sleeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sleep {
+    /// On the sequence of the slot that it awaits.
+    Futex,
+    /// On its socket, which the service sends one byte.
+    Socket,
+}
+
+impl Sleep {
+    fn code(self) -> u64 {
+        match self {
+            Self::Futex => 1,
+            Self::Socket => 2,
+        }
+    }
+}
+
+/// Says that the client sleeps until the next entry. Gives false, and says that it is awake, when the entry is there.
+pub(crate) fn announce<S: Slots>(control: &AtomicU64, awaited: &Consumer<S>, sleep: Sleep) -> bool {
+    control.store(sleep.code() << KIND_SHIFT | u64::from(awaited.awaited()), Ordering::Relaxed);
+    order::before_sleep();
+    if awaited.is_ready() {
+        awaken(control);
+        return false;
+    }
+    true
+}
+
+/// Says that the client is awake.
+pub(crate) fn awaken(control: &AtomicU64) {
+    control.store(AWAKE, Ordering::Relaxed);
+}
+
+/// Who sleeps in a lane of which the entries up to sequence `published` are out, after [`order::before_wake`]: how,
+/// and for which sequence. Nobody, if what it awaits is not out yet.
+pub(crate) fn sleeper(control: &AtomicU64, published: u32) -> Option<(Sleep, u32)> {
+    let word = control.load(Ordering::Relaxed);
+    if word == AWAKE {
+        return None;
+    }
+    let sleep = match word >> KIND_SHIFT {
+        1 => Sleep::Futex,
+        2 => Sleep::Socket,
+        _ => return None,
+    };
+    let awaited = word as u32;
+    // In the order of a count that wraps.
+    let is_out = published.wrapping_sub(awaited) < 1 << 31;
+    is_out.then_some((sleep, awaited))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleeper_is_woken_only_for_what_is_out() {
+        // If this broke, a client would be woken for nothing, note "woken already", and sleep through the real thing.
+        let control = AtomicU64::new(1 << KIND_SHIFT | u64::from(u32::MAX));
+        assert_eq!(sleeper(&control, u32::MAX - 1), None);
+        assert_eq!(sleeper(&control, u32::MAX), Some((Sleep::Futex, u32::MAX)));
+        assert_eq!(sleeper(&control, 5), Some((Sleep::Futex, u32::MAX)));
+        awaken(&control);
+        assert_eq!(sleeper(&control, 5), None);
+        let nonsense = AtomicU64::new(u64::MAX);
+        assert_eq!(sleeper(&nonsense, 5), None);
+    }
+}

@@ -1,0 +1,400 @@
+//! The door of a node: accepts, shakes hands, and sees clients leave.
+//!
+//! It runs on a thread of its own, so that neither a slow handshake nor a thousand new clients cost the progress
+//! thread anything. Nobody waits for anybody: every socket is non-blocking, and who has not said hello in time is
+//! dropped. The end of a client's socket is the end of the client, however it died.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ddss_core::ClientId;
+use ddss_core::limits::CLIENTS_MAX;
+use rustix::event::{EventfdFlags, epoll};
+use rustix::io::Errno;
+
+use crate::door::Door;
+use crate::layout::{LAYOUT_VERSION, Layout, MEMORY_BYTES_MAX};
+use crate::session::{Arrival, Credentials, Session, make_memory};
+use crate::socket;
+use crate::station::Station;
+use crate::sys::SharedMemory;
+use crate::wire::{Answer, BadFrame, HELLO_BYTES, Hello, Refused, Welcome};
+
+/// Handshakes under way at the same time; the oldest makes room.
+const HANDSHAKES_MAX: usize = 64;
+/// Connections that the kernel keeps for us.
+const BACKLOG: i32 = 512;
+/// Events taken from the kernel at once.
+const EVENTS_MAX: usize = 64;
+
+/// How a reception works.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ReceptionConfig {
+    /// The board that clients get, and the node that it speaks for.
+    pub(crate) notice: crate::station::Notice,
+    /// Clients at the same time.
+    pub clients_max: usize,
+    /// Bytes that the memories of all clients may come to.
+    pub memory_bytes_max: usize,
+    /// How long a client may take to say hello.
+    pub handshake_timeout: Duration,
+    /// Permission bits of the socket: who may attach.
+    pub socket_mode: u32,
+}
+
+impl ReceptionConfig {
+    /// The usual bounds, for the clients of that station.
+    pub fn new(station: &Station) -> Self {
+        Self {
+            notice: station.notice(),
+            clients_max: CLIENTS_MAX,
+            memory_bytes_max: 64 * MEMORY_BYTES_MAX,
+            handshake_timeout: Duration::from_secs(1),
+            socket_mode: 0o600,
+        }
+    }
+}
+
+/// Where arrivals go. It may block for a moment, not for long: nobody else is let in meanwhile.
+pub type ArrivalSink = Box<dyn FnMut(Arrival) + Send>;
+
+/// The reception of a node; ends when it is dropped.
+#[derive(Debug)]
+pub struct Reception {
+    path: PathBuf,
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reception {
+    /// Opens the door at `path`. A socket file that a dead daemon left there is removed; a daemon that is alive there
+    /// is an error ([`io::ErrorKind::AddrInUse`]).
+    pub fn start(path: &Path, config: ReceptionConfig, sink: ArrivalSink) -> io::Result<Self> {
+        let door = Door::open(path, config.socket_mode, BACKLOG)?;
+        let stop = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let desk = Desk::new(door, Arc::clone(&stop), config, sink)?;
+        let thread = std::thread::Builder::new().name("ddss-reception".to_owned()).spawn(move || desk.run())?;
+        Ok(Self { path: path.to_owned(), stop, thread: Some(thread) })
+    }
+
+    /// Where the door is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Closes the door and ends every session. Done when it returns.
+    pub fn stop(mut self) {
+        self.close();
+    }
+
+    fn close(&mut self) {
+        // The counter of an eventfd that is written once is never full.
+        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!(path = %self.path.display(), "the reception had panicked");
+        }
+    }
+}
+
+impl Drop for Reception {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A connection that has not said hello yet.
+struct Guest {
+    socket: Arc<OwnedFd>,
+    credentials: Credentials,
+    deadline: Instant,
+}
+
+/// A client slot: which life it is in, and who sits there.
+#[derive(Default)]
+struct Seat {
+    generation: u32,
+    taken: Option<Taken>,
+}
+
+struct Taken {
+    socket: Arc<OwnedFd>,
+    bytes: usize,
+}
+
+/// What an event is about, packed into its 64 bits: the kind, an index, and the low bits of a generation, so that an
+/// event for somebody who is gone never hits who came after.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Token {
+    Stop,
+    Door,
+    Guest(u32),
+    Seat(u32, u32),
+}
+
+impl Token {
+    fn data(self) -> epoll::EventData {
+        epoll::EventData::new_u64(match self {
+            Self::Stop => 0,
+            Self::Door => 1 << 62,
+            Self::Guest(index) => 2 << 62 | u64::from(index),
+            Self::Seat(index, generation) => 3 << 62 | u64::from(generation & 0x3fff_ffff) << 32 | u64::from(index),
+        })
+    }
+
+    fn of(data: epoll::EventData) -> Self {
+        let bits = data.u64();
+        match bits >> 62 {
+            0 => Self::Stop,
+            1 => Self::Door,
+            2 => Self::Guest(bits as u32),
+            _ => Self::Seat(bits as u32, (bits >> 32) as u32 & 0x3fff_ffff),
+        }
+    }
+}
+
+/// The reception's thread.
+struct Desk {
+    door: Door,
+    epoll: OwnedFd,
+    stop: Arc<OwnedFd>,
+    config: ReceptionConfig,
+    sink: ArrivalSink,
+    guests: Vec<Option<Guest>>,
+    seats: Vec<Seat>,
+    memory_bytes: usize,
+    /// Given up for a moment when descriptors run out, so that a guest can be accepted and told.
+    spare: Option<OwnedFd>,
+}
+
+impl Desk {
+    fn new(door: Door, stop: Arc<OwnedFd>, config: ReceptionConfig, sink: ArrivalSink) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &*stop, Token::Stop.data(), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, door.listener(), Token::Door.data(), epoll::EventFlags::IN)?;
+        let guests = (0..HANDSHAKES_MAX).map(|_| None).collect();
+        let seats = (0..config.clients_max.min(CLIENTS_MAX)).map(|_| Seat::default()).collect();
+        let spare = stop.try_clone().ok();
+        Ok(Self { door, epoll, stop, config, sink, guests, seats, memory_bytes: 0, spare })
+    }
+
+    fn run(mut self) {
+        let mut space = [const { MaybeUninit::uninit() }; EVENTS_MAX];
+        loop {
+            let limit = self.next_deadline().map(socket::timespec);
+            let tokens: Vec<Token> = match epoll::wait(&self.epoll, &mut space, limit.as_ref()) {
+                Ok((events, _)) => events.iter().map(|event| Token::of(event.data)).collect(),
+                Err(Errno::INTR) => continue,
+                Err(errno) => {
+                    tracing::error!(%errno, "the reception cannot wait for clients");
+                    break;
+                }
+            };
+            for token in tokens {
+                match token {
+                    Token::Stop => return self.close(),
+                    Token::Door => self.let_in(),
+                    Token::Guest(index) => self.greet(index),
+                    Token::Seat(index, generation) => self.see_off(index, generation),
+                }
+            }
+            self.drop_the_slow();
+        }
+        self.close();
+    }
+
+    fn close(self) {
+        drop(self.stop);
+        for taken in self.seats.iter().filter_map(|seat| seat.taken.as_ref()) {
+            socket::shut(&taken.socket);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        let first = self.guests.iter().flatten().map(|guest| guest.deadline).min()?;
+        Some(first.saturating_duration_since(Instant::now()))
+    }
+
+    fn drop_the_slow(&mut self) {
+        let now = Instant::now();
+        for place in &mut self.guests {
+            if let Some(guest) = place.take_if(|guest| guest.deadline <= now) {
+                tracing::info!(pid = guest.credentials.pid, uid = guest.credentials.uid, "said no hello in time");
+            }
+        }
+    }
+
+    fn let_in(&mut self) {
+        for _ in 0..HANDSHAKES_MAX {
+            match socket::accept(self.door.listener()) {
+                Ok(socket) => self.seat_guest(socket),
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(errno @ (Errno::MFILE | Errno::NFILE)) => return self.turn_away(errno),
+                Err(errno) => {
+                    tracing::warn!(%errno, "cannot accept a client");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Out of descriptors: the spare one is given up to tell one guest so, or it would wait in the backlog and the
+    /// event loop would spin.
+    fn turn_away(&mut self, errno: Errno) {
+        tracing::warn!(%errno, "no descriptor left for a client");
+        self.spare = None;
+        if let Ok(guest) = socket::accept(self.door.listener()) {
+            refuse(&guest, Refused::Busy, "the daemon has no descriptor left");
+        }
+        self.spare = self.stop.try_clone().ok();
+    }
+
+    fn seat_guest(&mut self, socket: OwnedFd) {
+        let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { return };
+        let credentials =
+            Credentials { pid: peer.pid.as_raw_nonzero().get(), uid: peer.uid.as_raw(), gid: peer.gid.as_raw() };
+        let index = self.guest_place();
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+        if let Err(errno) = epoll::add(&self.epoll, &socket, Token::Guest(index as u32).data(), flags) {
+            tracing::warn!(%errno, "cannot watch a guest");
+            return;
+        }
+        let deadline = Instant::now() + self.config.handshake_timeout;
+        // Whoever was in this place is dropped, which closes its socket and takes it out of the epoll.
+        self.guests[index] = Some(Guest { socket: Arc::new(socket), credentials, deadline });
+    }
+
+    /// A free place, or the one whose guest has waited longest.
+    fn guest_place(&self) -> usize {
+        let waited = |index: &usize| self.guests[*index].as_ref().map(|guest| guest.deadline);
+        (0..self.guests.len()).min_by_key(waited).unwrap_or(0)
+    }
+
+    fn greet(&mut self, index: u32) {
+        let Some(guest) = self.guests[index as usize].take() else { return };
+        let mut frame = [0; 2 * HELLO_BYTES];
+        let bytes = match socket::receive(guest.socket.as_fd(), &mut frame) {
+            Ok(0) => return,
+            Ok(bytes) => bytes,
+            Err(Errno::AGAIN) => {
+                self.guests[index as usize] = Some(guest);
+                return;
+            }
+            Err(_) => return,
+        };
+        // From here on it is a client or nobody. Taken out by hand, since a session keeps the socket open.
+        let _ = epoll::delete(&self.epoll, &*guest.socket);
+        let who = guest.credentials;
+        // An oversized packet says its real length; what was cut off is not needed to say which version it is.
+        let hello = frame.get(..bytes).map_or_else(|| Hello::decode(&frame), Hello::decode);
+        let outcome = match hello {
+            Ok(hello) => self.admit(&guest, hello),
+            Err(BadFrame::Version(theirs)) => Err((
+                Refused::Version,
+                format!("the daemon speaks layout version {LAYOUT_VERSION}, the client speaks version {theirs}"),
+            )),
+            Err(BadFrame::Malformed(why)) => Err((Refused::Malformed, why.to_owned())),
+        };
+        if let Err((code, text)) = outcome {
+            tracing::info!(pid = who.pid, uid = who.uid, %text, "refused a client");
+            refuse(&guest.socket, code, &text);
+        }
+    }
+
+    fn admit(&mut self, guest: &Guest, hello: Hello) -> Result<(), (Refused, String)> {
+        let busy = |text: String| (Refused::Busy, text);
+        let arena_bytes = usize::try_from(hello.arena_bytes).unwrap_or(usize::MAX);
+        let Some(layout) = Layout::new(hello.lanes as usize, arena_bytes) else {
+            let text = format!("{} lanes and {arena_bytes} bytes of arena are beyond the limits", hello.lanes);
+            return Err((Refused::Malformed, text));
+        };
+        if !hello.strategy.replies_by_ring() {
+            return Err((Refused::Malformed, format!("strategy {} is not served yet", hello.strategy)));
+        }
+        let Some(index) = self.seats.iter().position(|seat| seat.taken.is_none()) else {
+            return Err(busy(format!("all {} client slots are taken", self.seats.len())));
+        };
+        if layout.bytes() > self.config.memory_bytes_max.saturating_sub(self.memory_bytes) {
+            return Err(busy(format!("no room for {} bytes of client memory", layout.bytes())));
+        }
+        let client = ClientId { index: index as u32, generation: self.seats[index].generation.wrapping_add(1) };
+        let session = self.prepare(guest, hello, layout, client);
+        let session = session.map_err(|error| busy(format!("cannot set up {client}: {error}")))?;
+        self.welcome(index, session).map_err(|error| busy(format!("cannot welcome {client}: {error}")))
+    }
+
+    fn prepare(&self, guest: &Guest, hello: Hello, layout: Layout, client: ClientId) -> io::Result<Session> {
+        let memory = make_memory(&layout).map_err(io::Error::other)?;
+        let arena = memory.slice(layout.arena_offset(), layout.arena_bytes()).map_err(io::Error::other)?;
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let socket = Arc::clone(&guest.socket);
+        let strategy = hello.strategy;
+        Ok(Session { client, strategy, credentials: guest.credentials, layout, memory, arena, socket, wake })
+    }
+
+    fn welcome(&mut self, index: usize, session: Session) -> Result<(), Errno> {
+        let answer = Answer::Welcome(Welcome {
+            node: self.config.notice.node,
+            client: session.client,
+            lanes: session.layout.lanes() as u32,
+            arena_bytes: session.layout.arena_bytes() as u64,
+            reply_queue: None,
+            request_queue: None,
+        });
+        let board: &SharedMemory = &self.config.notice.board;
+        let descriptors = [session.memory.descriptor(), board.descriptor(), session.wake.as_fd()];
+        let token = Token::Seat(session.client.index, session.client.generation);
+        epoll::add(&self.epoll, &*session.socket, token.data(), epoll::EventFlags::RDHUP)?;
+        if let Err(errno) = socket::send(session.socket.as_fd(), &answer.encode(), &descriptors) {
+            let _ = epoll::delete(&self.epoll, &*session.socket);
+            return Err(errno);
+        }
+        let bytes = session.layout.bytes();
+        self.memory_bytes += bytes;
+        let seat = &mut self.seats[index];
+        seat.generation = session.client.generation;
+        seat.taken = Some(Taken { socket: Arc::clone(&session.socket), bytes });
+        (self.sink)(Arrival::Attached(session));
+        Ok(())
+    }
+
+    fn see_off(&mut self, index: u32, generation: u32) {
+        let Some(seat) = self.seats.get_mut(index as usize) else { return };
+        if seat.generation & 0x3fff_ffff != generation {
+            return;
+        }
+        let Some(taken) = seat.taken.take() else { return };
+        let client = ClientId { index, generation: seat.generation };
+        // The station may hold the socket a little longer, so closing our end does not take it out of the epoll.
+        let _ = epoll::delete(&self.epoll, &*taken.socket);
+        self.memory_bytes -= taken.bytes;
+        (self.sink)(Arrival::Left(client));
+    }
+}
+
+fn refuse(socket: &OwnedFd, code: Refused, text: &str) {
+    let answer = Answer::Refusal { code: code as u32, text: text.to_owned() };
+    // If it cannot be told, it still sees the end of its socket.
+    let _ = socket::send(socket.as_fd(), &answer.encode(), &[]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_keeps_its_parts() {
+        // If this broke, the death of one client would free the seat of another.
+        for token in [Token::Stop, Token::Door, Token::Guest(63), Token::Seat(1023, 0x3fff_ffff), Token::Seat(0, 1)] {
+            assert_eq!(Token::of(token.data()), token);
+        }
+    }
+}

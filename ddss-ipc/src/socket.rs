@@ -1,0 +1,126 @@
+//! The Unix socket of the attach: packets with descriptors, and the end of a process seen through its end.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use rustix::time::Timespec;
+
+/// Descriptors that one packet carries at the most.
+pub(crate) const DESCRIPTORS_MAX: usize = 4;
+
+fn fresh() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// Listens at a path where nothing is.
+pub(crate) fn listen(path: &Path, backlog: i32) -> Result<OwnedFd, Errno> {
+    let socket = fresh()?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, backlog)?;
+    Ok(socket)
+}
+
+/// Accepts one connection, if there is one.
+pub(crate) fn accept(listener: &OwnedFd) -> Result<OwnedFd, Errno> {
+    rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+}
+
+/// Connects; a full backlog is tried again until the deadline.
+pub(crate) fn connect(path: &Path, deadline: Instant) -> Result<OwnedFd, Errno> {
+    const RETRY: Duration = Duration::from_millis(1);
+    let address = SocketAddrUnix::new(path)?;
+    let socket = fresh()?;
+    loop {
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => return Ok(socket),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(RETRY),
+            Err(Errno::AGAIN) => return Err(Errno::TIMEDOUT),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Sends one packet with descriptors; never blocks.
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::INVAL);
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let sent = rustix::io::retry_on_intr(|| rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags))?;
+    if sent == bytes.len() { Ok(()) } else { Err(Errno::MSGSIZE) }
+}
+
+/// Takes one packet without descriptors (the kernel closes those that came along). Zero bytes is the end.
+pub(crate) fn receive(socket: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
+    let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+    // With TRUNC the kernel gives the packet's real length, so that an oversized one is told from one that fits.
+    rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut *into, flags)).map(|(_, bytes)| bytes)
+}
+
+/// Takes one packet with its descriptors.
+pub(crate) fn receive_with_descriptors(
+    socket: BorrowedFd<'_>,
+    into: &mut [u8],
+) -> Result<(usize, Vec<OwnedFd>), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received =
+        rustix::io::retry_on_intr(|| rustix::net::recvmsg(socket, &mut [IoSliceMut::new(into)], &mut control, flags))?;
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = message {
+            descriptors.extend(passed);
+        }
+    }
+    Ok((received.bytes, descriptors))
+}
+
+/// Waits until a packet, or the end, is there. False when the deadline came first.
+pub(crate) fn wait_readable(socket: BorrowedFd<'_>, deadline: Instant) -> Result<bool, Errno> {
+    loop {
+        let left = timespec(deadline.saturating_duration_since(Instant::now()));
+        let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+        match rustix::event::poll(&mut asked, Some(&left)) {
+            Ok(0) => return Ok(false),
+            Ok(_) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Whether the other end is still there.
+pub(crate) fn is_open(socket: BorrowedFd<'_>) -> bool {
+    let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match rustix::event::poll(&mut asked, Some(&now)) {
+        Ok(0) => true,
+        Ok(_) => !asked[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL),
+        Err(_) => true,
+    }
+}
+
+/// Ends the connection for both sides, whoever else holds the descriptor.
+pub(crate) fn shut(socket: &OwnedFd) {
+    // It fails only when the other side is gone already, which is what is wanted.
+    let _ = rustix::net::shutdown(socket.as_fd(), rustix::net::Shutdown::Both);
+}
+
+/// A duration as the kernel takes it.
+pub(crate) fn timespec(duration: Duration) -> Timespec {
+    Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: i64::from(duration.subsec_nanos()) }
+}

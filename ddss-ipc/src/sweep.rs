@@ -1,0 +1,314 @@
+//! Which lanes are looked at, and how often.
+//!
+//! Every lane that had requests of late is *hot* and looked at in each sweep. The others are *cold*: a sweep looks at
+//! a slice of them that grows with the hot ones, so a cold lane is found within a bounded number of sweeps and costs
+//! next to nothing. No memory is shared between clients for that (a shared bitmap would let one client hide the
+//! requests of another); and before the service sleeps, all lanes are looked at.
+
+use std::collections::VecDeque;
+
+use ddss_core::limits::{CLIENTS_MAX, RING_SLOTS};
+use ddss_core::{ClientId, Entry, LaneId};
+use rustix::thread::futex;
+
+use crate::park::{self, Sleep};
+use crate::ring::{Consumer, MappedRing, Producer, Stale};
+use crate::session::Session;
+use crate::station::Offence;
+use crate::sync::order;
+use crate::sys::{MappedWord, MemoryError};
+
+/// Requests taken from one lane in one sweep: nobody's batch keeps the others waiting for long.
+const LANE_BATCH_MAX: usize = 16;
+/// Sweeps without a request after which a lane goes cold.
+const HOT_SWEEPS: u32 = 256;
+/// Cold lanes looked at in a sweep, beside half as many as there are hot ones.
+const COLD_SLICE: usize = 2;
+/// Offences that are remembered until somebody asks.
+const OFFENCES_MAX: usize = 64;
+
+/// Names a lane inside a sweep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Key(u32);
+
+/// The service's ends of one lane.
+pub(crate) struct ServiceLane {
+    id: LaneId,
+    requests: Consumer<MappedRing>,
+    completions: Producer<MappedRing>,
+    control: MappedWord,
+    /// Requests taken and not answered: never more than a ring holds, whatever the client says.
+    under_way: usize,
+    /// The sequence for which the client was woken last.
+    woken: Option<u32>,
+    unflushed: bool,
+    accused: bool,
+    hot: bool,
+    idle_sweeps: u32,
+    /// Its index in the list of the hot or the cold.
+    place: usize,
+}
+
+impl ServiceLane {
+    /// The service's ends of one of a client's lanes.
+    pub(crate) fn new(session: &Session, index: usize) -> Result<Self, MemoryError> {
+        let (memory, layout) = (&session.memory, &session.layout);
+        Ok(Self {
+            id: LaneId { client: session.client, index: index as u8 },
+            requests: Consumer::new(memory.ring_at(layout.requests(index))?, 0),
+            completions: Producer::new(memory.ring_at(layout.completions(index))?, 0),
+            control: memory.word_at(layout.control(index))?,
+            under_way: 0,
+            woken: None,
+            unflushed: false,
+            accused: false,
+            hot: false,
+            idle_sweeps: 0,
+            place: 0,
+        })
+    }
+
+    #[inline(always)]
+    fn take(&mut self, most: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
+        let most = most.min(RING_SLOTS - self.under_way);
+        for taken in 0..most {
+            let Some(entry) = self.requests.take() else {
+                self.under_way += taken;
+                return taken;
+            };
+            into.push((self.id, entry));
+        }
+        self.under_way += most;
+        most
+    }
+
+    fn offence(&mut self) -> Option<Offence> {
+        if self.accused {
+            return None;
+        }
+        let Stale::Nonsense(found) = self.requests.stale() else { return None };
+        self.accused = true;
+        Some(Offence::Sequence { lane: self.id, found, awaited: self.requests.awaited() })
+    }
+}
+
+/// All lanes of a station.
+pub(crate) struct Sweep {
+    lanes: Vec<Option<ServiceLane>>,
+    free: Vec<u32>,
+    hot: Vec<u32>,
+    cold: Vec<u32>,
+    hot_cursor: usize,
+    cold_cursor: usize,
+    unflushed: Vec<u32>,
+    offences: VecDeque<Offence>,
+}
+
+impl Sweep {
+    pub(crate) fn new() -> Self {
+        Self {
+            lanes: Vec::new(),
+            free: Vec::new(),
+            hot: Vec::new(),
+            cold: Vec::new(),
+            hot_cursor: 0,
+            cold_cursor: 0,
+            unflushed: Vec::new(),
+            offences: VecDeque::with_capacity(OFFENCES_MAX),
+        }
+    }
+
+    /// Takes a lane in, cold. Everything that grows, grows here and not on the data path.
+    pub(crate) fn insert(&mut self, mut lane: ServiceLane) -> Key {
+        let key = self.free.pop().unwrap_or_else(|| {
+            self.lanes.push(None);
+            self.lanes.len() as u32 - 1
+        });
+        for list in [&mut self.hot, &mut self.cold, &mut self.unflushed] {
+            list.reserve(self.lanes.len() - list.len());
+        }
+        lane.hot = false;
+        lane.place = self.cold.len();
+        self.cold.push(key);
+        self.lanes[key as usize] = Some(lane);
+        Key(key)
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) {
+        self.unlist(key.0);
+        if let Some(lane) = self.lanes[key.0 as usize].take()
+            && lane.unflushed
+        {
+            self.unflushed.retain(|other| *other != key.0);
+        }
+        self.free.push(key.0);
+    }
+
+    /// Copies up to `budget` requests out.
+    #[inline]
+    pub(crate) fn poll(&mut self, budget: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
+        let mut left = budget;
+        self.poll_hot(&mut left, into);
+        self.poll_cold(&mut left, into);
+        budget - left
+    }
+
+    #[inline]
+    fn poll_hot(&mut self, left: &mut usize, into: &mut Vec<(LaneId, Entry)>) {
+        let count = self.hot.len();
+        for _ in 0..count {
+            if *left == 0 || self.hot.is_empty() {
+                return;
+            }
+            if self.hot_cursor >= self.hot.len() {
+                self.hot_cursor = 0;
+            }
+            let key = self.hot[self.hot_cursor];
+            let Some(lane) = self.lanes[key as usize].as_mut() else { return };
+            let taken = lane.take(LANE_BATCH_MAX.min(*left), into);
+            *left -= taken;
+            if taken > 0 || lane.under_way > 0 {
+                lane.idle_sweeps = 0;
+                self.hot_cursor += 1;
+                continue;
+            }
+            lane.idle_sweeps += 1;
+            if lane.idle_sweeps < HOT_SWEEPS {
+                self.hot_cursor += 1;
+            } else {
+                // Another lane moves into this place, so the cursor stays.
+                self.move_to(key, false);
+            }
+        }
+    }
+
+    #[inline]
+    fn poll_cold(&mut self, left: &mut usize, into: &mut Vec<(LaneId, Entry)>) {
+        let slice = (COLD_SLICE + self.hot.len() / 2).min(self.cold.len());
+        for _ in 0..slice {
+            if *left == 0 || self.cold.is_empty() {
+                return;
+            }
+            if self.cold_cursor >= self.cold.len() {
+                self.cold_cursor = 0;
+            }
+            let key = self.cold[self.cold_cursor];
+            let Some(lane) = self.lanes[key as usize].as_mut() else { return };
+            let taken = lane.take(LANE_BATCH_MAX.min(*left), into);
+            if taken > 0 {
+                *left -= taken;
+                self.move_to(key, true);
+                continue;
+            }
+            self.cold_cursor += 1;
+            if let Some(offence) = lane.offence()
+                && self.offences.len() < OFFENCES_MAX
+            {
+                self.offences.push_back(offence);
+            }
+        }
+    }
+
+    /// How many lanes had requests of late.
+    pub(crate) fn hot(&self) -> usize {
+        self.hot.len()
+    }
+
+    /// Whether any lane has a request that [`poll`](Self::poll) would take.
+    pub(crate) fn has_requests(&self) -> bool {
+        let mut lanes = self.lanes.iter().flatten();
+        lanes.any(|lane| lane.under_way < RING_SLOTS && lane.requests.is_ready())
+    }
+
+    /// Makes every lane with a request hot, so that who woke the service up does not wait for the cold slice.
+    pub(crate) fn warm_all(&mut self) {
+        for index in (0..self.cold.len()).rev() {
+            let key = self.cold[index];
+            if self.lanes[key as usize].as_ref().is_some_and(|lane| lane.requests.is_ready()) {
+                self.move_to(key, true);
+            }
+        }
+    }
+
+    /// Publishes a completion. False when the lane has no request under way.
+    #[inline]
+    pub(crate) fn reply(&mut self, key: Key, entry: &Entry) -> bool {
+        let Some(lane) = self.lanes[key.0 as usize].as_mut() else { return false };
+        if lane.under_way == 0 {
+            return false;
+        }
+        lane.under_way -= 1;
+        lane.completions.publish(entry);
+        if !lane.unflushed {
+            lane.unflushed = true;
+            self.unflushed.push(key.0);
+        }
+        true
+    }
+
+    /// Whether completions went out since the last [`flush`](Self::flush).
+    #[inline(always)]
+    pub(crate) fn has_unflushed(&self) -> bool {
+        !self.unflushed.is_empty()
+    }
+
+    /// Wakes who sleeps; `send` wakes a task of that client through its socket. Gives how many were woken.
+    pub(crate) fn flush(&mut self, mut send: impl FnMut(ClientId)) -> u64 {
+        order::before_wake();
+        let mut woken = 0;
+        for key in self.unflushed.drain(..) {
+            let Some(lane) = self.lanes[key as usize].as_mut() else { continue };
+            lane.unflushed = false;
+            let Some((sleep, awaited)) = park::sleeper(&lane.control, lane.completions.position()) else {
+                lane.woken = None;
+                continue;
+            };
+            // Woken for this already, and not yet run: once is enough, since what it awaits was out.
+            if lane.woken == Some(awaited) {
+                continue;
+            }
+            lane.woken = Some(awaited);
+            woken += 1;
+            match sleep {
+                Sleep::Socket => send(lane.id.client),
+                Sleep::Futex => {
+                    let word = lane.completions.slots().sequence_word(awaited.wrapping_sub(1));
+                    // It cannot fail on a word that is mapped; and every sleeper has a time-out.
+                    let _ = futex::wake(word, futex::Flags::empty(), 1);
+                }
+            }
+        }
+        woken
+    }
+
+    pub(crate) fn offence(&mut self) -> Option<Offence> {
+        self.offences.pop_front()
+    }
+
+    fn unlist(&mut self, key: u32) {
+        let Some(lane) = self.lanes[key as usize].as_ref() else { return };
+        let (place, hot) = (lane.place, lane.hot);
+        let list = if hot { &mut self.hot } else { &mut self.cold };
+        list.swap_remove(place);
+        if let Some(&moved) = list.get(place)
+            && let Some(moved) = self.lanes[moved as usize].as_mut()
+        {
+            moved.place = place;
+        }
+    }
+
+    fn move_to(&mut self, key: u32, hot: bool) {
+        self.unlist(key);
+        let list = if hot { &mut self.hot } else { &mut self.cold };
+        let place = list.len();
+        list.push(key);
+        if let Some(lane) = self.lanes[key as usize].as_mut() {
+            lane.hot = hot;
+            lane.place = place;
+            lane.idle_sweeps = 0;
+        }
+    }
+}
+
+// Keys are 32 bits; so many lanes there are never.
+const _: () = assert!(CLIENTS_MAX * ddss_core::limits::LANES_PER_CLIENT_MAX < u32::MAX as usize);

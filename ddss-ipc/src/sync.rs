@@ -1,0 +1,89 @@
+//! The atomics of this crate, real or modelled, and every ordering that its protocols rest on, by name.
+//!
+//! Under `--cfg loom` the model checker's atomics take the place of the processor's, and one of the orderings can be
+//! weakened by name (`DDSS_WEAKEN=take`), so that a test can show that each of them is needed.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// The orderings that carry a meaning. Everything else in the crate is `Relaxed`.
+pub(crate) mod order {
+    use super::{Ordering, fence};
+
+    /// A slot's first word, by who fills it: the other words are seen no later than the sequence.
+    /// Pairs with [`take`].
+    #[inline(always)]
+    pub(crate) fn publish() -> Ordering {
+        weaken("publish", Ordering::Release)
+    }
+
+    /// A slot's first word, by who empties it. Pairs with [`publish`].
+    #[inline(always)]
+    pub(crate) fn take() -> Ordering {
+        weaken("take", Ordering::Acquire)
+    }
+
+    /// Between "I sleep" and the last look at the slot, by the client. Pairs with [`before_wake`].
+    #[inline(always)]
+    pub(crate) fn before_sleep() {
+        fence_unless("before_sleep");
+    }
+
+    /// Between the completions of a sweep and the look at who sleeps, by the service. Pairs with [`before_sleep`].
+    #[inline(always)]
+    pub(crate) fn before_wake() {
+        fence_unless("before_wake");
+    }
+
+    /// Between a request and the look at the service's "I sleep", by the client. Pairs with [`before_rest`].
+    #[inline(always)]
+    pub(crate) fn before_ring() {
+        fence_unless("before_ring");
+    }
+
+    /// Between the service's "I sleep" and its last sweep. Pairs with [`before_ring`].
+    #[inline(always)]
+    pub(crate) fn before_rest() {
+        fence_unless("before_rest");
+    }
+
+    /// Between the service's "I am awake" and the sweep after it: a client that still saw the old word, and had
+    /// already rung for it, does not ring again, so this sweep must see its request. Pairs with [`before_ring`].
+    #[inline(always)]
+    pub(crate) fn after_rest() {
+        fence_unless("after_rest");
+    }
+
+    #[cfg(not(loom))]
+    #[inline(always)]
+    fn weaken(_name: &str, ordering: Ordering) -> Ordering {
+        ordering
+    }
+
+    #[cfg(not(loom))]
+    #[inline(always)]
+    fn fence_unless(_name: &str) {
+        fence(Ordering::SeqCst);
+    }
+
+    #[cfg(loom)]
+    fn weakened(name: &str) -> bool {
+        use std::sync::OnceLock;
+        static WEAKENED: OnceLock<String> = OnceLock::new();
+        WEAKENED.get_or_init(|| std::env::var("DDSS_WEAKEN").unwrap_or_default()) == name
+    }
+
+    #[cfg(loom)]
+    fn weaken(name: &str, ordering: Ordering) -> Ordering {
+        if weakened(name) { Ordering::Relaxed } else { ordering }
+    }
+
+    #[cfg(loom)]
+    fn fence_unless(name: &str) {
+        if !weakened(name) {
+            fence(Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,508 @@
+//! Memory that other processes map as well, and may write at any time.
+//!
+//! It is never handed out as a `&[u8]`: bytes are copied in and out through raw pointers, words are atomics.
+//! A mapping never shrinks under us: anonymous memory is sealed, so a stranger cannot turn an access into `SIGBUS`.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ddss_core::limits::{LINE_BYTES, RING_SLOTS};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::ring::{MappedRing, Slot};
+
+/// Why memory could not be shared or touched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// The range does not lie inside the memory.
+    #[error("{bytes} bytes at offset {offset} do not fit into {within} bytes of shared memory")]
+    OutOfBounds {
+        /// Where the range starts.
+        offset: usize,
+        /// How long it is.
+        bytes: usize,
+        /// How long the memory is.
+        within: usize,
+    },
+    /// A word's offset is not a multiple of eight (a ring's: of a line).
+    #[error("offset {0} of shared memory is not aligned")]
+    Misaligned(usize),
+    /// The mapping is readable only.
+    #[error("shared memory is mapped read-only")]
+    ReadOnly,
+    /// Memory of no bytes.
+    #[error("shared memory of zero bytes")]
+    Empty,
+    /// The descriptor stands for less memory than was said.
+    #[error("descriptor holds {found} bytes where {wanted} were promised")]
+    TooSmall {
+        /// What was said.
+        wanted: usize,
+        /// What `fstat` says.
+        found: u64,
+    },
+    /// The descriptor's memory could shrink while it is mapped.
+    #[error("descriptor is not sealed against shrinking")]
+    NotSealed,
+    /// The kernel refused.
+    #[error("cannot {tried} shared memory")]
+    System {
+        /// What was tried.
+        tried: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl MemoryError {
+    fn system(tried: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
+        move |errno| Self::System { tried, source: errno.into() }
+    }
+}
+
+/// How memory is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Loads only: a store would be refused by this type, and by the processor.
+    ReadOnly,
+    /// Loads and stores.
+    ReadWrite,
+}
+
+/// A mapping, unmapped when the last holder is gone.
+struct Map {
+    base: NonNull<c_void>,
+    bytes: usize,
+    access: Access,
+    descriptor: OwnedFd,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread, and it is touched through atomics and raw copies only.
+unsafe impl Send for Map {}
+// SAFETY: as above; `&Map` gives nothing that is not meant for concurrent use.
+unsafe impl Sync for Map {}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: `Map::new` mapped exactly these bytes, and whoever holds a pointer into them holds the `Map`.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.bytes) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+impl Map {
+    fn new(descriptor: OwnedFd, bytes: usize, access: Access) -> Result<Self, MemoryError> {
+        if bytes == 0 {
+            return Err(MemoryError::Empty);
+        }
+        let protection = match access {
+            Access::ReadOnly => ProtFlags::READ,
+            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        // SAFETY: a fresh mapping at an address that the kernel chooses disturbs nobody.
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &descriptor, 0) };
+        let base = base.map_err(MemoryError::system("map"))?;
+        let base = NonNull::new(base).ok_or(MemoryError::Empty)?;
+        Ok(Self { base, bytes, access, descriptor })
+    }
+}
+
+/// Memory that other processes share, or a part of it. Clones name the same bytes.
+///
+/// ```
+/// use ddss_ipc::{Access, SharedMemory};
+/// use std::sync::atomic::Ordering;
+///
+/// let ours = SharedMemory::create("example", 4096)?;
+/// let theirs = SharedMemory::from_descriptor(ours.descriptor().try_clone_to_owned()?, 4096, Access::ReadOnly)?;
+/// ours.write(16, b"seen by both")?;
+/// let mut copy = [0; 12];
+/// theirs.read(16, &mut copy)?;
+/// assert_eq!(&copy, b"seen by both");
+///
+/// ours.fetch_add(8, 5, Ordering::AcqRel)?;
+/// assert_eq!(theirs.load(8, Ordering::Acquire)?, 5);
+/// assert!(theirs.store(8, 6, Ordering::Release).is_err(), "it is mapped read-only");
+/// assert!(ours.read(usize::MAX, &mut copy).is_err(), "offset and length cannot overflow");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct SharedMemory {
+    map: Arc<Map>,
+    start: usize,
+    bytes: usize,
+}
+
+impl fmt::Debug for SharedMemory {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("SharedMemory").field("start", &self.start).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl SharedMemory {
+    /// Makes anonymous memory, zeroed, that nobody can shrink or grow. `name` shows up in `/proc/PID/maps`.
+    pub fn create(name: &str, bytes: usize) -> Result<Self, MemoryError> {
+        if bytes == 0 {
+            return Err(MemoryError::Empty);
+        }
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let descriptor = rustix::fs::memfd_create(name, flags).map_err(MemoryError::system("create"))?;
+        rustix::fs::ftruncate(&descriptor, bytes as u64).map_err(MemoryError::system("size"))?;
+        rustix::fs::fcntl_add_seals(&descriptor, SealFlags::SHRINK | SealFlags::GROW)
+            .map_err(MemoryError::system("seal"))?;
+        Self::map(descriptor, bytes, Access::ReadWrite)
+    }
+
+    /// Makes a file (mode 0600) of that many bytes and maps it; in a tmpfs folder it is shared memory with a name,
+    /// which outlives the process. Fails when the file is already there.
+    pub fn create_file(path: &Path, bytes: usize) -> Result<Self, MemoryError> {
+        if bytes == 0 {
+            return Err(MemoryError::Empty);
+        }
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|source| MemoryError::System { tried: "create the file of", source })?;
+        let made = Self::allocate(&file, bytes).and_then(|()| Self::map(file.into(), bytes, Access::ReadWrite));
+        if made.is_err() {
+            // Nobody knows of the file yet; half-made it would only stand in the way of the next try.
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    fn allocate(file: &File, bytes: usize) -> Result<(), MemoryError> {
+        // Allocated now, because a tmpfs that is full would answer the first touch with SIGBUS.
+        rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes as u64)
+            .map_err(MemoryError::system("allocate"))
+    }
+
+    /// Maps a whole file that [`create_file`](Self::create_file) made.
+    pub fn open_file(path: &Path) -> Result<Self, MemoryError> {
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.map_err(|source| MemoryError::System { tried: "open the file of", source })?;
+        let stat = rustix::fs::fstat(&file).map_err(MemoryError::system("measure"))?;
+        let bytes = usize::try_from(stat.st_size).unwrap_or(0);
+        Self::map(file.into(), bytes, Access::ReadWrite)
+    }
+
+    /// Maps the first `bytes` of what somebody else made. Anonymous memory must be sealed against shrinking; a file
+    /// with a name cannot be sealed, so whoever passes one is trusted not to shrink it.
+    pub fn from_descriptor(descriptor: OwnedFd, bytes: usize, access: Access) -> Result<Self, MemoryError> {
+        let stat = rustix::fs::fstat(&descriptor).map_err(MemoryError::system("measure"))?;
+        let found = u64::try_from(stat.st_size).unwrap_or(0);
+        if found < bytes as u64 {
+            return Err(MemoryError::TooSmall { wanted: bytes, found });
+        }
+        if stat.st_nlink == 0 {
+            let seals = rustix::fs::fcntl_get_seals(&descriptor).map_err(|_| MemoryError::NotSealed)?;
+            if !seals.contains(SealFlags::SHRINK) {
+                return Err(MemoryError::NotSealed);
+            }
+        }
+        Self::map(descriptor, bytes, access)
+    }
+
+    fn map(descriptor: OwnedFd, bytes: usize, access: Access) -> Result<Self, MemoryError> {
+        let map = Arc::new(Map::new(descriptor, bytes, access)?);
+        Ok(Self { map, start: 0, bytes })
+    }
+
+    /// From now on nobody gets a writable mapping any more, nor can write through the descriptor or punch holes; the
+    /// mappings that are already there keep what they have. For memory that others may only look at.
+    pub fn seal_future_writes(&self) -> Result<(), MemoryError> {
+        rustix::fs::fcntl_add_seals(&self.map.descriptor, SealFlags::FUTURE_WRITE | SealFlags::SEAL)
+            .map_err(MemoryError::system("seal"))
+    }
+
+    /// Nobody can change the seals any more.
+    pub fn seal_seals(&self) -> Result<(), MemoryError> {
+        rustix::fs::fcntl_add_seals(&self.map.descriptor, SealFlags::SEAL).map_err(MemoryError::system("seal"))
+    }
+
+    /// How many bytes.
+    #[allow(clippy::len_without_is_empty, reason = "memory of zero bytes is never mapped; a slice may be empty")]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where this part starts in the descriptor's memory.
+    pub fn offset(&self) -> usize {
+        self.start
+    }
+
+    /// What to pass to another process.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.map.descriptor.as_fd()
+    }
+
+    /// How it is mapped.
+    pub fn access(&self) -> Access {
+        self.map.access
+    }
+
+    /// A part of it, which counts its offsets from its own first byte.
+    pub fn slice(&self, offset: usize, bytes: usize) -> Result<Self, MemoryError> {
+        self.check(offset, bytes)?;
+        Ok(Self { map: Arc::clone(&self.map), start: self.start + offset, bytes })
+    }
+
+    /// Copies bytes out. What the other side writes meanwhile may be half in the copy. Ranges of up to one line whose
+    /// offset and length are multiples of eight are read word by word, each word whole.
+    #[inline]
+    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), MemoryError> {
+        let from = self.check(offset, into.len())?;
+        if Self::by_words(offset + self.start, into.len()) {
+            for (index, chunk) in into.chunks_exact_mut(8).enumerate() {
+                chunk.copy_from_slice(&self.word(offset + index * 8)?.load(Ordering::Relaxed).to_ne_bytes());
+            }
+            return Ok(());
+        }
+        // SAFETY: `check` found the range inside the mapping that `self` holds; `into` is ours alone, so the two do
+        // not overlap. Others may write the source meanwhile: the bytes are plain data of which any value is fine.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes in, word by word under the same condition as [`read`](Self::read).
+    #[inline]
+    pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), MemoryError> {
+        let into = self.check_writable(offset, from.len())?;
+        if Self::by_words(offset + self.start, from.len()) {
+            for (index, chunk) in from.chunks_exact(8).enumerate() {
+                let mut word = [0; 8];
+                word.copy_from_slice(chunk);
+                self.word(offset + index * 8)?.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            }
+            return Ok(());
+        }
+        // SAFETY: `check_writable` found the range inside a writable mapping that `self` holds; `from` is ours, so the
+        // two do not overlap. No reference to the destination exists.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into.as_ptr(), from.len()) };
+        Ok(())
+    }
+
+    /// Copies from one shared memory into another, or within one (the ranges may overlap).
+    pub fn copy(
+        from: &Self,
+        from_offset: usize,
+        into: &Self,
+        into_offset: usize,
+        bytes: usize,
+    ) -> Result<(), MemoryError> {
+        let source = from.check(from_offset, bytes)?;
+        let target = into.check_writable(into_offset, bytes)?;
+        // SAFETY: both ranges were found inside mappings that `from` and `into` hold, the target's writable; `copy`
+        // allows overlap. Any value of the bytes is fine.
+        unsafe { std::ptr::copy(source.as_ptr(), target.as_ptr(), bytes) };
+        Ok(())
+    }
+
+    /// Sets bytes to zero.
+    pub fn zero(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
+        let target = self.check_writable(offset, bytes)?;
+        // SAFETY: `check_writable` found the range inside a writable mapping that `self` holds.
+        unsafe { std::ptr::write_bytes(target.as_ptr(), 0, bytes) };
+        Ok(())
+    }
+
+    /// Loads an aligned word.
+    #[inline]
+    pub fn load(&self, offset: usize, ordering: Ordering) -> Result<u64, MemoryError> {
+        Ok(self.word(offset)?.load(ordering))
+    }
+
+    /// Stores an aligned word.
+    #[inline]
+    pub fn store(&self, offset: usize, value: u64, ordering: Ordering) -> Result<(), MemoryError> {
+        self.writable_word(offset)?.store(value, ordering);
+        Ok(())
+    }
+
+    /// Exchanges an aligned word if it holds `current`; gives what it held. A failed exchange loads with Acquire.
+    pub fn compare_exchange(
+        &self,
+        offset: usize,
+        current: u64,
+        new: u64,
+        ordering: Ordering,
+    ) -> Result<Result<u64, u64>, MemoryError> {
+        Ok(self.writable_word(offset)?.compare_exchange(current, new, ordering, Ordering::Acquire))
+    }
+
+    /// Adds to an aligned word; gives what it held.
+    pub fn fetch_add(&self, offset: usize, value: u64, ordering: Ordering) -> Result<u64, MemoryError> {
+        Ok(self.writable_word(offset)?.fetch_add(value, ordering))
+    }
+
+    /// Replaces an aligned word; gives what it held.
+    pub fn swap(&self, offset: usize, value: u64, ordering: Ordering) -> Result<u64, MemoryError> {
+        Ok(self.writable_word(offset)?.swap(value, ordering))
+    }
+
+    /// A ring of slots that starts at `offset`.
+    pub(crate) fn ring_at(&self, offset: usize) -> Result<MappedRing, MemoryError> {
+        let first = self.check_writable(offset, RING_SLOTS * size_of::<Slot>())?;
+        if !first.addr().get().is_multiple_of(LINE_BYTES) {
+            return Err(MemoryError::Misaligned(offset));
+        }
+        // SAFETY: the range was just found inside the mapping, writable and aligned.
+        Ok(unsafe { MappedRing::new(first.cast(), self.clone()) })
+    }
+
+    /// A word to come back to again and again.
+    pub(crate) fn word_at(&self, offset: usize) -> Result<MappedWord, MemoryError> {
+        Ok(MappedWord { word: NonNull::from(self.word(offset)?), _memory: self.clone() })
+    }
+
+    #[inline]
+    fn by_words(address: usize, bytes: usize) -> bool {
+        bytes <= LINE_BYTES && (address | bytes).is_multiple_of(8)
+    }
+
+    #[inline]
+    fn check(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>, MemoryError> {
+        if bytes > self.bytes || offset > self.bytes - bytes {
+            return Err(MemoryError::OutOfBounds { offset, bytes, within: self.bytes });
+        }
+        // SAFETY: `start + bytes` of `self` was checked when it was made, `offset` just now, so the sum stays inside
+        // the mapping.
+        Ok(unsafe { self.map.base.cast::<u8>().add(self.start + offset) })
+    }
+
+    #[inline]
+    fn check_writable(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>, MemoryError> {
+        if self.map.access == Access::ReadOnly {
+            return Err(MemoryError::ReadOnly);
+        }
+        self.check(offset, bytes)
+    }
+
+    #[inline]
+    fn word(&self, offset: usize) -> Result<&AtomicU64, MemoryError> {
+        let word = self.check(offset, size_of::<u64>())?.cast::<AtomicU64>();
+        if !word.is_aligned() {
+            return Err(MemoryError::Misaligned(offset));
+        }
+        // SAFETY: inside the mapping that `self` holds, aligned, and an atomic, so that others may write it.
+        Ok(unsafe { word.as_ref() })
+    }
+
+    #[inline]
+    fn writable_word(&self, offset: usize) -> Result<&AtomicU64, MemoryError> {
+        if self.map.access == Access::ReadOnly {
+            return Err(MemoryError::ReadOnly);
+        }
+        self.word(offset)
+    }
+}
+
+/// One aligned word of shared memory, found once.
+pub(crate) struct MappedWord {
+    word: NonNull<AtomicU64>,
+    _memory: SharedMemory,
+}
+
+// SAFETY: the pointer stays valid as long as `_memory` holds the mapping, from whichever thread.
+unsafe impl Send for MappedWord {}
+// SAFETY: as above, and it is an atomic.
+unsafe impl Sync for MappedWord {}
+
+impl Deref for MappedWord {
+    type Target = AtomicU64;
+
+    #[inline(always)]
+    fn deref(&self) -> &AtomicU64 {
+        // SAFETY: `word_at` found it inside the mapping and aligned, and `_memory` holds the mapping.
+        unsafe { self.word.as_ref() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_that_overflows_or_sticks_out_is_refused() {
+        // If this broke, a length from a request would let a client read the daemon's memory.
+        let memory = SharedMemory::create("bounds", 8192).unwrap().slice(4096, 100).unwrap();
+        let mut buffer = [0; 64];
+        for offset in [37, 100, 101, 8192, usize::MAX - 63, usize::MAX - 62, usize::MAX] {
+            assert!(memory.read(offset, &mut buffer).is_err(), "read at {offset}");
+            assert!(memory.write(offset, &buffer).is_err(), "write at {offset}");
+            assert!(SharedMemory::copy(&memory, offset, &memory, 0, 64).is_err(), "copy from {offset}");
+            assert!(SharedMemory::copy(&memory, 0, &memory, offset, 64).is_err(), "copy to {offset}");
+            assert!(memory.slice(offset, 64).is_err(), "slice at {offset}");
+        }
+        memory.read(36, &mut buffer).unwrap();
+        assert!(memory.load(4, Ordering::Relaxed).is_err(), "not aligned");
+        assert!(memory.load(96, Ordering::Relaxed).is_err(), "half of the word sticks out");
+        assert!(memory.slice(100, 0).is_ok());
+    }
+
+    #[test]
+    fn a_client_cannot_shrink_grow_or_unseal_what_is_mapped() {
+        // If this broke, a client could kill the daemon with SIGBUS by one ftruncate.
+        let memory = SharedMemory::create("sealed", 8192).unwrap();
+        memory.seal_seals().unwrap();
+        for bytes in [0, 4096, 16384] {
+            assert!(rustix::fs::ftruncate(memory.descriptor(), bytes).is_err());
+        }
+        assert!(rustix::fs::fcntl_add_seals(memory.descriptor(), SealFlags::WRITE).is_err());
+    }
+
+    #[test]
+    fn memory_that_could_shrink_is_not_mapped() {
+        // If this broke, whoever passes us a descriptor could kill us later by shrinking it.
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let descriptor = rustix::fs::memfd_create("loose", flags).unwrap();
+        rustix::fs::ftruncate(&descriptor, 4096).unwrap();
+        let copy = descriptor.try_clone().unwrap();
+        assert!(matches!(SharedMemory::from_descriptor(copy, 4096, Access::ReadWrite), Err(MemoryError::NotSealed)));
+        rustix::fs::fcntl_add_seals(&descriptor, SealFlags::SHRINK).unwrap();
+        assert!(matches!(
+            SharedMemory::from_descriptor(descriptor.try_clone().unwrap(), 8192, Access::ReadWrite),
+            Err(MemoryError::TooSmall { wanted: 8192, found: 4096 })
+        ));
+        SharedMemory::from_descriptor(descriptor, 4096, Access::ReadWrite).unwrap();
+    }
+
+    #[test]
+    fn read_only_memory_stays_read_only() {
+        // If this broke, one client could tamper with the board that every client reads.
+        let memory = SharedMemory::create("board", 4096).unwrap();
+        memory.seal_future_writes().unwrap();
+        memory.store(0, 1, Ordering::Release).unwrap();
+        let copy = || memory.descriptor().try_clone_to_owned().unwrap();
+        assert!(SharedMemory::from_descriptor(copy(), 4096, Access::ReadWrite).is_err());
+        let view = SharedMemory::from_descriptor(copy(), 4096, Access::ReadOnly).unwrap();
+        assert_eq!(view.load(0, Ordering::Acquire).unwrap(), 1);
+        assert!(matches!(view.write(0, &[1]), Err(MemoryError::ReadOnly)));
+        assert!(matches!(view.ring_at(0), Err(MemoryError::ReadOnly)));
+        assert!(rustix::io::pwrite(copy(), &[7], 0).is_err());
+    }
+
+    #[test]
+    fn a_file_keeps_its_bytes_for_the_next_process() {
+        // If this broke, a restarted daemon would have lost every segment.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pool");
+        SharedMemory::create_file(&path, 4096).unwrap().write(100, b"still here").unwrap();
+        assert!(SharedMemory::create_file(&path, 4096).is_err(), "must not run over a file that is there");
+        let memory = SharedMemory::open_file(&path).unwrap();
+        let mut copy = [0; 10];
+        memory.read(100, &mut copy).unwrap();
+        assert_eq!((memory.len(), &copy), (4096, b"still here"));
+    }
+}
