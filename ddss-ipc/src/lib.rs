@@ -23,6 +23,7 @@
 mod sync;
 
 mod park;
+mod place;
 mod ring;
 
 #[cfg(not(loom))]
@@ -59,6 +60,7 @@ pub use lane::{Lane, LaneFull, Waited};
 #[cfg(not(loom))]
 pub use layout::LAYOUT_VERSION;
 #[cfg(not(loom))]
+pub use place::{FOLDER_VARIABLE, SOCKET_NAME, default_folder};
 pub use reception::{ArrivalSink, Reception, ReceptionConfig};
 #[cfg(not(loom))]
 pub use session::{Arrival, Credentials, Session};
