@@ -135,7 +135,8 @@ fn files_keep_their_shape() {
     for source in rust_files() {
         let lines_max = if source.name() == "lib.rs" { LIB_LINES_MAX } else { FILE_LINES_MAX };
         complaints.extend(house::long_file(&source.path, &source.text, lines_max));
-        if source.name() == "mod.rs" {
+        // Beside integration tests the name is cargo's, which would take any other for a test program.
+        if source.name() == "mod.rs" && source.path.contains("/src/") {
             complaints.extend(house::mod_file_complaints(&source.path, &source.text).unwrap());
         }
     }
