@@ -1,1 +1,35 @@
-//! Under construction.
+//! What the tests with real processes share, and the rules of the house as functions.
+//!
+//! * [`Daemon`] is a real `ddssd` in a process of its own, in a folder of its own, on an address of its own. It can be
+//!   killed, stopped and started again, and is gone when the test is.
+//! * [`Process`] is any other program, with the same end. [`binary`] builds the programs of the workspace and finds them.
+//! * [`skipped`] says that a test lacks what it needs, where the reader sees it.
+//! * [`house`] reads the workspace and says what breaks its rules; `tests/tidy.rs` holds the rules themselves.
+//!
+//! ```no_run
+//! use ddss_tests::Daemon;
+//!
+//! // Two nodes on one machine, each with the other as its peer.
+//! let [mut a, b] = Daemon::pair()?;
+//! a.kill()?;
+//! a.start_again()?;
+//! println!("clients attach at {} and {}", a.socket().display(), b.socket().display());
+//! # Ok::<(), ddss_tests::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod house;
+
+mod binary;
+mod daemon;
+mod error;
+mod node;
+mod process;
+mod skipped;
+
+pub use binary::binary;
+pub use daemon::{Daemon, DaemonOptions};
+pub use error::Error;
+pub use node::{TempNode, free_tcp_port};
+pub use process::Process;
+pub use skipped::skipped;

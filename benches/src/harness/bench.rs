@@ -1,0 +1,80 @@
+//! One run of one bench.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::time::Instant;
+
+use super::compare::compare;
+use super::cores::come_first;
+use super::measure::Meter;
+use super::report::Report;
+use super::{Cores, Figure, Options, Plan, Row, pin};
+
+/// One run of one bench: pins the calling thread, measures families of figures, prints their rows.
+pub struct Bench {
+    /// Who runs where.
+    pub cores: Cores,
+    /// What the command line asked for.
+    pub options: Options,
+    plan: Plan,
+    meter: Meter,
+    report: Report,
+}
+
+impl Bench {
+    /// Reads the command line, takes the client's core, and prints the header of the rows.
+    pub fn start(name: &str, arguments: impl Iterator<Item = OsString>) -> Bench {
+        let options = Options::parse(arguments);
+        let cores = Cores::of_this_machine();
+        pin(cores.client).expect("the core is one of those that this process may use");
+        say(&format!("{name}: client on core {}, service on core {}", cores.client, cores.service));
+        if cores.is_shared() {
+            say("only one core is there: both sides take turns on it, and every wait yields");
+        }
+        if !come_first() {
+            say("/proc/self/autogroup takes no -20: other sessions come as first as this one");
+        }
+        say(&format!("reading the clock takes {} ns, and every lap holds one reading", clock_ns()));
+        for argument in &options.ignored {
+            say(&format!("ignoring {argument}"));
+        }
+        let plan = options.plan();
+        if !options.bench {
+            say("not run by cargo bench: everything runs once, and the numbers mean nothing");
+        }
+        let report = Report::start(options.csv_file(name).as_deref()).expect("the rows can be written");
+        Bench { cores, options, plan, meter: Meter::new(), report }
+    }
+
+    /// Measures `limit` and what is compared with it, in turns, and prints their rows, the limit's first.
+    pub fn family(&mut self, mut limit: Figure, mut figures: Vec<Figure>) {
+        let measure = |figure: &mut Figure, time| self.meter.measure(figure, time);
+        let mut compared = compare(self.plan, &mut limit, &mut figures, measure);
+        let own = compared.pop().expect("the limit is the last");
+        let rows = std::iter::once(Row::new(&limit, &own, true))
+            .chain(figures.iter().zip(&compared).map(|(figure, compared)| Row::new(figure, compared, false)));
+        for row in rows {
+            self.report.row(row).expect("the rows can be written");
+        }
+    }
+
+    /// Prints the table for people.
+    pub fn finish(self) {
+        self.report.finish().expect("the table can be written");
+    }
+}
+
+fn say(what: &str) {
+    // Notes are a courtesy: a closed standard error is no reason to stop.
+    drop(writeln!(io::stderr().lock(), "# {what}"));
+}
+
+fn clock_ns() -> u128 {
+    const READINGS: u128 = 10_000;
+    let begin = Instant::now();
+    let mut last = begin;
+    for _ in 0..READINGS {
+        last = Instant::now();
+    }
+    (last - begin).as_nanos() / READINGS
+}

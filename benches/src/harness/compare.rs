@@ -1,0 +1,187 @@
+//! Taking turns: limit, A, limit, B, limit, A, limit, B, limit.
+//!
+//! The same thing drifts by 1.4 to 1.7 times between two passes on a busy machine. What is compared therefore
+//! runs in short slices that take turns, and each slice stands between two probes of the limit. Where these two
+//! differ, the machine changed in between, and the slice is thrown away together with them.
+
+use std::time::Duration;
+
+use super::{Figure, Sample};
+
+/// How far the probes before and after a slice may lie apart.
+const DRIFT_MAX: f64 = 1.4;
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Slices of each figure that count.
+    pub rounds: usize,
+    /// Rounds after which it is over, however few slices counted.
+    pub rounds_max: usize,
+    /// How long a slice of a figure takes.
+    pub slice: Duration,
+    /// How long a probe of the limit takes.
+    pub probe: Duration,
+}
+
+impl Plan {
+    /// For a page of figures.
+    pub const FULL: Plan = Plan::of(20, Duration::from_millis(100), Duration::from_millis(25));
+    /// For a look.
+    pub const QUICK: Plan = Plan::of(5, Duration::from_millis(20), Duration::from_millis(8));
+    /// To see that everything runs; the numbers mean nothing.
+    pub const SMOKE: Plan = Plan::of(1, Duration::from_micros(500), Duration::from_micros(200));
+
+    const fn of(rounds: usize, slice: Duration, probe: Duration) -> Plan {
+        Plan { rounds, rounds_max: 3 * rounds, slice, probe }
+    }
+}
+
+/// One figure, and the limit as it was around its slices.
+#[derive(Debug, Clone)]
+pub struct Compared {
+    /// The figure.
+    pub figure: Sample,
+    /// The limit, from the probes around the slices that counted.
+    pub limit: Sample,
+    /// Slices that counted.
+    pub kept: usize,
+    /// Slices that were thrown away.
+    pub thrown: usize,
+}
+
+impl Compared {
+    fn none() -> Compared {
+        Compared { figure: Sample::empty(), limit: Sample::empty(), kept: 0, thrown: 0 }
+    }
+
+    /// Whether no slice was quiet, so that the numbers are those of the last slice that was thrown away.
+    pub fn is_noisy(&self) -> bool {
+        self.kept == 0
+    }
+
+    /// How many times the limit's median the figure's median is.
+    pub fn ratio(&self) -> f64 {
+        self.figure.quantile_us(0.5) / self.limit.quantile_us(0.5)
+    }
+
+    /// How many times the limit's rate the figure's rate is.
+    pub fn rate_ratio(&self) -> f64 {
+        self.figure.operations_per_s() / self.limit.operations_per_s()
+    }
+
+    fn take(&mut self, before: &Sample, slice: &Sample, after: &Sample) {
+        let quiet = drift(before, after) <= DRIFT_MAX;
+        if quiet && self.is_noisy() {
+            *self = Compared { thrown: self.thrown, ..Compared::none() };
+        }
+        if quiet {
+            self.kept += 1;
+            self.figure.add(slice);
+            self.limit.add(before);
+            self.limit.add(after);
+        } else {
+            self.thrown += 1;
+            if self.is_noisy() {
+                self.figure = slice.clone();
+                self.limit = before.clone();
+                self.limit.add(after);
+            }
+        }
+    }
+}
+
+/// Measures each of `figures` between probes of `limit`, in turns. The last answer is of the limit itself.
+pub(crate) fn compare(
+    plan: Plan,
+    limit: &mut Figure,
+    figures: &mut [Figure],
+    mut measure: impl FnMut(&mut Figure, Duration) -> Sample,
+) -> Vec<Compared> {
+    let mut compared = vec![Compared::none(); figures.len() + 1];
+    let mut before = measure(limit, plan.probe);
+    for _ in 0..plan.rounds_max {
+        for (index, one) in compared.iter_mut().enumerate() {
+            if one.kept == plan.rounds {
+                continue;
+            }
+            // The last turn is the limit's own: its slice is a longer probe.
+            let slice = measure(figures.get_mut(index).unwrap_or(limit), plan.slice);
+            let after = measure(limit, plan.probe);
+            one.take(&before, &slice, &after);
+            before = after;
+        }
+    }
+    compared
+}
+
+/// How many times the lower median the higher one is.
+fn drift(before: &Sample, after: &Sample) -> f64 {
+    let (before, after) = (before.quantile_us(0.5), after.quantile_us(0.5));
+    (before / after).max(after / before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::RoundTrip;
+
+    struct Nothing;
+    impl RoundTrip for Nothing {
+        fn once(&mut self) {}
+    }
+
+    fn figure(op: &'static str) -> Figure {
+        Figure::new("raw", op, 8, "near/spin/t1", Nothing)
+    }
+
+    fn sample(us: u64) -> Sample {
+        let mut sample = Sample::empty();
+        sample.record(Duration::from_micros(us), 1, 1);
+        sample
+    }
+
+    const PLAN: Plan = Plan::of(2, Duration::from_millis(2), Duration::from_millis(1));
+
+    // If this failed, A could be measured in a quiet minute and B in a loud one, and A would win.
+    #[test]
+    fn figures_take_turns_between_probes_of_the_limit() {
+        let mut order = String::new();
+        let mut figures = [figure("a"), figure("b")];
+        let compared = compare(PLAN, &mut figure("l"), &mut figures, |figure, time| {
+            order += figure.op;
+            assert_eq!(time == PLAN.probe, figure.op == "l" && !order.ends_with("bll"), "in {order}");
+            sample(3)
+        });
+        // The third of three turns is the limit's own slice.
+        assert_eq!(order, "lalblll".to_owned() + "alblll");
+        assert!(compared.iter().all(|one| one.kept == 2 && one.thrown == 0));
+    }
+
+    // If this failed, a figure would be set against a limit from another state of the machine.
+    #[test]
+    fn a_slice_between_probes_that_differ_is_thrown_away() {
+        // The first slice of `a` stands between 10 and 15; then the limit stays at 15.
+        let mut probes = [10].into_iter();
+        let mut slices = [100, 30, 40].into_iter();
+        let compared = compare(PLAN, &mut figure("l"), &mut [figure("a")], |figure, _| {
+            sample(if figure.op == "l" { probes.next().unwrap_or(15) } else { slices.next().unwrap() })
+        });
+        let a = &compared[0];
+        assert_eq!((a.kept, a.thrown, a.figure.operations), (2, 1, 2));
+        assert!(a.figure.quantile_us(1.0) < 41.0, "the slice of 100 counted");
+        assert!((a.ratio() - 2.0).abs() < 0.01, "{}", a.ratio());
+    }
+
+    // If this failed, a machine that is never quiet would get no rows, or rows that pass for quiet ones.
+    #[test]
+    fn a_machine_that_is_never_quiet_gets_a_mark() {
+        let mut turn = 0;
+        let compared = compare(PLAN, &mut figure("l"), &mut [figure("a")], |figure, _| {
+            turn += 1;
+            sample(if figure.op == "l" { 10_u64.pow(turn % 4 + 1) } else { 7 })
+        });
+        assert!(compared[0].is_noisy());
+        assert_eq!((compared[0].thrown, compared[0].figure.operations), (PLAN.rounds_max, 1));
+    }
+}

@@ -1,0 +1,71 @@
+//! Who runs where.
+
+use std::fs;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The core of the client and the core of the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cores {
+    /// Where the thread runs that measures.
+    pub client: usize,
+    /// Where the thread runs that answers.
+    pub service: usize,
+}
+
+impl Cores {
+    /// The first two cores that this process may use, or one core twice.
+    pub fn of_this_machine() -> Cores {
+        let allowed = sched_getaffinity(None).expect("a thread may ask where it may run");
+        Cores::first_two((0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)))
+    }
+
+    /// Whether client and service take turns on one core, so that none of them may only spin.
+    pub fn is_shared(self) -> bool {
+        self.client == self.service
+    }
+
+    fn first_two(mut cores: impl Iterator<Item = usize>) -> Cores {
+        let client = cores.next().unwrap_or(0);
+        Cores { client, service: cores.next().unwrap_or(client) }
+    }
+}
+
+/// Keeps the calling thread, and the processes it starts from now on, on `core`.
+pub fn pin(core: usize) -> rustix::io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set)
+}
+
+/// Asks for this session's processes to come before those of other sessions; says whether it was granted.
+///
+/// The scheduler shares the machine between sessions first, and `nice` is only heard inside of one.
+pub(crate) fn come_first() -> bool {
+    fs::write("/proc/self/autogroup", "-20").is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, client and service would be measured on one core and called two.
+    #[test]
+    fn the_first_two_cores_are_taken_and_one_is_taken_twice() {
+        assert_eq!(Cores::first_two([3, 5, 7].into_iter()), Cores { client: 3, service: 5 });
+        assert!(Cores::first_two([3].into_iter()).is_shared());
+        assert!(!Cores::first_two([3, 5].into_iter()).is_shared());
+    }
+
+    // If this failed, the scheduler would move what is measured, and the figure would be of the move.
+    #[test]
+    fn a_pinned_thread_stays_on_its_core() {
+        let core = Cores::of_this_machine().service;
+        let thread = std::thread::spawn(move || {
+            pin(core).unwrap();
+            let allowed = sched_getaffinity(None).unwrap();
+            (allowed.count(), allowed.is_set(core))
+        });
+        assert_eq!(thread.join().unwrap(), (1, true));
+    }
+}

@@ -1,0 +1,21 @@
+//! How things are measured: pinned, warmed up, in turns, against a limit that is measured beside them.
+
+mod bench;
+mod compare;
+mod cores;
+mod figure;
+mod measure;
+mod options;
+mod report;
+mod service;
+mod spin;
+
+pub use bench::Bench;
+pub use compare::{Compared, Plan};
+pub use cores::{Cores, pin};
+pub use figure::{Figure, RoundTrip};
+pub use measure::Sample;
+pub use options::Options;
+pub use report::Row;
+pub use service::{Service, Turn};
+pub use spin::Spinner;

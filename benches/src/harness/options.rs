@@ -1,0 +1,91 @@
+//! What the command line asks for.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::Plan;
+
+/// What the command line asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Fewer and shorter rounds.
+    pub quick: bool,
+    /// Where the rows go besides standard output.
+    pub csv: Option<PathBuf>,
+    /// Whether `cargo bench` runs this. `cargo test --benches` does not say so, and only wants to see it run.
+    pub bench: bool,
+    /// What was not understood, and is ignored: cargo hands the flags of its own harness to every bench.
+    pub ignored: Vec<String>,
+}
+
+impl Options {
+    /// Reads the arguments after the program's name.
+    pub fn parse(arguments: impl Iterator<Item = OsString>) -> Options {
+        let mut options = Options::default();
+        let mut arguments = arguments;
+        while let Some(argument) = arguments.next() {
+            match argument.to_str() {
+                Some("--quick") => options.quick = true,
+                Some("--bench") => options.bench = true,
+                Some("--csv") => options.csv = arguments.next().map(PathBuf::from),
+                Some(csv) if csv.starts_with("--csv=") => options.csv = Some(csv["--csv=".len()..].into()),
+                _ => options.ignored.push(argument.to_string_lossy().into_owned()),
+            }
+        }
+        options
+    }
+
+    /// How much is measured.
+    pub fn plan(&self) -> Plan {
+        match (self.bench, self.quick) {
+            (false, _) => Plan::SMOKE,
+            (true, true) => Plan::QUICK,
+            (true, false) => Plan::FULL,
+        }
+    }
+
+    /// The file for the rows of the bench called `name`.
+    ///
+    /// Cargo runs a bench in the folder of its package; a path that does not start at the root starts at the
+    /// workspace instead, where the command was typed. A folder gets one file for each bench.
+    pub fn csv_file(&self, name: &str) -> Option<PathBuf> {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is a folder of it");
+        let path = workspace.join(self.csv.as_ref()?);
+        Some(if path.is_dir() { path.join(name).with_extension("csv") } else { path })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Options {
+        Options::parse(line.split_whitespace().map(OsString::from))
+    }
+
+    // If this failed, the documented command would measure something else, or write nowhere.
+    #[test]
+    fn the_flags_of_the_contract_are_understood() {
+        let options = parse("--quick --csv a.csv --bench");
+        assert!(options.quick && options.bench && options.ignored.is_empty());
+        assert_eq!(options.plan().rounds, Plan::QUICK.rounds);
+        assert_eq!(options.csv_file("ipc").unwrap().file_name().unwrap(), "a.csv");
+        assert!(options.csv_file("ipc").unwrap().is_absolute());
+        assert_eq!(parse("--csv=b.csv").csv.unwrap(), Path::new("b.csv"));
+        assert_eq!(parse("--bench").plan().rounds, Plan::FULL.rounds);
+        assert_eq!(parse("").plan().rounds, Plan::SMOKE.rounds);
+    }
+
+    // If this failed, `cargo bench` with a flag of cargo's own harness would stop at the first bench.
+    #[test]
+    fn flags_of_another_harness_are_ignored_and_named() {
+        assert_eq!(parse("--nocapture --bench null --quick").ignored, ["--nocapture", "null"]);
+    }
+
+    // If this failed, four benches would write over each other's rows.
+    #[test]
+    fn a_folder_gets_a_file_for_each_bench() {
+        let options = Options { csv: Some("/".into()), ..Options::default() };
+        assert_eq!(options.csv_file("ipc").unwrap(), Path::new("/ipc.csv"));
+    }
+}

@@ -1,0 +1,158 @@
+//! Rows for programs, and a table for people.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::{Compared, Figure};
+
+/// The first line of the rows.
+pub(crate) const HEADER: &str = "name,op,size,mode,outstanding,p50_us,p99_us,ops_per_s";
+
+/// One figure of the report.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// The first five columns: name, op, size, mode, outstanding.
+    pub label: String,
+    /// The median, in microseconds.
+    pub p50_us: f64,
+    /// What 99 of 100 stay below, in microseconds.
+    pub p99_us: f64,
+    /// Operations a second.
+    pub operations_per_s: f64,
+    /// How many times the limit's median the median is; `None` for the limit itself.
+    pub ratio: Option<f64>,
+    /// How many times the limit's rate the rate is; `None` for the limit itself.
+    pub rate_ratio: Option<f64>,
+    /// What has to be said about it.
+    pub notes: Vec<String>,
+}
+
+impl Row {
+    pub(crate) fn new(figure: &Figure, compared: &Compared, is_limit: bool) -> Row {
+        let sample = &compared.figure;
+        let mut notes = Vec::new();
+        if compared.is_noisy() {
+            notes.push("NOISY: the limit moved in every round".to_owned());
+        } else if compared.thrown > 0 {
+            notes.push(format!("{} of {} slices thrown away", compared.thrown, compared.thrown + compared.kept));
+        }
+        if sample.laps_per_reading > 1 {
+            notes.push(format!("percentiles are of means of {}", sample.laps_per_reading));
+        }
+        Row {
+            label: figure.label(),
+            p50_us: sample.quantile_us(0.5),
+            p99_us: sample.quantile_us(0.99),
+            operations_per_s: sample.operations_per_s(),
+            ratio: (!is_limit).then(|| compared.ratio()),
+            rate_ratio: (!is_limit).then(|| compared.rate_ratio()),
+            notes,
+        }
+    }
+
+    /// The row as the contract has it.
+    pub fn csv(&self) -> String {
+        format!("{},{:.4},{:.4},{:.0}", self.label, self.p50_us, self.p99_us, self.operations_per_s)
+    }
+
+    fn for_people(&self) -> String {
+        let times = |ratio: Option<f64>| ratio.map_or_else(|| "limit".to_owned(), |ratio| format!("{ratio:.2} x"));
+        let line = format!(
+            "{:<44} {:>11.3} {:>11.3} {:>12.0} {:>9} {:>9}  {}",
+            self.label.replace(',', " "),
+            self.p50_us,
+            self.p99_us,
+            self.operations_per_s,
+            times(self.ratio),
+            times(self.rate_ratio),
+            self.notes.join("; ")
+        );
+        line.trim_end().to_owned()
+    }
+}
+
+/// Where the rows go: each at once to standard output and into the file, all at the end as a table to standard
+/// error, so that standard output holds rows and nothing else.
+pub(crate) struct Report {
+    file: Option<(PathBuf, File)>,
+    rows: Vec<Row>,
+}
+
+impl Report {
+    pub(crate) fn start(csv: Option<&Path>) -> io::Result<Report> {
+        let file = csv.map(|path| File::create(path).map(|file| (path.to_path_buf(), file))).transpose()?;
+        let mut report = Report { file, rows: Vec::new() };
+        report.line(HEADER)?;
+        Ok(report)
+    }
+
+    pub(crate) fn row(&mut self, row: Row) -> io::Result<()> {
+        self.line(&row.csv())?;
+        self.rows.push(row);
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> io::Result<()> {
+        let mut out = io::stderr().lock();
+        let [p50, p99, rate] = ["p50 µs", "p99 µs", "ops/s"];
+        writeln!(out, "\n{:<44} {p50:>11} {p99:>11} {rate:>12} {:>9} {:>9}", "figure", "of p50", "of rate")?;
+        for row in &self.rows {
+            writeln!(out, "{}", row.for_people())?;
+        }
+        if let Some((path, _)) = &self.file {
+            writeln!(out, "rows are in {}", path.display())?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &str) -> io::Result<()> {
+        writeln!(io::stdout().lock(), "{line}")?;
+        match &mut self.file {
+            Some((_, file)) => writeln!(file, "{line}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, programs that read the rows would read other columns than the header names.
+    #[test]
+    fn a_row_has_the_columns_of_the_header() {
+        let row = Row {
+            label: "raw,pingpong,8,shm/spin/t1,1".into(),
+            p50_us: 0.3456,
+            p99_us: 1.5,
+            operations_per_s: 2_500_000.4,
+            ratio: None,
+            rate_ratio: None,
+            notes: Vec::new(),
+        };
+        assert_eq!(row.csv(), "raw,pingpong,8,shm/spin/t1,1,0.3456,1.5000,2500000");
+        assert_eq!(row.csv().split(',').count(), HEADER.split(',').count());
+    }
+
+    // If this failed, the file would end where standard output goes on, or hold something else.
+    #[test]
+    fn the_file_holds_the_header_and_the_rows() {
+        let path = std::env::temp_dir().join(format!("ddss-report-{}.csv", std::process::id()));
+        let mut report = Report::start(Some(&path)).unwrap();
+        let row = Row {
+            label: "ddss,null,8,shm/rcq/t1,1".into(),
+            p50_us: 1.0,
+            p99_us: 2.0,
+            operations_per_s: 3.0,
+            ratio: Some(1.1),
+            rate_ratio: Some(0.9),
+            notes: vec!["a note".into()],
+        };
+        report.row(row).unwrap();
+        drop(report);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(text, format!("{HEADER}\nddss,null,8,shm/rcq/t1,1,1.0000,2.0000,3\n"));
+    }
+}

@@ -1,0 +1,141 @@
+//! The thread that answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use super::{Cores, Spinner, pin};
+
+/// What a service wants after one turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Another turn.
+    Again,
+    /// No more: who asked is gone.
+    Over,
+}
+
+/// A pinned thread that takes turns until it rests, and sleeps until it is woken.
+#[derive(Debug)]
+pub struct Service {
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+    yields: bool,
+}
+
+/// Orders are numbered: an odd one says to take turns, an even one to sleep.
+#[derive(Debug, Default)]
+struct State {
+    /// The newest order. Only the owner of the service stores it.
+    order: AtomicU64,
+    /// The newest order to sleep that was followed. Only the thread stores it.
+    followed: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Service {
+    /// Starts a service, asleep, on its core. A turn has to end by itself, soon.
+    pub fn start(cores: Cores, mut turn: impl FnMut() -> Turn + Send + 'static) -> Service {
+        let state = Arc::new(State::default());
+        let shared = Arc::clone(&state);
+        let thread = thread::spawn(move || {
+            // Also when a turn panics: who waits for the sleep of a dead thread waits for nothing.
+            let _followed = FollowsAll(&shared.followed);
+            pin(cores.service).expect("the core is one of those that this process may use");
+            while !shared.over.load(Ordering::Acquire) {
+                let order = shared.order.load(Ordering::Acquire);
+                if order % 2 == 0 {
+                    shared.followed.store(order, Ordering::Release);
+                    thread::park();
+                } else if turn() == Turn::Over {
+                    break;
+                }
+            }
+        });
+        Service { state, thread: Some(thread), yields: cores.is_shared() }
+    }
+
+    /// Lets it take turns.
+    pub fn wake(&self) {
+        self.state.order.store(self.newest() | 1, Ordering::Release);
+        self.unpark();
+    }
+
+    /// Stops it, and returns when it has left its core.
+    pub fn rest(&self) {
+        let order = self.newest().next_multiple_of(2);
+        self.state.order.store(order, Ordering::Release);
+        let mut spinner = Spinner::new(self.yields);
+        while self.state.followed.load(Ordering::Acquire) < order {
+            spinner.again();
+        }
+    }
+
+    fn newest(&self) -> u64 {
+        self.state.order.load(Ordering::Relaxed)
+    }
+
+    fn unpark(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+}
+
+struct FollowsAll<'a>(&'a AtomicU64);
+
+impl Drop for FollowsAll<'_> {
+    fn drop(&mut self) {
+        self.0.store(u64::MAX, Ordering::Release);
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.state.over.store(true, Ordering::Release);
+        self.unpark();
+        if let Some(thread) = self.thread.take() {
+            // A service that panicked has said so; dropping has nothing to add.
+            drop(thread.join());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, a service that should sleep would take the core from what is measured next.
+    #[test]
+    fn a_service_takes_turns_only_while_it_is_awake() {
+        let turns = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&turns);
+        let service = Service::start(Cores::of_this_machine(), move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Turn::Again
+        });
+        for _ in 0..100 {
+            let before = turns.load(Ordering::SeqCst);
+            service.wake();
+            let mut spinner = Spinner::new(true);
+            while turns.load(Ordering::SeqCst) == before {
+                spinner.again();
+            }
+            service.rest();
+            let after = turns.load(Ordering::SeqCst);
+            for _ in 0..10 {
+                thread::yield_now();
+            }
+            assert_eq!(turns.load(Ordering::SeqCst), after, "it took a turn in its sleep");
+        }
+    }
+
+    // If this failed, a bench would hang at its end when the other side has gone.
+    #[test]
+    fn a_service_that_is_over_can_rest_and_be_dropped() {
+        let service = Service::start(Cores::of_this_machine(), || Turn::Over);
+        service.wake();
+        service.rest();
+        drop(service);
+    }
+}

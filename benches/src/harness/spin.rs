@@ -1,0 +1,38 @@
+//! Waiting by looking again.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// An answer that takes longer than this does not come.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// Looks between two looks at the clock.
+const LOOKS_PER_READING: u32 = 1 << 16;
+
+/// One wait. It ends in a panic when the answer does not come: a figure without an answer is none.
+#[derive(Debug)]
+pub struct Spinner {
+    yields: bool,
+    looks: u32,
+    since: Option<Instant>,
+}
+
+impl Spinner {
+    /// A wait that gives its core away between two looks if `yields`: where both sides share one core, the
+    /// other one can only answer then.
+    pub fn new(yields: bool) -> Spinner {
+        Spinner { yields, looks: 0, since: None }
+    }
+
+    /// Between two looks.
+    pub fn again(&mut self) {
+        if self.yields {
+            thread::yield_now();
+        }
+        self.looks += 1;
+        if self.looks == LOOKS_PER_READING {
+            self.looks = 0;
+            let since = *self.since.get_or_insert_with(Instant::now);
+            assert!(since.elapsed() < ANSWER_MAX, "no answer within {ANSWER_MAX:?}");
+        }
+    }
+}

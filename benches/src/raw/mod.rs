@@ -1,0 +1,11 @@
+//! The limits: what the machine does when nothing of DDSS is in between.
+
+mod line;
+mod ring;
+mod seqlock;
+mod tcp;
+
+pub use line::line_ping_pong;
+pub use ring::ring_stream;
+pub use seqlock::seqlock_copy;
+pub use tcp::{Wait, tcp_ping_pong, tcp_stream};

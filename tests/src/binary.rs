@@ -1,0 +1,102 @@
+//! The programs of the workspace, built.
+//!
+//! `cargo test --workspace` builds the programs of a package for the tests of that same package only
+//! (`CARGO_BIN_EXE_..`), and `ddssd` and `ddss` belong to other packages than these tests. So the first test of each
+//! test program that asks runs `cargo build` once. Cargo holds no lock while tests run; where all is built this
+//! takes some 0.2 seconds. Profile and target folder are those of the running test. Where there is no cargo (the
+//! emulated machine), `DDSS_BIN_DIR` names the folder with the programs instead.
+
+use std::collections::HashMap;
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use cargo_metadata::Message;
+
+use crate::Error;
+use crate::house::workspace_root;
+
+/// Packages whose programs are built.
+const PACKAGES: &[&str] = &["ddssd", "ddss-cli"];
+
+/// The path of the program called `name` (`ddssd` or `ddss`), built.
+pub fn binary(name: &str) -> Result<PathBuf, Error> {
+    static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
+    if let Some(folder) = env::var_os("DDSS_BIN_DIR") {
+        return Ok(Path::new(&folder).join(name));
+    }
+    let programs = BUILT.get_or_init(build).as_ref().map_err(|error| Error::Build(error.clone()))?;
+    programs.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
+}
+
+fn build() -> Result<HashMap<String, PathBuf>, String> {
+    let test = env::current_exe().map_err(|error| error.to_string())?;
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(&cargo)
+        .args(["build", "--quiet", "--bins", "--message-format=json-render-diagnostics", "--manifest-path"])
+        .arg(workspace_root().join("Cargo.toml"))
+        .args(PACKAGES.iter().flat_map(|package| ["--package", package]))
+        .args(same_build_as(&test))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("starting {}: {error}", cargo.display()))?;
+    if !output.status.success() {
+        return Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
+    }
+    let mut programs = HashMap::new();
+    for message in Message::parse_stream(output.stdout.as_slice()) {
+        if let Message::CompilerArtifact(artifact) = message.map_err(|error| error.to_string())? {
+            let program = artifact.executable.map(|path| (artifact.target.name, path.into_std_path_buf()));
+            programs.extend(program);
+        }
+    }
+    Ok(programs)
+}
+
+/// Arguments that make cargo build into the folder and with the profile that `test` was built with.
+fn same_build_as(test: &Path) -> Vec<OsString> {
+    let mut arguments = Vec::new();
+    // TARGET/PROFILE/deps/TEST, TARGET/TRIPLE/PROFILE/deps/TEST, or TARGET/PROFILE/PROGRAM.
+    let mut folders = test.ancestors().skip(1).skip_while(|folder| folder.ends_with("deps"));
+    match folders.next().and_then(Path::file_name).and_then(|name| name.to_str()) {
+        None | Some("debug") => {}
+        Some(profile) => arguments.extend(["--profile".into(), profile.into()]),
+    }
+    if let Some(target) = folders.take(2).find(|folder| folder.join("CACHEDIR.TAG").exists()) {
+        arguments.extend(["--target-dir".into(), target.into()]);
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    // If this failed, tests of a release build would run against a daemon of a debug build, or the other way round.
+    #[test]
+    fn the_build_is_that_of_the_test() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("target");
+        fs::create_dir_all(&target).unwrap();
+        fs::write(target.join("CACHEDIR.TAG"), "").unwrap();
+        let arguments = |path: &str| same_build_as(&target.join(path));
+        let into_target = [OsString::from("--target-dir"), target.clone().into_os_string()];
+        assert_eq!(arguments("debug/deps/crash-0123"), into_target);
+        assert_eq!(arguments("x86_64-unknown-linux-gnu/debug/deps/crash-0123"), into_target);
+        assert_eq!(arguments("release/chaos")[..2], ["--profile", "release"]);
+        assert_eq!(arguments("release/chaos")[2..], into_target);
+        assert_eq!(same_build_as(Path::new("/elsewhere/checked/deps/a")), ["--profile", "checked"]);
+    }
+
+    // If this failed, no test could start a program of the workspace.
+    #[test]
+    fn the_command_line_is_built_and_found() {
+        let path = binary("ddss").unwrap();
+        assert!(path.is_file(), "{} is no file", path.display());
+        assert!(matches!(binary("no-such-program"), Err(Error::NoSuchProgram(_))));
+    }
+}

@@ -1,0 +1,184 @@
+//! A real daemon in a process of its own.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::{Error, Process, TempNode, binary, free_tcp_port};
+
+/// How long a daemon has until it serves. It takes milliseconds; a machine that runs other tests takes longer.
+const READY_MAX: Duration = Duration::from_secs(20);
+
+/// How a daemon is to be started.
+#[derive(Debug)]
+pub struct DaemonOptions {
+    node: u16,
+    listen: SocketAddr,
+    peers: Vec<(u16, SocketAddr)>,
+    more: Vec<OsString>,
+}
+
+impl DaemonOptions {
+    /// Node `node` on a free port of 127.0.0.`node` (of 127.0.X.Y for large ones), without peers.
+    pub fn new(node: u16) -> Result<DaemonOptions, Error> {
+        let [high, low] = node.to_be_bytes();
+        let ip = IpAddr::V4(Ipv4Addr::new(127, 0, high, low));
+        let listen = SocketAddr::new(ip, free_tcp_port(ip)?);
+        Ok(DaemonOptions { node, listen, peers: Vec::new(), more: Vec::new() })
+    }
+
+    /// Where other nodes reach it.
+    pub fn listen(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// It knows `other` as its peer.
+    #[must_use]
+    pub fn peer(mut self, other: &DaemonOptions) -> DaemonOptions {
+        self.peers.push((other.node, other.listen));
+        self
+    }
+
+    /// Its progress thread runs on `core`.
+    #[must_use]
+    pub fn core(self, core: usize) -> DaemonOptions {
+        self.argument("--core").argument(core.to_string())
+    }
+
+    /// It has this much memory for segments.
+    #[must_use]
+    pub fn pool_bytes(self, bytes: u64) -> DaemonOptions {
+        self.argument("--pool-bytes").argument(bytes.to_string())
+    }
+
+    /// One more argument of its command line.
+    #[must_use]
+    pub fn argument(mut self, argument: impl Into<OsString>) -> DaemonOptions {
+        self.more.push(argument.into());
+        self
+    }
+
+    /// Starts it, and returns when it serves.
+    pub fn start(self) -> Result<Daemon, Error> {
+        let program = binary("ddssd")?;
+        let folder = TempNode::new()?;
+        let process = self.spawn(&program, &folder)?;
+        let mut daemon = Daemon { process, program, options: self, folder };
+        daemon.wait_until_ready()?;
+        Ok(daemon)
+    }
+
+    fn spawn(&self, program: &Path, folder: &TempNode) -> Result<Process, Error> {
+        let mut command = Command::new(program);
+        command.args(self.arguments(folder.path()));
+        Process::start(command, folder.path(), "ddssd")
+    }
+
+    fn arguments(&self, folder: &Path) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec!["--node".into(), self.node.to_string().into()];
+        arguments.extend(["--dir".into(), folder.into()]);
+        arguments.extend(["--listen".into(), self.listen.to_string().into()]);
+        for (node, address) in &self.peers {
+            arguments.extend(["--peer".into(), format!("{node}={address}").into()]);
+        }
+        arguments.extend(self.more.iter().cloned());
+        arguments
+    }
+}
+
+/// A running `ddssd`. Process and folder are gone when this is dropped.
+#[derive(Debug)]
+pub struct Daemon {
+    // The order counts: the process ends before its folder goes.
+    process: Process,
+    program: PathBuf,
+    options: DaemonOptions,
+    folder: TempNode,
+}
+
+impl Daemon {
+    /// A node without peers.
+    pub fn start(node: u16) -> Result<Daemon, Error> {
+        DaemonOptions::new(node)?.start()
+    }
+
+    /// Nodes 1 and 2, each with the other as its peer.
+    pub fn pair() -> Result<[Daemon; 2], Error> {
+        let (a, b) = (DaemonOptions::new(1)?, DaemonOptions::new(2)?);
+        let a = a.peer(&b);
+        let b = b.peer(&a);
+        Ok([a.start()?, b.start()?])
+    }
+
+    /// Where clients attach.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join("ddssd.sock")
+    }
+
+    /// Where it keeps everything it has.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Where other nodes reach it.
+    pub fn listen(&self) -> SocketAddr {
+        self.options.listen
+    }
+
+    /// The process: its pid, its output, signals.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Kills it as `kill -9` does. Its folder stays.
+    pub fn kill(&mut self) -> Result<(), Error> {
+        self.process.kill()
+    }
+
+    /// Starts it again after its end, in the same folder and with the same arguments; returns when it serves.
+    pub fn start_again(&mut self) -> Result<(), Error> {
+        self.process.end()?;
+        self.process = self.options.spawn(&self.program, &self.folder)?;
+        self.wait_until_ready()
+    }
+
+    /// It serves when it says so and its socket can be connected to.
+    fn wait_until_ready(&mut self) -> Result<(), Error> {
+        let socket = self.socket();
+        self.process
+            .wait_until(READY_MAX, |process| says_ready(&process.stdout()) && UnixStream::connect(&socket).is_ok())
+    }
+}
+
+fn says_ready(stdout: &str) -> bool {
+    stdout.lines().any(|line| line == "ready" || line.starts_with("ready "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, tests would start daemons with other flags than the ones that are documented.
+    #[test]
+    fn the_command_line_is_the_documented_one() {
+        let a = DaemonOptions::new(1).unwrap();
+        let b = DaemonOptions::new(2).unwrap().peer(&a).core(1).pool_bytes(1 << 20);
+        let line = b.arguments(Path::new("/somewhere"));
+        let line: Vec<&str> = line.iter().map(|argument| argument.to_str().unwrap()).collect();
+        let (listen, peer) = (format!("127.0.0.2:{}", b.listen().port()), format!("1={}", a.listen()));
+        let expected = ["--node", "2", "--dir", "/somewhere", "--listen", &listen, "--peer", &peer];
+        assert_eq!(line[..8], expected);
+        assert_eq!(line[8..], ["--core", "1", "--pool-bytes", "1048576"]);
+        assert_eq!(a.listen().ip().to_string(), "127.0.0.1");
+    }
+
+    // If this failed, a line of the log that mentions the word would pass for the word.
+    #[test]
+    fn only_a_line_that_begins_with_ready_is_one() {
+        assert!(says_ready("starting\nready node=1\n"));
+        assert!(!says_ready("not ready yet\nreadying\n"));
+    }
+}

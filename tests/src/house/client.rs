@@ -1,0 +1,119 @@
+//! What a program links that depends on the client crate.
+//!
+//! `cargo metadata` knows the dependencies but not the linker's arguments, so this reads the four ways by which a
+//! crate can bring a C library: the `links` key, a build dependency that compiles C or asks for installed
+//! libraries, a build script that prints a link argument, and `#[link(..)]` in the source. It does not see a
+//! library that is opened at run time by name.
+
+use std::path::Path;
+use std::{fs, io};
+
+use cargo_metadata::{DependencyKind, Metadata, Package, PackageId, TargetKind};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use super::tokens::lex;
+
+/// Crates whose only use in a build script is to compile C or to look for an installed library.
+const C_TOOLS: &[&str] = &["autotools", "bindgen", "cc", "cmake", "pkg-config", "system-deps", "vcpkg"];
+
+/// Crates that declare the C library itself, which every Rust program on this system links anyway.
+const LIBC: &[&str] = &["libc"];
+
+/// The package called `name` and everything that is built into whoever depends on it.
+///
+/// Dev-dependencies are left out (a user does not build them), build dependencies too: they run, and are not linked.
+pub fn tree<'a>(metadata: &'a Metadata, name: &str) -> Vec<&'a Package> {
+    let root = metadata.packages.iter().find(|package| package.name.as_str() == name);
+    let mut found: Vec<&Package> = root.into_iter().collect();
+    let mut next = 0;
+    while next < found.len() {
+        for id in dependencies(metadata, &found[next].id, DependencyKind::Normal) {
+            if !found.iter().any(|package| package.id == *id) {
+                found.push(&metadata[id]);
+            }
+        }
+        next += 1;
+    }
+    found
+}
+
+/// The packages of `tree` that bring a C library, and how.
+pub fn c_libraries(metadata: &Metadata, tree: &[&Package]) -> io::Result<Vec<String>> {
+    let mut complaints = Vec::new();
+    for package in tree {
+        let name = package.name.as_str();
+        if let Some(library) = &package.links {
+            complaints.push(format!("{name} links the library {library}"));
+        }
+        for id in dependencies(metadata, &package.id, DependencyKind::Build) {
+            let tool = metadata[id].name.as_str();
+            if C_TOOLS.contains(&tool) {
+                complaints.push(format!("{name} builds with {tool}"));
+            }
+        }
+        let script = package.targets.iter().find(|target| target.kind.contains(&TargetKind::CustomBuild));
+        if let Some(script) = script {
+            let text = fs::read_to_string(&script.src_path)?;
+            if text.contains("cargo:rustc-link") || text.contains("cargo::rustc-link") {
+                complaints.push(format!("{name} has a build script that adds a link argument"));
+            }
+        }
+        if !LIBC.contains(&name) {
+            let folder = package.manifest_path.parent().expect("a manifest lies in a folder");
+            complaints.extend(link_attributes(name, folder.join("src").as_std_path())?);
+        }
+    }
+    Ok(complaints)
+}
+
+fn dependencies<'a>(metadata: &'a Metadata, id: &PackageId, kind: DependencyKind) -> Vec<&'a PackageId> {
+    let resolve = metadata.resolve.as_ref().expect("cargo metadata resolves unless it is told not to");
+    let node = resolve.nodes.iter().find(|node| node.id == *id).expect("every package is a node");
+    let wanted = node.deps.iter().filter(|dependency| dependency.dep_kinds.iter().any(|info| info.kind == kind));
+    wanted.map(|dependency| &dependency.pkg).collect()
+}
+
+/// The files below `folder` with a `#[link(..)]`.
+fn link_attributes(package: &str, folder: &Path) -> io::Result<Vec<String>> {
+    let mut complaints = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            complaints.extend(link_attributes(package, &path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path)?;
+            // Lexing every dependency takes seconds; few files have the word at all.
+            let lexed = if text.contains("link") { lex(&text).ok() } else { None };
+            if lexed.is_some_and(has_link_attribute) {
+                complaints.push(format!("{package} links a library in {}", path.display()));
+            }
+        }
+    }
+    Ok(complaints)
+}
+
+fn has_link_attribute(tokens: TokenStream) -> bool {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let attribute = |index: usize| index > 0 && matches!(&tokens[index - 1], TokenTree::Punct(p) if p.as_char() == '#');
+    tokens.iter().enumerate().any(|(index, token)| match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket && attribute(index) => {
+            matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(word)) if word == "link")
+        }
+        TokenTree::Group(group) => has_link_attribute(group.stream()),
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, a crate could link a C library by attribute and the client would need it installed.
+    #[test]
+    fn a_link_attribute_is_found_and_a_word_is_not() {
+        let found = |text: &str| has_link_attribute(lex(text).unwrap());
+        assert!(found("mod a { #[link(name = \"ibverbs\")] extern \"C\" {} }"));
+        assert!(!found("// #[link(name = \"ibverbs\")]\nfn f() { g(\"#[link(name)]\"); }"));
+        assert!(!found("fn link() {} #[link_name = \"a\"] fn g() { [link][0] }"));
+    }
+}

@@ -1,0 +1,21 @@
+//! Readers of the workspace, each of which answers with a list of complaints.
+//!
+//! The rules (which arrow, which file, how many lines) stand in `tests/tidy.rs`. What stands here knows how to
+//! look, takes the rule as an argument, and is itself tested on planted text: a rule that nothing can break
+//! keeps nothing.
+
+mod arrows;
+mod client;
+mod manifests;
+mod shape;
+mod sources;
+mod tokens;
+mod words;
+
+pub use arrows::{Arrow, LeansOn, Room, arrows, refused};
+pub use client::{c_libraries, tree};
+pub use manifests::{manifest_complaints, version_complaints};
+pub use shape::{long_file, mod_file_complaints};
+pub use sources::{Source, sources, workspace_root};
+pub use tokens::{forbids_unsafe, unsafe_lines};
+pub use words::{foreign_sources, machine_words};

@@ -1,0 +1,86 @@
+//! Words as the compiler sees them: comments and strings do not count, macros do.
+
+use std::str::FromStr;
+
+use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
+
+/// The lines on which the word `unsafe` stands as code, counted from 1.
+pub fn unsafe_lines(text: &str) -> Result<Vec<usize>, LexError> {
+    let mut lines = Vec::new();
+    collect_unsafe(lex(text)?, &mut lines);
+    Ok(lines)
+}
+
+/// Whether the file opens with an attribute that forbids `unsafe` for its whole crate.
+pub fn forbids_unsafe(text: &str) -> Result<bool, LexError> {
+    let tokens: Vec<TokenTree> = lex(text)?.into_iter().collect();
+    Ok(tokens.windows(3).any(|window| match window {
+        [TokenTree::Punct(hash), TokenTree::Punct(bang), TokenTree::Group(group)] => {
+            hash.as_char() == '#'
+                && bang.as_char() == '!'
+                && group.delimiter() == Delimiter::Bracket
+                && is_forbid_unsafe(group.stream())
+        }
+        _ => false,
+    }))
+}
+
+/// Tokens of a whole file. The first line of a script (`#!/usr/bin/..`) is not Rust and is left out.
+pub(crate) fn lex(text: &str) -> Result<TokenStream, LexError> {
+    let shebang = text.starts_with("#!") && !text.starts_with("#![");
+    let start = if shebang { text.find('\n').unwrap_or(text.len()) } else { 0 };
+    // The line break stays, so that the lines keep their numbers.
+    TokenStream::from_str(&text[start..])
+}
+
+fn collect_unsafe(tokens: TokenStream, lines: &mut Vec<usize>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => collect_unsafe(group.stream(), lines),
+            TokenTree::Ident(word) if word == "unsafe" => lines.push(word.span().start().line),
+            _ => {}
+        }
+    }
+}
+
+/// `forbid(.., unsafe_code, ..)`, as the inside of an attribute.
+fn is_forbid_unsafe(attribute: TokenStream) -> bool {
+    let tokens: Vec<TokenTree> = attribute.into_iter().collect();
+    match tokens.as_slice() {
+        [TokenTree::Ident(level), TokenTree::Group(lints)] if level == "forbid" => {
+            lints.stream().into_iter().any(|token| matches!(token, TokenTree::Ident(lint) if lint == "unsafe_code"))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, `unsafe` could leave the files that are read for it, and nobody would see it.
+    #[test]
+    fn unsafe_is_found_wherever_it_is_code() {
+        let planted = "fn f() {\n    unsafe { g() }\n}\nmacro_rules! m { () => { unsafe fn h() {} } }\n\
+                       #[unsafe(no_mangle)]\nextern \"C\" fn i() {}\n";
+        assert_eq!(unsafe_lines(planted).unwrap(), [2, 4, 5]);
+    }
+
+    // If this failed, a sentence about `unsafe` would stop the build, and people would stop writing such sentences.
+    #[test]
+    fn unsafe_in_words_is_not_code() {
+        let planted = "//! unsafe\n/* unsafe /* unsafe */ */\n/// unsafe\n#[deny(unsafe_code)]\n\
+                       fn f() { g(\"unsafe {\", r#\"unsafe \"quoted\" \"#, b\"unsafe\", 'u', r#unsafe_not); }\n";
+        assert_eq!(unsafe_lines(planted).unwrap(), Vec::<usize>::new());
+    }
+
+    // If this failed, a comment that names the attribute would pass for the attribute.
+    #[test]
+    fn the_attribute_counts_and_its_name_in_a_comment_does_not() {
+        assert!(forbids_unsafe("//! Words.\n#![forbid(missing_docs, unsafe_code)]\nfn f() {}").unwrap());
+        assert!(!forbids_unsafe("// #![forbid(unsafe_code)]\nfn f() {}").unwrap());
+        assert!(!forbids_unsafe("const A: &str = \"#![forbid(unsafe_code)]\";").unwrap());
+        assert!(!forbids_unsafe("#![deny(unsafe_code)]\nfn f() {}").unwrap());
+        assert!(!forbids_unsafe("#![forbid(missing_docs)]\nfn f() {}").unwrap());
+    }
+}

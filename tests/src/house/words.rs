@@ -1,0 +1,56 @@
+//! Words that mean one machine and nothing anywhere else.
+
+use toml::{Table, Value};
+
+use super::Source;
+
+/// Where a dependency may come from.
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// The lines of `source` that hold one of `words`.
+pub fn machine_words(source: &Source, words: &[&str]) -> Vec<String> {
+    let lines = source.text.lines().enumerate();
+    let found = lines.filter_map(|(index, line)| {
+        let word = words.iter().find(|word| line.contains(**word))?;
+        Some(format!("{}:{} says {word}", source.path, index + 1))
+    });
+    found.collect()
+}
+
+/// The packages of a `Cargo.lock` that come neither from this workspace nor from crates.io.
+pub fn foreign_sources(lock: &str) -> Result<Vec<String>, toml::de::Error> {
+    let lock: Table = toml::from_str(lock)?;
+    let packages = lock.get("package").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let word = |package: &Value, key: &str| package.get(key).and_then(Value::as_str).map(str::to_owned);
+    let foreign = packages.iter().filter_map(|package| {
+        let source = word(package, "source")?;
+        (source != REGISTRY).then(|| format!("{} comes from {source}", word(package, "name").unwrap_or_default()))
+    });
+    Ok(foreign.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, a path of the author's machine would be a broken link on everyone else's.
+    #[test]
+    fn a_machine_path_is_named_with_its_line() {
+        let source = Source { path: "a.md".into(), text: "one\nsee /some/where/b\n".into() };
+        assert_eq!(machine_words(&source, &["/else/", "/some/"]), ["a.md:2 says /some/"]);
+        assert_eq!(machine_words(&source, &["/else/"]), Vec::<String>::new());
+    }
+
+    // If this failed, a build would depend on a server that only its author can reach.
+    #[test]
+    fn only_crates_io_is_at_home_in_the_lock() {
+        let lock = "[[package]]\nname = \"a\"\n[[package]]\nname = \"b\"\nsource = \"registry+https://github.com/rust-lang/crates.io-index\"\n\
+                    [[package]]\nname = \"c\"\nsource = \"git+https://example.org/c\"\n\
+                    [[package]]\nname = \"d\"\nsource = \"registry+https://example.org/index\"\n";
+        let foreign = foreign_sources(lock).unwrap();
+        assert_eq!(
+            foreign,
+            ["c comes from git+https://example.org/c", "d comes from registry+https://example.org/index"]
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! A process that ends with its test.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Error;
+
+/// Between two looks at a process.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How long a process has to end by itself before it is killed.
+const END_MAX: Duration = Duration::from_secs(2);
+/// Bytes of what a process printed that an error repeats.
+const WORDS_MAX: usize = 4096;
+
+/// A process whose output goes into files, and which does not outlive this value.
+///
+/// It gets signals by its pid, which cannot be another process's: nobody else waits for it, so the kernel keeps it.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    program: PathBuf,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`; what it prints goes to NAME.out and NAME.err in `folder`.
+    pub fn start(mut command: Command, folder: &Path, name: &str) -> Result<Process, Error> {
+        let program = PathBuf::from(command.get_program());
+        let file = |extension: &str| {
+            let path = folder.join(name).with_extension(extension);
+            let file = File::create(&path).map_err(Error::system(format!("creating {}", path.display())));
+            file.map(|file| (path, file))
+        };
+        let (stdout, out) = file("out")?;
+        let (stderr, err) = file("err")?;
+        command.stdin(Stdio::null()).stdout(out).stderr(err);
+        let child = command.spawn().map_err(Error::system(format!("starting {}", program.display())))?;
+        Ok(Process { child, program, stdout, stderr })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has printed to standard output by now.
+    pub fn stdout(&self) -> String {
+        read(&self.stdout)
+    }
+
+    /// What it has printed to standard error by now.
+    pub fn stderr(&self) -> String {
+        read(&self.stderr)
+    }
+
+    /// Waits until `ready` says so; an error with its last words if it ends before, or needs longer than `deadline`.
+    pub fn wait_until(&mut self, deadline: Duration, mut ready: impl FnMut(&Process) -> bool) -> Result<(), Error> {
+        let begin = Instant::now();
+        loop {
+            let ended = self.status()?;
+            if ready(self) {
+                return Ok(());
+            }
+            if let Some(status) = ended {
+                let (program, words) = (self.program.clone(), self.last_words());
+                return Err(Error::Ended { program, status: status.to_string(), words });
+            }
+            if begin.elapsed() > deadline {
+                let (program, words) = (self.program.clone(), self.last_words());
+                return Err(Error::NotReady { program, deadline, words });
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Waits until it ends by itself; `None` if it does not within `deadline`.
+    pub fn wait(&mut self, deadline: Duration) -> Result<Option<ExitStatus>, Error> {
+        let begin = Instant::now();
+        loop {
+            let status = self.status()?;
+            if status.is_some() || begin.elapsed() > deadline {
+                return Ok(status);
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Kills it as `kill -9` does, and returns when it is gone.
+    pub fn kill(&mut self) -> Result<(), Error> {
+        let pid = self.pid();
+        self.child.kill().map_err(Error::system(format!("killing process {pid}")))?;
+        self.child.wait().map_err(Error::system(format!("waiting for process {pid}"))).map(drop)
+    }
+
+    /// Stops it, as `kill -STOP` does: it is there and does nothing.
+    pub fn pause(&self) -> Result<(), Error> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) -> Result<(), Error> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Asks it to end, and kills it if it does not.
+    pub fn end(&mut self) -> Result<(), Error> {
+        if self.status()?.is_some() {
+            return Ok(());
+        }
+        self.signal(Signal::TERM)?;
+        // A process that is stopped hears nothing else.
+        self.signal(Signal::CONT)?;
+        match self.wait(END_MAX)? {
+            Some(_) => Ok(()),
+            None => self.kill(),
+        }
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Error> {
+        let pid = Pid::from_child(&self.child);
+        let what = format!("sending {signal:?} to process {}", self.pid());
+        kill_process(pid, signal).map_err(|error| Error::system(what)(error.into()))
+    }
+
+    fn status(&mut self) -> Result<Option<ExitStatus>, Error> {
+        let pid = self.pid();
+        self.child.try_wait().map_err(Error::system(format!("asking for process {pid}")))
+    }
+
+    fn last_words(&self) -> String {
+        let words = format!("{}{}", self.stdout(), self.stderr());
+        let mut start = words.len().saturating_sub(WORDS_MAX);
+        while !words.is_char_boundary(start) {
+            start += 1;
+        }
+        words[start..].to_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A daemon that is asked to end removes its message queues; one that is killed leaves them to the next.
+        if self.end().is_err() {
+            drop(self.kill());
+        }
+    }
+}
+
+fn read(path: &Path) -> String {
+    // The folder may be gone before the process is asked for its words: then there are none.
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TempNode;
+
+    const DEADLINE: Duration = Duration::from_secs(20);
+
+    fn shell(node: &TempNode, script: &str) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Process::start(command, node.path(), "shell").unwrap()
+    }
+
+    fn exists(pid: u32) -> bool {
+        Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    // If this failed, a test would begin before its daemon serves, and fail one time in a hundred.
+    #[test]
+    fn a_process_is_waited_for_until_it_says_so() {
+        let node = TempNode::new().unwrap();
+        let mut process = shell(&node, "sleep 0.05; echo ready 7; exec sleep 1000");
+        process.wait_until(DEADLINE, |process| process.stdout().contains("ready")).unwrap();
+        assert_eq!(process.stdout(), "ready 7\n");
+    }
+
+    // If this failed, a daemon that cannot start would look like one that is slow.
+    #[test]
+    fn a_process_that_ends_first_is_an_error_with_its_words() {
+        let node = TempNode::new().unwrap();
+        let mut process = shell(&node, "echo no such folder >&2; exit 3");
+        let error = process.wait_until(DEADLINE, |_| false).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("no such folder"), "{error}");
+    }
+
+    // If this failed, a hung daemon would hang the tests.
+    #[test]
+    fn waiting_ends_at_its_deadline() {
+        let node = TempNode::new().unwrap();
+        let mut process = shell(&node, "echo still busy; exec sleep 1000");
+        process.wait_until(DEADLINE, |process| !process.stdout().is_empty()).unwrap();
+        let error = process.wait_until(Duration::from_millis(20), |_| false).unwrap_err();
+        assert!(matches!(&error, Error::NotReady { words, .. } if words == "still busy\n"), "{error}");
+        assert!(process.wait(Duration::from_millis(20)).unwrap().is_none());
+    }
+
+    // If this failed, tests would leave processes behind: stopped ones, and ones that do not want to end.
+    #[test]
+    fn no_process_outlives_its_value() {
+        let node = TempNode::new().unwrap();
+        let stopped = shell(&node, "exec sleep 1000");
+        stopped.pause().unwrap();
+        let pid = stopped.pid();
+        drop(stopped);
+        assert!(!exists(pid), "process {pid} is still there");
+
+        let mut stubborn = shell(&node, "trap '' TERM; echo ready; while :; do sleep 0.1; done");
+        stubborn.wait_until(DEADLINE, |process| !process.stdout().is_empty()).unwrap();
+        let pid = stubborn.pid();
+        drop(stubborn);
+        assert!(!exists(pid), "process {pid} is still there");
+    }
+
+    // If this failed, a test of a crash would end its daemon politely and prove nothing.
+    #[test]
+    fn a_kill_cannot_be_handled() {
+        let node = TempNode::new().unwrap();
+        let mut process =
+            shell(&node, "trap 'echo handled' TERM INT HUP EXIT; echo ready; while :; do sleep 0.1; done");
+        process.wait_until(DEADLINE, |process| !process.stdout().is_empty()).unwrap();
+        process.kill().unwrap();
+        assert!(!exists(process.pid()));
+        assert_eq!(process.stdout(), "ready\n");
+        process.kill().unwrap();
+    }
+}
