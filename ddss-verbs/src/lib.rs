@@ -1,1 +1,78 @@
-//! Under construction.
+//! The road between nodes: one-sided transfers behind one trait.
+//!
+//! *The stop before:* `ddssd` turns the engine's actions into [`Work`] and posts it.
+//! *The stop after:* the same fabric in another node, which places the bytes; the answer comes back as an
+//! [`Event`] and goes to the engine.
+//!
+//! A [`Fabric`] registers memory, connects peers, and moves bytes with `read`, `write`, `compare_swap`,
+//! `fetch_add` and `send`. [`Iwarp`] is iWARP in user space over plain TCP: MPA, DDP and RDMAP as the
+//! RFCs say, so that kernel and adapter implementations are its peers. It needs no driver and no privilege.
+//!
+//! ```
+//! use std::os::fd::AsFd;
+//!
+//! use ddss_verbs::{Event, Events, Fabric, Iwarp, IwarpConfig, LocalRange, RemoteRange, Rights, Trust, Work};
+//! # use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+//! # fn memory(bytes: u64) -> std::io::Result<std::os::fd::OwnedFd> {
+//! #     let fd = memfd_create("example", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC)?;
+//! #     ftruncate(&fd, bytes)?;
+//! #     fcntl_add_seals(&fd, SealFlags::SHRINK)?;
+//! #     Ok(fd)
+//! # }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut fabric = Iwarp::new(IwarpConfig::default())?;
+//! let mut other = Iwarp::new(IwarpConfig::default())?;
+//! let source = other.register(memory(4096)?.as_fd(), Trust::Sealed, 0, 4096)?;
+//! let target = fabric.register(memory(4096)?.as_fd(), Trust::Sealed, 0, 4096)?;
+//!
+//! let address = other.listen("127.0.0.1:0".parse()?)?;
+//! let peer = fabric.connect(address, b"hello")?;
+//! let (mut here, mut there) = (Events::new(), Events::new());
+//! let mut window = None;
+//! 'outer: loop {
+//!     other.poll(&mut there);
+//!     for event in there.iter() {
+//!         if let Event::Asked { peer, .. } = event {
+//!             window = Some(other.expose(peer, source, 0, 4096, Rights::READ)?);
+//!             other.accept(peer, b"welcome")?;
+//!         }
+//!     }
+//!     there.clear();
+//!     fabric.poll(&mut here);
+//!     for event in here.iter() {
+//!         match event {
+//!             Event::Connected { peer, .. } => {
+//!                 let window = window.expect("the other side exposed it before it accepted");
+//!                 let local = LocalRange { region: target, offset: 0, bytes: 8 };
+//!                 let remote = RemoteRange { key: window.key, address: window.base };
+//!                 fabric.post(&[Work::Read { peer, tag: 7, local, remote }])?;
+//!             }
+//!             Event::Done { tag, outcome, .. } => {
+//!                 assert_eq!((tag, outcome), (7, Ok(0)));
+//!                 break 'outer;
+//!             }
+//!             _ => {}
+//!         }
+//!     }
+//!     here.clear();
+//! }
+//! fabric.close(peer);
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod limits;
+
+mod events;
+mod fabric;
+mod fault;
+mod iwarp;
+mod memory;
+mod sys;
+mod work;
+
+pub use events::{CloseReason, Event, Events, WorkError};
+pub use fabric::{Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
+pub use fault::Fault;
+pub use iwarp::{Iwarp, IwarpConfig, Revision};
+pub use work::{LocalRange, PostError, PostErrorKind, RemoteRange, SendMode, Work};

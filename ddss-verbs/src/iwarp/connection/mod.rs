@@ -1,0 +1,215 @@
+//! The state machine of one connection: bytes in, bytes and events out. No socket, no clock.
+//!
+//! ```text
+//! connecting side                accepting side
+//!   Reply    request sent          Request  nothing yet
+//!     |                            Asked    the owner was asked
+//!     |                            First    reply sent; silent until a first frame comes
+//!   Open  <----------------------> Open
+//!            Ended (from anywhere): everything told, only the outbox may still drain
+//! ```
+//!
+//! - [`start`] is the handshake, [`receive`] takes frames apart, [`request`] sends what was posted, [`respond`]
+//!   answers the peer's reads and atomics, [`finish`] ends it and tells every operation how it ended.
+
+mod finish;
+mod receive;
+mod request;
+mod respond;
+mod start;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::events::{CloseReason, Events};
+use crate::fabric::{PeerId, RegionId};
+use crate::fault::Fault;
+use crate::iwarp::config::IwarpConfig;
+use crate::iwarp::mpa::Terms;
+use crate::iwarp::outbox::Outbox;
+use crate::memory::{Registry, Windows};
+
+use receive::Partial;
+use request::{Backlog, PendingAtomic, PendingRead, Receipt};
+use respond::{Response, Stream};
+use start::Asked;
+
+pub(crate) use respond::GATHERED_SNAPSHOT_BYTES;
+
+/// What a step may touch besides the connection.
+pub(crate) struct Context<'a> {
+    pub(crate) memory: &'a mut Registry,
+    pub(crate) events: &'a mut Events,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Request,
+    Asked,
+    Reply,
+    First,
+    Open,
+    Ended,
+}
+
+/// Why a step could not be done: the connection ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Broken {
+    /// Tell the peer what it did.
+    Fault(Fault),
+    /// Just close.
+    Close(CloseReason),
+}
+
+impl From<Fault> for Broken {
+    fn from(fault: Fault) -> Self {
+        Broken::Fault(fault)
+    }
+}
+
+/// See the module.
+pub(crate) struct Connection {
+    id: PeerId,
+    address: SocketAddr,
+    stage: Stage,
+    config: Arc<IwarpConfig>,
+    asked: Option<Asked>,
+    terms: Terms,
+    /// The owner knows it as connected, so it may post.
+    connected: bool,
+    /// The owner is to be told so at the next step.
+    announce: bool,
+    outbox: Outbox,
+    pub(crate) windows: Windows,
+
+    // What was posted here.
+    backlog: Backlog,
+    receipts: VecDeque<Receipt>,
+    reads: VecDeque<PendingRead>,
+    atomics: VecDeque<PendingAtomic>,
+    sink_key: u32,
+    atomic_id: u32,
+    send_sequence: u32,
+    request_sequence: u32,
+
+    // What the peer asked for.
+    responses: VecDeque<Response>,
+    streaming: Option<Stream>,
+    respond_next: bool,
+    reply_sequence: u32,
+
+    // What arrives.
+    position: u64,
+    partial: Option<Partial>,
+    ulpdu: Vec<u8>,
+    message: Vec<u8>,
+    message_opcode: u8,
+    expected_send: u32,
+    expected_request: u32,
+    expected_reply: u32,
+}
+
+impl Connection {
+    fn new(id: PeerId, address: SocketAddr, stage: Stage, config: Arc<IwarpConfig>, seed: u32) -> Self {
+        let terms = Terms {
+            crc: config.crc,
+            markers_out: false,
+            markers_in: config.markers,
+            ird: config.reads_inbound,
+            ord: config.reads_outbound,
+            ready: None,
+        };
+        Self {
+            id,
+            address,
+            stage,
+            config,
+            asked: None,
+            terms,
+            connected: false,
+            announce: false,
+            outbox: Outbox::default(),
+            windows: Windows::default(),
+            backlog: Backlog::default(),
+            receipts: VecDeque::new(),
+            reads: VecDeque::new(),
+            atomics: VecDeque::new(),
+            sink_key: seed | 1,
+            atomic_id: seed,
+            send_sequence: 1,
+            request_sequence: 1,
+            responses: VecDeque::new(),
+            streaming: None,
+            respond_next: false,
+            reply_sequence: 1,
+            position: 0,
+            partial: None,
+            ulpdu: Vec::new(),
+            message: Vec::new(),
+            message_opcode: 0,
+            expected_send: 1,
+            expected_request: 1,
+            expected_reply: 1,
+        }
+    }
+
+    pub(crate) fn id(&self) -> PeerId {
+        self.id
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Whether the owner knows it as connected.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    pub(crate) fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// The socket took so many bytes of the outbox.
+    pub(crate) fn sent(&mut self, count: usize, cx: &mut Context<'_>) {
+        self.outbox.sent(count, cx.memory);
+        self.acknowledge(cx);
+        self.pump(cx);
+    }
+
+    /// Encodes what can be encoded now: answers and own work take turns, message by message.
+    pub(crate) fn pump(&mut self, cx: &mut Context<'_>) {
+        if self.announce {
+            self.announce = false;
+            self.connected = true;
+            cx.events.connected(self.id, &[]);
+        }
+        if self.stage != Stage::Open {
+            return;
+        }
+        while self.outbox.has_room() {
+            if self.streaming.is_some() {
+                self.stream(cx);
+                continue;
+            }
+            self.respond_next = !self.respond_next;
+            let answered = self.respond_next && self.respond(cx);
+            let moved = answered || self.request(cx) || self.respond(cx);
+            if !moved {
+                break;
+            }
+        }
+    }
+
+    /// Whether there is nothing to send and nothing to tell.
+    pub(crate) fn idle(&self) -> bool {
+        self.outbox.is_empty() && !self.announce
+    }
+
+    /// Where the next bytes of the stream go, if they need not be looked at: region, offset, length.
+    pub(crate) fn direct(&self) -> Option<(RegionId, u64, usize)> {
+        self.partial.as_ref().and_then(Partial::direct)
+    }
+}

@@ -1,0 +1,348 @@
+//! Frames that arrive: each is checked whole, header by header, and then placed.
+
+use ddss_core::limits::MESSAGE_BYTES_MAX;
+
+use super::respond::Response;
+use super::{Broken, Connection, Context, Stage};
+use crate::events::CloseReason;
+use crate::fabric::{RegionId, Rights};
+use crate::fault::Fault;
+use crate::iwarp::ddp::{Header, TAGGED_BYTES, Tagged, Untagged, queue};
+use crate::iwarp::mpa::{self, frame_bytes};
+use crate::iwarp::rdmap::{
+    ATOMIC_BYTES, ATOMIC_REPLY_BYTES, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest, Terminate,
+};
+
+/// Payload of at least so many bytes is received straight into its memory, where nothing has to be checked first.
+const DIRECT_BYTES_MIN: usize = 2048;
+
+/// Where the payload of a tagged segment goes. `None`: it was abandoned, and goes nowhere.
+#[derive(Clone, Copy)]
+struct Target {
+    region: Option<RegionId>,
+    offset: u64,
+    response: bool,
+    last: bool,
+}
+
+/// A tagged segment whose header was taken and whose payload is still arriving. Only without CRC and markers.
+pub(super) struct Partial {
+    target: Target,
+    left: usize,
+    trailer: usize,
+}
+
+impl Partial {
+    pub(super) fn direct(&self) -> Option<(RegionId, u64, usize)> {
+        let region = self.target.region?;
+        (self.left >= DIRECT_BYTES_MIN).then_some((region, self.target.offset, self.left))
+    }
+
+    /// The rest of its payload goes nowhere: the region that was held for it. Only a read can be
+    /// abandoned while the connection lives.
+    pub(super) fn abandon(&mut self, ended: bool) -> Option<RegionId> {
+        if ended || self.target.response { self.target.region.take() } else { None }
+    }
+}
+
+impl Connection {
+    /// Takes what is whole off the front of `bytes` and returns how much that was. The rest is to be offered
+    /// again, with more behind it.
+    pub(crate) fn receive(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> usize {
+        let mut used = 0;
+        while used < bytes.len() {
+            let rest = &bytes[used..];
+            let step = match self.stage {
+                Stage::Request => self.receive_request(rest, cx),
+                Stage::Reply => self.receive_reply(rest, cx),
+                // The other side has to wait for the reply.
+                Stage::Asked => Err(Broken::Close(CloseReason::Broken(Fault::MPA_START))),
+                Stage::First | Stage::Open => self.receive_frame(rest, cx),
+                Stage::Ended => return bytes.len(),
+            };
+            match step {
+                Ok(Some(count)) => used += count,
+                Ok(None) => break,
+                Err(Broken::Close(reason)) => {
+                    self.end(reason, &[], true, None, cx);
+                    return bytes.len();
+                }
+                Err(Broken::Fault(fault)) => {
+                    self.fail(fault, None, cx);
+                    return bytes.len();
+                }
+            }
+        }
+        used
+    }
+
+    /// So many bytes of the stream were put where [`direct`](Self::direct) said.
+    pub(crate) fn placed(&mut self, count: usize, cx: &mut Context<'_>) {
+        let partial = self.partial.as_mut().expect("bytes are placed only where a partial segment wants them");
+        partial.left -= count;
+        partial.target.offset += count as u64;
+        if partial.left == 0 {
+            self.payload_complete(cx);
+        }
+    }
+
+    fn receive_frame(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
+        if self.partial.is_some() {
+            return Ok(Some(self.receive_rest(bytes, cx)));
+        }
+        if self.terms.markers_in {
+            return self.receive_marked(bytes, cx);
+        }
+        let Some(frame) = mpa::take_frame(bytes, self.terms.crc)? else {
+            return if self.terms.crc { Ok(None) } else { self.receive_head(bytes, cx) };
+        };
+        self.segment(frame.ulpdu, cx);
+        Ok(Some(frame.bytes))
+    }
+
+    fn receive_marked(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
+        let mut ulpdu = std::mem::take(&mut self.ulpdu);
+        let taken = mpa::take_marked_frame(bytes, self.position, self.terms.crc, &mut ulpdu);
+        if let Ok(Some(count)) = taken {
+            self.position += count as u64;
+            self.segment(&ulpdu, cx);
+        }
+        self.ulpdu = ulpdu;
+        Ok(taken?)
+    }
+
+    /// A frame that is not whole: if it is tagged, its payload is placed as it comes.
+    fn receive_head(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
+        let Some(head) = bytes.first_chunk::<{ 2 + TAGGED_BYTES }>() else { return Ok(None) };
+        let ulpdu_bytes = usize::from(u16::from_be_bytes([head[0], head[1]]));
+        if head[2] & 0x80 == 0 || ulpdu_bytes < TAGGED_BYTES {
+            return Ok(None);
+        }
+        let ulpdu = &head[2..];
+        let left = ulpdu_bytes - TAGGED_BYTES;
+        let target = match Header::parse(ulpdu) {
+            Ok((Header::Tagged(header), _)) => self.tagged(header, left, cx),
+            Ok((Header::Untagged(_), _)) => return Ok(None),
+            Err(fault) => Err(fault),
+        };
+        match target {
+            Err(fault) => self.fail(fault, Some(ulpdu), cx),
+            Ok(target) => {
+                if self.stage == Stage::First {
+                    self.first_frame();
+                }
+                if let Some(region) = target.region {
+                    cx.memory.hold(region);
+                }
+                let trailer = frame_bytes(ulpdu_bytes) - 2 - ulpdu_bytes;
+                self.partial = Some(Partial { target, left, trailer });
+            }
+        }
+        Ok(Some(head.len()))
+    }
+
+    /// More of the payload and trailer of a partial segment.
+    fn receive_rest(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> usize {
+        let partial = self.partial.as_ref().expect("the caller has looked");
+        if partial.left > 0 {
+            let count = partial.left.min(bytes.len());
+            if let Some(region) = partial.target.region {
+                cx.memory.held(region).copy_in(partial.target.offset as usize, &bytes[..count]);
+            }
+            self.placed(count, cx);
+            return count;
+        }
+        let partial = self.partial.as_mut().expect("the caller has looked");
+        let count = partial.trailer.min(bytes.len());
+        partial.trailer -= count;
+        if partial.trailer == 0 {
+            self.partial = None;
+        }
+        count
+    }
+
+    /// The payload of a partial segment is complete; its padding and unused CRC are still to come.
+    fn payload_complete(&mut self, cx: &mut Context<'_>) {
+        let partial = self.partial.as_mut().expect("it was just filled");
+        let target = partial.target;
+        if let Some(region) = partial.target.region.take() {
+            cx.memory.release(region);
+        }
+        self.tagged_placed(target, cx);
+    }
+
+    /// A whole ULPDU, its checksum already good.
+    fn segment(&mut self, ulpdu: &[u8], cx: &mut Context<'_>) {
+        if self.stage == Stage::First {
+            self.first_frame();
+        }
+        let result = match Header::parse(ulpdu) {
+            Err(fault) => Err(fault),
+            Ok((Header::Tagged(header), at)) => {
+                let payload = &ulpdu[at..];
+                self.tagged(header, payload.len(), cx).map(|target| {
+                    if let Some(region) = target.region {
+                        cx.memory.held(region).copy_in(target.offset as usize, payload);
+                    }
+                    self.tagged_placed(target, cx);
+                })
+            }
+            Ok((Header::Untagged(header), at)) => self.untagged(header, &ulpdu[at..], cx),
+        };
+        if let Err(fault) = result {
+            self.fail(fault, Some(ulpdu), cx);
+        }
+    }
+
+    /// Checks a tagged header, says where its payload goes, and counts it as arrived.
+    fn tagged(&mut self, header: Tagged, bytes: usize, cx: &mut Context<'_>) -> Result<Target, Fault> {
+        match Opcode::parse(header.rdmap)? {
+            Opcode::Write => {
+                let mut target = Target { region: None, offset: 0, response: false, last: header.last };
+                // A segment without payload touches nothing, so its key and address mean nothing.
+                if bytes > 0 {
+                    let (region, offset) = self
+                        .windows
+                        .translate(cx.memory, header.key, header.address, bytes as u64, Rights::WRITE)
+                        .map_err(|denied| denied.ddp())?;
+                    target.region = Some(region);
+                    target.offset = offset;
+                }
+                Ok(target)
+            }
+            Opcode::ReadResponse => {
+                let read = self.reads.front_mut().ok_or(Fault::DDP_KEY)?;
+                let (region, offset) = read.take(header, bytes)?;
+                Ok(Target { region, offset, response: true, last: header.last })
+            }
+            _ => Err(Fault::RDMAP_OPCODE),
+        }
+    }
+
+    /// The payload of a tagged segment is in its place.
+    fn tagged_placed(&mut self, target: Target, cx: &mut Context<'_>) {
+        if target.response && target.last {
+            let read = self.reads.pop_front().expect("the response was checked against it");
+            read.done(self.id, cx);
+            self.pump(cx);
+        }
+    }
+
+    fn untagged(&mut self, header: Untagged, body: &[u8], cx: &mut Context<'_>) -> Result<(), Fault> {
+        if header.queue > queue::ATOMIC {
+            return Err(Fault::DDP_QUEUE);
+        }
+        let opcode = Opcode::parse(header.rdmap)?;
+        match (opcode, header.queue) {
+            (Opcode::Send { solicited, invalidate }, queue::SEND) => {
+                self.receive_send(header, solicited, invalidate, body, cx)
+            }
+            (Opcode::Immediate { solicited }, queue::SEND) => {
+                let data: [u8; 8] = self.single(header, body, self.expected_send)?;
+                if !self.message.is_empty() {
+                    return Err(Fault::RDMAP_OPCODE);
+                }
+                self.expected_send = self.expected_send.wrapping_add(1);
+                cx.events.immediate(self.id, data, solicited);
+                Ok(())
+            }
+            (Opcode::ReadRequest, queue::REQUEST) => {
+                let body: [u8; READ_BYTES] = self.single(header, body, self.expected_request)?;
+                let response = self.asked_to_read(ReadRequest::parse(&body), cx)?;
+                self.admit(response, cx)
+            }
+            (Opcode::AtomicRequest, queue::REQUEST) => {
+                let body: [u8; ATOMIC_BYTES] = self.single(header, body, self.expected_request)?;
+                let response = self.asked_to_update(AtomicRequest::parse(&body)?, cx)?;
+                self.admit(response, cx)
+            }
+            (Opcode::AtomicResponse, queue::ATOMIC) => {
+                let body: [u8; ATOMIC_REPLY_BYTES] = self.single(header, body, self.expected_reply)?;
+                self.expected_reply = self.expected_reply.wrapping_add(1);
+                self.atomic_done(AtomicReply::parse(&body), cx)
+            }
+            (Opcode::Terminate, queue::TERMINATE) => {
+                let terminate = Terminate::parse(body).ok_or(Fault::RDMAP_STREAM)?;
+                self.end(CloseReason::Terminated(terminate.fault), &[], false, Some(terminate), cx);
+                Ok(())
+            }
+            _ => Err(Fault::RDMAP_OPCODE),
+        }
+    }
+
+    /// A message of fixed length in one segment.
+    fn single<const N: usize>(&self, header: Untagged, body: &[u8], expected: u32) -> Result<[u8; N], Fault> {
+        if header.sequence != expected {
+            return Err(Fault::DDP_SEQUENCE);
+        }
+        if header.offset != 0 {
+            return Err(Fault::DDP_OFFSET);
+        }
+        if body.len() > N {
+            return Err(Fault::DDP_TOO_LONG);
+        }
+        if !header.last {
+            return Err(Fault::RDMAP_STREAM);
+        }
+        body.try_into().map_err(|_| Fault::RDMAP_STREAM)
+    }
+
+    fn receive_send(
+        &mut self,
+        header: Untagged,
+        solicited: bool,
+        invalidate: bool,
+        body: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Result<(), Fault> {
+        if header.sequence != self.expected_send {
+            return Err(Fault::DDP_SEQUENCE);
+        }
+        if header.offset as usize != self.message.len() {
+            return Err(Fault::DDP_OFFSET);
+        }
+        if self.message.len() + body.len() > MESSAGE_BYTES_MAX {
+            return Err(Fault::DDP_TOO_LONG);
+        }
+        if header.offset == 0 {
+            self.message_opcode = header.rdmap;
+        } else if header.rdmap != self.message_opcode {
+            return Err(Fault::RDMAP_OPCODE);
+        }
+        if !header.last {
+            if body.is_empty() {
+                // Nothing would ever end such a message.
+                return Err(Fault::RDMAP_STREAM);
+            }
+            self.message.extend_from_slice(body);
+            return Ok(());
+        }
+        let invalidated = invalidate.then_some(header.word);
+        if let Some(key) = invalidated
+            && !self.windows.withdraw(key)
+        {
+            return Err(Fault::RDMAP_INVALIDATE);
+        }
+        if self.message.is_empty() {
+            cx.events.message(self.id, body, solicited, invalidated);
+        } else {
+            self.message.extend_from_slice(body);
+            cx.events.message(self.id, &self.message, solicited, invalidated);
+            self.message.clear();
+        }
+        self.expected_send = self.expected_send.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Takes a request of the peer into the queue of answers.
+    fn admit(&mut self, response: Response, cx: &mut Context<'_>) -> Result<(), Fault> {
+        if self.responses.len() + usize::from(self.is_responding()) >= usize::from(self.terms.ird) {
+            return Err(Fault::DDP_NO_BUFFER);
+        }
+        self.expected_request = self.expected_request.wrapping_add(1);
+        response.hold(cx.memory);
+        self.responses.push_back(response);
+        self.pump(cx);
+        Ok(())
+    }
+}

@@ -1,0 +1,239 @@
+//! Many connections over real sockets, driven by one thread.
+//!
+//! A poll sends what was posted, receives from the few connections that were busy lately without asking anybody, asks
+//! epoll for the others now and then (each time if nothing was busy), and sends the answers.
+
+mod control;
+mod drive;
+mod table;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use ddss_core::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX};
+use rustix::event::epoll;
+
+use crate::events::Events;
+use crate::fabric::{Arbiter, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
+use crate::iwarp::config::IwarpConfig;
+use crate::iwarp::connection::Context;
+use crate::iwarp::peer::Scratch;
+use crate::iwarp::socket;
+use crate::limits::{SNAPSHOT_BYTES, WORK_BYTES_MAX};
+use crate::memory::{Keys, Registry};
+use crate::work::{PostError, PostErrorKind, Work};
+
+use table::Table;
+
+/// iWARP in user space. See the crate's page for how to use it.
+pub struct Iwarp {
+    config: Arc<IwarpConfig>,
+    epoll: OwnedFd,
+    listeners: Vec<OwnedFd>,
+    /// Accepting is put off until then, because the system ran out of descriptors.
+    listen_again: Option<Instant>,
+    memory: Registry,
+    keys: Keys,
+    peers: Table,
+    scratch: Scratch,
+    /// Slots with something to send.
+    dirty: Vec<u32>,
+    /// The same, while they are worked on.
+    dirty_now: Vec<u32>,
+    /// Slots that are received from in each poll.
+    hot: Vec<u32>,
+    /// Slots with a deadline.
+    timed: Vec<u32>,
+    /// Peers to be closed by the next poll.
+    closing: Vec<PeerId>,
+    /// Events that happened outside of a poll.
+    early: Vec<(PeerId, u64)>,
+    half_open: usize,
+    lingering: usize,
+    polls: u32,
+    /// Look at the clock in the next poll.
+    look: bool,
+}
+
+impl Iwarp {
+    /// A fabric without peers.
+    ///
+    /// # Errors
+    /// No epoll to be had.
+    pub fn new(config: IwarpConfig) -> io::Result<Self> {
+        Ok(Self {
+            config: Arc::new(config),
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            listeners: Vec::new(),
+            listen_again: None,
+            memory: Registry::default(),
+            keys: Keys::default(),
+            peers: Table::default(),
+            scratch: Scratch::new(),
+            dirty: Vec::new(),
+            dirty_now: Vec::new(),
+            hot: Vec::new(),
+            timed: Vec::new(),
+            closing: Vec::new(),
+            early: Vec::new(),
+            half_open: 0,
+            lingering: 0,
+            polls: 0,
+            look: false,
+        })
+    }
+
+    /// Regions that are mapped now, those included that have ended and are still used by something under way.
+    #[must_use]
+    pub fn regions_mapped(&self) -> usize {
+        self.memory.mapped()
+    }
+
+    /// Sockets that are open now, listeners not included.
+    #[must_use]
+    pub fn sockets_open(&self) -> usize {
+        self.peers.len()
+    }
+}
+
+impl Fabric for Iwarp {
+    fn capabilities(&self) -> Capabilities {
+        let snapshot =
+            if self.config.crc { SNAPSHOT_BYTES as u64 } else { crate::iwarp::connection::GATHERED_SNAPSHOT_BYTES };
+        Capabilities {
+            name: "iwarp",
+            work_bytes_max: WORK_BYTES_MAX,
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            hello_bytes_max: HELLO_BYTES_MAX,
+            reads_outstanding_max: usize::from(self.config.reads_outbound),
+            snapshot_bytes: snapshot,
+            words_whole: self.config.crc,
+            atomics: Arbiter::Thread,
+            reads_abandonable: true,
+            write_done_is_placed: false,
+        }
+    }
+
+    fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let (listener, bound) = socket::listen(address)?;
+        self.watch_listener(&listener)?;
+        self.listeners.push(listener);
+        Ok(bound)
+    }
+
+    fn connect(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError> {
+        self.start_connect(address, hello)
+    }
+
+    fn accept(&mut self, peer: PeerId, hello: &[u8]) -> Result<(), FabricError> {
+        self.answer(peer, hello, true)
+    }
+
+    fn reject(&mut self, peer: PeerId, reason: &[u8]) -> Result<(), FabricError> {
+        self.answer(peer, reason, false)
+    }
+
+    fn close(&mut self, peer: PeerId) {
+        if let Some(found) = self.peers.get_mut(peer)
+            && !found.closing
+        {
+            found.closing = true;
+            self.closing.push(peer);
+        }
+    }
+
+    fn register(
+        &mut self,
+        memory: BorrowedFd<'_>,
+        trust: Trust,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<RegionId, FabricError> {
+        self.memory.register(memory, trust, offset, bytes)
+    }
+
+    fn deregister(&mut self, region: RegionId) {
+        self.memory.deregister(region);
+    }
+
+    fn expose(
+        &mut self,
+        peer: PeerId,
+        region: RegionId,
+        offset: u64,
+        bytes: u64,
+        rights: Rights,
+    ) -> Result<Window, FabricError> {
+        let found = self.peers.get_mut(peer).ok_or(FabricError::UnknownPeer(peer))?;
+        found.connection.windows.expose(&self.memory, &mut self.keys, region, offset, bytes, rights)
+    }
+
+    fn withdraw(&mut self, peer: PeerId, key: u32) {
+        if let Some(found) = self.peers.get_mut(peer) {
+            found.connection.windows.withdraw(key);
+        }
+    }
+
+    fn post(&mut self, work: &[Work<'_>]) -> Result<(), PostError> {
+        for (index, work) in work.iter().enumerate() {
+            let id = work.peer();
+            let Some(peer) = self.peers.get_mut(id).filter(|peer| !peer.closing) else {
+                return Err(PostError { index, kind: PostErrorKind::UnknownPeer });
+            };
+            peer.connection.post(work, &mut self.memory).map_err(|kind| PostError { index, kind })?;
+            if !peer.dirty {
+                peer.dirty = true;
+                self.dirty.push(id.index);
+            }
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self, peer: PeerId, tag: u64) -> bool {
+        let Some(found) = self.peers.get_mut(peer) else { return false };
+        if !found.connection.abandon(tag, &mut self.memory) {
+            return false;
+        }
+        self.early.push((peer, tag));
+        true
+    }
+
+    fn poll(&mut self, events: &mut Events) -> usize {
+        let before = events.len();
+        self.drive(events);
+        events.len() - before
+    }
+
+    fn arm(&mut self) -> bool {
+        self.prepare_to_sleep()
+    }
+
+    fn disarm(&mut self) {
+        self.look = true;
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let timed = self.timed.iter().filter_map(|slot| self.peers.at(*slot)?.deadline);
+        timed.chain(self.listen_again).min()
+    }
+}
+
+impl Drop for Iwarp {
+    fn drop(&mut self) {
+        // Whoever waits for us learns it from the end of the stream; what we have still to say is lost.
+        let mut events = Events::new();
+        for slot in self.peers.slots() {
+            if let Some(mut peer) = self.peers.take(slot) {
+                let mut cx = Context { memory: &mut self.memory, events: &mut events };
+                peer.lose(crate::events::CloseReason::Local, &mut cx);
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! One poll.
+
+use std::mem::MaybeUninit;
+use std::time::Instant;
+
+use rustix::event::{Timespec, epoll};
+
+use super::Iwarp;
+use crate::events::{CloseReason, Events, WorkError};
+use crate::iwarp::connection::{Context, Stage};
+use crate::iwarp::peer::{Link, Peer, Received};
+use crate::iwarp::socket;
+use crate::limits::{EVENTS_BUDGET, LINGERING_MAX};
+
+/// Sockets that one look at epoll reports.
+const READY_MAX: usize = 64;
+/// Connections that one poll takes from a listener.
+pub(super) const CONNECTIONS_PER_POLL: usize = 16;
+/// Marks a listener in what epoll reports.
+pub(super) const LISTENER: u64 = 1 << 63;
+/// Connections that are received from in each poll, without asking epoll first.
+const HOT_MAX: usize = 4;
+/// Polls without a byte after which a connection is left to epoll.
+const QUIET_MAX: u32 = 4096;
+/// Polls between two looks at epoll, while the hot ones are few.
+const LOOK_EVERY: u32 = 16;
+/// Polls between two looks at the clock.
+const CLOCK_EVERY: u32 = 64;
+
+impl Iwarp {
+    pub(super) fn drive(&mut self, events: &mut Events) {
+        self.polls = self.polls.wrapping_add(1);
+        for (peer, tag) in self.early.drain(..) {
+            events.done(peer, tag, Err(WorkError::Abandoned));
+        }
+        self.close_asked(events);
+        self.flush_dirty(events);
+        self.serve_hot(events);
+        if self.hot.is_empty() || self.hot.len() >= HOT_MAX || self.polls.is_multiple_of(LOOK_EVERY) || self.look {
+            self.serve_ready(events);
+        }
+        self.flush_dirty(events);
+        let timed = !self.timed.is_empty() || self.listen_again.is_some();
+        if timed && (self.look || self.polls.is_multiple_of(CLOCK_EVERY)) {
+            self.deadlines(Instant::now(), events);
+        }
+        self.look = false;
+    }
+
+    /// True if nothing is to be done before a socket or a deadline says so.
+    pub(super) fn prepare_to_sleep(&mut self) -> bool {
+        if !self.closing.is_empty() || !self.early.is_empty() {
+            return false;
+        }
+        while let Some(slot) = self.dirty.pop() {
+            let Some(mut peer) = self.peers.take(slot) else { continue };
+            if peer.blocked {
+                self.watch_output(&mut peer, true);
+                peer.dirty = false;
+                self.peers.put(peer);
+            } else {
+                self.peers.put(peer);
+                self.dirty.push(slot);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn close_asked(&mut self, events: &mut Events) {
+        while let Some(id) = self.closing.pop() {
+            let Some(mut peer) = self.peers.take(id.index) else { continue };
+            if peer.id() == id {
+                let mut cx = Context { memory: &mut self.memory, events };
+                let flush = peer.link == Link::Up;
+                peer.connection.end(CloseReason::Local, &[], flush, None, &mut cx);
+            }
+            self.settle(peer);
+        }
+    }
+
+    fn flush_dirty(&mut self, events: &mut Events) {
+        if self.dirty.is_empty() {
+            return;
+        }
+        std::mem::swap(&mut self.dirty, &mut self.dirty_now);
+        while let Some(slot) = self.dirty_now.pop() {
+            let Some(mut peer) = self.peers.take(slot) else { continue };
+            peer.dirty = false;
+            let was_blocked = peer.blocked;
+            let before = peer.connection.outbox().consumed();
+            let mut cx = Context { memory: &mut self.memory, events };
+            peer.flush(&mut cx);
+            let progress = peer.connection.outbox().consumed() != before;
+            if peer.blocked && (!was_blocked || progress) && peer.link == Link::Up {
+                self.set_deadline(&mut peer, Some(Instant::now() + self.config.stall_timeout));
+            } else if was_blocked && !peer.blocked && peer.link == Link::Up {
+                self.set_deadline(&mut peer, None);
+            }
+            self.settle(peer);
+        }
+    }
+
+    /// Receives from those that were busy lately.
+    fn serve_hot(&mut self, events: &mut Events) {
+        let mut index = 0;
+        while index < self.hot.len() {
+            let slot = self.hot[index];
+            let Some(mut peer) = self.peers.take(slot) else {
+                self.hot.swap_remove(index);
+                continue;
+            };
+            let mut cx = Context { memory: &mut self.memory, events };
+            if peer.receive(&mut self.scratch, &mut cx) == Received::Nothing {
+                peer.quiet += 1;
+            } else {
+                peer.quiet = 0;
+            }
+            if peer.quiet > QUIET_MAX {
+                peer.hot = false;
+                self.hot.swap_remove(index);
+            } else {
+                index += 1;
+            }
+            self.settle(peer);
+            if events.len() >= EVENTS_BUDGET {
+                return;
+            }
+        }
+    }
+
+    /// Serves whoever epoll names.
+    fn serve_ready(&mut self, events: &mut Events) {
+        let mut room = [MaybeUninit::uninit(); READY_MAX];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // An interrupted look found nothing; the next poll looks again.
+        let Ok((ready, _)) = epoll::wait(&self.epoll, &mut room, Some(&now)) else { return };
+        for event in ready {
+            let data = event.data.u64();
+            if data & LISTENER != 0 {
+                self.take_connections((data & !LISTENER) as usize);
+                continue;
+            }
+            let Some(mut peer) = self.peers.take(data as u32) else { continue };
+            self.serve(&mut peer, event.flags, events);
+            self.settle(peer);
+            if events.len() >= EVENTS_BUDGET {
+                break;
+            }
+        }
+    }
+
+    fn serve(&mut self, peer: &mut Peer, flags: epoll::EventFlags, events: &mut Events) {
+        let mut cx = Context { memory: &mut self.memory, events };
+        if peer.link == Link::Connecting {
+            match socket::connected(&peer.socket) {
+                Ok(()) => {
+                    peer.link = Link::Up;
+                    self.mark_dirty(peer);
+                }
+                Err(error) => peer.lose(CloseReason::Unreachable(error.kind()), &mut cx),
+            }
+            return;
+        }
+        if flags.contains(epoll::EventFlags::OUT) && peer.blocked {
+            self.mark_dirty(peer);
+        }
+        if peer.hot {
+            // It was served already in this poll; its end must not wait for that, though.
+            if !flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
+                return;
+            }
+        }
+        let mut cx = Context { memory: &mut self.memory, events };
+        let received = peer.receive(&mut self.scratch, &mut cx);
+        if received != Received::Nothing && !peer.hot && self.hot.len() < HOT_MAX && peer.link == Link::Up {
+            peer.hot = true;
+            peer.quiet = 0;
+            self.hot.push(peer.id().index);
+        }
+    }
+
+    /// Brings the lists up to date after a peer was worked on, and puts it back or lets it go.
+    fn settle(&mut self, mut peer: Box<Peer>) {
+        if peer.half_open && peer.connection.stage() == Stage::Ended {
+            peer.half_open = false;
+            self.half_open -= 1;
+        }
+        if peer.should_linger() {
+            if self.lingering >= LINGERING_MAX {
+                peer.link = Link::Dead;
+                peer.connection.discard(&mut self.memory);
+            } else {
+                self.lingering += 1;
+                peer.lingers = true;
+                peer.link = Link::Lingering;
+                self.set_deadline(&mut peer, Some(Instant::now() + self.config.linger_timeout));
+                self.mark_dirty(&mut peer);
+            }
+        }
+        if peer.connection.stage() == Stage::Ended && peer.link == Link::Connecting {
+            peer.link = Link::Dead;
+        }
+        if peer.link == Link::Dead {
+            self.bury(peer);
+            return;
+        }
+        if peer.connection.is_connected() && peer.link == Link::Up && !peer.blocked && peer.deadline.is_some() {
+            self.set_deadline(&mut peer, None);
+        }
+        if !peer.connection.idle() && matches!(peer.link, Link::Up | Link::Lingering) {
+            self.mark_dirty(&mut peer);
+        } else if peer.watches_output && peer.link != Link::Connecting {
+            self.watch_output(&mut peer, false);
+        }
+        self.peers.put(peer);
+    }
+
+    fn bury(&mut self, peer: Box<Peer>) {
+        let slot = peer.id().index;
+        if peer.lingers {
+            self.lingering -= 1;
+        }
+        self.hot.retain(|other| *other != slot);
+        self.timed.retain(|other| *other != slot);
+        self.dirty.retain(|other| *other != slot);
+        self.dirty_now.retain(|other| *other != slot);
+        self.peers.release(slot);
+    }
+
+    pub(super) fn mark_dirty(&mut self, peer: &mut Peer) {
+        if !peer.dirty {
+            peer.dirty = true;
+            self.dirty.push(peer.id().index);
+        }
+    }
+
+    fn set_deadline(&mut self, peer: &mut Peer, deadline: Option<Instant>) {
+        let slot = peer.id().index;
+        match (peer.deadline.is_some(), deadline.is_some()) {
+            (false, true) => self.timed.push(slot),
+            (true, false) => self.timed.retain(|other| *other != slot),
+            _ => {}
+        }
+        peer.deadline = deadline;
+    }
+
+    fn watch_output(&self, peer: &mut Peer, output: bool) {
+        if peer.watches_output == output {
+            return;
+        }
+        let mut flags = epoll::EventFlags::IN;
+        flags.set(epoll::EventFlags::OUT, output);
+        let data = epoll::EventData::new_u64(u64::from(peer.id().index));
+        if epoll::modify(&self.epoll, &peer.socket, data, flags).is_ok() {
+            peer.watches_output = output;
+        }
+    }
+
+    fn deadlines(&mut self, now: Instant, events: &mut Events) {
+        if self.listen_again.is_some_and(|again| again <= now) {
+            self.resume_listening();
+        }
+        let mut index = 0;
+        while index < self.timed.len() {
+            let slot = self.timed[index];
+            let due = self.peers.at(slot).and_then(|peer| peer.deadline).is_some_and(|deadline| deadline <= now);
+            index += 1;
+            if !due {
+                continue;
+            }
+            let Some(mut peer) = self.peers.take(slot) else { continue };
+            let mut cx = Context { memory: &mut self.memory, events };
+            peer.lose(CloseReason::Late, &mut cx);
+            self.settle(peer);
+            // Burying it moved the list.
+            index = 0;
+        }
+    }
+}

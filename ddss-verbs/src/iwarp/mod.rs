@@ -1,0 +1,18 @@
+//! iWARP in user space over plain TCP.
+//!
+//! From the wire upwards: [`mpa`] frames a TCP stream, [`ddp`] says where the bytes of a frame go, [`rdmap`] says
+//! what they are for. [`connection`] is the state machine over the three: bytes in, bytes and events out, no
+//! socket and no clock inside. [`fabric`] drives hundreds of them over real sockets.
+
+mod config;
+mod connection;
+mod ddp;
+mod fabric;
+mod mpa;
+mod outbox;
+mod peer;
+mod rdmap;
+mod socket;
+
+pub use config::{IwarpConfig, Revision};
+pub use fabric::Iwarp;

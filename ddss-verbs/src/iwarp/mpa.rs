@@ -1,0 +1,391 @@
+//! MPA (RFC 5044, 6581): start frames, what they agree on, and the frames of the stream.
+//!
+//! ```text
+//! start:  key (16) | M C R S 0 0 0 0 | revision (1) | length (2) | private data (length)
+//!         revision 2, S set: private data starts with
+//!         A B ird(14) | C D ord(14)          A peer to peer, ready by B send, C write, D read
+//! frame:  length (2) | ULPDU (length) | 0..3 padding | CRC32c (4, least significant byte first)
+//! ```
+//!
+//! With markers, each 512 bytes of the stream, counted from the first frame, are preceded by
+//! `0 (2) | distance back to the start of the frame (2)`.
+
+use crate::fault::Fault;
+use crate::iwarp::config::{IwarpConfig, Revision};
+
+/// Bytes of a start frame without its private data.
+pub(crate) const START_BYTES: usize = 20;
+/// Private data that a start frame may carry.
+pub(crate) const PRIVATE_BYTES_MAX: usize = 512;
+/// Bytes between markers.
+pub(crate) const MARKER_SPACING: u64 = 512;
+/// Bytes of a marker.
+pub(crate) const MARKER_BYTES: usize = 4;
+/// Bytes of the longest frame, without markers.
+pub(crate) const FRAME_BYTES_MAX: usize = frame_bytes(u16::MAX as usize);
+
+const REQUEST_KEY: &[u8; 16] = b"MPA ID Req Frame";
+const REPLY_KEY: &[u8; 16] = b"MPA ID Rep Frame";
+const MARKERS: u8 = 0x80;
+const CRC: u8 = 0x40;
+const REJECT: u8 = 0x20;
+const ENHANCED: u8 = 0x10;
+
+const PEER_TO_PEER: u16 = 0x8000;
+const READY_BY_SEND: u16 = 0x4000;
+const READY_BY_WRITE: u16 = 0x8000;
+const READY_BY_READ: u16 = 0x4000;
+const LIMIT_MASK: u16 = 0x3fff;
+
+/// Bytes of a frame with a ULPDU of so many bytes, without markers.
+pub(crate) const fn frame_bytes(ulpdu: usize) -> usize {
+    (2 + ulpdu).next_multiple_of(4) + 4
+}
+
+/// Which side of a start frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Request,
+    Reply,
+}
+
+/// How the connecting side says that it is ready, when both sides may send first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ready {
+    Send,
+    Write,
+    Read,
+}
+
+/// The part that revision 2 adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Enhanced {
+    pub(crate) ird: u16,
+    pub(crate) ord: u16,
+    pub(crate) peer_to_peer: bool,
+    pub(crate) by_send: bool,
+    pub(crate) by_write: bool,
+    pub(crate) by_read: bool,
+}
+
+/// A start frame, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Start<'a> {
+    pub(crate) markers: bool,
+    pub(crate) crc: bool,
+    pub(crate) reject: bool,
+    pub(crate) revision: u8,
+    pub(crate) enhanced: Option<Enhanced>,
+    pub(crate) private: &'a [u8],
+}
+
+/// Why a start frame is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StartError {
+    Key,
+    Revision,
+    TooLong,
+    Flags,
+    TooShort,
+}
+
+impl<'a> Start<'a> {
+    /// Takes a start frame off the front of a stream: the frame and its length. `None` if more bytes are needed.
+    pub(crate) fn parse(bytes: &'a [u8], side: Side) -> Result<Option<(Start<'a>, usize)>, StartError> {
+        let key = match side {
+            Side::Request => REQUEST_KEY,
+            Side::Reply => REPLY_KEY,
+        };
+        // A stranger is told apart by the first byte that is wrong, not after twenty.
+        let known = bytes.len().min(key.len());
+        if bytes[..known] != key[..known] {
+            return Err(StartError::Key);
+        }
+        let Some((head, rest)) = bytes.split_first_chunk::<START_BYTES>() else { return Ok(None) };
+        let (flags, revision) = (head[16], head[17]);
+        let private_bytes = usize::from(u16::from_be_bytes([head[18], head[19]]));
+        if private_bytes > PRIVATE_BYTES_MAX {
+            return Err(StartError::TooLong);
+        }
+        if side == Side::Request && flags & REJECT != 0 {
+            return Err(StartError::Flags);
+        }
+        if revision == 0 || revision > 2 {
+            return Err(StartError::Revision);
+        }
+        let Some(mut private) = rest.get(..private_bytes) else { return Ok(None) };
+        let mut enhanced = None;
+        if revision == 2 && flags & ENHANCED != 0 {
+            let Some((head, rest)) = private.split_first_chunk::<4>() else { return Err(StartError::TooShort) };
+            enhanced = Some(Enhanced::parse(*head));
+            private = rest;
+        }
+        let start = Start {
+            markers: flags & MARKERS != 0,
+            crc: flags & CRC != 0,
+            reject: flags & REJECT != 0,
+            revision,
+            enhanced,
+            private,
+        };
+        Ok(Some((start, START_BYTES + private_bytes)))
+    }
+
+    /// Writes the frame.
+    pub(crate) fn encode(&self, side: Side, out: &mut Vec<u8>) {
+        out.extend_from_slice(if side == Side::Request { REQUEST_KEY } else { REPLY_KEY });
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        out.push(
+            flag(self.markers, MARKERS)
+                | flag(self.crc, CRC)
+                | flag(self.reject, REJECT)
+                | flag(self.enhanced.is_some(), ENHANCED),
+        );
+        out.push(self.revision);
+        let bytes = self.private.len() + self.enhanced.map_or(0, |_| 4);
+        assert!(bytes <= PRIVATE_BYTES_MAX, "the length of a hello was checked when it was given");
+        out.extend_from_slice(&(bytes as u16).to_be_bytes());
+        if let Some(enhanced) = self.enhanced {
+            out.extend_from_slice(&enhanced.encode());
+        }
+        out.extend_from_slice(self.private);
+    }
+}
+
+impl Enhanced {
+    fn parse(bytes: [u8; 4]) -> Self {
+        let ird = u16::from_be_bytes([bytes[0], bytes[1]]);
+        let ord = u16::from_be_bytes([bytes[2], bytes[3]]);
+        Self {
+            ird: ird & LIMIT_MASK,
+            ord: ord & LIMIT_MASK,
+            peer_to_peer: ird & PEER_TO_PEER != 0,
+            by_send: ird & READY_BY_SEND != 0,
+            by_write: ord & READY_BY_WRITE != 0,
+            by_read: ord & READY_BY_READ != 0,
+        }
+    }
+
+    fn encode(self) -> [u8; 4] {
+        let flag = |set: bool, flag: u16| if set { flag } else { 0 };
+        let ird = self.ird & LIMIT_MASK | flag(self.peer_to_peer, PEER_TO_PEER) | flag(self.by_send, READY_BY_SEND);
+        let ord = self.ord & LIMIT_MASK | flag(self.by_write, READY_BY_WRITE) | flag(self.by_read, READY_BY_READ);
+        let ([a, b], [c, d]) = (ird.to_be_bytes(), ord.to_be_bytes());
+        [a, b, c, d]
+    }
+
+    fn ready(self) -> Option<Ready> {
+        if self.by_write {
+            Some(Ready::Write)
+        } else if self.by_read {
+            Some(Ready::Read)
+        } else if self.by_send {
+            Some(Ready::Send)
+        } else {
+            None
+        }
+    }
+}
+
+/// What the two sides agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) crc: bool,
+    /// The peer wants markers in what it receives.
+    pub(crate) markers_out: bool,
+    /// We asked for markers.
+    pub(crate) markers_in: bool,
+    /// Reads of the peer that may be under way.
+    pub(crate) ird: u16,
+    /// Reads of ours that may be under way.
+    pub(crate) ord: u16,
+    /// What the connecting side sends first of all.
+    pub(crate) ready: Option<Ready>,
+}
+
+impl Terms {
+    /// The request of the connecting side.
+    pub(crate) fn request<'a>(config: &IwarpConfig, hello: &'a [u8]) -> Start<'a> {
+        let enhanced = (config.revision == Revision::Two).then_some(Enhanced {
+            ird: config.reads_inbound.min(LIMIT_MASK - 1),
+            ord: config.reads_outbound.min(LIMIT_MASK - 1),
+            peer_to_peer: true,
+            by_send: false,
+            by_write: true,
+            by_read: true,
+        });
+        Start {
+            markers: config.markers,
+            crc: config.crc,
+            reject: false,
+            revision: if config.revision == Revision::Two { 2 } else { 1 },
+            enhanced,
+            private: hello,
+        }
+    }
+
+    /// What the accepting side answers, and what then holds. `asked` is the request.
+    pub(crate) fn answer<'a>(
+        config: &IwarpConfig,
+        asked: &Start<'_>,
+        hello: &'a [u8],
+    ) -> Result<(Start<'a>, Terms), Fault> {
+        let mut terms = Terms {
+            crc: config.crc || asked.crc,
+            markers_out: asked.markers,
+            markers_in: config.markers,
+            ird: config.reads_inbound,
+            ord: config.reads_outbound,
+            ready: None,
+        };
+        let enhanced = match asked.enhanced {
+            None => None,
+            Some(theirs) => {
+                if theirs.peer_to_peer {
+                    terms.ready = Some(theirs.ready().ok_or(Fault::MPA_RTR)?);
+                }
+                terms.ord = terms.ord.min(theirs.ird);
+                Some(Enhanced {
+                    ird: terms.ird.min(LIMIT_MASK - 1),
+                    ord: terms.ord.min(LIMIT_MASK - 1),
+                    peer_to_peer: theirs.peer_to_peer,
+                    by_send: terms.ready == Some(Ready::Send),
+                    by_write: terms.ready == Some(Ready::Write),
+                    by_read: terms.ready == Some(Ready::Read),
+                })
+            }
+        };
+        let reply = Start {
+            markers: config.markers,
+            crc: terms.crc,
+            reject: false,
+            revision: asked.revision,
+            enhanced,
+            private: hello,
+        };
+        Ok((reply, terms))
+    }
+
+    /// What holds for the connecting side after the reply.
+    pub(crate) fn agreed(config: &IwarpConfig, reply: &Start<'_>) -> Result<Terms, Fault> {
+        let mut terms = Terms {
+            crc: config.crc || reply.crc,
+            markers_out: reply.markers,
+            markers_in: config.markers,
+            ird: config.reads_inbound,
+            ord: config.reads_outbound,
+            ready: None,
+        };
+        if let Some(theirs) = reply.enhanced {
+            if theirs.peer_to_peer {
+                terms.ready = Some(theirs.ready().ok_or(Fault::MPA_RTR)?);
+            }
+            if terms.ready == Some(Ready::Send) {
+                // It was not offered: it would use up one of the peer's receive buffers.
+                return Err(Fault::MPA_RTR);
+            }
+            terms.ord = terms.ord.min(theirs.ird);
+            if theirs.ord != LIMIT_MASK && theirs.ord > terms.ird {
+                return Err(Fault::MPA_IRD);
+            }
+        }
+        Ok(terms)
+    }
+
+    /// The reply that says no.
+    pub(crate) fn refusal<'a>(revision: u8, reason: &'a [u8]) -> Start<'a> {
+        Start { markers: false, crc: false, reject: true, revision, enhanced: None, private: reason }
+    }
+}
+
+/// The first frame of a stream, as far as it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame<'a> {
+    pub(crate) ulpdu: &'a [u8],
+    /// Bytes of the stream that it takes.
+    pub(crate) bytes: usize,
+}
+
+/// Takes a whole frame without markers off the front. `None` if more bytes are needed.
+#[inline]
+pub(crate) fn take_frame(bytes: &[u8], crc: bool) -> Result<Option<Frame<'_>>, Fault> {
+    let Some(head) = bytes.first_chunk::<2>() else { return Ok(None) };
+    let ulpdu_bytes = usize::from(u16::from_be_bytes(*head));
+    let end = frame_bytes(ulpdu_bytes);
+    if bytes.len() < end {
+        return Ok(None);
+    }
+    if crc {
+        let (covered, sum) = bytes[..end].split_at(end - 4);
+        if crc32c::crc32c(covered).to_le_bytes() != *sum {
+            return Err(Fault::MPA_CRC);
+        }
+    }
+    Ok(Some(Frame { ulpdu: &bytes[2..2 + ulpdu_bytes], bytes: end }))
+}
+
+/// Takes a whole frame with markers off the front, and puts its ULPDU into `ulpdu`. `position` is where in the
+/// stream `bytes` starts. Returns how many bytes of the stream it took, or `None` if more are needed.
+pub(crate) fn take_marked_frame(
+    bytes: &[u8],
+    position: u64,
+    crc: bool,
+    ulpdu: &mut Vec<u8>,
+) -> Result<Option<usize>, Fault> {
+    ulpdu.clear();
+    let mut at = 0;
+    let mut wanted = 2;
+    let mut known = false;
+    while ulpdu.len() < wanted {
+        if (position + at as u64).is_multiple_of(MARKER_SPACING) {
+            let Some(marker) = bytes.get(at..at + MARKER_BYTES) else { return Ok(None) };
+            if usize::from(u16::from_be_bytes([marker[2], marker[3]])) != at & 0xffff {
+                return Err(Fault::MPA_FRAME);
+            }
+            at += MARKER_BYTES;
+        }
+        let to_marker = (MARKER_SPACING - (position + at as u64) % MARKER_SPACING) as usize;
+        let chunk = (wanted - ulpdu.len()).min(to_marker);
+        let Some(piece) = bytes.get(at..at + chunk) else { return Ok(None) };
+        ulpdu.extend_from_slice(piece);
+        at += chunk;
+        if !known && ulpdu.len() == 2 {
+            wanted = frame_bytes(usize::from(u16::from_be_bytes([ulpdu[0], ulpdu[1]])));
+            known = true;
+        }
+    }
+    let covered = at - 4;
+    if crc && crc32c::crc32c(&bytes[..covered]).to_le_bytes() != bytes[covered..at] {
+        return Err(Fault::MPA_CRC);
+    }
+    let length = usize::from(u16::from_be_bytes([ulpdu[0], ulpdu[1]]));
+    ulpdu.truncate(2 + length);
+    ulpdu.drain(..2);
+    Ok(Some(at))
+}
+
+/// Copies one finished frame (its CRC not yet made) to `out`, with markers in it and a CRC that covers them.
+/// `position` is where in the stream it starts. Everything is a multiple of four bytes, so no field is split.
+pub(crate) fn mark_frame(frame: &[u8], position: u64, crc: bool, out: &mut Vec<u8>) {
+    let start = out.len();
+    let body = &frame[..frame.len() - 4];
+    let mark = |out: &mut Vec<u8>| {
+        let here = (out.len() - start) as u64;
+        if (position + here).is_multiple_of(MARKER_SPACING) {
+            let [high, low] = (here as u16).to_be_bytes();
+            out.extend_from_slice(&[0, 0, high, low]);
+        }
+        let here = (out.len() - start) as u64;
+        (MARKER_SPACING - (position + here) % MARKER_SPACING) as usize
+    };
+    let mut rest = body;
+    while !rest.is_empty() {
+        let room = mark(out).min(rest.len());
+        let (piece, after) = rest.split_at(room);
+        out.extend_from_slice(piece);
+        rest = after;
+    }
+    mark(out);
+    let sum = if crc { crc32c::crc32c(&out[start..]) } else { 0 };
+    out.extend_from_slice(&sum.to_le_bytes());
+}

@@ -1,0 +1,256 @@
+//! What waits for a connection's socket: frames in a private buffer, and payload that is sent straight from
+//! registered memory.
+//!
+//! Bytes in the private buffer never change once they are there, so a frame that was sent in part stays what it was.
+//! Payload in registered memory may change while it waits; only its length is fixed, which is why it is used only
+//! where no CRC covers it.
+
+use std::collections::VecDeque;
+
+use crate::fabric::RegionId;
+use crate::iwarp::mpa::{self, frame_bytes};
+use crate::limits::OUTBOX_BYTES;
+use crate::memory::Registry;
+use crate::sys::Part;
+
+/// Chunks that wait before nothing more is encoded.
+const CHUNKS_MAX: usize = 48;
+
+#[derive(Clone, Copy)]
+enum Chunk {
+    Owned(usize),
+    Memory { region: RegionId, offset: u64, bytes: usize },
+}
+
+/// Where the payload of a frame comes from.
+#[derive(Clone, Copy)]
+pub(crate) enum Payload<'a> {
+    Bytes(&'a [u8]),
+    /// Registered memory that the caller holds.
+    Memory {
+        region: RegionId,
+        offset: u64,
+        bytes: usize,
+    },
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    /// Initialized memory; `head..tail` waits.
+    buffer: Vec<u8>,
+    head: usize,
+    tail: usize,
+    chunks: VecDeque<Chunk>,
+    waiting: usize,
+    /// Bytes of the stream, start frames included.
+    appended: u64,
+    consumed: u64,
+    /// Where in the stream the first frame starts; markers count from there.
+    origin: u64,
+    crc: bool,
+    markers: bool,
+    plain: Vec<u8>,
+    marked: Vec<u8>,
+}
+
+impl Outbox {
+    /// From here on frames are sent, in this way.
+    pub(crate) fn begin(&mut self, crc: bool, markers: bool) {
+        self.origin = self.appended;
+        self.crc = crc;
+        self.markers = markers;
+    }
+
+    /// Whether payload may be left in memory until it is sent.
+    pub(crate) fn gathers(&self) -> bool {
+        !self.crc && !self.markers
+    }
+
+    /// Bytes of the stream so far.
+    pub(crate) fn appended(&self) -> u64 {
+        self.appended
+    }
+
+    /// Bytes of the stream that the socket has taken.
+    pub(crate) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting < OUTBOX_BYTES && self.chunks.len() < CHUNKS_MAX
+    }
+
+    /// Bytes of a start frame.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.room(bytes.len()).copy_from_slice(bytes);
+        self.commit(bytes.len());
+    }
+
+    /// One frame: two parts of a header, and payload. Payload in memory is copied here and now.
+    pub(crate) fn frame(&mut self, header: &[u8], payload: Payload<'_>, memory: &Registry) {
+        let payload_bytes = match payload {
+            Payload::Bytes(bytes) => bytes.len(),
+            Payload::Memory { bytes, .. } => bytes,
+        };
+        let ulpdu = header.len() + payload_bytes;
+        let total = frame_bytes(ulpdu);
+        if self.markers {
+            let mut plain = std::mem::take(&mut self.plain);
+            plain.resize(total, 0);
+            fill(&mut plain, header, payload, memory);
+            let mut marked = std::mem::take(&mut self.marked);
+            marked.clear();
+            mpa::mark_frame(&plain, self.appended - self.origin, self.crc, &mut marked);
+            self.raw(&marked);
+            (self.plain, self.marked) = (plain, marked);
+            return;
+        }
+        let crc = self.crc;
+        let room = self.room(total);
+        fill(room, header, payload, memory);
+        let (covered, sum) = room.split_at_mut(total - 4);
+        let value = if crc { crc32c::crc32c(covered) } else { 0 };
+        sum.copy_from_slice(&value.to_le_bytes());
+        self.commit(total);
+    }
+
+    /// One frame whose payload stays in memory until the socket takes it. The region is held until then.
+    pub(crate) fn gather(&mut self, header: &[u8], region: RegionId, offset: u64, bytes: usize, memory: &mut Registry) {
+        debug_assert!(self.gathers());
+        let ulpdu = header.len() + bytes;
+        let head = self.room(2 + header.len());
+        head[..2].copy_from_slice(&(ulpdu as u16).to_be_bytes());
+        head[2..].copy_from_slice(header);
+        self.commit(2 + header.len());
+        memory.hold(region);
+        self.chunks.push_back(Chunk::Memory { region, offset, bytes });
+        self.waiting += bytes;
+        self.appended += bytes as u64;
+        let trailer = frame_bytes(ulpdu) - 2 - ulpdu;
+        self.room(trailer).fill(0);
+        self.commit(trailer);
+    }
+
+    /// What to send next, in one go.
+    pub(crate) fn parts<'a>(&'a self, memory: &'a Registry) -> impl Iterator<Item = Part<'a>> {
+        let mut at = self.head;
+        self.chunks.iter().map(move |chunk| match *chunk {
+            Chunk::Owned(bytes) => {
+                at += bytes;
+                Part::Bytes(&self.buffer[at - bytes..at])
+            }
+            Chunk::Memory { region, offset, bytes } => {
+                Part::Memory { mapping: memory.held(region), offset: offset as usize, bytes }
+            }
+        })
+    }
+
+    /// The same, if all of it is private.
+    pub(crate) fn single(&self) -> Option<&[u8]> {
+        match (self.chunks.len(), self.chunks.front()) {
+            (1, Some(Chunk::Owned(bytes))) => Some(&self.buffer[self.head..self.head + bytes]),
+            _ => None,
+        }
+    }
+
+    /// The socket took so many bytes.
+    pub(crate) fn sent(&mut self, mut count: usize, memory: &mut Registry) {
+        assert!(count <= self.waiting, "a socket cannot take more than it was given");
+        self.waiting -= count;
+        self.consumed += count as u64;
+        while count > 0 {
+            let chunk = self.chunks.front_mut().expect("bytes that wait are in a chunk");
+            let (taken, done) = match chunk {
+                Chunk::Owned(bytes) => {
+                    let taken = count.min(*bytes);
+                    *bytes -= taken;
+                    self.head += taken;
+                    (taken, *bytes == 0)
+                }
+                Chunk::Memory { region, offset, bytes } => {
+                    let taken = count.min(*bytes);
+                    *bytes -= taken;
+                    *offset += taken as u64;
+                    if *bytes == 0 {
+                        memory.release(*region);
+                    }
+                    (taken, *bytes == 0)
+                }
+            };
+            count -= taken;
+            if done {
+                self.chunks.pop_front();
+            }
+        }
+        if self.head == self.tail {
+            self.head = 0;
+            self.tail = 0;
+        }
+    }
+
+    /// Forgets everything that waits, and lets go of the memory it would have come from.
+    pub(crate) fn clear(&mut self, memory: &mut Registry) {
+        for chunk in self.chunks.drain(..) {
+            if let Chunk::Memory { region, .. } = chunk {
+                memory.release(region);
+            }
+        }
+        self.waiting = 0;
+        self.head = 0;
+        self.tail = 0;
+    }
+
+    /// Room for so many bytes at the tail.
+    fn room(&mut self, bytes: usize) -> &mut [u8] {
+        if self.tail + bytes > self.buffer.len() {
+            if self.head >= self.buffer.len() / 2 && self.head > 0 {
+                self.buffer.copy_within(self.head..self.tail, 0);
+                self.tail -= self.head;
+                self.head = 0;
+            }
+            let wanted = self.tail + bytes;
+            if wanted > self.buffer.len() {
+                self.buffer.resize(wanted.next_power_of_two().max(4096), 0);
+            }
+        }
+        &mut self.buffer[self.tail..self.tail + bytes]
+    }
+
+    fn commit(&mut self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        self.tail += bytes;
+        self.waiting += bytes;
+        self.appended += bytes as u64;
+        if let Some(Chunk::Owned(last)) = self.chunks.back_mut() {
+            *last += bytes;
+        } else {
+            self.chunks.push_back(Chunk::Owned(bytes));
+        }
+    }
+}
+
+/// A frame but for its CRC.
+fn fill(out: &mut [u8], header: &[u8], payload: Payload<'_>, memory: &Registry) {
+    let end = out.len() - 4;
+    let start = 2 + header.len();
+    let ulpdu_end = match payload {
+        Payload::Bytes(bytes) => {
+            out[start..start + bytes.len()].copy_from_slice(bytes);
+            start + bytes.len()
+        }
+        Payload::Memory { region, offset, bytes } => {
+            memory.held(region).copy_out(offset as usize, &mut out[start..start + bytes]);
+            start + bytes
+        }
+    };
+    out[..2].copy_from_slice(&((ulpdu_end - 2) as u16).to_be_bytes());
+    out[2..start].copy_from_slice(header);
+    out[ulpdu_end..end].fill(0);
+}

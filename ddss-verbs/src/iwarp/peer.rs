@@ -1,0 +1,238 @@
+//! One connection and its socket: how bytes get from the one to the other.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use crate::events::CloseReason;
+use crate::fabric::PeerId;
+use crate::iwarp::connection::{Connection, Context, Stage};
+use crate::limits::{RECEIVE_BUDGET_BYTES, RECEIVE_BYTES};
+use crate::sys::{receive_into, send_parts};
+
+/// Where a receive lands. One for all connections of a fabric.
+pub(crate) struct Scratch {
+    bytes: Vec<u8>,
+}
+
+/// The longest frame that may have to be kept until its end arrives, markers included.
+const KEPT_BYTES_MAX: usize = 68 << 10;
+
+const _: () = {
+    let frame = super::mpa::FRAME_BYTES_MAX;
+    assert!(frame + (frame / 508 + 2) * super::mpa::MARKER_BYTES <= KEPT_BYTES_MAX, "a marked frame is kept whole");
+    assert!(super::mpa::START_BYTES + super::mpa::PRIVATE_BYTES_MAX <= KEPT_BYTES_MAX, "a start frame is kept whole");
+};
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![0; KEPT_BYTES_MAX + RECEIVE_BYTES] }
+    }
+}
+
+/// How far a socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// TCP is still connecting.
+    Connecting,
+    Up,
+    /// The last bytes are being sent; what comes in is thrown away.
+    Lingering,
+    /// Nothing more can be done with it.
+    Dead,
+}
+
+/// See the module.
+pub(crate) struct Peer {
+    pub(crate) socket: OwnedFd,
+    pub(crate) connection: Connection,
+    pub(crate) link: Link,
+    /// An incomplete frame, until more of it arrives.
+    kept: Vec<u8>,
+    /// The socket took less than there is.
+    pub(crate) blocked: bool,
+    /// The write side is shut down, after the last byte.
+    shut: bool,
+    /// It is in the list of those with something to send.
+    pub(crate) dirty: bool,
+    /// It is in the list of those that are polled directly.
+    pub(crate) hot: bool,
+    /// Polls in a row without a byte.
+    pub(crate) quiet: u32,
+    /// What epoll watches.
+    pub(crate) watches_output: bool,
+    /// `close` was called.
+    pub(crate) closing: bool,
+    /// It is counted among those whose last bytes are being sent.
+    pub(crate) lingers: bool,
+    /// Nobody accepted it yet.
+    pub(crate) half_open: bool,
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// What a receive brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    Nothing,
+    Some,
+    /// The budget is used up and there may be more.
+    More,
+}
+
+impl Peer {
+    pub(crate) fn new(socket: OwnedFd, connection: Connection, link: Link) -> Self {
+        Self {
+            socket,
+            connection,
+            link,
+            kept: Vec::new(),
+            blocked: false,
+            shut: false,
+            dirty: false,
+            hot: false,
+            quiet: 0,
+            watches_output: false,
+            closing: false,
+            lingers: false,
+            half_open: false,
+            deadline: None,
+        }
+    }
+
+    pub(crate) fn id(&self) -> PeerId {
+        self.connection.id()
+    }
+
+    /// Receives and works, up to a budget.
+    pub(crate) fn receive(&mut self, scratch: &mut Scratch, cx: &mut Context<'_>) -> Received {
+        let mut budget = RECEIVE_BUDGET_BYTES;
+        let mut result = Received::Nothing;
+        while matches!(self.link, Link::Up | Link::Lingering) {
+            let received = match self.connection.direct() {
+                Some(direct) => self.receive_direct(direct, scratch, cx),
+                None => self.receive_plain(scratch, cx),
+            };
+            let (count, drained) = match received {
+                Ok(some) => some,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    self.lose(CloseReason::Lost(error.kind()), cx);
+                    return Received::Some;
+                }
+            };
+            if count == 0 {
+                self.lose(CloseReason::Gone, cx);
+                return Received::Some;
+            }
+            result = Received::Some;
+            budget = budget.saturating_sub(count);
+            if drained {
+                break;
+            }
+            if budget == 0 {
+                return Received::More;
+            }
+        }
+        result
+    }
+
+    fn receive_plain(&mut self, scratch: &mut Scratch, cx: &mut Context<'_>) -> io::Result<(usize, bool)> {
+        let kept = self.kept.len();
+        scratch.bytes[..kept].copy_from_slice(&self.kept);
+        let room = &mut scratch.bytes[kept..kept + RECEIVE_BYTES];
+        let (_, count) = rustix::net::recv(&self.socket, room, RecvFlags::DONTWAIT)?;
+        if count > 0 && self.link == Link::Up {
+            let bytes = &scratch.bytes[..kept + count];
+            let used = self.connection.receive(bytes, cx);
+            self.keep(&scratch.bytes[used..kept + count]);
+        }
+        Ok((count, count < RECEIVE_BYTES))
+    }
+
+    fn receive_direct(
+        &mut self,
+        (region, offset, bytes): (crate::fabric::RegionId, u64, usize),
+        scratch: &mut Scratch,
+        cx: &mut Context<'_>,
+    ) -> io::Result<(usize, bool)> {
+        let rest = &mut scratch.bytes[..RECEIVE_BYTES];
+        let mapping = cx.memory.held(region);
+        let count = receive_into(self.socket.as_fd(), mapping, offset as usize, bytes, rest)?;
+        let placed = count.min(bytes);
+        if placed > 0 {
+            self.connection.placed(placed, cx);
+        }
+        let more = &scratch.bytes[..count - placed];
+        let used = self.connection.receive(more, cx);
+        self.keep(&scratch.bytes[used..count - placed]);
+        Ok((count, count < bytes + RECEIVE_BYTES))
+    }
+
+    fn keep(&mut self, rest: &[u8]) {
+        assert!(rest.len() <= KEPT_BYTES_MAX, "an incomplete frame is shorter than the longest one");
+        self.kept.clear();
+        self.kept.extend_from_slice(rest);
+    }
+
+    /// Sends what there is, as far as the socket takes it.
+    pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
+        if !matches!(self.link, Link::Up | Link::Lingering) {
+            return;
+        }
+        self.connection.pump(cx);
+        self.blocked = false;
+        let mut budget = RECEIVE_BUDGET_BYTES;
+        while !self.connection.outbox().is_empty() {
+            match self.send_once(cx) {
+                Ok(count) => {
+                    self.connection.sent(count, cx);
+                    budget = budget.saturating_sub(count);
+                    if budget == 0 {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.blocked = true;
+                    return;
+                }
+                Err(error) => {
+                    self.lose(CloseReason::Lost(error.kind()), cx);
+                    return;
+                }
+            }
+        }
+        if self.link == Link::Lingering && !self.shut {
+            self.shut = true;
+            // The other side may already be gone; there is nobody left to tell.
+            let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+        }
+    }
+
+    fn send_once(&mut self, cx: &Context<'_>) -> io::Result<usize> {
+        let outbox = self.connection.outbox();
+        match outbox.single() {
+            Some(bytes) => {
+                let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+                rustix::net::send(&self.socket, bytes, flags).map_err(|error: Errno| error.into())
+            }
+            None => send_parts(self.socket.as_fd(), outbox.parts(cx.memory)),
+        }
+    }
+
+    /// The socket is of no more use. A reason that is already known to the owner stays.
+    pub(crate) fn lose(&mut self, reason: CloseReason, cx: &mut Context<'_>) {
+        self.connection.end(reason, &[], false, None, cx);
+        self.link = Link::Dead;
+        self.connection.discard(cx.memory);
+    }
+
+    /// Whether the connection has ended but the socket has not yet been told.
+    pub(crate) fn should_linger(&self) -> bool {
+        self.connection.stage() == Stage::Ended && self.link == Link::Up
+    }
+}

@@ -1,0 +1,74 @@
+//! TCP sockets, as this fabric wants them: non-blocking, no delay, and not forgotten when the other host dies.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+
+/// Connections that the kernel keeps for us to accept.
+const LISTEN_BACKLOG: i32 = 512;
+/// Silence after which the kernel asks whether the other host is still there, and how often and how long it asks.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
+const KEEPALIVE_COUNT: u32 = 5;
+/// Sent bytes that are not acknowledged for so long mean that the other host is gone.
+const USER_TIMEOUT_MS: u32 = 10_000;
+
+/// A listening socket.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+    let socket = open(address)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, LISTEN_BACKLOG)?;
+    let bound = rustix::net::getsockname(&socket)?;
+    let bound = SocketAddr::try_from(bound).map_err(|_| io::ErrorKind::AddrNotAvailable)?;
+    Ok((socket, bound))
+}
+
+/// A socket that is on its way to `address`.
+pub(crate) fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = open(address)?;
+    tune(&socket)?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes one connection, if there is one.
+pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<(OwnedFd, SocketAddr)>> {
+    use rustix::io::Errno;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (socket, address) = match rustix::net::acceptfrom_with(listener, flags) {
+        Ok((socket, Some(address))) => (socket, address),
+        Ok((_, None)) | Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let Ok(address) = SocketAddr::try_from(address) else { return Ok(None) };
+    tune(&socket)?;
+    Ok(Some((socket, address)))
+}
+
+/// How a connect ended.
+pub(crate) fn connected(socket: &OwnedFd) -> io::Result<()> {
+    sockopt::socket_error(socket)?.map_err(io::Error::from)
+}
+
+fn open(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?)
+}
+
+fn tune(socket: impl AsFd) -> io::Result<()> {
+    let socket = socket.as_fd();
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
+    sockopt::set_tcp_user_timeout(socket, USER_TIMEOUT_MS)?;
+    Ok(())
+}

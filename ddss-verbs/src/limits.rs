@@ -1,0 +1,35 @@
+//! Every bound of a fabric, in one place, with what relates them.
+
+use ddss_core::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, NODES_MAX, TRANSFER_BYTES_MAX};
+
+/// Peers of one fabric, connected or on their way.
+pub const PEERS_MAX: usize = 2 * NODES_MAX;
+/// Peers that connected to us and have not yet been accepted.
+pub const HALF_OPEN_MAX: usize = 64;
+/// Closed connections whose last bytes (a terminate, say) are still being sent.
+pub const LINGERING_MAX: usize = 64;
+/// Regions of registered memory.
+pub const REGIONS_MAX: usize = 4096;
+/// Windows that one peer may see at the same time.
+pub const WINDOWS_PER_PEER_MAX: usize = 1 << 16;
+/// Operations posted to one peer and not yet put on the wire; the next one is answered `Busy`.
+pub const BACKLOG_MAX: usize = 1024;
+/// Reads and atomics that one connection may have under way in each direction, when nothing else is configured.
+pub const READS_OUTSTANDING_DEFAULT: u16 = 256;
+/// Bytes of one read or write.
+pub const WORK_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of a read response that is taken from memory in one go, by the thread that polls.
+pub const SNAPSHOT_BYTES: usize = 64 << 10;
+/// Bytes that wait encoded for a connection's socket before nothing more is encoded.
+pub const OUTBOX_BYTES: usize = 256 << 10;
+/// Bytes that one `recv` asks for.
+pub const RECEIVE_BYTES: usize = 256 << 10;
+/// Bytes taken from one connection in one poll before the next one has its turn.
+pub const RECEIVE_BUDGET_BYTES: usize = 1 << 20;
+/// Events of one poll after which no further connection is served.
+pub const EVENTS_BUDGET: usize = 4096;
+
+const _: () = assert!(TRANSFER_BYTES_MAX as u64 <= WORK_BYTES_MAX);
+const _: () = assert!(SNAPSHOT_BYTES < OUTBOX_BYTES);
+const _: () = assert!(HELLO_BYTES_MAX <= 508, "MPA carries 512 bytes of private data, four of which are ours");
+const _: () = assert!(MESSAGE_BYTES_MAX <= 1024, "a message is one segment on every path");

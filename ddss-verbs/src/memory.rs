@@ -1,0 +1,275 @@
+//! Registered memory: regions, and the windows on them that one peer may use.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+
+use crate::fabric::{FabricError, RegionId, Rights, Trust, Window};
+use crate::fault::Fault;
+use crate::limits::{REGIONS_MAX, WINDOWS_PER_PEER_MAX};
+use crate::sys::Mapping;
+
+struct Slot {
+    generation: u32,
+    mapping: Option<Mapping>,
+    /// Operations under way that will still touch the mapping.
+    holds: u32,
+    /// Deregistered: nothing new may use it, and it goes with the last hold.
+    ending: bool,
+}
+
+/// All regions of one fabric.
+#[derive(Default)]
+pub(crate) struct Registry {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Registry {
+    pub(crate) fn register(
+        &mut self,
+        memory: BorrowedFd<'_>,
+        trust: Trust,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<RegionId, FabricError> {
+        let page = rustix::param::page_size() as u64;
+        if !offset.is_multiple_of(page) {
+            return Err(FabricError::Unaligned(offset));
+        }
+        let end = offset.checked_add(bytes).ok_or(FabricError::OutOfBounds { offset, bytes })?;
+        let size = fstat(memory).map_err(|error| FabricError::System("look at the memory", error.into()))?.st_size;
+        if bytes == 0 || bytes > isize::MAX as u64 || end > size as u64 {
+            return Err(FabricError::OutOfBounds { offset, bytes });
+        }
+        if trust == Trust::Sealed {
+            let seals = fcntl_get_seals(memory).map_err(|_| FabricError::NotSealed)?;
+            if !seals.contains(SealFlags::SHRINK) {
+                return Err(FabricError::NotSealed);
+            }
+        }
+        if self.free.is_empty() && self.slots.len() >= REGIONS_MAX {
+            return Err(FabricError::Full("region"));
+        }
+        let mapping = Mapping::new(memory, offset, bytes as usize)
+            .map_err(|error| FabricError::System("map the memory", error))?;
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, mapping: None, holds: 0, ending: false });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.mapping = Some(mapping);
+        slot.holds = 0;
+        slot.ending = false;
+        Ok(RegionId::new(index, slot.generation))
+    }
+
+    pub(crate) fn deregister(&mut self, region: RegionId) {
+        if let Some(slot) = self.slot(region) {
+            slot.ending = true;
+            self.settle(region.index);
+        }
+    }
+
+    /// A region that new work may use.
+    pub(crate) fn usable(&self, region: RegionId) -> Option<&Mapping> {
+        let slot = self.slots.get(region.index as usize)?;
+        if slot.generation != region.generation || slot.ending {
+            return None;
+        }
+        slot.mapping.as_ref()
+    }
+
+    /// A region that the caller holds.
+    pub(crate) fn held(&self, region: RegionId) -> &Mapping {
+        let slot = &self.slots[region.index as usize];
+        assert_eq!(slot.generation, region.generation, "region {region} is held, so it cannot have been reused");
+        slot.mapping.as_ref().expect("a held region stays mapped")
+    }
+
+    /// Whether a range lies inside of a region that new work may use.
+    pub(crate) fn covers(&self, region: RegionId, offset: u64, bytes: u64) -> Option<bool> {
+        let size = self.usable(region)?.bytes() as u64;
+        Some(offset.checked_add(bytes).is_some_and(|end| end <= size))
+    }
+
+    /// Keeps a region mapped until [`release`](Self::release).
+    pub(crate) fn hold(&mut self, region: RegionId) {
+        let slot = self.slot(region).expect("only a usable region is held");
+        slot.holds += 1;
+    }
+
+    pub(crate) fn release(&mut self, region: RegionId) {
+        let slot = self.slot(region).expect("a held region has not been reused");
+        slot.holds = slot.holds.checked_sub(1).expect("a region is released once for each hold");
+        if slot.ending {
+            self.settle(region.index);
+        }
+    }
+
+    /// Mappings that stand, those of ended regions that are still held included.
+    pub(crate) fn mapped(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.mapping.is_some()).count()
+    }
+
+    fn slot(&mut self, region: RegionId) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(region.index as usize)?;
+        (slot.generation == region.generation && slot.mapping.is_some()).then_some(slot)
+    }
+
+    fn settle(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if slot.ending && slot.holds == 0 && slot.mapping.take().is_some() {
+            self.free.push(index);
+        }
+    }
+}
+
+/// What a key opens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
+    pub(crate) region: RegionId,
+    offset: u64,
+    bytes: u64,
+    rights: Rights,
+}
+
+/// Why a peer's access is refused, before a layer's own code for it is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    Key,
+    Bounds,
+    Rights,
+    Wrap,
+}
+
+impl Denied {
+    /// As DDP says it, for tagged segments.
+    pub(crate) fn ddp(self) -> Fault {
+        match self {
+            Denied::Key => Fault::DDP_KEY,
+            Denied::Bounds => Fault::DDP_BOUNDS,
+            Denied::Rights => Fault::RDMAP_RIGHTS,
+            Denied::Wrap => Fault::DDP_WRAP,
+        }
+    }
+
+    /// As RDMAP says it, for read and atomic requests.
+    pub(crate) fn rdmap(self) -> Fault {
+        match self {
+            Denied::Key => Fault::RDMAP_KEY,
+            Denied::Bounds => Fault::RDMAP_BOUNDS,
+            Denied::Rights => Fault::RDMAP_RIGHTS,
+            Denied::Wrap => Fault::RDMAP_WRAP,
+        }
+    }
+}
+
+/// Keys are random already; this spreads them over the table's high bits too.
+#[derive(Default)]
+pub(crate) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, key: u32) {
+        self.0 = (self.0 ^ u64::from(key)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// The windows that one peer may use.
+#[derive(Default)]
+pub(crate) struct Windows {
+    grants: HashMap<u32, Grant, BuildHasherDefault<KeyHasher>>,
+}
+
+impl Windows {
+    pub(crate) fn expose(
+        &mut self,
+        memory: &Registry,
+        keys: &mut Keys,
+        region: RegionId,
+        offset: u64,
+        bytes: u64,
+        rights: Rights,
+    ) -> Result<Window, FabricError> {
+        let covered = memory.covers(region, offset, bytes).ok_or(FabricError::UnknownRegion(region))?;
+        if !covered {
+            return Err(FabricError::OutOfBounds { offset, bytes });
+        }
+        if self.grants.len() >= WINDOWS_PER_PEER_MAX {
+            self.grants.retain(|_, grant| memory.usable(grant.region).is_some());
+        }
+        if self.grants.len() >= WINDOWS_PER_PEER_MAX {
+            return Err(FabricError::Full("window"));
+        }
+        let mut key = keys.draw()?;
+        while key == 0 || self.grants.contains_key(&key) {
+            key = keys.draw()?;
+        }
+        self.grants.insert(key, Grant { region, offset, bytes, rights });
+        Ok(Window { key, base: 0, bytes })
+    }
+
+    pub(crate) fn withdraw(&mut self, key: u32) -> bool {
+        self.grants.remove(&key).is_some()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.grants.clear();
+    }
+
+    /// What the address of a peer's access means: a region, and an offset in it, both checked. The window of a
+    /// region that has ended is none.
+    pub(crate) fn translate(
+        &self,
+        memory: &Registry,
+        key: u32,
+        address: u64,
+        bytes: u64,
+        rights: Rights,
+    ) -> Result<(RegionId, u64), Denied> {
+        let grant = self.grants.get(&key).ok_or(Denied::Key)?;
+        let end = address.checked_add(bytes).ok_or(Denied::Wrap)?;
+        if !grant.rights.allow(rights) {
+            return Err(Denied::Rights);
+        }
+        if end > grant.bytes {
+            return Err(Denied::Bounds);
+        }
+        if memory.usable(grant.region).is_none() {
+            return Err(Denied::Key);
+        }
+        Ok((grant.region, grant.offset + address))
+    }
+}
+
+/// Random numbers from the system, a few at a time.
+#[derive(Default)]
+pub(crate) struct Keys {
+    drawn: Vec<u32>,
+}
+
+impl Keys {
+    pub(crate) fn draw(&mut self) -> Result<u32, FabricError> {
+        if self.drawn.is_empty() {
+            let mut bytes = [0; 256];
+            getrandom::fill(&mut bytes)
+                .map_err(|error| FabricError::System("draw a random key", std::io::Error::other(error)))?;
+            let (words, _) = bytes.as_chunks::<4>();
+            self.drawn.extend(words.iter().map(|word| u32::from_ne_bytes(*word)));
+        }
+        Ok(self.drawn.pop().expect("it was just filled"))
+    }
+}

@@ -1,0 +1,157 @@
+//! Memory behind a file descriptor, mapped and reached by bounded copies only.
+//!
+//! Other processes read and write the same memory at any time. So there is never a reference into it: every
+//! access is a copy through atomics (each aligned 8-byte word is whole) or a transfer by the kernel.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A shared mapping of a range of a file. Unmapped on drop.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone (it is not tied to a thread), and every access goes through
+// `&self` methods that copy by atomics.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps `bytes` bytes from `offset`, which the caller has checked to be inside of the file, for good.
+    pub(crate) fn new(fd: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Self> {
+        let flags = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: no address is asked for, so no existing mapping is touched.
+        let base = unsafe { mmap(std::ptr::null_mut(), bytes, flags, MapFlags::SHARED, fd, offset) }?;
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { base, bytes })
+    }
+
+    /// Its length.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The address of a range, for the kernel. Panics if it is outside.
+    pub(super) fn span(&self, offset: usize, bytes: usize) -> *mut u8 {
+        let end = offset.checked_add(bytes).expect("a range that was checked does not wrap");
+        assert!(end <= self.bytes, "a transfer of {bytes} bytes at {offset} is outside of {}", self.bytes);
+        self.base.as_ptr().wrapping_add(offset)
+    }
+
+    /// Copies out of the mapping. Panics if the range is outside.
+    pub(crate) fn copy_out(&self, offset: usize, out: &mut [u8]) {
+        let base = self.span(offset, out.len());
+        let head = base.align_offset(8).min(out.len());
+        let (first, rest) = out.split_at_mut(head);
+        for (index, byte) in first.iter_mut().enumerate() {
+            *byte = byte_at(base.wrapping_add(index)).load(Ordering::Relaxed);
+        }
+        let base = base.wrapping_add(head);
+        let (words, last) = rest.as_chunks_mut::<8>();
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = word_at(base.wrapping_add(index * 8)).load(Ordering::Relaxed).to_ne_bytes();
+        }
+        let base = base.wrapping_add(words.len() * 8);
+        for (index, byte) in last.iter_mut().enumerate() {
+            *byte = byte_at(base.wrapping_add(index)).load(Ordering::Relaxed);
+        }
+    }
+
+    /// Copies into the mapping. Panics if the range is outside.
+    pub(crate) fn copy_in(&self, offset: usize, data: &[u8]) {
+        let base = self.span(offset, data.len());
+        let head = base.align_offset(8).min(data.len());
+        let (first, rest) = data.split_at(head);
+        for (index, byte) in first.iter().enumerate() {
+            byte_at(base.wrapping_add(index)).store(*byte, Ordering::Relaxed);
+        }
+        let base = base.wrapping_add(head);
+        let (words, last) = rest.as_chunks::<8>();
+        for (index, word) in words.iter().enumerate() {
+            word_at(base.wrapping_add(index * 8)).store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+        }
+        let base = base.wrapping_add(words.len() * 8);
+        for (index, byte) in last.iter().enumerate() {
+            byte_at(base.wrapping_add(index)).store(*byte, Ordering::Relaxed);
+        }
+    }
+
+    /// One step of an atomic: what was there, after `change` of it was put there. Panics if the word is outside
+    /// or its offset is no multiple of eight.
+    pub(crate) fn update(&self, offset: usize, mut change: impl FnMut(u64) -> Option<u64>) -> u64 {
+        assert!(offset.is_multiple_of(8), "an atomic at {offset} is not aligned");
+        let word = word_at(self.span(offset, 8));
+        match word.fetch_update(Ordering::AcqRel, Ordering::Acquire, &mut change) {
+            Ok(old) | Err(old) => old,
+        }
+    }
+}
+
+fn byte_at<'a>(address: *mut u8) -> &'a AtomicU8 {
+    // SAFETY: `span` checked that the address is inside of a live mapping, and the callers are methods of that
+    // mapping and drop the reference before they return. Whoever else touches the byte does so atomically or
+    // is another process.
+    unsafe { AtomicU8::from_ptr(address) }
+}
+
+fn word_at<'a>(address: *mut u8) -> &'a AtomicU64 {
+    debug_assert!(address.cast::<u64>().is_aligned());
+    // SAFETY: as above, for eight bytes; the callers aligned the address.
+    unsafe { AtomicU64::from_ptr(address.cast()) }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this is the range that `new` mapped; nothing refers to it once its owner is dropped.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    use super::*;
+
+    fn mapping(bytes: usize) -> Mapping {
+        let fd = memfd_create("mapping", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&fd, bytes as u64).unwrap();
+        Mapping::new(fd.as_fd(), 0, bytes).unwrap()
+    }
+
+    #[test]
+    fn copies_are_exact_at_every_alignment() {
+        // If this failed, transfers to unaligned offsets would damage neighbouring bytes.
+        let memory = mapping(4096);
+        for offset in 0..17 {
+            for bytes in 0..41 {
+                memory.copy_in(0, &[0xee; 128]);
+                let data: Vec<u8> = (0..bytes).map(|value| value as u8).collect();
+                memory.copy_in(offset, &data);
+                let mut out = vec![0; 128];
+                memory.copy_out(0, &mut out);
+                let mut expected = vec![0xee; 128];
+                expected[offset..offset + bytes].copy_from_slice(&data);
+                assert_eq!(out, expected, "{bytes} bytes at {offset}");
+                let mut back = vec![0; bytes];
+                memory.copy_out(offset, &mut back);
+                assert_eq!(back, data);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "outside")]
+    fn a_copy_past_the_end_is_refused() {
+        // If this failed, a wrong bound in the protocol would become a wild write in the daemon.
+        mapping(4096).copy_in(4090, &[0; 7]);
+    }
+}

@@ -1,0 +1,7 @@
+//! The unsafe part: mapped memory, and sockets that read into and write from it.
+
+mod mapping;
+mod socket;
+
+pub(crate) use mapping::Mapping;
+pub(crate) use socket::{Part, receive_into, send_parts};

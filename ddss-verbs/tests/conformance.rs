@@ -1,0 +1,88 @@
+//! The one suite that every fabric passes, written against the trait.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+mod suite;
+
+use std::net::SocketAddr;
+
+use common::Lab;
+use ddss_verbs::{Iwarp, IwarpConfig, Revision};
+
+struct Loopback(IwarpConfig);
+
+impl Lab for Loopback {
+    type Fabric = Iwarp;
+
+    fn fabric(&mut self) -> Iwarp {
+        Iwarp::new(self.0.clone()).unwrap()
+    }
+
+    fn address(&mut self) -> SocketAddr {
+        "127.0.0.1:0".parse().unwrap()
+    }
+}
+
+fn iwarp(change: impl FnOnce(&mut IwarpConfig)) -> Loopback {
+    let mut config = IwarpConfig::default();
+    change(&mut config);
+    Loopback(config)
+}
+
+macro_rules! conformance {
+    ($fabric:ident, $lab:expr, [$($test:ident),* $(,)?]) => {
+        mod $fabric {
+            use super::*;
+            $(
+                #[test]
+                fn $test() {
+                    suite::$test($lab);
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! every {
+    ($fabric:ident, $lab:expr) => {
+        conformance!(
+            $fabric,
+            $lab,
+            [
+                bytes_arrive_at_every_size_and_offset,
+                messages_come_in_order_and_after_the_writes,
+                atomics_are_exact,
+                many_reads_are_under_way,
+                a_bad_key_ends_the_connection_and_names_the_read,
+                bounds_and_rights_hold,
+                local_mistakes_are_refused_before_anything_goes_out,
+                closing_ends_every_operation_once,
+                a_rejected_peer_reads_why,
+                both_sides_talk_at_once,
+                an_abandoned_read_leaves_memory_alone,
+                memory_outlives_its_deregistration_while_it_is_used,
+                too_much_is_busy_and_nothing_is_lost,
+            ]
+        );
+    };
+}
+
+every!(crc, iwarp(|_| {}));
+every!(plain, iwarp(|config| config.crc = false));
+every!(markers, iwarp(|config| config.markers = true));
+every!(
+    plain_markers,
+    iwarp(|config| {
+        config.markers = true;
+        config.crc = false;
+    })
+);
+every!(revision_one, iwarp(|config| config.revision = Revision::One));
+every!(
+    few_reads,
+    iwarp(|config| {
+        config.reads_inbound = 2;
+        config.reads_outbound = 3;
+    })
+);

@@ -1,0 +1,133 @@
+//! Two threads that sleep when there is nothing to do, as two daemons do.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{ALL, Memory, PATIENCE, pattern};
+use ddss_verbs::{
+    Event, Events, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RemoteRange, SendMode, Trust, Window, Work,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Polls, and sleeps when it may, until `wanted` is satisfied. Returns how often it slept.
+fn run(fabric: &mut Iwarp, mut wanted: impl FnMut(&mut Iwarp, Event<'_>) -> bool) -> u64 {
+    let start = Instant::now();
+    let mut events = Events::new();
+    let mut sleeps = 0;
+    loop {
+        let mut over = false;
+        fabric.poll(&mut events);
+        for event in events.iter() {
+            over |= wanted(fabric, event);
+        }
+        let quiet = events.is_empty();
+        events.clear();
+        if over {
+            return sleeps;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited in vain");
+        if quiet && fabric.arm() {
+            let latest = Instant::now() + Duration::from_secs(1);
+            let until = fabric.next_deadline().map_or(latest, |deadline| deadline.min(latest));
+            let wait = until.saturating_duration_since(Instant::now());
+            let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+            poll(&mut [PollFd::new(&fabric.descriptor(), PollFlags::IN)], Some(&wait)).unwrap();
+            sleeps += 1;
+            fabric.disarm();
+        }
+    }
+}
+
+fn encode(window: Window) -> Vec<u8> {
+    [&window.key.to_le_bytes()[..], &window.base.to_le_bytes()].concat()
+}
+
+fn decode(hello: &[u8]) -> RemoteRange {
+    let key = u32::from_le_bytes(hello[..4].try_into().unwrap());
+    let address = u64::from_le_bytes(hello[4..12].try_into().unwrap());
+    RemoteRange { key, address }
+}
+
+#[test]
+fn sleepers_are_woken_for_everything() {
+    // If this failed, a get would hang until a timeout because the home slept through it.
+    let size = 4 << 20;
+    let theirs = Memory::new(size);
+    theirs.set(0, &pattern(1, size as usize));
+    let mut server = Iwarp::new(IwarpConfig::default()).unwrap();
+    let region = server.register(theirs.fd.as_fd(), Trust::Sealed, 0, size).unwrap();
+    let address = server.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let gone = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let served = scope.spawn(|| {
+            run(&mut server, |fabric, event| match event {
+                Event::Asked { peer, .. } => {
+                    let window = fabric.expose(peer, region, 0, size, ALL).unwrap();
+                    fabric.accept(peer, &encode(window)).unwrap();
+                    false
+                }
+                Event::Message { peer, bytes, .. } => {
+                    let echo = Work::Send { peer, tag: 0, message: bytes, mode: SendMode::default() };
+                    fabric.post(&[echo]).unwrap();
+                    false
+                }
+                Event::Closed { .. } => {
+                    gone.store(true, Ordering::Release);
+                    true
+                }
+                _ => false,
+            })
+        });
+        let mine = Memory::new(size);
+        let mut client = Iwarp::new(IwarpConfig::default()).unwrap();
+        let region = client.register(mine.fd.as_fd(), Trust::Sealed, 0, size).unwrap();
+        let peer = client.connect(address, b"").unwrap();
+        let mut window = None;
+        let mut slept = run(&mut client, |_, event| match event {
+            Event::Connected { hello, .. } => {
+                window = Some(decode(hello));
+                true
+            }
+            other => panic!("{other:?}"),
+        });
+        let remote = window.unwrap();
+        for round in 0..30 {
+            // Time for the other side to fall asleep.
+            std::thread::sleep(Duration::from_millis(3));
+            slept += round_trip(&mut client, peer, region, remote, round);
+        }
+        assert!(mine.get(0, size as usize) == pattern(1, size as usize));
+        client.close(peer);
+        run(&mut client, |_, event| matches!(event, Event::Closed { .. }));
+        let served = served.join().unwrap();
+        assert!(served > 10 && slept > 10, "they slept {served} and {slept} times");
+    });
+    assert!(gone.into_inner());
+}
+
+fn round_trip(client: &mut Iwarp, peer: PeerId, region: ddss_verbs::RegionId, remote: RemoteRange, round: u64) -> u64 {
+    let bytes = if round.is_multiple_of(3) { 4 << 20 } else { 8 };
+    let local = LocalRange { region, offset: 0, bytes };
+    let message = round.to_le_bytes();
+    client
+        .post(&[
+            Work::Read { peer, tag: round, local, remote },
+            Work::Send { peer, tag: round + 1000, message: &message, mode: SendMode::default() },
+        ])
+        .unwrap();
+    let mut left = 3;
+    run(client, |_, event| {
+        match event {
+            Event::Done { tag, outcome, .. } => assert!((tag == round || tag == round + 1000) && outcome == Ok(0)),
+            Event::Message { bytes, .. } => assert_eq!(bytes, message),
+            other => panic!("{other:?}"),
+        }
+        left -= 1;
+        left == 0
+    })
+}
