@@ -1,1 +1,31 @@
-//! Under construction.
+//! The node service: one progress thread that drains the clients' rings and the network, and what starts it.
+//!
+//! *The stop before:* `ddss-ipc`, where a client's request lies in a ring.
+//! *The stop after:* `ddss-core`'s engine, which decides, and `ddss-verbs`, which moves the bytes.
+//!
+//! Start reading at `progress.rs`.
+//!
+//! ```
+//! use ddssd::{Config, Service};
+//! let folder = std::env::temp_dir().join(format!("ddssd-doc-{}", std::process::id()));
+//! let service = Service::start(Config::single(&folder))?;
+//! println!("clients attach at {}", service.socket().display());
+//! service.stop()?;
+//! # std::fs::remove_dir_all(folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod config;
+mod fetches;
+mod folder;
+mod links;
+mod memory;
+mod perform;
+mod progress;
+mod service;
+
+pub use config::{Config, CoreChoice, PeerAddress};
+pub use folder::FolderError;
+pub use memory::PoolError;
+pub use service::{Service, StartError};

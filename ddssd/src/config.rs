@@ -1,0 +1,123 @@
+//! What a daemon is told. Every value has a default that works; the flags of `ddssd` are these fields.
+
+use ddss_core::NodeId;
+use ddss_runtime::Pace;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// On which core the progress thread runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CoreChoice {
+    /// The last core that the process may use, if it may use more than one.
+    #[default]
+    Sensible,
+    /// This one.
+    Core(usize),
+    /// Wherever the kernel puts it.
+    Unpinned,
+}
+
+impl FromStr for CoreChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(CoreChoice::Sensible),
+            "none" => Ok(CoreChoice::Unpinned),
+            number => number
+                .parse()
+                .map(CoreChoice::Core)
+                .map_err(|_| format!("{text:?} is no core: give a number, auto, or none")),
+        }
+    }
+}
+
+/// Another node and where it listens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerAddress {
+    /// Which node.
+    pub node: NodeId,
+    /// Where.
+    pub address: SocketAddr,
+}
+
+impl FromStr for PeerAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no peer: give NODE=ADDRESS:PORT, as in 2=127.0.0.2:7400");
+        let (node, address) = text.split_once('=').ok_or_else(wrong)?;
+        let node = NodeId(node.parse().map_err(|_| wrong())?);
+        let address = address.parse().map_err(|_| wrong())?;
+        if node == NodeId::NOBODY { Err("node numbers begin at 1".to_owned()) } else { Ok(Self { node, address }) }
+    }
+}
+
+/// A daemon's configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which node this is.
+    pub node: NodeId,
+    /// The folder of its socket and its lock.
+    pub folder: PathBuf,
+    /// The folder of its shared memory; on a memory file system.
+    pub memory_folder: PathBuf,
+    /// Where other nodes reach it; port 0 picks one.
+    pub listen: SocketAddr,
+    /// The other nodes.
+    pub peers: Vec<PeerAddress>,
+    /// Where its progress thread runs.
+    pub core: CoreChoice,
+    /// How that thread behaves when there is nothing to do.
+    pub pace: Pace,
+    /// Bytes for segments.
+    pub pool_bytes: u64,
+    /// Permission bits of the socket.
+    pub socket_mode: u32,
+}
+
+impl Config {
+    /// The port that nodes listen on when none is named.
+    pub const PORT: u16 = 7400;
+    /// Bytes of the pool when nothing is said. They are taken at the start, so that they cannot be missing later.
+    pub const POOL_BYTES: u64 = 256 << 20;
+
+    /// A node that is alone, reachable only from this machine, with everything it has in one folder.
+    pub fn single(folder: &Path) -> Self {
+        Self {
+            node: NodeId(1),
+            folder: folder.to_owned(),
+            memory_folder: folder.join("memory"),
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+            peers: Vec::new(),
+            core: CoreChoice::Sensible,
+            pace: Pace::default(),
+            pool_bytes: Self::POOL_BYTES,
+            socket_mode: 0o600,
+        }
+    }
+
+    /// Where clients attach.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join(ddss_ipc::SOCKET_NAME)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_written_as_node_and_address() {
+        // If this broke, a cluster could not be configured, or a typo would be taken for a node.
+        let peer: PeerAddress = "2=127.0.0.2:7400".parse().unwrap();
+        assert_eq!((peer.node, peer.address.port()), (NodeId(2), 7400));
+        for wrong in ["", "2", "x=127.0.0.1:1", "2=localhost", "2=127.0.0.1", "0=127.0.0.1:1", "70000=127.0.0.1:1"] {
+            assert!(wrong.parse::<PeerAddress>().is_err(), "{wrong:?}");
+        }
+        assert_eq!("3".parse(), Ok(CoreChoice::Core(3)));
+        assert_eq!("none".parse(), Ok(CoreChoice::Unpinned));
+        assert!("fast".parse::<CoreChoice>().is_err());
+    }
+}

@@ -1,0 +1,166 @@
+//! What the engine decided, done: copies in this node's memory, work for the fabric, replies to clients.
+
+use crate::fetches::Tag;
+use crate::memory::NodeMemory;
+use crate::progress::Node;
+use ddss_core::engine::{Action, Source, StepId};
+use ddss_core::{ArenaRange, ClientId, Completion, Failure, Header, LaneId, Message, NodeId, Payload, RemoteWindow};
+use ddss_ipc::SharedMemory;
+use ddss_verbs::{LocalRange, PostErrorKind, RemoteRange, Work};
+
+/// What an engine's action names was checked by the engine before.
+const CHECKED: &str = "the engine checks ranges against the arena and the segment";
+
+impl Node {
+    /// Does everything that the engine has decided. `tail` is the rest of the message that is being handled.
+    pub(crate) fn perform(&mut self, tail: &[u8]) {
+        while let Some(action) = self.engine.next_action() {
+            match action {
+                Action::Format { at, header } => self.memory.format(at, &header),
+                Action::Erase { at } => self.memory.erase(at),
+                Action::CopyOut { at, client, into } => self.copy_out(at, client, into),
+                Action::Commit { at, offset, length, source, version, timestamp } => {
+                    let to = (at + Header::DATA_OFFSET + offset) as usize;
+                    self.memory.commit(at, version, timestamp, |pool| self.copy_in(pool, to, length, &source, tail));
+                }
+                Action::Fetch { node, step, window, offset, client, into } => {
+                    self.fetch(node, step, window, offset, client, into);
+                }
+                Action::Stage { node, step, at, client, from, message } => {
+                    self.stage(node, step, at, client, from, &message);
+                }
+                Action::Send { node, message, tail } => self.send(node, &message, tail),
+                Action::Introduce { node, message, at, bytes } => self.introduce(node, message, at, bytes),
+                Action::Withdraw { at } => self.links.withdraw(self.fabric.as_mut(), at),
+                Action::Cut { node } => self.links.cut(self.fabric.as_mut(), node),
+                Action::Reply { lane, completion, data } => self.reply(lane, completion, data),
+            }
+        }
+    }
+
+    fn copy_out(&self, at: u64, client: ClientId, into: ArenaRange) {
+        if let Some(arena) = self.arena(client) {
+            let (to, bytes) = (into.offset() as usize, into.bytes as usize);
+            SharedMemory::copy(&self.memory.pool, at as usize, &arena.memory, to, bytes).expect(CHECKED);
+        }
+    }
+
+    fn copy_in(&self, pool: &SharedMemory, to: usize, length: u32, source: &Source, tail: &[u8]) {
+        let bytes = length as usize;
+        match *source {
+            Source::Client(_, Payload::Inline { bytes: held, .. }) => pool.write(to, &held[..bytes]).expect(CHECKED),
+            Source::Client(client, Payload::Arena(range)) => {
+                if let Some(arena) = self.arena(client) {
+                    SharedMemory::copy(&arena.memory, range.offset() as usize, pool, to, bytes).expect(CHECKED);
+                }
+            }
+            Source::Staged { node, at } => {
+                if let (Some(staging), Some(part)) = (&self.memory.staging, self.links.staging_of(node)) {
+                    SharedMemory::copy(staging, (part + at) as usize, pool, to, bytes).expect(CHECKED);
+                }
+            }
+            Source::Tail => pool.write(to, &tail[..bytes]).expect(CHECKED),
+        }
+    }
+
+    /// Header, bytes, state word again: three reads in one batch, which the home carries out in order.
+    fn fetch(
+        &mut self,
+        node: NodeId,
+        step: StepId,
+        window: RemoteWindow,
+        offset: u64,
+        client: ClientId,
+        into: ArenaRange,
+    ) {
+        let (Some((peer, _)), Some(arena)) = (self.links.road_to(node), self.arena(client)) else {
+            return self.refuse_step(step, Failure::NodeDown);
+        };
+        let tag = Tag::Fetch(step).to_bits();
+        let (arena, scratch) = (arena.region, self.scratch_region);
+        let read = |region, offset, bytes, address| Work::Read {
+            peer,
+            tag,
+            local: LocalRange { region, offset, bytes },
+            remote: RemoteRange { key: window.key, address: window.base + address },
+        };
+        let header = NodeMemory::scratch_line(step.index());
+        let state = NodeMemory::scratch_state_after(step.index());
+        let first = read(scratch, header, Header::READ_BYTES.into(), 0);
+        let last = read(scratch, state, 8, Header::STATE_OFFSET);
+        let bytes = read(arena, into.offset(), into.bytes.into(), Header::DATA_OFFSET + offset);
+        let all = [first, bytes, last];
+        let without_bytes = [first, last];
+        let batch = if into.bytes == 0 { &without_bytes[..] } else { &all[..] };
+        match self.fabric.post(batch) {
+            Ok(()) => self.fetches.begin(step, batch.len() as u8, None),
+            Err(error) if error.index == 0 => self.refuse_step(step, failure_of(error.kind)),
+            Err(error) => self.fetches.begin(step, error.index as u8, Some(failure_of(error.kind))),
+        }
+    }
+
+    fn stage(&mut self, node: NodeId, step: StepId, at: u64, client: ClientId, from: ArenaRange, message: &Message) {
+        let (Some((peer, staging)), Some(arena)) = (self.links.road_to(node), self.arena(client)) else {
+            return self.refuse_step(step, Failure::NodeDown);
+        };
+        let write = Work::Write {
+            peer,
+            tag: Tag::Stage(step).to_bits(),
+            local: LocalRange { region: arena.region, offset: from.offset(), bytes: from.bytes.into() },
+            remote: RemoteRange { key: staging.key, address: staging.base + at },
+        };
+        match self.fabric.post(&[write]) {
+            Ok(()) => self.links.send(self.fabric.as_mut(), node, message.encode(&[])),
+            Err(error) => self.refuse_step(step, failure_of(error.kind)),
+        }
+    }
+
+    fn send(&mut self, node: NodeId, message: &Message, tail: Option<(ClientId, Payload)>) {
+        let mut bytes = [0; Message::PUT_BYTES_MAX];
+        let length = match tail {
+            None => 0,
+            Some((_, Payload::Inline { bytes: held, length })) => {
+                bytes[..held.len()].copy_from_slice(&held);
+                usize::from(length)
+            }
+            Some((client, Payload::Arena(range))) => {
+                let length = range.bytes as usize;
+                let Some(arena) = self.arena(client) else { return };
+                arena.memory.read(range.offset() as usize, &mut bytes[..length]).expect(CHECKED);
+                length
+            }
+        };
+        self.links.send(self.fabric.as_mut(), node, message.encode(&bytes[..length]));
+    }
+
+    fn introduce(&mut self, node: NodeId, message: Message, at: u64, bytes: u64) {
+        let Message::Found { step, facts, .. } = message else { return };
+        let window = self.links.window(self.fabric.as_mut(), node, self.pool_region, at, bytes);
+        let message = match window {
+            Some(window) => Message::Found { step, facts, window },
+            None => Message::Ended {
+                step,
+                outcome: ddss_core::Outcome::Failed(Failure::Busy),
+                version: Default::default(),
+                timestamp: Default::default(),
+            },
+        };
+        self.links.send(self.fabric.as_mut(), node, message.encode(&[]));
+    }
+
+    fn reply(&mut self, lane: LaneId, mut completion: Completion, data: Option<(u64, u8)>) {
+        if let Some((at, bytes)) = data {
+            self.memory.pool.read(at as usize, &mut completion.data[..usize::from(bytes)]).expect(CHECKED);
+        }
+        self.station.reply(lane, &completion.encode());
+    }
+}
+
+/// What a client is told when the fabric took nothing.
+fn failure_of(kind: PostErrorKind) -> Failure {
+    match kind {
+        PostErrorKind::Busy => Failure::Busy,
+        PostErrorKind::UnknownPeer | PostErrorKind::NotConnected => Failure::NodeDown,
+        _ => Failure::OutOfRange,
+    }
+}

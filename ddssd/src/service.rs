@@ -1,0 +1,172 @@
+//! A running node: starts what it needs in the right order, and stops it in the other one.
+
+use crate::config::{Config, CoreChoice};
+use crate::folder::{self, FolderError, FolderLock};
+use crate::memory::{NodeMemory, PoolError};
+use crate::progress::Node;
+use ddss_core::NodeId;
+use ddss_ipc::{Reception, ReceptionConfig, Station};
+use ddss_runtime::{ProgressThread, RuntimeError, choose_core};
+use ddss_verbs::{Fabric, FabricError, Iwarp, IwarpConfig};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Why a node could not start, or not end well.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Its number is none.
+    #[error("{0} cannot be: nodes are numbered from 1 to 1024")]
+    BadNode(NodeId),
+    /// A peer is named twice, or is the node itself.
+    #[error("the peers name {0} twice, or it is this node itself")]
+    BadPeer(NodeId),
+    /// Its folder cannot be used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// It has no memory.
+    #[error(transparent)]
+    Memory(#[from] PoolError),
+    /// Other nodes could not reach it.
+    #[error("cannot listen on {address}: is the address one of this machine's, and the port free (ss -ltnp)?")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Clients could not reach it.
+    #[error("cannot open the clients' socket at {}", path.display())]
+    Socket {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The network could not be used at all.
+    #[error("cannot set up the network (too many open files? see ulimit -n)")]
+    Network(#[source] io::Error),
+    /// The fabric refused.
+    #[error("cannot set up the fabric")]
+    Fabric(#[from] FabricError),
+    /// The thread could not be started, or ended badly.
+    #[error(transparent)]
+    Thread(#[from] RuntimeError),
+}
+
+/// A running node, in this process.
+#[derive(Debug)]
+pub struct Service {
+    reception: Option<Reception>,
+    progress: Option<ProgressThread>,
+    address: SocketAddr,
+    socket: PathBuf,
+    core: Option<usize>,
+    memory_folder: PathBuf,
+    _lock: FolderLock,
+}
+
+impl Service {
+    /// Starts a node; when this returns, clients can attach and other nodes can connect.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        check(&config)?;
+        folder::make(&config.folder)?;
+        let lock = FolderLock::take(&config.folder)?;
+        folder::make(&config.memory_folder)?;
+        let memory = NodeMemory::make(&config.memory_folder, config.pool_bytes, config.peers.len())?;
+        let core = match config.core {
+            CoreChoice::Core(core) => Some(core),
+            CoreChoice::Unpinned => None,
+            CoreChoice::Sensible => choose_core().unwrap_or(None),
+        };
+        let mut fabric: Box<dyn Fabric> = Box::new(Iwarp::new(IwarpConfig::default()).map_err(StartError::Network)?);
+        let address = Node::listen(fabric.as_mut(), config.listen)?;
+        let socket = config.socket();
+        let at_socket = |source| StartError::Socket { path: socket.clone(), source };
+        let station = Station::open(config.node).map_err(at_socket)?;
+        let mut reception = ReceptionConfig::new(&station);
+        reception.socket_mode = config.socket_mode;
+        let inbox = station.inbox();
+        // Any number that the last run did not have will do: it only tells two runs apart.
+        let incarnation = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let memory_folder = config.memory_folder.clone();
+        let pace = config.pace;
+        let progress = ProgressThread::start("ddss-progress", core, pace, move || {
+            Node::new(&config, station, fabric, memory, incarnation)
+        })?;
+        let reception = Reception::start(&socket, reception, inbox.sink()).map_err(at_socket)?;
+        Ok(Self {
+            reception: Some(reception),
+            progress: Some(progress),
+            address,
+            socket,
+            core,
+            memory_folder,
+            _lock: lock,
+        })
+    }
+
+    /// Where clients attach.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Where other nodes connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The core of its progress thread, if it has one.
+    pub fn core(&self) -> Option<usize> {
+        self.core
+    }
+
+    /// Whether its progress thread still runs.
+    pub fn is_running(&self) -> bool {
+        self.progress.as_ref().is_some_and(ProgressThread::is_running)
+    }
+
+    /// Stops it: no new clients, the sessions end, the progress thread ends, its memory goes.
+    pub fn stop(mut self) -> Result<(), StartError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), StartError> {
+        if let Some(reception) = self.reception.take() {
+            reception.stop();
+        }
+        let Some(progress) = self.progress.take() else { return Ok(()) };
+        let ended = progress.stop();
+        NodeMemory::remove(&self.memory_folder);
+        Ok(ended?)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::error!(%error, "the node did not end well");
+        }
+    }
+}
+
+fn check(config: &Config) -> Result<(), StartError> {
+    let good = |node: NodeId| node != NodeId::NOBODY && usize::from(node.0) <= ddss_core::limits::NODES_MAX;
+    if !good(config.node) {
+        return Err(StartError::BadNode(config.node));
+    }
+    for (index, peer) in config.peers.iter().enumerate() {
+        let again = config.peers[..index].iter().any(|other| other.node == peer.node);
+        if !good(peer.node) {
+            return Err(StartError::BadNode(peer.node));
+        }
+        if again || peer.node == config.node {
+            return Err(StartError::BadPeer(peer.node));
+        }
+    }
+    Ok(())
+}
