@@ -1,1 +1,55 @@
-//! Under construction.
+//! One logical shared memory for a cluster. A process names a segment; any process on any node reads and writes it.
+//!
+//! *The stop before:* your code. *The stop after:* `ddss-ipc`, where a request lies in this thread's ring until the
+//! node's progress thread takes it.
+//!
+//! # Quick start
+//!
+//! Start a node with `ddssd`, then:
+//!
+//! ```no_run
+//! use ddss::{Client, Spec};
+//!
+//! let client = Client::connect()?;
+//! let scores = client.allocate("scores", Spec::new(4096))?;
+//! scores.put(0, b"hello")?;
+//! let value = scores.get(0..5)?;
+//! assert_eq!(&value[..], b"hello");
+//! println!("{} at {:?}", value.version(), value.timestamp());
+//! # Ok::<(), ddss::Error>(())
+//! ```
+//!
+//! On another node, [`Client::open`] finds the segment by its name.
+//!
+//! # Threads
+//!
+//! [`Client`] and [`Segment`] are cheap to clone and can be shared. Each thread that calls gets a ring pair of its own
+//! (a *lane*) as long as there are enough ([`ClientBuilder::lanes`]); more threads than lanes take turns.
+//!
+//! # How a call ends
+//!
+//! A call returns what it asked for, or an [`Error`] that says whether it certainly did nothing
+//! ([`Error::Failed`]) or may have happened ([`Error::Indeterminate`]). Every call has a deadline
+//! ([`ClientBuilder::timeout`]).
+//!
+//! # Cleanup
+//!
+//! A segment lives until somebody [releases](Segment::release) it; dropping a handle does nothing to it. When the last
+//! clone of a client is dropped, or its process dies in whatever way, its node frees what it had.
+#![forbid(unsafe_code)]
+
+mod arena;
+mod builder;
+mod client;
+mod error;
+mod lanes;
+mod segment;
+mod value;
+
+pub use builder::ClientBuilder;
+pub use client::Client;
+pub use ddss_core::{Failure, Model, NodeId, Permissions, SegmentId, Spec, Timestamp, Version};
+pub use ddss_ipc::{FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, default_folder};
+pub use error::Error;
+pub use segment::Segment;
+pub use value::{Stamp, Value};

@@ -1,0 +1,87 @@
+//! How a client is made.
+
+use crate::client::{Client, Inner};
+use crate::error::Error;
+use crate::lanes::Lanes;
+use ddss_core::limits::TIMEOUT_DEFAULT_US;
+use ddss_ipc::{AttachError, AttachOptions, Attachment, SOCKET_NAME, Strategy};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a client may be told before it connects; nothing has to be.
+///
+/// ```no_run
+/// use ddss::{Client, Strategy};
+/// use std::time::Duration;
+///
+/// let client = Client::builder()
+///     .folder("/run/ddss")
+///     .strategy(Strategy::Rcq)
+///     .lanes(4)
+///     .timeout(Duration::from_millis(500))
+///     .connect()?;
+/// # Ok::<(), ddss::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing until `connect`"]
+pub struct ClientBuilder {
+    folder: Option<PathBuf>,
+    strategy: Option<Strategy>,
+    lanes: Option<usize>,
+    arena_bytes: Option<usize>,
+    timeout: Option<Duration>,
+}
+
+impl ClientBuilder {
+    /// The folder of the daemon (`ddssd --dir`); else what `DDSS_DIR` says, else this user's own.
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    /// How calls travel to the daemon and back; else what `DDSS_STRATEGY` says, else [`Strategy::Auto`].
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.strategy = Some(strategy);
+        self
+    }
+
+    /// How many threads can call at the same time without waiting for each other: 1 to 64, usually 8.
+    pub fn lanes(mut self, lanes: usize) -> Self {
+        self.lanes = Some(lanes);
+        self
+    }
+
+    /// Bytes of memory shared with the daemon for what calls carry; usually 8 MiB.
+    pub fn arena_bytes(mut self, bytes: usize) -> Self {
+        self.arena_bytes = Some(bytes);
+        self
+    }
+
+    /// The deadline of each call, counted from its begin; usually 2 s.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Attaches to the daemon.
+    pub fn connect(self) -> Result<Client, Error> {
+        let folder = self.folder.unwrap_or_else(ddss_ipc::default_folder);
+        let socket = folder.join(SOCKET_NAME);
+        let mut options = AttachOptions::default();
+        options.strategy = match self.strategy {
+            Some(strategy) => strategy,
+            None => Strategy::from_environment()?.unwrap_or_default(),
+        };
+        options.lanes = self.lanes.unwrap_or(options.lanes);
+        options.arena_bytes = self.arena_bytes.unwrap_or(options.arena_bytes);
+        let attachment = Attachment::connect(&socket, &options).map_err(|error| match error {
+            AttachError::NoDaemon { source, .. } => Error::NoDaemon { socket: socket.clone(), folder, source },
+            AttachError::Version { ours, theirs } => Error::VersionMismatch { ours, theirs },
+            other => Error::Attach(other),
+        })?;
+        let lanes = Lanes::new(&attachment);
+        let timeout = self.timeout.unwrap_or(Duration::from_micros(TIMEOUT_DEFAULT_US.into()));
+        Ok(Client(Arc::new(Inner { lanes, timeout, socket, attachment })))
+    }
+}

@@ -1,0 +1,144 @@
+//! A client: the road from this process to its node's daemon.
+
+use crate::builder::ClientBuilder;
+use crate::error::Error;
+use crate::lanes::{Buffer, Call, Lanes, NoCompletion};
+use crate::segment::Segment;
+use ddss_core::{Completion, Failure, Name, NodeId, Opened, Operation, Outcome, Spec};
+use ddss_ipc::{Attachment, SharedMemory, Strategy, WaitClass};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A process's attachment to the daemon of its node. Clones share it.
+///
+/// ```no_run
+/// use ddss::{Client, Spec};
+/// let client = Client::connect()?;
+/// let segment = client.allocate("counters", Spec::new(64))?;
+/// assert_eq!(client.open("counters")?.id(), segment.id());
+/// # Ok::<(), ddss::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) lanes: Lanes,
+    pub(crate) timeout: Duration,
+    pub(crate) socket: PathBuf,
+    pub(crate) attachment: Attachment,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Inner").field("socket", &self.socket).field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Attaches to the daemon of this node, with everything as usual.
+    pub fn connect() -> Result<Self, Error> {
+        Self::builder().connect()
+    }
+
+    /// Tells more before connecting.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// Makes a segment. Its name must be free in the whole cluster, as far as this node can reach it.
+    pub fn allocate(&self, name: &str, spec: Spec) -> Result<Segment, Error> {
+        let checked = self.name(name, "allocate")?;
+        let mut text = spec.encode().to_vec();
+        text.extend_from_slice(checked.as_str().as_bytes());
+        let opened = self.by_text("allocate", name, &text, |range| Operation::Allocate { spec_and_name: range })?;
+        Ok(Segment::new(self.clone(), name, opened))
+    }
+
+    /// Finds a segment by its name, wherever in the cluster its home is.
+    pub fn open(&self, name: &str) -> Result<Segment, Error> {
+        let checked = self.name(name, "open")?;
+        let opened =
+            self.by_text("open", name, checked.as_str().as_bytes(), |range| Operation::Open { name: range })?;
+        Ok(Segment::new(self.clone(), name, opened))
+    }
+
+    /// One round trip to the progress thread and back that does nothing.
+    pub fn ping(&self) -> Result<(), Error> {
+        self.with_call("reach", "the daemon", |call| {
+            call.run(Operation::Null, None, WaitClass::Polling, |completion, _| completion.outcome)
+        })
+        .and_then(|outcome| Error::of(outcome, "reach", "the daemon"))
+    }
+
+    /// The node that this client is on.
+    pub fn node(&self) -> NodeId {
+        self.0.attachment.node()
+    }
+
+    /// How its calls travel.
+    pub fn strategy(&self) -> Strategy {
+        self.0.attachment.strategy()
+    }
+
+    /// The socket that it is attached to.
+    pub fn socket(&self) -> &Path {
+        &self.0.socket
+    }
+
+    fn name(&self, name: &str, action: &'static str) -> Result<Name, Error> {
+        Name::new(name).map_err(|failure| Error::Failed { action, target: format!("{name:?}"), failure })
+    }
+
+    fn by_text(
+        &self,
+        action: &'static str,
+        name: &str,
+        text: &[u8],
+        operation: impl FnOnce(ddss_core::ArenaRange) -> Operation,
+    ) -> Result<Opened, Error> {
+        let completion = self.with_call(action, name, |mut call| {
+            let buffer = call.buffer(text.len())?;
+            let range = buffer.range(text.len());
+            self.write(range.offset(), text);
+            call.run(operation(range), Some(buffer), WaitClass::Sleeping, |completion, _| *completion)
+        })?;
+        Error::of(completion.outcome, action, name)?;
+        Ok(Opened::decode(&completion.data))
+    }
+
+    /// Runs a call on a lane; says in the caller's words why there was no completion.
+    pub(crate) fn with_call<T>(
+        &self,
+        action: &'static str,
+        target: &str,
+        run: impl FnOnce(Call<'_>) -> Result<T, NoCompletion>,
+    ) -> Result<T, Error> {
+        let deadline = Instant::now() + self.0.timeout;
+        run(self.0.lanes.call(deadline)).map_err(|none| match none {
+            NoCompletion::Gone => Error::DaemonGone { path: self.0.socket.clone() },
+            NoCompletion::Busy => Error::Failed { action, target: target.to_owned(), failure: Failure::Busy },
+            NoCompletion::Late if action == "get" => {
+                Error::Failed { action, target: target.to_owned(), failure: Failure::TimedOut }
+            }
+            NoCompletion::Late => {
+                Error::Indeterminate { action, target: target.to_owned(), failure: Failure::TimedOut }
+            }
+        })
+    }
+
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) {
+        self.0.lanes.arena().write(offset as usize, bytes).expect("a buffer lies inside the arena");
+    }
+
+    pub(crate) fn polling<T>(
+        call: Call<'_>,
+        operation: Operation,
+        buffer: Option<Buffer>,
+        read: impl FnOnce(&Completion, &SharedMemory) -> T,
+    ) -> Result<(Outcome, Completion, T), NoCompletion> {
+        call.run(operation, buffer, WaitClass::Polling, |completion, arena| {
+            (completion.outcome, *completion, read(completion, arena))
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! What can go wrong, by the largest thing that is now broken: the call, then the attachment.
+
+use ddss_core::{Failure, Outcome};
+use ddss_ipc::{AttachError, UnknownStrategy};
+use std::path::PathBuf;
+
+/// Why a call did not return what it was asked for.
+///
+/// ```
+/// use ddss::{Client, Error};
+/// let error = Client::builder().folder("/nowhere").connect().expect_err("there is no daemon");
+/// assert!(matches!(error, Error::NoDaemon { .. }));
+/// assert!(error.to_string().contains("ddssd --dir /nowhere"));
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The call certainly did nothing.
+    #[error("cannot {action} {target}: {failure}")]
+    Failed {
+        /// What was tried.
+        action: &'static str,
+        /// With what.
+        target: String,
+        /// Why not.
+        failure: Failure,
+    },
+    /// The call may have happened. A get shows whether it did.
+    #[error("nobody knows whether this happened: {action} {target}: {failure}")]
+    Indeterminate {
+        /// What was tried.
+        action: &'static str,
+        /// With what.
+        target: String,
+        /// What is known.
+        failure: Failure,
+    },
+    /// The range reaches beyond the segment.
+    #[error("cannot {action} {target}: bytes {offset} to {end} of a segment of {bytes} bytes")]
+    OutOfRange {
+        /// What was tried.
+        action: &'static str,
+        /// With what.
+        target: String,
+        /// The first byte.
+        offset: u64,
+        /// One past the last byte.
+        end: u128,
+        /// The segment's size.
+        bytes: u64,
+    },
+    /// The daemon of this node is gone. What was under way may have happened.
+    #[error("the daemon at {} is gone: start it again and connect anew", path.display())]
+    DaemonGone {
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// No daemon runs there.
+    #[error("no daemon is running at {}: start one with `ddssd --dir {}`, or name the folder of another in DDSS_DIR", socket.display(), folder.display())]
+    NoDaemon {
+        /// The socket.
+        socket: PathBuf,
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The daemon is of another release.
+    #[error(
+        "the daemon speaks layout {theirs} and this client {ours}: run ddssd and the application with the same release of ddss"
+    )]
+    VersionMismatch {
+        /// This client's.
+        ours: u32,
+        /// The daemon's.
+        theirs: u32,
+    },
+    /// The client could not attach for another reason.
+    #[error("cannot attach to the daemon")]
+    Attach(#[source] AttachError),
+    /// The environment names a strategy that is none.
+    #[error("the environment variable {} is wrong", ddss_ipc::STRATEGY_VARIABLE)]
+    Strategy(#[from] UnknownStrategy),
+}
+
+impl Error {
+    /// The failure behind it, where the daemon named one.
+    pub fn failure(&self) -> Option<Failure> {
+        match self {
+            Error::Failed { failure, .. } | Error::Indeterminate { failure, .. } => Some(*failure),
+            Error::OutOfRange { .. } => Some(Failure::OutOfRange),
+            _ => None,
+        }
+    }
+
+    /// Whether the call may have happened all the same.
+    pub fn is_indeterminate(&self) -> bool {
+        matches!(self, Error::Indeterminate { .. } | Error::DaemonGone { .. })
+    }
+
+    pub(crate) fn of(outcome: Outcome, action: &'static str, target: &str) -> Result<(), Self> {
+        let target = || target.to_owned();
+        match outcome {
+            Outcome::Done => Ok(()),
+            Outcome::Failed(failure) => Err(Error::Failed { action, target: target(), failure }),
+            Outcome::Indeterminate(failure) => Err(Error::Indeterminate { action, target: target(), failure }),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A handle to a segment: get, put, release.
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::value::{Stamp, Value};
+use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, INLINE_REQUEST_BYTES_MAX, TRANSFER_BYTES_MAX};
+use ddss_core::{Failure, Opened, Operation, Outcome, Payload, SegmentId};
+use ddss_ipc::WaitClass;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+/// A segment somewhere in the cluster. Cheap to clone; dropping it changes nothing.
+///
+/// ```no_run
+/// use ddss::{Client, Spec};
+/// let scores = Client::connect()?.allocate("scores", Spec::new(4096))?;
+/// let put = scores.put(16, &42u64.to_le_bytes())?;
+/// let mut bytes = [0; 8];
+/// let got = scores.get_into(16, &mut bytes)?;
+/// assert_eq!((u64::from_le_bytes(bytes), got.version), (42, put.version));
+/// scores.release()?;
+/// # Ok::<(), ddss::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Segment {
+    client: Client,
+    name: Arc<str>,
+    id: SegmentId,
+    bytes: u64,
+}
+
+impl Segment {
+    /// Bytes that one get or put moves at the most.
+    pub const TRANSFER_BYTES_MAX: usize = TRANSFER_BYTES_MAX;
+
+    pub(crate) fn new(client: Client, name: &str, opened: Opened) -> Self {
+        Self { client, name: name.into(), id: opened.segment, bytes: opened.bytes }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its id, which no other segment ever has.
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Reads a range, as a whole: all bytes are of the version that comes with them.
+    pub fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => u128::from(last) + 1,
+            Bound::Excluded(&end) => u128::from(end),
+            Bound::Unbounded => u128::from(self.bytes),
+        };
+        let length = self.check("get", start, end)?;
+        let mut bytes = vec![0; length];
+        let stamp = self.get_into(start, &mut bytes)?;
+        Ok(Value::new(bytes, stamp))
+    }
+
+    /// Reads as many bytes as `into` has, as a whole.
+    pub fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+        let length = self.check("get", offset, u128::from(offset) + into.len() as u128)?;
+        let (outcome, stamp) = self.client.with_call("get", &self.name, |mut call| {
+            let buffer = call.buffer(length)?;
+            let range = buffer.range(length);
+            let inline = length <= INLINE_REPLY_BYTES_MAX;
+            let operation = Operation::Get { segment: self.id, offset, into: range, inline };
+            let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |completion, arena| {
+                if completion.outcome != Outcome::Done {
+                } else if completion.inline {
+                    into.copy_from_slice(&completion.data[..length]);
+                } else {
+                    arena.read(range.offset() as usize, into).expect("a buffer lies inside the arena");
+                }
+            })?;
+            Ok((outcome, Stamp { version: completion.version, timestamp: completion.timestamp }))
+        })?;
+        Error::of(outcome, "get", &self.name)?;
+        Ok(stamp)
+    }
+
+    /// Writes bytes, as a whole: no get ever sees a part of them.
+    pub fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+        let length = self.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
+        let (outcome, stamp) = self.client.with_call("put", &self.name, |mut call| {
+            let (from, buffer) = if length <= INLINE_REQUEST_BYTES_MAX {
+                let mut held = [0; INLINE_REQUEST_BYTES_MAX];
+                held[..length].copy_from_slice(bytes);
+                (Payload::Inline { bytes: held, length: length as u8 }, None)
+            } else {
+                let buffer = call.buffer(length)?;
+                let range = buffer.range(length);
+                self.client.write(range.offset(), bytes);
+                (Payload::Arena(range), Some(buffer))
+            };
+            let operation = Operation::Put { segment: self.id, offset, from };
+            let (outcome, completion, ()) = Client::polling(call, operation, buffer, |_, _| ())?;
+            Ok((outcome, Stamp { version: completion.version, timestamp: completion.timestamp }))
+        })?;
+        Error::of(outcome, "put", &self.name)?;
+        Ok(stamp)
+    }
+
+    /// Takes the segment away from everybody: its name is free, every handle to it is stale. Only its owner and root
+    /// may.
+    pub fn release(self) -> Result<(), Error> {
+        let operation = Operation::Release { segment: self.id };
+        let outcome = self.client.with_call("release", &self.name, |call| {
+            call.run(operation, None, WaitClass::Sleeping, |completion, _| completion.outcome)
+        })?;
+        Error::of(outcome, "release", &self.name)
+    }
+
+    /// Checks a range before anything is sent; no sum here can wrap.
+    fn check(&self, action: &'static str, offset: u64, end: u128) -> Result<usize, Error> {
+        let target = || self.name.to_string();
+        if u128::from(offset) > end || end > u128::from(self.bytes) {
+            return Err(Error::OutOfRange { action, target: target(), offset, end, bytes: self.bytes });
+        }
+        match usize::try_from(end - u128::from(offset)) {
+            Ok(length) if length <= TRANSFER_BYTES_MAX => Ok(length),
+            _ => Err(Error::Failed { action, target: target(), failure: Failure::TooLarge }),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What a get and a put return besides being done: a version and a timestamp.
+
+use ddss_core::{Timestamp, Version};
+use std::ops::Deref;
+
+/// Which version of a segment a call read or made, and when that version was made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Stamp {
+    /// +1 with each put.
+    pub version: Version,
+    /// On the home's hybrid logical clock.
+    pub timestamp: Timestamp,
+}
+
+/// Bytes that a get returned, with their stamp.
+///
+/// ```no_run
+/// # let segment = ddss::Client::connect()?.open("scores")?;
+/// let value = segment.get(0..8)?;
+/// println!("{:?} are the bytes of {}", &value[..], value.version());
+/// # Ok::<(), ddss::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Value {
+    bytes: Vec<u8>,
+    stamp: Stamp,
+}
+
+impl Value {
+    pub(crate) fn new(bytes: Vec<u8>, stamp: Stamp) -> Self {
+        Self { bytes, stamp }
+    }
+
+    /// Version and timestamp.
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    /// Which version these bytes are of.
+    pub fn version(&self) -> Version {
+        self.stamp.version
+    }
+
+    /// When that version was made.
+    pub fn timestamp(&self) -> Timestamp {
+        self.stamp.timestamp
+    }
+
+    /// The bytes alone.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
