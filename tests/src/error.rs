@@ -42,6 +42,14 @@ pub enum Error {
         /// The end of what it printed.
         words: String,
     },
+    /// A client process could not begin.
+    #[error("{program} said: {said}")]
+    Said {
+        /// The program.
+        program: PathBuf,
+        /// What it said.
+        said: String,
+    },
     /// Every port that was tried is taken.
     #[error("no free TCP port on {0}")]
     NoFreePort(std::net::IpAddr),

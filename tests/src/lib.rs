@@ -3,6 +3,7 @@
 //! * [`Daemon`] is a real `ddssd` in a process of its own, in a folder of its own, on an address of its own. It can be
 //!   killed, stopped and started again, and is gone when the test is.
 //! * [`Process`] is any other program, with the same end. [`binary`] builds the programs of the workspace and finds them.
+//! * [`ScriptedClient`] is a process that uses the client crate and does what its test tells it, call by call.
 //! * [`skipped`] says that a test lacks what it needs, where the reader sees it.
 //! * [`house`] reads the workspace and says what breaks its rules; `tests/tidy.rs` holds the rules themselves.
 //!
@@ -25,6 +26,7 @@ mod daemon;
 mod error;
 mod node;
 mod process;
+mod scripted;
 mod skipped;
 
 pub use binary::binary;
@@ -32,4 +34,5 @@ pub use daemon::{Daemon, DaemonOptions};
 pub use error::Error;
 pub use node::{TempNode, free_tcp_port};
 pub use process::Process;
+pub use scripted::{ScriptedClient, pattern};
 pub use skipped::skipped;

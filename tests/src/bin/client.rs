@@ -1,0 +1,100 @@
+//! A client process that does what it reads from standard input, a call a line, and answers each with a line:
+//! `ok ..` or `error ..`.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "it talks to its test")]
+
+use std::error::Error;
+use std::io::{BufRead, Write};
+
+use ddss::{Client, Segment, Spec, Strategy};
+use ddss_tests::pattern;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let folder = arguments.next().ok_or("usage: client FOLDER STRATEGY")?;
+    let strategy: Strategy = arguments.next().ok_or("usage: client FOLDER STRATEGY")?.parse()?;
+    let client = match Client::builder().folder(folder).strategy(strategy).connect() {
+        Ok(client) => client,
+        Err(error) => {
+            answer(&format!("error {error}"))?;
+            return Ok(());
+        }
+    };
+    answer("ok attached")?;
+    let mut segment = None;
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let words: Vec<&str> = line.split(' ').collect();
+        let said = match obey(&client, &mut segment, &words) {
+            Ok(said) => format!("ok {said}"),
+            Err(error) => format!("error {error}"),
+        };
+        answer(&said)?;
+    }
+    Ok(())
+}
+
+fn answer(line: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+fn obey(client: &Client, segment: &mut Option<Segment>, words: &[&str]) -> Result<String, Box<dyn Error>> {
+    let current = segment.as_ref().ok_or("no segment was opened");
+    match *words {
+        ["ping"] => client.ping().map(|()| "there".to_owned()).map_err(Into::into),
+        ["allocate", name, bytes] => {
+            let made = segment.insert(client.allocate(name, Spec::new(bytes.parse()?))?);
+            Ok(format!("{} bytes", made.bytes()))
+        }
+        ["open", name] => {
+            let found = segment.insert(client.open(name)?);
+            Ok(format!("{} bytes at {}", found.bytes(), found.id().home()))
+        }
+        ["put", offset, length, seed] => {
+            let stamp = current?.put(offset.parse()?, &pattern(seed.parse()?, length.parse()?))?;
+            Ok(format!("version {}", stamp.version.0))
+        }
+        ["get", offset, length, seed] => {
+            let mut bytes = vec![0; length.parse()?];
+            let stamp = current?.get_into(offset.parse()?, &mut bytes)?;
+            let expected = pattern(seed.parse()?, bytes.len());
+            match bytes.iter().zip(&expected).position(|(found, expected)| found != expected) {
+                None => Ok(format!("version {} equal", stamp.version.0)),
+                Some(at) => Ok(format!("version {} differs at {at}", stamp.version.0)),
+            }
+        }
+        ["whole", length] => whole(current?, length.parse()?),
+        ["put-for-ever", length] => {
+            let segment = current?;
+            let bytes: [Vec<u8>; 2] = [0, 1].map(|seed| pattern(seed, length.parse().unwrap_or(8)));
+            answer("ok writing")?;
+            for turn in 0.. {
+                segment.put(0, &bytes[turn % 2])?;
+            }
+            Ok(String::new())
+        }
+        ["release"] => segment.take().ok_or("no segment")?.release().map(|()| String::new()).map_err(Into::into),
+        _ => Err(format!("no such call: {words:?}").into()),
+    }
+}
+
+/// Gets many times while `put-for-ever` runs somewhere: each value has to be one of the two that it writes.
+fn whole(segment: &Segment, length: usize) -> Result<String, Box<dyn Error>> {
+    let values: [Vec<u8>; 2] = [0, 1].map(|seed| pattern(seed, length));
+    let mut bytes = vec![0; length];
+    let (mut last, mut changes) = (0, 0);
+    for _ in 0..300 {
+        let stamp = segment.get_into(0, &mut bytes)?;
+        if bytes != values[0] && bytes != values[1] {
+            return Ok(format!("torn at version {}", stamp.version.0));
+        }
+        if stamp.version.0 < last {
+            return Ok(format!("version {} after {last}", stamp.version.0));
+        }
+        changes += u64::from(stamp.version.0 != last);
+        last = stamp.version.0;
+    }
+    Ok(format!("whole {changes}"))
+}

@@ -1,0 +1,87 @@
+//! A client process that does what its test tells it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use crate::Error;
+
+/// Bytes that a test puts and expects to get: equal for equal seeds, and at no place alike for two of them.
+pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = |index: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // The lowest bit is the seed's, so that no byte of one pattern could pass for a byte of its neighbour.
+        ((state >> 33) as u8 & !1) | (seed as u8 & 1) ^ (index as u8 & 1)
+    };
+    (0..length).map(next).collect()
+}
+
+/// A running client process. It ends with this value.
+#[derive(Debug)]
+pub struct ScriptedClient {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl ScriptedClient {
+    /// Starts `program` (a test finds it as `env!("CARGO_BIN_EXE_client")`) on the daemon of that folder; returns what
+    /// it said first as an error if it could not attach.
+    pub fn start(program: &str, folder: &Path, strategy: &str) -> Result<Self, Error> {
+        let mut command = Command::new(program);
+        command.arg(folder).arg(strategy).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(Error::system(format!("starting {program}")))?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let input = input.expect("standard input was asked for as a pipe");
+        let output = BufReader::new(output.expect("standard output was asked for as a pipe"));
+        let mut client = Self { child, input, output };
+        let said = client.hear()?;
+        if said == "ok attached" { Ok(client) } else { Err(Error::Said { program: PathBuf::from(program), said }) }
+    }
+
+    /// Tells it to do something and returns its answer. Its calls have deadlines, so an answer comes, or its end.
+    pub fn ask(&mut self, line: &str) -> Result<String, Error> {
+        let told = writeln!(self.input, "{line}").and_then(|()| self.input.flush());
+        told.map_err(Error::system(format!("telling a client to {line}")))?;
+        self.hear()
+    }
+
+    fn hear(&mut self) -> Result<String, Error> {
+        let mut line = String::new();
+        self.output.read_line(&mut line).map_err(Error::system("hearing a client"))?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it as `kill -9` does.
+    pub fn kill(&mut self) -> Result<(), Error> {
+        self.child.kill().map_err(Error::system("killing a client"))?;
+        self.child.wait().map(drop).map_err(Error::system("waiting for a client"))
+    }
+}
+
+impl Drop for ScriptedClient {
+    fn drop(&mut self) {
+        // Either it has ended by itself or it ends now.
+        let _ = self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_patterns_share_no_byte_at_any_place() {
+        // If this broke, a torn value could pass for a whole one.
+        let (first, second) = (pattern(0, 500), pattern(1, 500));
+        assert!(first.iter().zip(&second).all(|(a, b)| a != b));
+        assert_eq!(first, pattern(0, 500));
+        assert_ne!(first[..8], first[8..16]);
+    }
+}
