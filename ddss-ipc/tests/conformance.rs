@@ -318,8 +318,7 @@ fn a_service_that_rests_is_woken(strategy: Strategy) {
     let (echo, attachment) = with(strategy, 1);
     let mut lane = attachment.take_lane().unwrap();
     for value in 0..20 {
-        let rests = echo.seen.rests.load(Ordering::Acquire);
-        echo.until("a rest", |seen| seen.rests.load(Ordering::Acquire) > rests);
+        echo.until("a rest", |seen| seen.resting.load(Ordering::Acquire));
         call(&mut lane, WaitClass::Polling, value);
     }
 }

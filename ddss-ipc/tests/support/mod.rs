@@ -26,6 +26,7 @@ pub(crate) struct Seen {
     pub(crate) left: AtomicU64,
     pub(crate) answered: AtomicU64,
     pub(crate) rests: AtomicU64,
+    pub(crate) resting: AtomicBool,
     pub(crate) wakes: AtomicU64,
     pub(crate) offences: AtomicU64,
 }
@@ -117,8 +118,7 @@ fn serve(mut station: Station, seen: &Seen, stop: &AtomicBool) {
         idle = if taken > 0 { 0 } else { idle + 1 };
         if idle > if station.idling() == Idling::Sleep { 0 } else { 2000 } {
             idle = 0;
-            rest(&mut station);
-            seen.rests.store(station.counts().rests, Ordering::Release);
+            rest(&mut station, seen);
             seen.wakes.store(station.counts().wakes, Ordering::Release);
         }
     }
@@ -160,11 +160,14 @@ fn answer(station: &mut Station, delayed: &mut Vec<(LaneId, Entry)>, lane: LaneI
     station.reply(lane, &entry);
 }
 
-fn rest(station: &mut Station) {
+fn rest(station: &mut Station, seen: &Seen) {
     if station.arm() {
+        seen.rests.store(station.counts().rests, Ordering::Release);
+        seen.resting.store(true, Ordering::Release);
         let limit = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
         let descriptor = station.descriptor();
         let _ = rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit));
+        seen.resting.store(false, Ordering::Release);
         station.disarm();
     }
 }
