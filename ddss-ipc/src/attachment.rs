@@ -4,25 +4,25 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ddss_core::limits::{ARENA_BYTES_DEFAULT, LANES_PER_CLIENT_MAX};
+use ddss_core::limits::ARENA_BYTES_DEFAULT;
 use ddss_core::{ClientId, NodeId};
 use rustix::io::Errno;
 
 use crate::board::Board;
 use crate::lane::{Lane, LaneState};
 use crate::layout::{HEADER_BYTES, LAYOUT_VERSION, Layout};
-use crate::ring::{Consumer, Producer};
+use crate::link::Link;
+use crate::queues::{Mq, Parts, Rmq};
+use crate::rings::{Auto, Rcq, Rings};
+use crate::road::Road;
 use crate::socket;
 use crate::strategy::Strategy;
-use crate::sys::{Access, MemoryError, SharedMemory};
+use crate::sys::{Access, MemoryError, Queue, SharedMemory};
+use crate::watch::Watch;
 use crate::wire::{ANSWER_BYTES, Answer, BadFrame, Hello, Welcome};
-
-/// On a full machine, nobody spins for operations that take longer than this.
-const LATENCY_WORTH_SPINNING_NS: u64 = 2_000;
 
 /// What a client asks for when it attaches.
 #[derive(Clone, Debug)]
@@ -125,63 +125,29 @@ pub enum AttachError {
     },
 }
 
-/// What all lanes of a client share.
-pub(crate) struct Shared {
-    strategy: Strategy,
-    board: Board,
-    socket: OwnedFd,
-    wake: OwnedFd,
-    gone: AtomicBool,
-    cores: u64,
+/// The lanes that nobody holds. Dropped with the attachment and the last lane, whichever comes later.
+pub(crate) struct Pool {
     lanes: Mutex<Vec<Option<LaneState>>>,
+    /// Only under the strategies whose clients block on a queue.
+    _watch: Option<Watch>,
 }
 
-impl Shared {
-    pub(crate) fn strategy(&self) -> Strategy {
-        self.strategy
-    }
-
-    #[inline(always)]
-    pub(crate) fn board(&self) -> &Board {
-        &self.board
-    }
-
-    /// Whether the daemon is there. Costs a system call as long as it is.
-    pub(crate) fn is_alive(&self) -> bool {
-        if self.gone.load(Ordering::Relaxed) {
-            return false;
-        }
-        let alive = socket::is_open(self.socket.as_fd());
-        if !alive {
-            self.gone.store(true, Ordering::Relaxed);
-        }
-        alive
-    }
-
-    pub(crate) fn wake_service(&self) {
-        // It only fails when the counter is full, and then the service has a wake-up waiting.
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
-    }
-
-    /// Whether spinning for an answer can pay: the service runs on another core, and either an operation is short or
-    /// there are cores to spare.
-    pub(crate) fn spinning_pays(&self) -> bool {
-        if self.board.core() == Some(rustix::thread::sched_getcpu()) {
-            return false;
-        }
-        self.board.latency_ns() <= LATENCY_WORTH_SPINNING_NS || self.board.active() < self.cores
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<LaneState>>> {
+        // A panic of another thread leaves the list as it was: it only moves whole lanes.
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn give_back(&self, state: LaneState) {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let index = usize::from(state.index);
-        lanes[index] = Some(state);
+        self.lock()[index] = Some(state);
     }
 }
 
 /// A client of this node's daemon: from the handshake to the end of the socket.
 pub struct Attachment {
-    shared: Arc<Shared>,
+    link: Arc<Link>,
+    pool: Arc<Pool>,
     arena: SharedMemory,
     welcome: Welcome,
 }
@@ -216,9 +182,9 @@ impl Attachment {
     /// Takes a lane that nobody holds. A lane that came back with requests under way is only handed out again when
     /// their completions are in (they are thrown away).
     pub fn take_lane(&self) -> Option<Lane> {
-        let mut lanes = self.shared.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = self.pool.lock();
         let state = lanes.iter_mut().find_map(|lane| lane.take_if(|lane| lane.drain()))?;
-        Some(Lane::new(Arc::clone(&self.shared), state))
+        Some(Lane::new(Arc::clone(&self.pool), state))
     }
 
     /// Memory for payloads, which the daemon sees as well; offset 0 is its first byte. Who uses which slot is up to
@@ -239,17 +205,17 @@ impl Attachment {
 
     /// What was chosen.
     pub fn strategy(&self) -> Strategy {
-        self.shared.strategy
+        self.link.strategy()
     }
 
     /// Whether the daemon is there and has not cut this client off. One system call.
     pub fn is_alive(&self) -> bool {
-        self.shared.is_alive()
+        self.link.is_alive()
     }
 
     /// Becomes readable when a lane that was [armed](Lane::arm_async) gets a completion, and when the daemon goes.
     pub fn async_descriptor(&self) -> BorrowedFd<'_> {
-        self.shared.socket.as_fd()
+        self.link.socket()
     }
 
     /// Takes the wake-ups that have come so far, so that the descriptor is not readable any more. Look at all armed
@@ -257,10 +223,10 @@ impl Attachment {
     pub fn clear_async(&self) -> bool {
         let mut byte = [0; 8];
         loop {
-            match socket::receive(self.shared.socket.as_fd(), &mut byte) {
+            match socket::receive(self.link.socket(), &mut byte) {
                 Ok(0) => return false,
                 Ok(_) => {}
-                Err(Errno::AGAIN) => return self.shared.is_alive(),
+                Err(Errno::AGAIN) => return self.link.is_alive(),
                 Err(_) => return false,
             }
         }
@@ -347,21 +313,48 @@ impl Attempt<'_> {
         if !board.is_genuine() {
             return Err(self.malformed("the notice board is not one"));
         }
-        let lanes = (0..layout.lanes().min(LANES_PER_CLIENT_MAX)).map(|index| {
-            Ok(Some(LaneState {
-                index: index as u8,
-                requests: Producer::new(memory.ring_at(layout.requests(index))?, 0),
-                completions: Consumer::new(memory.ring_at(layout.completions(index))?, 0),
-                control: memory.word_at(layout.control(index))?,
-                outstanding: 0,
-                rung: 0,
-            }))
-        });
-        let lanes = Mutex::new(lanes.collect::<Result<_, MemoryError>>()?);
         let arena = memory.slice(layout.arena_offset(), layout.arena_bytes())?;
-        let gone = AtomicBool::new(false);
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-        let shared = Arc::new(Shared { strategy, board, socket, wake, gone, cores, lanes });
-        Ok(Attachment { shared, arena, welcome })
+        let link = Arc::new(Link::new(strategy, board, socket, wake));
+        let pool = Arc::new(self.furnish(&link, &welcome, &memory, &layout)?);
+        Ok(Attachment { link, pool, arena, welcome })
+    }
+
+    /// Builds the road of each lane.
+    fn furnish(
+        &self,
+        link: &Arc<Link>,
+        welcome: &Welcome,
+        memory: &SharedMemory,
+        layout: &Layout,
+    ) -> Result<Pool, AttachError> {
+        let queue = |id: Option<i32>| {
+            id.map(Queue::from_id).ok_or_else(|| self.malformed("it brings no message queue, and the strategy needs one"))
+        };
+        let watch = if link.strategy().replies_by_ring() {
+            None
+        } else {
+            let started = Watch::start(Arc::clone(link), queue(welcome.reply_queue)?, layout.lanes());
+            let path = || self.path.to_owned();
+            Some(started.map_err(|source| AttachError::System { tried: "watch", path: path(), source })?)
+        };
+        let mut lanes = Vec::with_capacity(layout.lanes());
+        for lane in 0..layout.lanes() {
+            let road: Box<dyn Road> = match (link.strategy(), &watch) {
+                (Strategy::Rcq, _) => Box::new(Rcq(Rings::new(link, memory, layout, lane)?)),
+                (Strategy::Mq, Some(watch)) => {
+                    let parts = Parts { link, notes: watch.notes(), memory, layout, lane };
+                    Box::new(Mq::new(&parts, queue(welcome.request_queue)?, queue(welcome.reply_queue)?)?)
+                }
+                (Strategy::Rmq, Some(watch)) => {
+                    let parts = Parts { link, notes: watch.notes(), memory, layout, lane };
+                    Box::new(Rmq::new(&parts, queue(welcome.reply_queue)?)?)
+                }
+                (Strategy::Auto | Strategy::Mq | Strategy::Rmq, _) => {
+                    Box::new(Auto(Rings::new(link, memory, layout, lane)?))
+                }
+            };
+            lanes.push(Some(LaneState { index: lane as u8, outstanding: 0, road }));
+        }
+        Ok(Pool { lanes: Mutex::new(lanes), _watch: watch })
     }
 }

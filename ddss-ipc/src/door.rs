@@ -44,6 +44,11 @@ impl Door {
         Ok(Self { listener, path: path.to_owned(), lock_path, _lock: lock })
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Where clients connect.
     pub(crate) fn listener(&self) -> &OwnedFd {
         &self.listener

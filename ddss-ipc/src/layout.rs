@@ -5,9 +5,15 @@
 //!  0               +--------------------------------------------------------------+
 //!                  | header, one line: magic u64, layout version u32, lanes u32,  |
 //!                  | ring slots u32, (zero u32), arena offset u64, arena bytes u64|
+//!  64              +--------------------------------------------------------------+
+//!                  | held u64: the daemon holds replies back, until the client    |
+//!                  | has taken some (Mq, Rmq); written by the daemon              |
+//!  128             +--------------------------------------------------------------+
+//!                  | zero                                                         |
 //!  4096            +--------------------------------------------------------------+
-//!                  | control, one line a lane; the client writes it, only its     |
-//!                  | first word is used: "I sleep" (see park.rs)                  |
+//!                  | control, one line a lane, written by the client:             |
+//!                  | sleep u64 (see park.rs), sent u64: messages sent (Mq),       |
+//!                  | taken u64: messages taken (Mq, Rmq)                          |
 //!  4096 * k        +--------------------------------------------------------------+
 //!                  | lane 0: request ring, RING_SLOTS lines  (client -> daemon)   |
 //!                  +--------------------------------------------------------------+
@@ -46,6 +52,7 @@ pub const LAYOUT_VERSION: u32 = 1;
 pub(crate) const PAGE_BYTES: usize = 4096;
 /// Bytes of one ring.
 pub(crate) const RING_BYTES: usize = RING_SLOTS * size_of::<Entry>();
+const HELD_OFFSET: usize = LINE_BYTES;
 const CONTROL_OFFSET: usize = PAGE_BYTES;
 /// Bytes of the largest memory of one client.
 pub(crate) const MEMORY_BYTES_MAX: usize =
@@ -109,6 +116,21 @@ impl Layout {
         CONTROL_OFFSET + lane * LINE_BYTES
     }
 
+    /// Where a lane counts the messages that it sent.
+    pub(crate) fn sent(&self, lane: usize) -> usize {
+        self.control(lane) + size_of::<u64>()
+    }
+
+    /// Where a lane counts the messages that it took.
+    pub(crate) fn taken(&self, lane: usize) -> usize {
+        self.control(lane) + 2 * size_of::<u64>()
+    }
+
+    /// Where the daemon says that it holds replies back.
+    pub(crate) fn held(&self) -> usize {
+        HELD_OFFSET
+    }
+
     /// Where a lane's request ring starts.
     pub(crate) fn requests(&self, lane: usize) -> usize {
         debug_assert!(lane < self.lanes);
@@ -157,7 +179,7 @@ mod tests {
         // If this broke, a completion would land in somebody's arena.
         for lanes in 1..=LANES_PER_CLIENT_MAX {
             let layout = Layout::new(lanes, 1).unwrap();
-            let mut ends = vec![(0, HEADER_BYTES)];
+            let mut ends = vec![(0, HEADER_BYTES), (layout.held(), LINE_BYTES)];
             ends.extend((0..lanes).map(|lane| (layout.control(lane), LINE_BYTES)));
             for lane in 0..lanes {
                 ends.push((layout.requests(lane), RING_BYTES));

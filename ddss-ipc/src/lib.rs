@@ -20,39 +20,16 @@
 //! This crate does not know what an [`Entry`](ddss_core::Entry) means, what a segment is, or that there are other
 //! nodes.
 
-mod sync;
-
 mod park;
 mod place;
 mod ring;
+mod sync;
 
-#[cfg(not(loom))]
-mod attachment;
-#[cfg(not(loom))]
-mod board;
-#[cfg(not(loom))]
-mod door;
-#[cfg(not(loom))]
-mod lane;
-#[cfg(not(loom))]
-mod layout;
-#[cfg(not(loom))]
-mod reception;
-#[cfg(not(loom))]
-mod session;
-#[cfg(not(loom))]
-mod socket;
-#[cfg(not(loom))]
-mod station;
-#[cfg(not(loom))]
-mod strategy;
-#[cfg(not(loom))]
-mod sweep;
-#[cfg(not(loom))]
-mod sys;
-#[cfg(not(loom))]
-mod wire;
+#[cfg(loom)]
+#[doc(hidden)]
+pub mod model;
 
+<<<<<<< HEAD
 #[cfg(not(loom))]
 pub use attachment::{AttachError, AttachOptions, Attachment};
 #[cfg(not(loom))]
@@ -70,3 +47,42 @@ pub use station::{Inbox, Offence, Station, StationCounts};
 pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
 #[cfg(not(loom))]
 pub use sys::{Access, MemoryError, SharedMemory};
+=======
+/// What talks to the kernel has no place in a model.
+macro_rules! outside_the_model {
+    ($($item:item)*) => { $(#[cfg(not(loom))] $item)* };
+}
+
+outside_the_model! {
+    mod attachment;
+    mod board;
+    mod door;
+    mod lane;
+    mod layout;
+    mod ledger;
+    mod link;
+    mod queues;
+    mod reception;
+    mod rings;
+    mod road;
+    mod service_lane;
+    mod session;
+    mod socket;
+    mod station;
+    mod strategy;
+    mod sweep;
+    mod sys;
+    mod watch;
+    mod wire;
+
+    pub use attachment::{AttachError, AttachOptions, Attachment};
+    pub use lane::{Lane, LaneFull};
+    pub use layout::LAYOUT_VERSION;
+    pub use reception::{ArrivalSink, Reception, ReceptionConfig};
+    pub use road::Waited;
+    pub use session::{Arrival, Credentials, Session};
+    pub use station::{Idling, Inbox, Offence, Station, StationCounts};
+    pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
+    pub use sys::{Access, MemoryError, SharedMemory};
+}
+>>>>>>> ipc

@@ -46,9 +46,27 @@ impl Sleep {
     }
 }
 
+/// What somebody is about to sleep for.
+pub(crate) trait Awaited {
+    /// The sequence it will have.
+    fn sequence(&self) -> u32;
+    /// Whether it is there.
+    fn is_ready(&mut self) -> bool;
+}
+
+impl<S: Slots> Awaited for Consumer<S> {
+    fn sequence(&self) -> u32 {
+        self.awaited()
+    }
+
+    fn is_ready(&mut self) -> bool {
+        Consumer::is_ready(self)
+    }
+}
+
 /// Says that the client sleeps until the next entry. Gives false, and says that it is awake, when the entry is there.
-pub(crate) fn announce<S: Slots>(control: &AtomicU64, awaited: &Consumer<S>, sleep: Sleep) -> bool {
-    control.store(sleep.code() << KIND_SHIFT | u64::from(awaited.awaited()), Ordering::Relaxed);
+pub(crate) fn announce(control: &AtomicU64, sleep: Sleep, awaited: &mut impl Awaited) -> bool {
+    control.store(sleep.code() << KIND_SHIFT | u64::from(awaited.sequence()), Ordering::Relaxed);
     order::before_sleep();
     if awaited.is_ready() {
         awaken(control);

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 
 use crate::door::Door;
 use crate::layout::{LAYOUT_VERSION, Layout, MEMORY_BYTES_MAX};
+use crate::ledger::{Ledger, OwnedQueue, Role};
 use crate::session::{Arrival, Credentials, Session, make_memory};
 use crate::socket;
 use crate::station::Station;
@@ -77,6 +78,10 @@ impl Reception {
     /// is an error ([`io::ErrorKind::AddrInUse`]).
     pub fn start(path: &Path, config: ReceptionConfig, sink: ArrivalSink) -> io::Result<Self> {
         let door = Door::open(path, config.socket_mode, BACKLOG)?;
+        let left = Ledger::clean(path)?;
+        if left > 0 {
+            tracing::info!(left, path = %path.display(), "removed the message queues of a daemon that died");
+        }
         let stop = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let desk = Desk::new(door, Arc::clone(&stop), config, sink)?;
         let thread = std::thread::Builder::new().name("ddss-reception".to_owned()).spawn(move || desk.run())?;
@@ -170,6 +175,8 @@ struct Desk {
     guests: Vec<Option<Guest>>,
     seats: Vec<Seat>,
     memory_bytes: usize,
+    /// Opened for the first client that needs a message queue.
+    ledger: Option<Arc<Ledger>>,
     /// Given up for a moment when descriptors run out, so that a guest can be accepted and told.
     spare: Option<OwnedFd>,
 }
@@ -182,7 +189,7 @@ impl Desk {
         let guests = (0..HANDSHAKES_MAX).map(|_| None).collect();
         let seats = (0..config.clients_max.min(CLIENTS_MAX)).map(|_| Seat::default()).collect();
         let spare = stop.try_clone().ok();
-        Ok(Self { door, epoll, stop, config, sink, guests, seats, memory_bytes: 0, spare })
+        Ok(Self { door, epoll, stop, config, sink, guests, seats, memory_bytes: 0, ledger: None, spare })
     }
 
     fn run(mut self) {
@@ -316,9 +323,6 @@ impl Desk {
             let text = format!("{} lanes and {arena_bytes} bytes of arena are beyond the limits", hello.lanes);
             return Err((Refused::Malformed, text));
         };
-        if !hello.strategy.replies_by_ring() {
-            return Err((Refused::Malformed, format!("strategy {} is not served yet", hello.strategy)));
-        }
         let Some(index) = self.seats.iter().position(|seat| seat.taken.is_none()) else {
             return Err(busy(format!("all {} client slots are taken", self.seats.len())));
         };
@@ -331,13 +335,36 @@ impl Desk {
         self.welcome(index, session).map_err(|error| busy(format!("cannot welcome {client}: {error}")))
     }
 
-    fn prepare(&self, guest: &Guest, hello: Hello, layout: Layout, client: ClientId) -> io::Result<Session> {
+    fn queue(&mut self, client: ClientId, role: Role, who: Credentials, lanes: usize) -> io::Result<OwnedQueue> {
+        if self.ledger.is_none() {
+            self.ledger = Some(Ledger::open(self.door.path())?);
+        }
+        let ledger = self.ledger.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let queue = OwnedQueue::create(ledger, client.index as usize, role, who.uid)?;
+        if queue.capacity() < lanes {
+            let fit = queue.capacity();
+            let text = format!("a message queue holds {fit} entries (kernel.msgmnb), too few for {lanes} lanes");
+            return Err(io::Error::other(text));
+        }
+        Ok(queue)
+    }
+
+    fn prepare(&mut self, guest: &Guest, hello: Hello, layout: Layout, client: ClientId) -> io::Result<Session> {
         let memory = make_memory(&layout).map_err(io::Error::other)?;
         let arena = memory.slice(layout.arena_offset(), layout.arena_bytes()).map_err(io::Error::other)?;
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let socket = Arc::clone(&guest.socket);
         let strategy = hello.strategy;
-        Ok(Session { client, strategy, credentials: guest.credentials, layout, memory, arena, socket, wake })
+        let credentials = guest.credentials;
+        let reply_queue = match strategy.replies_by_ring() {
+            true => None,
+            false => Some(self.queue(client, Role::Replies, credentials, layout.lanes())?),
+        };
+        let request_queue = match strategy.requests_by_ring() {
+            true => None,
+            false => Some(self.queue(client, Role::Requests, credentials, layout.lanes())?),
+        };
+        Ok(Session { client, strategy, credentials, layout, memory, arena, socket, wake, reply_queue, request_queue })
     }
 
     fn welcome(&mut self, index: usize, session: Session) -> Result<(), Errno> {
@@ -346,8 +373,8 @@ impl Desk {
             client: session.client,
             lanes: session.layout.lanes() as u32,
             arena_bytes: session.layout.arena_bytes() as u64,
-            reply_queue: None,
-            request_queue: None,
+            reply_queue: session.reply_queue.as_ref().map(|queue| queue.queue().id()),
+            request_queue: session.request_queue.as_ref().map(|queue| queue.queue().id()),
         });
         let board: &SharedMemory = &self.config.notice.board;
         let descriptors = [session.memory.descriptor(), board.descriptor(), session.wake.as_fd()];

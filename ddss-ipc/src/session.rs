@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ddss_core::ClientId;
 
 use crate::layout::Layout;
+use crate::ledger::OwnedQueue;
 use crate::strategy::Strategy;
 use crate::sys::{MemoryError, SharedMemory};
 
@@ -32,6 +33,8 @@ pub struct Session {
     pub(crate) arena: SharedMemory,
     pub(crate) socket: Arc<OwnedFd>,
     pub(crate) wake: OwnedFd,
+    pub(crate) reply_queue: Option<OwnedQueue>,
+    pub(crate) request_queue: Option<OwnedQueue>,
 }
 
 impl fmt::Debug for Session {

@@ -26,7 +26,8 @@ use crate::reception::ArrivalSink;
 use crate::session::{Arrival, Credentials, Session};
 use crate::socket;
 use crate::strategy::Strategy;
-use crate::sweep::{Key, ServiceLane, Sweep};
+use crate::service_lane::ServiceLane;
+use crate::sweep::{Key, Sweep};
 use crate::sync::order;
 use crate::sys::{MemoryError, SharedMemory};
 
@@ -49,6 +50,23 @@ pub enum Offence {
         /// What should come.
         awaited: u32,
     },
+    /// Its message queue does not hold what it announced, or holds what nobody of us sends, or was removed.
+    #[error("the message queue of lane {} of {} was tampered with", lane.index, lane.client)]
+    Queue {
+        /// Where.
+        lane: LaneId,
+    },
+}
+
+/// How a service idles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Idling {
+    /// A client counts on the service polling (`Rmq`, `Rcq`): sleep late, if at all.
+    Poll,
+    /// Spin a bounded time, then sleep (`Auto`, or nobody).
+    Spin,
+    /// Every client sleeps in the kernel (`Mq`): sleep as soon as there is nothing to do.
+    Sleep,
 }
 
 /// Counts of what should not happen often.
@@ -121,6 +139,8 @@ pub struct Station {
     rest: u64,
     resting: bool,
     polling_clients: usize,
+    sleeping_clients: usize,
+    clients_count: usize,
     counts: StationCounts,
 }
 
@@ -145,6 +165,8 @@ impl Station {
             rest: 0,
             resting: false,
             polling_clients: 0,
+            sleeping_clients: 0,
+            clients_count: 0,
             counts: StationCounts::default(),
         })
     }
@@ -186,6 +208,8 @@ impl Station {
         watch(&self.epoll, &session.wake).map_err(tried)?;
         let keys = lanes.into_iter().map(|lane| self.sweep.insert(lane)).collect();
         self.polling_clients += usize::from(session.strategy.wants_polling());
+        self.sleeping_clients += usize::from(session.strategy == Strategy::Mq);
+        self.clients_count += 1;
         self.seats[client.index as usize] = Some(Seat { session, keys });
         Ok(client)
     }
@@ -201,6 +225,8 @@ impl Station {
             self.sweep.remove(*key);
         }
         self.polling_clients -= usize::from(seat.session.strategy.wants_polling());
+        self.sleeping_clients -= usize::from(seat.session.strategy == Strategy::Mq);
+        self.clients_count -= 1;
         // The client holds the eventfd as well, so closing ours would leave it in the epoll.
         let _ = epoll::delete(&self.epoll, &seat.session.wake);
         socket::shut(&seat.session.socket);
@@ -305,9 +331,15 @@ impl Station {
         self.board.set_active(self.sweep.hot() as u64);
     }
 
-    /// Whether a client is attached whose strategy has the service poll and not sleep (`Rmq`, `Rcq`).
-    pub fn wants_polling(&self) -> bool {
-        self.polling_clients > 0
+    /// How the service should idle, by the strategies of the clients that are attached: the most eager one decides.
+    pub fn idling(&self) -> Idling {
+        if self.polling_clients > 0 {
+            Idling::Poll
+        } else if self.sleeping_clients > 0 && self.sleeping_clients == self.clients_count {
+            Idling::Sleep
+        } else {
+            Idling::Spin
+        }
     }
 
     /// The next offence that was noticed. Dismiss the client, and say why in the log.

@@ -50,6 +50,11 @@ impl Strategy {
         }
     }
 
+    /// Whether requests go through the ring.
+    pub(crate) fn requests_by_ring(self) -> bool {
+        !matches!(self, Self::Mq)
+    }
+
     /// Whether replies come through the ring.
     pub(crate) fn replies_by_ring(self) -> bool {
         matches!(self, Self::Rcq | Self::Auto)

@@ -7,16 +7,12 @@
 
 use std::collections::VecDeque;
 
-use ddss_core::limits::{CLIENTS_MAX, RING_SLOTS};
+use ddss_core::limits::CLIENTS_MAX;
 use ddss_core::{ClientId, Entry, LaneId};
-use rustix::thread::futex;
 
-use crate::park::{self, Sleep};
-use crate::ring::{Consumer, MappedRing, Producer, Stale};
-use crate::session::Session;
+use crate::service_lane::{Replied, ServiceLane, Woken};
 use crate::station::Offence;
 use crate::sync::order;
-use crate::sys::{MappedWord, MemoryError};
 
 /// Requests taken from one lane in one sweep: nobody's batch keeps the others waiting for long.
 const LANE_BATCH_MAX: usize = 16;
@@ -31,67 +27,6 @@ const OFFENCES_MAX: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key(u32);
 
-/// The service's ends of one lane.
-pub(crate) struct ServiceLane {
-    id: LaneId,
-    requests: Consumer<MappedRing>,
-    completions: Producer<MappedRing>,
-    control: MappedWord,
-    /// Requests taken and not answered: never more than a ring holds, whatever the client says.
-    under_way: usize,
-    /// The sequence for which the client was woken last.
-    woken: Option<u32>,
-    unflushed: bool,
-    accused: bool,
-    hot: bool,
-    idle_sweeps: u32,
-    /// Its index in the list of the hot or the cold.
-    place: usize,
-}
-
-impl ServiceLane {
-    /// The service's ends of one of a client's lanes.
-    pub(crate) fn new(session: &Session, index: usize) -> Result<Self, MemoryError> {
-        let (memory, layout) = (&session.memory, &session.layout);
-        Ok(Self {
-            id: LaneId { client: session.client, index: index as u8 },
-            requests: Consumer::new(memory.ring_at(layout.requests(index))?, 0),
-            completions: Producer::new(memory.ring_at(layout.completions(index))?, 0),
-            control: memory.word_at(layout.control(index))?,
-            under_way: 0,
-            woken: None,
-            unflushed: false,
-            accused: false,
-            hot: false,
-            idle_sweeps: 0,
-            place: 0,
-        })
-    }
-
-    #[inline(always)]
-    fn take(&mut self, most: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
-        let most = most.min(RING_SLOTS - self.under_way);
-        for taken in 0..most {
-            let Some(entry) = self.requests.take() else {
-                self.under_way += taken;
-                return taken;
-            };
-            into.push((self.id, entry));
-        }
-        self.under_way += most;
-        most
-    }
-
-    fn offence(&mut self) -> Option<Offence> {
-        if self.accused {
-            return None;
-        }
-        let Stale::Nonsense(found) = self.requests.stale() else { return None };
-        self.accused = true;
-        Some(Offence::Sequence { lane: self.id, found, awaited: self.requests.awaited() })
-    }
-}
-
 /// All lanes of a station.
 pub(crate) struct Sweep {
     lanes: Vec<Option<ServiceLane>>,
@@ -101,6 +36,8 @@ pub(crate) struct Sweep {
     hot_cursor: usize,
     cold_cursor: usize,
     unflushed: Vec<u32>,
+    /// Lanes of which replies are held back, since the client's queue is full.
+    held: VecDeque<u32>,
     offences: VecDeque<Offence>,
 }
 
@@ -114,6 +51,7 @@ impl Sweep {
             hot_cursor: 0,
             cold_cursor: 0,
             unflushed: Vec::new(),
+            held: VecDeque::new(),
             offences: VecDeque::with_capacity(OFFENCES_MAX),
         }
     }
@@ -127,6 +65,7 @@ impl Sweep {
         for list in [&mut self.hot, &mut self.cold, &mut self.unflushed] {
             list.reserve(self.lanes.len() - list.len());
         }
+        self.held.reserve(self.lanes.len() - self.held.len());
         lane.hot = false;
         lane.place = self.cold.len();
         self.cold.push(key);
@@ -136,17 +75,18 @@ impl Sweep {
 
     pub(crate) fn remove(&mut self, key: Key) {
         self.unlist(key.0);
-        if let Some(lane) = self.lanes[key.0 as usize].take()
-            && lane.unflushed
-        {
-            self.unflushed.retain(|other| *other != key.0);
-        }
+        self.lanes[key.0 as usize] = None;
+        self.unflushed.retain(|other| *other != key.0);
+        self.held.retain(|other| *other != key.0);
         self.free.push(key.0);
     }
 
     /// Copies up to `budget` requests out.
     #[inline]
     pub(crate) fn poll(&mut self, budget: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
+        if !self.held.is_empty() {
+            self.send_held(1);
+        }
         let mut left = budget;
         self.poll_hot(&mut left, into);
         self.poll_cold(&mut left, into);
@@ -167,7 +107,14 @@ impl Sweep {
             let Some(lane) = self.lanes[key as usize].as_mut() else { return };
             let taken = lane.take(LANE_BATCH_MAX.min(*left), into);
             *left -= taken;
-            if taken > 0 || lane.under_way > 0 {
+            if lane.is_guilty()
+                && let Some(offence) = lane.offence()
+            {
+                self.accuse(offence);
+                self.hot_cursor += 1;
+                continue;
+            }
+            if taken > 0 || lane.under_way() > 0 {
                 lane.idle_sweeps = 0;
                 self.hot_cursor += 1;
                 continue;
@@ -201,10 +148,8 @@ impl Sweep {
                 continue;
             }
             self.cold_cursor += 1;
-            if let Some(offence) = lane.offence()
-                && self.offences.len() < OFFENCES_MAX
-            {
-                self.offences.push_back(offence);
+            if let Some(offence) = lane.offence() {
+                self.accuse(offence);
             }
         }
     }
@@ -217,14 +162,16 @@ impl Sweep {
     /// Whether any lane has a request that [`poll`](Self::poll) would take.
     pub(crate) fn has_requests(&self) -> bool {
         let mut lanes = self.lanes.iter().flatten();
-        lanes.any(|lane| lane.under_way < RING_SLOTS && lane.requests.is_ready())
+        lanes.any(ServiceLane::has_request)
     }
 
-    /// Makes every lane with a request hot, so that who woke the service up does not wait for the cold slice.
+    /// Makes every lane with a request hot, so that who woke the service up does not wait for the cold slice; and tries
+    /// all that is held back.
     pub(crate) fn warm_all(&mut self) {
+        self.send_held(self.held.len());
         for index in (0..self.cold.len()).rev() {
             let key = self.cold[index];
-            if self.lanes[key as usize].as_ref().is_some_and(|lane| lane.requests.is_ready()) {
+            if self.lanes[key as usize].as_ref().is_some_and(ServiceLane::has_request) {
                 self.move_to(key, true);
             }
         }
@@ -234,16 +181,55 @@ impl Sweep {
     #[inline]
     pub(crate) fn reply(&mut self, key: Key, entry: &Entry) -> bool {
         let Some(lane) = self.lanes[key.0 as usize].as_mut() else { return false };
-        if lane.under_way == 0 {
-            return false;
-        }
-        lane.under_way -= 1;
-        lane.completions.publish(entry);
-        if !lane.unflushed {
-            lane.unflushed = true;
-            self.unflushed.push(key.0);
+        match lane.reply(entry) {
+            Replied::Unasked => return false,
+            Replied::Held => self.hold(key.0),
+            Replied::Out => self.note_unflushed(key.0),
         }
         true
+    }
+
+    #[inline(always)]
+    fn note_unflushed(&mut self, key: u32) {
+        if let Some(lane) = self.lanes[key as usize].as_mut()
+            && !lane.unflushed
+        {
+            lane.unflushed = true;
+            self.unflushed.push(key);
+        }
+    }
+
+    fn hold(&mut self, key: u32) {
+        if !self.held.contains(&key) {
+            self.held.push_back(key);
+        }
+    }
+
+    /// Tries to send what is held back, for that many lanes; one failed try is one system call.
+    fn send_held(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(key) = self.held.pop_front() else { return };
+            let Some(lane) = self.lanes[key as usize].as_mut() else { continue };
+            let client = lane.client();
+            if !lane.send_held() {
+                self.held.push_back(key);
+            } else if !self.holds_for(client)
+                && let Some(lane) = self.lanes[key as usize].as_ref()
+            {
+                lane.clear_held_word();
+            }
+            self.note_unflushed(key);
+        }
+    }
+
+    fn holds_for(&self, client: ClientId) -> bool {
+        self.held.iter().any(|key| self.lanes[*key as usize].as_ref().is_some_and(|lane| lane.client() == client))
+    }
+
+    fn accuse(&mut self, offence: Offence) {
+        if self.offences.len() < OFFENCES_MAX {
+            self.offences.push_back(offence);
+        }
     }
 
     /// Whether completions went out since the last [`flush`](Self::flush).
@@ -259,24 +245,12 @@ impl Sweep {
         for key in self.unflushed.drain(..) {
             let Some(lane) = self.lanes[key as usize].as_mut() else { continue };
             lane.unflushed = false;
-            let Some((sleep, awaited)) = park::sleeper(&lane.control, lane.completions.position()) else {
-                lane.woken = None;
-                continue;
-            };
-            // Woken for this already, and not yet run: once is enough, since what it awaits was out.
-            if lane.woken == Some(awaited) {
-                continue;
+            match lane.wake() {
+                Woken::Nobody => continue,
+                Woken::Thread => {}
+                Woken::Task => send(lane.client()),
             }
-            lane.woken = Some(awaited);
             woken += 1;
-            match sleep {
-                Sleep::Socket => send(lane.id.client),
-                Sleep::Futex => {
-                    let word = lane.completions.slots().sequence_word(awaited.wrapping_sub(1));
-                    // It cannot fail on a word that is mapped; and every sleeper has a time-out.
-                    let _ = futex::wake(word, futex::Flags::empty(), 1);
-                }
-            }
         }
         woken
     }

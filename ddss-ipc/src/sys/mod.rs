@@ -2,6 +2,8 @@
 //! [`ring`](crate::ring).
 
 mod memory;
+mod queue;
 
 pub(crate) use memory::MappedWord;
+pub(crate) use queue::{Queue, Received};
 pub use memory::{Access, MemoryError, SharedMemory};

@@ -1,5 +1,6 @@
 //! What the tests share: an echo service on a thread of its own, and children that are real processes.
 #![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,9 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ddss_core::{ClientId, NodeId};
+use ddss_core::{ClientId, Entry, LaneId, NodeId};
 use ddss_ipc::{
-    Arrival, AttachOptions, Attachment, Inbox, Lane, Reception, ReceptionConfig, Station, WaitClass, Waited,
+    Arrival, AttachOptions, Attachment, Idling, Inbox, Lane, Offence, Reception, ReceptionConfig, Station, WaitClass,
+    Waited,
 };
 use rustix::event::{PollFd, PollFlags};
 
@@ -24,6 +26,7 @@ pub(crate) struct Seen {
     pub(crate) left: AtomicU64,
     pub(crate) answered: AtomicU64,
     pub(crate) rests: AtomicU64,
+    pub(crate) resting: AtomicBool,
     pub(crate) wakes: AtomicU64,
     pub(crate) offences: AtomicU64,
 }
@@ -85,6 +88,7 @@ impl Drop for Echo {
 
 fn serve(mut station: Station, seen: &Seen, stop: &AtomicBool) {
     let mut batch = Vec::with_capacity(256);
+    let mut delayed = Vec::new();
     let mut idle = 0;
     station.tell_core();
     while !stop.load(Ordering::Acquire) {
@@ -101,30 +105,69 @@ fn serve(mut station: Station, seen: &Seen, stop: &AtomicBool) {
             }
         }
         let taken = station.poll(256, &mut batch);
-        for (lane, mut entry) in batch.drain(..) {
-            entry[1] = !entry[1];
-            station.reply(lane, &entry);
+        for (lane, entry) in batch.drain(..) {
+            answer(&mut station, &mut delayed, lane, entry);
         }
         station.flush();
-        while station.offence().is_some() {
+        while let Some(offence) = station.offence() {
+            let (Offence::Sequence { lane, .. } | Offence::Queue { lane }) = offence else { panic!("{offence}") };
+            station.dismiss(lane.client);
             seen.offences.fetch_add(1, Ordering::Release);
         }
         seen.answered.fetch_add(taken as u64, Ordering::Release);
         idle = if taken > 0 { 0 } else { idle + 1 };
-        if idle > 2000 {
+        if idle > if station.idling() == Idling::Sleep { 0 } else { 2000 } {
             idle = 0;
-            rest(&mut station);
-            seen.rests.store(station.counts().rests, Ordering::Release);
+            rest(&mut station, seen);
             seen.wakes.store(station.counts().wakes, Ordering::Release);
         }
     }
 }
 
-fn rest(station: &mut Station) {
+/// Word 3 of a request says what is done with it.
+pub(crate) const NOW: u64 = 0;
+/// Kept, and answered in reverse order by the next [`REVERSE`].
+pub(crate) const LATER: u64 = 1;
+/// Answers what was kept, newest first, and then itself.
+pub(crate) const REVERSE: u64 = 2;
+/// Inverts the bytes of the arena that words 4 and 5 (offset, length) name.
+pub(crate) const INVERT: u64 = 3;
+/// Never answered.
+pub(crate) const NEVER: u64 = 4;
+
+fn answer(station: &mut Station, delayed: &mut Vec<(LaneId, Entry)>, lane: LaneId, entry: Entry) {
+    match entry[3] {
+        LATER => return delayed.push((lane, entry)),
+        NEVER => return,
+        REVERSE => {
+            for (lane, mut entry) in delayed.drain(..).rev() {
+                entry[1] = !entry[1];
+                station.reply(lane, &entry);
+            }
+        }
+        INVERT => {
+            let arena = station.arena(lane.client).unwrap();
+            let mut bytes = vec![0; entry[5].min(1 << 20) as usize];
+            if arena.read(entry[4] as usize, &mut bytes).is_ok() {
+                bytes.iter_mut().for_each(|byte| *byte = !*byte);
+                arena.write(entry[4] as usize, &bytes).unwrap();
+            }
+        }
+        _ => {}
+    }
+    let mut entry = entry;
+    entry[1] = !entry[1];
+    station.reply(lane, &entry);
+}
+
+fn rest(station: &mut Station, seen: &Seen) {
     if station.arm() {
+        seen.rests.store(station.counts().rests, Ordering::Release);
+        seen.resting.store(true, Ordering::Release);
         let limit = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
         let descriptor = station.descriptor();
         let _ = rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit));
+        seen.resting.store(false, Ordering::Release);
         station.disarm();
     }
 }
@@ -141,7 +184,7 @@ pub(crate) fn attach(path: &Path, change: impl FnOnce(&mut AttachOptions)) -> At
 
 /// One call: what comes back must be its own answer.
 pub(crate) fn call(lane: &mut Lane, class: WaitClass, value: u64) {
-    lane.submit([u64::from(lane.index()) << 32, value, value ^ 1, 3, 4, 5, 6, value ^ 7]).unwrap();
+    lane.submit([u64::from(lane.index()) << 32, value, value ^ 1, NOW, 4, 5, 6, value ^ 7]).unwrap();
     lane.ring();
     assert_eq!(lane.wait(class, Instant::now() + PATIENCE), Waited::Ready);
     let entry = lane.reap().unwrap();
@@ -159,6 +202,14 @@ pub(crate) fn spawn(role: &str, argument: &str) -> Child {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
+}
+
+/// Removes what a killed daemon left behind, the way that the next daemon does.
+pub(crate) fn clean_after_a_dead_daemon(path: &Path) {
+    let station = Station::open(NodeId(7)).unwrap();
+    let sink = station.inbox().sink();
+    Reception::start(path, ReceptionConfig::new(&station), sink).unwrap().stop();
+    std::fs::remove_dir(path.parent().unwrap()).unwrap();
 }
 
 /// The argument of a child; a parent has none, and then the test is none.

@@ -1,0 +1,225 @@
+//! `Rcq` and `Auto`: rings both ways. They differ in how the client waits.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use ddss_core::Entry;
+use rustix::thread::futex;
+
+use crate::layout::Layout;
+use crate::link::Link;
+use crate::park::{self, Sleep};
+use crate::ring::{Consumer, MappedRing, Producer};
+use crate::road::{Road, Waited};
+use crate::strategy::WaitClass;
+use crate::sys::{MappedWord, MemoryError, SharedMemory};
+
+/// How long a client spins before it yields and parks, under `Auto`.
+const SPIN: Duration = Duration::from_micros(8);
+/// How many looks at the slot between two looks at the clock.
+const LOOKS_PER_CLOCK: u32 = 32;
+/// How long one sleep lasts at the most before the client looks whether the daemon is alive.
+const SLEEP_MAX: Duration = Duration::from_millis(20);
+/// How often a spinning client looks whether the daemon is alive.
+const SPIN_ALIVE_EVERY: Duration = Duration::from_millis(5);
+
+/// The client's ends of a lane's two rings.
+pub(crate) struct Rings {
+    link: Arc<Link>,
+    requests: Producer<MappedRing>,
+    completions: Consumer<MappedRing>,
+    control: MappedWord,
+    rung: u64,
+}
+
+impl Rings {
+    pub(crate) fn new(
+        link: &Arc<Link>,
+        memory: &SharedMemory,
+        layout: &Layout,
+        lane: usize,
+    ) -> Result<Self, MemoryError> {
+        Ok(Self {
+            link: Arc::clone(link),
+            requests: Producer::new(memory.ring_at(layout.requests(lane))?, 0),
+            completions: Consumer::new(memory.ring_at(layout.completions(lane))?, 0),
+            control: memory.word_at(layout.control(lane))?,
+            rung: 0,
+        })
+    }
+
+    fn wait_spinning(&mut self, deadline: Instant) -> Waited {
+        let mut look_alive = Instant::now() + SPIN_ALIVE_EVERY;
+        loop {
+            if self.looks_ready(LOOKS_PER_CLOCK) {
+                return Waited::Ready;
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return Waited::TimedOut;
+            }
+            if now >= look_alive {
+                if !self.link.is_alive() {
+                    return self.last_look();
+                }
+                look_alive = now + SPIN_ALIVE_EVERY;
+            }
+        }
+    }
+
+    /// Spins a bounded time, if that can pay.
+    fn spin_awhile(&self) -> bool {
+        if !self.link.spinning_pays() {
+            return self.completions.is_ready();
+        }
+        let start = Instant::now();
+        loop {
+            if self.looks_ready(LOOKS_PER_CLOCK) {
+                return true;
+            }
+            if start.elapsed() >= SPIN {
+                return false;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn looks_ready(&self, looks: u32) -> bool {
+        for _ in 0..looks {
+            if self.completions.is_ready() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    fn wait_parked(&mut self, deadline: Instant) -> Waited {
+        loop {
+            if self.completions.is_ready() {
+                return Waited::Ready;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Waited::TimedOut;
+            }
+            if !self.park(left.min(SLEEP_MAX)) && !self.link.is_alive() {
+                return self.last_look();
+            }
+        }
+    }
+
+    /// Sleeps until the next completion or for that long. False when the time ran out.
+    fn park(&mut self, duration: Duration) -> bool {
+        if !park::announce(&self.control, Sleep::Futex, &mut self.completions) {
+            return true;
+        }
+        let word = self.completions.slots().sequence_word(self.completions.position());
+        let seen = word.load(Ordering::Relaxed);
+        let mut timed_out = false;
+        if seen != self.completions.awaited() {
+            let limit = crate::socket::timespec(duration);
+            let slept = futex::wait(word, futex::Flags::empty(), seen, Some(&limit));
+            timed_out = slept == Err(rustix::io::Errno::TIMEDOUT);
+        }
+        park::awaken(&self.control);
+        !timed_out
+    }
+
+    /// The daemon is gone: what it published before it went still counts.
+    fn last_look(&self) -> Waited {
+        if self.completions.is_ready() { Waited::Ready } else { Waited::Gone }
+    }
+}
+
+/// Both sides poll: no system call in the steady state, a core busy while it waits.
+pub(crate) struct Rcq(pub(crate) Rings);
+
+/// Spins a bounded time, then parks.
+pub(crate) struct Auto(pub(crate) Rings);
+
+impl Rings {
+    #[inline(always)]
+    fn submit(&mut self, entry: &Entry) {
+        self.requests.publish(entry);
+    }
+
+    #[inline(always)]
+    fn ring(&mut self) {
+        self.link.ring(&mut self.rung);
+    }
+
+    fn arm_async(&mut self) -> bool {
+        park::announce(&self.control, Sleep::Socket, &mut self.completions)
+    }
+}
+
+impl Road for Rcq {
+    fn submit(&mut self, entry: &Entry) {
+        self.0.submit(entry);
+    }
+
+    fn ring(&mut self) {
+        self.0.ring();
+    }
+
+    fn take(&mut self) -> Option<Entry> {
+        self.0.completions.take()
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.0.completions.is_ready()
+    }
+
+    fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
+        match class {
+            WaitClass::Polling => self.0.wait_spinning(deadline),
+            WaitClass::Sleeping => self.0.wait_parked(deadline),
+        }
+    }
+
+    fn arm_async(&mut self) -> bool {
+        self.0.arm_async()
+    }
+
+    fn disarm_async(&mut self) {
+        park::awaken(&self.0.control);
+    }
+}
+
+impl Road for Auto {
+    fn submit(&mut self, entry: &Entry) {
+        self.0.submit(entry);
+    }
+
+    fn ring(&mut self) {
+        self.0.ring();
+    }
+
+    fn take(&mut self) -> Option<Entry> {
+        self.0.completions.take()
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.0.completions.is_ready()
+    }
+
+    fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
+        if class == WaitClass::Polling {
+            if self.0.spin_awhile() {
+                return Waited::Ready;
+            }
+            rustix::thread::sched_yield();
+        }
+        self.0.wait_parked(deadline)
+    }
+
+    fn arm_async(&mut self) -> bool {
+        self.0.arm_async()
+    }
+
+    fn disarm_async(&mut self) {
+        park::awaken(&self.0.control);
+    }
+}

@@ -1,0 +1,292 @@
+//! The service's ends of one lane, whichever way its client chose.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{Ordering, fence};
+
+use ddss_core::limits::RING_SLOTS;
+use ddss_core::{ClientId, Entry, LaneId};
+use rustix::io::Errno;
+use rustix::thread::futex;
+
+use crate::park::{self, Sleep};
+use crate::ring::{Consumer, MappedRing, Producer, Stale};
+use crate::session::Session;
+use crate::station::Offence;
+use crate::sys::{MappedWord, MemoryError, Queue, Received};
+
+/// Where requests come from.
+enum Requests {
+    Ring(Consumer<MappedRing>),
+    Queue {
+        queue: Queue,
+        /// How many messages the client says it has sent.
+        sent: MappedWord,
+        /// How many of those we asked the kernel for.
+        asked: u64,
+    },
+}
+
+/// Where completions go.
+enum Completions {
+    Ring(Producer<MappedRing>),
+    Queue {
+        queue: Queue,
+        /// How many were sent.
+        sent: u32,
+        /// How many the client says it has taken.
+        taken: MappedWord,
+        /// How many messages of this lane may be in the queue, so that no lane keeps another's out.
+        share: u32,
+        /// What is beyond the share; with those under way never more than a window.
+        held: VecDeque<Entry>,
+        held_word: MappedWord,
+    },
+}
+
+/// What became of a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Replied {
+    /// It is out.
+    Out,
+    /// The client's queue is full: it is held back.
+    Held,
+    /// The lane has no request under way.
+    Unasked,
+}
+
+/// Whom a [`ServiceLane::wake`] woke.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Woken {
+    Nobody,
+    Thread,
+    /// A task waits at the client's socket: it is to be sent a byte.
+    Task,
+}
+
+/// The service's ends of one lane.
+pub(crate) struct ServiceLane {
+    id: LaneId,
+    requests: Requests,
+    completions: Completions,
+    control: MappedWord,
+    /// Requests taken and not answered: never more than a ring holds, whatever the client says.
+    under_way: usize,
+    /// The sequence for which the client was woken last.
+    woken: Option<u32>,
+    crime: Option<Offence>,
+    accused: bool,
+    /// Completions went out since the last look at who sleeps. The sweep's.
+    pub(crate) unflushed: bool,
+    /// In the list of the hot. The sweep's.
+    pub(crate) hot: bool,
+    /// Sweeps without a request. The sweep's.
+    pub(crate) idle_sweeps: u32,
+    /// Its index in the list of the hot or the cold. The sweep's.
+    pub(crate) place: usize,
+}
+
+impl ServiceLane {
+    /// The service's ends of one of a client's lanes.
+    pub(crate) fn new(session: &Session, index: usize) -> Result<Self, MemoryError> {
+        let (memory, layout) = (&session.memory, &session.layout);
+        let requests = match &session.request_queue {
+            Some(queue) => {
+                Requests::Queue { queue: queue.queue(), sent: memory.word_at(layout.sent(index))?, asked: 0 }
+            }
+            None => Requests::Ring(Consumer::new(memory.ring_at(layout.requests(index))?, 0)),
+        };
+        let completions = match &session.reply_queue {
+            Some(queue) => Completions::Queue {
+                queue: queue.queue(),
+                sent: 0,
+                taken: memory.word_at(layout.taken(index))?,
+                share: (queue.capacity() / session.lanes()).max(1) as u32,
+                held: VecDeque::with_capacity(RING_SLOTS),
+                held_word: memory.word_at(layout.held())?,
+            },
+            None => Completions::Ring(Producer::new(memory.ring_at(layout.completions(index))?, 0)),
+        };
+        Ok(Self {
+            id: LaneId { client: session.client, index: index as u8 },
+            requests,
+            completions,
+            control: memory.word_at(layout.control(index))?,
+            under_way: 0,
+            woken: None,
+            crime: None,
+            accused: false,
+            unflushed: false,
+            hot: false,
+            idle_sweeps: 0,
+            place: 0,
+        })
+    }
+
+    /// Whose lane.
+    pub(crate) fn client(&self) -> ClientId {
+        self.id.client
+    }
+
+    /// Requests taken and not answered.
+    #[inline(always)]
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Copies up to that many requests out.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, most: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
+        let most = most.min(RING_SLOTS - self.under_way);
+        let id = self.id;
+        let mut taken = 0;
+        match &mut self.requests {
+            Requests::Ring(ring) => {
+                while taken < most
+                    && let Some(entry) = ring.take()
+                {
+                    into.push((id, entry));
+                    taken += 1;
+                }
+            }
+            Requests::Queue { queue, sent, asked } => {
+                // Pairs with the Release by the client, which counts after it has sent.
+                while taken < most && sent.load(Ordering::Acquire) != *asked {
+                    *asked += 1;
+                    match queue.try_receive(id.index) {
+                        Ok(Some(Received::Entry(entry))) => {
+                            into.push((id, entry));
+                            taken += 1;
+                        }
+                        _ => {
+                            // Believed again at the next sweep, so that a liar costs one system call and is told.
+                            *asked = sent.load(Ordering::Acquire);
+                            self.crime = Some(Offence::Queue { lane: id });
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        self.under_way += taken;
+        taken
+    }
+
+    /// Whether there is a request that [`take`](Self::take) would take.
+    pub(crate) fn has_request(&self) -> bool {
+        let there = match &self.requests {
+            Requests::Ring(ring) => ring.is_ready(),
+            Requests::Queue { sent, asked, .. } => sent.load(Ordering::Acquire) != *asked,
+        };
+        there && self.under_way < RING_SLOTS
+    }
+
+    /// What the client did that no honest one does, told once.
+    pub(crate) fn offence(&mut self) -> Option<Offence> {
+        if self.accused {
+            return None;
+        }
+        if self.crime.is_none()
+            && let Requests::Ring(ring) = &self.requests
+            && let Stale::Nonsense(found) = ring.stale()
+        {
+            self.crime = Some(Offence::Sequence { lane: self.id, found, awaited: ring.awaited() });
+        }
+        self.accused = self.crime.is_some();
+        self.crime
+    }
+
+    /// Whether an offence waits to be told.
+    #[inline(always)]
+    pub(crate) fn is_guilty(&self) -> bool {
+        self.crime.is_some() && !self.accused
+    }
+
+    /// Sends a completion, or holds it back.
+    #[inline(always)]
+    pub(crate) fn reply(&mut self, entry: &Entry) -> Replied {
+        if self.under_way == 0 {
+            return Replied::Unasked;
+        }
+        self.under_way -= 1;
+        match &mut self.completions {
+            Completions::Ring(ring) => {
+                ring.publish(entry);
+                Replied::Out
+            }
+            Completions::Queue { held, .. } => {
+                held.push_back(*entry);
+                if self.send_held() { Replied::Out } else { Replied::Held }
+            }
+        }
+    }
+
+    /// Sends what is held back, as far as the lane's share allows. True when nothing is held back any more. No system
+    /// call for a client that takes nothing.
+    pub(crate) fn send_held(&mut self) -> bool {
+        let Completions::Queue { queue, sent, taken, share, held, held_word } = &mut self.completions else {
+            return true;
+        };
+        let mut told = false;
+        while let Some(entry) = held.front() {
+            // A lie about the count fills the client's own queue, which `AGAIN` tells.
+            let in_queue = sent.wrapping_sub(taken.load(Ordering::Relaxed) as u32);
+            let tried = if in_queue < *share { queue.send(self.id.index, entry) } else { Err(Errno::AGAIN) };
+            match tried {
+                Ok(()) => {
+                    held.pop_front();
+                    *sent = sent.wrapping_add(1);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if !told => {
+                    // Say it, then look once more: either this sees what the client took meanwhile, or the client
+                    // sees the word and rings. Pairs with the fence in the client's `Replies::note`.
+                    told = true;
+                    held_word.store(1, Ordering::Relaxed);
+                    fence(Ordering::SeqCst);
+                }
+                Err(Errno::AGAIN) => return false,
+                Err(_) => {
+                    held.clear();
+                    self.crime = Some(Offence::Queue { lane: self.id });
+                }
+            }
+        }
+        true
+    }
+
+    /// The client's queue has room again for everything: it need not ring when it takes something.
+    pub(crate) fn clear_held_word(&self) {
+        if let Completions::Queue { held_word, .. } = &self.completions {
+            held_word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes the client if it sleeps and what it awaits is out. After `order::before_wake`.
+    #[inline]
+    pub(crate) fn wake(&mut self) -> Woken {
+        let published = match &self.completions {
+            Completions::Ring(ring) => ring.position(),
+            Completions::Queue { sent, .. } => *sent,
+        };
+        let Some((sleep, awaited)) = park::sleeper(&self.control, published) else {
+            self.woken = None;
+            return Woken::Nobody;
+        };
+        // Woken for this already, and not yet run: once is enough, since what it awaits was out.
+        if self.woken == Some(awaited) {
+            return Woken::Nobody;
+        }
+        self.woken = Some(awaited);
+        match (sleep, &self.completions) {
+            (Sleep::Socket, _) => Woken::Task,
+            (Sleep::Futex, Completions::Ring(ring)) => {
+                let word = ring.slots().sequence_word(awaited.wrapping_sub(1));
+                // It cannot fail on a word that is mapped; and every sleeper has a time-out.
+                let _ = futex::wake(word, futex::Flags::empty(), 1);
+                Woken::Thread
+            }
+            // The kernel wakes who reads a queue.
+            (Sleep::Futex, Completions::Queue { .. }) => Woken::Nobody,
+        }
+    }
+}

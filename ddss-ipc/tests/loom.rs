@@ -1,0 +1,62 @@
+//! Every interleaving of the ring and of the parking, and the proof that each ordering is needed.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test -p ddss-ipc --release --test loom
+//! ```
+
+#![cfg(loom)]
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::process::Command;
+
+use ddss_ipc::model;
+
+#[test]
+fn entries_arrive_whole_and_in_order() {
+    // If this broke, a request would be read half written, or a slot overwritten before it was read.
+    model::entries_arrive_whole_and_in_order();
+}
+
+#[test]
+fn a_sleeping_client_is_seen() {
+    // If this broke, a call would now and then take until its time-out.
+    model::a_sleeping_client_is_seen();
+}
+
+#[test]
+fn a_resting_service_is_rung() {
+    // If this broke, a request would now and then lie there until the next one comes.
+    model::a_resting_service_is_rung();
+}
+
+#[test]
+fn a_client_that_has_rung_is_swept() {
+    // If this broke, a client that saves itself a second ring would wait for somebody else's.
+    model::a_client_that_has_rung_is_swept();
+}
+
+#[test]
+fn each_ordering_weakened_alone_turns_a_model_red() {
+    // If this broke, the models would prove nothing, or the code would pay for a fence that it does not need.
+    const RED: [(&str, &str); 7] = [
+        ("publish", "entries_arrive_whole_and_in_order"),
+        ("take", "entries_arrive_whole_and_in_order"),
+        ("before_sleep", "a_sleeping_client_is_seen"),
+        ("before_wake", "a_sleeping_client_is_seen"),
+        ("before_ring", "a_resting_service_is_rung"),
+        ("before_rest", "a_resting_service_is_rung"),
+        ("after_rest", "a_client_that_has_rung_is_swept"),
+    ];
+    for (weakened, model) in RED {
+        let run = |name: &str| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", model]).env("DDSS_WEAKEN", name).output().unwrap()
+        };
+        assert!(run("nothing").status.success(), "{model} must hold as it is");
+        let output = run(weakened);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(!output.status.success(), "weakening {weakened} goes unnoticed by {model}");
+        assert!(text.contains("panicked at"), "{model} must fail by an assertion: {text}");
+        println!("{weakened}: {model} goes red");
+    }
+}
