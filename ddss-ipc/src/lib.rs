@@ -21,7 +21,6 @@
 //! nodes.
 
 mod park;
-mod place;
 mod ring;
 mod sync;
 
@@ -29,25 +28,6 @@ mod sync;
 #[doc(hidden)]
 pub mod model;
 
-<<<<<<< HEAD
-#[cfg(not(loom))]
-pub use attachment::{AttachError, AttachOptions, Attachment};
-#[cfg(not(loom))]
-pub use lane::{Lane, LaneFull, Waited};
-#[cfg(not(loom))]
-pub use layout::LAYOUT_VERSION;
-#[cfg(not(loom))]
-pub use place::{FOLDER_VARIABLE, SOCKET_NAME, default_folder};
-pub use reception::{ArrivalSink, Reception, ReceptionConfig};
-#[cfg(not(loom))]
-pub use session::{Arrival, Credentials, Session};
-#[cfg(not(loom))]
-pub use station::{Inbox, Offence, Station, StationCounts};
-#[cfg(not(loom))]
-pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
-#[cfg(not(loom))]
-pub use sys::{Access, MemoryError, SharedMemory};
-=======
 /// What talks to the kernel has no place in a model.
 macro_rules! outside_the_model {
     ($($item:item)*) => { $(#[cfg(not(loom))] $item)* };
@@ -61,6 +41,7 @@ outside_the_model! {
     mod layout;
     mod ledger;
     mod link;
+    mod place;
     mod queues;
     mod reception;
     mod rings;
@@ -78,6 +59,7 @@ outside_the_model! {
     pub use attachment::{AttachError, AttachOptions, Attachment};
     pub use lane::{Lane, LaneFull};
     pub use layout::LAYOUT_VERSION;
+    pub use place::{FOLDER_VARIABLE, SOCKET_NAME, default_folder};
     pub use reception::{ArrivalSink, Reception, ReceptionConfig};
     pub use road::Waited;
     pub use session::{Arrival, Credentials, Session};
@@ -85,4 +67,3 @@ outside_the_model! {
     pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
     pub use sys::{Access, MemoryError, SharedMemory};
 }
->>>>>>> ipc
