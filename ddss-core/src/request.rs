@@ -54,6 +54,13 @@ pub enum Payload {
 }
 
 impl Payload {
+    /// The bytes as part of a request, if there are few enough.
+    pub fn inline(bytes: &[u8]) -> Option<Self> {
+        let mut held = [0; INLINE_REQUEST_BYTES_MAX];
+        held.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(Payload::Inline { bytes: held, length: bytes.len() as u8 })
+    }
+
     /// How many bytes.
     pub const fn length(&self) -> u32 {
         match self {

@@ -46,7 +46,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How many threads can call at the same time without waiting for each other: 1 to 64, usually 8.
+    /// How many threads can call at the same time without waiting for each other: 1 to 63, usually 8.
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = Some(lanes);
         self
@@ -73,7 +73,8 @@ impl ClientBuilder {
             Some(strategy) => strategy,
             None => Strategy::from_environment()?.unwrap_or_default(),
         };
-        options.lanes = self.lanes.unwrap_or(options.lanes);
+        // One more than threads: the one that asynchronous calls share.
+        options.lanes = self.lanes.unwrap_or(options.lanes).saturating_add(1);
         options.arena_bytes = self.arena_bytes.unwrap_or(options.arena_bytes);
         let attachment = Attachment::connect(&socket, &options).map_err(|error| match error {
             AttachError::NoDaemon { source, .. } => Error::NoDaemon { socket: socket.clone(), folder, source },

@@ -1,5 +1,6 @@
 //! A client: the road from this process to its node's daemon.
 
+use crate::aio::AsyncClient;
 use crate::builder::ClientBuilder;
 use crate::error::Error;
 use crate::lanes::{Buffer, Call, Lanes, NoCompletion};
@@ -35,6 +36,10 @@ impl std::fmt::Debug for Inner {
     }
 }
 
+pub(crate) fn checked_name(name: &str, action: &'static str) -> Result<Name, Error> {
+    Name::new(name).map_err(|failure| Error::Failed { action, target: format!("{name:?}"), failure })
+}
+
 impl Client {
     /// Attaches to the daemon of this node, with everything as usual.
     pub fn connect() -> Result<Self, Error> {
@@ -48,7 +53,7 @@ impl Client {
 
     /// Makes a segment. Its name must be free in the whole cluster, as far as this node can reach it.
     pub fn allocate(&self, name: &str, spec: Spec) -> Result<Segment, Error> {
-        let checked = self.name(name, "allocate")?;
+        let checked = checked_name(name, "allocate")?;
         let mut text = spec.encode().to_vec();
         text.extend_from_slice(checked.as_str().as_bytes());
         let opened = self.by_text("allocate", name, &text, |range| Operation::Allocate { spec_and_name: range })?;
@@ -57,7 +62,7 @@ impl Client {
 
     /// Finds a segment by its name, wherever in the cluster its home is.
     pub fn open(&self, name: &str) -> Result<Segment, Error> {
-        let checked = self.name(name, "open")?;
+        let checked = checked_name(name, "open")?;
         let opened =
             self.by_text("open", name, checked.as_str().as_bytes(), |range| Operation::Open { name: range })?;
         Ok(Segment::new(self.clone(), name, opened))
@@ -69,6 +74,11 @@ impl Client {
             call.run(Operation::Null, None, WaitClass::Polling, |completion, _| completion.outcome)
         })
         .and_then(|outcome| Error::of(outcome, "reach", "the daemon"))
+    }
+
+    /// The same client with calls that are futures. It can be had once for each client.
+    pub fn to_async(&self) -> Result<AsyncClient, Error> {
+        AsyncClient::start(self.clone())
     }
 
     /// The node that this client is on.
@@ -84,10 +94,6 @@ impl Client {
     /// The socket that it is attached to.
     pub fn socket(&self) -> &Path {
         &self.0.socket
-    }
-
-    fn name(&self, name: &str, action: &'static str) -> Result<Name, Error> {
-        Name::new(name).map_err(|failure| Error::Failed { action, target: format!("{name:?}"), failure })
     }
 
     fn by_text(
@@ -115,7 +121,12 @@ impl Client {
         run: impl FnOnce(Call<'_>) -> Result<T, NoCompletion>,
     ) -> Result<T, Error> {
         let deadline = Instant::now() + self.0.timeout;
-        run(self.0.lanes.call(deadline)).map_err(|none| match none {
+        run(self.0.lanes.call(deadline)).map_err(|none| self.explain(none, action, target))
+    }
+
+    /// Why there was no completion, in the caller's words.
+    pub(crate) fn explain(&self, none: NoCompletion, action: &'static str, target: &str) -> Error {
+        match none {
             NoCompletion::Gone => Error::DaemonGone { path: self.0.socket.clone() },
             NoCompletion::Busy => Error::Failed { action, target: target.to_owned(), failure: Failure::Busy },
             NoCompletion::Late if action == "get" => {
@@ -124,7 +135,7 @@ impl Client {
             NoCompletion::Late => {
                 Error::Indeterminate { action, target: target.to_owned(), failure: Failure::TimedOut }
             }
-        })
+        }
     }
 
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) {

@@ -79,6 +79,12 @@ pub enum Error {
     /// The client could not attach for another reason.
     #[error("cannot attach to the daemon")]
     Attach(#[source] AttachError),
+    /// The lane for tasks is in use.
+    #[error("this client has an asynchronous twin already: clone that one")]
+    NoLaneForTasks,
+    /// The thread that waits for tasks could not be started.
+    #[error("cannot start the thread that waits on behalf of tasks")]
+    Thread(#[source] std::io::Error),
     /// The environment names a strategy that is none.
     #[error("the environment variable {} is wrong", ddss_ipc::STRATEGY_VARIABLE)]
     Strategy(#[from] UnknownStrategy),

@@ -41,6 +41,8 @@ pub(crate) struct Lanes {
     seats: Box<[Mutex<Seat>]>,
     shared: SharedSlots,
     arena: SharedMemory,
+    /// The lane and the part of the arena that asynchronous calls use.
+    for_tasks: Mutex<Option<(Lane, SharedSlots)>>,
 }
 
 /// Arena memory for one call, until the call ends.
@@ -80,17 +82,27 @@ impl Lanes {
     /// How much longer than its deadline a call waits for the daemon to say how it ended.
     const GRACE: Duration = Duration::from_millis(20);
 
+    /// The last lane and half of the arena's common part are for tasks.
     pub(crate) fn new(attachment: &Attachment) -> Self {
         let arena = attachment.arena().clone();
         let slots = (arena.len() / ddss_core::limits::ARENA_SLOT_BYTES) as u32;
         let mut lanes: Vec<Lane> = std::iter::from_fn(|| attachment.take_lane()).collect();
+        let for_tasks = lanes.pop();
         let own = Self::OWN_SLOTS.min(slots / (2 * lanes.len().max(1) as u32));
-        let count = lanes.len() as u32;
-        let seats = lanes.drain(..).enumerate().map(|(index, lane)| {
+        let first = lanes.len() as u32 * own;
+        let middle = first + (slots - first) / 2;
+        let seats = lanes.into_iter().enumerate().map(|(index, lane)| {
             let own = Run { first: index as u32 * own, slots: own };
             Mutex::new(Seat { lane, own, next: 1, late: Vec::new() })
         });
-        Self { seats: seats.collect(), shared: SharedSlots::new(count * own, slots), arena }
+        let shared = SharedSlots::new(first, middle);
+        let for_tasks = Mutex::new(for_tasks.map(|lane| (lane, SharedSlots::new(middle, slots))));
+        Self { seats: seats.collect(), shared, arena, for_tasks }
+    }
+
+    /// Gives the lane for tasks away, once.
+    pub(crate) fn lend_to_tasks(&self) -> Option<(Lane, SharedSlots)> {
+        self.for_tasks.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Takes the lane of this thread, or another one that is free, or waits for its own.

@@ -26,6 +26,10 @@
 //! [`Client`] and [`Segment`] are cheap to clone and can be shared. Each thread that calls gets a ring pair of its own
 //! (a *lane*) as long as there are enough ([`ClientBuilder::lanes`]); more threads than lanes take turns.
 //!
+//! # Tasks
+//!
+//! [`Client::to_async`] gives the same calls as futures, for any executor: [`AsyncClient`], [`AsyncSegment`].
+//!
 //! # How a call ends
 //!
 //! A call returns what it asked for, or an [`Error`] that says whether it certainly did nothing
@@ -38,14 +42,18 @@
 //! clone of a client is dropped, or its process dies in whatever way, its node frees what it had.
 #![forbid(unsafe_code)]
 
+mod aio;
 mod arena;
 mod builder;
 mod client;
 mod error;
 mod lanes;
 mod segment;
+#[cfg(test)]
+mod testing;
 mod value;
 
+pub use aio::{AsyncClient, AsyncSegment};
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use ddss_core::{Failure, Model, NodeId, Permissions, SegmentId, Spec, Timestamp, Version};

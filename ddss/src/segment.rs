@@ -3,11 +3,52 @@
 use crate::client::Client;
 use crate::error::Error;
 use crate::value::{Stamp, Value};
-use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, INLINE_REQUEST_BYTES_MAX, TRANSFER_BYTES_MAX};
+use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX};
 use ddss_core::{Failure, Opened, Operation, Outcome, Payload, SegmentId};
 use ddss_ipc::WaitClass;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+
+/// What a handle knows of its segment.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) name: Arc<str>,
+    pub(crate) id: SegmentId,
+    pub(crate) bytes: u64,
+}
+
+impl Place {
+    pub(crate) fn new(name: &str, opened: Opened) -> Self {
+        Self { name: name.into(), id: opened.segment, bytes: opened.bytes }
+    }
+
+    /// Checks a range before anything is sent; no sum here can wrap.
+    pub(crate) fn check(&self, action: &'static str, offset: u64, end: u128) -> Result<usize, Error> {
+        let target = || self.name.to_string();
+        if u128::from(offset) > end || end > u128::from(self.bytes) {
+            return Err(Error::OutOfRange { action, target: target(), offset, end, bytes: self.bytes });
+        }
+        match usize::try_from(end - u128::from(offset)) {
+            Ok(length) if length <= TRANSFER_BYTES_MAX => Ok(length),
+            _ => Err(Error::Failed { action, target: target(), failure: Failure::TooLarge }),
+        }
+    }
+}
+
+/// The first byte of a range and the one behind its last.
+pub(crate) fn bounds(range: impl RangeBounds<u64>, bytes: u64) -> (u64, u128) {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => u128::from(last) + 1,
+        Bound::Excluded(&end) => u128::from(end),
+        Bound::Unbounded => u128::from(bytes),
+    };
+    (start, end)
+}
 
 /// A segment somewhere in the cluster. Cheap to clone; dropping it changes nothing.
 ///
@@ -24,9 +65,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Segment {
     client: Client,
-    name: Arc<str>,
-    id: SegmentId,
-    bytes: u64,
+    place: Place,
 }
 
 impl Segment {
@@ -34,37 +73,28 @@ impl Segment {
     pub const TRANSFER_BYTES_MAX: usize = TRANSFER_BYTES_MAX;
 
     pub(crate) fn new(client: Client, name: &str, opened: Opened) -> Self {
-        Self { client, name: name.into(), id: opened.segment, bytes: opened.bytes }
+        Self { client, place: Place::new(name, opened) }
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.place.name
     }
 
     /// Its id, which no other segment ever has.
     pub fn id(&self) -> SegmentId {
-        self.id
+        self.place.id
     }
 
     /// Its size in bytes.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.place.bytes
     }
 
     /// Reads a range, as a whole: all bytes are of the version that comes with them.
     pub fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-        let start = match range.start_bound() {
-            Bound::Included(&start) => start,
-            Bound::Excluded(&before) => before.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&last) => u128::from(last) + 1,
-            Bound::Excluded(&end) => u128::from(end),
-            Bound::Unbounded => u128::from(self.bytes),
-        };
-        let length = self.check("get", start, end)?;
+        let (start, end) = bounds(range, self.place.bytes);
+        let length = self.place.check("get", start, end)?;
         let mut bytes = vec![0; length];
         let stamp = self.get_into(start, &mut bytes)?;
         Ok(Value::new(bytes, stamp))
@@ -72,12 +102,12 @@ impl Segment {
 
     /// Reads as many bytes as `into` has, as a whole.
     pub fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-        let length = self.check("get", offset, u128::from(offset) + into.len() as u128)?;
-        let (outcome, stamp) = self.client.with_call("get", &self.name, |mut call| {
+        let length = self.place.check("get", offset, u128::from(offset) + into.len() as u128)?;
+        let (outcome, stamp) = self.client.with_call("get", &self.place.name, |mut call| {
             let buffer = call.buffer(length)?;
             let range = buffer.range(length);
             let inline = length <= INLINE_REPLY_BYTES_MAX;
-            let operation = Operation::Get { segment: self.id, offset, into: range, inline };
+            let operation = Operation::Get { segment: self.place.id, offset, into: range, inline };
             let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |completion, arena| {
                 if completion.outcome != Outcome::Done {
                 } else if completion.inline {
@@ -86,53 +116,39 @@ impl Segment {
                     arena.read(range.offset() as usize, into).expect("a buffer lies inside the arena");
                 }
             })?;
-            Ok((outcome, Stamp { version: completion.version, timestamp: completion.timestamp }))
+            Ok((outcome, Stamp::of(&completion)))
         })?;
-        Error::of(outcome, "get", &self.name)?;
+        Error::of(outcome, "get", &self.place.name)?;
         Ok(stamp)
     }
 
     /// Writes bytes, as a whole: no get ever sees a part of them.
     pub fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        let length = self.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        let (outcome, stamp) = self.client.with_call("put", &self.name, |mut call| {
-            let (from, buffer) = if length <= INLINE_REQUEST_BYTES_MAX {
-                let mut held = [0; INLINE_REQUEST_BYTES_MAX];
-                held[..length].copy_from_slice(bytes);
-                (Payload::Inline { bytes: held, length: length as u8 }, None)
+        let length = self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
+        let (outcome, stamp) = self.client.with_call("put", &self.place.name, |mut call| {
+            let (from, buffer) = if let Some(inline) = Payload::inline(bytes) {
+                (inline, None)
             } else {
                 let buffer = call.buffer(length)?;
                 let range = buffer.range(length);
                 self.client.write(range.offset(), bytes);
                 (Payload::Arena(range), Some(buffer))
             };
-            let operation = Operation::Put { segment: self.id, offset, from };
+            let operation = Operation::Put { segment: self.place.id, offset, from };
             let (outcome, completion, ()) = Client::polling(call, operation, buffer, |_, _| ())?;
-            Ok((outcome, Stamp { version: completion.version, timestamp: completion.timestamp }))
+            Ok((outcome, Stamp::of(&completion)))
         })?;
-        Error::of(outcome, "put", &self.name)?;
+        Error::of(outcome, "put", &self.place.name)?;
         Ok(stamp)
     }
 
     /// Takes the segment away from everybody: its name is free, every handle to it is stale. Only its owner and root
     /// may.
     pub fn release(self) -> Result<(), Error> {
-        let operation = Operation::Release { segment: self.id };
-        let outcome = self.client.with_call("release", &self.name, |call| {
+        let operation = Operation::Release { segment: self.place.id };
+        let outcome = self.client.with_call("release", &self.place.name, |call| {
             call.run(operation, None, WaitClass::Sleeping, |completion, _| completion.outcome)
         })?;
-        Error::of(outcome, "release", &self.name)
-    }
-
-    /// Checks a range before anything is sent; no sum here can wrap.
-    fn check(&self, action: &'static str, offset: u64, end: u128) -> Result<usize, Error> {
-        let target = || self.name.to_string();
-        if u128::from(offset) > end || end > u128::from(self.bytes) {
-            return Err(Error::OutOfRange { action, target: target(), offset, end, bytes: self.bytes });
-        }
-        match usize::try_from(end - u128::from(offset)) {
-            Ok(length) if length <= TRANSFER_BYTES_MAX => Ok(length),
-            _ => Err(Error::Failed { action, target: target(), failure: Failure::TooLarge }),
-        }
+        Error::of(outcome, "release", &self.place.name)
     }
 }

@@ -1,6 +1,6 @@
 //! What a get and a put return besides being done: a version and a timestamp.
 
-use ddss_core::{Timestamp, Version};
+use ddss_core::{Completion, Timestamp, Version};
 use std::ops::Deref;
 
 /// Which version of a segment a call read or made, and when that version was made.
@@ -10,6 +10,12 @@ pub struct Stamp {
     pub version: Version,
     /// On the home's hybrid logical clock.
     pub timestamp: Timestamp,
+}
+
+impl Stamp {
+    pub(crate) fn of(completion: &Completion) -> Self {
+        Self { version: completion.version, timestamp: completion.timestamp }
+    }
 }
 
 /// Bytes that a get returned, with their stamp.

@@ -1,0 +1,113 @@
+//! One call as a future.
+
+use super::reactor::Reactor;
+use super::road::CallId;
+use crate::arena::Run;
+use crate::lanes::NoCompletion;
+use ddss_core::{ArenaRange, Completion, Operation, Outcome};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// Makes the operation once it is known where in the arena its bytes are.
+pub(super) type Make = fn(ArenaRange, &Plan) -> Operation;
+
+/// What a call is about.
+pub(super) struct Plan {
+    pub(super) segment: ddss_core::SegmentId,
+    pub(super) offset: u64,
+    /// Bytes that go out through the arena.
+    pub(super) outgoing: Vec<u8>,
+    /// Bytes that come back.
+    pub(super) incoming: usize,
+    /// Bytes of a small put, which travel in the request.
+    pub(super) inline: Option<ddss_core::Payload>,
+}
+
+enum Stage {
+    Planned,
+    UnderWay(CallId),
+    Over,
+}
+
+/// A call from its plan to its end.
+pub(super) struct Call {
+    reactor: Arc<Reactor>,
+    plan: Plan,
+    make: Make,
+    deadline: Instant,
+    stage: Stage,
+}
+
+impl Call {
+    pub(super) fn new(reactor: Arc<Reactor>, deadline: Instant, plan: Plan, make: Make) -> Self {
+        Self { reactor, plan, make, deadline, stage: Stage::Planned }
+    }
+
+    fn begin(&mut self, context: &Context<'_>) -> Result<Option<CallId>, NoCompletion> {
+        let road = &self.reactor.road;
+        let bytes = self.plan.outgoing.len().max(self.plan.incoming);
+        let (plan, make) = (&self.plan, self.make);
+        let begun = road.begin(bytes, self.deadline, context.waker(), |run| {
+            let range = run.map_or(ArenaRange { slot: 0, bytes: 0 }, |run| run.range(bytes));
+            if !plan.outgoing.is_empty() {
+                let at = range.offset() as usize;
+                road.arena.write(at, &plan.outgoing).expect("a run lies inside the arena");
+            }
+            make(range, plan)
+        })?;
+        self.reactor.mind();
+        Ok(begun)
+    }
+
+    fn take(&self, completion: &Completion, run: Option<Run>) -> Vec<u8> {
+        let mut bytes = vec![0; self.plan.incoming];
+        match run {
+            _ if completion.outcome != Outcome::Done => bytes.clear(),
+            _ if completion.inline => bytes.copy_from_slice(&completion.data[..self.plan.incoming]),
+            Some(run) => {
+                let at = run.range(0).offset() as usize;
+                self.reactor.road.arena.read(at, &mut bytes).expect("a run lies inside the arena");
+            }
+            None => {}
+        }
+        bytes
+    }
+}
+
+impl Future for Call {
+    type Output = Result<(Completion, Vec<u8>), NoCompletion>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let call = &mut *self;
+        if let Stage::Planned = call.stage {
+            match call.begin(context) {
+                Ok(Some(id)) => call.stage = Stage::UnderWay(id),
+                Ok(None) => return Poll::Pending,
+                Err(none) => {
+                    call.stage = Stage::Over;
+                    return Poll::Ready(Err(none));
+                }
+            }
+        }
+        let Stage::UnderWay(id) = call.stage else { panic!("a future is not polled after its end") };
+        let look = |completion: &Completion, run| (*completion, call.take(completion, run));
+        match call.reactor.road.look(id, context.waker(), look) {
+            None => Poll::Pending,
+            Some(end) => {
+                call.stage = Stage::Over;
+                Poll::Ready(end)
+            }
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Stage::UnderWay(id) = self.stage {
+            self.reactor.road.abandon(id);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! A client whose calls are futures.
+
+use super::call::{Call, Make, Plan};
+use super::reactor::Reactor;
+use super::road::Road;
+use super::segment::AsyncSegment;
+use crate::client::{Client, checked_name};
+use crate::error::Error;
+use ddss_core::{Completion, NodeId, Opened, Operation, SegmentId, Spec};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A [`Client`] whose calls are futures. Clones share it.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), ddss::Error> {
+/// let client = ddss::Client::connect()?.to_async()?;
+/// client.ping().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct AsyncClient {
+    client: Client,
+    reactor: Arc<Reactor>,
+}
+
+impl std::fmt::Debug for AsyncClient {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("AsyncClient").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+/// A call without bytes.
+pub(super) fn bare(segment: SegmentId) -> Plan {
+    Plan { segment, offset: 0, outgoing: Vec::new(), incoming: 0, inline: None }
+}
+
+const NO_SEGMENT: SegmentId = SegmentId::from_bits(0);
+
+impl AsyncClient {
+    pub(crate) fn start(client: Client) -> Result<Self, Error> {
+        let (lane, runs) = client.0.lanes.lend_to_tasks().ok_or(Error::NoLaneForTasks)?;
+        let road = Road::new(lane, client.0.lanes.arena().clone(), runs);
+        let reactor = Reactor::start(Arc::clone(&client.0), road).map_err(Error::Thread)?;
+        Ok(Self { client, reactor: Arc::new(reactor) })
+    }
+
+    /// The same client with calls that block.
+    pub fn blocking(&self) -> &Client {
+        &self.client
+    }
+
+    /// Makes a segment: [`Client::allocate`].
+    pub async fn allocate(&self, name: &str, spec: Spec) -> Result<AsyncSegment, Error> {
+        let checked = checked_name(name, "allocate")?;
+        let mut outgoing = spec.encode().to_vec();
+        outgoing.extend_from_slice(checked.as_str().as_bytes());
+        let make: Make = |range, _| Operation::Allocate { spec_and_name: range };
+        self.by_text("allocate", name, outgoing, make).await
+    }
+
+    /// Finds a segment by its name: [`Client::open`].
+    pub async fn open(&self, name: &str) -> Result<AsyncSegment, Error> {
+        let outgoing = checked_name(name, "open")?.as_str().as_bytes().to_vec();
+        self.by_text("open", name, outgoing, |range, _| Operation::Open { name: range }).await
+    }
+
+    async fn by_text(
+        &self,
+        action: &'static str,
+        name: &str,
+        outgoing: Vec<u8>,
+        make: Make,
+    ) -> Result<AsyncSegment, Error> {
+        let plan = Plan { outgoing, ..bare(NO_SEGMENT) };
+        let (completion, _) = self.call(action, name, plan, make).await?;
+        let opened = Opened::decode(&completion.data);
+        Ok(AsyncSegment::new(self.clone(), name, opened))
+    }
+
+    /// One round trip to the progress thread and back: [`Client::ping`].
+    pub async fn ping(&self) -> Result<(), Error> {
+        self.call("reach", "the daemon", bare(NO_SEGMENT), |_, _| Operation::Null).await.map(drop)
+    }
+
+    /// The node that this client is on.
+    pub fn node(&self) -> NodeId {
+        self.client.node()
+    }
+
+    pub(super) async fn call(
+        &self,
+        action: &'static str,
+        target: &str,
+        plan: Plan,
+        make: Make,
+    ) -> Result<(Completion, Vec<u8>), Error> {
+        let deadline = Instant::now() + self.client.0.timeout;
+        let call = Call::new(Arc::clone(&self.reactor), deadline, plan, make);
+        let (completion, bytes) = call.await.map_err(|none| self.client.explain(none, action, target))?;
+        Error::of(completion.outcome, action, target)?;
+        Ok((completion, bytes))
+    }
+
+    /// Whether nothing is under way on its lane.
+    #[cfg(test)]
+    fn is_quiet(&self) -> bool {
+        self.reactor.road.is_quiet()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestNode, block_on, poll_once};
+    use ddss_core::Failure;
+    use std::pin::pin;
+
+    #[test]
+    fn a_put_and_a_get_on_a_bare_executor() {
+        // If this broke, an asynchronous service could not share anything.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        block_on(async {
+            client.ping().await.unwrap();
+            for bytes in [8, 32, 33, 5000, 1 << 20] {
+                let segment = client.allocate(&format!("s{bytes}"), Spec::new(bytes)).await.unwrap();
+                let value = vec![bytes as u8 ^ 0x5a; bytes as usize];
+                let put = segment.put(0, &value).await.unwrap();
+                let got = segment.get(..).await.unwrap();
+                assert_eq!((&got[..], got.version()), (&value[..], put.version));
+                assert!(matches!(segment.get(1..=bytes).await, Err(Error::OutOfRange { .. })));
+                segment.release().await.unwrap();
+            }
+            assert_eq!(client.open("nothing").await.unwrap_err().failure(), Some(Failure::NotFound));
+        });
+    }
+
+    #[test]
+    fn hundreds_of_calls_at_once_all_end_and_wait_in_line_for_room() {
+        // If this broke, a burst of tasks would fail, grow without bound, or hang.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        block_on(async {
+            let segment = client.allocate("many", Spec::new(64 * 500)).await.unwrap();
+            let tasks: Vec<_> = (0..500u64)
+                .map(|index| {
+                    let segment = segment.clone();
+                    async move {
+                        segment.put(index * 64, &[index as u8; 64]).await.unwrap();
+                        let got = segment.get(index * 64..index * 64 + 64).await.unwrap();
+                        assert_eq!(&got[..], &[index as u8; 64]);
+                    }
+                })
+                .collect();
+            crate::testing::join_all(tasks).await;
+        });
+        assert!(client.is_quiet());
+    }
+
+    #[test]
+    fn a_dropped_future_keeps_its_memory_until_the_daemon_is_done_with_it() {
+        // If this broke, the bytes of one call could land in the buffer of another.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        let segment = block_on(client.allocate("dropped", Spec::new(1 << 20))).unwrap();
+        block_on(segment.put(0, &vec![1; 1 << 20])).unwrap();
+        for turn in 0..200u32 {
+            let mut dropped = Box::pin(segment.get(..));
+            // Half of them are dropped while they are under way, half before they began.
+            if turn % 2 == 0 {
+                let _ = poll_once(&mut dropped);
+            }
+            drop(dropped);
+            let value = block_on(segment.get(0..4096)).unwrap();
+            assert!(value.iter().all(|&byte| byte == 1));
+        }
+        // Everything comes back in the end.
+        while !client.is_quiet() {
+            std::thread::yield_now();
+        }
+        assert!(poll_once(&mut pin!(client.ping())).is_ready() || block_on(client.ping()).is_ok());
+    }
+
+    #[test]
+    fn tasks_on_several_threads_share_one_client() {
+        // If this broke, a multi-threaded runtime could not use it.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        let segment = block_on(client.allocate("threads", Spec::new(8))).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let segment = segment.clone();
+                scope.spawn(move || {
+                    block_on(async {
+                        for turn in 0..500u64 {
+                            segment.put(0, &turn.to_le_bytes()).await.unwrap();
+                            segment.get(..).await.unwrap();
+                        }
+                    });
+                });
+            }
+        });
+        assert_eq!(block_on(segment.get(..)).unwrap().version().0, 2000);
+    }
+
+    #[test]
+    fn a_daemon_that_ends_is_told_to_every_task() {
+        // If this broke, tasks would wait for a dead daemon for ever.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        block_on(client.ping()).unwrap();
+        drop(node);
+        assert!(matches!(block_on(client.ping()), Err(Error::DaemonGone { .. })));
+    }
+}

@@ -1,0 +1,269 @@
+//! The lane that the tasks of one client share, and what is under way on it.
+//!
+//! ```text
+//!          begin                completion              the task looks
+//!   Free ────────► Waiting ─────────────────► Done ──────────────────────► Free
+//!                    │  └─ deadline ─► Late ────────── completion ─────────► Free
+//!                    └──── future dropped ─► Late
+//! ```
+//!
+//! Memory of the arena belongs to a call from *begin* until *Free*, whatever became of its future.
+
+use crate::arena::{Run, SharedSlots};
+use crate::lanes::NoCompletion;
+use ddss_core::limits::RING_SLOTS;
+use ddss_core::{Completion, Operation, Request, RequestId};
+use ddss_ipc::{Lane, SharedMemory};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// Which call: a slot and which life of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct CallId(u64);
+
+impl CallId {
+    fn new(index: usize, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | index as u64)
+    }
+    fn index(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
+
+enum Status {
+    Free,
+    Waiting {
+        waker: Option<Waker>,
+        deadline: Instant,
+    },
+    Done(Completion),
+    /// Nobody waits for it any more.
+    Late,
+}
+
+struct Slot {
+    generation: u32,
+    status: Status,
+    run: Option<Run>,
+}
+
+/// What the tasks of one client share.
+pub(super) struct Road {
+    state: Mutex<State>,
+    pub(super) arena: SharedMemory,
+    runs: SharedSlots,
+    /// The reactor sleeps without a time-out.
+    pub(super) dormant: AtomicBool,
+}
+
+pub(super) struct State {
+    lane: Lane,
+    slots: Vec<Slot>,
+    /// Tasks that wait for a place on the lane or in the arena, in order.
+    room: VecDeque<(Waker, Instant)>,
+    armed: bool,
+    gone: bool,
+}
+
+/// How long a task looks for its completion before it lets the executor go on.
+const SPIN: Duration = Duration::from_micros(2);
+/// How much longer than its deadline a call waits for the daemon to say how it ended.
+const GRACE: Duration = Duration::from_millis(20);
+
+impl Road {
+    pub(super) fn new(lane: Lane, arena: SharedMemory, runs: SharedSlots) -> Self {
+        let slot = || Slot { generation: 0, status: Status::Free, run: None };
+        let slots = std::iter::repeat_with(slot).take(RING_SLOTS).collect();
+        let state = State { lane, slots, room: VecDeque::new(), armed: false, gone: false };
+        Self { state: Mutex::new(state), arena, runs, dormant: AtomicBool::new(true) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a call, or notes the task as one that waits for room.
+    pub(super) fn begin(
+        &self,
+        bytes: usize,
+        deadline: Instant,
+        waker: &Waker,
+        make: impl FnOnce(Option<Run>) -> Operation,
+    ) -> Result<Option<CallId>, NoCompletion> {
+        let mut state = self.lock();
+        if state.gone {
+            return Err(NoCompletion::Gone);
+        }
+        let now = Instant::now();
+        if now >= deadline {
+            return Err(NoCompletion::Busy);
+        }
+        state.reap(&self.runs);
+        let free = state.slots.iter().position(|slot| matches!(slot.status, Status::Free));
+        let run = if bytes > 0 { self.runs.take(bytes, now).map(Some) } else { Some(None) };
+        let (Some(index), Some(run)) = (free, run) else {
+            if let Some(Some(run)) = run {
+                self.runs.give(run);
+            }
+            state.room.push_back((waker.clone(), deadline));
+            state.arm(&self.runs);
+            return Ok(None);
+        };
+        let slot = &mut state.slots[index];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.status = Status::Waiting { waker: None, deadline };
+        slot.run = run;
+        let id = CallId::new(index, slot.generation);
+        let left = deadline.saturating_duration_since(now).as_micros();
+        let timeout_us = u32::try_from(left).unwrap_or(u32::MAX).max(1);
+        let request = Request { timeout_us, ..Request::new(RequestId(id.0), make(run)) };
+        state.lane.submit(request.encode()).expect("there are as many slots as a lane has places");
+        state.lane.ring();
+        Ok(Some(id))
+    }
+
+    /// The end of a call, if it is there; else the task is noted.
+    pub(super) fn look<T>(
+        &self,
+        id: CallId,
+        waker: &Waker,
+        read: impl FnOnce(&Completion, Option<Run>) -> T,
+    ) -> Option<Result<T, NoCompletion>> {
+        let mut state = self.lock();
+        let spin_until = Instant::now() + SPIN;
+        loop {
+            state.reap(&self.runs);
+            let gone = state.gone;
+            let slot = &mut state.slots[id.index()];
+            match &mut slot.status {
+                Status::Done(completion) => {
+                    let result = read(completion, slot.run);
+                    state.free(id.index(), &self.runs);
+                    return Some(Ok(result));
+                }
+                Status::Waiting { .. } if gone => {
+                    slot.status = Status::Late;
+                    return Some(Err(NoCompletion::Gone));
+                }
+                Status::Waiting { waker: noted, .. } => {
+                    if Instant::now() < spin_until {
+                        std::hint::spin_loop();
+                        continue;
+                    }
+                    *noted = Some(waker.clone());
+                    if state.arm(&self.runs) {
+                        return None;
+                    }
+                }
+                Status::Late | Status::Free => return Some(Err(NoCompletion::Late)),
+            }
+        }
+    }
+
+    /// The future of a call was dropped.
+    pub(super) fn abandon(&self, id: CallId) {
+        let mut state = self.lock();
+        let index = id.index();
+        match state.slots[index].status {
+            Status::Waiting { .. } => state.slots[index].status = Status::Late,
+            Status::Done(_) => state.free(index, &self.runs),
+            Status::Late | Status::Free => {}
+        }
+    }
+
+    /// The socket was readable, or time passed: hands out what came. Says when it has to be called again.
+    pub(super) fn turn(&self, alive: bool) -> Option<Instant> {
+        let mut state = self.lock();
+        state.gone |= !alive;
+        if state.armed {
+            state.lane.disarm_async();
+            state.armed = false;
+        }
+        state.reap(&self.runs);
+        let now = Instant::now();
+        let gone = state.gone;
+        let mut next: Option<Instant> = None;
+        let mut waits = false;
+        for slot in &mut state.slots {
+            let Status::Waiting { waker, deadline } = &mut slot.status else { continue };
+            let patience = *deadline + GRACE;
+            if gone || patience <= now {
+                let waker = waker.take();
+                if !gone {
+                    slot.status = Status::Late;
+                }
+                waker.into_iter().for_each(Waker::wake);
+            } else {
+                waits = true;
+                next = Some(next.map_or(patience, |other| other.min(patience)));
+            }
+        }
+        let late = |&(_, deadline): &(Waker, Instant)| gone || deadline <= now;
+        while state.room.front().is_some_and(late) {
+            state.room.pop_front().into_iter().for_each(|(waker, _)| waker.wake());
+        }
+        for &(_, deadline) in &state.room {
+            next = Some(next.map_or(deadline, |other| other.min(deadline)));
+        }
+        if waits && !gone {
+            while !state.arm(&self.runs) {}
+        }
+        // Calls that nobody waits for still hold memory; their end is collected with the next call.
+        self.dormant.store(next.is_none(), Ordering::Release);
+        next
+    }
+
+    /// Whether nothing of it is under way, so that its memory can be used by others.
+    #[cfg(test)]
+    pub(super) fn is_quiet(&self) -> bool {
+        let mut state = self.lock();
+        state.reap(&self.runs);
+        state.slots.iter().all(|slot| matches!(slot.status, Status::Free))
+    }
+}
+
+impl State {
+    /// Takes the completions that are there.
+    fn reap(&mut self, runs: &SharedSlots) {
+        while let Some(entry) = self.lane.reap() {
+            let completion = Completion::decode(&entry);
+            let id = CallId(completion.request.0);
+            let Some(slot) = self.slots.get_mut(id.index()) else { continue };
+            if CallId::new(id.index(), slot.generation) != id {
+                continue;
+            }
+            match std::mem::replace(&mut slot.status, Status::Free) {
+                Status::Waiting { waker, .. } => {
+                    slot.status = Status::Done(completion);
+                    waker.into_iter().for_each(Waker::wake);
+                }
+                Status::Late => self.free(id.index(), runs),
+                other => slot.status = other,
+            }
+        }
+    }
+
+    fn free(&mut self, index: usize, runs: &SharedSlots) {
+        let slot = &mut self.slots[index];
+        slot.status = Status::Free;
+        if let Some(run) = slot.run.take() {
+            runs.give(run);
+        }
+        if let Some((waker, _)) = self.room.pop_front() {
+            waker.wake();
+        }
+    }
+
+    /// Has the next completion wake the reactor; `false` if something came in between, and was taken.
+    fn arm(&mut self, runs: &SharedSlots) -> bool {
+        if self.armed || self.lane.arm_async() {
+            self.armed = true;
+            return true;
+        }
+        self.reap(runs);
+        false
+    }
+}

@@ -1,0 +1,80 @@
+//! What the tests of this crate share: a node in this process, and the smallest executor there is.
+
+use crate::Client;
+use ddssd::{Config, Service};
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+/// A node that ends with this value.
+pub(crate) struct TestNode {
+    service: Option<Service>,
+    folder: PathBuf,
+}
+
+impl TestNode {
+    pub(crate) fn start() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("ddss-test-{}-{number}", std::process::id()));
+        let mut config = Config::single(&folder);
+        config.pool_bytes = 8 << 20;
+        Self { service: Some(Service::start(config).unwrap()), folder }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::builder().folder(&self.folder).connect().unwrap()
+    }
+}
+
+impl Drop for TestNode {
+    fn drop(&mut self) {
+        drop(self.service.take());
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// Polls a future once, with a waker that does nothing.
+pub(crate) fn poll_once<F: Future + ?Sized>(future: &mut Pin<impl std::ops::DerefMut<Target = F>>) -> Poll<F::Output> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Runs all futures at the same time.
+pub(crate) async fn join_all<F: Future>(futures: Vec<F>) {
+    let mut futures: Vec<_> = futures.into_iter().map(|future| Some(Box::pin(future))).collect();
+    std::future::poll_fn(move |context| {
+        for slot in &mut futures {
+            if let Some(future) = slot
+                && future.as_mut().poll(context).is_ready()
+            {
+                *slot = None;
+            }
+        }
+        if futures.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
