@@ -55,10 +55,16 @@ pub enum Failure {
     /// Writers kept the segment changing for as long as the call waited.
     #[error("the segment changed during every attempt to read it whole")]
     Contended = 16,
+    /// The lock that the call was made under is not held any more: its lease ran out, or it was broken.
+    #[error("the lock is not held any more (its lease ran out, or it was broken)")]
+    LockLost = 17,
+    /// Somebody else holds the lock, and the call does not wait.
+    #[error("somebody else holds the lock")]
+    Locked = 18,
 }
 
 impl Failure {
-    const ALL: [Failure; 16] = [
+    const ALL: [Failure; 18] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -75,6 +81,8 @@ impl Failure {
         Failure::BadSize,
         Failure::Unaligned,
         Failure::Contended,
+        Failure::LockLost,
+        Failure::Locked,
     ];
 
     /// The number on the wire.

@@ -31,7 +31,7 @@ pub use completion::{Completion, Opened};
 pub use failure::{Failure, Outcome};
 pub use ids::{ClientId, LaneId, NodeId, RequestId, SegmentId, Timestamp, Version};
 pub use message::{Facts, HelloError, Message, PeerHello, RemoteWindow};
-pub use request::{ArenaRange, Operation, Payload, Refused, Request};
+pub use request::{ArenaRange, Change, LockToken, LockWish, Operation, Payload, Refused, Request, Terms};
 pub use segment::{Header, Identity, Model, Name, Permissions, Proof, Spec, Wish};
 
 /// One slot of a ring as eight words, exactly one cache line.

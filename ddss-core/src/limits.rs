@@ -50,6 +50,13 @@ pub const TIMEOUT_DEFAULT_US: u32 = 2_000_000;
 /// The longest deadline that a call may name, in microseconds.
 pub const TIMEOUT_MAX_US: u32 = 600_000_000;
 
+/// The longest lease of a lock, in microseconds.
+pub const LEASE_MAX_US: u32 = 600_000_000;
+/// What a lease lasts when none is named, in microseconds.
+pub const LEASE_DEFAULT_US: u32 = 10_000_000;
+/// Those who wait for one segment: for its lock, or for a newer version.
+pub const WAITERS_PER_SEGMENT_MAX: usize = 4096;
+
 const _: () = assert!(RING_SLOTS.is_power_of_two());
 const _: () = assert!(NODES_MAX <= u16::MAX as usize);
 const _: () = assert!(SEGMENTS_PER_NODE_MAX - 1 <= u16::MAX as usize);

@@ -5,7 +5,8 @@
 //! [`Message::Put`] with bytes, and for names) the tail.
 
 use crate::failure::{Failure, Outcome};
-use crate::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, NODES_MAX};
+use crate::limits::{HELLO_BYTES_MAX, LEASE_MAX_US, MESSAGE_BYTES_MAX, NODES_MAX};
+use crate::request::{Change, LockToken, LockWish, Terms};
 use crate::segment::{Identity, Model, Name, Permissions, Spec};
 use crate::{NodeId, SegmentId, Timestamp, Version};
 use arrayvec::ArrayVec;
@@ -94,6 +95,60 @@ pub enum Message {
         length: u32,
         /// Where they are in the staging memory; `u64::MAX` if they are the tail.
         staged: u64,
+        /// Under what conditions.
+        terms: Terms,
+        /// How long the asker waits, in microseconds.
+        timeout_us: u32,
+    },
+    /// Change one word.
+    Atomic {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+        /// Which segment.
+        segment: SegmentId,
+        /// Where.
+        offset: u64,
+        /// How.
+        change: Change,
+        /// How long the asker waits, in microseconds.
+        timeout_us: u32,
+    },
+    /// Answer when the version is above this one.
+    Await {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+        /// Which segment.
+        segment: SegmentId,
+        /// Above which version.
+        above: Version,
+        /// How long the asker waits, in microseconds.
+        timeout_us: u32,
+    },
+    /// Give me the lock.
+    Lock {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+        /// Which segment.
+        segment: SegmentId,
+        /// How.
+        wish: LockWish,
+        /// How long the asker waits, in microseconds.
+        timeout_us: u32,
+    },
+    /// Take the lock back. `step` is zero if nobody waits for an answer.
+    Unlock {
+        /// The asker's number.
+        step: u64,
+        /// Which segment.
+        segment: SegmentId,
+        /// Which grant.
+        token: LockToken,
     },
     /// Take the segment away.
     Release {
@@ -104,7 +159,7 @@ pub enum Message {
         /// Which.
         segment: SegmentId,
     },
-    /// The end of a put, release, allocate, lookup or describe.
+    /// The end of whatever was asked for.
     Ended {
         /// The asker's number.
         step: u64,
@@ -114,6 +169,8 @@ pub enum Message {
         version: Version,
         /// When.
         timestamp: Timestamp,
+        /// The word that was there before, or the token.
+        word: u64,
     },
     /// The segment is gone: read it no more, then say so.
     Forget {
@@ -131,7 +188,7 @@ impl Message {
     /// The `staged` of a put whose bytes are in the message.
     pub const NOT_STAGED: u64 = u64::MAX;
     /// Bytes of data that fit behind the fields of a put.
-    pub const PUT_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 64;
+    pub const PUT_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 96;
 
     /// As bytes; `tail` is the data of a put and empty otherwise.
     pub fn encode(&self, tail: &[u8]) -> ArrayVec<u8, MESSAGE_BYTES_MAX> {
@@ -148,16 +205,31 @@ impl Message {
                 out.u8(5).u64(step).u64(facts.segment.to_bits()).u64(facts.bytes).u8(kind).u32(parameter);
                 out.identity(facts.permissions.owner).u32(facts.permissions.mode.into()).window(window)
             }
-            Message::Put { step, who, segment, offset, length, staged } => {
-                out.u8(6).u64(step).identity(who).u64(segment.to_bits()).u64(offset).u32(length).u64(staged).bytes(tail)
+            Message::Put { step, who, segment, offset, length, staged, terms, timeout_us } => {
+                out.u8(6).u64(step).identity(who).u64(segment.to_bits()).u64(offset).u32(length).u64(staged);
+                out.option(terms.version.map(|version| version.0)).option(terms.token.map(|token| token.0));
+                out.u32(timeout_us).bytes(tail)
             }
             Message::Release { step, who, segment } => out.u8(7).u64(step).identity(who).u64(segment.to_bits()),
-            Message::Ended { step, outcome, version, timestamp } => {
+            Message::Ended { step, outcome, version, timestamp, word } => {
                 let [kind, failure] = outcome.to_bytes();
-                out.u8(8).u64(step).u8(kind).u8(failure).u64(version.0).u64(timestamp.0)
+                out.u8(8).u64(step).u8(kind).u8(failure).u64(version.0).u64(timestamp.0).u64(word)
             }
             Message::Forget { segment } => out.u8(9).u64(segment.to_bits()),
             Message::Forgotten { segment } => out.u8(10).u64(segment.to_bits()),
+            Message::Atomic { step, who, segment, offset, change, timeout_us } => {
+                let (kind, first, second) = change.to_parts();
+                out.u8(11).u64(step).identity(who).u64(segment.to_bits()).u64(offset);
+                out.u8(kind).u64(first).u64(second).u32(timeout_us)
+            }
+            Message::Await { step, who, segment, above, timeout_us } => {
+                out.u8(12).u64(step).identity(who).u64(segment.to_bits()).u64(above.0).u32(timeout_us)
+            }
+            Message::Lock { step, who, segment, wish, timeout_us } => {
+                let flags = u8::from(wish.shared) | u8::from(wish.no_wait) << 1;
+                out.u8(13).u64(step).identity(who).u64(segment.to_bits()).u8(flags).u32(wish.lease_us).u32(timeout_us)
+            }
+            Message::Unlock { step, segment, token } => out.u8(14).u64(step).u64(segment.to_bits()).u64(token.0),
         };
         out.0
     }
@@ -184,6 +256,8 @@ impl Message {
                 offset: input.u64()?,
                 length: input.u32()?,
                 staged: input.u64()?,
+                terms: Terms { version: input.option()?.map(Version), token: input.option()?.map(LockToken) },
+                timeout_us: input.u32()?,
             },
             7 => Message::Release { step: input.u64()?, who: input.identity()?, segment: input.segment()? },
             8 => Message::Ended {
@@ -191,9 +265,33 @@ impl Message {
                 outcome: Outcome::from_bytes(input.array()?),
                 version: Version(input.u64()?),
                 timestamp: Timestamp(input.u64()?),
+                word: input.u64()?,
             },
             9 => Message::Forget { segment: input.segment()? },
             10 => Message::Forgotten { segment: input.segment()? },
+            11 => Message::Atomic {
+                step: input.u64()?,
+                who: input.identity()?,
+                segment: input.segment()?,
+                offset: input.u64()?,
+                change: Change::from_parts(input.u8()?, input.u64()?, input.u64()?)?,
+                timeout_us: input.u32()?,
+            },
+            12 => Message::Await {
+                step: input.u64()?,
+                who: input.identity()?,
+                segment: input.segment()?,
+                above: Version(input.u64()?),
+                timeout_us: input.u32()?,
+            },
+            13 => Message::Lock {
+                step: input.u64()?,
+                who: input.identity()?,
+                segment: input.segment()?,
+                wish: input.wish()?,
+                timeout_us: input.u32()?,
+            },
+            14 => Message::Unlock { step: input.u64()?, segment: input.segment()?, token: LockToken(input.u64()?) },
             _ => return Err(Failure::Malformed),
         };
         match message {
@@ -220,7 +318,7 @@ pub struct PeerHello {
 
 impl PeerHello {
     /// The version of everything that peers say to each other.
-    pub const PROTOCOL: u16 = 1;
+    pub const PROTOCOL: u16 = 2;
     const MAGIC: [u8; 8] = *b"DDSSpeer";
     const BYTES: usize = 20;
 
@@ -292,6 +390,9 @@ impl Writer {
     fn u64(&mut self, value: u64) -> &mut Self {
         self.bytes(&value.to_le_bytes())
     }
+    fn option(&mut self, value: Option<u64>) -> &mut Self {
+        self.u8(value.is_some().into()).u64(value.unwrap_or(0))
+    }
     fn identity(&mut self, who: Identity) -> &mut Self {
         self.u32(who.uid).u32(who.gid)
     }
@@ -329,6 +430,21 @@ impl Reader<'_> {
     fn name(&mut self) -> Result<Name, Failure> {
         Name::from_bytes(std::mem::take(&mut self.0))
     }
+    fn option(&mut self) -> Result<Option<u64>, Failure> {
+        let (there, value) = (self.u8()?, self.u64()?);
+        match there {
+            0 => Ok(None),
+            1 => Ok(Some(value)),
+            _ => Err(Failure::Malformed),
+        }
+    }
+    fn wish(&mut self) -> Result<LockWish, Failure> {
+        let (flags, lease_us) = (self.u8()?, self.u32()?);
+        if flags > 3 || lease_us == 0 || lease_us > LEASE_MAX_US {
+            return Err(Failure::Malformed);
+        }
+        Ok(LockWish { shared: flags & 1 != 0, no_wait: flags & 2 != 0, lease_us })
+    }
     fn facts(&mut self) -> Result<Facts, Failure> {
         let (segment, bytes) = (self.segment()?, self.u64()?);
         let model = Model::from_parts(self.u8()?, self.u32()?)?;
@@ -352,15 +468,21 @@ mod tests {
         let permissions = Permissions { owner: who, mode: 0o640 };
         let facts = Facts { segment, bytes: 4096, model: Model::Temporal(5), permissions };
         let window = RemoteWindow { key: 1, base: 2, bytes: 3 };
+        let terms = Terms { version: Some(Version(6)), token: None };
+        let wish = LockWish { shared: true, no_wait: false, lease_us: 7 };
         let all = [
             Message::Welcome { staging: window },
             Message::Lookup { step: 1, who, name },
             Message::Describe { step: 1, who, segment },
             Message::Allocate { step: 1, who, spec: Spec::new(9), name },
             Message::Found { step: 1, facts, window },
-            Message::Put { step: 1, who, segment, offset: 2, length: 3, staged: 4 },
+            Message::Put { step: 1, who, segment, offset: 2, length: 3, staged: 4, terms, timeout_us: 5 },
+            Message::Atomic { step: 1, who, segment, offset: 8, change: Change::Add(3), timeout_us: 5 },
+            Message::Await { step: 1, who, segment, above: Version(3), timeout_us: 5 },
+            Message::Lock { step: 1, who, segment, wish, timeout_us: 5 },
+            Message::Unlock { step: 1, segment, token: LockToken(9) },
             Message::Release { step: 1, who, segment },
-            Message::Ended { step: 1, outcome: Outcome::Done, version: Version(1), timestamp: Timestamp(2) },
+            Message::Ended { step: 1, outcome: Outcome::Done, version: Version(1), timestamp: Timestamp(2), word: 3 },
             Message::Forget { segment },
             Message::Forgotten { segment },
         ];
@@ -372,7 +494,8 @@ mod tests {
                 assert!(short.is_err() || matches!(message, Message::Lookup { .. } | Message::Allocate { .. }));
             }
         }
-        let put = Message::Put { step: 1, who, segment, offset: 2, length: 448, staged: Message::NOT_STAGED };
+        let (length, staged) = (Message::PUT_BYTES_MAX as u32, Message::NOT_STAGED);
+        let put = Message::Put { step: 1, who, segment, offset: 2, length, staged, terms, timeout_us: 1 };
         let tail = [7; Message::PUT_BYTES_MAX];
         assert_eq!(Message::decode(&put.encode(&tail)), Ok((put, &tail[..])));
         assert_eq!(Message::decode(&put.encode(&tail[1..])), Err(Failure::Malformed));
@@ -386,7 +509,7 @@ mod tests {
         assert_eq!(PeerHello::decode(b"GET / HTTP/1.1"), Err(HelloError::NotOurs));
         let mut old = hello.encode();
         old[8] = 99;
-        assert_eq!(PeerHello::decode(&old), Err(HelloError::Version { ours: 1, theirs: 99 }));
+        assert_eq!(PeerHello::decode(&old), Err(HelloError::Version { ours: PeerHello::PROTOCOL, theirs: 99 }));
         let nobody = PeerHello { node: NodeId(0), ..hello };
         assert_eq!(PeerHello::decode(&nobody.encode()), Err(HelloError::BadNode(NodeId(0))));
     }

@@ -205,14 +205,15 @@ impl Spec {
 /// The line in front of a segment's bytes, in the home's memory. One-sided readers check it.
 ///
 /// ```text
-///  0                8            16            24       32            64
-/// +----------------+------------+-------------+--------+-------------+
-/// | version·2 + w  | timestamp  | segment id  | bytes  |  reserved   |   then the segment's bytes
-/// +----------------+------------+-------------+--------+-------------+
+///  0                8            16            24       32       40         64
+/// +----------------+------------+-------------+--------+--------+----------+
+/// | version·2 + w  | timestamp  | segment id  | bytes  | locked | reserved |   then the segment's bytes
+/// +----------------+------------+-------------+--------+--------+----------+
 /// ```
 ///
 /// `w` is 1 while a put is being written. A reader takes the first word, the bytes, and the first word again: equal
-/// and even, and the bytes are those of that version.
+/// and even, and the bytes are those of that version. `locked` is 1 while somebody holds the lock for itself alone: a
+/// get that must not see what a holder has put but not yet let go of asks the home then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
     /// Version and the writing bit.
@@ -223,6 +224,8 @@ pub struct Header {
     pub segment: u64,
     /// How many.
     pub bytes: u64,
+    /// Whether somebody holds the lock for itself alone.
+    pub locked: u64,
 }
 
 impl Header {
@@ -234,10 +237,12 @@ impl Header {
     pub const SEGMENT_OFFSET: u64 = 16;
     /// Where the size is.
     pub const BYTES_OFFSET: u64 = 24;
+    /// Where the lock word is.
+    pub const LOCKED_OFFSET: u64 = 32;
     /// Where the segment's own bytes begin.
     pub const DATA_OFFSET: u64 = LINE_BYTES as u64;
     /// Bytes that a reader takes of the header: all that is used.
-    pub const READ_BYTES: u32 = 32;
+    pub const READ_BYTES: u32 = 40;
 
     /// The state word of a committed version.
     pub const fn committed(version: Version) -> u64 {
@@ -318,8 +323,13 @@ mod tests {
     fn bytes_read_across_a_put_are_never_called_whole() {
         // If this broke, a get could return a mix of two puts.
         let segment = SegmentId::new(NodeId(1), 2, 3);
-        let header =
-            Header { state: Header::committed(Version(4)), timestamp: 5, segment: segment.to_bits(), bytes: 8 };
+        let header = Header {
+            state: Header::committed(Version(4)),
+            timestamp: 5,
+            segment: segment.to_bits(),
+            bytes: 8,
+            locked: 0,
+        };
         assert_eq!(header.prove(segment, header.state), Proof::Whole(Version(4), Timestamp(5)));
         assert_eq!(header.prove(segment, Header::committed(Version(5))), Proof::Torn);
         let writing = Header { state: Header::writing(Version(4)), ..header };

@@ -34,7 +34,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let plan = Plan { operations: arguments.ops, nodes: arguments.nodes.max(1), ..Plan::default() };
     let seeds = arguments.seed.map_or(1..=arguments.seeds, |seed| seed..=seed);
-    let (mut runs, mut operations, mut done, mut cuts, mut kills, mut torn) = (0u64, 0u64, 0u64, 0u64, 0u64, 0u64);
+    let (mut runs, mut operations, mut done, mut cuts, mut kills, mut torn, mut sections) =
+        (0u64, 0u64, 0u64, 0u64, 0u64, 0u64, 0u64);
     let mut violations = Vec::new();
     for seed in seeds {
         let report = run(seed, &plan);
@@ -44,17 +45,18 @@ fn main() -> ExitCode {
         cuts += report.cuts;
         kills += report.client_kills;
         torn += report.torn_fetches;
+        sections += report.sections;
         violations.extend(report.violations.into_iter().map(|what| format!("seed {seed}: {what}")));
     }
     if arguments.json {
         let summary = serde_json::json!({
             "seeds": runs, "operations": operations, "done": done, "cuts": cuts, "client_kills": kills,
-            "torn_fetches": torn, "violations": violations.len(), "first": violations.iter().take(10).collect::<Vec<_>>(),
+            "torn_fetches": torn, "puts_under_lock": sections, "violations": violations.len(), "first": violations.iter().take(10).collect::<Vec<_>>(),
         });
         println!("{summary}");
     } else {
         println!("seeds {runs}, operations {operations} ({done} done), connections cut {cuts}, clients killed {kills}");
-        println!("fetches that met a put and were done again {torn}");
+        println!("fetches that met a put and were done again {torn}, puts under a lock {sections}");
         for what in violations.iter().take(10) {
             println!("VIOLATION {what}");
         }

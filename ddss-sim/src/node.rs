@@ -12,9 +12,33 @@ pub(crate) const ARENA_BYTES: usize = 4 * ARENA_SLOT_BYTES;
 /// Bytes of one node's pool.
 pub(crate) const POOL_BYTES: usize = 1 << 20;
 
+/// What a client asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Get,
+    Put,
+    /// Adds one to the word of a counter.
+    Add,
+    /// Takes the lock, and then gets, puts and lets go under it.
+    Lock,
+    GetHeld,
+    PutHeld,
+    Unlock,
+}
+
+/// A lock that a client holds, and the version that it saw under it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Section {
+    pub(crate) segment: usize,
+    pub(crate) token: ddss_core::LockToken,
+    pub(crate) version: u64,
+    pub(crate) until_us: u64,
+}
+
 /// What one client is in the middle of.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
+    pub(crate) kind: Kind,
     pub(crate) request: u64,
     pub(crate) began_us: u64,
     pub(crate) segment: usize,
@@ -30,6 +54,7 @@ pub(crate) struct Client {
     pub(crate) asked: Option<Asked>,
     /// The request past its deadline that may still use the arena: the client waits for its second end.
     pub(crate) lingering: Option<u64>,
+    pub(crate) section: Option<Section>,
 }
 
 /// One simulated node.
@@ -75,7 +100,7 @@ impl Node {
         }
     }
 
-    fn word(&self, at: u64) -> u64 {
+    pub(crate) fn word(&self, at: u64) -> u64 {
         u64::from_le_bytes(std::array::from_fn(|i| self.pool[at as usize + i]))
     }
 
@@ -89,6 +114,7 @@ impl Node {
             timestamp: self.word(at + Header::TIMESTAMP_OFFSET),
             segment: self.word(at + Header::SEGMENT_OFFSET),
             bytes: self.word(at + Header::BYTES_OFFSET),
+            locked: self.word(at + Header::LOCKED_OFFSET),
         }
     }
 
@@ -99,6 +125,11 @@ impl Node {
         self.set_word(at + Header::TIMESTAMP_OFFSET, header.timestamp);
         self.set_word(at + Header::SEGMENT_OFFSET, header.segment);
         self.set_word(at + Header::BYTES_OFFSET, header.bytes);
+        self.set_word(at + Header::LOCKED_OFFSET, header.locked);
+    }
+
+    pub(crate) fn mark(&mut self, at: u64, locked: bool) {
+        self.set_word(at + Header::LOCKED_OFFSET, locked.into());
     }
 
     pub(crate) fn erase(&mut self, at: u64) {
@@ -113,21 +144,26 @@ impl Node {
     }
 
     /// The bytes of a commit, wherever they are.
-    pub(crate) fn source(&mut self, source: &Source, length: u32, tail: &[u8]) -> Vec<u8> {
+    pub(crate) fn source(&mut self, source: &Source, length: u32) -> Vec<u8> {
         match source {
             Source::Client(client, payload) => self.payload(*client, payload),
             Source::Staged { node, at } => {
                 let start = *at as usize;
                 self.staging_of(*node)[start..start + length as usize].to_vec()
             }
-            Source::Tail => tail.to_vec(),
+            Source::Word(word) => word.to_le_bytes().to_vec(),
+            Source::Kept(kept) => {
+                let mut bytes = Vec::new();
+                self.engine.take_kept(*kept, |kept| bytes.extend_from_slice(kept));
+                bytes
+            }
         }
     }
 }
 
 impl Client {
     pub(crate) fn new(id: ClientId) -> Self {
-        Self { id, arena: vec![0; ARENA_BYTES], asked: None, lingering: None }
+        Self { id, arena: vec![0; ARENA_BYTES], asked: None, lingering: None, section: None }
     }
 }
 

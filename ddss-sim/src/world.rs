@@ -2,17 +2,20 @@
 
 use crate::history::{History, Observation};
 use crate::network::{Event, Fetch, Network};
-use crate::node::{ARENA_BYTES, Asked, Client, Node, bytes_of, mark_of};
+use crate::node::{ARENA_BYTES, Asked, Client, Kind, Node, Section, bytes_of, mark_of};
 use crate::random::Random;
 use ddss_core::engine::{Action, Now, StepId};
 use ddss_core::{
-    ArenaRange, ClientId, Completion, Failure, Header, Identity, LaneId, Message, Model, Name, NodeId, Opened,
-    Operation, Outcome, Payload, RemoteWindow, Request, RequestId, SegmentId, Spec,
+    ArenaRange, Change, ClientId, Completion, Failure, Header, Identity, LaneId, LockToken, LockWish, Message, Model,
+    Name, NodeId, Opened, Operation, Outcome, Payload, RemoteWindow, Request, RequestId, SegmentId, Spec, Terms,
 };
 use std::collections::BTreeSet;
 
 /// Who all simulated clients are.
 pub(crate) const USER: Identity = Identity { uid: 1000, gid: 1000 };
+
+/// How long a simulated client may hold a lock.
+const LEASE_US: u32 = 20_000;
 
 /// What a run is made of.
 #[derive(Clone, Debug)]
@@ -50,6 +53,10 @@ pub struct Report {
     pub client_kills: u64,
     /// Fetches that met a put and were done again.
     pub torn_fetches: u64,
+    /// Puts made under a lock.
+    pub sections: u64,
+    /// Additions that nobody knows of.
+    pub maybe_added: u64,
     /// A number that two equal runs share.
     pub trace: u64,
     /// Everything that must not be.
@@ -69,6 +76,9 @@ struct World {
     report: Report,
     marks: u64,
     requests: u64,
+    /// What additions found, and where the counter is.
+    additions: BTreeSet<u64>,
+    counter_at: Option<u64>,
 }
 
 /// Runs one seed.
@@ -110,6 +120,8 @@ impl World {
             report: Report { seed, ..Report::default() },
             marks: History::FRESH,
             requests: 0,
+            additions: BTreeSet::new(),
+            counter_at: None,
         }
     }
 
@@ -132,7 +144,7 @@ impl World {
     fn allocate_all(&mut self) {
         for index in 0..self.plan.segments {
             let node = index % self.plan.nodes;
-            let words = [1, 2, 5, 40, 700][self.random.below(5) as usize];
+            let words = if index == 0 { 1 } else { [1, 2, 5, 40, 700][self.random.below(5) as usize] };
             let name = Name::new(&format!("segment-{index}")).expect("a good name");
             let spec = Spec { model: Model::Strict, ..Spec::new(words * 8) };
             let mut text = spec.encode().to_vec();
@@ -142,7 +154,7 @@ impl World {
             let request = Request::new(RequestId(u64::MAX), Operation::Allocate { spec_and_name });
             let now = self.now(node);
             self.nodes[node].engine.request(now, lane, &request, &text);
-            self.perform(node, &[]);
+            self.perform(node);
         }
         for node in 0..self.plan.nodes {
             for client in 0..self.plan.clients {
@@ -164,8 +176,8 @@ impl World {
                     }
                     let (message, tail) = Message::decode(&bytes).expect("engines write what engines read");
                     let now = self.now(to);
-                    self.nodes[to].engine.message(now, NodeId(from as u16 + 1), &message);
-                    self.perform(to, tail);
+                    self.nodes[to].engine.message(now, NodeId(from as u16 + 1), &message, tail);
+                    self.perform(to);
                 }
             }
             Event::Read { from, to, life, fetch, piece } => self.read(from, to, life, fetch, piece),
@@ -184,13 +196,13 @@ impl World {
                 self.network.connect(a, b);
                 for (node, peer) in [(a, b), (b, a)] {
                     self.nodes[node].engine.peer_up(NodeId(peer as u16 + 1));
-                    self.perform(node, &[]);
+                    self.perform(node);
                 }
             }
             Event::Tick { node } => {
                 let now = self.now(node);
                 self.nodes[node].engine.tick(now);
-                self.perform(node, &[]);
+                self.perform(node);
                 self.network.at(self.now_us + 1000, Event::Tick { node });
             }
         }
@@ -204,22 +216,42 @@ impl World {
         }
         self.report.operations += 1;
         self.requests += 1;
-        let segment = self.random.below(self.segments.len() as u64) as usize;
-        let (id, length) = self.segments[segment];
-        let client = &mut self.nodes[node].clients[index];
-        let range = ArenaRange { slot: 0, bytes: length as u32 };
-        let put = self.random.one_in(3);
-        let (mark, operation) = if put {
-            self.marks += 1;
-            let start = range.offset() as usize;
-            client.arena[start..start + length].copy_from_slice(&bytes_of(self.marks, length));
-            let from = Payload::Arena(range);
-            (Some(self.marks), Operation::Put { segment: id, offset: 0, from })
-        } else {
-            (None, Operation::Get { segment: id, offset: 0, into: range, inline: false })
+        let kind = self.choose(node, index);
+        let held = self.nodes[node].clients[index].section;
+        let segment = match (kind, held) {
+            (Kind::GetHeld | Kind::PutHeld | Kind::Unlock, Some(section)) => section.segment,
+            (Kind::Add, _) => 0,
+            _ => 1 + self.random.below(self.segments.len() as u64 - 1) as usize,
         };
-        let asked = Asked { request: self.requests, began_us: self.now_us, segment, mark, range };
-        client.asked = Some(asked);
+        let (id, length) = self.segments[segment];
+        let range = ArenaRange { slot: 0, bytes: length as u32 };
+        let token = held.map(|section| section.token);
+        let mark = matches!(kind, Kind::Put | Kind::PutHeld).then(|| {
+            self.marks += 1;
+            self.marks
+        });
+        let client = &mut self.nodes[node].clients[index];
+        if let Some(mark) = mark {
+            client.arena[..length].copy_from_slice(&bytes_of(mark, length));
+        }
+        let put = |token| Operation::Put {
+            segment: id,
+            offset: 0,
+            from: Payload::Arena(range),
+            terms: Terms { version: None, token },
+        };
+        let operation = match kind {
+            Kind::Get | Kind::GetHeld => Operation::Get { segment: id, offset: 0, into: range, inline: false },
+            Kind::Put => put(None),
+            Kind::PutHeld => put(token),
+            Kind::Add => Operation::Atomic { segment: id, offset: 0, change: Change::Add(1) },
+            Kind::Lock => {
+                let wish = LockWish { shared: false, no_wait: false, lease_us: LEASE_US };
+                Operation::Lock { segment: id, wish }
+            }
+            Kind::Unlock => Operation::Unlock { segment: id, token: token.unwrap_or_default() },
+        };
+        client.asked = Some(Asked { kind, request: self.requests, began_us: self.now_us, segment, mark, range });
         let lane = LaneId { client: client.id, index: 0 };
         let timeout_us = if self.random.one_in(40) { 60 } else { 200_000 };
         let request = Request { timeout_us, ..Request::new(RequestId(self.requests), operation) };
@@ -228,8 +260,23 @@ impl World {
         let entry = Request::decode(&request.encode()).expect("a good request");
         let now = self.now(node);
         self.nodes[node].engine.request(now, lane, &entry, &[]);
-        self.perform(node, &[]);
+        self.perform(node);
         self.misfortune(node, index);
+    }
+
+    /// A client that holds a lock does what it took it for; another one does anything.
+    fn choose(&mut self, node: usize, index: usize) -> Kind {
+        match self.nodes[node].clients[index].section {
+            Some(Section { version: u64::MAX, .. }) => Kind::GetHeld,
+            Some(Section { version, .. }) if version < u64::MAX - 1 => Kind::PutHeld,
+            Some(_) => Kind::Unlock,
+            None => match self.random.below(10) {
+                0 => Kind::Lock,
+                1 => Kind::Add,
+                2..=4 => Kind::Put,
+                _ => Kind::Get,
+            },
+        }
     }
 
     /// The deadline of a client passed: it keeps its arena until the end of the request comes.
@@ -237,6 +284,8 @@ impl World {
         let client = &mut self.nodes[node].clients[index];
         if let Some(asked) = client.asked.take_if(|asked| asked.request == request) {
             client.lingering = Some(request);
+            client.section = None;
+            self.report.maybe_added += u64::from(asked.kind == Kind::Add);
             self.note(&asked, u64::MAX, None, asked.mark);
         }
     }
@@ -264,17 +313,19 @@ impl World {
         *client = Client::new(ClientId { index: old.index, generation: old.generation + 1 });
         let fresh = client.id;
         if let Some(asked) = asked {
+            self.report.maybe_added += u64::from(asked.kind == Kind::Add);
             self.note(&asked, u64::MAX, None, asked.mark);
         }
-        self.nodes[node].engine.detach(old);
+        let now = self.now(node);
+        self.nodes[node].engine.detach(now, old);
         self.nodes[node].engine.attach(fresh, USER, ARENA_BYTES as u64);
-        self.perform(node, &[]);
+        self.perform(node);
         self.network.at(self.now_us + 1 + self.random.below(100), Event::Ask { node, client: index });
     }
 
     fn note(&mut self, asked: &Asked, ended_us: u64, version: Option<u64>, mark: Option<u64>) {
         let put = asked.mark.is_some();
-        if put || version.is_some() {
+        if asked.kind != Kind::Add && (put || version.is_some()) {
             let segment = self.segments[asked.segment].0.to_bits();
             self.history.note(Observation { segment, began_us: asked.began_us, ended_us, put, version, mark });
         }
@@ -303,7 +354,7 @@ impl World {
             } else {
                 let now = self.now(node);
                 self.nodes[node].engine.peer_down(now, NodeId(peer as u16 + 1));
-                self.perform(node, &[]);
+                self.perform(node);
             }
         }
     }
@@ -311,7 +362,7 @@ impl World {
     fn fetched(&mut self, node: usize, step: StepId, result: Result<(Header, u64), Failure>) {
         let now = self.now(node);
         self.nodes[node].engine.fetched(now, step, result);
-        self.perform(node, &[]);
+        self.perform(node);
     }
 
     /// The adapter of `to` reads for `from`: the header, the bytes in pieces, the state word again.
@@ -341,13 +392,22 @@ impl World {
     }
 
     /// Does what an engine wants done.
-    fn perform(&mut self, node: usize, tail: &[u8]) {
+    fn perform(&mut self, node: usize) {
         while let Some(action) = self.nodes[node].engine.next_action() {
             let here = &mut self.nodes[node];
             match action {
-                Action::Format { at, header } => here.format(at, &header),
+                Action::Format { at, header } => {
+                    here.format(at, &header);
+                    // The first segment of all is the counter.
+                    self.counter_at.get_or_insert(at + Header::DATA_OFFSET);
+                }
                 Action::Erase { at } => here.erase(at),
                 Action::Withdraw { .. } => {}
+                Action::Look { at } => {
+                    let word = here.word(at);
+                    here.engine.looked(word);
+                }
+                Action::Mark { at, locked } => here.mark(at, locked),
                 Action::CopyOut { at, client, into } => {
                     let bytes = here.pool[at as usize..at as usize + into.bytes as usize].to_vec();
                     if let Some(client) = here.client(client) {
@@ -355,7 +415,7 @@ impl World {
                     }
                 }
                 Action::Commit { at, offset, length, source, version, timestamp } => {
-                    let bytes = here.source(&source, length, tail);
+                    let bytes = here.source(&source, length);
                     here.commit(at, offset, &bytes, version, timestamp);
                 }
                 Action::Fetch { node: home, step, window, offset, client, into } => {
@@ -423,22 +483,72 @@ impl World {
             self.report.violations.push(what);
             return;
         };
-        let seen = match completion.outcome {
-            Outcome::Done if asked.mark.is_some() => Some((now_us, Some(completion.version.0), asked.mark)),
-            Outcome::Done => {
-                let start = asked.range.offset() as usize;
-                let mark = mark_of(&client.arena[start..start + asked.range.bytes as usize]);
-                Some((now_us, Some(completion.version.0), mark))
-            }
-            Outcome::Failed(_) => None,
-            Outcome::Indeterminate(_) => Some((u64::MAX, None, asked.mark)),
+        let mark = match asked.kind {
+            Kind::Get | Kind::GetHeld => mark_of(&client.arena[..asked.range.bytes as usize]),
+            _ => asked.mark,
         };
+        let section = client.section;
+        client.section = Self::next_section(section, &asked, completion, now_us);
         self.report.done += u64::from(completion.outcome == Outcome::Done);
-        if let Some((ended_us, version, mark)) = seen {
-            self.note(&asked, ended_us, version, mark);
+        let version = completion.version.0;
+        match (asked.kind, completion.outcome) {
+            (Kind::Get | Kind::GetHeld | Kind::Put | Kind::PutHeld, Outcome::Done) => {
+                self.note(&asked, now_us, Some(version), mark);
+            }
+            (Kind::Add, Outcome::Done) => self.added(u64::from_le_bytes(std::array::from_fn(|i| completion.data[i]))),
+            (Kind::Add, Outcome::Indeterminate(_)) => self.report.maybe_added += 1,
+            (_, Outcome::Indeterminate(_)) => self.note(&asked, u64::MAX, None, mark),
+            _ => {}
+        }
+        if let (Kind::PutHeld, Outcome::Done, Some(section)) = (asked.kind, completion.outcome, section) {
+            self.report.sections += 1;
+            if version != section.version + 1 {
+                let what = format!("version {version} was put under a lock that saw {}", section.version);
+                self.report.violations.push(what);
+            }
         }
         let pause = 1 + self.random.below(60);
         self.network.at(now_us + pause, Event::Ask { node, client: index });
+    }
+
+    /// What a client does next under the lock that it holds, if it holds one.
+    fn next_section(section: Option<Section>, asked: &Asked, completion: &Completion, now_us: u64) -> Option<Section> {
+        if completion.outcome != Outcome::Done {
+            return None;
+        }
+        match asked.kind {
+            Kind::Lock => {
+                let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| completion.data[i])));
+                let until_us = now_us + u64::from(LEASE_US);
+                Some(Section { segment: asked.segment, token, version: u64::MAX, until_us })
+            }
+            Kind::GetHeld => section.map(|section| Section { version: completion.version.0, ..section }),
+            Kind::PutHeld => section.map(|section| Section { version: u64::MAX - 1, ..section }),
+            Kind::Unlock => None,
+            _ => section,
+        }
+    }
+
+    /// An addition found that number: each is found once.
+    fn added(&mut self, found: u64) {
+        if !self.additions.insert(found) {
+            self.report.violations.push(format!("two additions found the same number {found}"));
+        }
+    }
+
+    /// What the counter says now lies between the additions that happened and those that may have.
+    fn check_counter(&mut self) {
+        let (id, _) = self.segments[0];
+        let node = usize::from(id.home().0) - 1;
+        let Some(at) = self.counter_at else { return };
+        let word = self.nodes[node].word(at);
+        let sure = self.additions.len() as u64;
+        if word < sure || word > sure + self.report.maybe_added {
+            let maybe = self.report.maybe_added;
+            self.report
+                .violations
+                .push(format!("the counter is {word} after {sure} additions and {maybe} unsure ones"));
+        }
     }
 
     fn finish(mut self) -> Report {
@@ -447,6 +557,7 @@ impl World {
             self.report.violations.push(format!("{stuck} operations never ended"));
         }
         self.report.torn_fetches = self.nodes.iter().map(|node| node.engine.counters().torn_fetches).sum();
+        self.check_counter();
         self.report.violations.extend(self.history.violations());
         self.report
     }

@@ -48,10 +48,12 @@ mod builder;
 mod client;
 mod error;
 mod lanes;
+mod lock;
 mod segment;
 #[cfg(test)]
 mod testing;
 mod value;
+mod words;
 
 pub use aio::{AsyncClient, AsyncSegment};
 pub use builder::ClientBuilder;
@@ -59,5 +61,7 @@ pub use client::Client;
 pub use ddss_core::{Failure, Model, NodeId, Permissions, SegmentId, Spec, Timestamp, Version};
 pub use ddss_ipc::{FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, default_folder};
 pub use error::Error;
+pub use lock::{LockOptions, Locked};
 pub use segment::Segment;
 pub use value::{Stamp, Value};
+pub use words::Changed;

@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX};
-use ddss_core::{Failure, Opened, Operation, Outcome, Payload, SegmentId};
+use ddss_core::{Failure, Opened, Operation, Outcome, Payload, SegmentId, Terms};
 use ddss_ipc::WaitClass;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -124,9 +124,14 @@ impl Segment {
 
     /// Writes bytes, as a whole: no get ever sees a part of them.
     pub fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+        self.put_on(offset, bytes, Terms::default())
+    }
+
+    pub(crate) fn put_on(&self, offset: u64, bytes: &[u8], terms: Terms) -> Result<Stamp, Error> {
         let length = self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         let (outcome, stamp) = self.client.with_call("put", &self.place.name, |mut call| {
-            let (from, buffer) = if let Some(inline) = Payload::inline(bytes) {
+            let small = Payload::inline(bytes).filter(|_| terms == Terms::default());
+            let (from, buffer) = if let Some(inline) = small {
                 (inline, None)
             } else {
                 let buffer = call.buffer(length)?;
@@ -134,12 +139,20 @@ impl Segment {
                 self.client.write(range.offset(), bytes);
                 (Payload::Arena(range), Some(buffer))
             };
-            let operation = Operation::Put { segment: self.place.id, offset, from };
+            let operation = Operation::Put { segment: self.place.id, offset, from, terms };
             let (outcome, completion, ()) = Client::polling(call, operation, buffer, |_, _| ())?;
             Ok((outcome, Stamp::of(&completion)))
         })?;
         Error::of(outcome, "put", &self.place.name)?;
         Ok(stamp)
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Takes the segment away from everybody: its name is free, every handle to it is stale. Only its owner and root

@@ -47,7 +47,7 @@ const CHECKED: &str = "the engine keeps segments inside the pool and ranges insi
 impl NodeMemory {
     const POOL_NAME: &str = "pool";
     /// Where in a scratch line the state word goes that is read after the bytes.
-    const STATE_AFTER: u64 = 32;
+    const STATE_AFTER: u64 = 48;
 
     /// Makes the memory; `peers` is how many nodes may stage.
     pub(crate) fn make(folder: &Path, pool_bytes: u64, peers: usize) -> Result<Self, PoolError> {
@@ -89,6 +89,7 @@ impl NodeMemory {
             timestamp: word(Header::TIMESTAMP_OFFSET),
             segment: word(Header::SEGMENT_OFFSET),
             bytes: word(Header::BYTES_OFFSET),
+            locked: word(Header::LOCKED_OFFSET),
         };
         (header, word(Self::STATE_AFTER))
     }
@@ -105,12 +106,23 @@ impl NodeMemory {
         self.set(at + Header::TIMESTAMP_OFFSET, header.timestamp, Ordering::Relaxed);
         self.set(at + Header::SEGMENT_OFFSET, header.segment, Ordering::Relaxed);
         self.set(at + Header::BYTES_OFFSET, header.bytes, Ordering::Relaxed);
+        self.set(at + Header::LOCKED_OFFSET, header.locked, Ordering::Relaxed);
         self.set(at + Header::STATE_OFFSET, header.state, Ordering::Release);
     }
 
     /// Nobody lives there any more.
     pub(crate) fn erase(&self, at: u64) {
         self.set(at + Header::SEGMENT_OFFSET, 0, Ordering::Release);
+    }
+
+    /// Whether somebody holds the lock alone.
+    pub(crate) fn mark(&self, at: u64, locked: bool) {
+        self.set(at + Header::LOCKED_OFFSET, locked.into(), Ordering::Release);
+    }
+
+    /// One word of the pool.
+    pub(crate) fn word(&self, at: u64) -> u64 {
+        self.pool.load(at as usize, Ordering::Acquire).expect(CHECKED)
     }
 
     /// Writes bytes between two steps of the state word, so that who reads it before and after cannot take a mix for
@@ -138,7 +150,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let memory = NodeMemory::make(&folder, 1 << 20, 0).unwrap();
         let segment = SegmentId::new(NodeId(1), 2, 3);
-        let header = Header { state: 0, timestamp: 1, segment: segment.to_bits(), bytes: 64 };
+        let header = Header { state: 0, timestamp: 1, segment: segment.to_bits(), bytes: 64, locked: 0 };
         memory.format(4096, &header);
         let state = || memory.pool.load(4096, Ordering::Acquire).unwrap();
         let seen = |state| Header { state, ..header }.prove(segment, state);

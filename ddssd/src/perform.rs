@@ -4,7 +4,10 @@ use crate::fetches::Tag;
 use crate::memory::NodeMemory;
 use crate::progress::Node;
 use ddss_core::engine::{Action, Source, StepId};
-use ddss_core::{ArenaRange, ClientId, Completion, Failure, Header, LaneId, Message, NodeId, Payload, RemoteWindow};
+use ddss_core::{
+    ArenaRange, ClientId, Completion, Failure, Header, LaneId, Message, NodeId, Payload, RemoteWindow, Timestamp,
+    Version,
+};
 use ddss_ipc::SharedMemory;
 use ddss_verbs::{LocalRange, PostErrorKind, RemoteRange, Work};
 
@@ -12,17 +15,21 @@ use ddss_verbs::{LocalRange, PostErrorKind, RemoteRange, Work};
 const CHECKED: &str = "the engine checks ranges against the arena and the segment";
 
 impl Node {
-    /// Does everything that the engine has decided. `tail` is the rest of the message that is being handled.
-    pub(crate) fn perform(&mut self, tail: &[u8]) {
+    /// Does everything that the engine has decided.
+    pub(crate) fn perform(&mut self) {
         while let Some(action) = self.engine.next_action() {
             match action {
                 Action::Format { at, header } => self.memory.format(at, &header),
                 Action::Erase { at } => self.memory.erase(at),
                 Action::CopyOut { at, client, into } => self.copy_out(at, client, into),
                 Action::Commit { at, offset, length, source, version, timestamp } => {
-                    let to = (at + Header::DATA_OFFSET + offset) as usize;
-                    self.memory.commit(at, version, timestamp, |pool| self.copy_in(pool, to, length, &source, tail));
+                    self.commit(at, offset, length, source, (version, timestamp));
                 }
+                Action::Look { at } => {
+                    let word = self.memory.word(at);
+                    self.engine.looked(word);
+                }
+                Action::Mark { at, locked } => self.memory.mark(at, locked),
                 Action::Fetch { node, step, window, offset, client, into } => {
                     self.fetch(node, step, window, offset, client, into);
                 }
@@ -45,7 +52,20 @@ impl Node {
         }
     }
 
-    fn copy_in(&self, pool: &SharedMemory, to: usize, length: u32, source: &Source, tail: &[u8]) {
+    fn commit(&mut self, at: u64, offset: u64, length: u32, source: Source, stamp: (Version, Timestamp)) {
+        let to = (at + Header::DATA_OFFSET + offset) as usize;
+        let (version, timestamp) = stamp;
+        if let Source::Kept(kept) = source {
+            let Self { engine, memory, .. } = self;
+            engine.take_kept(kept, |bytes| {
+                memory.commit(at, version, timestamp, |pool| pool.write(to, bytes).expect(CHECKED));
+            });
+            return;
+        }
+        self.memory.commit(at, version, timestamp, |pool| self.copy_in(pool, to, length, &source));
+    }
+
+    fn copy_in(&self, pool: &SharedMemory, to: usize, length: u32, source: &Source) {
         let bytes = length as usize;
         match *source {
             Source::Client(_, Payload::Inline { bytes: held, .. }) => pool.write(to, &held[..bytes]).expect(CHECKED),
@@ -59,7 +79,8 @@ impl Node {
                     SharedMemory::copy(staging, (part + at) as usize, pool, to, bytes).expect(CHECKED);
                 }
             }
-            Source::Tail => pool.write(to, &tail[..bytes]).expect(CHECKED),
+            Source::Word(word) => pool.write(to, &word.to_le_bytes()).expect(CHECKED),
+            Source::Kept(_) => unreachable!("the engine's own bytes are written by `commit`"),
         }
     }
 
@@ -143,6 +164,7 @@ impl Node {
                 outcome: ddss_core::Outcome::Failed(Failure::Busy),
                 version: Default::default(),
                 timestamp: Default::default(),
+                word: 0,
             },
         };
         self.links.send(self.fabric.as_mut(), node, message.encode(&[]));

@@ -156,7 +156,9 @@ impl Node {
     /// A client is gone. The fabric keeps its arena mapped until what is under way into it has ended.
     fn bid_farewell(&mut self, client: ClientId, how: &str) {
         self.station.dismiss(client);
-        self.engine.detach(client);
+        let now = self.now();
+        self.engine.detach(now, client);
+        self.perform();
         if self.arena(client).is_some()
             && let Some(arena) = self.arenas[client.index as usize].take()
         {
@@ -189,7 +191,7 @@ impl Node {
             }
             Err(refused) => self.engine.refuse(lane, refused.id, refused.failure),
         }
-        self.perform(&[]);
+        self.perform();
     }
 
     /// Names and specifications are copied out of the arena once, before anybody looks at them.
@@ -251,14 +253,14 @@ impl Node {
             Some(Change::Down(node)) => self.engine.peer_down(now, node),
             None => return,
         }
-        self.perform(&[]);
+        self.perform();
     }
 
     fn take_message(&mut self, now: Now, node: ddss_core::NodeId, bytes: &[u8]) {
         match Message::decode(bytes) {
             Ok((message, tail)) => {
-                self.engine.message(now, node, &message);
-                self.perform(tail);
+                self.engine.message(now, node, &message, tail);
+                self.perform();
             }
             Err(_) => self.links.cut(self.fabric.as_mut(), node),
         }
@@ -278,7 +280,7 @@ impl Node {
             },
             Tag::Send => return,
         }
-        self.perform(&[]);
+        self.perform();
     }
 
     // 4. Time.
@@ -294,11 +296,11 @@ impl Node {
             self.next_connect = self.links.connect_due(self.fabric.as_mut(), now);
         }
         if self.next_tick <= now {
-            let pause = if self.engine.pending() > 0 { Self::TICK } else { Self::TICK_IDLE };
+            let pause = if self.engine.is_quiet() { Self::TICK_IDLE } else { Self::TICK };
             self.next_tick = now + pause;
             let time = self.now();
             self.engine.tick(time);
-            self.perform(&[]);
+            self.perform();
         }
     }
 

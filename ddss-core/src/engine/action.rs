@@ -1,5 +1,6 @@
 //! What the engine wants done. The daemon does these in order; each is one thing.
 
+use super::kept::KeptId;
 use super::operations::StepId;
 use crate::message::RemoteWindow;
 use crate::request::{ArenaRange, Payload};
@@ -18,8 +19,10 @@ pub enum Source {
         /// From where in that part.
         at: u64,
     },
-    /// Behind the message that is being handled.
-    Tail,
+    /// With the engine, since they came behind a message: [`Engine::take_kept`](super::Engine::take_kept).
+    Kept(KeptId),
+    /// One word.
+    Word(u64),
 }
 
 /// One thing to do.
@@ -60,6 +63,18 @@ pub enum Action {
         version: Version,
         /// When.
         timestamp: Timestamp,
+    },
+    /// Look at one word of a segment and answer with [`Engine::looked`](super::Engine::looked), before anything else.
+    Look {
+        /// Where in the pool.
+        at: u64,
+    },
+    /// Write into a segment's header whether somebody holds its lock alone.
+    Mark {
+        /// Where its header is.
+        at: u64,
+        /// Whether.
+        locked: bool,
     },
     /// Read a range of a remote segment, with its header before and its state word after.
     Fetch {

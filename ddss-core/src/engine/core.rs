@@ -1,6 +1,10 @@
 //! Clients, peers and time; and which way a request goes.
 
-use super::action::Action;
+use super::action::{Action, Source};
+use super::guard::{Owner, Waiter, Wanted, Watcher};
+use super::held::Held;
+use super::kept::{Kept, KeptId};
+use super::near::Look;
 use super::operations::{Operations, Pending, StepId, Then, Wait};
 use super::peers::Peers;
 use super::segments::Segments;
@@ -65,6 +69,7 @@ pub(super) struct Caller {
     pub(super) request: RequestId,
     pub(super) who: Identity,
     pub(super) deadline_us: u64,
+    pub(super) timeout_us: u32,
 }
 
 /// The engine of one node.
@@ -76,6 +81,10 @@ pub struct Engine {
     pub(super) peers: Peers,
     pub(super) clock: HybridClock,
     pub(super) counters: Counters,
+    /// Atomics whose word was asked for.
+    pub(super) looks: VecDeque<Look>,
+    pub(super) kept: Kept,
+    pub(super) held: Vec<Held>,
     clients: Vec<Option<Client>>,
     actions: VecDeque<Action>,
 }
@@ -83,6 +92,8 @@ pub struct Engine {
 impl Engine {
     /// How long a peer has to forget a released segment before its connection is cut.
     pub(super) const FORGET_US: u64 = 5_000_000;
+    /// How long a get that met a holder keeps the shared lock at the most.
+    pub(super) const READ_LEASE_US: u32 = 1_000_000;
 
     /// An engine with no segments, no clients, and its peers not yet reached.
     pub fn new(config: &EngineConfig) -> Self {
@@ -97,6 +108,9 @@ impl Engine {
             peers,
             clock: HybridClock::default(),
             counters: Counters::default(),
+            looks: VecDeque::new(),
+            kept: Kept::default(),
+            held: Vec::new(),
             clients: vec![None; CLIENTS_MAX],
             actions: VecDeque::with_capacity(1024),
         }
@@ -117,6 +131,17 @@ impl Engine {
         self.operations.count()
     }
 
+    /// Whether nothing is under way and nobody holds or waits for anything: then time need not be told often.
+    pub fn is_quiet(&self) -> bool {
+        self.pending() == 0 && self.segments.is_quiet()
+    }
+
+    /// The bytes of a commit that [`Source::Kept`](super::Source::Kept) names; they are given up with this.
+    pub fn take_kept(&mut self, id: KeptId, take: impl FnOnce(&[u8])) {
+        take(self.kept.get(id));
+        self.kept.remove(&id);
+    }
+
     /// The next thing to do, in order.
     pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
@@ -133,11 +158,17 @@ impl Engine {
         }
     }
 
-    /// A client is gone. What it had under way goes on and is told to nobody.
-    pub fn detach(&mut self, client: ClientId) {
-        if self.client(client).is_some() {
+    /// A client is gone. What it had under way goes on and is told to nobody; its locks are broken.
+    pub fn detach(&mut self, now: Now, client: ClientId) {
+        if self.is_attached(client) {
             self.clients[client.index as usize] = None;
+            self.owner_gone(now, Owner::Client(client));
+            self.give_back_all(client);
         }
+    }
+
+    pub(super) fn is_attached(&self, client: ClientId) -> bool {
+        self.client(client).is_some()
     }
 
     fn client(&self, id: ClientId) -> Option<Client> {
@@ -157,6 +188,8 @@ impl Engine {
         *peer = super::peers::Peer::default();
         self.segments.forgotten(node, None);
         self.reclaim();
+        self.owner_gone(now, Owner::Peer(node));
+        self.held_lost(node);
         for step in self.operations.find(|pending| pending.wait.is_on(node)) {
             self.answer_lost(now, step);
         }
@@ -168,6 +201,8 @@ impl Engine {
             self.counters.timeouts += 1;
             self.expire(step);
         }
+        self.tick_guards(now);
+        self.tick_held(now);
         loop {
             let overdue = self.segments.overdue(now.steady_us).next();
             let Some(node) = overdue else { break };
@@ -193,7 +228,8 @@ impl Engine {
         let Some(client) = self.client(lane.client) else { return };
         self.counters.requests += 1;
         let deadline_us = now.steady_us.saturating_add(u64::from(request.timeout_us));
-        let caller = Caller { lane, request: request.id, who: client.who, deadline_us };
+        let timeout_us = request.timeout_us;
+        let caller = Caller { lane, request: request.id, who: client.who, deadline_us, timeout_us };
         if let Err(failure) = self.dispatch(now, &client, caller, &request.operation, text) {
             self.end(&caller, Outcome::Failed(failure));
         }
@@ -232,29 +268,56 @@ impl Engine {
             Operation::Release { segment } => self.release_far(caller, *segment),
             Operation::Get { segment, offset, into, inline } => {
                 fits(into)?;
+                let (offset, into, inline) = (*offset, *into, *inline);
                 if segment.home() == self.node {
-                    self.get_here(caller, *segment, *offset, *into, *inline)
+                    self.ask_here(now, &caller, *segment, Wanted::Get { offset, into, inline })
                 } else {
-                    self.get_far(caller, *segment, *offset, *into)
+                    self.get_far(caller, *segment, offset, into)
                 }
             }
-            Operation::Put { segment, offset, from } => {
+            Operation::Put { segment, offset, from, terms } => {
                 if let Payload::Arena(range) = from {
                     fits(range)?;
                 }
+                let (offset, terms) = (*offset, *terms);
                 if segment.home() == self.node {
-                    self.put_here(now, caller, *segment, *offset, *from)
+                    let source = Source::Client(caller.lane.client, *from);
+                    self.ask_here(now, &caller, *segment, Wanted::Put { offset, length: from.length(), source, terms })
                 } else {
-                    self.put_far(caller, *segment, *offset, *from)
+                    self.put_far(caller, *segment, offset, *from, terms)
                 }
+            }
+            Operation::Atomic { segment, offset, change } if segment.home() == self.node => {
+                self.ask_here(now, &caller, *segment, Wanted::Atomic { offset: *offset, change: *change })
+            }
+            Operation::Lock { segment, wish } if segment.home() == self.node => {
+                self.ask_here(now, &caller, *segment, Wanted::Lock(*wish))
+            }
+            Operation::Await { segment, above } if segment.home() == self.node => {
+                let (asker, deadline_us) = (Self::asker(&caller), caller.deadline_us);
+                self.await_here(*segment, caller.who, Watcher { asker, above: *above, deadline_us })
+            }
+            Operation::Unlock { segment, token } if segment.home() == self.node => {
+                let owner = Owner::Client(caller.lane.client);
+                let told = self.unlock_here(now, *segment, *token, owner)?;
+                self.answer(Self::asker(&caller), Outcome::Done, told);
+                Ok(())
+            }
+            Operation::Atomic { .. } | Operation::Lock { .. } | Operation::Await { .. } | Operation::Unlock { .. } => {
+                self.ask_far(caller, operation)
             }
         }
     }
 
+    fn ask_here(&mut self, now: Now, caller: &Caller, id: SegmentId, wanted: Wanted) -> Result<(), Failure> {
+        let (asker, who, deadline_us) = (Self::asker(caller), caller.who, caller.deadline_us);
+        self.ask_home(now, id, Waiter { asker, who, wanted, deadline_us })
+    }
+
     /// Notes an operation that has to wait.
     pub(super) fn begin(&mut self, caller: &Caller, wait: Wait) -> Result<StepId, Failure> {
-        let Caller { lane, request, who, deadline_us } = *caller;
-        let pending = Pending { lane, request, who, deadline_us, wait };
+        let Caller { lane, request, who, deadline_us, timeout_us } = *caller;
+        let pending = Pending { lane, request, who, deadline_us, timeout_us, wait };
         self.operations.insert(pending).ok_or(Failure::Busy)
     }
 
@@ -289,15 +352,29 @@ impl Engine {
     fn expire(&mut self, step: StepId) {
         let Some(pending) = self.operations.get_mut(step) else { return };
         let outcome = match pending.wait {
-            Wait::Fetch(_) | Wait::Put { ticket: Some(_), .. } => return,
-            Wait::Put { .. } | Wait::Release { .. } | Wait::Allocate { .. } => {
-                Outcome::Indeterminate(Failure::TimedOut)
+            Wait::Fetch { .. } | Wait::Put { ticket: Some(_), .. } | Wait::LateLock { .. } => return,
+            // What is granted all the same is given back when the word of it comes.
+            Wait::Lock { segment, .. } => return self.expire_lock(step, segment),
+            Wait::FetchLock(transfer) => return self.expire_lock(step, transfer.segment),
+            Wait::Put { .. }
+            | Wait::Release { .. }
+            | Wait::Allocate { .. }
+            | Wait::Unlock { .. }
+            | Wait::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::TimedOut),
+            Wait::Lookup { .. } | Wait::Facts { .. } | Wait::Answer { harmless: true, .. } => {
+                Outcome::Failed(Failure::TimedOut)
             }
-            Wait::Lookup { .. } | Wait::Facts { .. } => Outcome::Failed(Failure::TimedOut),
         };
         if let Some(pending) = self.operations.remove(step) {
             self.finish(&pending, outcome);
         }
+    }
+
+    fn expire_lock(&mut self, step: StepId, segment: SegmentId) {
+        let Some(pending) = self.operations.get_mut(step) else { return };
+        pending.wait = Wait::LateLock { segment };
+        let pending = *pending;
+        self.finish(&pending, Outcome::Failed(Failure::TimedOut));
     }
 
     /// The home of a segment, if it is another node that can be reached.

@@ -7,22 +7,30 @@
 
 use super::action::Action;
 use super::core::{Caller, Engine, Now};
+use super::guard::Asker;
+use super::held::Held;
+use super::near::Told;
 use super::operations::{Pending, StepId, Then, Transfer, Wait};
 use super::peers::{Peer, Remote};
 use super::segments::check_range;
 use crate::message::{Facts, RemoteWindow};
-use crate::request::{ArenaRange, Payload};
-use crate::segment::{Header, Name, Proof, Wish};
-use crate::{Completion, Failure, Message, NodeId, Outcome, SegmentId, Timestamp, Version};
+use crate::request::{ArenaRange, LockToken, LockWish, Operation, Payload, Terms};
+use crate::segment::{Header, Model, Name, Proof, Wish};
+use crate::{Completion, Failure, Message, NodeId, Outcome, SegmentId};
 
 impl Wait {
     /// Whether only a message from `node` can end it.
     pub(super) fn is_on(&self, node: NodeId) -> bool {
         match self {
             Wait::Lookup { .. } => true,
-            Wait::Allocate { home } | Wait::Release { home } | Wait::Put { home, .. } => *home == node,
-            Wait::Facts { transfer, .. } => transfer.segment.home() == node,
-            Wait::Fetch(_) => false,
+            Wait::Allocate { home } | Wait::Release { home } | Wait::Put { home, .. } | Wait::Answer { home, .. } => {
+                *home == node
+            }
+            Wait::Facts { transfer } | Wait::FetchLock(transfer) => transfer.segment.home() == node,
+            Wait::Lock { segment, .. } | Wait::LateLock { segment } | Wait::Unlock { segment, .. } => {
+                segment.home() == node
+            }
+            Wait::Fetch { .. } => false,
         }
     }
 }
@@ -104,10 +112,12 @@ impl Engine {
             Some(facts) => {
                 facts.permissions.allow(caller.who, Wish::Read)?;
                 check_range(facts.bytes, offset, into.bytes)?;
-                let step = self.begin(&caller, Wait::Fetch(transfer))?;
-                self.fetch(step, caller.lane, transfer)
+                let step = self.begin(&caller, Wait::Fetch { transfer, under: None })?;
+                self.fetch(step, caller.lane, transfer).inspect_err(|_| {
+                    self.operations.remove(step);
+                })
             }
-            None => self.ask_facts(caller, transfer, false),
+            None => self.ask_facts(caller, transfer),
         }
     }
 
@@ -118,6 +128,7 @@ impl Engine {
         segment: SegmentId,
         offset: u64,
         from: Payload,
+        terms: Terms,
     ) -> Result<(), Failure> {
         let home = self.reachable_home(segment)?;
         let length = from.length();
@@ -133,6 +144,8 @@ impl Engine {
             offset,
             length,
             staged,
+            terms,
+            timeout_us: caller.timeout_us,
         };
         match from {
             Payload::Arena(range) if length as usize > Message::PUT_BYTES_MAX => {
@@ -164,8 +177,8 @@ impl Engine {
         (!remote.leaving).then_some(remote.facts)
     }
 
-    fn ask_facts(&mut self, caller: Caller, transfer: Transfer, put: bool) -> Result<(), Failure> {
-        let step = self.begin(&caller, Wait::Facts { transfer, put })?;
+    fn ask_facts(&mut self, caller: Caller, transfer: Transfer) -> Result<(), Failure> {
+        let step = self.begin(&caller, Wait::Facts { transfer })?;
         let message = Message::Describe { step: step.to_bits(), who: caller.who, segment: transfer.segment };
         self.send(transfer.segment.home(), message);
         Ok(())
@@ -176,10 +189,7 @@ impl Engine {
         let Transfer { segment, offset, range } = transfer;
         let home = segment.home();
         let remote = self.peers.reachable(home).and_then(|peer| peer.remotes.get_mut(&segment));
-        let Some(remote) = remote.filter(|remote| !remote.leaving) else {
-            self.operations.remove(step);
-            return Err(Failure::NotFound);
-        };
+        let remote = remote.filter(|remote| !remote.leaving).ok_or(Failure::NotFound)?;
         remote.reads += 1;
         let window = remote.window;
         self.act(Action::Fetch { node: home, step, window, offset, client: lane.client, into: range });
@@ -192,29 +202,64 @@ impl Engine {
             self.counters.stale += 1;
             return;
         };
-        let Wait::Fetch(transfer) = pending.wait else { return };
-        self.read_ended(transfer.segment);
-        let proof = result.map(|(header, state_after)| header.prove(transfer.segment, state_after));
+        let Wait::Fetch { transfer, under } = pending.wait else { return };
+        let segment = transfer.segment;
+        let minds = self.noted(segment).is_some_and(|facts| matches!(facts.model, Model::Strict | Model::Read));
+        self.read_ended(segment);
+        let proof = result.map(|(header, after)| (header.prove(segment, after), header.locked != 0));
+        let in_time = now.steady_us < pending.deadline_us;
         match proof {
-            Ok(Proof::Torn) if now.steady_us < pending.deadline_us => {
+            Ok((Proof::Torn, _)) if in_time => {
                 self.counters.torn_fetches += 1;
-                if let Err(failure) = self.fetch(step, pending.lane, transfer) {
-                    self.finish(&pending, Outcome::Failed(failure));
-                }
+                self.fetch_again(step, &pending, transfer);
             }
-            Ok(Proof::Whole(version, timestamp)) => {
+            Ok((Proof::Whole(..), true))
+                if in_time && minds && under.is_none() && !self.holds_far(pending.lane.client, segment) =>
+            {
+                self.fetch_locked(now, step, &pending, transfer);
+            }
+            Ok((Proof::Whole(version, timestamp), _)) => {
                 self.operations.remove(step);
                 let done = Completion::bare(pending.request, Outcome::Done);
                 self.reply(pending.lane, Completion { version, timestamp, ..done }, None);
+                self.end_under(segment, under);
             }
-            Ok(Proof::Torn) => self.end_fetch(step, &pending, Failure::Contended),
-            Ok(Proof::Gone) => self.end_fetch(step, &pending, Failure::NotFound),
+            Ok((Proof::Torn, _)) => self.end_fetch(step, &pending, Failure::Contended),
+            Ok((Proof::Gone, _)) => self.end_fetch(step, &pending, Failure::NotFound),
             Err(failure) => self.end_fetch(step, &pending, failure),
+        }
+    }
+
+    fn fetch_again(&mut self, step: StepId, pending: &Pending, transfer: Transfer) {
+        if let Err(failure) = self.fetch(step, pending.lane, transfer) {
+            self.end_fetch(step, pending, failure);
+        }
+    }
+
+    /// Somebody holds the lock alone and may not be through: wait in line at the home, then read.
+    fn fetch_locked(&mut self, now: Now, step: StepId, pending: &Pending, transfer: Transfer) {
+        let segment = transfer.segment;
+        let left = pending.deadline_us.saturating_sub(now.steady_us);
+        let timeout_us = u32::try_from(left).unwrap_or(u32::MAX);
+        let wish = LockWish { shared: true, no_wait: false, lease_us: Self::READ_LEASE_US };
+        if let Some(pending) = self.operations.get_mut(step) {
+            pending.wait = Wait::FetchLock(transfer);
+        }
+        let message = Message::Lock { step: step.to_bits(), who: pending.who, segment, wish, timeout_us };
+        self.send(segment.home(), message);
+    }
+
+    fn end_under(&mut self, segment: SegmentId, under: Option<LockToken>) {
+        if let Some(token) = under {
+            self.give_back(segment, token);
         }
     }
 
     fn end_fetch(&mut self, step: StepId, pending: &Pending, failure: Failure) {
         self.operations.remove(step);
+        if let Wait::Fetch { transfer, under } = pending.wait {
+            self.end_under(transfer.segment, under);
+        }
         self.finish(pending, Outcome::Failed(failure));
     }
 
@@ -249,7 +294,10 @@ impl Engine {
         let Some(pending) = self.operations.remove(step) else { return };
         match pending.wait {
             Wait::Put { home, ticket } => self.give_staging(home, ticket),
-            Wait::Fetch(transfer) => self.read_ended(transfer.segment),
+            Wait::Fetch { transfer, under } => {
+                self.read_ended(transfer.segment);
+                self.end_under(transfer.segment, under);
+            }
             _ => {}
         }
         self.finish(&pending, Outcome::Failed(failure));
@@ -275,7 +323,7 @@ impl Engine {
                 self.operations.remove(step);
                 self.finish(&pending, Outcome::Failed(Failure::AlreadyExists));
             }
-            Wait::Facts { transfer, put: false } => {
+            Wait::Facts { transfer } => {
                 self.operations.remove(step);
                 let Transfer { segment, offset, range } = transfer;
                 let caller = pending.caller();
@@ -311,24 +359,12 @@ impl Engine {
     }
 
     /// A home said how something ended.
-    pub(super) fn ended(
-        &mut self,
-        now: Now,
-        node: NodeId,
-        step: StepId,
-        outcome: Outcome,
-        version: Version,
-        timestamp: Timestamp,
-    ) {
-        self.clock.hear(timestamp, now.wall_us);
-        let Some(pending) = self.operations.get_mut(step) else {
+    pub(super) fn ended(&mut self, now: Now, node: NodeId, step: StepId, outcome: Outcome, told: Told) {
+        self.clock.hear(told.timestamp, now.wall_us);
+        let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.wait.is_on(node)) else {
             self.counters.stale += 1;
             return;
         };
-        if !pending.wait.is_on(node) {
-            self.counters.stale += 1;
-            return;
-        }
         if let Wait::Lookup { answers, .. } = &mut pending.wait {
             *answers = answers.saturating_sub(1);
             let last = *answers == 0;
@@ -338,12 +374,64 @@ impl Engine {
                 _ => {}
             }
         }
-        let Some(pending) = self.operations.remove(step) else { return };
-        if let Wait::Put { home, ticket } = pending.wait {
-            self.give_staging(home, ticket);
+        if let (Wait::FetchLock(transfer), Outcome::Done) = (pending.wait, outcome) {
+            pending.wait = Wait::Fetch { transfer, under: Some(LockToken(told.word)) };
+            let pending = *pending;
+            return self.fetch_again(step, &pending, transfer);
         }
-        let completion = Completion { version, timestamp, ..Completion::bare(pending.request, outcome) };
-        self.reply(pending.lane, completion, None);
+        let Some(pending) = self.operations.remove(step) else { return };
+        match pending.wait {
+            Wait::Put { home, ticket } => self.give_staging(home, ticket),
+            Wait::Lock { segment, lease_us } if outcome == Outcome::Done => {
+                let token = LockToken(told.word);
+                if !self.is_attached(pending.lane.client) {
+                    return self.give_back(segment, token);
+                }
+                let until_us = now.steady_us.saturating_add(lease_us.into());
+                self.held.push(Held { segment, token, client: pending.lane.client, until_us });
+            }
+            Wait::LateLock { segment } => {
+                if outcome == Outcome::Done {
+                    self.give_back(segment, LockToken(told.word));
+                }
+                return;
+            }
+            Wait::Unlock { token, .. } => self.held.retain(|held| held.token != token),
+            _ => {}
+        }
+        self.answer(Asker::Client(pending.lane, pending.request), outcome, told);
+    }
+
+    /// Asks a home to change a word, to watch a version, to lock or to unlock.
+    pub(super) fn ask_far(&mut self, caller: Caller, operation: &Operation) -> Result<(), Failure> {
+        let Caller { who, timeout_us, .. } = caller;
+        match *operation {
+            Operation::Atomic { segment, offset, change } => {
+                let home = self.reachable_home(segment)?;
+                let step = self.begin(&caller, Wait::Answer { home, harmless: false })?.to_bits();
+                self.send(home, Message::Atomic { step, who, segment, offset, change, timeout_us });
+            }
+            Operation::Await { segment, above } => {
+                let home = self.reachable_home(segment)?;
+                let step = self.begin(&caller, Wait::Answer { home, harmless: true })?.to_bits();
+                self.send(home, Message::Await { step, who, segment, above, timeout_us });
+            }
+            Operation::Lock { segment, wish } => {
+                let home = self.reachable_home(segment)?;
+                let step = self.begin(&caller, Wait::Lock { segment, lease_us: wish.lease_us })?.to_bits();
+                self.send(home, Message::Lock { step, who, segment, wish, timeout_us });
+            }
+            Operation::Unlock { segment, token } => {
+                let home = self.reachable_home(segment)?;
+                if !self.held.iter().any(|held| held.token == token && held.client == caller.lane.client) {
+                    return Err(Failure::LockLost);
+                }
+                let step = self.begin(&caller, Wait::Unlock { segment, token })?.to_bits();
+                self.send(home, Message::Unlock { step, segment, token });
+            }
+            _ => return Err(Failure::Unsupported),
+        }
+        Ok(())
     }
 
     /// The node that an operation waits for is gone.
@@ -360,10 +448,18 @@ impl Engine {
         }
         let Some(pending) = self.operations.remove(step) else { return };
         let outcome = match pending.wait {
-            Wait::Facts { .. } | Wait::Lookup { .. } | Wait::Fetch(_) => Outcome::Failed(Failure::NodeDown),
-            Wait::Allocate { .. } | Wait::Release { .. } | Wait::Put { .. } => {
-                Outcome::Indeterminate(Failure::NodeDown)
-            }
+            Wait::LateLock { .. } => return,
+            Wait::Facts { .. }
+            | Wait::Lookup { .. }
+            | Wait::Fetch { .. }
+            | Wait::FetchLock(_)
+            | Wait::Lock { .. }
+            | Wait::Answer { harmless: true, .. } => Outcome::Failed(Failure::NodeDown),
+            Wait::Allocate { .. }
+            | Wait::Release { .. }
+            | Wait::Put { .. }
+            | Wait::Unlock { .. }
+            | Wait::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::NodeDown),
         };
         self.finish(&pending, outcome);
     }
@@ -371,6 +467,7 @@ impl Engine {
 
 impl Pending {
     fn caller(&self) -> Caller {
-        Caller { lane: self.lane, request: self.request, who: self.who, deadline_us: self.deadline_us }
+        let Pending { lane, request, who, deadline_us, timeout_us, .. } = *self;
+        Caller { lane, request, who, deadline_us, timeout_us }
     }
 }

@@ -2,57 +2,113 @@
 
 use super::action::{Action, Source};
 use super::core::{Engine, Now};
+use super::guard::{Asker, Owner, Waiter, Wanted, Watcher};
+use super::near::Told;
 use super::operations::StepId;
 use crate::limits::STAGING_BYTES;
 use crate::segment::{Identity, Wish};
-use crate::{Failure, Message, NodeId, Outcome, SegmentId, Timestamp, Version};
+use crate::{Failure, Message, NodeId, Outcome, SegmentId};
 
 impl Engine {
-    /// A message came from a peer. Its tail stays with the caller, as [`Source::Tail`].
-    pub fn message(&mut self, now: Now, node: NodeId, message: &Message) {
+    /// A message came from a peer, with what stands behind its fields.
+    pub fn message(&mut self, now: Now, node: NodeId, message: &Message, tail: &[u8]) {
         if self.peers.reachable(node).is_none() {
             return;
         }
-        match *message {
-            Message::Welcome { .. } => self.act(Action::Cut { node }),
+        let deadline = |timeout_us: u32| now.steady_us.saturating_add(timeout_us.into());
+        let asked = match *message {
+            Message::Welcome { .. } => {
+                self.act(Action::Cut { node });
+                return;
+            }
             Message::Lookup { step, who, name } => {
                 let found = self.segments.by_name(&name).ok_or(Failure::NotFound);
-                let result = found.and_then(|id| self.introduce(node, step, who, id));
-                self.answer_failure(node, step, result);
+                found.and_then(|id| self.introduce(node, step, who, id)).map_err(|failure| (step, failure))
             }
             Message::Describe { step, who, segment } => {
-                let result = self.introduce(node, step, who, segment);
-                self.answer_failure(node, step, result);
+                self.introduce(node, step, who, segment).map_err(|failure| (step, failure))
             }
             Message::Allocate { step, who, spec, name } => {
                 let made = self.allocate_here(now, who, name, spec);
-                let result = made.and_then(|id| self.introduce(node, step, who, id));
-                self.answer_failure(node, step, result);
+                made.and_then(|id| self.introduce(node, step, who, id)).map_err(|failure| (step, failure))
             }
-            Message::Put { step, who, segment, offset, length, staged } => {
-                let source = match staged {
-                    Message::NOT_STAGED => Ok(Source::Tail),
-                    at if at.saturating_add(length.into()) <= STAGING_BYTES as u64 => Ok(Source::Staged { node, at }),
-                    _ => Err(Failure::OutOfRange),
-                };
-                let result = source.and_then(|source| self.commit(now, who, segment, offset, length, source));
-                self.answer(node, step, result);
+            Message::Put { step, who, segment, offset, length, staged, terms, timeout_us } => {
+                let asker = Asker::Peer(node, step);
+                let deadline_us = deadline(timeout_us);
+                let asked = self.source_of(node, length, staged, tail).and_then(|source| {
+                    let wanted = Wanted::Put { offset, length, source, terms };
+                    let asked = self.ask_home(now, segment, Waiter { asker, who, wanted, deadline_us });
+                    asked.inspect_err(|_| self.forget_kept(source))
+                });
+                asked.map_err(|failure| (step, failure))
+            }
+            Message::Atomic { step, who, segment, offset, change, timeout_us } => {
+                let wanted = Wanted::Atomic { offset, change };
+                let waiter = Waiter { asker: Asker::Peer(node, step), who, wanted, deadline_us: deadline(timeout_us) };
+                let aligned = if offset.is_multiple_of(8) { Ok(()) } else { Err(Failure::Unaligned) };
+                aligned.and_then(|()| self.ask_home(now, segment, waiter)).map_err(|failure| (step, failure))
+            }
+            Message::Lock { step, who, segment, wish, timeout_us } => {
+                let wanted = Wanted::Lock(wish);
+                let waiter = Waiter { asker: Asker::Peer(node, step), who, wanted, deadline_us: deadline(timeout_us) };
+                self.ask_home(now, segment, waiter).map_err(|failure| (step, failure))
+            }
+            Message::Await { step, who, segment, above, timeout_us } => {
+                let asker = Asker::Peer(node, step);
+                let watcher = Watcher { asker, above, deadline_us: deadline(timeout_us) };
+                self.await_here(segment, who, watcher).map_err(|failure| (step, failure))
+            }
+            Message::Unlock { step, segment, token } => {
+                let unlocked = self.unlock_here(now, segment, token, Owner::Peer(node));
+                unlocked
+                    .map(|told| self.answer(Asker::Peer(node, step), Outcome::Done, told))
+                    .map_err(|failure| (step, failure))
             }
             Message::Release { step, who, segment } => {
-                let result = self.release_here(now, who, segment);
-                self.answer(node, step, result.map(|()| (Version(0), Timestamp(0))));
+                let released = self.release_here(now, who, segment);
+                released
+                    .map(|()| self.answer(Asker::Peer(node, step), Outcome::Done, Told::default()))
+                    .map_err(|failure| (step, failure))
             }
             Message::Found { step, facts, window } => {
                 self.found(now, node, StepId::from_bits(step), facts, window);
+                Ok(())
             }
-            Message::Ended { step, outcome, version, timestamp } => {
-                self.ended(now, node, StepId::from_bits(step), outcome, version, timestamp);
+            Message::Ended { step, outcome, version, timestamp, word } => {
+                let told = Told { version, timestamp, word };
+                self.ended(now, node, StepId::from_bits(step), outcome, told);
+                Ok(())
             }
-            Message::Forget { segment } => self.forget(node, segment),
+            Message::Forget { segment } => {
+                self.forget(node, segment);
+                Ok(())
+            }
             Message::Forgotten { segment } => {
                 self.segments.forgotten(node, Some(segment));
                 self.reclaim();
+                Ok(())
             }
+        };
+        if let Err((step, failure)) = asked {
+            self.answer(Asker::Peer(node, step), Outcome::Failed(failure), Told::default());
+        }
+    }
+
+    /// Where the bytes of a put are. Those behind the message are kept here, since the put may have to wait.
+    fn source_of(&mut self, node: NodeId, length: u32, staged: u64, tail: &[u8]) -> Result<Source, Failure> {
+        match staged {
+            Message::NOT_STAGED => {
+                let bytes = tail.try_into().map_err(|_| Failure::TooLarge)?;
+                Ok(Source::Kept(self.kept.insert(bytes)))
+            }
+            at if at.saturating_add(length.into()) <= STAGING_BYTES as u64 => Ok(Source::Staged { node, at }),
+            _ => Err(Failure::OutOfRange),
+        }
+    }
+
+    fn forget_kept(&mut self, source: Source) {
+        if let Source::Kept(kept) = source {
+            self.kept.remove(&kept);
         }
     }
 
@@ -68,19 +124,5 @@ impl Engine {
         let message = Message::Found { step, facts: segment.facts(id), window: Default::default() };
         self.act(Action::Introduce { node, message, at, bytes });
         Ok(())
-    }
-
-    fn answer_failure(&mut self, node: NodeId, step: u64, result: Result<(), Failure>) {
-        if let Err(failure) = result {
-            self.answer(node, step, Err(failure));
-        }
-    }
-
-    fn answer(&mut self, node: NodeId, step: u64, result: Result<(Version, Timestamp), Failure>) {
-        let (outcome, (version, timestamp)) = match result {
-            Ok(stamp) => (Outcome::Done, stamp),
-            Err(failure) => (Outcome::Failed(failure), Default::default()),
-        };
-        self.send(node, Message::Ended { step, outcome, version, timestamp });
     }
 }

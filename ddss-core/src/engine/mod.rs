@@ -11,9 +11,11 @@
 //! | file | what it decides |
 //! | --- | --- |
 //! | `core.rs` | clients, peers, time, and which of the next three a request goes to |
-//! | `near.rs` | a request for a segment whose home is here |
+//! | `near.rs` | what is asked of a segment whose home is here, by a client or by another node |
+//! | `guard.rs` | who holds a segment's lock, and who waits for it or for a newer version |
 //! | `far.rs` | a request for a segment whose home is elsewhere |
 //! | `home.rs` | what another node's engine asks of this one |
+//! | `held.rs` | which locks of other homes the clients of this node hold |
 //! | `segments.rs`, `blocks.rs` | the segments at home here and the memory they have |
 //! | `operations.rs`, `staging.rs`, `peers.rs` | what is under way, and the bounds on it |
 
@@ -21,7 +23,10 @@ mod action;
 mod blocks;
 mod core;
 mod far;
+mod guard;
+mod held;
 mod home;
+mod kept;
 mod near;
 mod operations;
 mod peers;
@@ -30,4 +35,5 @@ mod staging;
 
 pub use action::{Action, Source};
 pub use core::{Counters, Engine, EngineConfig, Now};
+pub use kept::KeptId;
 pub use operations::StepId;

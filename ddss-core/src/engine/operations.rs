@@ -2,7 +2,7 @@
 
 use super::staging::Ticket;
 use crate::limits::OPERATIONS_MAX;
-use crate::request::ArenaRange;
+use crate::request::{ArenaRange, LockToken};
 use crate::segment::{Identity, Name, Spec};
 use crate::{LaneId, NodeId, RequestId, SegmentId};
 use std::cmp::Reverse;
@@ -60,10 +60,20 @@ pub(super) enum Wait {
     Allocate { home: NodeId },
     /// A home that takes a segment away.
     Release { home: NodeId },
-    /// The facts of a segment, to do this then.
-    Facts { transfer: Transfer, put: bool },
-    /// The bytes of a get.
-    Fetch(Transfer),
+    /// The facts of a segment, to get this then.
+    Facts { transfer: Transfer },
+    /// The bytes of a get; the shared lock that it is done under, if it had to ask for one.
+    Fetch { transfer: Transfer, under: Option<LockToken> },
+    /// The shared lock for a get that met a holder.
+    FetchLock(Transfer),
+    /// An atomic, or (harmless: asked for in vain, nothing happened) a version.
+    Answer { home: NodeId, harmless: bool },
+    /// A lock.
+    Lock { segment: SegmentId, lease_us: u32 },
+    /// A lock that nobody waits for any more: given back when it is granted.
+    LateLock { segment: SegmentId },
+    /// The end of a lock.
+    Unlock { segment: SegmentId, token: LockToken },
     /// The answer to a put; what is staged for it.
     Put { home: NodeId, ticket: Option<Ticket> },
 }
@@ -84,6 +94,7 @@ pub(super) struct Pending {
     pub(super) request: RequestId,
     pub(super) who: Identity,
     pub(super) deadline_us: u64,
+    pub(super) timeout_us: u32,
     pub(super) wait: Wait,
 }
 

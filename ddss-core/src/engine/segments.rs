@@ -1,11 +1,12 @@
 //! The segments whose home is this node: by index for the data path, by name for the rest.
 
 use super::blocks::Blocks;
+use super::guard::Guard;
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::message::Facts;
 use crate::segment::{Header, Name, Permissions, Spec};
 use crate::{Failure, NodeId, SegmentId, Timestamp, Version};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// One segment at home here.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(super) struct Segment {
     pub(super) timestamp: Timestamp,
     /// The peers that hold a window over it.
     pub(super) seen_by: Vec<NodeId>,
+    /// Its lock and those who wait.
+    pub(super) guard: Guard,
 }
 
 impl Segment {
@@ -71,6 +74,8 @@ pub(super) struct Segments {
     names: HashMap<Name, u16>,
     blocks: Blocks,
     leaving: Vec<Leaving>,
+    /// Those with a lock that is held or a line that is not empty.
+    busy: BTreeSet<SegmentId>,
 }
 
 impl Segments {
@@ -82,11 +87,33 @@ impl Segments {
             names: HashMap::new(),
             blocks: Blocks::new(pool_bytes),
             leaving: Vec::new(),
+            busy: BTreeSet::new(),
         }
     }
 
     pub(super) fn count(&self) -> usize {
         self.names.len()
+    }
+
+    /// This segment's guard has to be looked after.
+    pub(super) fn note_busy(&mut self, id: SegmentId) {
+        self.busy.insert(id);
+    }
+
+    /// Those whose guards have to be looked after.
+    pub(super) fn busy(&self) -> Vec<SegmentId> {
+        self.busy.iter().copied().collect()
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.busy.is_empty()
+    }
+
+    /// Guards that need nothing any more are looked after no longer.
+    pub(super) fn forget_idle(&mut self) {
+        let mut busy = std::mem::take(&mut self.busy);
+        busy.retain(|&id| self.get(id).is_ok_and(|segment| !segment.guard.is_idle()));
+        self.busy = busy;
     }
 
     pub(super) fn free_bytes(&self) -> u64 {
@@ -141,7 +168,8 @@ impl Segments {
         let slot = &mut self.slots[usize::from(index)];
         slot.generation += 1;
         let spec = Spec { home: self.node, ..spec };
-        let segment = Segment { name, spec, permissions, at, version: Version(0), timestamp, seen_by: Vec::new() };
+        let (version, seen_by, guard) = (Version(0), Vec::new(), Guard::default());
+        let segment = Segment { name, spec, permissions, at, version, timestamp, seen_by, guard };
         slot.segment = Some(Box::new(segment));
         self.names.insert(name, index);
         Ok(self.id_of(index))

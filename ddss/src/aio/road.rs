@@ -133,7 +133,9 @@ impl Road {
         read: impl FnOnce(&Completion, Option<Run>) -> T,
     ) -> Option<Result<T, NoCompletion>> {
         let mut state = self.lock();
-        let spin_until = Instant::now() + SPIN;
+        // With other calls under way this thread has better things to do than to look for one.
+        let alone = state.lane.outstanding() <= 1;
+        let spin_until = Instant::now() + if alone { SPIN } else { Duration::ZERO };
         loop {
             state.reap(&self.runs);
             let gone = state.gone;

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::segment::{Place, bounds};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
-use ddss_core::{Opened, Operation, Payload, SegmentId};
+use ddss_core::{Opened, Operation, Payload, SegmentId, Terms};
 use std::ops::RangeBounds;
 
 /// A [`Segment`](crate::Segment) whose calls are futures. Cheap to clone; dropping it changes nothing.
@@ -70,6 +70,7 @@ impl AsyncSegment {
             segment: plan.segment,
             offset: plan.offset,
             from: plan.inline.unwrap_or(Payload::Arena(range)),
+            terms: Terms::default(),
         };
         let (completion, _) = self.client.call("put", &self.place.name, plan, make).await?;
         Ok(Stamp::of(&completion))

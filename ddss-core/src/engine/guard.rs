@@ -1,0 +1,253 @@
+//! Who holds a segment's lock and who waits: for the lock, behind it, or for a newer version.
+//!
+//! One line, in order of arrival. Puts, atomics and (under Strict and Read) gets that find the lock held by another wait
+//! in the same line as those who ask for the lock itself.
+
+use super::action::Source;
+use crate::limits::WAITERS_PER_SEGMENT_MAX;
+use crate::request::{ArenaRange, Change, LockToken, LockWish, Terms};
+use crate::segment::Identity;
+use crate::{ClientId, LaneId, NodeId, RequestId, Version};
+use std::collections::VecDeque;
+
+/// Who gets the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Asker {
+    /// A client of this node.
+    Client(LaneId, RequestId),
+    /// Another node's engine.
+    Peer(NodeId, u64),
+}
+
+impl Asker {
+    pub(super) fn owner(self) -> Owner {
+        match self {
+            Asker::Client(lane, _) => Owner::Client(lane.client),
+            Asker::Peer(node, _) => Owner::Peer(node),
+        }
+    }
+}
+
+/// With whom a lock ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    Client(ClientId),
+    Peer(NodeId),
+}
+
+/// What is asked of a segment at home here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wanted {
+    Get { offset: u64, into: ArenaRange, inline: bool },
+    Put { offset: u64, length: u32, source: Source, terms: Terms },
+    Atomic { offset: u64, change: Change },
+    Lock(LockWish),
+}
+
+/// One in the line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Waiter {
+    pub(super) asker: Asker,
+    pub(super) who: Identity,
+    pub(super) wanted: Wanted,
+    pub(super) deadline_us: u64,
+}
+
+/// One who holds the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Holder {
+    pub(super) token: LockToken,
+    pub(super) owner: Owner,
+    pub(super) shared: bool,
+    pub(super) until_us: u64,
+}
+
+/// One who waits for a version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Watcher {
+    pub(super) asker: Asker,
+    pub(super) above: Version,
+    pub(super) deadline_us: u64,
+}
+
+/// The lock and the lines of one segment.
+#[derive(Debug, Default)]
+pub(super) struct Guard {
+    holders: Vec<Holder>,
+    line: VecDeque<Waiter>,
+    watchers: Vec<Watcher>,
+    /// The word of an atomic is being looked at: nothing else may happen before it is done.
+    pub(super) looking: bool,
+}
+
+impl Guard {
+    /// Whether anything here needs time or a client's end to be noticed.
+    pub(super) fn is_idle(&self) -> bool {
+        self.holders.is_empty() && self.line.is_empty() && self.watchers.is_empty()
+    }
+
+    /// Whether somebody holds the lock alone.
+    pub(super) fn held_alone(&self) -> bool {
+        self.holders.iter().any(|holder| !holder.shared)
+    }
+
+    /// Whether that grant is still in force, and alone.
+    pub(super) fn admits(&self, token: LockToken, now_us: u64) -> bool {
+        self.holders.iter().any(|holder| holder.token == token && !holder.shared && holder.until_us > now_us)
+    }
+
+    /// Whether `wanted` has to wait behind the lock or behind others; `minds` is what the model says of it.
+    pub(super) fn must_wait(&self, wanted: &Wanted, owner: Owner, minds: bool) -> bool {
+        if self.looking {
+            return true;
+        }
+        match wanted {
+            Wanted::Lock(wish) if wish.shared => self.held_alone() || !self.line.is_empty(),
+            Wanted::Lock(_) => !self.holders.is_empty() || !self.line.is_empty(),
+            Wanted::Get { .. } => minds && self.holders.iter().any(|holder| !holder.shared && holder.owner != owner),
+            Wanted::Put { .. } | Wanted::Atomic { .. } => minds && !self.holders.is_empty(),
+        }
+    }
+
+    /// Puts one at the end of the line; `false` when it is too long.
+    pub(super) fn wait(&mut self, waiter: Waiter) -> bool {
+        let room = self.line.len() < WAITERS_PER_SEGMENT_MAX;
+        if room {
+            self.line.push_back(waiter);
+        }
+        room
+    }
+
+    /// The first of the line, if it may go now. Whether a put or get minds the lock was asked when it came.
+    pub(super) fn next_ready(&mut self) -> Option<Waiter> {
+        if self.looking {
+            return None;
+        }
+        let first = self.line.front()?;
+        let ready = match first.wanted {
+            Wanted::Lock(wish) if wish.shared => !self.held_alone(),
+            Wanted::Get { .. } => !self.held_alone(),
+            Wanted::Put { terms: Terms { token: Some(_), .. }, .. } => true,
+            Wanted::Lock(_) | Wanted::Put { .. } | Wanted::Atomic { .. } => self.holders.is_empty(),
+        };
+        if ready { self.line.pop_front() } else { None }
+    }
+
+    pub(super) fn grant(&mut self, holder: Holder) {
+        self.holders.push(holder);
+    }
+
+    /// Takes a grant back; `false` if it is not in force.
+    pub(super) fn let_go(&mut self, token: LockToken, owner: Owner) -> bool {
+        let before = self.holders.len();
+        self.holders.retain(|holder| holder.token != token || holder.owner != owner);
+        self.holders.len() < before
+    }
+
+    /// Whoever is gone holds nothing and waits for nothing. Those of the line are returned, for what they kept.
+    pub(super) fn gone(&mut self, owner: Owner) -> Vec<Waiter> {
+        self.holders.retain(|holder| holder.owner != owner);
+        self.watchers.retain(|watcher| watcher.asker.owner() != owner);
+        let line = std::mem::take(&mut self.line);
+        let (left, stay): (Vec<_>, Vec<_>) = line.into_iter().partition(|waiter| waiter.asker.owner() == owner);
+        self.line = stay.into();
+        left
+    }
+
+    /// Leases end; says whether one did.
+    pub(super) fn expire_leases(&mut self, now_us: u64) -> bool {
+        let before = self.holders.len();
+        self.holders.retain(|holder| holder.until_us > now_us);
+        self.holders.len() < before
+    }
+
+    /// One in the line whose deadline passed.
+    pub(super) fn next_late(&mut self, now_us: u64) -> Option<Waiter> {
+        let index = self.line.iter().position(|waiter| waiter.deadline_us <= now_us)?;
+        self.line.remove(index)
+    }
+
+    pub(super) fn watch(&mut self, watcher: Watcher) -> bool {
+        let room = self.watchers.len() < WAITERS_PER_SEGMENT_MAX;
+        if room {
+            self.watchers.push(watcher);
+        }
+        room
+    }
+
+    /// One who waits for a version that is there now.
+    pub(super) fn next_seen(&mut self, version: Version) -> Option<Watcher> {
+        let index = self.watchers.iter().position(|watcher| watcher.above < version)?;
+        Some(self.watchers.swap_remove(index))
+    }
+
+    /// One who has waited for a version for too long.
+    pub(super) fn next_unseen(&mut self, now_us: u64) -> Option<Watcher> {
+        let index = self.watchers.iter().position(|watcher| watcher.deadline_us <= now_us)?;
+        Some(self.watchers.swap_remove(index))
+    }
+
+    /// Everybody in both lines: the segment is gone.
+    pub(super) fn empty(&mut self) -> (Vec<Waiter>, Vec<Watcher>) {
+        self.holders.clear();
+        (std::mem::take(&mut self.line).into(), std::mem::take(&mut self.watchers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOBODY: Identity = Identity { uid: 0, gid: 0 };
+
+    fn lock(node: u16, shared: bool) -> Waiter {
+        let wish = LockWish { shared, no_wait: false, lease_us: 1 };
+        Waiter { asker: Asker::Peer(NodeId(node), 0), who: NOBODY, wanted: Wanted::Lock(wish), deadline_us: 100 }
+    }
+
+    fn hold(node: u16, shared: bool) -> Holder {
+        Holder { token: LockToken(node.into()), owner: Owner::Peer(NodeId(node)), shared, until_us: 50 }
+    }
+
+    #[test]
+    fn the_line_goes_in_order_and_readers_do_not_pass_a_waiting_writer() {
+        // If this broke, a stream of readers could keep a writer out for ever.
+        let mut guard = Guard::default();
+        guard.grant(hold(1, true));
+        let (alone, shared) = (lock(2, false), lock(3, true));
+        assert!(guard.must_wait(&alone.wanted, alone.asker.owner(), true));
+        assert!(guard.wait(alone));
+        assert!(guard.must_wait(&shared.wanted, shared.asker.owner(), true));
+        assert!(guard.wait(shared));
+        assert_eq!(guard.next_ready(), None);
+        assert!(guard.let_go(LockToken(1), Owner::Peer(NodeId(1))));
+        assert_eq!(guard.next_ready(), Some(alone));
+        guard.grant(hold(2, false));
+        assert_eq!(guard.next_ready(), None);
+        assert!(!guard.let_go(LockToken(2), Owner::Peer(NodeId(9))), "only its owner lets go");
+        assert!(guard.let_go(LockToken(2), Owner::Peer(NodeId(2))));
+        assert_eq!(guard.next_ready(), Some(shared));
+    }
+
+    #[test]
+    fn a_lease_that_ran_out_admits_nothing() {
+        // If this broke, a holder that was away for too long could overwrite its successor's put.
+        let mut guard = Guard::default();
+        guard.grant(hold(1, false));
+        assert!(guard.admits(LockToken(1), 49));
+        assert!(!guard.admits(LockToken(1), 50));
+        assert!(guard.expire_leases(50));
+        assert!(guard.is_idle());
+    }
+
+    #[test]
+    fn the_dead_hold_nothing() {
+        // If this broke, a lock would outlive its holder.
+        let mut guard = Guard::default();
+        guard.grant(hold(1, false));
+        guard.wait(lock(1, false));
+        guard.wait(lock(2, false));
+        assert_eq!(guard.gone(Owner::Peer(NodeId(1))).len(), 1);
+        assert_eq!(guard.next_ready(), Some(lock(2, false)));
+    }
+}

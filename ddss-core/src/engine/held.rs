@@ -1,0 +1,48 @@
+//! Which locks of other homes the clients of this node hold, so that they can be given back when a client dies.
+
+use super::core::{Engine, Now};
+use crate::request::LockToken;
+use crate::{ClientId, Message, NodeId, SegmentId};
+
+/// One lock of another home.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Held {
+    pub(super) segment: SegmentId,
+    pub(super) token: LockToken,
+    pub(super) client: ClientId,
+    /// When the home will have ended it by itself.
+    pub(super) until_us: u64,
+}
+
+impl Engine {
+    /// Whether a client of this node holds a remote segment's lock: then its own gets do not wait for it.
+    pub(super) fn holds_far(&self, client: ClientId, segment: SegmentId) -> bool {
+        self.held.iter().any(|held| held.client == client && held.segment == segment)
+    }
+
+    /// A client is gone: its locks elsewhere are given back.
+    pub(super) fn give_back_all(&mut self, client: ClientId) {
+        let (gone, stay) = self.held.iter().partition::<Vec<_>, _>(|held| held.client == client);
+        self.held = stay;
+        for held in gone {
+            self.give_back(held.segment, held.token);
+        }
+    }
+
+    /// Tells a home that a lock is not needed; nobody waits for the answer.
+    pub(super) fn give_back(&mut self, segment: SegmentId, token: LockToken) {
+        if self.peers.reachable(segment.home()).is_some() {
+            self.send(segment.home(), Message::Unlock { step: 0, segment, token });
+        }
+    }
+
+    /// A home is gone, and its locks with it.
+    pub(super) fn held_lost(&mut self, home: NodeId) {
+        self.held.retain(|held| held.segment.home() != home);
+    }
+
+    /// Leases that have run out need not be given back.
+    pub(super) fn tick_held(&mut self, now: Now) {
+        self.held.retain(|held| held.until_us > now.steady_us);
+    }
+}

@@ -1,0 +1,42 @@
+//! Bytes of small puts that came behind a message, from the message to the commit.
+
+use crate::Message;
+use arrayvec::ArrayVec;
+
+/// Which bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeptId(u32);
+
+/// The bytes of one small put.
+pub(super) type Bytes = ArrayVec<u8, { Message::PUT_BYTES_MAX }>;
+
+/// All bytes that are kept. Places are used again, so that a busy home allocates nothing.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    places: Vec<Bytes>,
+    free: Vec<u32>,
+}
+
+impl Kept {
+    pub(super) fn insert(&mut self, bytes: Bytes) -> KeptId {
+        match self.free.pop() {
+            Some(place) => {
+                self.places[place as usize] = bytes;
+                KeptId(place)
+            }
+            None => {
+                self.places.push(bytes);
+                KeptId(self.places.len() as u32 - 1)
+            }
+        }
+    }
+
+    pub(super) fn get(&self, id: KeptId) -> &[u8] {
+        &self.places[id.0 as usize]
+    }
+
+    pub(super) fn remove(&mut self, id: &KeptId) {
+        debug_assert!(!self.free.contains(&id.0), "bytes are given up once");
+        self.free.push(id.0);
+    }
+}

@@ -1,0 +1,112 @@
+//! A segment's lock, held: what is put under it is checked by the home, and it ends with this value.
+
+use crate::error::Error;
+use crate::segment::Segment;
+use crate::value::{Stamp, Value};
+use ddss_core::limits::LEASE_DEFAULT_US;
+use ddss_core::{LockToken, LockWish, Terms, Version};
+use std::ops::RangeBounds;
+use std::time::Duration;
+
+/// How a lock is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct LockOptions {
+    wish: LockWish,
+}
+
+impl Default for LockOptions {
+    fn default() -> Self {
+        Self { wish: LockWish { shared: false, no_wait: false, lease_us: LEASE_DEFAULT_US } }
+    }
+}
+
+impl LockOptions {
+    /// Alone, waiting for it, for 10 s at the most.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Together with others who ask for the same.
+    pub fn shared(mut self) -> Self {
+        self.wish.shared = true;
+        self
+    }
+
+    /// Only if it is free now.
+    pub fn no_wait(mut self) -> Self {
+        self.wish.no_wait = true;
+        self
+    }
+
+    /// How long it may be held. After that the home gives it to the next in line, and refuses what is put under it.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.wish.lease_us = u32::try_from(lease.as_micros()).unwrap_or(u32::MAX).max(1);
+        self
+    }
+
+    pub(crate) fn wish(self) -> LockWish {
+        self.wish
+    }
+}
+
+/// A segment's lock. It is let go when this is dropped, and when its process or node dies.
+///
+/// ```no_run
+/// use ddss::Client;
+/// let account = Client::connect()?.open("account")?;
+/// let held = account.lock()?;
+/// let balance = held.get(0..8)?;
+/// held.put(0, &balance)?;
+/// held.unlock()?;
+/// # Ok::<(), ddss::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Locked {
+    segment: Segment,
+    token: LockToken,
+    stamp: Stamp,
+    open: bool,
+}
+
+impl Locked {
+    pub(crate) fn new(segment: Segment, token: LockToken, stamp: Stamp) -> Self {
+        Self { segment, token, stamp, open: true }
+    }
+
+    /// A number that is greater than those of all holders before: a fence for things outside of DDSS.
+    pub fn token(&self) -> u64 {
+        self.token.0
+    }
+
+    /// The version that the segment had when the lock was granted.
+    pub fn version(&self) -> Version {
+        self.stamp.version
+    }
+
+    /// Reads a range.
+    pub fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+        self.segment.get(range)
+    }
+
+    /// Writes bytes, if the lock is still held: else [`Failure::LockLost`](crate::Failure::LockLost), and nothing
+    /// happened. A shared lock does not admit puts.
+    pub fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+        self.segment.put_on(offset, bytes, Terms { version: None, token: Some(self.token) })
+    }
+
+    /// Lets go, and says whether it was still held.
+    pub fn unlock(mut self) -> Result<(), Error> {
+        self.open = false;
+        self.segment.unlock(self.token)
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if self.open {
+            // There is nobody to tell; the lease ends it in any case.
+            let _ = self.segment.unlock(self.token);
+        }
+    }
+}
