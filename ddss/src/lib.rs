@@ -7,16 +7,24 @@
 //!
 //! Start a node with `ddssd`, then:
 //!
-//! ```no_run
+//! ```
 //! use ddss::{Client, Spec};
 //!
-//! let client = Client::connect()?;
+//! # let folder = std::env::temp_dir().join(format!("ddss-doc-{}", std::process::id()));
+//! # let mut config = ddssd::Config::single(&folder);
+//! # config.pool_bytes = 1 << 20;
+//! # let node = ddssd::Service::start(config)?;
+//! // `Client::connect()` finds the node of this user, or the one that `DDSS_DIR` names.
+//! let client = Client::builder().folder(&folder).connect()?;
 //! let scores = client.allocate("scores", Spec::new(4096))?;
 //! scores.put(0, b"hello")?;
 //! let value = scores.get(0..5)?;
 //! assert_eq!(&value[..], b"hello");
 //! println!("{} at {:?}", value.version(), value.timestamp());
-//! # Ok::<(), ddss::Error>(())
+//! # drop(client);
+//! # node.stop()?;
+//! # std::fs::remove_dir_all(folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! On another node, [`Client::open`] finds the segment by its name.

@@ -26,6 +26,8 @@ mod daemon;
 mod error;
 mod node;
 mod process;
+#[cfg(doctest)]
+mod readme;
 mod scripted;
 mod skipped;
 

@@ -7,6 +7,7 @@
 mod arrows;
 mod client;
 mod manifests;
+mod pages;
 mod shape;
 mod sources;
 mod tokens;
@@ -15,6 +16,7 @@ mod words;
 pub use arrows::{Arrow, LeansOn, Room, arrows, refused};
 pub use client::{c_libraries, tree};
 pub use manifests::{manifest_complaints, version_complaints};
+pub use pages::page_complaints;
 pub use shape::{long_file, mod_file_complaints};
 pub use sources::{Source, sources, workspace_root};
 pub use tokens::{forbids_unsafe, unsafe_lines};
