@@ -289,7 +289,7 @@ fn raw_client(plan: &Plan, path: &Path) -> Result {
     let memory = SharedMemory::open_file(path).unwrap();
     assert_eq!(memory.access(), Access::ReadWrite);
     let mut next = 1;
-    let result = measure(plan, || {
+    let result = measure(plan, Instant::now(), || {
         memory.store(0, next, Ordering::Release).unwrap();
         while memory.load(0, Ordering::Acquire).unwrap() != next + 1 {
             std::hint::spin_loop();
@@ -303,7 +303,8 @@ fn raw_client(plan: &Plan, path: &Path) -> Result {
 
 fn strategy_clients(plan: &Plan, path: &Path) -> Vec<Result> {
     let strategy: Strategy = if plan.mode == "pipe" { Strategy::Auto } else { plan.mode.parse().unwrap() };
-    let barrier = Arc::new(std::sync::Barrier::new(plan.clients));
+    let barrier = Arc::new(std::sync::Barrier::new(plan.clients + 1));
+    let begin = Arc::new(std::sync::OnceLock::new());
     let mut threads = Vec::new();
     let mut left = plan.clients;
     while left > 0 {
@@ -315,12 +316,20 @@ fn strategy_clients(plan: &Plan, path: &Path) -> Vec<Result> {
         let attachment = Attachment::connect(path, &options).unwrap();
         let mut lane = attachment.take_lane().unwrap();
         left -= 1;
-        let (plan, barrier) = (plan.clone(), Arc::clone(&barrier));
+        let (plan, barrier, begin) = (plan.clone(), Arc::clone(&barrier), Arc::clone(&begin));
         threads.push(std::thread::spawn(move || {
             barrier.wait();
-            if plan.mode == "pipe" { measure(&plan, || window(&mut lane)) } else { measure(&plan, || call(&mut lane)) }
+            // All begin, and end, at the same moment, whenever they come to run first.
+            let begin: Instant = *begin.wait();
+            if plan.mode == "pipe" {
+                measure(&plan, begin, || window(&mut lane))
+            } else {
+                measure(&plan, begin, || call(&mut lane))
+            }
         }));
     }
+    barrier.wait();
+    let _ = begin.set(Instant::now());
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
@@ -332,7 +341,7 @@ fn call(lane: &mut Lane) -> u64 {
     1
 }
 
-/// Keeps sixteen requests under way.
+/// Keeps thirty-two requests under way.
 fn window(lane: &mut Lane) -> u64 {
     let mut done = 0;
     while lane.outstanding() < 32 {
@@ -346,10 +355,9 @@ fn window(lane: &mut Lane) -> u64 {
     done
 }
 
-fn measure(plan: &Plan, mut call: impl FnMut() -> u64) -> Result {
+fn measure(plan: &Plan, begin: Instant, mut call: impl FnMut() -> u64) -> Result {
     const WARM: u64 = 1000;
     let mut result = Result { calls: 0, nanos: Vec::with_capacity(1 << 20), longest: Duration::ZERO };
-    let begin = Instant::now();
     let limit = Duration::from_millis(plan.millis);
     let mut warm = if plan.clients > 1 || plan.shared { 0 } else { WARM };
     loop {

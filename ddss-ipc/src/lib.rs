@@ -36,6 +36,7 @@ macro_rules! outside_the_model {
 outside_the_model! {
     mod attachment;
     mod board;
+    mod core_turn;
     mod door;
     mod lane;
     mod layout;
