@@ -313,6 +313,7 @@ fn strategy_clients(plan: &Plan, path: &Path) -> Vec<Result> {
         options.lanes = 1;
         options.arena_bytes = 4096;
         options.timeout = PATIENCE;
+        options.fair = std::env::var_os("UNFAIR").is_none();
         let attachment = Attachment::connect(path, &options).unwrap();
         let mut lane = attachment.take_lane().unwrap();
         left -= 1;

@@ -11,6 +11,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, sched_yield};
 
 /// How long a turn is. A yield costs 1 to 3 microseconds, so this gives away about two percent.
 const TURN: Duration = Duration::from_micros(100);
+/// A longer time than this between two calls was not a turn: the caller did something else, or did not have the core.
+const GAP: Duration = Duration::from_micros(20);
 /// Waits in a row on the service's core before a client leaves it: it may be there by chance, and gone by itself.
 const WAITS_ON_SERVICE_CORE_MAX: u32 = 4;
 /// How often a client leaves the service's core at the most, if the kernel keeps putting it back.
@@ -19,19 +21,26 @@ const LEAVE_EVERY: Duration = Duration::from_millis(1);
 /// One lane's view of its turn.
 pub(crate) struct CoreTurn {
     began: Instant,
+    last: Instant,
     left: Option<Instant>,
     waits_on_service_core: u32,
 }
 
 impl CoreTurn {
     pub(crate) fn new() -> Self {
-        Self { began: Instant::now(), left: None, waits_on_service_core: 0 }
+        let now = Instant::now();
+        Self { began: now, last: now, left: None, waits_on_service_core: 0 }
     }
 
     /// Lets others run if the turn is over.
     #[inline]
     pub(crate) fn hand_over_when_due(&mut self) {
-        if self.began.elapsed() >= TURN {
+        let now = Instant::now();
+        if now - self.last > GAP {
+            self.began = now;
+        }
+        self.last = now;
+        if now - self.began >= TURN {
             self.hand_over();
         }
     }
@@ -40,6 +49,7 @@ impl CoreTurn {
     pub(crate) fn hand_over(&mut self) {
         sched_yield();
         self.began = Instant::now();
+        self.last = self.began;
     }
 
     /// The calling thread waits on the service's core: after some waits it leaves, if it may run elsewhere. Its
