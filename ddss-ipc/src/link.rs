@@ -1,12 +1,12 @@
 //! What every lane of a client needs of its attachment: the board, the bell, and whether the daemon is there.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use crate::board::Board;
 use crate::socket;
 use crate::strategy::Strategy;
-use crate::sync::order;
+use crate::sync::{Ordering, order};
 
 /// On a full machine, nobody spins for operations that take longer than this.
 const LATENCY_WORTH_SPINNING_NS: u64 = 2_000;

@@ -1,7 +1,6 @@
 //! `Rcq` and `Auto`: rings both ways. They differ in how the client waits.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ddss_core::Entry;
@@ -14,6 +13,7 @@ use crate::park::{self, Sleep};
 use crate::ring::{Consumer, MappedRing, Producer};
 use crate::road::{Road, Waited};
 use crate::strategy::WaitClass;
+use crate::sync::Ordering;
 use crate::sys::{MappedWord, MemoryError, SharedMemory};
 
 /// How long a client spins before it yields and parks, under `Auto`.
