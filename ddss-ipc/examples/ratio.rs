@@ -25,7 +25,7 @@ use rustix::thread::CpuSet;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an idle service spins.
 const SERVICE_SPIN: Duration = Duration::from_micros(50);
-const RAW_BYTES: usize = 4096;
+const RAW_BYTES: usize = 16384;
 
 fn pin(cores: impl IntoIterator<Item = usize>) {
     let mut set = CpuSet::new();
@@ -59,7 +59,7 @@ fn main() {
         let at = arguments.iter().position(|argument| argument == name);
         at.map_or(default, |at| arguments[at + 1].parse().unwrap())
     };
-    let modes: Vec<String> = ["raw", "mq", "rmq", "rcq", "auto", "pipe"]
+    let modes: Vec<String> = ["raw", "slots", "mq", "rmq", "rcq", "auto", "pipe"]
         .into_iter()
         .filter(|mode| arguments.iter().any(|argument| argument == mode))
         .map(str::to_owned)
@@ -73,7 +73,7 @@ fn main() {
                 millis: value("--millis", 1000),
                 shared: arguments.iter().any(|argument| argument == "--shared"),
             };
-            if mode == "raw" { raw(&plan) } else { strategy(&plan) }
+            if mode == "raw" || mode == "slots" { raw(&plan) } else { strategy(&plan) }
         }
     }
 }
@@ -185,8 +185,28 @@ fn raw(plan: &Plan) {
     let path = folder.path().join("line");
     let memory = SharedMemory::create_file(&path, RAW_BYTES).unwrap();
     let child = spawn(plan, &path);
+    let slots = plan.mode == "slots";
     std::thread::spawn(move || {
         pin([cores() - 1]);
+        let words: usize = std::env::var("WORDS").map_or(8, |w| w.parse().unwrap());
+        let mut next = 1_u64;
+        while slots {
+            let at = 4096 + (next as usize % 64) * 64;
+            if memory.load(at, Ordering::Acquire).unwrap() == next {
+                let mut sum = 0;
+                for word in 1..words {
+                    sum += memory.load(at + word * 8, Ordering::Relaxed).unwrap();
+                }
+                for word in 1..words {
+                    memory.store(at + 4096 + word * 8, sum, Ordering::Relaxed).unwrap();
+                }
+                memory.store(at + 4096, next, Ordering::Release).unwrap();
+                next += 1;
+            } else if memory.load(0, Ordering::Relaxed).unwrap() == u64::MAX {
+                return;
+            }
+            std::hint::spin_loop();
+        }
         loop {
             let seen = memory.load(0, Ordering::Acquire).unwrap();
             if seen == u64::MAX {
@@ -275,7 +295,7 @@ fn client(arguments: &[String]) {
     if !plan.shared {
         pin(0..(cores() - 1).max(1));
     }
-    let mut results = if plan.mode == "raw" { vec![raw_client(&plan, &path)] } else { strategy_clients(&plan, &path) };
+    let mut results = if plan.mode == "raw" || plan.mode == "slots" { vec![raw_client(&plan, &path)] } else { strategy_clients(&plan, &path) };
     report(&plan, &mut results);
 }
 
@@ -289,6 +309,26 @@ fn raw_client(plan: &Plan, path: &Path) -> Result {
     let memory = SharedMemory::open_file(path).unwrap();
     assert_eq!(memory.access(), Access::ReadWrite);
     let mut next = 1;
+    let words: usize = std::env::var("WORDS").map_or(8, |w| w.parse().unwrap());
+    if plan.mode == "slots" {
+        let result = measure(plan, Instant::now(), || {
+            let at = 4096 + (next as usize % 64) * 64;
+            for word in 1..words {
+                memory.store(at + word * 8, 7, Ordering::Relaxed).unwrap();
+            }
+            memory.store(at, next, Ordering::Release).unwrap();
+            while memory.load(at + 4096, Ordering::Acquire).unwrap() != next {
+                std::hint::spin_loop();
+            }
+            for word in 1..words {
+                std::hint::black_box(memory.load(at + 4096 + word * 8, Ordering::Relaxed).unwrap());
+            }
+            next += 1;
+            1
+        });
+        memory.store(0, u64::MAX, Ordering::Release).unwrap();
+        return result;
+    }
     let result = measure(plan, Instant::now(), || {
         memory.store(0, next, Ordering::Release).unwrap();
         while memory.load(0, Ordering::Acquire).unwrap() != next + 1 {
