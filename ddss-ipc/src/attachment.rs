@@ -36,6 +36,10 @@ pub struct AttachOptions {
     pub arena_bytes: usize,
     /// How long the whole attach may take.
     pub timeout: Duration,
+    /// Under `Auto` on a machine with more callers than cores: true (the default) has callers hand the core over to
+    /// each other, so that all get their share; false leaves that to the kernel, which lets one caller run for
+    /// milliseconds while the others wait, for the last few percent of throughput.
+    pub fair: bool,
 }
 
 impl Default for AttachOptions {
@@ -45,6 +49,7 @@ impl Default for AttachOptions {
             lanes: 8,
             arena_bytes: ARENA_BYTES_DEFAULT,
             timeout: Duration::from_secs(2),
+            fair: true,
         }
     }
 }
@@ -176,7 +181,7 @@ impl Attachment {
         if layout != Some(wanted) {
             return Err(attempt.malformed("it grants another geometry than was asked for"));
         }
-        attempt.settle(options.strategy, socket, welcome, wanted, descriptors)
+        attempt.settle(options, socket, welcome, wanted, descriptors)
     }
 
     /// Takes a lane that nobody holds. A lane that came back with requests under way is only handed out again when
@@ -294,7 +299,7 @@ impl Attempt<'_> {
 
     fn settle(
         &self,
-        strategy: Strategy,
+        options: &AttachOptions,
         socket: OwnedFd,
         welcome: Welcome,
         layout: Layout,
@@ -314,7 +319,7 @@ impl Attempt<'_> {
             return Err(self.malformed("the notice board is not one"));
         }
         let arena = memory.slice(layout.arena_offset(), layout.arena_bytes())?;
-        let link = Arc::new(Link::new(strategy, board, socket, wake));
+        let link = Arc::new(Link::new(options.strategy, options.fair, board, socket, wake));
         let pool = Arc::new(self.furnish(&link, &welcome, &memory, &layout)?);
         Ok(Attachment { link, pool, arena, welcome })
     }

@@ -17,8 +17,52 @@
 //!                      notice board: daemon writes, clients only read
 //! ```
 //!
+//! ```
+//! use ddss_core::NodeId;
+//! use ddss_ipc::{Arrival, AttachOptions, Attachment, Reception, ReceptionConfig, Station, WaitClass, Waited};
+//! use std::time::{Duration, Instant};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("socket");
+//!
+//! // The daemon: a station for the progress thread, a reception on a thread of its own.
+//! let mut station = Station::open(NodeId(1))?;
+//! let reception = Reception::start(&path, ReceptionConfig::new(&station), station.inbox().sink())?;
+//! let service = std::thread::spawn(move || -> Result<(), ddss_ipc::MemoryError> {
+//!     let mut batch = Vec::with_capacity(64);
+//!     loop {
+//!         match station.arrival() {
+//!             Some(Arrival::Attached(session)) => drop(station.adopt(session)?),
+//!             Some(Arrival::Left(_)) => return Ok(()),
+//!             None => {}
+//!         }
+//!         station.poll(64, &mut batch);
+//!         for (lane, [word, question, ..]) in batch.drain(..) {
+//!             station.reply(lane, &[word, question + 1, 0, 0, 0, 0, 0, 0]);
+//!         }
+//!         station.flush();
+//!     }
+//! });
+//!
+//! // A client, usually in another process.
+//! let attachment = Attachment::connect(&path, &AttachOptions::default())?;
+//! let mut lane = attachment.take_lane().ok_or("all lanes are taken")?;
+//! lane.submit([0, 41, 0, 0, 0, 0, 0, 0])?;
+//! lane.ring();
+//! let deadline = Instant::now() + Duration::from_secs(2);
+//! assert_eq!(lane.wait(WaitClass::Polling, deadline), Waited::Ready);
+//! assert_eq!(lane.reap().map(|entry| entry[1]), Some(42));
+//!
+//! drop((lane, attachment));
+//! service.join().expect("the service did not panic")?;
+//! reception.stop();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! This crate does not know what an [`Entry`](ddss_core::Entry) means, what a segment is, or that there are other
 //! nodes.
+
+#![cfg_attr(loom, allow(dead_code, reason = "the models use a part of the crate"))]
 
 mod park;
 mod ring;
@@ -36,6 +80,7 @@ macro_rules! outside_the_model {
 outside_the_model! {
     mod attachment;
     mod board;
+    mod core_turn;
     mod door;
     mod lane;
     mod layout;

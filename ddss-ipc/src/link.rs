@@ -1,12 +1,12 @@
 //! What every lane of a client needs of its attachment: the board, the bell, and whether the daemon is there.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use crate::board::Board;
 use crate::socket;
 use crate::strategy::Strategy;
-use crate::sync::order;
+use crate::sync::{Ordering, order};
 
 /// On a full machine, nobody spins for operations that take longer than this.
 const LATENCY_WORTH_SPINNING_NS: u64 = 2_000;
@@ -19,12 +19,13 @@ pub(crate) struct Link {
     wake: OwnedFd,
     gone: AtomicBool,
     cores: u64,
+    fair: bool,
 }
 
 impl Link {
-    pub(crate) fn new(strategy: Strategy, board: Board, socket: OwnedFd, wake: OwnedFd) -> Self {
+    pub(crate) fn new(strategy: Strategy, fair: bool, board: Board, socket: OwnedFd, wake: OwnedFd) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-        Self { strategy, board, socket, wake, gone: AtomicBool::new(false), cores }
+        Self { strategy, board, socket, wake, gone: AtomicBool::new(false), cores, fair }
     }
 
     pub(crate) fn strategy(&self) -> Strategy {
@@ -69,12 +70,26 @@ impl Link {
         }
     }
 
-    /// Whether spinning for an answer can pay: the service runs on another core, and either an operation is short or
-    /// there are cores to spare.
+    /// The core of the service, when the calling thread is on it.
+    pub(crate) fn shared_core(&self) -> Option<usize> {
+        self.board.core().filter(|core| *core == rustix::thread::sched_getcpu())
+    }
+
+    /// Whether spinning can pay on a core that is not the service's: an operation is short or there are cores to spare.
+    #[inline]
     pub(crate) fn spinning_pays(&self) -> bool {
-        if self.board.core() == Some(rustix::thread::sched_getcpu()) {
-            return false;
-        }
-        self.board.latency_ns() <= LATENCY_WORTH_SPINNING_NS || self.board.active() < self.cores
+        self.board.latency_ns() <= LATENCY_WORTH_SPINNING_NS || !self.is_crowded()
+    }
+
+    /// Whether more threads call than there are cores for them beside the service's.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.board.active() >= self.cores
+    }
+
+    /// Whether clients hand the core over to each other.
+    #[inline]
+    pub(crate) fn is_fair(&self) -> bool {
+        self.fair
     }
 }

@@ -153,3 +153,32 @@ pub fn a_client_that_has_rung_is_swept() {
         assert!(!relies_on_the_sweep || swept, "the client counts on a sweep that has missed it");
     });
 }
+
+/// Two words of which each side writes one and then reads the other: at least one of them sees the other's.
+fn one_sees_the_other(first: fn(), second: fn()) {
+    run(move || {
+        let words = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+        let other = {
+            let words = Arc::clone(&words);
+            thread::spawn(move || {
+                words.1.store(1, Ordering::Relaxed);
+                second();
+                words.0.load(Ordering::Relaxed)
+            })
+        };
+        words.0.store(1, Ordering::Relaxed);
+        first();
+        let seen = words.1.load(Ordering::Relaxed);
+        assert!(seen + other.join().unwrap() > 0, "neither saw the other");
+    });
+}
+
+/// A service that holds a reply back either sees what the client took, or the client sees that it holds something.
+pub fn a_held_reply_is_asked_for() {
+    one_sees_the_other(order::before_hold, order::after_take);
+}
+
+/// A watch that dozes either sees the deadline of a lane that blocks, or the lane sees that it dozes.
+pub fn a_dozing_watch_is_kicked() {
+    one_sees_the_other(order::before_doze, order::before_block);
+}

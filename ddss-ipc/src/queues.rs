@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use ddss_core::Entry;
@@ -18,6 +17,7 @@ use crate::park::{self, Awaited, Sleep};
 use crate::ring::{MappedRing, Producer};
 use crate::road::{Road, Waited};
 use crate::strategy::WaitClass;
+use crate::sync::{Ordering, order};
 use crate::sys::{MappedWord, MemoryError, Queue, Received, SharedMemory};
 use crate::watch::Notes;
 
@@ -100,9 +100,7 @@ impl Replies {
                 self.next = Some(entry);
                 self.received = self.received.wrapping_add(1);
                 self.taken_word.store(u64::from(self.received), Ordering::Relaxed);
-                // The lane has room again. Pairs with the fence of the service between "I hold something back" and
-                // its last look at the count.
-                fence(Ordering::SeqCst);
+                order::after_take();
                 if self.held.load(Ordering::Relaxed) != 0 {
                     self.ring();
                 }

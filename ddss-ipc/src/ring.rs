@@ -31,8 +31,8 @@
 //!
 //! # Safety
 //!
-//! - *The other process writes a slot while we read it.* Every word is read by one atomic load into a local copy, and
-//!   only the copy is used. A lie may mix two requests; it is still one `Entry`, which its reader validates.
+//! - *The other process writes a slot while we read it.* The line is read once into a local copy, and only the copy is
+//!   used. A lie may mix two requests; it is still one `Entry`, which its reader validates.
 //! - *The mapping goes away.* A [`MappedRing`] holds the mapping; the memory behind it is sealed against shrinking.
 //! - *Alignment and bounds* are asserted once, where [`MappedRing`] is made (`SharedMemory::ring_at`).
 
@@ -82,16 +82,33 @@ impl Slot {
     fn take(&self, sequence: u32) -> Option<Entry> {
         // Pairs with the Release in `publish`.
         let first = self.words[0].load(order::take());
-        if first as u32 != sequence {
-            return None;
-        }
-        let mut entry = [first; 8];
-        for (value, word) in entry.iter_mut().zip(&self.words).skip(1) {
-            *value = word.load(Ordering::Relaxed);
-        }
-        Some(entry)
+        (first as u32 == sequence).then(|| self.copy())
+    }
+
+    #[cfg(loom)]
+    fn copy(&self) -> Entry {
+        std::array::from_fn(|index| self.words[index].load(Ordering::Relaxed))
+    }
+
+    /// Copies the line in wide steps: eight single words would be stored one by one, and whoever then moves the entry
+    /// would wait for each of these stores to reach the cache (measured: a third of what the service spends on a call).
+    #[cfg(not(loom))]
+    #[inline(always)]
+    fn copy(&self) -> Entry {
+        let line = self.words.as_ptr().cast::<Line>();
+        // SAFETY: one line, aligned, readable as long as `self` is. An honest producer does not write the slot before
+        // we are done (see the module's page); what a liar writes meanwhile is read once, here, and mixes at the most
+        // two of its own requests.
+        let line = unsafe { line.read_volatile() };
+        // SAFETY: both are 64 bytes of which any value is a value.
+        unsafe { std::mem::transmute::<Line, Entry>(line) }
     }
 }
+
+#[cfg(all(not(loom), target_arch = "x86_64"))]
+type Line = [std::arch::x86_64::__m128i; 4];
+#[cfg(all(not(loom), not(target_arch = "x86_64")))]
+type Line = Entry;
 
 /// Where the slots of a ring are: in a mapping, or in a model.
 pub(crate) trait Slots {

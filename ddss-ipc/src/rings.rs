@@ -1,18 +1,19 @@
 //! `Rcq` and `Auto`: rings both ways. They differ in how the client waits.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ddss_core::Entry;
 use rustix::thread::futex;
 
+use crate::core_turn::CoreTurn;
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::park::{self, Sleep};
 use crate::ring::{Consumer, MappedRing, Producer};
 use crate::road::{Road, Waited};
 use crate::strategy::WaitClass;
+use crate::sync::Ordering;
 use crate::sys::{MappedWord, MemoryError, SharedMemory};
 
 /// How long a client spins before it yields and parks, under `Auto`.
@@ -21,6 +22,9 @@ const SPIN: Duration = Duration::from_micros(8);
 const LOOKS_PER_CLOCK: u32 = 32;
 /// How long one sleep lasts at the most before the client looks whether the daemon is alive.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
+/// How long a client under `Rcq` spins without an answer before it lets others run between its looks, on a machine
+/// with more callers than cores: the service may be one of the others.
+const SPIN_ALONE: Duration = Duration::from_micros(100);
 /// How often a spinning client looks whether the daemon is alive.
 const SPIN_ALIVE_EVERY: Duration = Duration::from_millis(5);
 
@@ -31,6 +35,7 @@ pub(crate) struct Rings {
     completions: Consumer<MappedRing>,
     control: MappedWord,
     rung: u64,
+    turn: CoreTurn,
 }
 
 impl Rings {
@@ -46,16 +51,21 @@ impl Rings {
             completions: Consumer::new(memory.ring_at(layout.completions(lane))?, 0),
             control: memory.word_at(layout.control(lane))?,
             rung: 0,
+            turn: CoreTurn::new(),
         })
     }
 
     fn wait_spinning(&mut self, deadline: Instant) -> Waited {
-        let mut look_alive = Instant::now() + SPIN_ALIVE_EVERY;
+        let begin = Instant::now();
+        let mut look_alive = begin + SPIN_ALIVE_EVERY;
         loop {
             if self.looks_ready(LOOKS_PER_CLOCK) {
                 return Waited::Ready;
             }
             let now = Instant::now();
+            if now - begin > SPIN_ALONE && self.link.is_crowded() {
+                self.turn.hand_over();
+            }
             if now >= deadline {
                 return Waited::TimedOut;
             }
@@ -69,7 +79,11 @@ impl Rings {
     }
 
     /// Spins a bounded time, if that can pay.
-    fn spin_awhile(&self) -> bool {
+    fn spin_awhile(&mut self) -> bool {
+        if let Some(core) = self.link.shared_core() {
+            self.turn.leave(core);
+            return self.completions.is_ready();
+        }
         if !self.link.spinning_pays() {
             return self.completions.is_ready();
         }
@@ -207,10 +221,13 @@ impl Road for Auto {
 
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
         if class == WaitClass::Polling {
+            if self.0.link.is_fair() && self.0.link.is_crowded() {
+                self.0.turn.hand_over_when_due();
+            }
             if self.0.spin_awhile() {
                 return Waited::Ready;
             }
-            rustix::thread::sched_yield();
+            self.0.turn.hand_over();
         }
         self.0.wait_parked(deadline)
     }

@@ -1,7 +1,6 @@
 //! The service's ends of one lane, whichever way its client chose.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{Ordering, fence};
 
 use ddss_core::limits::RING_SLOTS;
 use ddss_core::{ClientId, Entry, LaneId};
@@ -12,6 +11,7 @@ use crate::park::{self, Sleep};
 use crate::ring::{Consumer, MappedRing, Producer, Stale};
 use crate::session::Session;
 use crate::station::Offence;
+use crate::sync::{Ordering, order};
 use crate::sys::{MappedWord, MemoryError, Queue, Received};
 
 /// Where requests come from.
@@ -239,10 +239,10 @@ impl ServiceLane {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if !told => {
                     // Say it, then look once more: either this sees what the client took meanwhile, or the client
-                    // sees the word and rings. Pairs with the fence in the client's `Replies::note`.
+                    // sees the word and rings.
                     told = true;
                     held_word.store(1, Ordering::Relaxed);
-                    fence(Ordering::SeqCst);
+                    order::before_hold();
                 }
                 Err(Errno::AGAIN) => return false,
                 Err(_) => {

@@ -142,6 +142,8 @@ pub struct Station {
     sleeping_clients: usize,
     clients_count: usize,
     counts: StationCounts,
+    /// What the board says about busy lanes.
+    told_active: usize,
 }
 
 impl Station {
@@ -168,6 +170,7 @@ impl Station {
             sleeping_clients: 0,
             clients_count: 0,
             counts: StationCounts::default(),
+            told_active: 0,
         })
     }
 
@@ -237,7 +240,12 @@ impl Station {
     /// grows when it has room for `budget` more.
     #[inline]
     pub fn poll(&mut self, budget: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
-        self.sweep.poll(budget, into)
+        let taken = self.sweep.poll(budget, into);
+        if self.sweep.hot() != self.told_active {
+            self.told_active = self.sweep.hot();
+            self.board.set_active(self.told_active as u64);
+        }
+        taken
     }
 
     /// Publishes a completion (the low half of word 0 is overwritten). Everything that is published is seen at once by
@@ -324,11 +332,10 @@ impl Station {
         self.board.set_core(rustix::thread::sched_getcpu());
     }
 
-    /// Tells the clients what an operation takes on average, and how many lanes are busy: they spin or sleep by it.
-    /// Call it now and then, not for each operation.
+    /// Tells the clients what an operation takes on average: they spin or sleep by it. Call it now and then, not for
+    /// each operation.
     pub fn tell_latency_ns(&self, latency_ns: u64) {
         self.board.set_latency_ns(latency_ns);
-        self.board.set_active(self.sweep.hot() as u64);
     }
 
     /// How the service should idle, by the strategies of the clients that are attached: the most eager one decides.

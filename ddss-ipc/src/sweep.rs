@@ -17,7 +17,7 @@ use crate::sync::order;
 /// Requests taken from one lane in one sweep: nobody's batch keeps the others waiting for long.
 const LANE_BATCH_MAX: usize = 16;
 /// Sweeps without a request after which a lane goes cold.
-const HOT_SWEEPS: u32 = 256;
+const HOT_SWEEPS: u32 = 4096;
 /// Cold lanes looked at in a sweep, beside half as many as there are hot ones.
 const COLD_SLICE: usize = 2;
 /// Offences that are remembered until somebody asks.

@@ -56,6 +56,29 @@ pub(crate) mod order {
         fence_unless("after_rest");
     }
 
+    /// Between the service's "I hold replies back" and its last look at what the client took. Pairs with
+    /// [`after_take`].
+    pub(crate) fn before_hold() {
+        fence_unless("before_hold");
+    }
+
+    /// Between "I took a message", by the client, and the look whether replies are held back. Pairs with
+    /// [`before_hold`].
+    pub(crate) fn after_take() {
+        fence_unless("after_take");
+    }
+
+    /// Between a lane's note that it is about to block and the look whether its watch dozes. Pairs with
+    /// [`before_doze`].
+    pub(crate) fn before_block() {
+        fence_unless("before_block");
+    }
+
+    /// Between the watch's "I doze" and its last look at the notes. Pairs with [`before_block`].
+    pub(crate) fn before_doze() {
+        fence_unless("before_doze");
+    }
+
     #[cfg(not(loom))]
     #[inline(always)]
     fn weaken(_name: &str, ordering: Ordering) -> Ordering {

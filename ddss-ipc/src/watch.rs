@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
@@ -15,6 +15,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use crate::link::Link;
 use crate::socket::timespec;
+use crate::sync::{AtomicU64, Ordering, order};
 use crate::sys::Queue;
 
 /// How often deadlines are looked at while anybody waits: a wait may last that much longer than its deadline.
@@ -48,8 +49,7 @@ impl Notes {
         let after = deadline.saturating_duration_since(self.began).as_nanos();
         let after = u64::try_from(after).unwrap_or(u64::MAX - 1) + 1;
         self.lanes[usize::from(lane)].deadline.store(after, Ordering::Relaxed);
-        // Pairs with the fence in `Thread::doze`: the thread sees the deadline or we see that it dozes.
-        fence(Ordering::SeqCst);
+        order::before_block();
         if self.dozing.load(Ordering::Relaxed) {
             self.kick();
         }
@@ -155,8 +155,7 @@ impl Watcher {
 
     fn doze(&mut self) {
         self.notes.dozing.store(true, Ordering::Relaxed);
-        // Pairs with the fence in `Notes::wait`.
-        fence(Ordering::SeqCst);
+        order::before_doze();
         let waiting = self.notes.lanes.iter().any(|note| note.deadline.load(Ordering::Relaxed) != AWAKE);
         if !waiting && !self.notes.stop.load(Ordering::Acquire) {
             self.sleep(None);

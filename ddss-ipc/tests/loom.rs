@@ -36,9 +36,21 @@ fn a_client_that_has_rung_is_swept() {
 }
 
 #[test]
+fn a_held_reply_is_asked_for() {
+    // If this broke, a reply beyond a queue's share would never come.
+    model::a_held_reply_is_asked_for();
+}
+
+#[test]
+fn a_dozing_watch_is_kicked() {
+    // If this broke, a wait under Mq and Rmq would not end at its deadline.
+    model::a_dozing_watch_is_kicked();
+}
+
+#[test]
 fn each_ordering_weakened_alone_turns_a_model_red() {
     // If this broke, the models would prove nothing, or the code would pay for a fence that it does not need.
-    const RED: [(&str, &str); 7] = [
+    const RED: [(&str, &str); 11] = [
         ("publish", "entries_arrive_whole_and_in_order"),
         ("take", "entries_arrive_whole_and_in_order"),
         ("before_sleep", "a_sleeping_client_is_seen"),
@@ -46,6 +58,10 @@ fn each_ordering_weakened_alone_turns_a_model_red() {
         ("before_ring", "a_resting_service_is_rung"),
         ("before_rest", "a_resting_service_is_rung"),
         ("after_rest", "a_client_that_has_rung_is_swept"),
+        ("before_hold", "a_held_reply_is_asked_for"),
+        ("after_take", "a_held_reply_is_asked_for"),
+        ("before_doze", "a_dozing_watch_is_kicked"),
+        ("before_block", "a_dozing_watch_is_kicked"),
     ];
     for (weakened, model) in RED {
         let run = |name: &str| {

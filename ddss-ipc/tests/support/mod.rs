@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+pub(crate) mod raw;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ddss_core::{ClientId, Entry, LaneId, NodeId};
+use ddss_core::{Entry, LaneId, NodeId};
 use ddss_ipc::{
     Arrival, AttachOptions, Attachment, Idling, Inbox, Lane, Offence, Reception, ReceptionConfig, Station, WaitClass,
     Waited,
@@ -222,5 +224,8 @@ pub(crate) fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// A client that the service has not heard of.
-pub(crate) const STRANGER: ClientId = ClientId { index: 1000, generation: 1 };
+/// Held by tests that count what their process holds.
+pub(crate) fn serial() -> std::sync::MutexGuard<'static, ()> {
+    static SERIAL: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    SERIAL.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
