@@ -524,7 +524,8 @@ fn a_peer_that_takes_nothing_is_given_up() {
 #[test]
 fn answers_that_do_not_fit_the_read_are_refused() {
     // If this failed, a hostile home could write past the memory that a client wanted filled.
-    let cases: [(&str, fn(u32, u64) -> Segment, Fault); 5] = [
+    type Answer = fn(u32, u64) -> Segment;
+    let cases: [(&str, Answer, Fault); 5] = [
         ("too long", |stag, offset| tagged(2, stag, offset, &[1; 9]), Fault::DDP_BOUNDS),
         ("too short", |stag, offset| tagged(2, stag, offset, &[1; 7]), Fault::DDP_BOUNDS),
         ("elsewhere", |stag, offset| tagged(2, stag, offset + 1, &[1; 8]), Fault::DDP_BOUNDS),

@@ -16,3 +16,4 @@ mod socket;
 
 pub use config::{IwarpConfig, Revision};
 pub use fabric::Iwarp;
+pub(crate) use rdmap::AtomicKind;
