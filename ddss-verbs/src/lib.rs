@@ -76,5 +76,7 @@ mod work;
 pub use events::{CloseReason, Event, Events, WorkError};
 pub use fabric::{Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
 pub use fault::Fault;
+#[cfg(feature = "fuzzing")]
+pub use iwarp::fuzzing;
 pub use iwarp::{Iwarp, IwarpConfig, Revision};
 pub use work::{LocalRange, PostError, PostErrorKind, RemoteRange, SendMode, Work};

@@ -352,3 +352,28 @@ fn the_answers_are_as_the_rfcs_draw_them() {
         }
     }
 }
+
+#[test]
+fn an_empty_answer_may_come_in_two_pieces() {
+    // If this failed, a read of nothing would never end, and the read after it would break the connection. Found by
+    // the fuzzer: the header of a segment without payload was taken, and nobody noticed that it was complete.
+    let expected = (0, 1, b"hello".to_vec());
+    let answer = start(false, 0, 1, b"welcome");
+    let mut rig = rig(config(false, Revision::One), &answer, expected, false, false);
+    let peer = rig.peer;
+    let remote = RemoteRange { key: 1, address: 0 };
+    let reads = [0, 8].map(|bytes| Work::Read { peer, tag: bytes, local: rig.local(0, bytes), remote });
+    rig.node.fabric.post(&reads).unwrap();
+    for bytes in [0_usize, 8] {
+        let request = rig.next();
+        let (stag, offset) = (number(&request.payload()[..4]) as u32, number(&request.payload()[4..12]));
+        let segment = Segment::Tagged { last: true, opcode: 2, stag, offset, payload: vec![1; bytes] };
+        for piece in wire::frame(&segment.bytes(), false).chunks(16) {
+            rig.wire.send(piece);
+            for _ in 0..50 {
+                rig.node.poll();
+            }
+        }
+        rig.done(bytes as u64);
+    }
+}

@@ -8,6 +8,8 @@ mod config;
 mod connection;
 mod ddp;
 mod fabric;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod mpa;
 mod outbox;
 mod peer;

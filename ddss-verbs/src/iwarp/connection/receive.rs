@@ -176,6 +176,9 @@ impl Connection {
                 }
                 let trailer = frame_bytes(ulpdu_bytes) - 2 - ulpdu_bytes;
                 self.partial = Some(Partial { target, left, trailer });
+                if left == 0 {
+                    self.payload_complete(cx);
+                }
             }
         }
         Ok(Some(head.len()))
