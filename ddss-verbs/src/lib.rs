@@ -7,6 +7,7 @@
 //! A [`Fabric`] registers memory, connects peers, and moves bytes with `read`, `write`, `compare_swap`,
 //! `fetch_add` and `send`. [`Iwarp`] is iWARP in user space over plain TCP: MPA, DDP and RDMAP as the
 //! RFCs say, so that kernel and adapter implementations are its peers. It needs no driver and no privilege.
+//! [`sim::Sim`] is a network within one process, in virtual time, for tests.
 //!
 //! ```
 //! use std::os::fd::AsFd;
@@ -68,11 +69,14 @@ mod fabric;
 mod fault;
 mod iwarp;
 mod memory;
+pub mod sim;
 mod sys;
 mod work;
 
 pub use events::{CloseReason, Event, Events, WorkError};
 pub use fabric::{Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
 pub use fault::Fault;
+#[cfg(feature = "fuzzing")]
+pub use iwarp::fuzzing;
 pub use iwarp::{Iwarp, IwarpConfig, Revision};
 pub use work::{LocalRange, PostError, PostErrorKind, RemoteRange, SendMode, Work};

@@ -259,10 +259,20 @@ impl Windows {
 #[derive(Default)]
 pub(crate) struct Keys {
     drawn: Vec<u32>,
+    /// Where they come from instead, in a simulation.
+    seed: Option<u64>,
 }
 
 impl Keys {
+    /// The same ones in each run.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self { drawn: Vec::new(), seed: Some(seed) }
+    }
+
     pub(crate) fn draw(&mut self) -> Result<u32, FabricError> {
+        if let Some(seed) = &mut self.seed {
+            return Ok(crate::sim::mix(seed) as u32);
+        }
         if self.drawn.is_empty() {
             let mut bytes = [0; 256];
             getrandom::fill(&mut bytes)

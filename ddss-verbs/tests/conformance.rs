@@ -8,6 +8,7 @@ mod suite;
 use std::net::SocketAddr;
 
 use common::Lab;
+use ddss_verbs::sim::{Sim, SimConfig, SimNet};
 use ddss_verbs::{Iwarp, IwarpConfig, Revision};
 
 struct Loopback(IwarpConfig);
@@ -86,3 +87,31 @@ every!(
         config.reads_outbound = 3;
     })
 );
+
+/// A simulated network, each packet with a delay of its own.
+struct Simulated(SimNet);
+
+impl Lab for Simulated {
+    type Fabric = Sim;
+
+    fn fabric(&mut self) -> Sim {
+        self.0.node()
+    }
+
+    fn address(&mut self) -> SocketAddr {
+        "10.0.0.1:0".parse().unwrap()
+    }
+
+    fn pass(&mut self) {
+        self.0.advance_to_next();
+    }
+}
+
+fn simulated(seed: u64) -> Simulated {
+    let mut config = SimConfig::default();
+    config.seed = seed;
+    Simulated(SimNet::new(config))
+}
+
+every!(sim, simulated(1));
+every!(sim_other_seed, simulated(4711));

@@ -8,6 +8,8 @@ mod config;
 mod connection;
 mod ddp;
 mod fabric;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod mpa;
 mod outbox;
 mod peer;
@@ -16,3 +18,4 @@ mod socket;
 
 pub use config::{IwarpConfig, Revision};
 pub use fabric::Iwarp;
+pub(crate) use rdmap::AtomicKind;

@@ -12,6 +12,7 @@
 
 use crate::fault::Fault;
 use crate::iwarp::config::{IwarpConfig, Revision};
+use crate::sys::crc;
 
 /// Bytes of a start frame without its private data.
 pub(crate) const START_BYTES: usize = 20;
@@ -298,30 +299,50 @@ impl Terms {
     }
 }
 
-/// The first frame of a stream, as far as it is there.
+/// A whole frame at the front of a stream, its checksum not yet looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
-    pub(crate) ulpdu: &'a [u8],
-    /// Bytes of the stream that it takes.
-    pub(crate) bytes: usize,
+    bytes: &'a [u8],
+    ulpdu_bytes: usize,
 }
 
-/// Takes a whole frame without markers off the front. `None` if more bytes are needed.
-#[inline]
-pub(crate) fn take_frame(bytes: &[u8], crc: bool) -> Result<Option<Frame<'_>>, Fault> {
-    let Some(head) = bytes.first_chunk::<2>() else { return Ok(None) };
-    let ulpdu_bytes = usize::from(u16::from_be_bytes(*head));
-    let end = frame_bytes(ulpdu_bytes);
-    if bytes.len() < end {
-        return Ok(None);
+impl<'a> Frame<'a> {
+    /// Takes a frame without markers off the front. `None` if more bytes are needed.
+    #[inline]
+    pub(crate) fn take(bytes: &'a [u8]) -> Option<Self> {
+        let head = bytes.first_chunk::<2>()?;
+        let ulpdu_bytes = usize::from(u16::from_be_bytes(*head));
+        let bytes = bytes.get(..frame_bytes(ulpdu_bytes))?;
+        Some(Self { bytes, ulpdu_bytes })
     }
-    if crc {
-        let (covered, sum) = bytes[..end].split_at(end - 4);
-        if crc32c::crc32c(covered).to_le_bytes() != *sum {
-            return Err(Fault::MPA_CRC);
-        }
+
+    /// Bytes of the stream that it takes.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
     }
-    Ok(Some(Frame { ulpdu: &bytes[2..2 + ulpdu_bytes], bytes: end }))
+
+    #[inline]
+    pub(crate) fn ulpdu(&self) -> &'a [u8] {
+        &self.bytes[2..2 + self.ulpdu_bytes]
+    }
+
+    /// Whether its checksum is right.
+    #[inline]
+    pub(crate) fn is_good(&self) -> bool {
+        let (covered, sum) = self.bytes.split_at(self.bytes.len() - 4);
+        crc::checksum(covered).to_le_bytes() == *sum
+    }
+
+    /// The same for one whose payload was summed apart: it starts at `at` in the ULPDU, and `sum_payload` continues a
+    /// checksum over it.
+    pub(crate) fn is_good_with(&self, at: usize, sum_payload: impl FnOnce(u32, &[u8]) -> u32) -> bool {
+        let (covered, sum) = self.bytes.split_at(self.bytes.len() - 4);
+        let (head, rest) = covered.split_at(2 + at);
+        let (payload, padding) = rest.split_at(self.ulpdu_bytes - at);
+        let value = sum_payload(crc::checksum(head), payload);
+        crc::append(value, padding).to_le_bytes() == *sum
+    }
 }
 
 /// Takes a whole frame with markers off the front, and puts its ULPDU into `ulpdu`. `position` is where in the
@@ -355,7 +376,7 @@ pub(crate) fn take_marked_frame(
         }
     }
     let covered = at - 4;
-    if crc && crc32c::crc32c(&bytes[..covered]).to_le_bytes() != bytes[covered..at] {
+    if crc && crc::checksum(&bytes[..covered]).to_le_bytes() != bytes[covered..at] {
         return Err(Fault::MPA_CRC);
     }
     let length = usize::from(u16::from_be_bytes([ulpdu[0], ulpdu[1]]));
@@ -386,6 +407,6 @@ pub(crate) fn mark_frame(frame: &[u8], position: u64, crc: bool, out: &mut Vec<u
         rest = after;
     }
     mark(out);
-    let sum = if crc { crc32c::crc32c(&out[start..]) } else { 0 };
+    let sum = if crc { crc::checksum(&out[start..]) } else { 0 };
     out.extend_from_slice(&sum.to_le_bytes());
 }

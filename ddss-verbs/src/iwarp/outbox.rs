@@ -9,9 +9,8 @@ use std::collections::VecDeque;
 
 use crate::fabric::RegionId;
 use crate::iwarp::mpa::{self, frame_bytes};
-use crate::limits::OUTBOX_BYTES;
 use crate::memory::Registry;
-use crate::sys::Part;
+use crate::sys::{Part, crc};
 
 /// Chunks that wait before nothing more is encoded.
 const CHUNKS_MAX: usize = 48;
@@ -81,8 +80,9 @@ impl Outbox {
         self.waiting == 0
     }
 
-    pub(crate) fn has_room(&self) -> bool {
-        self.waiting < OUTBOX_BYTES && self.chunks.len() < CHUNKS_MAX
+    /// Whether less than `limit` bytes wait.
+    pub(crate) fn has_room(&self, limit: usize) -> bool {
+        self.waiting < limit && self.chunks.len() < CHUNKS_MAX
     }
 
     /// Bytes of a start frame.
@@ -102,7 +102,7 @@ impl Outbox {
         if self.markers {
             let mut plain = std::mem::take(&mut self.plain);
             plain.resize(total, 0);
-            fill(&mut plain, header, payload, memory);
+            fill(&mut plain, header, payload, false, memory);
             let mut marked = std::mem::take(&mut self.marked);
             marked.clear();
             mpa::mark_frame(&plain, self.appended - self.origin, self.crc, &mut marked);
@@ -112,10 +112,7 @@ impl Outbox {
         }
         let crc = self.crc;
         let room = self.room(total);
-        fill(room, header, payload, memory);
-        let (covered, sum) = room.split_at_mut(total - 4);
-        let value = if crc { crc32c::crc32c(covered) } else { 0 };
-        sum.copy_from_slice(&value.to_le_bytes());
+        fill(room, header, payload, crc, memory);
         self.commit(total);
     }
 
@@ -236,21 +233,33 @@ impl Outbox {
     }
 }
 
-/// A frame but for its CRC.
-fn fill(out: &mut [u8], header: &[u8], payload: Payload<'_>, memory: &Registry) {
-    let end = out.len() - 4;
-    let start = 2 + header.len();
-    let ulpdu_end = match payload {
+/// A whole frame. Payload from memory is read once: what is summed is what was copied.
+fn fill(out: &mut [u8], header: &[u8], payload: Payload<'_>, crc: bool, memory: &Registry) {
+    let (body, sum) = out.split_at_mut(out.len() - 4);
+    let (head, rest) = body.split_at_mut(2 + header.len());
+    let bytes = match payload {
+        Payload::Bytes(bytes) => bytes.len(),
+        Payload::Memory { bytes, .. } => bytes,
+    };
+    head[..2].copy_from_slice(&((header.len() + bytes) as u16).to_be_bytes());
+    head[2..].copy_from_slice(header);
+    let (target, padding) = rest.split_at_mut(bytes);
+    padding.fill(0);
+    let value = match payload {
         Payload::Bytes(bytes) => {
-            out[start..start + bytes.len()].copy_from_slice(bytes);
-            start + bytes.len()
+            target.copy_from_slice(bytes);
+            if crc { crc::checksum(body) } else { 0 }
         }
-        Payload::Memory { region, offset, bytes } => {
-            memory.held(region).copy_out(offset as usize, &mut out[start..start + bytes]);
-            start + bytes
+        Payload::Memory { region, offset, .. } => {
+            let mapping = memory.held(region);
+            if crc {
+                let value = mapping.copy_out_summed(offset as usize, target, crc::checksum(head));
+                crc::append(value, padding)
+            } else {
+                mapping.copy_out(offset as usize, target);
+                0
+            }
         }
     };
-    out[..2].copy_from_slice(&((ulpdu_end - 2) as u16).to_be_bytes());
-    out[2..start].copy_from_slice(header);
-    out[ulpdu_end..end].fill(0);
+    sum.copy_from_slice(&value.to_le_bytes());
 }

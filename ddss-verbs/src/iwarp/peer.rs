@@ -4,13 +4,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::events::CloseReason;
 use crate::fabric::PeerId;
 use crate::iwarp::connection::{Connection, Context, Stage};
-use crate::limits::{RECEIVE_BUDGET_BYTES, RECEIVE_BYTES};
+use crate::limits::{EARLY_BYTES, OUTBOX_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES, SEND_BUDGET_BYTES};
 use crate::sys::{receive_into, send_parts};
 
 /// Where a receive lands. One for all connections of a fabric.
@@ -62,8 +63,10 @@ pub(crate) struct Peer {
     pub(crate) hot: bool,
     /// Polls in a row without a byte.
     pub(crate) quiet: u32,
-    /// What epoll watches.
-    pub(crate) watches_output: bool,
+    /// Receives that brought something since the last sleep.
+    pub(crate) busy: u32,
+    /// What epoll watches it for.
+    pub(crate) watched: EventFlags,
     /// `close` was called.
     pub(crate) closing: bool,
     /// It is counted among those whose last bytes are being sent.
@@ -94,7 +97,8 @@ impl Peer {
             dirty: false,
             hot: false,
             quiet: 0,
-            watches_output: false,
+            busy: 0,
+            watched: EventFlags::empty(),
             closing: false,
             lingers: false,
             half_open: false,
@@ -183,21 +187,28 @@ impl Peer {
         if !matches!(self.link, Link::Up | Link::Lingering) {
             return;
         }
-        self.connection.pump(cx);
         self.blocked = false;
-        let mut budget = RECEIVE_BUDGET_BYTES;
-        while !self.connection.outbox().is_empty() {
-            match self.send_once(cx) {
+        let mut budget = SEND_BUDGET_BYTES;
+        // A lone message is sent while it is encoded; many are sent together.
+        loop {
+            let early = self.connection.has_little();
+            self.connection.pump(if early { EARLY_BYTES } else { OUTBOX_BYTES }, cx);
+            if self.connection.outbox().is_empty() {
+                break;
+            }
+            match self.send_once(early, cx) {
                 Ok(count) => {
                     self.connection.sent(count, cx);
                     budget = budget.saturating_sub(count);
                     if budget == 0 {
+                        self.connection.complete_snapshot(cx.memory);
                         return;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.blocked = true;
+                    self.connection.complete_snapshot(cx.memory);
                     return;
                 }
                 Err(error) => {
@@ -213,11 +224,13 @@ impl Peer {
         }
     }
 
-    fn send_once(&mut self, cx: &Context<'_>) -> io::Result<usize> {
+    fn send_once(&mut self, early: bool, cx: &Context<'_>) -> io::Result<usize> {
         let outbox = self.connection.outbox();
         match outbox.single() {
             Some(bytes) => {
-                let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+                let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+                // More follows at once, so a packet that is not full may wait for it.
+                flags.set(SendFlags::MORE, !early && self.connection.has_more());
                 rustix::net::send(&self.socket, bytes, flags).map_err(|error: Errno| error.into())
             }
             None => send_parts(self.socket.as_fd(), outbox.parts(cx.memory)),

@@ -9,6 +9,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 /// Connections that the kernel keeps for us to accept.
 const LISTEN_BACKLOG: i32 = 512;
+/// Loss-based and without pacing; built into every kernel.
+const CONGESTION_CONTROL: &str = "reno";
 /// Silence after which the kernel asks whether the other host is still there, and how often and how long it asks.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -65,6 +67,9 @@ fn open(address: SocketAddr) -> io::Result<OwnedFd> {
 fn tune(socket: impl AsFd) -> io::Result<()> {
     let socket = socket.as_fd();
     sockopt::set_tcp_nodelay(socket, true)?;
+    // Pacing is for long fat networks; between nodes it holds back what could go out at once. Where this choice is not
+    // to be had, the system's own will do.
+    let _ = sockopt::set_tcp_congestion(socket, CONGESTION_CONTROL);
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;

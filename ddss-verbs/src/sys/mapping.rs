@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use super::crc;
+
 /// A shared mapping of a range of a file. Unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -81,6 +83,36 @@ impl Mapping {
         }
     }
 
+    /// Copies out of the mapping and continues `crc` over what was copied. Panics if the range is outside.
+    pub(crate) fn copy_out_summed(&self, offset: usize, out: &mut [u8], crc: u32) -> u32 {
+        let base = self.span(offset, out.len());
+        let head = base.align_offset(8).min(out.len());
+        let (first, rest) = out.split_at_mut(head);
+        self.copy_out(offset, first);
+        let crc = crc::append(crc, first);
+        // SAFETY: `span` checked the source, which is aligned from here on so that no word is split; the target is
+        // a slice of ours and no mapping.
+        let (done, crc) = unsafe { crc::copy_steps(crc, base.wrapping_add(head), rest.as_mut_ptr(), rest.len()) };
+        let rest = &mut rest[done..];
+        self.copy_out(offset + head + done, rest);
+        crc::append(crc, rest)
+    }
+
+    /// Copies into the mapping and continues `crc` over what was copied. Panics if the range is outside.
+    pub(crate) fn copy_in_summed(&self, offset: usize, data: &[u8], crc: u32) -> u32 {
+        let base = self.span(offset, data.len());
+        let head = base.align_offset(8).min(data.len());
+        let (first, rest) = data.split_at(head);
+        self.copy_in(offset, first);
+        let crc = crc::append(crc, first);
+        // SAFETY: `span` checked the target, which is aligned from here on so that no word is split; the source is
+        // a slice of ours and no mapping.
+        let (done, crc) = unsafe { crc::copy_steps(crc, rest.as_ptr(), base.wrapping_add(head), rest.len()) };
+        let rest = &rest[done..];
+        self.copy_in(offset + head + done, rest);
+        crc::append(crc, rest)
+    }
+
     /// One step of an atomic: what was there, after `change` of it was put there. Panics if the word is outside
     /// or its offset is no multiple of eight.
     pub(crate) fn update(&self, offset: usize, mut change: impl FnMut(u64) -> Option<u64>) -> u64 {
@@ -145,6 +177,24 @@ mod tests {
                 memory.copy_out(offset, &mut back);
                 assert_eq!(back, data);
             }
+        }
+    }
+
+    #[test]
+    fn summed_copies_are_the_same_copies() {
+        // If this failed, large transfers would carry other bytes than small ones.
+        let memory = mapping(1 << 16);
+        let data: Vec<u8> = (0..40_000_u32).map(|value| (value.wrapping_mul(97) >> 5) as u8).collect();
+        for (offset, bytes) in [(0, 0), (3, 5), (8, 8), (0, 4096), (1, 4096), (7, 513), (64, 40_000)] {
+            memory.copy_in(0, &vec![0xee; 1 << 16]);
+            let crc = memory.copy_in_summed(offset, &data[..bytes], 5);
+            assert_eq!(crc, crc32c::crc32c_append(5, &data[..bytes]));
+            let mut out = vec![0; bytes + 2];
+            memory.copy_out(offset, &mut out[..bytes + 1]);
+            assert!(out[..bytes] == data[..bytes] && out[bytes] == 0xee, "{bytes} bytes at {offset}");
+            let mut back = vec![0; bytes];
+            assert_eq!(memory.copy_out_summed(offset, &mut back, 5), crc);
+            assert!(back == data[..bytes]);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The unsafe part: mapped memory, and sockets that read into and write from it.
 
+pub(crate) mod crc;
 mod mapping;
 mod socket;
 

@@ -6,6 +6,7 @@ use crate::fault::Fault;
 use crate::iwarp::ddp::{UNTAGGED_BYTES, Untagged, queue};
 use crate::iwarp::outbox::Payload;
 use crate::iwarp::rdmap::{Opcode, TERMINATE_BYTES_MAX, Terminate};
+use crate::limits::OUTBOX_BYTES;
 use crate::memory::Registry;
 
 impl Connection {
@@ -13,6 +14,14 @@ impl Connection {
     pub(super) fn fail(&mut self, fault: Fault, ulpdu: Option<&[u8]>, cx: &mut Context<'_>) {
         if self.stage == Stage::Ended {
             return;
+        }
+        // What was asked for before the mistake is still answered, as far as there is room.
+        while self.stage == Stage::Open && self.outbox.has_room(OUTBOX_BYTES) {
+            if self.streaming.is_some() {
+                self.stream(OUTBOX_BYTES, cx.memory);
+            } else if !self.respond(cx) {
+                break;
+            }
         }
         let mut body = [0; TERMINATE_BYTES_MAX];
         let bytes = Terminate::encode(fault, ulpdu, &mut body);

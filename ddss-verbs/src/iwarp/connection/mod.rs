@@ -176,11 +176,20 @@ impl Connection {
     pub(crate) fn sent(&mut self, count: usize, cx: &mut Context<'_>) {
         self.outbox.sent(count, cx.memory);
         self.acknowledge(cx);
-        self.pump(cx);
     }
 
-    /// Encodes what can be encoded now: answers and own work take turns, message by message.
-    pub(crate) fn pump(&mut self, cx: &mut Context<'_>) {
+    /// Whether the next step will encode something for certain, once there is room.
+    pub(crate) fn has_more(&self) -> bool {
+        self.stage == Stage::Open && (self.streaming.is_some() || !self.responses.is_empty())
+    }
+
+    /// Whether there is at most one message to encode, so that it pays to send its start before its end is encoded.
+    pub(crate) fn has_little(&self) -> bool {
+        self.responses.len() + self.backlog.queue.len() + usize::from(self.streaming.is_some()) <= 1
+    }
+
+    /// Encodes while less than `limit` bytes wait: answers and own work take turns, message by message.
+    pub(crate) fn pump(&mut self, limit: usize, cx: &mut Context<'_>) {
         if self.announce {
             self.announce = false;
             self.connected = true;
@@ -189,9 +198,9 @@ impl Connection {
         if self.stage != Stage::Open {
             return;
         }
-        while self.outbox.has_room() {
+        while self.outbox.has_room(limit) {
             if self.streaming.is_some() {
-                self.stream(cx);
+                self.stream(limit, cx.memory);
                 continue;
             }
             self.respond_next = !self.respond_next;
@@ -205,7 +214,7 @@ impl Connection {
 
     /// Whether there is nothing to send and nothing to tell.
     pub(crate) fn idle(&self) -> bool {
-        self.outbox.is_empty() && !self.announce
+        self.outbox.is_empty() && !self.has_more() && !self.announce && !self.can_go_on()
     }
 
     /// Where the next bytes of the stream go, if they need not be looked at: region, offset, length.

@@ -8,13 +8,16 @@ use crate::events::CloseReason;
 use crate::fabric::{RegionId, Rights};
 use crate::fault::Fault;
 use crate::iwarp::ddp::{Header, TAGGED_BYTES, Tagged, Untagged, queue};
-use crate::iwarp::mpa::{self, frame_bytes};
+use crate::iwarp::mpa::{self, Frame, frame_bytes};
 use crate::iwarp::rdmap::{
     ATOMIC_BYTES, ATOMIC_REPLY_BYTES, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest, Terminate,
 };
 
 /// Payload of at least so many bytes is received straight into its memory, where nothing has to be checked first.
 const DIRECT_BYTES_MIN: usize = 2048;
+
+/// A segment of at least so many bytes is summed while it is copied.
+const SUMMED_BYTES_MIN: usize = 1024;
 
 /// Where the payload of a tagged segment goes. `None`: it was abandoned, and goes nowhere.
 #[derive(Clone, Copy)]
@@ -93,11 +96,48 @@ impl Connection {
         if self.terms.markers_in {
             return self.receive_marked(bytes, cx);
         }
-        let Some(frame) = mpa::take_frame(bytes, self.terms.crc)? else {
+        let Some(frame) = Frame::take(bytes) else {
             return if self.terms.crc { Ok(None) } else { self.receive_head(bytes, cx) };
         };
-        self.segment(frame.ulpdu, cx);
-        Ok(Some(frame.bytes))
+        if self.terms.crc {
+            if self.receive_response(frame, cx)? {
+                return Ok(Some(frame.len()));
+            }
+            if !frame.is_good() {
+                return Err(Fault::MPA_CRC.into());
+            }
+        }
+        self.segment(frame.ulpdu(), cx);
+        Ok(Some(frame.len()))
+    }
+
+    /// A large segment of the response to our oldest read is placed while it is summed: it can go nowhere but where that
+    /// read wants it, and the read is done only when the sum is right. False if it is anything else. (A write
+    /// says itself where it goes, so its sum has to be right first.)
+    fn receive_response(&mut self, frame: Frame<'_>, cx: &mut Context<'_>) -> Result<bool, Broken> {
+        let ulpdu = frame.ulpdu();
+        if ulpdu.len() < SUMMED_BYTES_MIN || self.stage != Stage::Open {
+            return Ok(false);
+        }
+        let Ok((Header::Tagged(header), at)) = Header::parse(ulpdu) else { return Ok(false) };
+        if Opcode::parse(header.rdmap) != Ok(Opcode::ReadResponse) {
+            return Ok(false);
+        }
+        let Ok(target) = self.tagged(header, ulpdu.len() - at, cx) else { return Ok(false) };
+        let Some(region) = target.region else {
+            // It was abandoned.
+            if !frame.is_good() {
+                return Err(Fault::MPA_CRC.into());
+            }
+            self.tagged_placed(target, cx);
+            return Ok(true);
+        };
+        let mapping = cx.memory.held(region);
+        if !frame.is_good_with(at, |crc, payload| mapping.copy_in_summed(target.offset as usize, payload, crc)) {
+            return Err(Fault::MPA_CRC.into());
+        }
+        self.tagged_placed(target, cx);
+        Ok(true)
     }
 
     fn receive_marked(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
@@ -136,6 +176,9 @@ impl Connection {
                 }
                 let trailer = frame_bytes(ulpdu_bytes) - 2 - ulpdu_bytes;
                 self.partial = Some(Partial { target, left, trailer });
+                if left == 0 {
+                    self.payload_complete(cx);
+                }
             }
         }
         Ok(Some(head.len()))
@@ -224,7 +267,6 @@ impl Connection {
         if target.response && target.last {
             let read = self.reads.pop_front().expect("the response was checked against it");
             read.done(self.id, cx);
-            self.pump(cx);
         }
     }
 
@@ -342,7 +384,6 @@ impl Connection {
         self.expected_request = self.expected_request.wrapping_add(1);
         response.hold(cx.memory);
         self.responses.push_back(response);
-        self.pump(cx);
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::iwarp::ddp::{TAGGED_BYTES, Tagged, UNTAGGED_BYTES, Untagged, queue};
 use crate::iwarp::outbox::Payload;
 use crate::iwarp::rdmap::{ATOMIC_BYTES, AtomicKind, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest};
-use crate::limits::{BACKLOG_MAX, WORK_BYTES_MAX};
+use crate::limits::{BACKLOG_MAX, EARLY_BYTES, OUTBOX_BYTES, WORK_BYTES_MAX};
 use crate::memory::Registry;
 use crate::work::{LocalRange, PostErrorKind, RemoteRange, SendMode, Work};
 
@@ -224,8 +224,13 @@ impl Connection {
         let limited = matches!(queued, Queued::Read { .. } | Queued::Atomic { .. });
         self.stage == Stage::Open
             && self.streaming.is_none()
-            && self.outbox.has_room()
+            && self.outbox.has_room(OUTBOX_BYTES)
             && (!limited || self.reads.len() + self.atomics.len() < usize::from(self.terms.ord))
+    }
+
+    /// Whether the next piece of queued work could be encoded now.
+    pub(super) fn can_go_on(&self) -> bool {
+        self.backlog.queue.front().is_some_and(|queued| self.can_request(queued))
     }
 
     /// Encodes the next piece of queued work, if it can be. False if not.
@@ -254,7 +259,10 @@ impl Connection {
             Queued::Atomic { tag, remote, kind } => self.encode_atomic(tag, remote, kind, memory),
             Queued::Write { tag, local, remote } => {
                 self.streaming = Some(Stream::write(tag, local, remote, start));
-                self.stream_some(memory);
+                // A long one is encoded while it is sent.
+                if local.bytes <= EARLY_BYTES as u64 {
+                    self.stream(OUTBOX_BYTES, memory);
+                }
             }
             Queued::Send { tag, mode, .. } => {
                 let opcode = Opcode::Send { solicited: mode.solicited, invalidate: mode.invalidate.is_some() };
@@ -366,7 +374,6 @@ impl Connection {
         let position = self.atomics.iter().position(|atomic| atomic.id == reply.id);
         let atomic = position.and_then(|position| self.atomics.remove(position)).ok_or(Fault::RDMAP_OPCODE)?;
         cx.events.done(self.id, atomic.tag, Ok(reply.value));
-        self.pump(cx);
         Ok(())
     }
 }

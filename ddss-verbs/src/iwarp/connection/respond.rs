@@ -57,6 +57,8 @@ pub(super) struct Stream {
     left: u64,
     key: u32,
     address: u64,
+    /// It is read from memory within one poll.
+    whole: bool,
     /// Of a write: its tag, and where in the stream it started.
     pub(super) receipt: Option<(u64, u64)>,
 }
@@ -70,6 +72,7 @@ impl Stream {
             left: local.bytes,
             key: remote.key,
             address: remote.address,
+            whole: false,
             receipt: Some((tag, start)),
         }
     }
@@ -118,8 +121,8 @@ impl Connection {
             Response::Read { region, offset, bytes, key, address } => {
                 let left = u64::from(bytes);
                 let opcode = Opcode::ReadResponse;
-                self.streaming = Some(Stream { opcode, region, offset, left, key, address, receipt: None });
-                self.stream_some(cx.memory);
+                let whole = left <= SNAPSHOT_BYTES as u64;
+                self.streaming = Some(Stream { opcode, region, offset, left, key, address, whole, receipt: None });
             }
             Response::Atomic { region, offset, kind, id } => {
                 let value = cx.memory.held(region).update(offset as usize, |old| kind.apply(old));
@@ -141,23 +144,23 @@ impl Connection {
         self.outbox.frame(&head, Payload::Bytes(&[]), memory);
     }
 
-    /// Goes on with a long message.
-    pub(super) fn stream(&mut self, cx: &mut Context<'_>) {
-        self.stream_some(cx.memory);
-        self.acknowledge(cx);
+    /// Nothing more can be sent in this poll. What was promised to be of one moment is now taken from memory to its end.
+    pub(crate) fn complete_snapshot(&mut self, memory: &mut Registry) {
+        if self.streaming.is_some_and(|stream| stream.whole) {
+            self.stream(usize::MAX, memory);
+        }
     }
 
-    /// As many segments as there is room for; up to a snapshot, all of them.
-    pub(super) fn stream_some(&mut self, memory: &mut Registry) {
+    /// Goes on with a message, segment by segment, while less than `limit` bytes wait.
+    pub(super) fn stream(&mut self, limit: usize, memory: &mut Registry) {
         let Some(mut stream) = self.streaming.take() else { return };
-        let whole = stream.left <= SNAPSHOT_BYTES as u64;
         loop {
             let last = self.stream_segment(&mut stream, memory);
             if last {
                 self.stream_done(stream, memory);
                 return;
             }
-            if !whole && !self.outbox.has_room() {
+            if !self.outbox.has_room(limit) {
                 self.streaming = Some(stream);
                 return;
             }

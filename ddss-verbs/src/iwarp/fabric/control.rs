@@ -31,9 +31,9 @@ impl Iwarp {
         let socket = socket::connect(address).map_err(|error| FabricError::System("connect a socket", error))?;
         let connection = Connection::connecting(id, address, Arc::clone(&self.config), seed, hello);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT;
-        self.watch(&socket, id.index, flags).map_err(|error| FabricError::System("watch a socket", error))?;
+        self.add(&socket, id.index, flags).map_err(|error| FabricError::System("watch a socket", error))?;
         let mut peer = Peer::new(socket, connection, Link::Connecting);
-        peer.watches_output = true;
+        peer.watched = flags;
         self.insert(peer);
         Ok(id)
     }
@@ -100,13 +100,15 @@ impl Iwarp {
             return;
         };
         let Ok(seed) = self.keys.draw() else { return };
-        if let Err(error) = self.watch(&socket, id.index, epoll::EventFlags::IN) {
+        let flags = epoll::EventFlags::IN;
+        if let Err(error) = self.add(&socket, id.index, flags) {
             debug!(%address, %error, "cannot watch a connection");
             return;
         }
         let connection = Connection::accepting(id, address, Arc::clone(&self.config), seed);
         let mut peer = Peer::new(socket, connection, Link::Up);
         peer.half_open = true;
+        peer.watched = flags;
         self.half_open += 1;
         self.insert(peer);
     }
@@ -143,7 +145,7 @@ impl Iwarp {
         Ok(epoll::add(&self.epoll, listener, data, epoll::EventFlags::IN)?)
     }
 
-    pub(super) fn watch(&self, socket: impl AsFd, slot: u32, flags: epoll::EventFlags) -> io::Result<()> {
+    fn add(&self, socket: impl AsFd, slot: u32, flags: epoll::EventFlags) -> io::Result<()> {
         let data = epoll::EventData::new_u64(u64::from(slot));
         Ok(epoll::add(&self.epoll, socket, data, flags)?)
     }

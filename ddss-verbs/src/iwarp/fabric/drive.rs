@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::time::Instant;
 
 use rustix::event::{Timespec, epoll};
+use tracing::debug;
 
 use super::Iwarp;
 use crate::events::{CloseReason, Events, WorkError};
@@ -23,7 +24,10 @@ const HOT_MAX: usize = 4;
 /// Polls without a byte after which a connection is left to epoll.
 const QUIET_MAX: u32 = 4096;
 /// Polls between two looks at epoll, while the hot ones are few.
-const LOOK_EVERY: u32 = 16;
+const LOOK_EVERY: u32 = 64;
+/// Receives that brought something, since the last sleep, after which epoll no longer watches a hot connection: being
+/// watched costs each packet some 0.2 us.
+const BUSY_MIN: u32 = 64;
 /// Polls between two looks at the clock.
 const CLOCK_EVERY: u32 = 64;
 
@@ -49,13 +53,22 @@ impl Iwarp {
 
     /// True if nothing is to be done before a socket or a deadline says so.
     pub(super) fn prepare_to_sleep(&mut self) -> bool {
+        for index in 0..self.hot.len() {
+            if let Some(mut peer) = self.peers.take(self.hot[index]) {
+                peer.busy = 0;
+                if peer.watched.is_empty() {
+                    self.watch(&mut peer, epoll::EventFlags::IN);
+                }
+                self.peers.put(peer);
+            }
+        }
         if !self.closing.is_empty() || !self.early.is_empty() {
             return false;
         }
         while let Some(slot) = self.dirty.pop() {
             let Some(mut peer) = self.peers.take(slot) else { continue };
             if peer.blocked {
-                self.watch_output(&mut peer, true);
+                self.watch(&mut peer, epoll::EventFlags::IN | epoll::EventFlags::OUT);
                 peer.dirty = false;
                 self.peers.put(peer);
             } else {
@@ -115,9 +128,15 @@ impl Iwarp {
                 peer.quiet += 1;
             } else {
                 peer.quiet = 0;
+                peer.busy = peer.busy.saturating_add(1);
+            }
+            if peer.busy == BUSY_MIN && peer.link == Link::Up {
+                self.watch(&mut peer, epoll::EventFlags::empty());
             }
             if peer.quiet > QUIET_MAX {
                 peer.hot = false;
+                peer.busy = 0;
+                self.watch(&mut peer, epoll::EventFlags::IN);
                 self.hot.swap_remove(index);
             } else {
                 index += 1;
@@ -210,8 +229,8 @@ impl Iwarp {
         }
         if !peer.connection.idle() && matches!(peer.link, Link::Up | Link::Lingering) {
             self.mark_dirty(&mut peer);
-        } else if peer.watches_output && peer.link != Link::Connecting {
-            self.watch_output(&mut peer, false);
+        } else if peer.watched.contains(epoll::EventFlags::OUT) && peer.link != Link::Connecting {
+            self.watch(&mut peer, epoll::EventFlags::IN);
         }
         self.peers.put(peer);
     }
@@ -245,15 +264,19 @@ impl Iwarp {
         peer.deadline = deadline;
     }
 
-    fn watch_output(&self, peer: &mut Peer, output: bool) {
-        if peer.watches_output == output {
-            return;
-        }
-        let mut flags = epoll::EventFlags::IN;
-        flags.set(epoll::EventFlags::OUT, output);
+    /// Has epoll watch a peer for `flags`; not at all if there are none.
+    fn watch(&self, peer: &mut Peer, flags: epoll::EventFlags) {
         let data = epoll::EventData::new_u64(u64::from(peer.id().index));
-        if epoll::modify(&self.epoll, &peer.socket, data, flags).is_ok() {
-            peer.watches_output = output;
+        let changed = match (peer.watched.is_empty(), flags.is_empty()) {
+            (true, true) => return,
+            _ if peer.watched == flags => return,
+            (true, false) => epoll::add(&self.epoll, &peer.socket, data, flags),
+            (false, true) => epoll::delete(&self.epoll, &peer.socket),
+            (false, false) => epoll::modify(&self.epoll, &peer.socket, data, flags),
+        };
+        match changed {
+            Ok(()) => peer.watched = flags,
+            Err(error) => debug!(peer = %peer.id(), %error, "cannot change what is watched"),
         }
     }
 

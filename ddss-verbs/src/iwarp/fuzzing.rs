@@ -1,0 +1,440 @@
+//! Drivers for fuzzers and property tests: any bytes become a life of one connection, or of two that talk.
+//!
+//! What has to hold whatever comes: no panic, no byte outside of what was opened, each posted tag told exactly once, and
+//! every hold on memory given back.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+use crate::events::{CloseReason, Event, Events};
+use crate::fabric::{PeerId, RegionId, Rights, Trust};
+use crate::iwarp::config::{IwarpConfig, Revision};
+use crate::iwarp::connection::{Connection, Context, Stage};
+use crate::iwarp::mpa::{Start, mark_frame};
+use crate::limits::{OUTBOX_BYTES, SNAPSHOT_BYTES};
+use crate::memory::{Keys, Registry};
+use crate::sys::{Part, crc};
+use crate::work::{LocalRange, RemoteRange, SendMode, Work};
+
+/// Bytes of the memory that each side has; the middle half is open to the other.
+const MEMORY: u64 = 16 << 10;
+const OPEN: u64 = MEMORY / 2;
+const GUARD: u8 = 0xa5;
+
+/// Fuzz input, taken a number at a time; zeros when it is used up.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn word(&mut self) -> u64 {
+        u64::from(self.byte()) << 8 | u64::from(self.byte())
+    }
+
+    fn take(&mut self, count: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// One connection, its memory, and what it still owes an answer for.
+struct Side {
+    connection: Connection,
+    memory: Registry,
+    events: Events,
+    fd: OwnedFd,
+    region: RegionId,
+    key: u32,
+    owed: HashMap<u64, bool>,
+    tag: u64,
+    closed: Option<CloseReason>,
+    kept: Vec<u8>,
+    messages: usize,
+}
+
+impl Side {
+    fn new(config: &IwarpConfig, connects: bool) -> Self {
+        let fd = memfd_create("fuzz", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("a fuzzer has memory");
+        ftruncate(&fd, MEMORY).expect("a fuzzer has memory");
+        fcntl_add_seals(&fd, SealFlags::SHRINK).expect("a memfd can be sealed");
+        let mut memory = Registry::default();
+        let region = memory.register(fd.as_fd(), Trust::Sealed, 0, MEMORY).expect("it is sealed");
+        memory.held(region).copy_in(0, &[GUARD; MEMORY as usize]);
+        let id = PeerId::new(0, 1);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let config = Arc::new(config.clone());
+        let mut connection = if connects {
+            Connection::connecting(id, address, config, 7, b"hello")
+        } else {
+            Connection::accepting(id, address, config, 7)
+        };
+        let rights = Rights::READ.and(Rights::WRITE).and(Rights::ATOMIC);
+        let mut keys = Keys::seeded(if connects { 1 } else { 2 });
+        let window = connection
+            .windows
+            .expose(&memory, &mut keys, region, OPEN / 2, OPEN, rights)
+            .expect("the first window finds room");
+        Self {
+            connection,
+            memory,
+            events: Events::new(),
+            fd,
+            region,
+            key: window.key,
+            owed: HashMap::new(),
+            tag: 0,
+            closed: None,
+            kept: Vec::new(),
+            messages: 0,
+        }
+    }
+
+    fn with<T>(&mut self, step: impl FnOnce(&mut Connection, &mut Context<'_>) -> T) -> T {
+        let mut cx = Context { memory: &mut self.memory, events: &mut self.events };
+        step(&mut self.connection, &mut cx)
+    }
+
+    /// Offers bytes of the stream as a socket would.
+    fn feed(&mut self, bytes: &[u8]) {
+        let mut bytes = bytes;
+        // Payload that may go straight into memory does.
+        while let Some((region, offset, want)) = self.connection.direct()
+            && !bytes.is_empty()
+        {
+            assert!(self.kept.is_empty(), "payload follows its header at once");
+            let count = want.min(bytes.len());
+            self.memory.held(region).copy_in(offset as usize, &bytes[..count]);
+            self.with(|connection, cx| connection.placed(count, cx));
+            bytes = &bytes[count..];
+        }
+        self.kept.extend_from_slice(bytes);
+        let kept = std::mem::take(&mut self.kept);
+        let used = self.with(|connection, cx| connection.receive(&kept, cx));
+        assert!(used <= kept.len(), "no more is used than is there");
+        self.kept.extend_from_slice(&kept[used..]);
+        assert!(self.kept.len() <= 70_000, "an incomplete frame is bounded");
+    }
+
+    /// The socket takes up to `count` bytes.
+    fn drain(&mut self, count: usize) -> Vec<u8> {
+        self.with(|connection, cx| connection.pump(OUTBOX_BYTES, cx));
+        self.connection.complete_snapshot(&mut self.memory);
+        let mut out = Vec::new();
+        for part in self.connection.outbox().parts(&self.memory) {
+            match part {
+                Part::Bytes(bytes) => out.extend_from_slice(bytes),
+                Part::Memory { mapping, offset, bytes } => {
+                    let start = out.len();
+                    out.resize(start + bytes, 0);
+                    mapping.copy_out(offset, &mut out[start..]);
+                }
+            }
+        }
+        assert!(out.len() <= OUTBOX_BYTES + SNAPSHOT_BYTES + (80 << 10), "what waits is bounded");
+        out.truncate(count);
+        self.with(|connection, cx| connection.sent(out.len(), cx));
+        out
+    }
+
+    fn post(&mut self, input: &mut Input<'_>, other_key: u32) {
+        let peer = self.connection.id();
+        self.tag += 1;
+        let tag = self.tag;
+        let kind = input.byte();
+        let bytes = match input.byte() % 4 {
+            0 => 0,
+            1 => 8,
+            2 => input.word() % 600,
+            _ => input.word() % (OPEN + 1),
+        };
+        let at = input.word() % (OPEN - bytes + 1);
+        // Local memory outside of the window, so that a peer's writes and our reads do not race in a test.
+        let offset = if bytes <= OPEN / 2 { at % (OPEN / 2 - bytes + 1) } else { OPEN / 2 + at };
+        let local = LocalRange { region: self.region, offset, bytes };
+        let remote = RemoteRange { key: other_key, address: at };
+        let word = RemoteRange { key: other_key, address: at / 8 * 8 % OPEN };
+        let message = [kind; 512];
+        let mode = SendMode { solicited: kind & 8 != 0, invalidate: None };
+        let work = match kind % 6 {
+            0 => Work::Read { peer, tag, local, remote },
+            1 => Work::Write { peer, tag, local, remote },
+            2 => Work::CompareSwap { peer, tag, remote: word, compare: at, swap: bytes },
+            3 => Work::FetchAdd { peer, tag, remote: word, add: bytes },
+            4 => Work::Send { peer, tag, message: &message[..bytes.min(512) as usize], mode },
+            _ => Work::Immediate { peer, tag, data: [kind; 8], solicited: mode.solicited },
+        };
+        if self.connection.post(&work, &mut self.memory).is_ok() {
+            self.owed.insert(tag, false);
+        }
+    }
+
+    fn look(&mut self) {
+        for event in self.events.iter() {
+            match event {
+                Event::Done { tag, .. } => {
+                    assert!(self.closed.is_none(), "nothing is told after the end");
+                    let told = self.owed.insert(tag, true);
+                    assert_eq!(told, Some(false), "each tag is told once");
+                }
+                Event::Closed { reason, .. } => {
+                    assert!(self.closed.is_none(), "the end comes once");
+                    self.closed = Some(reason);
+                }
+                Event::Message { bytes, .. } => {
+                    assert!(bytes.len() <= 512, "messages are bounded");
+                    self.messages += 1;
+                }
+                _ => {}
+            }
+        }
+        self.events.clear();
+    }
+
+    /// Ends it and checks that nothing is left. `guarded`: nobody here may have touched what is not open.
+    fn finish(mut self, guarded: bool) {
+        self.look();
+        self.with(|connection, cx| connection.end(CloseReason::Local, &[], false, None, cx));
+        self.look();
+        assert!(self.closed.is_some() && self.owed.values().all(|told| *told), "every tag is told by the end");
+        self.connection.discard(&mut self.memory);
+        if guarded {
+            let mut all = [0; MEMORY as usize];
+            self.memory.held(self.region).copy_out(0, &mut all);
+            let quarter = (OPEN / 2) as usize;
+            assert!(all[..quarter].iter().all(|byte| *byte == GUARD), "memory in front of the window is untouched");
+            assert!(all[3 * quarter..].iter().all(|byte| *byte == GUARD), "memory behind the window is untouched");
+        }
+        self.memory.deregister(self.region);
+        assert_eq!(self.memory.mapped(), 0, "every hold on memory is given back");
+        drop(self.fd);
+    }
+}
+
+fn configure(bits: u8) -> IwarpConfig {
+    IwarpConfig {
+        crc: bits & 1 != 0,
+        markers: bits & 2 != 0,
+        revision: if bits & 4 != 0 { Revision::One } else { Revision::Two },
+        reads_inbound: if bits & 8 != 0 { 2 } else { 64 },
+        reads_outbound: if bits & 16 != 0 { 3 } else { 64 },
+        ..IwarpConfig::default()
+    }
+}
+
+/// One connection against a peer that sends whatever the input says: raw bytes, or frames that are right on the outside.
+pub fn stream(data: &[u8]) {
+    let mut input = Input(data);
+    let bits = input.byte();
+    let config = configure(bits);
+    let connects = bits & 32 != 0;
+    let mut side = Side::new(&config, connects);
+    let mut posts = false;
+    if bits & 64 != 0 {
+        shake(&mut side, connects, bits & 128 != 0);
+    }
+    let mut position = 0;
+    while !input.is_empty() {
+        match input.byte() % 8 {
+            0 => {
+                let count = input.byte() as usize;
+                let bytes = input.take(count);
+                position += bytes.len() as u64;
+                side.feed(bytes);
+            }
+            1..=3 => {
+                let frame = compose(&mut input, &side, bits, position);
+                let cut = if bits & 128 != 0 { frame.len() / 2 } else { 0 };
+                position += frame.len() as u64;
+                side.feed(&frame[..cut]);
+                side.feed(&frame[cut..]);
+            }
+            4 => {
+                posts = true;
+                let key = side.key;
+                side.post(&mut input, key);
+            }
+            5 => {
+                let count = input.word() as usize;
+                side.drain(count);
+            }
+            6 => match input.byte() % 6 {
+                0 => drop(side.connection.accept(b"yes")),
+                1 => drop(side.connection.reject(b"no")),
+                2 => {
+                    side.connection.windows.withdraw(side.key);
+                }
+                3 => {
+                    let tag = u64::from(input.byte());
+                    if side.connection.abandon(tag, &mut side.memory) {
+                        assert_eq!(side.owed.insert(tag, true), Some(false), "only what is owed is abandoned");
+                    }
+                }
+                4 => side.with(|connection, cx| connection.end(CloseReason::Gone, &[], true, None, cx)),
+                _ => {}
+            },
+            _ => {
+                side.drain(usize::MAX);
+            }
+        }
+        side.look();
+    }
+    side.finish(!posts);
+}
+
+/// The other side's part of a handshake.
+fn shake(side: &mut Side, connects: bool, markers: bool) {
+    let frame = Start { markers, crc: false, reject: false, revision: 1, enhanced: None, private: b"hi" };
+    let mut bytes = Vec::new();
+    let from = if connects { crate::iwarp::mpa::Side::Reply } else { crate::iwarp::mpa::Side::Request };
+    frame.encode(from, &mut bytes);
+    side.drain(usize::MAX);
+    side.feed(&bytes);
+    if side.connection.stage() == Stage::Asked {
+        assert_eq!(side.connection.accept(b"yes"), Ok(true), "who asked can be accepted");
+    }
+    side.look();
+}
+
+/// A frame whose length, padding and checksum are right, with a header of the input's choice.
+fn compose(input: &mut Input<'_>, side: &Side, bits: u8, position: u64) -> Vec<u8> {
+    let control = input.byte();
+    let mut ulpdu = vec![control & 0xc0 | 1 | (control & 0x02), 0x40 | input.byte() % 16];
+    let key = if input.byte().is_multiple_of(8) { 0 } else { side.key };
+    if control & 0x80 != 0 {
+        let key = if input.byte() & 1 == 0 { key } else { 7 + u32::from(input.byte() % 4) };
+        ulpdu.extend(key.to_be_bytes());
+        ulpdu.extend((input.word() % (OPEN + 64)).to_be_bytes());
+    } else {
+        ulpdu.extend(key.to_be_bytes());
+        ulpdu.extend(u32::from(input.byte() % 5).to_be_bytes());
+        ulpdu.extend(u32::from(input.byte() % 4).to_be_bytes());
+        ulpdu.extend((u32::from(input.byte() % 2) * u32::from(input.byte())).to_be_bytes());
+    }
+    match input.byte() % 4 {
+        0 => {
+            ulpdu.extend(9_u32.to_be_bytes());
+            ulpdu.extend(0_u64.to_be_bytes());
+            ulpdu.extend((input.word() as u32 % 9000).to_be_bytes());
+            ulpdu.extend(key.to_be_bytes());
+            ulpdu.extend((input.word() % (OPEN + 64)).to_be_bytes());
+        }
+        1 => {
+            ulpdu.extend(u32::from(input.byte() % 3).to_be_bytes());
+            ulpdu.extend(u32::from(7 + input.byte() % 4).to_be_bytes());
+            ulpdu.extend(key.to_be_bytes());
+            ulpdu.extend((input.word() % (OPEN + 64)).to_be_bytes());
+            ulpdu.resize(ulpdu.len() + 32, input.byte());
+        }
+        2 => {
+            let count = input.word() as usize % 5000;
+            ulpdu.resize(ulpdu.len() + count, control);
+        }
+        _ => {
+            let count = input.byte() as usize;
+            ulpdu.extend(input.take(count));
+        }
+    }
+    let mut frame = (ulpdu.len() as u16).to_be_bytes().to_vec();
+    frame.extend(ulpdu);
+    frame.resize(frame.len().next_multiple_of(4), 0);
+    if bits & 2 != 0 {
+        frame.extend([0; 4]);
+        let mut marked = Vec::new();
+        mark_frame(&frame, position, true, &mut marked);
+        return marked;
+    }
+    let sum = crc::checksum(&frame);
+    frame.extend(sum.to_le_bytes());
+    frame
+}
+
+/// Two connections that talk, cut into pieces of any size. Everything that is posted has to succeed.
+pub fn pipe(data: &[u8]) {
+    let mut input = Input(data);
+    let (mut first, mut second) = (configure(input.byte()), configure(input.byte()));
+    if first.revision == Revision::One || second.revision == Revision::One {
+        // Nothing is agreed on about reads then, so both have to take what the other may send.
+        (first.reads_inbound, second.reads_inbound) = (64, 64);
+    }
+    let mut sides = [Side::new(&first, true), Side::new(&second, false)];
+    exchange(&mut sides, &mut Input(&[]), usize::MAX);
+    assert_eq!(sides[1].connection.accept(b"yes"), Ok(true), "a request is a request");
+    exchange(&mut sides, &mut Input(&[]), usize::MAX);
+    let keys = [sides[0].key, sides[1].key];
+    // In revision 1 the accepting side may not speak before it was spoken to.
+    let open = sides[1].connection.stage() == Stage::Open;
+    while !input.is_empty() {
+        let which = usize::from(input.byte() & 1 == 1 && open);
+        match input.byte() % 4 {
+            0 => exchange(&mut sides, &mut input, 3),
+            _ => sides[which].post(&mut input, keys[1 - which]),
+        }
+    }
+    exchange(&mut sides, &mut Input(&[]), usize::MAX);
+    for side in &sides {
+        assert_eq!(side.closed, None, "two of us understand each other");
+        assert!(side.owed.values().all(|told| *told), "everything is done when nothing is under way");
+    }
+    sides.into_iter().for_each(|side| side.finish(false));
+}
+
+/// Moves pieces back and forth until nothing moves any more, or `rounds` times.
+fn exchange(sides: &mut [Side; 2], input: &mut Input<'_>, rounds: usize) {
+    for _ in 0..rounds {
+        let mut moved = false;
+        for from in 0..2 {
+            let count = match input.byte() {
+                0 => usize::MAX,
+                small if small < 200 => usize::from(small),
+                _ => input.word() as usize,
+            };
+            let bytes = sides[from].drain(count);
+            moved |= !bytes.is_empty();
+            sides[1 - from].feed(&bytes);
+            sides.iter_mut().for_each(Side::look);
+        }
+        if !moved && input.is_empty() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_stream_of_bytes_does_harm(data in proptest::collection::vec(any::<u8>(), 0..400)) {
+            // If this failed, a peer could crash a daemon, or make it touch memory that is not open to the peer.
+            super::stream(&data);
+        }
+
+        #[test]
+        fn no_frames_do_harm(bits in any::<u8>(), data in proptest::collection::vec(any::<u8>(), 0..400)) {
+            // The same behind a handshake, where frames are looked at.
+            super::stream(&[&[bits | 64][..], &data].concat());
+        }
+
+        #[test]
+        fn two_of_us_understand_each_other(data in proptest::collection::vec(any::<u8>(), 0..600)) {
+            // If this failed, some mix of operations, cut in some way, would hang or break a good connection.
+            super::pipe(&data);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What is between the nodes: packets, each with the time at which it arrives.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::fabric::Sim;
+use super::mix;
+use crate::events::CloseReason;
+use crate::fault::Fault;
+use crate::iwarp::AtomicKind;
+use crate::work::SendMode;
+
+/// How a simulated network behaves.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SimConfig {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// A packet takes at least so long,
+    pub delay_min: Duration,
+    /// and at most so long.
+    pub delay_max: Duration,
+    /// Reads up to here are taken in one go; what is larger is torn into pieces of any size.
+    pub snapshot_bytes: u64,
+    /// An accepting side that does not answer for so long is given up.
+    pub handshake_timeout: Duration,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            delay_min: Duration::from_micros(2),
+            delay_max: Duration::from_micros(50),
+            snapshot_bytes: 4096,
+            handshake_timeout: Duration::from_secs(2),
+        }
+    }
+}
+
+/// What one end sends to the other.
+#[derive(Clone, Debug)]
+pub(super) enum Packet {
+    Accept(Vec<u8>),
+    Reject(Vec<u8>),
+    Close(CloseReason),
+    Write { key: u32, address: u64, data: Vec<u8> },
+    Read { id: u64, sequence: u32, key: u32, address: u64, bytes: u64 },
+    Data { id: u64, data: Vec<u8>, last: bool },
+    Atomic { id: u64, sequence: u32, key: u32, address: u64, kind: AtomicKind },
+    Old { id: u64, value: u64 },
+    Send { data: Vec<u8>, mode: SendMode },
+    Immediate { data: [u8; 8], solicited: bool },
+    Terminate { fault: Fault, blamed: Option<u32> },
+}
+
+/// One end of a connection: the node it belongs to, and what is on its way to it.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) node: usize,
+    pub(super) inbox: VecDeque<(Duration, Packet)>,
+    pub(super) gone: bool,
+}
+
+/// Somebody who wants to connect.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) due: Duration,
+    pub(super) link: usize,
+    pub(super) from: SocketAddr,
+    pub(super) hello: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) config: SimConfig,
+    pub(super) now: Duration,
+    seed: u64,
+    pub(super) links: Vec<[End; 2]>,
+    listeners: BTreeMap<SocketAddr, usize>,
+    pub(super) asks: BTreeMap<usize, VecDeque<Ask>>,
+    nodes: usize,
+    killed: Vec<usize>,
+    port: u16,
+}
+
+/// See the module. Clones are the same network.
+#[derive(Clone, Debug)]
+pub struct SimNet(Arc<Mutex<State>>);
+
+impl SimNet {
+    /// A network without nodes.
+    #[must_use]
+    pub fn new(config: SimConfig) -> Self {
+        let seed = config.seed;
+        Self(Arc::new(Mutex::new(State {
+            config,
+            now: Duration::ZERO,
+            seed,
+            links: Vec::new(),
+            listeners: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            nodes: 0,
+            killed: Vec::new(),
+            port: 1024,
+        })))
+    }
+
+    /// Another node.
+    ///
+    /// # Panics
+    /// No descriptor is to be had.
+    #[must_use]
+    pub fn node(&self) -> Sim {
+        let mut state = self.state();
+        let node = state.nodes;
+        state.nodes += 1;
+        let seed = state.random();
+        drop(state);
+        Sim::new(self.clone(), node, seed)
+    }
+
+    /// What time it is.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.state().now
+    }
+
+    /// Lets time go by.
+    pub fn advance(&self, span: Duration) {
+        self.state().now += span;
+    }
+
+    /// Lets time go by until something arrives. False if nothing is under way.
+    pub fn advance_to_next(&self) -> bool {
+        let mut state = self.state();
+        let packets = state.links.iter().flatten().filter_map(|end| end.inbox.front().map(|packet| packet.0));
+        let asks = state.asks.values().filter_map(|asks| asks.front().map(|ask| ask.due));
+        let Some(due) = packets.chain(asks).min() else { return false };
+        state.now = state.now.max(due);
+        true
+    }
+
+    /// Breaks every connection between two nodes. Of what is under way, a part still arrives.
+    pub fn cut(&self, a: &Sim, b: &Sim) {
+        let mut state = self.state();
+        for link in 0..state.links.len() {
+            let nodes = [state.links[link][0].node, state.links[link][1].node];
+            if nodes == [a.node(), b.node()] || nodes == [b.node(), a.node()] {
+                state.break_link(link);
+            }
+        }
+    }
+
+    /// A node stops existing. Its connections break; it is not to be polled any more.
+    pub fn kill(&self, node: &Sim) {
+        let mut state = self.state();
+        let node = node.node();
+        state.killed.push(node);
+        state.listeners.retain(|_, owner| *owner != node);
+        state.asks.remove(&node);
+        for link in 0..state.links.len() {
+            if state.links[link].iter().any(|end| end.node == node) {
+                state.break_link(link);
+            }
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    pub(super) fn random(&mut self) -> u64 {
+        mix(&mut self.seed)
+    }
+
+    fn delay(&mut self) -> Duration {
+        let (min, max) = (self.config.delay_min, self.config.delay_max.max(self.config.delay_min));
+        let span = (max - min).as_nanos() as u64 + 1;
+        min + Duration::from_nanos(self.random() % span)
+    }
+
+    pub(super) fn listen(&mut self, node: usize, mut address: SocketAddr) -> std::io::Result<SocketAddr> {
+        if address.port() == 0 {
+            self.port += 1;
+            address.set_port(self.port);
+        }
+        if self.listeners.contains_key(&address) {
+            return Err(std::io::ErrorKind::AddrInUse.into());
+        }
+        self.listeners.insert(address, node);
+        Ok(address)
+    }
+
+    /// A new connection; returns its link. Nobody there is told to the connecting end.
+    pub(super) fn connect(&mut self, node: usize, address: SocketAddr, hello: &[u8]) -> usize {
+        let link = self.links.len();
+        let target = self.listeners.get(&address).copied();
+        let end = |node| End { node, inbox: VecDeque::new(), gone: false };
+        self.links.push([end(node), end(target.unwrap_or(usize::MAX))]);
+        let due = self.now + self.delay();
+        if let Some(target) = target {
+            let from = SocketAddr::from((Ipv4Addr::LOCALHOST, node as u16 + 1));
+            let asks = self.asks.entry(target).or_default();
+            let due = asks.back().map_or(due, |last| last.due.max(due));
+            asks.push_back(Ask { due, link, from, hello: hello.to_vec() });
+        } else {
+            let refused = CloseReason::Unreachable(std::io::ErrorKind::ConnectionRefused);
+            self.links[link][0].inbox.push_back((due, Packet::Close(refused)));
+            self.links[link][1].gone = true;
+        }
+        link
+    }
+
+    /// The next one who wants to connect to a node, if it is due.
+    pub(super) fn take_ask(&mut self, node: usize) -> Option<Ask> {
+        let now = self.now;
+        let asks = self.asks.get_mut(&node)?;
+        if asks.front()?.due > now {
+            return None;
+        }
+        asks.pop_front()
+    }
+
+    /// Sends to the other end, behind everything that is already on its way there.
+    pub(super) fn send(&mut self, link: usize, to: usize, packet: Packet) {
+        let due = self.now + self.delay();
+        let end = &mut self.links[link][to];
+        if end.gone {
+            return;
+        }
+        let due = end.inbox.back().map_or(due, |last| last.0.max(due));
+        end.inbox.push_back((due, packet));
+    }
+
+    /// The next packet for an end, if it is due.
+    pub(super) fn receive(&mut self, link: usize, end: usize) -> Option<Packet> {
+        let now = self.now;
+        let inbox = &mut self.links[link][end].inbox;
+        if inbox.front()?.0 > now {
+            return None;
+        }
+        inbox.pop_front().map(|packet| packet.1)
+    }
+
+    fn break_link(&mut self, link: usize) {
+        for end in 0..2 {
+            let arrive = self.random() as usize;
+            let inbox = &mut self.links[link][end].inbox;
+            let kept = arrive % (inbox.len() + 1);
+            inbox.truncate(kept);
+            let reset = Packet::Close(CloseReason::Lost(std::io::ErrorKind::ConnectionReset));
+            self.send(link, end, reset);
+            if self.killed.contains(&self.links[link][end].node) {
+                self.links[link][end].inbox.clear();
+            }
+        }
+        for end in &mut self.links[link] {
+            end.gone = true;
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! One end of a simulated connection.
+
+use std::collections::VecDeque;
+
+use super::net::{Packet, State};
+use crate::events::{CloseReason, Events, WorkError};
+use crate::fabric::{PeerId, RegionId, Rights};
+use crate::fault::Fault;
+use crate::memory::{Registry, Windows};
+use crate::work::SendMode;
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Waits for the other side's answer.
+    Connecting,
+    /// Waits for the owner's answer.
+    Asked,
+    Open,
+    Closed,
+}
+
+/// A read or an atomic that was asked for.
+pub(super) struct Pending {
+    pub(super) id: u64,
+    pub(super) tag: Option<u64>,
+    pub(super) sequence: u32,
+    /// Held. `None`: an atomic, or abandoned.
+    pub(super) region: Option<RegionId>,
+    pub(super) offset: u64,
+}
+
+/// What a step may touch.
+pub(super) struct Context<'a> {
+    pub(super) net: &'a mut State,
+    pub(super) memory: &'a mut Registry,
+    pub(super) events: &'a mut Events,
+}
+
+/// See the module.
+pub(super) struct Peer {
+    pub(super) id: PeerId,
+    pub(super) link: usize,
+    /// Which end of the link we are.
+    pub(super) end: usize,
+    pub(super) stage: Stage,
+    pub(super) windows: Windows,
+    pub(super) pending: VecDeque<Pending>,
+    /// Writes and messages that are under way: told as done by the next poll.
+    pub(super) sent: VecDeque<u64>,
+    pub(super) sequence: u32,
+    pub(super) deadline: Option<std::time::Duration>,
+}
+
+impl Peer {
+    pub(super) fn send(&self, packet: Packet, net: &mut State) {
+        net.send(self.link, 1 - self.end, packet);
+    }
+
+    /// Tells how everything ended, once.
+    pub(super) fn close(
+        &mut self,
+        reason: CloseReason,
+        hello: &[u8],
+        blamed: Option<(u32, Fault)>,
+        cx: &mut Context<'_>,
+    ) {
+        if self.stage == Stage::Closed {
+            return;
+        }
+        self.stage = Stage::Closed;
+        for tag in self.sent.drain(..) {
+            cx.events.done(self.id, tag, Ok(0));
+        }
+        for pending in self.pending.drain(..) {
+            if let Some(region) = pending.region {
+                cx.memory.release(region);
+            }
+            let error = match blamed {
+                Some((sequence, fault)) if sequence == pending.sequence => WorkError::Refused(fault),
+                Some((sequence, _)) if pending.sequence > sequence => WorkError::NotDone,
+                _ => WorkError::Unknown,
+            };
+            if let Some(tag) = pending.tag {
+                cx.events.done(self.id, tag, Err(error));
+            }
+        }
+        self.windows.clear();
+        let own = &mut cx.net.links[self.link][self.end];
+        own.gone = true;
+        own.inbox.clear();
+        cx.events.closed(self.id, reason, hello);
+    }
+
+    fn fail(&mut self, fault: Fault, blamed: Option<u32>, cx: &mut Context<'_>) {
+        self.send(Packet::Terminate { fault, blamed }, cx.net);
+        self.close(CloseReason::Broken(fault), &[], None, cx);
+    }
+
+    /// One packet.
+    pub(super) fn receive(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        match packet {
+            Packet::Accept(hello) => {
+                self.stage = Stage::Open;
+                self.deadline = None;
+                cx.events.connected(self.id, &hello);
+            }
+            Packet::Reject(reason) => self.close(CloseReason::Rejected, &reason, None, cx),
+            Packet::Close(reason) => self.close(reason, &[], None, cx),
+            Packet::Terminate { fault, blamed } => {
+                let blamed = blamed.map(|sequence| (sequence, fault));
+                self.close(CloseReason::Terminated(fault), &[], blamed, cx);
+            }
+            Packet::Write { key, address, data } => self.receive_write(key, address, &data, cx),
+            Packet::Read { id, sequence, key, address, bytes } => {
+                self.receive_read(id, sequence, (key, address, bytes), cx);
+            }
+            Packet::Data { id, data, last } => self.receive_data(id, &data, last, cx),
+            Packet::Atomic { id, sequence, key, address, kind } => {
+                match self.windows.translate(cx.memory, key, address, 8, Rights::ATOMIC) {
+                    Ok((region, offset)) if offset.is_multiple_of(8) => {
+                        let value = cx.memory.held(region).update(offset as usize, |old| kind.apply(old));
+                        self.send(Packet::Old { id, value }, cx.net);
+                    }
+                    Ok(_) => self.fail(Fault::RDMAP_UNSPECIFIED, Some(sequence), cx),
+                    Err(denied) => self.fail(denied.rdmap(), Some(sequence), cx),
+                }
+            }
+            Packet::Old { id, value } => {
+                if let Some(pending) = self.take(id)
+                    && let Some(tag) = pending.tag
+                {
+                    cx.events.done(self.id, tag, Ok(value));
+                }
+            }
+            Packet::Send { data, mode } => self.receive_send(&data, mode, cx),
+            Packet::Immediate { data, solicited } => cx.events.immediate(self.id, data, solicited),
+        }
+    }
+
+    fn receive_write(&mut self, key: u32, address: u64, data: &[u8], cx: &mut Context<'_>) {
+        if data.is_empty() {
+            return;
+        }
+        match self.windows.translate(cx.memory, key, address, data.len() as u64, Rights::WRITE) {
+            Ok((region, offset)) => cx.memory.held(region).copy_in(offset as usize, data),
+            Err(denied) => self.fail(denied.ddp(), None, cx),
+        }
+    }
+
+    fn receive_read(&mut self, id: u64, sequence: u32, (key, address, bytes): (u32, u64, u64), cx: &mut Context<'_>) {
+        if bytes == 0 {
+            self.send(Packet::Data { id, data: Vec::new(), last: true }, cx.net);
+            return;
+        }
+        match self.windows.translate(cx.memory, key, address, bytes, Rights::READ) {
+            Ok((region, offset)) => {
+                let whole = bytes <= cx.net.config.snapshot_bytes;
+                let piece = if whole { bytes } else { piece(bytes, cx.net) };
+                let mut data = vec![0; piece as usize];
+                cx.memory.held(region).copy_out(offset as usize, &mut data);
+                let last = piece == bytes;
+                self.send(Packet::Data { id, data, last }, cx.net);
+                if !last {
+                    // The rest is read later: as if the same request came again, before anything that came after it.
+                    let rest = Packet::Read { id, sequence, key, address: address + piece, bytes: bytes - piece };
+                    let due = cx.net.now + std::time::Duration::from_nanos(1);
+                    cx.net.links[self.link][self.end].inbox.push_front((due, rest));
+                }
+            }
+            Err(denied) => self.fail(denied.rdmap(), Some(sequence), cx),
+        }
+    }
+
+    fn receive_data(&mut self, id: u64, data: &[u8], last: bool, cx: &mut Context<'_>) {
+        let Some(pending) = self.pending.iter_mut().find(|pending| pending.id == id) else { return };
+        if let Some(region) = pending.region {
+            cx.memory.held(region).copy_in(pending.offset as usize, data);
+            pending.offset += data.len() as u64;
+        }
+        if !last {
+            return;
+        }
+        if let Some(pending) = self.take(id) {
+            if let Some(region) = pending.region {
+                cx.memory.release(region);
+            }
+            if let Some(tag) = pending.tag {
+                cx.events.done(self.id, tag, Ok(0));
+            }
+        }
+    }
+
+    fn receive_send(&mut self, data: &[u8], mode: SendMode, cx: &mut Context<'_>) {
+        if let Some(key) = mode.invalidate
+            && !self.windows.withdraw(key)
+        {
+            self.fail(Fault::RDMAP_INVALIDATE, None, cx);
+            return;
+        }
+        cx.events.message(self.id, data, mode.solicited, mode.invalidate);
+    }
+
+    fn take(&mut self, id: u64) -> Option<Pending> {
+        let position = self.pending.iter().position(|pending| pending.id == id)?;
+        self.pending.remove(position)
+    }
+}
+
+/// A part of a transfer, in whole words.
+pub(super) fn piece(bytes: u64, net: &mut State) -> u64 {
+    let words = net.random() % (bytes / 8).max(1) + 1;
+    (words * 8).min(bytes)
+}
