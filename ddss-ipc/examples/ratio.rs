@@ -295,7 +295,11 @@ fn client(arguments: &[String]) {
     if !plan.shared {
         pin(0..(cores() - 1).max(1));
     }
-    let mut results = if plan.mode == "raw" || plan.mode == "slots" { vec![raw_client(&plan, &path)] } else { strategy_clients(&plan, &path) };
+    let mut results = if plan.mode == "raw" || plan.mode == "slots" {
+        vec![raw_client(&plan, &path)]
+    } else {
+        strategy_clients(&plan, &path)
+    };
     report(&plan, &mut results);
 }
 

@@ -58,6 +58,14 @@ pub enum Offence {
     },
 }
 
+impl Offence {
+    /// Who did it.
+    pub fn client(&self) -> ClientId {
+        let (Self::Sequence { lane, .. } | Self::Queue { lane }) = self;
+        lane.client
+    }
+}
+
 /// How a service idles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Idling {

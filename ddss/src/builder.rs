@@ -3,7 +3,7 @@
 use crate::client::{Client, Inner};
 use crate::error::Error;
 use crate::lanes::Lanes;
-use ddss_core::limits::TIMEOUT_DEFAULT_US;
+use ddss_core::limits::{LANES_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};
 use ddss_ipc::{AttachError, AttachOptions, Attachment, SOCKET_NAME, Strategy};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl ClientBuilder {
             None => Strategy::from_environment()?.unwrap_or_default(),
         };
         // One more than threads: the one that asynchronous calls share.
-        options.lanes = self.lanes.unwrap_or(options.lanes).saturating_add(1);
+        options.lanes = self.lanes.unwrap_or(options.lanes).clamp(1, LANES_PER_CLIENT_MAX - 1) + 1;
         options.arena_bytes = self.arena_bytes.unwrap_or(options.arena_bytes);
         let attachment = Attachment::connect(&socket, &options).map_err(|error| match error {
             AttachError::NoDaemon { source, .. } => Error::NoDaemon { socket: socket.clone(), folder, source },

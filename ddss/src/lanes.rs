@@ -5,7 +5,7 @@ use ddss_core::{Completion, Operation, Request, RequestId};
 use ddss_ipc::{Attachment, Lane, SharedMemory, WaitClass, Waited};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How a call on a lane ended that brought no completion.
@@ -43,6 +43,10 @@ pub(crate) struct Lanes {
     arena: SharedMemory,
     /// The lane and the part of the arena that asynchronous calls use.
     for_tasks: Mutex<Option<(Lane, SharedSlots)>>,
+    /// Threads that found all lanes taken.
+    waiting: AtomicUsize,
+    freed: Mutex<()>,
+    somebody_left: Condvar,
 }
 
 /// Arena memory for one call, until the call ends.
@@ -81,6 +85,8 @@ impl Lanes {
     const OWN_SLOTS: u32 = 16;
     /// How much longer than its deadline a call waits for the daemon to say how it ended.
     const GRACE: Duration = Duration::from_millis(20);
+    /// A thread that waits for a lane looks by itself so often, in case the word of a free one came too early.
+    const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
     /// The last lane and half of the arena's common part are for tasks.
     pub(crate) fn new(attachment: &Attachment) -> Self {
@@ -97,7 +103,8 @@ impl Lanes {
         });
         let shared = SharedSlots::new(first, middle);
         let for_tasks = Mutex::new(for_tasks.map(|lane| (lane, SharedSlots::new(middle, slots))));
-        Self { seats: seats.collect(), shared, arena, for_tasks }
+        let (waiting, freed, somebody_left) = (AtomicUsize::new(0), Mutex::new(()), Condvar::new());
+        Self { seats: seats.collect(), shared, arena, for_tasks, waiting, freed, somebody_left }
     }
 
     /// Gives the lane for tasks away, once.
@@ -105,21 +112,39 @@ impl Lanes {
         self.for_tasks.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Takes the lane of this thread, or another one that is free, or waits for its own.
-    pub(crate) fn call(&self, deadline: Instant) -> Call<'_> {
+    /// Takes the lane of this thread, or another one that is free; waits for one until the deadline.
+    pub(crate) fn call(&self, deadline: Instant) -> Result<Call<'_>, NoCompletion> {
         let count = self.seats.len();
         let preferred = thread_number() % count;
-        let free = (0..count).find_map(|step| match self.seats[(preferred + step) % count].try_lock() {
-            Ok(seat) => Some(seat),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        });
-        let seat = free.unwrap_or_else(|| self.seats[preferred].lock().unwrap_or_else(PoisonError::into_inner));
-        Call { seat, lanes: self, deadline }
+        loop {
+            let free = (0..count).find_map(|step| match self.seats[(preferred + step) % count].try_lock() {
+                Ok(seat) => Some(seat),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            });
+            if let Some(seat) = free {
+                return Ok(Call { seat, lanes: self, deadline });
+            }
+            let mut left = deadline.checked_duration_since(Instant::now()).ok_or(NoCompletion::Busy)?;
+            left = left.min(Self::LOOK_AGAIN);
+            let freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            drop(self.somebody_left.wait_timeout(freed, left));
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     pub(crate) fn arena(&self) -> &SharedMemory {
         &self.arena
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        // The lane itself is freed right after this; who is woken too early looks again in a moment.
+        if self.lanes.waiting.load(Ordering::Relaxed) > 0 {
+            self.lanes.somebody_left.notify_one();
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Why a daemon cannot work in a folder.
@@ -18,6 +18,12 @@ pub enum FolderError {
         /// Why.
         #[source]
         source: io::Error,
+    },
+    /// Others could change it.
+    #[error("{} is not this user's own folder, or others may write to it: chown and chmod 700 it, or use another", path.display())]
+    Foreign {
+        /// Which.
+        path: PathBuf,
     },
     /// Another daemon is there.
     #[error("another ddssd works in {}: stop it, or give this one another --dir", path.display())]
@@ -35,8 +41,12 @@ pub(crate) struct FolderLock {
 
 /// Makes a folder that only its owner sees, and everything above it.
 pub(crate) fn make(path: &Path) -> Result<(), FolderError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|source| FolderError::Unusable { path: path.to_owned(), source })
+    let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+    let found = std::fs::symlink_metadata(path).map_err(unusable)?;
+    // Whoever owns the folder, or may write to it, could put another socket in the place of ours.
+    let ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
+    if ours { Ok(()) } else { Err(FolderError::Foreign { path: path.to_owned() }) }
 }
 
 impl FolderLock {
@@ -67,6 +77,8 @@ mod tests {
         assert!(matches!(FolderLock::take(&folder), Err(FolderError::Taken { .. })));
         drop(first);
         assert!(FolderLock::take(&folder).is_ok());
+        std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        assert!(matches!(make(&folder), Err(FolderError::Foreign { .. })));
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(matches!(FolderLock::take(&folder), Err(FolderError::Unusable { .. })));
     }

@@ -23,8 +23,8 @@ use tracing_subscriber::EnvFilter;
     after_help = "\
 Examples:
   ddssd                                          one node, for this machine only
-  ddssd --node 1 --listen 127.0.0.1:7400 --peer 2=127.0.0.2:7400 --dir /tmp/node-1
-  ddssd --node 2 --listen 127.0.0.2:7400 --peer 1=127.0.0.1:7400 --dir /tmp/node-2
+  ddssd --node 1 --listen 127.0.0.1:7400 --peer 2=127.0.0.2:7400 --dir /dev/shm/node-1
+  ddssd --node 2 --listen 127.0.0.2:7400 --peer 1=127.0.0.1:7400 --dir /dev/shm/node-2
 
 Peers are not authenticated yet: listen only where every process is trusted.
 
@@ -34,7 +34,7 @@ struct Arguments {
     /// Number of this node, 1 to 1024
     #[arg(long, env = "DDSS_NODE", default_value_t = 1, value_name = "N")]
     node: u16,
-    /// Folder of the clients' socket [default: $XDG_RUNTIME_DIR/ddss, or /run/ddss for root]
+    /// Folder of the clients' socket [default: $XDG_RUNTIME_DIR/ddss, else /run/ddss for root, else /tmp/ddss-USER]
     #[arg(long, env = ddss_ipc::FOLDER_VARIABLE, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Folder of the shared memory, on a memory file system [default: /dev/shm/ddss-USER-N, or DIR/memory with --dir]

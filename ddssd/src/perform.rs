@@ -161,7 +161,8 @@ impl Node {
             Some(window) => Message::Found { step, facts, window },
             None => Message::Ended {
                 step,
-                outcome: ddss_core::Outcome::Failed(Failure::Busy),
+                // The segment may have been made for this very message.
+                outcome: ddss_core::Outcome::Indeterminate(Failure::Busy),
                 version: Default::default(),
                 timestamp: Default::default(),
                 word: 0,

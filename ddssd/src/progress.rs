@@ -123,9 +123,8 @@ impl Node {
             }
         }
         while let Some(offence) = self.station.offence() {
-            let ddss_ipc::Offence::Sequence { lane, .. } = offence else { continue };
-            tracing::warn!(client = lane.client.index, %offence, "cut off a client");
-            self.bid_farewell(lane.client, "was cut off");
+            tracing::warn!(client = offence.client().index, %offence, "cut off a client");
+            self.bid_farewell(offence.client(), "was cut off");
         }
         taken
     }

@@ -5,7 +5,7 @@ use super::guard::{Owner, Waiter, Wanted, Watcher};
 use super::held::Held;
 use super::kept::{Kept, KeptId};
 use super::near::Look;
-use super::operations::{Operations, Pending, StepId, Then, Wait};
+use super::operations::{Lookup, Operations, Pending, StepId, Then, Wait};
 use super::peers::Peers;
 use super::segments::Segments;
 use crate::limits::CLIENTS_MAX;
@@ -16,7 +16,7 @@ use crate::{
     ClientId, Completion, Failure, HybridClock, LaneId, Message, NodeId, Opened, Operation, Outcome, Request,
     RequestId, SegmentId,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// What the engine is told once.
 #[derive(Clone, Debug)]
@@ -78,6 +78,7 @@ pub struct Engine {
     pub(super) node: NodeId,
     pub(super) segments: Segments,
     pub(super) operations: Operations,
+    pub(super) lookups: BTreeMap<StepId, Lookup>,
     pub(super) peers: Peers,
     pub(super) clock: HybridClock,
     pub(super) counters: Counters,
@@ -105,6 +106,7 @@ impl Engine {
             node: config.node,
             segments: Segments::new(config.node, config.pool_bytes),
             operations: Operations::new(),
+            lookups: BTreeMap::new(),
             peers,
             clock: HybridClock::default(),
             counters: Counters::default(),
@@ -191,7 +193,7 @@ impl Engine {
         self.owner_gone(now, Owner::Peer(node));
         self.held_lost(node);
         for step in self.operations.find(|pending| pending.wait.is_on(node)) {
-            self.answer_lost(now, step);
+            self.answer_lost(now, step, node);
         }
     }
 
@@ -361,10 +363,11 @@ impl Engine {
             | Wait::Allocate { .. }
             | Wait::Unlock { .. }
             | Wait::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::TimedOut),
-            Wait::Lookup { .. } | Wait::Facts { .. } | Wait::Answer { harmless: true, .. } => {
+            Wait::Lookup | Wait::Facts { .. } | Wait::Answer { harmless: true, .. } => {
                 Outcome::Failed(Failure::TimedOut)
             }
         };
+        self.lookups.remove(&step);
         if let Some(pending) = self.operations.remove(step) {
             self.finish(&pending, outcome);
         }

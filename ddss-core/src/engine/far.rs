@@ -10,7 +10,7 @@ use super::core::{Caller, Engine, Now};
 use super::guard::Asker;
 use super::held::Held;
 use super::near::Told;
-use super::operations::{Pending, StepId, Then, Transfer, Wait};
+use super::operations::{Asked, Lookup, Pending, StepId, Then, Transfer, Wait};
 use super::peers::{Peer, Remote};
 use super::segments::check_range;
 use crate::message::{Facts, RemoteWindow};
@@ -22,7 +22,8 @@ impl Wait {
     /// Whether only a message from `node` can end it.
     pub(super) fn is_on(&self, node: NodeId) -> bool {
         match self {
-            Wait::Lookup { .. } => true,
+            // Whether it is this one's turn to answer, its lookup says.
+            Wait::Lookup => true,
             Wait::Allocate { home } | Wait::Release { home } | Wait::Put { home, .. } | Wait::Answer { home, .. } => {
                 *home == node
             }
@@ -48,13 +49,14 @@ impl Engine {
             self.finish_opened(caller.lane, caller.request, &facts);
             return Ok(());
         }
-        let (mut asked, mut silent) = (Vec::new(), 0);
-        for (node, up) in self.peers.iter() {
-            if up { asked.push(node) } else { silent += 1 }
+        let peers: Vec<_> = self.peers.iter().collect();
+        let (mut asked, mut silent) = (Asked::default(), 0);
+        for &(node, up) in &peers {
+            if up { asked.add(node) } else { silent += 1 }
         }
-        let wait = Wait::Lookup { name, then, answers: asked.len() as u16, silent };
-        let step = self.begin(&caller, wait)?;
-        for &node in &asked {
+        let step = self.begin(&caller, Wait::Lookup)?;
+        self.lookups.insert(step, Lookup { name, then, asked, silent });
+        for (node, _) in peers.into_iter().filter(|&(node, _)| asked.contains(node)) {
             self.send(node, Message::Lookup { step: step.to_bits(), who: caller.who, name });
         }
         if asked.is_empty() {
@@ -65,8 +67,8 @@ impl Engine {
 
     /// No peer that could be asked has the name.
     fn nobody_has(&mut self, now: Now, step: StepId) {
+        let Some(Lookup { name, then, silent, .. }) = self.lookups.remove(&step) else { return };
         let Some(pending) = self.operations.remove(step) else { return };
-        let Wait::Lookup { name, then, silent, .. } = pending.wait else { return };
         let outcome = match then {
             Then::Open if silent > 0 => Err(Failure::NodeDown),
             Then::Open => Err(Failure::NotFound),
@@ -275,8 +277,8 @@ impl Engine {
         }
     }
 
-    /// The write into staging memory could not be done; the put certainly did not happen if it was refused before
-    /// anything went out.
+    /// The write into staging memory ended. If it failed, the put behind it may have happened all the same: a
+    /// connection can end after both had arrived.
     pub fn staged(&mut self, step: StepId, result: Result<(), Failure>) {
         let Err(failure) = result else { return };
         let Some(pending) = self.operations.remove(step) else {
@@ -309,25 +311,31 @@ impl Engine {
             self.act(Action::Cut { node });
             return;
         }
-        self.note(node, facts, window);
-        let Some(pending) = self.operations.get_mut(step).copied() else {
+        let noted = self.note(node, facts, window);
+        let Some(pending) = self.operations.get_mut(step).copied().filter(|pending| pending.wait.is_on(node)) else {
             self.counters.stale += 1;
             return;
         };
         match pending.wait {
-            Wait::Lookup { then: Then::Open, .. } | Wait::Allocate { .. } => {
+            Wait::Allocate { .. } => {
                 self.operations.remove(step);
                 self.finish_opened(pending.lane, pending.request, &facts);
             }
-            Wait::Lookup { then: Then::Allocate(_), .. } => {
+            Wait::Lookup => {
+                let Some(lookup) = self.take_lookup(step, node) else { return };
                 self.operations.remove(step);
-                self.finish(&pending, Outcome::Failed(Failure::AlreadyExists));
+                match lookup.then {
+                    Then::Open => self.finish_opened(pending.lane, pending.request, &facts),
+                    Then::Allocate(_) => self.finish(&pending, Outcome::Failed(Failure::AlreadyExists)),
+                }
             }
             Wait::Facts { transfer } => {
                 self.operations.remove(step);
                 let Transfer { segment, offset, range } = transfer;
                 let caller = pending.caller();
-                if now.steady_us >= pending.deadline_us {
+                if !noted {
+                    self.finish(&pending, Outcome::Failed(Failure::Busy));
+                } else if now.steady_us >= pending.deadline_us {
                     self.finish(&pending, Outcome::Failed(Failure::TimedOut));
                 } else if let Err(failure) = self.get_far(caller, segment, offset, range) {
                     self.finish(&pending, Outcome::Failed(failure));
@@ -337,13 +345,22 @@ impl Engine {
         }
     }
 
-    fn note(&mut self, node: NodeId, facts: Facts, window: RemoteWindow) {
-        let Some(peer) = self.peers.reachable(node) else { return };
-        if peer.remotes.len() < Peer::REMOTES_MAX {
-            let fresh = Remote { facts, window, reads: 0, leaving: false };
-            let remote = peer.remotes.entry(facts.segment).or_insert(fresh);
-            (remote.facts, remote.window) = (facts, window);
+    /// Ends a lookup, if this node's answer to it is still to come.
+    fn take_lookup(&mut self, step: StepId, node: NodeId) -> Option<Lookup> {
+        self.lookups.get(&step).filter(|lookup| lookup.asked.contains(node))?;
+        self.lookups.remove(&step)
+    }
+
+    /// Notes what a home said; `false` if there is no room for more.
+    fn note(&mut self, node: NodeId, facts: Facts, window: RemoteWindow) -> bool {
+        let Some(peer) = self.peers.reachable(node) else { return false };
+        if peer.remotes.len() == Peer::REMOTES_MAX && !peer.remotes.contains_key(&facts.segment) {
+            return false;
         }
+        let fresh = Remote { facts, window, reads: 0, leaving: false };
+        let remote = peer.remotes.entry(facts.segment).or_insert(fresh);
+        (remote.facts, remote.window) = (facts, window);
+        true
     }
 
     /// The home released a segment.
@@ -365,16 +382,20 @@ impl Engine {
             self.counters.stale += 1;
             return;
         };
-        if let Wait::Lookup { answers, .. } = &mut pending.wait {
-            *answers = answers.saturating_sub(1);
-            let last = *answers == 0;
-            match outcome {
-                Outcome::Failed(Failure::NotFound) if !last => return,
-                Outcome::Failed(Failure::NotFound) => return self.nobody_has(now, step),
-                _ => {}
-            }
+        let wait = pending.wait;
+        if let (Wait::Lookup | Wait::Allocate { .. } | Wait::Facts { .. }, Outcome::Done) = (wait, outcome) {
+            // Only a description is a good end of these: a peer that says otherwise is not one of us.
+            return self.act(Action::Cut { node });
         }
-        if let (Wait::FetchLock(transfer), Outcome::Done) = (pending.wait, outcome) {
+        if let (Wait::Lookup, Outcome::Failed(Failure::NotFound)) = (wait, outcome) {
+            return self.not_there(now, step, node);
+        }
+        if wait == Wait::Lookup && self.take_lookup(step, node).is_none() {
+            self.counters.stale += 1;
+            return;
+        }
+        if let (Wait::FetchLock(transfer), Outcome::Done) = (wait, outcome) {
+            let Some(pending) = self.operations.get_mut(step) else { return };
             pending.wait = Wait::Fetch { transfer, under: Some(LockToken(told.word)) };
             let pending = *pending;
             return self.fetch_again(step, &pending, transfer);
@@ -434,15 +455,21 @@ impl Engine {
         Ok(())
     }
 
+    /// One peer less that could have the name.
+    fn not_there(&mut self, now: Now, step: StepId, node: NodeId) {
+        let Some(lookup) = self.lookups.get_mut(&step) else { return };
+        lookup.asked.remove(node);
+        if lookup.asked.is_empty() {
+            self.nobody_has(now, step);
+        }
+    }
+
     /// The node that an operation waits for is gone.
-    pub(super) fn answer_lost(&mut self, now: Now, step: StepId) {
-        let Some(pending) = self.operations.get_mut(step) else { return };
-        if let Wait::Lookup { answers, silent, .. } = &mut pending.wait {
-            // Whether this peer had answered already is not noted: asked again is cheap, wrong is not.
-            *answers = answers.saturating_sub(1);
-            *silent += 1;
-            if *answers == 0 {
-                self.nobody_has(now, step);
+    pub(super) fn answer_lost(&mut self, now: Now, step: StepId, node: NodeId) {
+        if let Some(lookup) = self.lookups.get_mut(&step) {
+            if lookup.asked.contains(node) {
+                lookup.silent += 1;
+                self.not_there(now, step, node);
             }
             return;
         }
@@ -450,7 +477,7 @@ impl Engine {
         let outcome = match pending.wait {
             Wait::LateLock { .. } => return,
             Wait::Facts { .. }
-            | Wait::Lookup { .. }
+            | Wait::Lookup
             | Wait::Fetch { .. }
             | Wait::FetchLock(_)
             | Wait::Lock { .. }

@@ -23,14 +23,15 @@ impl Engine {
             }
             Message::Lookup { step, who, name } => {
                 let found = self.segments.by_name(&name).ok_or(Failure::NotFound);
-                found.and_then(|id| self.introduce(node, step, who, id)).map_err(|failure| (step, failure))
+                found.and_then(|id| self.introduce_to(node, step, who, id)).map_err(|failure| (step, failure))
             }
             Message::Describe { step, who, segment } => {
-                self.introduce(node, step, who, segment).map_err(|failure| (step, failure))
+                self.introduce_to(node, step, who, segment).map_err(|failure| (step, failure))
             }
             Message::Allocate { step, who, spec, name } => {
                 let made = self.allocate_here(now, who, name, spec);
-                made.and_then(|id| self.introduce(node, step, who, id)).map_err(|failure| (step, failure))
+                // Who made it is told of it, whatever its mode says of looking at it.
+                made.and_then(|id| self.introduce(node, step, id)).map_err(|failure| (step, failure))
             }
             Message::Put { step, who, segment, offset, length, staged, terms, timeout_us } => {
                 let asker = Asker::Peer(node, step);
@@ -113,10 +114,14 @@ impl Engine {
     }
 
     /// Gives a peer a window over a segment, if the one for whom it asks may look at it.
-    fn introduce(&mut self, node: NodeId, step: u64, who: Identity, id: SegmentId) -> Result<(), Failure> {
+    fn introduce_to(&mut self, node: NodeId, step: u64, who: Identity, id: SegmentId) -> Result<(), Failure> {
+        let permissions = self.segments.get(id)?.permissions;
+        permissions.allow(who, Wish::Read).or_else(|_| permissions.allow(who, Wish::Write))?;
+        self.introduce(node, step, id)
+    }
+
+    fn introduce(&mut self, node: NodeId, step: u64, id: SegmentId) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
-        let read = segment.permissions.allow(who, Wish::Read);
-        read.or_else(|_| segment.permissions.allow(who, Wish::Write))?;
         if !segment.seen_by.contains(&node) {
             segment.seen_by.push(node);
         }

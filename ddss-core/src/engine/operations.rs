@@ -1,7 +1,7 @@
 //! What is under way: one entry for each operation that waits for another node, with its deadline.
 
 use super::staging::Ticket;
-use crate::limits::OPERATIONS_MAX;
+use crate::limits::{NODES_MAX, OPERATIONS_MAX};
 use crate::request::{ArenaRange, LockToken};
 use crate::segment::{Identity, Name, Spec};
 use crate::{LaneId, NodeId, RequestId, SegmentId};
@@ -54,8 +54,8 @@ pub(super) struct Transfer {
 /// What an operation waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {
-    /// Answers of peers about a name. `answers` are still to come; `silent` peers could not be asked.
-    Lookup { name: Name, then: Then, answers: u16, silent: u16 },
+    /// Answers of peers about a name: [`Lookup`] has the rest.
+    Lookup,
     /// A home that makes a segment.
     Allocate { home: NodeId },
     /// A home that takes a segment away.
@@ -76,6 +76,40 @@ pub(super) enum Wait {
     Unlock { segment: SegmentId, token: LockToken },
     /// The answer to a put; what is staged for it.
     Put { home: NodeId, ticket: Option<Ticket> },
+}
+
+/// A name that peers are asked about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lookup {
+    pub(super) name: Name,
+    pub(super) then: Then,
+    /// Whose answers are still to come.
+    pub(super) asked: Asked,
+    /// Peers that could not be asked.
+    pub(super) silent: u16,
+}
+
+/// The peers that a lookup waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Asked([u64; Self::WORDS]);
+
+impl Asked {
+    const WORDS: usize = (NODES_MAX + 1).div_ceil(64);
+
+    pub(super) fn add(&mut self, node: NodeId) {
+        self.0[usize::from(node.0) / 64] |= 1 << (node.0 % 64);
+    }
+    pub(super) fn contains(&self, node: NodeId) -> bool {
+        self.0.get(usize::from(node.0) / 64).is_some_and(|word| word >> (node.0 % 64) & 1 != 0)
+    }
+    pub(super) fn remove(&mut self, node: NodeId) {
+        if let Some(word) = self.0.get_mut(usize::from(node.0) / 64) {
+            *word &= !(1 << (node.0 % 64));
+        }
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(|&word| word == 0)
+    }
 }
 
 /// What a lookup is for.
