@@ -69,12 +69,15 @@ impl Link {
         }
     }
 
-    /// Whether spinning for an answer can pay: the service runs on another core, and either an operation is short or
-    /// there are cores to spare.
+    /// Whether the service runs on the core that the caller runs on: nothing comes as long as the caller runs.
+    #[inline]
+    pub(crate) fn shares_core(&self) -> bool {
+        self.board.core() == Some(rustix::thread::sched_getcpu())
+    }
+
+    /// Whether spinning for an answer can pay when the service runs on another core: an operation is short, or there
+    /// are cores to spare.
     pub(crate) fn spinning_pays(&self) -> bool {
-        if self.board.core() == Some(rustix::thread::sched_getcpu()) {
-            return false;
-        }
         self.board.latency_ns() <= LATENCY_WORTH_SPINNING_NS || self.board.active() < self.cores
     }
 }

@@ -174,8 +174,9 @@ impl Road for Rcq {
 
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
         match class {
-            WaitClass::Polling => self.0.wait_spinning(deadline),
-            WaitClass::Sleeping => self.0.wait_parked(deadline),
+            // On the service's own core polling would keep out who is to answer, for the rest of a slice.
+            WaitClass::Polling if !self.0.link.shares_core() => self.0.wait_spinning(deadline),
+            WaitClass::Polling | WaitClass::Sleeping => self.0.wait_parked(deadline),
         }
     }
 
@@ -206,7 +207,9 @@ impl Road for Auto {
     }
 
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
-        if class == WaitClass::Polling {
+        // On the service's own core the caller sleeps at once. A yield before that would cost it its claim to the core:
+        // the scheduler lets the service finish its slice, spinning and all, before it wakes the caller.
+        if class == WaitClass::Polling && !self.0.link.shares_core() {
             if self.0.spin_awhile() {
                 return Waited::Ready;
             }
