@@ -3,26 +3,29 @@
 
 use ddss_benches::harness::Bench;
 use ddss_benches::raw::{Wait, tcp_ping_pong, tcp_stream};
+use ddss_benches::road::{FabricOp, FabricPair, one_sided};
 
 fn main() {
     let mut bench = Bench::start("fabric", std::env::args_os().skip(1));
-    for size_bytes in [8, 4096, 65536] {
+    let (checked, unchecked) = (FabricPair::connect(bench.cores, true), FabricPair::connect(bench.cores, false));
+    for size_bytes in [8, 4096, 8192, 65536] {
         for outstanding in [1, 32] {
-            round_trips(&mut bench, size_bytes, outstanding);
+            let limit = tcp_ping_pong(bench.cores, Wait::Spin, size_bytes, outstanding);
+            let mut figures = vec![
+                one_sided(&checked, FabricOp::Read, "tcp-lo", size_bytes, outstanding),
+                one_sided(&checked, FabricOp::Write, "tcp-lo", size_bytes, outstanding),
+                // The same without a checksum over each frame.
+                one_sided(&unchecked, FabricOp::Read, "tcp-lo-nocrc", size_bytes, outstanding),
+            ];
+            if size_bytes == 8 {
+                let atomics = [FabricOp::CompareSwap, FabricOp::FetchAdd];
+                figures.extend(atomics.map(|op| one_sided(&checked, op, "tcp-lo", size_bytes, outstanding)));
+                figures.push(tcp_ping_pong(bench.cores, Wait::Block, size_bytes, outstanding));
+            }
+            bench.family(limit, figures);
         }
     }
-    one_way(&mut bench);
-    bench.finish();
-}
-
-/// `ddss` `read`, `write`, `cas` and `fetch_add` of this size belong beside this limit.
-fn round_trips(bench: &mut Bench, size_bytes: usize, outstanding: usize) {
-    let limit = tcp_ping_pong(bench.cores, Wait::Spin, size_bytes, outstanding);
-    let blocking = tcp_ping_pong(bench.cores, Wait::Block, size_bytes, outstanding);
-    bench.family(limit, vec![blocking]);
-}
-
-/// What the road carries at the most, with nobody waiting.
-fn one_way(bench: &mut Bench) {
+    // What the road carries at the most, with nobody waiting.
     bench.family(tcp_stream(bench.cores, 65536), Vec::new());
+    bench.finish();
 }

@@ -1,8 +1,16 @@
-//! The whole road of a get, a put and a lock: out of mapped memory, and from another node.
+//! The whole road of a get and a put: through the daemon of the same node, and from another node.
 #![forbid(unsafe_code)]
 
+use std::rc::Rc;
+
+use ddss::Strategy;
 use ddss_benches::harness::Bench;
 use ddss_benches::raw::{Wait, line_ping_pong, seqlock_copy, tcp_ping_pong};
+use ddss_benches::road::{Cluster, Kind, PLACEMENTS, Task, call, ping, pipeline};
+
+const KINDS: [Kind; 2] = [Kind::Get, Kind::Put];
+/// Operations under way where many are.
+const WINDOW: usize = 32;
 
 fn main() {
     let mut bench = Bench::start("get", std::env::args_os().skip(1));
@@ -10,10 +18,17 @@ fn main() {
         near(&mut bench, size_bytes);
     }
     through_the_daemon(&mut bench);
-    for (size_bytes, outstanding) in [(8, 1), (4096, 1), (65536, 1), (8, 32)] {
-        remote(&mut bench, size_bytes, outstanding);
-    }
+    remote(&mut bench);
     bench.finish();
+}
+
+/// What a look costs that takes a second.
+fn sizes(bench: &Bench) -> Vec<usize> {
+    let mut sizes = vec![8, 4096, 65536];
+    if !bench.options.quick {
+        sizes.push(1 << 20);
+    }
+    sizes
 }
 
 /// Mapped memory of the same node. `ddss,get,SIZE,near/spin/t1,1` belongs beside this limit.
@@ -21,12 +36,59 @@ fn near(bench: &mut Bench, size_bytes: usize) {
     bench.family(seqlock_copy(size_bytes), Vec::new());
 }
 
-/// The same node, by way of the progress thread. `ddss` `get` and `put` over `shm` belong beside this limit.
+/// The same node, by way of the progress thread of its daemon.
 fn through_the_daemon(bench: &mut Bench) {
-    bench.family(line_ping_pong(bench.cores), Vec::new());
+    let cluster = Cluster::single(bench.cores);
+    for size_bytes in sizes(bench) {
+        let mut figures = Vec::new();
+        for strategy in Strategy::ALL {
+            let client = cluster.client(strategy);
+            let segment = cluster.segment(&client, &format!("{strategy}-{size_bytes}"), size_bytes);
+            figures.extend(KINDS.map(|kind| call(&cluster, &segment, kind, "shm", strategy)));
+            if size_bytes == 8 {
+                figures.push(ping(&cluster, strategy));
+            }
+        }
+        bench.family(line_ping_pong(bench.cores), figures);
+    }
 }
 
-/// Another node. `ddss` `get`, `put` and `lock+unlock` over `tcp-lo` belong beside this limit.
-fn remote(bench: &mut Bench, size_bytes: usize, outstanding: usize) {
-    bench.family(tcp_ping_pong(bench.cores, Wait::Spin, size_bytes, outstanding), Vec::new());
+/// Another node. Three threads share two cores, and who shares which counts: each strategy gets the placement that
+/// is the quickest for an 8-byte get, and the note says which.
+fn remote(bench: &mut Bench) {
+    let placements = PLACEMENTS(bench.cores);
+    let clusters = placements.map(Cluster::pair);
+    let chosen = Strategy::ALL.map(|strategy| {
+        let candidate = |cluster: &Rc<Cluster>| {
+            let client = cluster.client(strategy);
+            let segment = cluster.segment(&client, &format!("{strategy}-choice"), 8);
+            call(cluster, &segment, Kind::Get, "tcp-lo", strategy)
+        };
+        let names = placements.iter().map(|placement| placement.name);
+        let candidates = names.zip(clusters.iter().map(candidate)).collect();
+        bench.quickest(tcp_ping_pong(bench.cores, Wait::Spin, 8, 1), candidates)
+    });
+    for size_bytes in sizes(bench) {
+        let mut figures = Vec::new();
+        for (strategy, (choice, note)) in Strategy::ALL.into_iter().zip(&chosen) {
+            let cluster = &clusters[*choice];
+            let client = cluster.client(strategy);
+            let segment = cluster.segment(&client, &format!("{strategy}-{size_bytes}"), size_bytes);
+            let figure = |kind| call(cluster, &segment, kind, "tcp-lo", strategy).note(note);
+            figures.extend(KINDS.map(figure));
+        }
+        bench.family(tcp_ping_pong(bench.cores, Wait::Spin, size_bytes, 1), figures);
+    }
+    for size_bytes in [8, 4096] {
+        let mut figures = Vec::new();
+        for (strategy, placement) in [(Strategy::Rcq, 1), (Strategy::Auto, 0), (Strategy::Auto, 1)] {
+            let cluster = &clusters[placement];
+            let segment =
+                cluster.segment(&cluster.client(strategy), &format!("{strategy}-many-{size_bytes}"), size_bytes);
+            let task = Task::Transfer(Kind::Get, segment.id(), size_bytes);
+            let figure = pipeline(cluster, task, "tcp-lo", strategy, WINDOW);
+            figures.push(figure.note(placements[placement].name));
+        }
+        bench.family(tcp_ping_pong(bench.cores, Wait::Spin, size_bytes, WINDOW), figures);
+    }
 }

@@ -1,24 +1,29 @@
 //! Inside a node: what a question to the progress thread costs, beside a bare cache line between two cores.
+//!
+//! `null` is `Client::ping`: the client crate, the ring, the progress thread of a daemon in another process, its
+//! engine, and back. `echo` is the road alone: a station that answers each entry with itself.
 #![forbid(unsafe_code)]
 
+use ddss::Strategy;
 use ddss_benches::harness::Bench;
 use ddss_benches::raw::{line_ping_pong, ring_stream};
+use ddss_benches::road::{Cluster, Echo, Task, echo, ping, pipeline};
 
 fn main() {
     let mut bench = Bench::start("ipc", std::env::args_os().skip(1));
-    null(&mut bench);
-    pipelined(&mut bench);
-    bench.finish();
-}
+    let (cluster, station) = (Cluster::single(bench.cores), Echo::start(bench.cores));
 
-/// One operation that does nothing, under way at a time. `ddss,null,8,shm/WAIT/t1,1` belong beside this limit.
-fn null(bench: &mut Bench) {
-    bench.family(line_ping_pong(bench.cores), Vec::new());
-}
+    // One operation that does nothing, under way at a time.
+    let nulls = Strategy::ALL.map(|strategy| ping(&cluster, strategy));
+    let echoes = Strategy::ALL.map(|strategy| echo(&station, strategy, 1));
+    bench.family(line_ping_pong(bench.cores), nulls.into_iter().chain(echoes).collect());
 
-/// As many a second as one ring takes. `ddss,null,8,shm/WAIT/t1,BATCH` belong beside these limits.
-fn pipelined(bench: &mut Bench) {
-    for batch in [1, 8, 32] {
-        bench.family(ring_stream(bench.cores, batch), Vec::new());
+    // As many a second as one ring takes. The limit goes one way only.
+    for batch in [8, 32] {
+        let rings = [Strategy::Rcq, Strategy::Auto];
+        let nulls = rings.map(|strategy| pipeline(&cluster, Task::Null, "shm", strategy, batch));
+        let echoes = rings.map(|strategy| echo(&station, strategy, batch));
+        bench.family(ring_stream(bench.cores, batch), nulls.into_iter().chain(echoes).collect());
     }
+    bench.finish();
 }

@@ -1,16 +1,36 @@
 //! Many clients on one progress thread, beside what one client could reach with nothing in between.
+//!
+//! In `shm` clients and daemon share both cores; in `shm-reserved` the clients keep off the daemon's core.
 #![forbid(unsafe_code)]
 
+use std::time::Duration;
+
+use ddss::Strategy;
 use ddss_benches::harness::Bench;
 use ddss_benches::raw::line_ping_pong;
+use ddss_benches::road::{Cluster, Crowd, run_crowd};
 
 fn main() {
     let mut bench = Bench::start("scaling", std::env::args_os().skip(1));
-    clients(&mut bench);
+    let (most, time) = match (bench.options.bench, bench.options.quick) {
+        (false, _) => (4, Duration::from_millis(5)),
+        (true, true) => (64, Duration::from_millis(300)),
+        (true, false) => (512, Duration::from_secs(2)),
+    };
+    let cores = bench.cores;
+    let cluster = Cluster::single(cores);
+    cluster.rest();
+    bench.family(line_ping_pong(cores), Vec::new());
+    let mut limit = line_ping_pong(cores);
+    let doubling = std::iter::successors(Some(1), |clients| Some(clients * 2));
+    for clients in doubling.take_while(|clients| *clients <= most) {
+        for (path, reserved) in [("shm", false), ("shm-reserved", true)] {
+            for strategy in Strategy::ALL {
+                let crowd = Crowd { clients, strategy, reserved };
+                let label = format!("ddss,null,8,{path}/{strategy}/t{clients},1");
+                bench.by_itself(&mut limit, &label, time, |time| run_crowd(&cluster, cores, crowd, time));
+            }
+        }
+    }
     bench.finish();
-}
-
-/// `ddss,null,8,shm/WAIT/tN,1` for 1 to 512 clients belong beside this limit.
-fn clients(bench: &mut Bench) {
-    bench.family(line_ping_pong(bench.cores), Vec::new());
 }

@@ -3,7 +3,7 @@
 //! A figure alone says more about the machine and its neighbours than about DDSS. So each figure has a *limit*:
 //! the same bytes over the same road with nothing in between. [`harness`] measures the limit right before and
 //! right after each figure, takes turns between all that is compared, and throws a pair away when the limit
-//! itself moved. [`raw`] has the limits. The programs in `benches/` say what is compared with what.
+//! itself moved. [`raw`] has the limits, [`road`] has DDSS itself. The programs in `benches/` say what is compared with what.
 //!
 //! ```
 //! use std::hint::black_box;
@@ -29,3 +29,4 @@
 
 pub mod harness;
 pub mod raw;
+pub mod road;

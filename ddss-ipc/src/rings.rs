@@ -16,15 +16,17 @@ use crate::strategy::WaitClass;
 use crate::sync::Ordering;
 use crate::sys::{MappedWord, MemoryError, SharedMemory};
 
-/// How long a client spins before it yields and parks, under `Auto`.
+/// How long a client spins before it offers its core to others.
 const SPIN: Duration = Duration::from_micros(8);
+/// How often a client of `Auto` spins that long before it parks, as long as nobody takes what it offers. Together as
+/// long as it takes to wake it up again on another core than the service's.
+const SPINS_MAX: u32 = 4;
+/// An offer that nobody takes is over sooner.
+const ALONE_MAX: Duration = Duration::from_nanos(900);
 /// How many looks at the slot between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 32;
 /// How long one sleep lasts at the most before the client looks whether the daemon is alive.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
-/// How long a client under `Rcq` spins without an answer before it lets others run between its looks, on a machine
-/// with more callers than cores: the service may be one of the others.
-const SPIN_ALONE: Duration = Duration::from_micros(100);
 /// How often a spinning client looks whether the daemon is alive.
 const SPIN_ALIVE_EVERY: Duration = Duration::from_millis(5);
 
@@ -56,18 +58,24 @@ impl Rings {
     }
 
     fn wait_spinning(&mut self, deadline: Instant) -> Waited {
-        let begin = Instant::now();
-        let mut look_alive = begin + SPIN_ALIVE_EVERY;
+        let start = Instant::now();
+        let (mut look_alive, mut offer) = (start + SPIN_ALIVE_EVERY, start + SPIN);
         loop {
             if self.looks_ready(LOOKS_PER_CLOCK) {
                 return Waited::Ready;
             }
             let now = Instant::now();
-            if now - begin > SPIN_ALONE && self.link.is_crowded() {
-                self.turn.hand_over();
-            }
             if now >= deadline {
                 return Waited::TimedOut;
+            }
+            if now >= offer {
+                // An operation that takes so long may wait for somebody who waits for this core.
+                if let Some(core) = self.link.shared_core() {
+                    self.turn.leave(core);
+                    return self.wait_parked(deadline);
+                }
+                self.turn.hand_over();
+                offer = now + SPIN;
             }
             if now >= look_alive {
                 if !self.link.is_alive() {
@@ -85,17 +93,27 @@ impl Rings {
             return self.completions.is_ready();
         }
         if !self.link.spinning_pays() {
+            rustix::thread::sched_yield();
             return self.completions.is_ready();
         }
-        let start = Instant::now();
-        loop {
-            if self.looks_ready(LOOKS_PER_CLOCK) {
+        let mut start = Instant::now();
+        for _ in 0..SPINS_MAX {
+            while start.elapsed() < SPIN {
+                if self.looks_ready(LOOKS_PER_CLOCK) {
+                    return true;
+                }
+            }
+            let offered = Instant::now();
+            rustix::thread::sched_yield();
+            start = Instant::now();
+            if self.completions.is_ready() {
                 return true;
             }
-            if start.elapsed() >= SPIN {
+            if start.duration_since(offered) > ALONE_MAX {
                 return false;
             }
         }
+        false
     }
 
     #[inline(always)]
@@ -188,8 +206,9 @@ impl Road for Rcq {
 
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
         match class {
-            WaitClass::Polling => self.0.wait_spinning(deadline),
-            WaitClass::Sleeping => self.0.wait_parked(deadline),
+            // On the service's own core polling would keep out who is to answer, for the rest of a slice.
+            WaitClass::Polling if self.0.link.shared_core().is_none() => self.0.wait_spinning(deadline),
+            WaitClass::Polling | WaitClass::Sleeping => self.0.wait_parked(deadline),
         }
     }
 
@@ -220,6 +239,8 @@ impl Road for Auto {
     }
 
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
+        // On the service's own core the caller sleeps at once. A yield before that would cost it its claim to the core:
+        // the scheduler lets the service finish its slice, spinning and all, before it wakes the caller.
         if class == WaitClass::Polling {
             if self.0.link.is_fair() && self.0.link.is_crowded() {
                 self.0.turn.hand_over_when_due();
@@ -227,7 +248,6 @@ impl Road for Auto {
             if self.0.spin_awhile() {
                 return Waited::Ready;
             }
-            self.0.turn.hand_over();
         }
         self.0.wait_parked(deadline)
     }

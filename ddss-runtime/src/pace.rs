@@ -30,20 +30,38 @@ pub(crate) enum Idle {
 }
 
 /// Follows one thread's idleness.
+///
+/// Whether somebody else wants the core is learned from how long a yield takes. On a crowded core the thread yields
+/// early: what it waits for may be just what the other one would do. It stops that for a while when who got the core
+/// kept it for long.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     pace: Pace,
     rounds: u32,
     yields: u32,
     since: Option<Instant>,
+    /// The last yield let somebody in.
+    crowded: bool,
+    /// When the next early yield may be.
+    next_yield: Option<Instant>,
 }
 
 impl Pacer {
     /// Reading the clock costs as much as a sweep: once in so many rounds is enough.
     const ROUNDS_PER_LOOK: u32 = 32;
+    /// The same on a crowded core.
+    const ROUNDS_PER_LOOK_CROWDED: u32 = 4;
+    /// A yield that lets nobody in takes less.
+    const ALONE_MAX: Duration = Duration::from_nanos(900);
+    /// Between two early yields.
+    const YIELD_EVERY: Duration = Duration::from_nanos(1_500);
+    /// A yield that takes longer went to somebody who works and does not wait.
+    const HOG_MIN: Duration = Duration::from_micros(100);
+    /// How many times as long as that yield took there is no early one after it.
+    const HOG_REST: u32 = 16;
 
     pub(crate) fn new(pace: Pace) -> Self {
-        Self { pace, rounds: 0, yields: 0, since: None }
+        Self { pace, rounds: 0, yields: 0, since: None, crowded: false, next_yield: None }
     }
 
     /// There was work.
@@ -54,19 +72,31 @@ impl Pacer {
     /// There was none.
     pub(crate) fn idle(&mut self) -> Idle {
         self.rounds += 1;
-        if self.rounds < Self::ROUNDS_PER_LOOK {
+        let rounds_per_look = if self.crowded { Self::ROUNDS_PER_LOOK_CROWDED } else { Self::ROUNDS_PER_LOOK };
+        if self.rounds < rounds_per_look {
             return Idle::Spin;
         }
         self.rounds = 0;
-        let since = *self.since.get_or_insert_with(Instant::now);
-        if since.elapsed() < self.pace.spin {
-            Idle::Spin
+        let now = Instant::now();
+        let since = *self.since.get_or_insert(now);
+        if now.duration_since(since) < self.pace.spin {
+            let early = self.crowded && self.next_yield.is_none_or(|next| next <= now);
+            if early { Idle::Yield } else { Idle::Spin }
         } else if self.yields < self.pace.yields || self.pace.busy {
             self.yields = self.yields.saturating_add(1);
             Idle::Yield
         } else {
             Idle::Park
         }
+    }
+
+    /// A yield that began then is over.
+    pub(crate) fn yielded(&mut self, began: Instant) {
+        let now = Instant::now();
+        let took = now.duration_since(began);
+        self.crowded = took > Self::ALONE_MAX;
+        let rest = if took > Self::HOG_MIN { took * Self::HOG_REST } else { Self::YIELD_EVERY };
+        self.next_yield = Some(now + rest);
     }
 }
 
@@ -87,5 +117,21 @@ mod tests {
         assert_eq!(next(&mut pacer), Some(Idle::Yield));
         let mut busy = Pacer::new(Pace { busy: true, ..pace });
         assert!((0..100).all(|_| next(&mut busy) == Some(Idle::Yield)));
+    }
+
+    #[test]
+    fn a_thread_yields_early_only_where_that_lets_somebody_in() {
+        // If this broke, two nodes on one core would wait for each other's spinning, or a node would give its core to
+        // whoever computes on it.
+        let pace = Pace { spin: Duration::from_secs(3600), ..Pace::default() };
+        let mut pacer = Pacer::new(pace);
+        let spins = |pacer: &mut Pacer| (0..1000).all(|_| pacer.idle() == Idle::Spin);
+        assert!(spins(&mut pacer), "nobody is known to be there");
+        let ago = |micros| Instant::now() - Duration::from_micros(micros);
+        pacer.yielded(ago(5));
+        std::thread::sleep(Duration::from_micros(10));
+        assert!(!spins(&mut pacer), "somebody was let in");
+        pacer.yielded(ago(10_000_000));
+        assert!(spins(&mut pacer), "somebody kept the core");
     }
 }

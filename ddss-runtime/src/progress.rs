@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a progress thread drives.
 pub trait Work {
@@ -169,7 +169,11 @@ fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
         }
         match pacer.idle() {
             Idle::Spin => std::hint::spin_loop(),
-            Idle::Yield => std::thread::yield_now(),
+            Idle::Yield => {
+                let began = Instant::now();
+                std::thread::yield_now();
+                pacer.yielded(began);
+            }
             Idle::Park => {
                 if work.arm() {
                     park(work, work.nap().min(pace.nap_max), stopper);

@@ -132,6 +132,16 @@ impl Daemon {
         &mut self.process
     }
 
+    /// Stops it, as `kill -STOP` does; returns when it stands still.
+    pub fn pause(&self) -> Result<(), Error> {
+        self.process.pause()
+    }
+
+    /// Lets it go on after [`pause`](Self::pause).
+    pub fn resume(&self) -> Result<(), Error> {
+        self.process.resume()
+    }
+
     /// Kills it as `kill -9` does. Its folder stays.
     pub fn kill(&mut self) -> Result<(), Error> {
         self.process.kill()

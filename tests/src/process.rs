@@ -98,9 +98,14 @@ impl Process {
         self.child.wait().map_err(Error::system(format!("waiting for process {pid}"))).map(drop)
     }
 
-    /// Stops it, as `kill -STOP` does: it is there and does nothing.
+    /// Stops it, as `kill -STOP` does: it is there and does nothing. Returns when its last thread stands still.
     pub fn pause(&self) -> Result<(), Error> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        let begin = Instant::now();
+        while !self.stands_still() && begin.elapsed() < END_MAX {
+            thread::yield_now();
+        }
+        Ok(())
     }
 
     /// Lets it go on.
@@ -120,6 +125,16 @@ impl Process {
             Some(_) => Ok(()),
             None => self.kill(),
         }
+    }
+
+    /// Whether every thread of it is stopped, or has ended.
+    fn stands_still(&self) -> bool {
+        let Ok(mut tasks) = fs::read_dir(format!("/proc/{}/task", self.pid())) else { return true };
+        tasks.all(|task| {
+            let stat = task.and_then(|task| fs::read_to_string(task.path().join("stat"))).unwrap_or_default();
+            // The name before it stands in brackets and may hold anything.
+            !matches!(stat.rsplit(')').next().map(str::trim_start), Some(rest) if rest.starts_with(['R', 'S', 'D']))
+        })
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Error> {
@@ -209,6 +224,7 @@ mod tests {
         let node = TempNode::new().unwrap();
         let stopped = shell(&node, "exec sleep 1000");
         stopped.pause().unwrap();
+        assert!(stopped.stands_still());
         let pid = stopped.pid();
         drop(stopped);
         assert!(!exists(pid), "process {pid} is still there");

@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::compare::compare;
+use super::compare::{Compared, compare};
 use super::cores::come_first;
 use super::measure::Meter;
 use super::report::Report;
-use super::{Cores, Figure, Options, Plan, Row, pin};
+use super::{Cores, Figure, Options, Plan, Row, Sample, pin};
 
 /// One run of one bench: pins the calling thread, measures families of figures, prints their rows.
 pub struct Bench {
@@ -56,6 +56,38 @@ impl Bench {
         for row in rows {
             self.report.row(row).expect("the rows can be written");
         }
+    }
+
+    /// Which of `candidates` has the lowest median beside `limit`, and what to say about the choice. A short look.
+    pub fn quickest(&mut self, mut limit: Figure, candidates: Vec<(&str, Figure)>) -> (usize, String) {
+        let (names, mut figures): (Vec<&str>, Vec<Figure>) = candidates.into_iter().unzip();
+        let plan = self.plan.for_a_choice();
+        let measure = |figure: &mut Figure, time| self.meter.measure(figure, time);
+        let ratios: Vec<f64> = compare(plan, &mut limit, &mut figures, measure).iter().map(Compared::ratio).collect();
+        let best = (0..names.len()).min_by(|&a, &b| ratios[a].total_cmp(&ratios[b])).expect("there is a candidate");
+        let others = (0..names.len()).filter(|&index| index != best);
+        let others: Vec<String> =
+            others.map(|index| format!("{}: {:.1} x", names[index], ratios[index] / ratios[best])).collect();
+        (best, format!("{} ({})", names[best], others.join(", ")))
+    }
+
+    /// Measures something that runs by itself for the time that it is given, between two probes of `limit`, and
+    /// prints its row. `label` is the first five columns.
+    pub fn by_itself(
+        &mut self,
+        limit: &mut Figure,
+        label: &str,
+        time: Duration,
+        run: impl FnOnce(Duration) -> (Sample, Vec<String>),
+    ) {
+        let before = self.meter.measure(limit, self.plan.probe);
+        let (figure, mut notes) = run(time);
+        let after = self.meter.measure(limit, self.plan.probe);
+        let compared = Compared::of(before, figure, &after);
+        if compared.is_noisy() {
+            notes.push("NOISY: the limit moved meanwhile".to_owned());
+        }
+        self.report.row(Row::of(label, &compared, notes)).expect("the rows can be written");
     }
 
     /// Prints the table for people.

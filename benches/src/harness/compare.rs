@@ -35,6 +35,12 @@ impl Plan {
     const fn of(rounds: usize, slice: Duration, probe: Duration) -> Plan {
         Plan { rounds, rounds_max: 3 * rounds, slice, probe }
     }
+
+    /// A short look, to choose between ways to do the same.
+    pub(crate) fn for_a_choice(self) -> Plan {
+        let short = Plan::of(3, Duration::from_millis(15), Duration::from_millis(4));
+        Plan { rounds: short.rounds.min(self.rounds), slice: short.slice.min(self.slice), ..short }
+    }
 }
 
 /// One figure, and the limit as it was around its slices.
@@ -53,6 +59,13 @@ pub struct Compared {
 impl Compared {
     fn none() -> Compared {
         Compared { figure: Sample::empty(), limit: Sample::empty(), kept: 0, thrown: 0 }
+    }
+
+    /// One slice between two probes.
+    pub(crate) fn of(before: Sample, slice: Sample, after: &Sample) -> Compared {
+        let mut one = Compared::none();
+        one.take(&before, &slice, after);
+        one
     }
 
     /// Whether no slice was quiet, so that the numbers are those of the last slice that was thrown away.

@@ -35,6 +35,8 @@ pub struct Figure {
     pub outstanding: usize,
     /// What is measured.
     pub trip: Box<dyn RoundTrip>,
+    /// What has to be said about it beside its numbers.
+    pub notes: Vec<String>,
     /// Round trips between two readings of the clock; 0 until it is known.
     pub(crate) laps_per_reading: u32,
 }
@@ -49,13 +51,21 @@ impl Figure {
         trip: impl RoundTrip + 'static,
     ) -> Figure {
         let mode = mode.into();
-        Figure { name, op, size_bytes, mode, outstanding: 1, trip: Box::new(trip), laps_per_reading: 0 }
+        let (trip, notes) = (Box::new(trip), Vec::new());
+        Figure { name, op, size_bytes, mode, outstanding: 1, trip, notes, laps_per_reading: 0 }
     }
 
     /// The same with more operations under way.
     #[must_use]
     pub fn outstanding(mut self, count: usize) -> Figure {
         self.outstanding = count;
+        self
+    }
+
+    /// The same with something to be said about it.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Figure {
+        self.notes.push(note.into());
         self
     }
 

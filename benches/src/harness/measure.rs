@@ -51,6 +51,13 @@ impl Sample {
         self.laps_per_reading = self.laps_per_reading.max(laps);
     }
 
+    /// Counts laps of one operation that were timed elsewhere, each of about `lap`.
+    pub fn record_many(&mut self, lap: Duration, count: u64) {
+        let lap_ps = u64::try_from(lap.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000);
+        self.laps_ps.saturating_record_n(lap_ps, count);
+        self.operations += count;
+    }
+
     /// Takes in another sample of the same thing.
     pub fn add(&mut self, other: &Sample) {
         self.laps_ps.add(&other.laps_ps).expect("all histograms have the same bounds");

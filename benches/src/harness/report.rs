@@ -31,7 +31,7 @@ pub struct Row {
 impl Row {
     pub(crate) fn new(figure: &Figure, compared: &Compared, is_limit: bool) -> Row {
         let sample = &compared.figure;
-        let mut notes = Vec::new();
+        let mut notes = figure.notes.clone();
         if compared.is_noisy() {
             notes.push("NOISY: the limit moved in every round".to_owned());
         } else if compared.thrown > 0 {
@@ -40,13 +40,19 @@ impl Row {
         if sample.laps_per_reading > 1 {
             notes.push(format!("percentiles are of means of {}", sample.laps_per_reading));
         }
+        let row = Row::of(&figure.label(), compared, notes);
+        if is_limit { Row { ratio: None, rate_ratio: None, ..row } } else { row }
+    }
+
+    pub(crate) fn of(label: &str, compared: &Compared, notes: Vec<String>) -> Row {
+        let sample = &compared.figure;
         Row {
-            label: figure.label(),
+            label: label.to_owned(),
             p50_us: sample.quantile_us(0.5),
             p99_us: sample.quantile_us(0.99),
             operations_per_s: sample.operations_per_s(),
-            ratio: (!is_limit).then(|| compared.ratio()),
-            rate_ratio: (!is_limit).then(|| compared.rate_ratio()),
+            ratio: Some(compared.ratio()),
+            rate_ratio: Some(compared.rate_ratio()),
             notes,
         }
     }

@@ -1,0 +1,88 @@
+//! The calls of the client crate, one at a time.
+
+use std::rc::Rc;
+
+use ddss::{Client, Segment, Strategy};
+
+use super::Cluster;
+use crate::harness::{Figure, RoundTrip};
+
+/// What is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `Segment::get_into`.
+    Get,
+    /// `Segment::put`.
+    Put,
+}
+
+impl Kind {
+    /// Its word in the rows.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Get => "get",
+            Kind::Put => "put",
+        }
+    }
+}
+
+struct Ping {
+    cluster: Rc<Cluster>,
+    client: Client,
+}
+
+/// `Client::ping`: to the progress thread of a daemon in another process, through its engine, and back.
+pub fn ping(cluster: &Rc<Cluster>, strategy: Strategy) -> Figure {
+    let client = cluster.client(strategy);
+    cluster.rest();
+    let trip = Ping { cluster: Rc::clone(cluster), client };
+    Figure::new("ddss", "null", 8, format!("shm/{strategy}/t1"), trip)
+}
+
+impl RoundTrip for Ping {
+    fn once(&mut self) {
+        self.client.ping().expect("the daemon answers");
+    }
+
+    fn wake(&mut self) {
+        self.cluster.wake();
+    }
+
+    fn rest(&mut self) {
+        self.cluster.rest();
+    }
+}
+
+struct Call {
+    cluster: Rc<Cluster>,
+    segment: Segment,
+    kind: Kind,
+    bytes: Vec<u8>,
+}
+
+/// A get or a put of all of `segment`, which a client of `cluster` has opened.
+pub fn call(cluster: &Rc<Cluster>, segment: &Segment, kind: Kind, path: &str, strategy: Strategy) -> Figure {
+    cluster.rest();
+    let size_bytes = usize::try_from(segment.bytes()).expect("a segment of a bench is small");
+    let trip = Call { cluster: Rc::clone(cluster), segment: segment.clone(), kind, bytes: vec![5; size_bytes] };
+    Figure::new("ddss", kind.word(), size_bytes, format!("{path}/{strategy}/t1"), trip)
+}
+
+impl RoundTrip for Call {
+    fn once(&mut self) {
+        let Call { segment, kind, bytes, .. } = self;
+        let done = match kind {
+            Kind::Get => segment.get_into(0, bytes),
+            Kind::Put => segment.put(0, bytes),
+        };
+        done.expect("the home is there");
+    }
+
+    fn wake(&mut self) {
+        self.cluster.wake();
+    }
+
+    fn rest(&mut self) {
+        self.cluster.rest();
+    }
+}

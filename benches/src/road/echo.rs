@@ -1,0 +1,118 @@
+//! A station that answers each request with itself: what the road inside a node costs without an engine behind it.
+//!
+//! Station and client are two threads here and not two processes, like the raw limit: each has its own mapping of the
+//! same memory, made by the same handshake.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use ddss::{NodeId, Strategy};
+use ddss_core::Entry;
+use ddss_ipc::{Arrival, AttachOptions, Attachment, Lane, Reception, ReceptionConfig, Station, WaitClass, Waited};
+
+use crate::harness::{Cores, Figure, RoundTrip, Service, Turn};
+
+/// Looks of the station within one turn.
+const LOOKS_PER_TURN: u32 = 256;
+/// Requests taken at once.
+const BATCH: usize = 256;
+/// An answer that takes longer than this does not come.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+
+/// A station that runs on the service's core.
+pub struct Echo {
+    service: Service,
+    _reception: Reception,
+    _folder: tempfile::TempDir,
+    socket: PathBuf,
+}
+
+impl Echo {
+    /// Starts it, asleep.
+    pub fn start(cores: Cores) -> Rc<Echo> {
+        let folder = tempfile::tempdir().expect("a folder for a socket is to be had");
+        let socket = folder.path().join("socket");
+        let mut station = Station::open(NodeId(1)).expect("a station needs nothing");
+        let config = ReceptionConfig::new(&station);
+        let reception = Reception::start(&socket, config, station.inbox().sink()).expect("a fresh folder takes it");
+        let mut batch = Vec::with_capacity(BATCH);
+        let yields = cores.is_shared();
+        let service = Service::start(cores, move || {
+            station.tell_core();
+            for _ in 0..LOOKS_PER_TURN {
+                look(&mut station, &mut batch);
+            }
+            if yields {
+                std::thread::yield_now();
+            }
+            Turn::Again
+        });
+        Rc::new(Echo { service, _reception: reception, _folder: folder, socket })
+    }
+}
+
+fn look(station: &mut Station, batch: &mut Vec<(ddss_core::LaneId, Entry)>) {
+    while let Some(arrival) = station.arrival() {
+        match arrival {
+            Arrival::Attached(session) => drop(station.adopt(session).expect("its memory is fine")),
+            Arrival::Left(client) => drop(station.dismiss(client)),
+        }
+    }
+    if station.poll(BATCH, batch) > 0 {
+        for (lane, entry) in batch.drain(..) {
+            station.reply(lane, &entry);
+        }
+    }
+    station.flush();
+}
+
+struct Question {
+    echo: Rc<Echo>,
+    lane: Lane,
+    outstanding: usize,
+    _attachment: Attachment,
+}
+
+/// Entries there and back, `outstanding` at a time.
+pub fn echo(service: &Rc<Echo>, strategy: Strategy, outstanding: usize) -> Figure {
+    let mut options = AttachOptions::default();
+    options.strategy = strategy;
+    options.lanes = 1;
+    let attachment = Attachment::connect(&service.socket, &options).expect("the reception answers by itself");
+    let lane = attachment.take_lane().expect("a fresh attachment has a lane");
+    let trip = Question { echo: Rc::clone(service), lane, outstanding, _attachment: attachment };
+    Figure::new("ddss", "echo", 8, format!("shm/{strategy}/t1"), trip).outstanding(outstanding)
+}
+
+impl RoundTrip for Question {
+    fn once(&mut self) {
+        for word in 0..self.outstanding as u64 {
+            self.lane.submit([word; 8]).expect("as many fit as are under way");
+        }
+        self.lane.ring();
+        let mut left = self.outstanding;
+        loop {
+            while self.lane.reap().is_some() {
+                left -= 1;
+            }
+            if left == 0 {
+                return;
+            }
+            let waited = self.lane.wait(WaitClass::Polling, Instant::now() + ANSWER_MAX);
+            assert_eq!(waited, Waited::Ready, "no answer");
+        }
+    }
+
+    fn operations(&self) -> u64 {
+        self.outstanding as u64
+    }
+
+    fn wake(&mut self) {
+        self.echo.service.wake();
+    }
+
+    fn rest(&mut self) {
+        self.echo.service.rest();
+    }
+}

@@ -1,0 +1,98 @@
+//! Many operations under way: the requests of the client crate, written into one lane by the bench itself, because
+//! the calls of the client crate wait for their ends one by one.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use ddss::{SegmentId, Strategy};
+use ddss_core::limits::ARENA_SLOT_BYTES;
+use ddss_core::{ArenaRange, Completion, Entry, Operation, Outcome, Payload, Request, RequestId};
+use ddss_ipc::{AttachOptions, Attachment, Lane, WaitClass, Waited};
+
+use super::{Cluster, Kind};
+use crate::harness::{Figure, RoundTrip};
+
+/// An answer that takes longer than this does not come.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+
+/// What is asked for again and again.
+#[derive(Debug, Clone, Copy)]
+pub enum Task {
+    /// Nothing.
+    Null,
+    /// So many bytes of a segment.
+    Transfer(Kind, SegmentId, usize),
+}
+
+struct Pipeline {
+    cluster: Rc<Cluster>,
+    lane: Lane,
+    requests: Vec<Entry>,
+    _attachment: Attachment,
+}
+
+/// `outstanding` operations at a time: all are submitted, the doorbell is rung once, all are reaped.
+pub fn pipeline(cluster: &Rc<Cluster>, task: Task, path: &str, strategy: Strategy, outstanding: usize) -> Figure {
+    let mut options = AttachOptions::default();
+    options.strategy = strategy;
+    options.lanes = 1;
+    cluster.wake();
+    let attachment = Attachment::connect(&cluster.own().socket(), &options).expect("the daemon takes clients");
+    let lane = attachment.take_lane().expect("a fresh attachment has a lane");
+    cluster.rest();
+    let requests = (0..outstanding).map(|index| request(task, index).encode()).collect();
+    let (op, size_bytes) = match task {
+        Task::Null => ("null", 8),
+        Task::Transfer(kind, _, bytes) => (kind.word(), bytes),
+    };
+    let trip = Pipeline { cluster: Rc::clone(cluster), lane, requests, _attachment: attachment };
+    Figure::new("ddss", op, size_bytes, format!("{path}/{strategy}/t1"), trip).outstanding(outstanding)
+}
+
+/// Each has slots of the arena of its own.
+fn request(task: Task, index: usize) -> Request {
+    let operation = match task {
+        Task::Null => Operation::Null,
+        Task::Transfer(kind, segment, bytes) => {
+            let slot = (index * bytes.div_ceil(ARENA_SLOT_BYTES)) as u32;
+            let range = ArenaRange { slot, bytes: bytes as u32 };
+            match kind {
+                Kind::Get => Operation::Get { segment, offset: 0, into: range, inline: false },
+                Kind::Put => Operation::Put { segment, offset: 0, from: Payload::Arena(range) },
+            }
+        }
+    };
+    Request::new(RequestId(index as u64), operation)
+}
+
+impl RoundTrip for Pipeline {
+    fn once(&mut self) {
+        for request in &self.requests {
+            self.lane.submit(*request).expect("as many fit as are under way");
+        }
+        self.lane.ring();
+        let mut left = self.requests.len();
+        while left > 0 {
+            while let Some(entry) = self.lane.reap() {
+                assert_eq!(Completion::decode(&entry).outcome, Outcome::Done);
+                left -= 1;
+            }
+            if left > 0 {
+                let waited = self.lane.wait(WaitClass::Polling, Instant::now() + ANSWER_MAX);
+                assert_eq!(waited, Waited::Ready, "no answer");
+            }
+        }
+    }
+
+    fn operations(&self) -> u64 {
+        self.requests.len() as u64
+    }
+
+    fn wake(&mut self) {
+        self.cluster.wake();
+    }
+
+    fn rest(&mut self) {
+        self.cluster.rest();
+    }
+}
