@@ -19,7 +19,7 @@ fn without_descriptors_it_waits_and_goes_on() {
     let streams: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
     let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
     let before = getrlimit(Resource::Nofile);
-    let mut low = before.clone();
+    let mut low = before;
     low.current = Some(open + 5);
     setrlimit(Resource::Nofile, low).unwrap();
     let begin = Instant::now();
