@@ -578,3 +578,27 @@ fn descriptors_come_back() {
     // Other tests of this binary open and close descriptors of their own meanwhile.
     assert!(after < before + 40, "{before} descriptors before, {after} after");
 }
+
+#[test]
+fn a_marker_that_points_elsewhere_ends_the_stream() {
+    // If this failed, a stream that lost its place would be read from the wrong byte on.
+    for (marker, good) in [([0, 0, 0, 0], true), ([0, 0, 0, 4], false)] {
+        let mut home = Home::new(config(|config| config.markers = true));
+        let (mut wire, peer, _) = home.meet(CRC);
+        // A marker stands before the first frame and is covered by its sum.
+        let plain = frame(&untagged(3, 0, 1, b"hello").bytes(), true);
+        let mut marked = [&marker[..], &plain[..plain.len() - 4]].concat();
+        marked.extend(wire::crc32c(&marked).to_le_bytes());
+        wire.send(&marked);
+        if good {
+            assert_eq!(home.wait("the message", Node::message), b"hello");
+            home.node.fabric.close(peer);
+            assert_eq!(home.closed(peer), CloseReason::Local);
+        } else {
+            let (layer, kind, code, _) = terminate("a bad marker", &mut home, &mut wire);
+            assert_eq!(Fault { layer, kind, code }, Fault::MPA_FRAME);
+            assert_eq!(home.closed(peer), CloseReason::Broken(Fault::MPA_FRAME));
+        }
+        home.is_clean(Some(&mut wire));
+    }
+}

@@ -54,6 +54,8 @@ pub struct Iwarp {
     half_open: usize,
     lingering: usize,
     polls: u32,
+    /// Bytes moved since epoll was last looked at.
+    moved: usize,
     /// Look at the clock in the next poll.
     look: bool,
 }
@@ -82,6 +84,7 @@ impl Iwarp {
             half_open: 0,
             lingering: 0,
             polls: 0,
+            moved: 0,
             look: false,
         })
     }

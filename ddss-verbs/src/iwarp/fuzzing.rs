@@ -311,7 +311,7 @@ fn shake(side: &mut Side, connects: bool, markers: bool) {
 /// A frame whose length, padding and checksum are right, with a header of the input's choice.
 fn compose(input: &mut Input<'_>, side: &Side, bits: u8, position: u64) -> Vec<u8> {
     let control = input.byte();
-    let mut ulpdu = vec![control & 0xc0 | 1 | (control & 0x02), 0x40 | input.byte() % 16];
+    let mut ulpdu = vec![control & 0xc0 | 1 | (control & 0x02), 0x40 | (input.byte() % 16)];
     let key = if input.byte().is_multiple_of(8) { 0 } else { side.key };
     if control & 0x80 != 0 {
         let key = if input.byte() & 1 == 0 { key } else { 7 + u32::from(input.byte() % 4) };

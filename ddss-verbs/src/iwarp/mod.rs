@@ -9,6 +9,7 @@ mod connection;
 mod ddp;
 mod fabric;
 #[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(not(feature = "fuzzing"), allow(unreachable_pub, reason = "then only the tests use it"))]
 pub mod fuzzing;
 mod mpa;
 mod outbox;

@@ -63,6 +63,8 @@ pub(crate) struct Peer {
     pub(crate) hot: bool,
     /// Polls in a row without a byte.
     pub(crate) quiet: u32,
+    /// Bytes that the last receive brought.
+    pub(crate) received: usize,
     /// Receives that brought something since the last sleep.
     pub(crate) busy: u32,
     /// What epoll watches it for.
@@ -97,6 +99,7 @@ impl Peer {
             dirty: false,
             hot: false,
             quiet: 0,
+            received: 0,
             busy: 0,
             watched: EventFlags::empty(),
             closing: false,
@@ -114,6 +117,7 @@ impl Peer {
     pub(crate) fn receive(&mut self, scratch: &mut Scratch, cx: &mut Context<'_>) -> Received {
         let mut budget = RECEIVE_BUDGET_BYTES;
         let mut result = Received::Nothing;
+        self.received = 0;
         while matches!(self.link, Link::Up | Link::Lingering) {
             let received = match self.connection.direct() {
                 Some(direct) => self.receive_direct(direct, scratch, cx),
@@ -133,6 +137,7 @@ impl Peer {
                 return Received::Some;
             }
             result = Received::Some;
+            self.received += count;
             budget = budget.saturating_sub(count);
             if drained {
                 break;

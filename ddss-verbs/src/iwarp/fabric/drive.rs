@@ -25,6 +25,11 @@ const HOT_MAX: usize = 4;
 const QUIET_MAX: u32 = 4096;
 /// Polls between two looks at epoll, while the hot ones are few.
 const LOOK_EVERY: u32 = 64;
+/// Bytes moved, a packet counting as some, after which epoll is looked at in any case: the quiet ones must not wait for long
+/// behind the busy ones.
+const LOOK_BYTES: usize = 128 << 10;
+/// What a packet counts at the least.
+const PACKET_BYTES: usize = 4 << 10;
 /// Receives that brought something, since the last sleep, after which epoll no longer watches a hot connection: being
 /// watched costs each packet some 0.2 us.
 const BUSY_MIN: u32 = 64;
@@ -40,7 +45,9 @@ impl Iwarp {
         self.close_asked(events);
         self.flush_dirty(events);
         self.serve_hot(events);
-        if self.hot.is_empty() || self.hot.len() >= HOT_MAX || self.polls.is_multiple_of(LOOK_EVERY) || self.look {
+        let quiet_long = self.polls.is_multiple_of(LOOK_EVERY);
+        if self.hot.is_empty() || self.hot.len() >= HOT_MAX || quiet_long || self.moved >= LOOK_BYTES || self.look {
+            self.moved = 0;
             self.serve_ready(events);
         }
         self.flush_dirty(events);
@@ -104,7 +111,9 @@ impl Iwarp {
             let before = peer.connection.outbox().consumed();
             let mut cx = Context { memory: &mut self.memory, events };
             peer.flush(&mut cx);
-            let progress = peer.connection.outbox().consumed() != before;
+            let sent = peer.connection.outbox().consumed() - before;
+            let progress = sent > 0;
+            self.moved = self.moved.saturating_add(sent as usize);
             if peer.blocked && (!was_blocked || progress) && peer.link == Link::Up {
                 self.set_deadline(&mut peer, Some(Instant::now() + self.config.stall_timeout));
             } else if was_blocked && !peer.blocked && peer.link == Link::Up {
@@ -129,6 +138,7 @@ impl Iwarp {
             } else {
                 peer.quiet = 0;
                 peer.busy = peer.busy.saturating_add(1);
+                self.moved = self.moved.saturating_add(peer.received.max(PACKET_BYTES));
             }
             if peer.busy == BUSY_MIN && peer.link == Link::Up {
                 self.watch(&mut peer, epoll::EventFlags::empty());

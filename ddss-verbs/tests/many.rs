@@ -1,0 +1,178 @@
+//! Hundreds of connections on one thread, and homes whose clients are stopped.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use common::{ALL, Memory, Node, PATIENCE, Seen, pattern};
+use ddss_verbs::{Event, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RemoteRange, SendMode, Trust, Work};
+
+const PEERS: usize = 300;
+const ROUNDS: u64 = 20;
+
+fn send(peer: PeerId, tag: u64, message: &[u8]) -> Work<'_> {
+    Work::Send { peer, tag, message, mode: SendMode::default() }
+}
+
+/// The home: lets everybody reach its memory, and echoes messages.
+fn serve(home: &mut Node<Iwarp>, region: ddss_verbs::RegionId) {
+    home.poll();
+    for seen in std::mem::take(&mut home.seen) {
+        match seen {
+            Seen::Asked { peer, .. } => {
+                let window = home.fabric.expose(peer, region, 0, 1 << 20, ALL).unwrap();
+                home.fabric.accept(peer, &window.key.to_le_bytes()).unwrap();
+            }
+            Seen::Message { peer, bytes, .. } => home.fabric.post(&[send(peer, 0, &bytes)]).unwrap(),
+            Seen::Connected { .. } | Seen::Done { outcome: Ok(_), .. } | Seen::Closed { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn hundreds_of_peers_are_all_served() {
+    // If this failed, a busy pair of nodes would starve the rest of a cluster, or a large cluster could not connect.
+    let mut home = Node::new(Iwarp::new(IwarpConfig::default()).unwrap());
+    let theirs = Memory::new(1 << 20);
+    theirs.set(0, &pattern(1, 1 << 20));
+    let far = home.register(&theirs);
+    let address = home.fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut client = Node::new(Iwarp::new(IwarpConfig::default()).unwrap());
+    let mine = Memory::new(1 << 20);
+    let near = client.register(&mine);
+    let begin = Instant::now();
+    let mut peers: Vec<(PeerId, u32)> = Vec::new();
+    let mut asked = 0;
+    while peers.len() < PEERS {
+        // No more at a time than may be half open.
+        while asked < PEERS && asked < peers.len() + 32 {
+            client.fabric.connect(address, b"").unwrap();
+            asked += 1;
+        }
+        serve(&mut home, far);
+        client.poll();
+        for seen in std::mem::take(&mut client.seen) {
+            match seen {
+                Seen::Connected { peer, hello } => {
+                    peers.push((peer, u32::from_le_bytes(hello.try_into().unwrap())));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(begin.elapsed() < PATIENCE, "{} of {PEERS} are connected", peers.len());
+    }
+    assert_eq!(home.fabric.sockets_open(), PEERS);
+
+    // Everybody always has a read and a message under way; two of them want a megabyte each time.
+    let post = |client: &mut Node<Iwarp>, index: usize, round: u64| {
+        let (peer, key) = peers[index];
+        let bytes = if index < 2 { 1 << 20 } else { 64 };
+        let local = LocalRange { region: near, offset: if index < 2 { 0 } else { index as u64 * 64 }, bytes };
+        let remote = RemoteRange { key, address: local.offset };
+        let read = Work::Read { peer, tag: (index as u64) << 32 | round, local, remote };
+        client.fabric.post(&[read, send(peer, u64::MAX, &[index as u8; 40])]).unwrap();
+    };
+    let mut rounds = vec![0_u64; PEERS];
+    for index in 0..PEERS {
+        post(&mut client, index, 0);
+    }
+    let (mut echoes, mut spread) = (0, 0);
+    while rounds.iter().any(|round| *round < ROUNDS) {
+        serve(&mut home, far);
+        client.poll();
+        for seen in std::mem::take(&mut client.seen) {
+            match seen {
+                Seen::Done { tag: u64::MAX, outcome, .. } => assert_eq!(outcome, Ok(0)),
+                Seen::Done { tag, outcome, .. } => {
+                    assert_eq!(outcome, Ok(0));
+                    let index = (tag >> 32) as usize;
+                    rounds[index] += 1;
+                    if rounds[index] < ROUNDS {
+                        post(&mut client, index, rounds[index]);
+                    }
+                }
+                Seen::Message { bytes, .. } => {
+                    assert_eq!(bytes.len(), 40);
+                    echoes += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let small = &rounds[2..];
+        spread = spread.max(small.iter().max().unwrap() - small.iter().min().unwrap());
+        assert!(begin.elapsed() < 3 * PATIENCE, "rounds {rounds:?}");
+    }
+    assert!(spread <= ROUNDS / 2, "nobody is {spread} rounds of {ROUNDS} ahead of somebody else");
+    assert!(echoes > PEERS as u64 * (ROUNDS - 2));
+    assert!(mine.get(0, 1 << 20) == pattern(1, 1 << 20));
+    for (peer, _) in &peers {
+        client.fabric.close(*peer);
+    }
+    while client.fabric.sockets_open() + home.fabric.sockets_open() > 0 {
+        serve(&mut home, far);
+        client.poll();
+        assert!(begin.elapsed() < 4 * PATIENCE, "{} sockets are left", home.fabric.sockets_open());
+    }
+}
+
+#[test]
+fn stopped_clients_do_not_matter() {
+    // If this failed, a get would wait for the scheduler of a process that has nothing to do with it.
+    let memory = Memory::new(1 << 16);
+    memory.set(0, &pattern(9, 1 << 16));
+    // A client of the home: it holds the memory that is read, and is stopped.
+    let mut stopped = Command::new("sleep")
+        .arg("60")
+        .stdin(Stdio::from(memory.fd.try_clone().unwrap()))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = rustix::process::Pid::from_child(&stopped);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+
+    let mut home = Node::new(Iwarp::new(IwarpConfig::default()).unwrap());
+    let far = home.fabric.register(memory.fd.as_fd(), Trust::Sealed, 0, 1 << 16).unwrap();
+    let address = home.fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut client = Iwarp::new(IwarpConfig::default()).unwrap();
+    let mine = Memory::new(1 << 16);
+    let near = client.register(mine.fd.as_fd(), Trust::Sealed, 0, 1 << 16).unwrap();
+    client.connect(address, b"").unwrap();
+    let mut events = ddss_verbs::Events::new();
+    let begin = Instant::now();
+    let mut rounds = 0;
+    while rounds < 500 {
+        home.poll();
+        for seen in std::mem::take(&mut home.seen) {
+            if let Seen::Asked { peer, .. } = seen {
+                let window = home.fabric.expose(peer, far, 0, 1 << 16, ALL).unwrap();
+                home.fabric.accept(peer, &window.key.to_le_bytes()).unwrap();
+            }
+        }
+        client.poll(&mut events);
+        for event in events.iter() {
+            let key = match event {
+                Event::Connected { hello, peer } => Some((peer, u32::from_le_bytes(hello.try_into().unwrap()))),
+                Event::Done { peer, tag, outcome } => {
+                    assert_eq!(outcome, Ok(0));
+                    rounds += 1;
+                    Some((peer, tag as u32))
+                }
+                other => panic!("{other:?}"),
+            };
+            if let Some((peer, key)) = key {
+                let local = LocalRange { region: near, offset: 0, bytes: 1 << 16 };
+                let remote = RemoteRange { key, address: 0 };
+                client.post(&[Work::Read { peer, tag: u64::from(key), local, remote }]).unwrap();
+            }
+        }
+        events.clear();
+        assert!(begin.elapsed() < PATIENCE, "{rounds} reads");
+    }
+    assert!(mine.get(0, 1 << 16) == pattern(9, 1 << 16));
+    stopped.kill().unwrap();
+    stopped.wait().unwrap();
+}
