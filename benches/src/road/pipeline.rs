@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ddss::{SegmentId, Strategy};
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_core::{ArenaRange, Completion, Entry, Operation, Outcome, Payload, Request, RequestId};
+use ddss_core::{ArenaRange, Completion, Entry, Operation, Outcome, Payload, Request, RequestId, Terms};
 use ddss_ipc::{AttachOptions, Attachment, Lane, WaitClass, Waited};
 
 use super::{Cluster, Kind};
@@ -58,7 +58,7 @@ fn request(task: Task, index: usize) -> Request {
             let range = ArenaRange { slot, bytes: bytes as u32 };
             match kind {
                 Kind::Get => Operation::Get { segment, offset: 0, into: range, inline: false },
-                Kind::Put => Operation::Put { segment, offset: 0, from: Payload::Arena(range) },
+                Kind::Put => Operation::Put { segment, offset: 0, from: Payload::Arena(range), terms: Terms::default() },
             }
         }
     };
