@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 
 use crate::park::{self, Sleep};
-use crate::ring::{Consumer, MappedRing, Producer, Stale};
+use crate::ring::{Consumer, Kind, MappedRing, Producer, Stale};
 use crate::session::Session;
 use crate::station::Offence;
 use crate::sync::{Ordering, order};
@@ -93,7 +93,7 @@ impl ServiceLane {
             Some(queue) => {
                 Requests::Queue { queue: queue.queue(), sent: memory.word_at(layout.sent(index))?, asked: 0 }
             }
-            None => Requests::Ring(Consumer::new(memory.ring_at(layout.requests(index))?, 0)),
+            None => Requests::Ring(Consumer::new(memory.ring_at(layout.ring(index))?, Kind::Request, 0)),
         };
         let completions = match &session.reply_queue {
             Some(queue) => Completions::Queue {
@@ -104,7 +104,7 @@ impl ServiceLane {
                 held: VecDeque::with_capacity(RING_SLOTS),
                 held_word: memory.word_at(layout.held())?,
             },
-            None => Completions::Ring(Producer::new(memory.ring_at(layout.completions(index))?, 0)),
+            None => Completions::Ring(Producer::new(memory.ring_at(layout.ring(index))?, Kind::Completion, 0)),
         };
         Ok(Self {
             id: LaneId { client: session.client, index: index as u8 },
@@ -265,7 +265,7 @@ impl ServiceLane {
     #[inline]
     pub(crate) fn wake(&mut self) -> Woken {
         let published = match &self.completions {
-            Completions::Ring(ring) => ring.position(),
+            Completions::Ring(ring) => ring.published(),
             Completions::Queue { sent, .. } => *sent,
         };
         let Some((sleep, awaited)) = park::sleeper(&self.control, published) else {
@@ -280,7 +280,7 @@ impl ServiceLane {
         match (sleep, &self.completions) {
             (Sleep::Socket, _) => Woken::Task,
             (Sleep::Futex, Completions::Ring(ring)) => {
-                let word = ring.slots().sequence_word(awaited.wrapping_sub(1));
+                let word = ring.slots().sequence_word(awaited);
                 // It cannot fail on a word that is mapped; and every sleeper has a time-out.
                 let _ = futex::wake(word, futex::Flags::empty(), 1);
                 Woken::Thread
