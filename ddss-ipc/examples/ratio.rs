@@ -1,7 +1,7 @@
 //! Quick ratios on this machine: round trips under each strategy beside the raw ping-pong of one cache line.
 //!
 //! ```text
-//! cargo run --release -p ddss-ipc --example ratio -- [raw|slots|mq|rmq|rcq|auto|pipe ..] [--clients N] [--millis M] [--shared] [--rounds R]
+//! cargo run --release -p ddss-ipc --example ratio -- [raw|slots|mq|rmq|rcq|auto|pipe ..] [--clients N] [--millis M] [--shared] [--rounds R] [--batch]
 //! ```
 //!
 //! The service runs on the last core; clients on the others, or (`--shared`) anywhere. Take ratios within one run: the
@@ -257,6 +257,7 @@ fn serve(mut station: Station, stop: &AtomicBool) -> (u64, u64) {
     pin([cores() - 1]);
     station.tell_core();
     let mut batch = Vec::with_capacity(256);
+    let batched = std::env::args().any(|argument| argument == "--batch");
     let mut idle_since: Option<Instant> = None;
     let mut looks = 0_u32;
     while !stop.load(Ordering::Relaxed) {
@@ -266,11 +267,17 @@ fn serve(mut station: Station, stop: &AtomicBool) -> (u64, u64) {
                 Arrival::Left(client) => drop(station.dismiss(client)),
             }
         }
-        if station.poll(256, &mut batch) > 0 {
+        let taken = if batched {
+            let taken = station.poll(256, &mut batch);
             for (lane, mut entry) in batch.drain(..) {
                 entry[1] = !entry[1];
                 station.reply(lane, &entry);
             }
+            taken
+        } else {
+            station.serve(256, |_, entry| Some([entry[0], !entry[1], entry[2], 0, 0, 0, 0, 0]))
+        };
+        if taken > 0 {
             station.flush();
             idle_since = None;
             looks = 0;

@@ -75,6 +75,8 @@ pub(crate) struct ServiceLane {
     woken: Option<u32>,
     crime: Option<Offence>,
     accused: bool,
+    /// What became of the replies of the last [`serve`](Self::serve). The sweep's.
+    pub(crate) replied: Replied,
     /// Completions went out since the last look at who sleeps. The sweep's.
     pub(crate) unflushed: bool,
     /// In the list of the hot. The sweep's.
@@ -115,6 +117,7 @@ impl ServiceLane {
             woken: None,
             crime: None,
             accused: false,
+            replied: Replied::Unasked,
             unflushed: false,
             hot: false,
             idle_sweeps: 0,
@@ -137,38 +140,54 @@ impl ServiceLane {
     #[inline(always)]
     pub(crate) fn take(&mut self, most: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
         let most = most.min(RING_SLOTS - self.under_way);
-        let id = self.id;
         let mut taken = 0;
-        match &mut self.requests {
-            Requests::Ring(ring) => {
-                while taken < most
-                    && let Some(entry) = ring.take()
-                {
-                    into.push((id, entry));
-                    taken += 1;
-                }
-            }
-            Requests::Queue { queue, sent, asked } => {
-                // Pairs with the Release by the client, which counts after it has sent.
-                while taken < most && sent.load(Ordering::Acquire) != *asked {
-                    *asked += 1;
-                    match queue.try_receive(id.index) {
-                        Ok(Some(Received::Entry(entry))) => {
-                            into.push((id, entry));
-                            taken += 1;
-                        }
-                        _ => {
-                            // Believed again at the next sweep, so that a liar costs one system call and is told.
-                            *asked = sent.load(Ordering::Acquire);
-                            self.crime = Some(Offence::Queue { lane: id });
-                            break;
-                        }
-                    }
-                }
-            }
+        while taken < most
+            && let Some(entry) = self.next()
+        {
+            into.push((self.id, entry));
+            taken += 1;
         }
         self.under_way += taken;
         taken
+    }
+
+    /// Passes up to that many requests to `answer` and publishes what it gives.
+    #[inline(always)]
+    pub(crate) fn serve(&mut self, most: usize, answer: &mut impl FnMut(LaneId, &Entry) -> Option<Entry>) -> usize {
+        let most = most.min(RING_SLOTS - self.under_way);
+        let mut taken = 0;
+        while taken < most
+            && let Some(entry) = self.next()
+        {
+            taken += 1;
+            self.under_way += 1;
+            if let Some(reply) = answer(self.id, &entry) {
+                self.replied = self.reply(&reply);
+            }
+        }
+        taken
+    }
+
+    /// The next request, if it is there.
+    #[inline(always)]
+    fn next(&mut self) -> Option<Entry> {
+        match &mut self.requests {
+            Requests::Ring(ring) => ring.take(),
+            Requests::Queue { queue, sent, asked } => {
+                // Pairs with the Release by the client, which counts after it has sent.
+                if sent.load(Ordering::Acquire) == *asked {
+                    return None;
+                }
+                *asked += 1;
+                if let Ok(Some(Received::Entry(entry))) = queue.try_receive(self.id.index) {
+                    return Some(entry);
+                }
+                // Believed again at the next sweep, so that a liar costs one system call and is told.
+                *asked = sent.load(Ordering::Acquire);
+                self.crime = Some(Offence::Queue { lane: self.id });
+                None
+            }
+        }
     }
 
     /// Whether there is a request that [`take`](Self::take) would take.
