@@ -1,7 +1,7 @@
 //! Quick ratios on this machine: round trips under each strategy beside the raw ping-pong of one cache line.
 //!
 //! ```text
-//! cargo run --release -p ddss-ipc --example ratio -- [raw|mq|rmq|rcq|auto|pipe ..] [--clients N] [--millis M] [--shared] [--rounds R]
+//! cargo run --release -p ddss-ipc --example ratio -- [raw|slots|mq|rmq|rcq|auto|pipe ..] [--clients N] [--millis M] [--shared] [--rounds R] [--batch]
 //! ```
 //!
 //! The service runs on the last core; clients on the others, or (`--shared`) anywhere. Take ratios within one run: the
@@ -188,37 +188,49 @@ fn raw(plan: &Plan) {
     let slots = plan.mode == "slots";
     std::thread::spawn(move || {
         pin([cores() - 1]);
-        let words: usize = std::env::var("WORDS").map_or(8, |w| w.parse().unwrap());
-        let mut next = 1_u64;
-        while slots {
-            let at = 4096 + (next as usize % 64) * 64;
-            if memory.load(at, Ordering::Acquire).unwrap() == next {
-                let mut sum = 0;
-                for word in 1..words {
-                    sum += memory.load(at + word * 8, Ordering::Relaxed).unwrap();
-                }
-                for word in 1..words {
-                    memory.store(at + 4096 + word * 8, sum, Ordering::Relaxed).unwrap();
-                }
-                memory.store(at + 4096, next, Ordering::Release).unwrap();
-                next += 1;
-            } else if memory.load(0, Ordering::Relaxed).unwrap() == u64::MAX {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        loop {
-            let seen = memory.load(0, Ordering::Acquire).unwrap();
-            if seen == u64::MAX {
-                break;
-            }
-            if seen % 2 == 1 {
-                memory.store(0, seen + 1, Ordering::Release).unwrap();
-            }
-            std::hint::spin_loop();
-        }
+        if slots { answer_slots(&memory) } else { answer_line(&memory) }
     });
     finish(plan, child, ",0,0");
+}
+
+/// One line, odd numbers from the client and even ones back.
+fn answer_line(memory: &SharedMemory) {
+    loop {
+        let seen = memory.load(0, Ordering::Acquire).unwrap();
+        if seen == u64::MAX {
+            return;
+        }
+        if seen % 2 == 1 {
+            memory.store(0, seen + 1, Ordering::Release).unwrap();
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// Where slot `next` of a bare ring is; its answer is in the same line.
+fn slot(next: u64) -> usize {
+    4096 + (next as usize % 64) * 64
+}
+
+/// Bare slots of a line each, without a station: what a ring costs at the least.
+fn answer_slots(memory: &SharedMemory) {
+    let mut next = 1_u64;
+    loop {
+        if memory.load(slot(next), Ordering::Acquire).unwrap() == next << 1 {
+            let mut words = [0; 8];
+            for (index, word) in words.iter_mut().enumerate().skip(1) {
+                *word = memory.load(slot(next) + index * 8, Ordering::Relaxed).unwrap();
+            }
+            for (index, word) in words.iter().enumerate().skip(1) {
+                memory.store(slot(next) + index * 8, !word, Ordering::Relaxed).unwrap();
+            }
+            memory.store(slot(next), next << 1 | 1, Ordering::Release).unwrap();
+            next += 1;
+        } else if memory.load(0, Ordering::Relaxed).unwrap() == u64::MAX {
+            return;
+        }
+        std::hint::spin_loop();
+    }
 }
 
 fn strategy(plan: &Plan) {
@@ -245,6 +257,7 @@ fn serve(mut station: Station, stop: &AtomicBool) -> (u64, u64) {
     pin([cores() - 1]);
     station.tell_core();
     let mut batch = Vec::with_capacity(256);
+    let batched = std::env::args().any(|argument| argument == "--batch");
     let mut idle_since: Option<Instant> = None;
     let mut looks = 0_u32;
     while !stop.load(Ordering::Relaxed) {
@@ -254,11 +267,17 @@ fn serve(mut station: Station, stop: &AtomicBool) -> (u64, u64) {
                 Arrival::Left(client) => drop(station.dismiss(client)),
             }
         }
-        if station.poll(256, &mut batch) > 0 {
+        let taken = if batched {
+            let taken = station.poll(256, &mut batch);
             for (lane, mut entry) in batch.drain(..) {
                 entry[1] = !entry[1];
                 station.reply(lane, &entry);
             }
+            taken
+        } else {
+            station.serve(256, |_, entry| Some([entry[0], !entry[1], entry[2], 0, 0, 0, 0, 0]))
+        };
+        if taken > 0 {
             station.flush();
             idle_since = None;
             looks = 0;
@@ -313,19 +332,17 @@ fn raw_client(plan: &Plan, path: &Path) -> Result {
     let memory = SharedMemory::open_file(path).unwrap();
     assert_eq!(memory.access(), Access::ReadWrite);
     let mut next = 1;
-    let words: usize = std::env::var("WORDS").map_or(8, |w| w.parse().unwrap());
     if plan.mode == "slots" {
         let result = measure(plan, Instant::now(), || {
-            let at = 4096 + (next as usize % 64) * 64;
-            for word in 1..words {
-                memory.store(at + word * 8, 7, Ordering::Relaxed).unwrap();
+            for word in 1..8 {
+                memory.store(slot(next) + word * 8, 7, Ordering::Relaxed).unwrap();
             }
-            memory.store(at, next, Ordering::Release).unwrap();
-            while memory.load(at + 4096, Ordering::Acquire).unwrap() != next {
+            memory.store(slot(next), next << 1, Ordering::Release).unwrap();
+            while memory.load(slot(next), Ordering::Acquire).unwrap() != next << 1 | 1 {
                 std::hint::spin_loop();
             }
-            for word in 1..words {
-                std::hint::black_box(memory.load(at + 4096 + word * 8, Ordering::Relaxed).unwrap());
+            for word in 1..8 {
+                assert_eq!(memory.load(slot(next) + word * 8, Ordering::Relaxed).unwrap(), !7);
             }
             next += 1;
             1

@@ -15,11 +15,9 @@
 //!                  | sleep u64 (see park.rs), sent u64: messages sent (Mq),       |
 //!                  | taken u64: messages taken (Mq, Rmq)                          |
 //!  4096 * k        +--------------------------------------------------------------+
-//!                  | lane 0: request ring, RING_SLOTS lines  (client -> daemon)   |
+//!                  | lane 0: ring, RING_SLOTS lines, both ways (see ring.rs)      |
 //!                  +--------------------------------------------------------------+
-//!                  | lane 0: completion ring, RING_SLOTS lines (daemon -> client) |
-//!                  +--------------------------------------------------------------+
-//!                  | lane 1 ..                                                    |
+//!                  | lane 1: ring ..                                              |
 //!  arena offset    +--------------------------------------------------------------+
 //!                  | arena: slots of ARENA_SLOT_BYTES, the client hands them out  |
 //!                  +--------------------------------------------------------------+
@@ -56,7 +54,7 @@ const HELD_OFFSET: usize = LINE_BYTES;
 const CONTROL_OFFSET: usize = PAGE_BYTES;
 /// Bytes of the largest memory of one client.
 pub(crate) const MEMORY_BYTES_MAX: usize =
-    control_bytes(LANES_PER_CLIENT_MAX) + CONTROL_OFFSET + LANES_PER_CLIENT_MAX * 2 * RING_BYTES + ARENA_BYTES_MAX;
+    control_bytes(LANES_PER_CLIENT_MAX) + CONTROL_OFFSET + LANES_PER_CLIENT_MAX * RING_BYTES + ARENA_BYTES_MAX;
 
 /// The header as it lies in memory. Only a drawing: it is written and read word by word.
 #[repr(C)]
@@ -131,20 +129,15 @@ impl Layout {
         HELD_OFFSET
     }
 
-    /// Where a lane's request ring starts.
-    pub(crate) fn requests(&self, lane: usize) -> usize {
+    /// Where a lane's ring starts.
+    pub(crate) fn ring(&self, lane: usize) -> usize {
         debug_assert!(lane < self.lanes);
-        CONTROL_OFFSET + control_bytes(self.lanes) + lane * 2 * RING_BYTES
-    }
-
-    /// Where a lane's completion ring starts.
-    pub(crate) fn completions(&self, lane: usize) -> usize {
-        self.requests(lane) + RING_BYTES
+        CONTROL_OFFSET + control_bytes(self.lanes) + lane * RING_BYTES
     }
 
     /// Where the arena starts.
     pub(crate) fn arena_offset(&self) -> usize {
-        CONTROL_OFFSET + control_bytes(self.lanes) + self.lanes * 2 * RING_BYTES
+        CONTROL_OFFSET + control_bytes(self.lanes) + self.lanes * RING_BYTES
     }
 
     /// How long the arena is.
@@ -182,8 +175,7 @@ mod tests {
             let mut ends = vec![(0, HEADER_BYTES), (layout.held(), LINE_BYTES)];
             ends.extend((0..lanes).map(|lane| (layout.control(lane), LINE_BYTES)));
             for lane in 0..lanes {
-                ends.push((layout.requests(lane), RING_BYTES));
-                ends.push((layout.completions(lane), RING_BYTES));
+                ends.push((layout.ring(lane), RING_BYTES));
             }
             ends.push((layout.arena_offset(), layout.arena_bytes()));
             for pair in ends.windows(2) {

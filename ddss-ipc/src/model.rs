@@ -9,7 +9,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::park::{self, Sleep};
-use crate::ring::{Consumer, Producer, Slot, Slots};
+use crate::ring::{Consumer, Kind, Producer, Slot, Slots};
 use crate::sync::{AtomicU64, Ordering, order};
 
 /// Slots of a model's ring. Two, so that both "full" and "comes round" happen within three messages.
@@ -47,14 +47,13 @@ fn run(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Three messages through a ring of two slots and back: the client fills a slot again only after the completion that
-/// stands for it, as in `ring.rs`.
+/// Three messages through a ring of two slots, and their completions back in the same slots, as in `ring.rs`.
 pub fn entries_arrive_whole_and_in_order() {
     run(|| {
-        let (requests, completions) = (Ring::new(), Ring::new());
+        let ring = Ring::new();
         let service = {
-            let mut taken = Consumer::new(requests.clone(), 0);
-            let mut given = Producer::new(completions.clone(), 0);
+            let mut taken = Consumer::new(ring.clone(), Kind::Request, 0);
+            let mut given = Producer::new(ring.clone(), Kind::Completion, 0);
             thread::spawn(move || {
                 for value in 1..=3 {
                     let found = loop {
@@ -68,8 +67,8 @@ pub fn entries_arrive_whole_and_in_order() {
                 }
             })
         };
-        let mut submitted = Producer::new(requests, 0);
-        let mut reaped = Consumer::new(completions, 0);
+        let mut submitted = Producer::new(ring.clone(), Kind::Request, 0);
+        let mut reaped = Consumer::new(ring, Kind::Completion, 0);
         submitted.publish(&entry(1));
         submitted.publish(&entry(2));
         for value in 1..=3 {
@@ -94,14 +93,14 @@ pub fn a_sleeping_client_is_seen() {
         let ring = Ring::new();
         let control = Arc::new(AtomicU64::new(0));
         let service = {
-            let (mut given, control) = (Producer::new(ring.clone(), 0), Arc::clone(&control));
+            let (mut given, control) = (Producer::new(ring.clone(), Kind::Completion, 0), Arc::clone(&control));
             thread::spawn(move || {
                 given.publish(&entry(1));
                 order::before_wake();
-                park::sleeper(&control, given.position()).is_some()
+                park::sleeper(&control, given.published()).is_some()
             })
         };
-        let mut reaped = Consumer::new(ring, 0);
+        let mut reaped = Consumer::new(ring, Kind::Completion, 0);
         let sleeps = park::announce(&control, Sleep::Futex, &mut reaped);
         let woken = service.join().unwrap();
         assert!(!sleeps || woken, "the client sleeps and nobody wakes it");
@@ -114,14 +113,14 @@ pub fn a_resting_service_is_rung() {
         let ring = Ring::new();
         let rest = Arc::new(AtomicU64::new(0));
         let client = {
-            let (mut submitted, rest) = (Producer::new(ring.clone(), 0), Arc::clone(&rest));
+            let (mut submitted, rest) = (Producer::new(ring.clone(), Kind::Request, 0), Arc::clone(&rest));
             thread::spawn(move || {
                 submitted.publish(&entry(1));
                 order::before_ring();
                 rest.load(Ordering::Relaxed) != 0
             })
         };
-        let taken = Consumer::new(ring, 0);
+        let taken = Consumer::new(ring, Kind::Request, 0);
         rest.store(1, Ordering::Relaxed);
         order::before_rest();
         let sleeps = !taken.is_ready();
@@ -137,7 +136,7 @@ pub fn a_client_that_has_rung_is_swept() {
         // The service sleeps, and the client has rung for that already.
         let rest = Arc::new(AtomicU64::new(1));
         let client = {
-            let (mut submitted, rest) = (Producer::new(ring.clone(), 0), Arc::clone(&rest));
+            let (mut submitted, rest) = (Producer::new(ring.clone(), Kind::Request, 0), Arc::clone(&rest));
             thread::spawn(move || {
                 submitted.publish(&entry(1));
                 order::before_ring();
@@ -145,7 +144,7 @@ pub fn a_client_that_has_rung_is_swept() {
                 rest.load(Ordering::Relaxed) == 1
             })
         };
-        let taken = Consumer::new(ring, 0);
+        let taken = Consumer::new(ring, Kind::Request, 0);
         rest.store(0, Ordering::Relaxed);
         order::after_rest();
         let swept = taken.is_ready();

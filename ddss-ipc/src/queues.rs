@@ -14,7 +14,7 @@ use ddss_core::limits::RING_SLOTS;
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::park::{self, Awaited, Sleep};
-use crate::ring::{MappedRing, Producer};
+use crate::ring::{Kind, MappedRing, Producer};
 use crate::road::{Road, Waited};
 use crate::strategy::WaitClass;
 use crate::sync::{Ordering, order};
@@ -175,7 +175,7 @@ pub(crate) struct Rmq {
 
 impl Rmq {
     pub(crate) fn new(parts: &Parts<'_>, replies: Queue) -> Result<Self, MemoryError> {
-        let requests = Producer::new(parts.memory.ring_at(parts.layout.requests(parts.lane))?, 0);
+        let requests = Producer::new(parts.memory.ring_at(parts.layout.ring(parts.lane))?, Kind::Request, 0);
         Ok(Self { requests, replies: Replies::new(parts, replies)? })
     }
 }

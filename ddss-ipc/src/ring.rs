@@ -1,33 +1,41 @@
-//! One direction of a lane: a ring of slots with a single producer and a single consumer.
+//! A lane's ring: slots through which requests go out and completions come back, in the same line.
 //!
 //! # State
 //!
 //! ```text
-//!           63            32 31             0
-//!          +----------------+----------------+
-//!  word 0  | the caller's   |    sequence    |   written last (Release), read first (Acquire)
-//!          +----------------+----------------+
-//!  words 1..8: the caller's                      written and read Relaxed, between the two
+//!           63            32 31             1  0
+//!          +----------------+----------------+---+
+//!  word 0  | the caller's   |    position    | k |   written last (Release), read first (Acquire)
+//!          +----------------+----------------+---+   k: 0 request, 1 completion; the two are the sequence
+//!  words 1..8: the caller's                          written and read between the two
 //! ```
 //!
 //! | what | who writes | who reads |
 //! | --- | --- | --- |
-//! | a slot of the ring | the producer | the consumer |
-//! | the producer's position | the producer, in its own memory | nobody else |
-//! | the consumer's position | the consumer, in its own memory | nobody else |
+//! | a slot | the client its request, then the service a completion, then the client .. | the other one |
+//! | how many requests were submitted | the client, in its own memory | nobody else |
+//! | how many requests were taken, completions published | the service, in its own memory | nobody else |
+//! | how many completions were reaped | the client, in its own memory | nobody else |
 //!
-//! No index is shared. Position `p` (an endless count that wraps at 2^32) lives in slot `p % RING_SLOTS` and is
-//! published under the sequence `p + 1`, so zeroed memory holds nothing. The consumer looks only for the one sequence
-//! that it expects next: anything else in the slot, be it old, torn from the future or a lie, is "nothing yet".
+//! No index is shared. Number `p` (an endless count that wraps at 2^31) lives in slot `p % RING_SLOTS` and is published
+//! under the position `p + 1`, so zeroed memory holds nothing. A reader looks only for the one sequence that it
+//! expects next: anything else in the slot, be it old, torn from the future or a lie, is "nothing yet".
 //!
-//! # Why a slot is free when the producer comes round
+//! Completion `p` (the one that is published as number `p`, whichever request it answers) takes the slot of request
+//! `p`. With one call under way that is the line which the service has just read, so that three transfers between the
+//! cores make a round trip and not four (measured: 230 against 310 nanoseconds, raw ping-pong 205).
 //!
-//! The client keeps `submitted - reaped <= RING_SLOTS`. Requests are consumed in order, and each completion stands
-//! for a consumed request; so before position `p` is submitted, position `p - RING_SLOTS` was consumed, and the
-//! completion that says so was read with Acquire after the service published it with Release, which it did after it
-//! had copied the request. The same count frees the completion slots: the service never has more than `RING_SLOTS`
-//! requests of a lane under way, and it counts that in its own memory. A client that lies about its count overwrites
-//! its own requests and loses its own completions.
+//! # Why a slot is free for who writes it next
+//!
+//! *Completion `p` over request `p`:* each completion stands for a request that was taken, and requests are taken in
+//! order; so when number `p` is published, request `p` has been copied out, by the same thread.
+//!
+//! *Request `p` over completion `p - RING_SLOTS`:* the client keeps `submitted - reaped <= RING_SLOTS`, so before it
+//! submits `p` it has copied completion `p - RING_SLOTS` out.
+//!
+//! In between there is one Release and one Acquire on word 0 in each direction. The service takes no more than
+//! `RING_SLOTS` requests beyond those it answered, counted in its own memory. A client that lies about its count
+//! overwrites its own requests and loses its own completions.
 //!
 //! # Safety
 //!
@@ -43,6 +51,28 @@ use crate::sync::{AtomicU64, Ordering, order};
 
 /// The part of word 0 that belongs to the ring.
 pub(crate) const SEQUENCE_MASK: u64 = 0xffff_ffff;
+
+/// What a sequence stands for: its lowest bit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    /// From the client to the service.
+    Request = 0,
+    /// From the service to the client.
+    Completion = 1,
+}
+
+/// The sequence under which the entry that follows `count` others is published.
+#[inline(always)]
+fn sequence_after(count: u32, kind: Kind) -> u32 {
+    count.wrapping_add(1) << 1 | kind as u32
+}
+
+/// The slot (as an endless count) of an entry published under that sequence.
+#[inline(always)]
+pub(crate) fn slot_of(sequence: u32) -> u32 {
+    (sequence >> 1).wrapping_sub(1)
+}
 
 /// One cache line of a ring.
 #[repr(C, align(64))]
@@ -116,30 +146,30 @@ pub(crate) trait Slots {
     fn slot(&self, position: u32) -> &Slot;
 }
 
-/// The end of a ring that fills slots. The caller knows that the next slot is free (see the module's page).
+/// Publishes entries of one kind. The caller knows that the next slot is free (see the module's page).
 pub(crate) struct Producer<S> {
     slots: S,
-    position: u32,
+    kind: Kind,
+    count: u32,
 }
 
 impl<S: Slots> Producer<S> {
-    /// Starts at a position: zero for a fresh ring.
-    pub(crate) fn new(slots: S, position: u32) -> Self {
-        Self { slots, position }
+    /// Starts after that many entries: none in a fresh ring.
+    pub(crate) fn new(slots: S, kind: Kind, count: u32) -> Self {
+        Self { slots, kind, count }
     }
 
     /// Fills the next slot.
     #[inline(always)]
     pub(crate) fn publish(&mut self, entry: &Entry) {
-        let sequence = self.position.wrapping_add(1);
-        self.slots.slot(self.position).publish(sequence, entry);
-        self.position = sequence;
+        self.slots.slot(self.count).publish(sequence_after(self.count, self.kind), entry);
+        self.count = self.count.wrapping_add(1);
     }
 
-    /// How many slots were filled since the ring was made, which is also the last sequence that was published.
+    /// The sequence that was published last.
     #[inline(always)]
-    pub(crate) fn position(&self) -> u32 {
-        self.position
+    pub(crate) fn published(&self) -> u32 {
+        self.count << 1 | self.kind as u32
     }
 
     /// Where the slots are.
@@ -148,60 +178,58 @@ impl<S: Slots> Producer<S> {
     }
 }
 
-/// The end of a ring that empties slots.
+/// Takes entries of one kind.
 pub(crate) struct Consumer<S> {
     slots: S,
-    position: u32,
+    kind: Kind,
+    count: u32,
 }
 
 /// What a slot holds that is not what its reader waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stale {
-    /// The entry of one lap ago, or nothing yet: the producer has not come by.
+    /// What was there one lap ago, or nothing yet: the producer has not come by.
     Waiting,
     /// A sequence that no honest producer leaves there.
     Nonsense(u32),
 }
 
 impl<S: Slots> Consumer<S> {
-    /// Starts at a position: zero for a fresh ring.
-    pub(crate) fn new(slots: S, position: u32) -> Self {
-        Self { slots, position }
+    /// Starts after that many entries: none in a fresh ring.
+    pub(crate) fn new(slots: S, kind: Kind, count: u32) -> Self {
+        Self { slots, kind, count }
     }
 
     /// Copies the next entry out, if it is there.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Option<Entry> {
-        let sequence = self.awaited();
-        let entry = self.slots.slot(self.position).take(sequence)?;
-        self.position = sequence;
+        let entry = self.slots.slot(self.count).take(self.awaited())?;
+        self.count = self.count.wrapping_add(1);
         Some(entry)
     }
 
     /// Whether the next entry is there.
     #[inline(always)]
     pub(crate) fn is_ready(&self) -> bool {
-        self.slots.slot(self.position).sequence() == self.awaited()
+        self.slots.slot(self.count).sequence() == self.awaited()
     }
 
-    /// Why the next entry is not there. (It may have come since: that is "waiting" as well.)
+    /// Why the next request is not there. (It may have come since: that is "waiting" as well.)
     pub(crate) fn stale(&self) -> Stale {
-        let seen = self.slots.slot(self.position).sequence();
+        let seen = self.slots.slot(self.count).sequence();
         let awaited = self.awaited();
-        let lap_ago = awaited.wrapping_sub(RING_SLOTS as u32);
-        // Only the first lap finds zeroes, but the 32 bits of a position do not tell which lap it is.
-        if seen == lap_ago || seen == awaited || seen == 0 { Stale::Waiting } else { Stale::Nonsense(seen) }
+        // One lap ago there was a request, and over it the completion of that number.
+        let request = awaited.wrapping_sub(2 * RING_SLOTS as u32);
+        let completion = request | Kind::Completion as u32;
+        // Only the first lap finds zeroes, but the bits of a position do not tell which lap it is.
+        let honest = [awaited, request, completion, 0].contains(&seen);
+        if honest { Stale::Waiting } else { Stale::Nonsense(seen) }
     }
 
     /// The sequence that the next entry will carry.
     #[inline(always)]
     pub(crate) fn awaited(&self) -> u32 {
-        self.position.wrapping_add(1)
-    }
-
-    /// How many entries were taken since the ring was made.
-    pub(crate) fn position(&self) -> u32 {
-        self.position
+        sequence_after(self.count, self.kind)
     }
 
     /// Where the slots are.
@@ -220,7 +248,7 @@ mod mapped {
 
     use ddss_core::limits::RING_SLOTS;
 
-    use super::{Slot, Slots};
+    use super::{Slot, Slots, slot_of};
     use crate::sys::SharedMemory;
 
     /// The slots of a ring in a mapping that another process writes as well.
@@ -243,10 +271,10 @@ mod mapped {
             Self { first, _memory: memory }
         }
 
-        /// The half of a slot's first word that holds its sequence, to sleep on.
-        pub(crate) fn sequence_word(&self, position: u32) -> &AtomicU32 {
+        /// The half of a slot's first word where that sequence will be, to sleep on.
+        pub(crate) fn sequence_word(&self, sequence: u32) -> &AtomicU32 {
             let half = if cfg!(target_endian = "little") { 0 } else { 1 };
-            let words = std::ptr::from_ref(self.slot(position)).cast::<AtomicU32>();
+            let words = std::ptr::from_ref(self.slot(slot_of(sequence))).cast::<AtomicU32>();
             let word = words.wrapping_add(half);
             // SAFETY: both halves of word 0 lie inside the slot, which lives as long as `self`; the futex only
             // compares, so the mixed size never meets a write of ours.
@@ -282,45 +310,63 @@ mod tests {
         }
     }
 
-    fn ring(position: u32) -> (Producer<Heap>, Consumer<Heap>) {
+    fn ring(count: u32) -> [(Producer<Heap>, Consumer<Heap>); 2] {
         let slots = Heap(Arc::new((0..RING_SLOTS).map(|_| Slot::empty()).collect()));
-        (Producer::new(slots.clone(), position), Consumer::new(slots, position))
+        [Kind::Request, Kind::Completion]
+            .map(|kind| (Producer::new(slots.clone(), kind, count), Consumer::new(slots.clone(), kind, count)))
     }
 
     #[test]
-    fn entries_come_out_once_in_order_across_the_wrap_of_the_sequence() {
-        // If this broke, a lane would stop for good (or answer twice) after 2^32 calls.
-        let (mut producer, mut consumer) = ring(u32::MAX - 100);
-        for lap in 0..500_u64 {
-            assert_eq!(consumer.take(), None);
-            producer.publish(&[lap << 32, lap, 2, 3, 4, 5, 6, 7]);
-            let entry = consumer.take().unwrap();
-            assert_eq!((entry[0] >> 32, entry[1], entry[7]), (lap, lap, 7));
+    fn entries_go_there_and_back_once_across_the_wrap_of_the_sequence() {
+        // If this broke, a lane would stop for good (or answer twice) after 2^31 calls.
+        for start in [(1 << 31) - 100, u32::MAX - 100] {
+            let [(mut submit, mut taken), (mut reply, mut reaped)] = ring(start);
+            for value in 0..500_u64 {
+                assert_eq!((taken.take(), reaped.take()), (None, None));
+                submit.publish(&[value << 32, value, 2, 3, 4, 5, 6, 7]);
+                assert_eq!(reaped.take(), None, "a request is not its own answer");
+                let entry = taken.take().unwrap();
+                assert_eq!((entry[0] >> 32, entry[1], entry[7]), (value, value, 7));
+                assert_eq!((taken.take(), taken.stale()), (None, Stale::Waiting));
+                reply.publish(&[value << 32, !value, 0, 0, 0, 0, 0, 0]);
+                assert_eq!(reaped.take().unwrap()[1], !value);
+                assert_eq!(taken.stale(), Stale::Waiting);
+            }
         }
     }
 
     #[test]
-    fn a_full_ring_comes_out_whole() {
-        // If this broke, the last request of a full window would be lost.
-        let (mut producer, mut consumer) = ring(7);
+    fn a_full_window_comes_out_whole_and_back_in_any_order() {
+        // If this broke, the last request of a full window would be lost, or overwritten by an early answer.
+        let [(mut submit, mut taken), (mut reply, mut reaped)] = ring(7);
         for value in 0..RING_SLOTS as u64 {
-            producer.publish(&[0, value, 0, 0, 0, 0, 0, 0]);
+            submit.publish(&[0, value, 0, 0, 0, 0, 0, 0]);
         }
-        for value in 0..RING_SLOTS as u64 {
-            assert_eq!(consumer.take().unwrap()[1], value);
+        // Half of them are taken, and the newest of those is answered first, while the others wait to be taken.
+        let half = RING_SLOTS as u64 / 2;
+        for value in 0..half {
+            assert_eq!(taken.take().unwrap()[1], value);
         }
-        assert_eq!(consumer.take(), None);
-        assert_eq!(consumer.stale(), Stale::Waiting);
+        for value in (0..half).rev() {
+            reply.publish(&[0, value, 0, 0, 0, 0, 0, 0]);
+        }
+        for value in half..RING_SLOTS as u64 {
+            assert_eq!(taken.take().unwrap()[1], value);
+        }
+        for value in (0..half).rev() {
+            assert_eq!(reaped.take().unwrap()[1], value);
+        }
+        assert_eq!((taken.take(), taken.stale(), reaped.take()), (None, Stale::Waiting, None));
     }
 
     #[test]
     fn a_sequence_from_nowhere_is_told_from_an_empty_slot() {
         // If this broke, a client that scribbles over its ring would never be cut off.
-        let (mut producer, consumer) = ring(0);
-        assert_eq!(consumer.stale(), Stale::Waiting);
-        producer.position = 3 * RING_SLOTS as u32;
-        producer.publish(&[0; 8]);
-        assert!(!consumer.is_ready());
-        assert_eq!(consumer.stale(), Stale::Nonsense(3 * RING_SLOTS as u32 + 1));
+        let [(mut submit, taken), _] = ring(0);
+        assert_eq!(taken.stale(), Stale::Waiting);
+        submit.count = 3 * RING_SLOTS as u32;
+        submit.publish(&[0; 8]);
+        assert!(!taken.is_ready());
+        assert_eq!(taken.stale(), Stale::Nonsense((3 * RING_SLOTS as u32 + 1) << 1));
     }
 }

@@ -10,7 +10,7 @@ use crate::core_turn::CoreTurn;
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::park::{self, Sleep};
-use crate::ring::{Consumer, MappedRing, Producer};
+use crate::ring::{Consumer, Kind, MappedRing, Producer};
 use crate::road::{Road, Waited};
 use crate::strategy::WaitClass;
 use crate::sync::Ordering;
@@ -30,7 +30,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// How often a spinning client looks whether the daemon is alive.
 const SPIN_ALIVE_EVERY: Duration = Duration::from_millis(5);
 
-/// The client's ends of a lane's two rings.
+/// The client's ends of a lane's ring.
 pub(crate) struct Rings {
     link: Arc<Link>,
     requests: Producer<MappedRing>,
@@ -49,8 +49,8 @@ impl Rings {
     ) -> Result<Self, MemoryError> {
         Ok(Self {
             link: Arc::clone(link),
-            requests: Producer::new(memory.ring_at(layout.requests(lane))?, 0),
-            completions: Consumer::new(memory.ring_at(layout.completions(lane))?, 0),
+            requests: Producer::new(memory.ring_at(layout.ring(lane))?, Kind::Request, 0),
+            completions: Consumer::new(memory.ring_at(layout.ring(lane))?, Kind::Completion, 0),
             control: memory.word_at(layout.control(lane))?,
             rung: 0,
             turn: CoreTurn::new(),
@@ -147,7 +147,7 @@ impl Rings {
         if !park::announce(&self.control, Sleep::Futex, &mut self.completions) {
             return true;
         }
-        let word = self.completions.slots().sequence_word(self.completions.position());
+        let word = self.completions.slots().sequence_word(self.completions.awaited());
         let seen = word.load(Ordering::Relaxed);
         let mut timed_out = false;
         if seen != self.completions.awaited() {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 
 use crate::park::{self, Sleep};
-use crate::ring::{Consumer, MappedRing, Producer, Stale};
+use crate::ring::{Consumer, Kind, MappedRing, Producer, Stale};
 use crate::session::Session;
 use crate::station::Offence;
 use crate::sync::{Ordering, order};
@@ -75,6 +75,8 @@ pub(crate) struct ServiceLane {
     woken: Option<u32>,
     crime: Option<Offence>,
     accused: bool,
+    /// What became of the replies of the last [`serve`](Self::serve). The sweep's.
+    pub(crate) replied: Replied,
     /// Completions went out since the last look at who sleeps. The sweep's.
     pub(crate) unflushed: bool,
     /// In the list of the hot. The sweep's.
@@ -93,7 +95,7 @@ impl ServiceLane {
             Some(queue) => {
                 Requests::Queue { queue: queue.queue(), sent: memory.word_at(layout.sent(index))?, asked: 0 }
             }
-            None => Requests::Ring(Consumer::new(memory.ring_at(layout.requests(index))?, 0)),
+            None => Requests::Ring(Consumer::new(memory.ring_at(layout.ring(index))?, Kind::Request, 0)),
         };
         let completions = match &session.reply_queue {
             Some(queue) => Completions::Queue {
@@ -104,7 +106,7 @@ impl ServiceLane {
                 held: VecDeque::with_capacity(RING_SLOTS),
                 held_word: memory.word_at(layout.held())?,
             },
-            None => Completions::Ring(Producer::new(memory.ring_at(layout.completions(index))?, 0)),
+            None => Completions::Ring(Producer::new(memory.ring_at(layout.ring(index))?, Kind::Completion, 0)),
         };
         Ok(Self {
             id: LaneId { client: session.client, index: index as u8 },
@@ -115,6 +117,7 @@ impl ServiceLane {
             woken: None,
             crime: None,
             accused: false,
+            replied: Replied::Unasked,
             unflushed: false,
             hot: false,
             idle_sweeps: 0,
@@ -137,38 +140,54 @@ impl ServiceLane {
     #[inline(always)]
     pub(crate) fn take(&mut self, most: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
         let most = most.min(RING_SLOTS - self.under_way);
-        let id = self.id;
         let mut taken = 0;
-        match &mut self.requests {
-            Requests::Ring(ring) => {
-                while taken < most
-                    && let Some(entry) = ring.take()
-                {
-                    into.push((id, entry));
-                    taken += 1;
-                }
-            }
-            Requests::Queue { queue, sent, asked } => {
-                // Pairs with the Release by the client, which counts after it has sent.
-                while taken < most && sent.load(Ordering::Acquire) != *asked {
-                    *asked += 1;
-                    match queue.try_receive(id.index) {
-                        Ok(Some(Received::Entry(entry))) => {
-                            into.push((id, entry));
-                            taken += 1;
-                        }
-                        _ => {
-                            // Believed again at the next sweep, so that a liar costs one system call and is told.
-                            *asked = sent.load(Ordering::Acquire);
-                            self.crime = Some(Offence::Queue { lane: id });
-                            break;
-                        }
-                    }
-                }
-            }
+        while taken < most
+            && let Some(entry) = self.next()
+        {
+            into.push((self.id, entry));
+            taken += 1;
         }
         self.under_way += taken;
         taken
+    }
+
+    /// Passes up to that many requests to `answer` and publishes what it gives.
+    #[inline(always)]
+    pub(crate) fn serve(&mut self, most: usize, answer: &mut impl FnMut(LaneId, &Entry) -> Option<Entry>) -> usize {
+        let most = most.min(RING_SLOTS - self.under_way);
+        let mut taken = 0;
+        while taken < most
+            && let Some(entry) = self.next()
+        {
+            taken += 1;
+            self.under_way += 1;
+            if let Some(reply) = answer(self.id, &entry) {
+                self.replied = self.reply(&reply);
+            }
+        }
+        taken
+    }
+
+    /// The next request, if it is there.
+    #[inline(always)]
+    fn next(&mut self) -> Option<Entry> {
+        match &mut self.requests {
+            Requests::Ring(ring) => ring.take(),
+            Requests::Queue { queue, sent, asked } => {
+                // Pairs with the Release by the client, which counts after it has sent.
+                if sent.load(Ordering::Acquire) == *asked {
+                    return None;
+                }
+                *asked += 1;
+                if let Ok(Some(Received::Entry(entry))) = queue.try_receive(self.id.index) {
+                    return Some(entry);
+                }
+                // Believed again at the next sweep, so that a liar costs one system call and is told.
+                *asked = sent.load(Ordering::Acquire);
+                self.crime = Some(Offence::Queue { lane: self.id });
+                None
+            }
+        }
     }
 
     /// Whether there is a request that [`take`](Self::take) would take.
@@ -265,7 +284,7 @@ impl ServiceLane {
     #[inline]
     pub(crate) fn wake(&mut self) -> Woken {
         let published = match &self.completions {
-            Completions::Ring(ring) => ring.position(),
+            Completions::Ring(ring) => ring.published(),
             Completions::Queue { sent, .. } => *sent,
         };
         let Some((sleep, awaited)) = park::sleeper(&self.control, published) else {
@@ -280,7 +299,7 @@ impl ServiceLane {
         match (sleep, &self.completions) {
             (Sleep::Socket, _) => Woken::Task,
             (Sleep::Futex, Completions::Ring(ring)) => {
-                let word = ring.slots().sequence_word(awaited.wrapping_sub(1));
+                let word = ring.slots().sequence_word(awaited);
                 // It cannot fail on a word that is mapped; and every sleeper has a time-out.
                 let _ = futex::wake(word, futex::Flags::empty(), 1);
                 Woken::Thread

@@ -249,11 +249,26 @@ impl Station {
     #[inline]
     pub fn poll(&mut self, budget: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
         let taken = self.sweep.poll(budget, into);
+        self.tell_active();
+        taken
+    }
+
+    /// Like [`poll`](Self::poll), for what can be answered on the spot: passes each request to `answer`, and what that
+    /// gives is published before the next one is looked at. A request for which it gives nothing is under way, and is
+    /// answered by [`reply`](Self::reply) later.
+    #[inline]
+    pub fn serve(&mut self, budget: usize, mut answer: impl FnMut(LaneId, &Entry) -> Option<Entry>) -> usize {
+        let taken = self.sweep.serve(budget, &mut answer);
+        self.tell_active();
+        taken
+    }
+
+    #[inline(always)]
+    fn tell_active(&mut self) {
         if self.sweep.hot() != self.told_active {
             self.told_active = self.sweep.hot();
             self.board.set_active(self.told_active as u64);
         }
-        taken
     }
 
     /// Publishes a completion (the low half of word 0 is overwritten). Everything that is published is seen at once by

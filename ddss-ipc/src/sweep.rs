@@ -84,19 +84,30 @@ impl Sweep {
     /// Copies up to `budget` requests out.
     #[inline]
     pub(crate) fn poll(&mut self, budget: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
+        self.visit(budget, &mut |lane, most| lane.take(most, into))
+    }
+
+    /// Passes up to `budget` requests to `answer`, and publishes what it gives at once.
+    #[inline]
+    pub(crate) fn serve(&mut self, budget: usize, answer: &mut impl FnMut(LaneId, &Entry) -> Option<Entry>) -> usize {
+        self.visit(budget, &mut |lane, most| lane.serve(most, answer))
+    }
+
+    /// Goes over the lanes; `take` takes up to so many requests from one and says how many they were.
+    #[inline(always)]
+    fn visit(&mut self, budget: usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> usize) -> usize {
         if !self.held.is_empty() {
             self.send_held(1);
         }
         let mut left = budget;
-        self.poll_hot(&mut left, into);
-        self.poll_cold(&mut left, into);
+        self.visit_hot(&mut left, take);
+        self.visit_cold(&mut left, take);
         budget - left
     }
 
-    #[inline]
-    fn poll_hot(&mut self, left: &mut usize, into: &mut Vec<(LaneId, Entry)>) {
-        let count = self.hot.len();
-        for _ in 0..count {
+    #[inline(always)]
+    fn visit_hot(&mut self, left: &mut usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> usize) {
+        for _ in 0..self.hot.len() {
             if *left == 0 || self.hot.is_empty() {
                 return;
             }
@@ -105,32 +116,43 @@ impl Sweep {
             }
             let key = self.hot[self.hot_cursor];
             let Some(lane) = self.lanes[key as usize].as_mut() else { return };
-            let taken = lane.take(LANE_BATCH_MAX.min(*left), into);
+            let taken = take(lane, LANE_BATCH_MAX.min(*left));
             *left -= taken;
-            if lane.is_guilty()
-                && let Some(offence) = lane.offence()
-            {
-                self.accuse(offence);
-                self.hot_cursor += 1;
-                continue;
-            }
-            if taken > 0 || lane.under_way() > 0 {
+            if taken > 0 {
                 lane.idle_sweeps = 0;
                 self.hot_cursor += 1;
+                self.note(key);
                 continue;
             }
-            lane.idle_sweeps += 1;
-            if lane.idle_sweeps < HOT_SWEEPS {
-                self.hot_cursor += 1;
-            } else {
-                // Another lane moves into this place, so the cursor stays.
-                self.move_to(key, false);
-            }
+            // Another lane moves into this place when it goes cold, and then the cursor stays.
+            self.hot_cursor += usize::from(!self.cool(key));
         }
     }
 
+    /// A hot lane had nothing. True when it went cold.
     #[inline]
-    fn poll_cold(&mut self, left: &mut usize, into: &mut Vec<(LaneId, Entry)>) {
+    fn cool(&mut self, key: u32) -> bool {
+        let Some(lane) = self.lanes[key as usize].as_mut() else { return false };
+        if lane.is_guilty()
+            && let Some(offence) = lane.offence()
+        {
+            self.accuse(offence);
+            return false;
+        }
+        if lane.under_way() > 0 {
+            lane.idle_sweeps = 0;
+            return false;
+        }
+        lane.idle_sweeps += 1;
+        let cold = lane.idle_sweeps >= HOT_SWEEPS;
+        if cold {
+            self.move_to(key, false);
+        }
+        cold
+    }
+
+    #[inline(always)]
+    fn visit_cold(&mut self, left: &mut usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> usize) {
         let slice = (COLD_SLICE + self.hot.len() / 2).min(self.cold.len());
         for _ in 0..slice {
             if *left == 0 || self.cold.is_empty() {
@@ -141,16 +163,28 @@ impl Sweep {
             }
             let key = self.cold[self.cold_cursor];
             let Some(lane) = self.lanes[key as usize].as_mut() else { return };
-            let taken = lane.take(LANE_BATCH_MAX.min(*left), into);
+            let taken = take(lane, LANE_BATCH_MAX.min(*left));
             if taken > 0 {
                 *left -= taken;
                 self.move_to(key, true);
+                self.note(key);
                 continue;
             }
             self.cold_cursor += 1;
             if let Some(offence) = lane.offence() {
                 self.accuse(offence);
             }
+        }
+    }
+
+    /// Remembers what a visit has left to do for a lane.
+    #[inline(always)]
+    fn note(&mut self, key: u32) {
+        let Some(lane) = self.lanes[key as usize].as_mut() else { return };
+        match std::mem::replace(&mut lane.replied, Replied::Unasked) {
+            Replied::Unasked => {}
+            Replied::Out => self.note_unflushed(key),
+            Replied::Held => self.hold(key),
         }
     }
 

@@ -116,15 +116,15 @@ fn a_slot_changed_after_publishing_changes_nothing() {
         liar.publish(slot, round + 1, 7);
         // All of it is overwritten at once, sequence included, while the service copies.
         for word in 1..8 {
-            let offset = support::raw::REQUESTS + slot * 64 + word * 8;
+            let offset = support::raw::RING + slot * 64 + word * 8;
             liar.memory.store(offset, if word == 3 { NOW } else { u64::MAX }, Ordering::Relaxed).unwrap();
         }
         while liar.completion(slot) != round + 1 {
             liar.ring();
         }
-        let answer = liar.memory.load(support::raw::COMPLETIONS + slot * 64 + 8, Ordering::Relaxed).unwrap();
-        assert!(answer == !7 || answer == 0, "an answer to one of the two, whole: {answer:x}");
+        // What the answer says is the liar's own doing: it may have written over that as well.
     }
+    echo.until("the answers", |seen| seen.answered.load(Ordering::Acquire) >= 2000);
     assert_eq!(echo.seen.answered.load(Ordering::Acquire), 2000);
 }
 
@@ -168,9 +168,9 @@ fn who_never_reaps_is_served_no_more_and_starves_nobody() {
         let liar = Liar::attach(&echo.path);
         for lap in 0..3_u32 {
             for slot in 0..64_u32 {
-                liar.memory.store(support::raw::REQUESTS + slot as usize * 64 + 24, NEVER, Ordering::Relaxed).unwrap();
-                let sequence = u64::from(lap * 64 + slot + 1);
-                liar.memory.store(support::raw::REQUESTS + slot as usize * 64, sequence, Ordering::Release).unwrap();
+                liar.memory.store(support::raw::RING + slot as usize * 64 + 24, NEVER, Ordering::Relaxed).unwrap();
+                let sequence = u64::from((lap * 64 + slot + 1) << 1);
+                liar.memory.store(support::raw::RING + slot as usize * 64, sequence, Ordering::Release).unwrap();
             }
             liar.ring();
             std::thread::sleep(Duration::from_millis(5));

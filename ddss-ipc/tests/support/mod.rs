@@ -91,6 +91,7 @@ impl Drop for Echo {
 fn serve(mut station: Station, seen: &Seen, stop: &AtomicBool) {
     let mut batch = Vec::with_capacity(256);
     let mut delayed = Vec::new();
+    let mut turn = false;
     let mut idle = 0;
     station.tell_core();
     while !stop.load(Ordering::Acquire) {
@@ -106,7 +107,19 @@ fn serve(mut station: Station, seen: &Seen, stop: &AtomicBool) {
                 }
             }
         }
-        let taken = station.poll(256, &mut batch);
+        // Both ways of taking requests, turn by turn.
+        turn = !turn;
+        let taken = if turn {
+            station.poll(256, &mut batch)
+        } else {
+            station.serve(256, |lane, entry| match entry[3] {
+                NOW => Some([entry[0], !entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7]]),
+                _ => {
+                    batch.push((lane, *entry));
+                    None
+                }
+            })
+        };
         for (lane, entry) in batch.drain(..) {
             answer(&mut station, &mut delayed, lane, entry);
         }

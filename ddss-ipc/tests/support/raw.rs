@@ -17,9 +17,8 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DDSSIPC\0");
 
 /// Where things lie in the memory of a client with one lane and one slot of arena (drawn in `layout.rs`).
 pub(crate) const CONTROL: usize = 4096;
-pub(crate) const REQUESTS: usize = 8192;
-pub(crate) const COMPLETIONS: usize = 12288;
-pub(crate) const MEMORY_BYTES: usize = 16384 + 4096;
+pub(crate) const RING: usize = 8192;
+pub(crate) const MEMORY_BYTES: usize = 12288 + 4096;
 
 /// A connection to the door, nothing said yet.
 pub(crate) fn knock(path: &Path) -> OwnedFd {
@@ -105,12 +104,12 @@ impl Liar {
         (Self { socket, memory, board, wake }, frame)
     }
 
-    /// Fills a request slot the way that a ring does, with whatever sequence.
-    pub(crate) fn publish(&self, slot: usize, sequence: u32, value: u64) {
-        let line = REQUESTS + slot * 64;
+    /// Fills a slot with a request the way that a ring does, with whatever position.
+    pub(crate) fn publish(&self, slot: usize, position: u32, value: u64) {
+        let line = RING + slot * 64;
         self.memory.store(line + 8, value, Ordering::Relaxed).unwrap();
         self.memory.store(line + 24, 0, Ordering::Relaxed).unwrap();
-        self.memory.store(line, u64::from(sequence), Ordering::Release).unwrap();
+        self.memory.store(line, u64::from(position << 1), Ordering::Release).unwrap();
         self.ring();
     }
 
@@ -119,9 +118,10 @@ impl Liar {
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// The sequence in a completion slot.
+    /// The position of the completion in a slot; zero as long as there is none.
     pub(crate) fn completion(&self, slot: usize) -> u32 {
-        self.memory.load(COMPLETIONS + slot * 64, Ordering::Acquire).unwrap() as u32
+        let sequence = self.memory.load(RING + slot * 64, Ordering::Acquire).unwrap() as u32;
+        if sequence & 1 == 1 { sequence >> 1 } else { 0 }
     }
 
     /// Waits until the daemon has cut it off.
