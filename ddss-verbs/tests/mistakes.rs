@@ -1,0 +1,178 @@
+//! Forty mistakes that a peer can make, one by one: each is named, and costs only the connection.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+mod wire;
+
+use common::Node;
+use ddss_verbs::{CloseReason, Fabric, Fault, Window};
+use wire::home::{Home, atomic, config, read_request, tagged, terminate, untagged};
+use wire::{CRC, Segment, frame};
+
+/// A mistake and what has to be said about it.
+type Mistake = (&'static str, Box<dyn Fn(&Window) -> Vec<u8>>, Fault);
+
+fn mistake(what: &'static str, fault: Fault, bytes: impl Fn(&Window) -> Vec<u8> + 'static) -> Mistake {
+    (what, Box::new(bytes), fault)
+}
+
+fn of(segment: Segment) -> Vec<u8> {
+    frame(&segment.bytes(), true)
+}
+
+fn changed(segment: &Segment, at: usize, value: u8) -> Vec<u8> {
+    let mut ulpdu = segment.bytes();
+    ulpdu[at] = value;
+    frame(&ulpdu, true)
+}
+
+fn mistakes() -> Vec<Mistake> {
+    let hello = || untagged(3, 0, 1, b"hello");
+    vec![
+        mistake("a bad crc", Fault::MPA_CRC, move |_| {
+            let mut frame = of(hello());
+            *frame.last_mut().unwrap() ^= 1;
+            frame
+        }),
+        mistake("a bad crc under a large write", Fault::MPA_CRC, |window| {
+            let mut frame = of(tagged(0, window.key, 0, &[1; 4000]));
+            frame[100] ^= 4;
+            frame
+        }),
+        mistake("a frame of three bytes", Fault::MPA_FRAME, |_| frame(&[0x41, 0x43, 0], true)),
+        mistake("a frame of no bytes", Fault::MPA_FRAME, |_| frame(&[], true)),
+        mistake("half an untagged header", Fault::MPA_FRAME, move |_| frame(&hello().bytes()[..17], true)),
+        mistake("a wrong ddp version, tagged", Fault::DDP_TAGGED_VERSION, |window| {
+            changed(&tagged(0, window.key, 0, b"x"), 0, 0xc2)
+        }),
+        mistake("a wrong ddp version, untagged", Fault::DDP_UNTAGGED_VERSION, move |_| changed(&hello(), 0, 0x40)),
+        mistake("a wrong rdmap version", Fault::RDMAP_VERSION, move |_| changed(&hello(), 1, 0x83)),
+        mistake("an unknown opcode", Fault::RDMAP_OPCODE, |_| of(untagged(13, 0, 1, b""))),
+        mistake("an unknown opcode, tagged", Fault::RDMAP_OPCODE, |_| of(tagged(12, 1, 1, b""))),
+        mistake("a tagged message", Fault::RDMAP_OPCODE, |window| of(tagged(3, window.key, 0, b"x"))),
+        mistake("an untagged write", Fault::RDMAP_OPCODE, |_| of(untagged(0, 0, 1, b"x"))),
+        mistake("a read request among the messages", Fault::RDMAP_OPCODE, |_| of(untagged(1, 0, 1, &[0; 28]))),
+        mistake("an unknown queue", Fault::DDP_QUEUE, |_| of(untagged(3, 4, 1, b"x"))),
+        mistake("a message number that was not its turn", Fault::DDP_SEQUENCE, |_| of(untagged(3, 0, 2, b"x"))),
+        mistake("message number zero", Fault::DDP_SEQUENCE, |_| of(untagged(3, 0, 0, b"x"))),
+        mistake("a message that starts in its middle", Fault::DDP_OFFSET, |_| {
+            of(Segment::Untagged { last: true, opcode: 3, word: 0, queue: 0, number: 1, offset: 4, payload: vec![1] })
+        }),
+        mistake("a message that is too long", Fault::DDP_TOO_LONG, |_| of(untagged(3, 0, 1, &[0; 513]))),
+        mistake("a message that grows too long", Fault::DDP_TOO_LONG, |_| {
+            let part = |offset: u32| Segment::Untagged {
+                last: false,
+                opcode: 3,
+                word: 0,
+                queue: 0,
+                number: 1,
+                offset,
+                payload: vec![7; 300],
+            };
+            [of(part(0)), of(part(300))].concat()
+        }),
+        mistake("a message of endless nothing", Fault::RDMAP_STREAM, |_| {
+            of(Segment::Untagged { last: false, opcode: 3, word: 0, queue: 0, number: 1, offset: 0, payload: vec![] })
+        }),
+        mistake("a read request that is too short", Fault::RDMAP_STREAM, |_| of(untagged(1, 1, 1, &[0; 27]))),
+        mistake("a read request that is too long", Fault::DDP_TOO_LONG, |_| of(untagged(1, 1, 1, &[0; 29]))),
+        mistake("a read request that was not its turn", Fault::DDP_SEQUENCE, |window| {
+            of(untagged(1, 1, 3, &read_request(8, window.key, 0)))
+        }),
+        mistake("a read with a bad key", Fault::RDMAP_KEY, |window| {
+            of(untagged(1, 1, 1, &read_request(8, window.key ^ 1, 0)))
+        }),
+        mistake("a read out of bounds", Fault::RDMAP_BOUNDS, |window| {
+            of(untagged(1, 1, 1, &read_request(8, window.key, 4089)))
+        }),
+        mistake("a read of four gigabytes", Fault::RDMAP_BOUNDS, |window| {
+            of(untagged(1, 1, 1, &read_request(u32::MAX, window.key, 0)))
+        }),
+        mistake("a read that wraps around", Fault::RDMAP_WRAP, |window| {
+            of(untagged(1, 1, 1, &read_request(8, window.key, u64::MAX - 3)))
+        }),
+        mistake("a write with a bad key", Fault::DDP_KEY, |window| of(tagged(0, window.key ^ 1, 0, b"x"))),
+        mistake("a write out of bounds", Fault::DDP_BOUNDS, |window| of(tagged(0, window.key, 4096, b"x"))),
+        mistake("a write that wraps around", Fault::DDP_WRAP, |window| of(tagged(0, window.key, u64::MAX, b"xy"))),
+        mistake("an answer that nobody asked for", Fault::DDP_KEY, |window| of(tagged(2, window.key, 0, b"x"))),
+        mistake("an atomic answer that nobody asked for", Fault::RDMAP_OPCODE, |_| of(untagged(11, 3, 1, &[0; 12]))),
+        mistake("an atomic of an unknown kind", Fault::RDMAP_OPCODE, |window| {
+            of(untagged(10, 1, 1, &atomic(1, window.key, 0)))
+        }),
+        mistake("an unaligned atomic", Fault::RDMAP_UNSPECIFIED, |window| {
+            of(untagged(10, 1, 1, &atomic(0, window.key, 4)))
+        }),
+        mistake("an atomic with a bad key", Fault::RDMAP_KEY, |window| {
+            of(untagged(10, 1, 1, &atomic(0, window.key ^ 8, 0)))
+        }),
+        mistake("a key withdrawn that is not there", Fault::RDMAP_INVALIDATE, |window| {
+            let word = window.key ^ 1;
+            of(Segment::Untagged { last: true, opcode: 4, word, queue: 0, number: 1, offset: 0, payload: vec![] })
+        }),
+        mistake("an immediate of nine bytes", Fault::DDP_TOO_LONG, |_| of(untagged(8, 0, 1, &[0; 9]))),
+        mistake("a terminate of three bytes", Fault::RDMAP_STREAM, |_| of(untagged(7, 2, 1, &[0; 3]))),
+        mistake("more reads than were agreed on", Fault::DDP_NO_BUFFER, |window| {
+            (1..=3).flat_map(|turn| of(untagged(1, 1, turn, &read_request(8, window.key, 0)))).collect()
+        }),
+    ]
+}
+
+#[test]
+fn each_mistake_is_named_and_costs_only_the_connection() {
+    // If this failed, a broken or hostile node would crash, confuse or outlast the daemon it talks to.
+    for (what, bytes, fault) in mistakes() {
+        for one_by_one in [false, true] {
+            let mut home = Home::new(config(|config| config.reads_inbound = 2));
+            home.memory.set(0, &[6; 4096]);
+            let (mut wire, peer, window) = home.meet(CRC);
+            let bytes = bytes(&window);
+            if one_by_one && bytes.len() < 150 {
+                for byte in &bytes {
+                    wire.send(&[*byte]);
+                    home.node.poll();
+                }
+            } else {
+                wire.send(&bytes);
+            }
+            let (layer, kind, code, payload) = terminate(what, &mut home, &mut wire);
+            assert_eq!(Fault { layer, kind, code }, fault, "{what}");
+            if layer < 2 && payload.len() > 4 {
+                assert_eq!(payload[2] & 0xc0, 0xc0, "{what}: it shows the header");
+                let header = if payload[6] & 0x80 != 0 { 14 } else { 18 };
+                assert!(
+                    bytes.windows(header).any(|window| *window == payload[6..6 + header]),
+                    "{what}: the header that it shows is the one that was sent"
+                );
+                let read = payload[6] & 0x80 == 0 && payload[7] & 0xf == 1 && payload.len() > 6 + header;
+                assert_eq!(payload[2] & 0x20 != 0, read, "{what}: a read request is shown whole");
+            }
+            assert_eq!(home.closed(peer), CloseReason::Broken(fault), "{what}");
+            home.is_clean(Some(&mut wire));
+            assert_eq!(home.memory.get(0, 4096), [6; 4096], "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_marker_that_points_elsewhere_ends_the_stream() {
+    // If this failed, a stream that lost its place would be read from the wrong byte on.
+    for (marker, good) in [([0, 0, 0, 0], true), ([0, 0, 0, 4], false)] {
+        let mut home = Home::new(config(|config| config.markers = true));
+        let (mut wire, peer, _) = home.meet(CRC);
+        // A marker stands before the first frame and is covered by its sum.
+        let plain = frame(&untagged(3, 0, 1, b"hello").bytes(), true);
+        let mut marked = [&marker[..], &plain[..plain.len() - 4]].concat();
+        marked.extend(wire::crc32c(&marked).to_le_bytes());
+        wire.send(&marked);
+        if good {
+            assert_eq!(home.wait("the message", Node::message), b"hello");
+            home.node.fabric.close(peer);
+            assert_eq!(home.closed(peer), CloseReason::Local);
+        } else {
+            let (layer, kind, code, _) = terminate("a bad marker", &mut home, &mut wire);
+            assert_eq!(Fault { layer, kind, code }, Fault::MPA_FRAME);
+            assert_eq!(home.closed(peer), CloseReason::Broken(Fault::MPA_FRAME));
+        }
+        home.is_clean(Some(&mut wire));
+    }
+}
