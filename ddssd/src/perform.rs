@@ -1,20 +1,57 @@
 //! What the engine decided, done: copies in this node's memory, work for the fabric, replies to clients.
 
+use crate::fetches::Fetches;
 use crate::fetches::Tag;
+use crate::links::Links;
 use crate::memory::NodeMemory;
-use crate::progress::Node;
-use ddss_core::engine::{Action, Source, StepId};
+use ddss_core::engine::{Action, Engine, Now, Source, StepId};
 use ddss_core::{
-    ArenaRange, ClientId, Completion, Failure, Header, LaneId, Message, NodeId, Payload, RemoteWindow, Timestamp,
-    Version,
+    ArenaRange, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, RemoteWindow,
+    Timestamp, Version,
 };
 use ddss_ipc::SharedMemory;
-use ddss_verbs::{LocalRange, PostErrorKind, RemoteRange, Work};
+use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Work};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What an engine's action names was checked by the engine before.
 const CHECKED: &str = "the engine checks ranges against the arena and the segment";
 
-impl Node {
+/// A client's arena, as this thread and the fabric see it.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    pub(crate) client: ClientId,
+    pub(crate) memory: SharedMemory,
+    pub(crate) region: RegionId,
+}
+
+/// What the progress thread works with, apart from the clients' rings.
+pub(crate) struct Hands {
+    pub(crate) fabric: Box<dyn Fabric>,
+    pub(crate) engine: Engine,
+    pub(crate) links: Links,
+    pub(crate) memory: NodeMemory,
+    pub(crate) fetches: Fetches,
+    pub(crate) pool_region: RegionId,
+    pub(crate) scratch_region: RegionId,
+    pub(crate) arenas: Vec<Option<Arena>>,
+    /// Replies on their way into the rings.
+    pub(crate) replies: Vec<(LaneId, Entry)>,
+    pub(crate) began: Instant,
+    /// The time as it was at the end of the last round: no request waits for a clock to be read.
+    pub(crate) now: Now,
+}
+
+impl Hands {
+    pub(crate) fn read_clocks(began: Instant) -> Now {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now { steady_us: began.elapsed().as_micros() as u64, wall_us: wall.as_micros() as u64 }
+    }
+
+    /// The arena of a client that is attached.
+    pub(crate) fn arena(&self, client: ClientId) -> Option<&Arena> {
+        self.arenas.get(client.index as usize)?.as_ref().filter(|arena| arena.client == client)
+    }
+
     /// Does everything that the engine has decided.
     pub(crate) fn perform(&mut self) {
         while let Some(action) = self.engine.next_action() {
@@ -95,7 +132,7 @@ impl Node {
         into: ArenaRange,
     ) {
         let (Some((peer, _)), Some(arena)) = (self.links.road_to(node), self.arena(client)) else {
-            return self.refuse_step(step, Failure::NodeDown);
+            return self.engine.refused(step, Failure::NodeDown);
         };
         let tag = Tag::Fetch(step).to_bits();
         let (arena, scratch) = (arena.region, self.scratch_region);
@@ -115,14 +152,14 @@ impl Node {
         let batch = if into.bytes == 0 { &without_bytes[..] } else { &all[..] };
         match self.fabric.post(batch) {
             Ok(()) => self.fetches.begin(step, batch.len() as u8, None),
-            Err(error) if error.index == 0 => self.refuse_step(step, failure_of(error.kind)),
+            Err(error) if error.index == 0 => self.engine.refused(step, failure_of(error.kind)),
             Err(error) => self.fetches.begin(step, error.index as u8, Some(failure_of(error.kind))),
         }
     }
 
     fn stage(&mut self, node: NodeId, step: StepId, at: u64, client: ClientId, from: ArenaRange, message: &Message) {
         let (Some((peer, staging)), Some(arena)) = (self.links.road_to(node), self.arena(client)) else {
-            return self.refuse_step(step, Failure::NodeDown);
+            return self.engine.refused(step, Failure::NodeDown);
         };
         let write = Work::Write {
             peer,
@@ -132,7 +169,7 @@ impl Node {
         };
         match self.fabric.post(&[write]) {
             Ok(()) => self.links.send(self.fabric.as_mut(), node, message.encode(&[])),
-            Err(error) => self.refuse_step(step, failure_of(error.kind)),
+            Err(error) => self.engine.refused(step, failure_of(error.kind)),
         }
     }
 
@@ -175,7 +212,7 @@ impl Node {
         if let Some((at, bytes)) = data {
             self.memory.pool.read(at as usize, &mut completion.data[..usize::from(bytes)]).expect(CHECKED);
         }
-        self.station.reply(lane, &completion.encode());
+        self.replies.push((lane, completion.encode()));
     }
 }
 

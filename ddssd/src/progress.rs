@@ -6,45 +6,30 @@
 //! 4. time: deadlines → the engine → actions,
 //! 5. replies become visible; who sleeps is woken.
 //!
-//! Actions are carried out in `perform.rs`.
+//! What the thread holds besides the rings, and how it carries actions out, is in `perform.rs`. The answer to a
+//! request that needs nobody else goes out before the next request is looked at.
 
 use crate::config::Config;
 use crate::fetches::{Fetches, Tag};
 use crate::links::{Change, Links};
 use crate::memory::NodeMemory;
+use crate::perform::{Arena, Hands};
 use crate::service::StartError;
-use ddss_core::engine::{Engine, EngineConfig, Now, StepId};
+use ddss_core::engine::{Engine, EngineConfig};
 use ddss_core::limits::{CLIENTS_MAX, NAME_BYTES_MAX};
-use ddss_core::{ClientId, Entry, Failure, Identity, LaneId, Message, Operation, PeerHello, Request, Spec};
+use ddss_core::{ClientId, Entry, Failure, Identity, LaneId, Message, NodeId, Operation, PeerHello, Request, Spec};
 use ddss_ipc::{Arrival, Session, SharedMemory, Station};
 use ddss_runtime::Work;
-use ddss_verbs::{Event, Events, Fabric, RegionId, Trust, WorkError};
+use ddss_verbs::{Event, Events, Fabric, Trust, WorkError};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// A client's arena, as this thread and the fabric see it.
-#[derive(Debug)]
-pub(crate) struct Arena {
-    client: ClientId,
-    pub(crate) memory: SharedMemory,
-    pub(crate) region: RegionId,
-}
+use std::time::{Duration, Instant};
 
 /// Everything that the progress thread owns.
 pub(crate) struct Node {
-    pub(crate) station: Station,
-    pub(crate) fabric: Box<dyn Fabric>,
-    pub(crate) engine: Engine,
-    pub(crate) links: Links,
-    pub(crate) memory: NodeMemory,
-    pub(crate) fetches: Fetches,
-    pub(crate) pool_region: RegionId,
-    pub(crate) scratch_region: RegionId,
-    arenas: Vec<Option<Arena>>,
-    requests: Vec<(LaneId, Entry)>,
+    station: Station,
+    hands: Hands,
     events: Events,
-    began: Instant,
     idle_rounds: u32,
     next_tick: Instant,
     next_connect: Option<Instant>,
@@ -81,9 +66,8 @@ impl Node {
         });
         let hello = PeerHello { node: config.node, incarnation };
         station.tell_core();
-        let now = Instant::now();
-        Ok(Self {
-            station,
+        let began = Instant::now();
+        let hands = Hands {
             fabric,
             engine,
             links: Links::new(hello, &config.peers, staging),
@@ -92,23 +76,24 @@ impl Node {
             pool_region,
             scratch_region,
             arenas: std::iter::repeat_with(|| None).take(CLIENTS_MAX).collect(),
-            requests: Vec::with_capacity(Self::BATCH),
-            events: Events::new(),
-            began: now,
-            idle_rounds: 0,
-            next_tick: now,
-            next_connect: Some(now),
-        })
+            replies: Vec::with_capacity(Self::BATCH),
+            began,
+            now: Hands::read_clocks(began),
+        };
+        let (events, next_connect) = (Events::new(), Some(began));
+        Ok(Self { station, hands, events, idle_rounds: 0, next_tick: began, next_connect })
     }
 
-    pub(crate) fn now(&self) -> Now {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { steady_us: self.began.elapsed().as_micros() as u64, wall_us: wall.as_micros() as u64 }
+    /// Does what the engine has decided, and makes its replies visible.
+    fn perform(&mut self) {
+        self.hands.perform();
+        self.publish();
     }
 
-    /// The arena of a client that is attached.
-    pub(crate) fn arena(&self, client: ClientId) -> Option<&Arena> {
-        self.arenas.get(client.index as usize)?.as_ref().filter(|arena| arena.client == client)
+    fn publish(&mut self) {
+        for (lane, entry) in self.hands.replies.drain(..) {
+            self.station.reply(lane, &entry);
+        }
     }
 
     // 1. Arrivals.
@@ -134,7 +119,7 @@ impl Node {
         let adopted = self.station.adopt(session).map_err(|error| error.to_string()).and_then(|client| {
             let memory = self.station.arena(client).cloned().ok_or("its arena is gone")?;
             let (offset, bytes) = (memory.offset() as u64, memory.len() as u64);
-            let region = self.fabric.register(memory.descriptor(), Trust::Sealed, offset, bytes);
+            let region = self.hands.fabric.register(memory.descriptor(), Trust::Sealed, offset, bytes);
             region.map(|region| Arena { client, memory, region }).map_err(|error| {
                 self.station.dismiss(client);
                 error.to_string()
@@ -145,8 +130,8 @@ impl Node {
                 let client = arena.client;
                 tracing::debug!(%client, pid = who.pid, uid = who.uid, "attached");
                 let identity = Identity { uid: who.uid, gid: who.gid };
-                self.engine.attach(client, identity, arena.memory.len() as u64);
-                self.arenas[client.index as usize] = Some(arena);
+                self.hands.engine.attach(client, identity, arena.memory.len() as u64);
+                self.hands.arenas[client.index as usize] = Some(arena);
             }
             Err(error) => tracing::warn!(pid = who.pid, error, "could not serve a client"),
         }
@@ -155,52 +140,29 @@ impl Node {
     /// A client is gone. The fabric keeps its arena mapped until what is under way into it has ended.
     fn bid_farewell(&mut self, client: ClientId, how: &str) {
         self.station.dismiss(client);
-        let now = self.now();
-        self.engine.detach(now, client);
+        let now = self.hands.now;
+        self.hands.engine.detach(now, client);
         self.perform();
-        if self.arena(client).is_some()
-            && let Some(arena) = self.arenas[client.index as usize].take()
+        if self.hands.arena(client).is_some()
+            && let Some(arena) = self.hands.arenas[client.index as usize].take()
         {
             tracing::debug!(%client, how, "client gone");
-            self.fabric.deregister(arena.region);
+            self.hands.fabric.deregister(arena.region);
         }
     }
 
     // 2. Requests.
 
     fn take_requests(&mut self) -> usize {
-        let mut requests = std::mem::take(&mut self.requests);
-        let taken = self.station.poll(Self::BATCH, &mut requests);
-        if taken > 0 {
-            let now = self.now();
-            for (lane, entry) in requests.drain(..) {
-                self.take_request(now, lane, &entry);
-            }
-        }
-        self.requests = requests;
+        let hands = &mut self.hands;
+        let taken = self.station.serve(Self::BATCH, |lane, entry| {
+            take_request(hands, lane, entry);
+            // Nearly always the one reply of this very request.
+            let at = hands.replies.iter().position(|&(to, reply)| to == lane && reply[1] == entry[1])?;
+            Some(hands.replies.swap_remove(at).1)
+        });
+        self.publish();
         taken
-    }
-
-    fn take_request(&mut self, now: Now, lane: LaneId, entry: &Entry) {
-        match Request::decode(entry) {
-            Ok(request) => {
-                let mut text = [0; Spec::ENCODED_BYTES + NAME_BYTES_MAX];
-                let length = self.copy_text(lane.client, &request.operation, &mut text);
-                self.engine.request(now, lane, &request, &text[..length]);
-            }
-            Err(refused) => self.engine.refuse(lane, refused.id, refused.failure),
-        }
-        self.perform();
-    }
-
-    /// Names and specifications are copied out of the arena once, before anybody looks at them.
-    fn copy_text(&self, client: ClientId, operation: &Operation, text: &mut [u8]) -> usize {
-        let (Operation::Allocate { spec_and_name: range } | Operation::Open { name: range }) = operation else {
-            return 0;
-        };
-        let Some(arena) = self.arena(client) else { return 0 };
-        let length = (range.bytes as usize).min(text.len());
-        arena.memory.read(range.offset() as usize, &mut text[..length]).map_or(0, |()| length)
     }
 
     // 3. Network.
@@ -208,73 +170,74 @@ impl Node {
     fn take_events(&mut self) -> usize {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
-        let taken = self.fabric.poll(&mut events);
-        if taken > 0 {
-            let now = self.now();
-            for event in events.iter() {
-                self.take_event(now, event);
-            }
+        let taken = self.hands.fabric.poll(&mut events);
+        for event in events.iter() {
+            self.take_event(event);
         }
         self.events = events;
         taken
     }
 
-    fn take_event(&mut self, now: Now, event: Event<'_>) {
+    fn take_event(&mut self, event: Event<'_>) {
+        let now = self.hands.now;
         tracing::trace!(?event, "fabric");
         let change = match event {
-            Event::Done { tag, outcome, .. } => return self.done(now, tag, outcome),
-            Event::Message { peer, bytes, .. } => match self.links.node_of(peer) {
-                Some(node) => return self.take_message(now, node, bytes),
+            Event::Done { tag, outcome, .. } => return self.done(tag, outcome),
+            Event::Message { peer, bytes, .. } => match self.hands.links.node_of(peer) {
+                Some(node) => return self.take_message(node, bytes),
                 None => match Message::decode(bytes) {
-                    Ok((message, _)) => self.links.welcomed(peer, &message).or_else(|| {
-                        self.fabric.close(peer);
+                    Ok((message, _)) => self.hands.links.welcomed(peer, &message).or_else(|| {
+                        self.hands.fabric.close(peer);
                         None
                     }),
                     Err(_) => {
-                        self.fabric.close(peer);
+                        self.hands.fabric.close(peer);
                         None
                     }
                 },
             },
-            Event::Asked { peer, address, hello } => self.links.asked(self.fabric.as_mut(), peer, address, hello),
+            Event::Asked { peer, address, hello } => {
+                self.hands.links.asked(self.hands.fabric.as_mut(), peer, address, hello)
+            }
             Event::Connected { peer, hello } => {
-                self.links.connected(self.fabric.as_mut(), peer, hello);
+                self.hands.links.connected(self.hands.fabric.as_mut(), peer, hello);
                 None
             }
             Event::Closed { peer, reason, hello } => {
                 self.next_connect = Some(Instant::now());
-                self.links.closed(peer, reason, hello)
+                self.hands.links.closed(peer, reason, hello)
             }
             _ => None,
         };
         match change {
-            Some(Change::Up(node)) => self.engine.peer_up(node),
-            Some(Change::Down(node)) => self.engine.peer_down(now, node),
+            Some(Change::Up(node)) => self.hands.engine.peer_up(node),
+            Some(Change::Down(node)) => self.hands.engine.peer_down(now, node),
             None => return,
         }
         self.perform();
     }
 
-    fn take_message(&mut self, now: Now, node: ddss_core::NodeId, bytes: &[u8]) {
+    fn take_message(&mut self, node: NodeId, bytes: &[u8]) {
         match Message::decode(bytes) {
             Ok((message, tail)) => {
-                self.engine.message(now, node, &message, tail);
+                self.hands.engine.message(self.hands.now, node, &message, tail);
                 self.perform();
             }
-            Err(_) => self.links.cut(self.fabric.as_mut(), node),
+            Err(_) => self.hands.links.cut(self.hands.fabric.as_mut(), node),
         }
     }
 
-    fn done(&mut self, now: Now, tag: u64, outcome: Result<u64, WorkError>) {
+    fn done(&mut self, tag: u64, outcome: Result<u64, WorkError>) {
         let failure = outcome.err().map(|_| Failure::NodeDown);
+        let hands = &mut self.hands;
         match Tag::from_bits(tag) {
             Tag::Fetch(step) => {
-                let Some(result) = self.fetches.ended(step, failure) else { return };
-                let read = result.map(|()| self.memory.fetched(step.index()));
-                self.engine.fetched(now, step, read);
+                let Some(result) = hands.fetches.ended(step, failure) else { return };
+                let read = result.map(|()| hands.memory.fetched(step.index()));
+                hands.engine.fetched(hands.now, step, read);
             }
             Tag::Stage(step) => match failure {
-                Some(failure) => self.engine.staged(step, Err(failure)),
+                Some(failure) => hands.engine.staged(step, Err(failure)),
                 None => return,
             },
             Tag::Send => return,
@@ -291,27 +254,44 @@ impl Node {
         }
         self.idle_rounds = 0;
         let now = Instant::now();
+        self.hands.now = Hands::read_clocks(self.hands.began);
         if self.next_connect.is_some_and(|due| due <= now) {
-            self.next_connect = self.links.connect_due(self.fabric.as_mut(), now);
+            self.next_connect = self.hands.links.connect_due(self.hands.fabric.as_mut(), now);
         }
         if self.next_tick <= now {
-            let pause = if self.engine.is_quiet() { Self::TICK_IDLE } else { Self::TICK };
+            let pause = if self.hands.engine.is_quiet() { Self::TICK_IDLE } else { Self::TICK };
             self.next_tick = now + pause;
-            let time = self.now();
-            self.engine.tick(time);
+            self.hands.engine.tick(self.hands.now);
             self.perform();
         }
-    }
-
-    /// The step that an operation is noted under could not go out.
-    pub(crate) fn refuse_step(&mut self, step: StepId, failure: Failure) {
-        self.engine.refused(step, failure);
     }
 
     /// Where other nodes reach this one.
     pub(crate) fn listen(fabric: &mut dyn Fabric, address: SocketAddr) -> Result<SocketAddr, StartError> {
         fabric.listen(address).map_err(|source| StartError::Listen { address, source })
     }
+}
+
+fn take_request(hands: &mut Hands, lane: LaneId, entry: &Entry) {
+    match Request::decode(entry) {
+        Ok(request) => {
+            let mut text = [0; Spec::ENCODED_BYTES + NAME_BYTES_MAX];
+            let length = copy_text(hands, lane.client, &request.operation, &mut text);
+            hands.engine.request(hands.now, lane, &request, &text[..length]);
+        }
+        Err(refused) => hands.engine.refuse(lane, refused.id, refused.failure),
+    }
+    hands.perform();
+}
+
+/// Names and specifications are copied out of the arena once, before anybody looks at them.
+fn copy_text(hands: &Hands, client: ClientId, operation: &Operation, text: &mut [u8]) -> usize {
+    let (Operation::Allocate { spec_and_name: range } | Operation::Open { name: range }) = operation else {
+        return 0;
+    };
+    let Some(arena) = hands.arena(client) else { return 0 };
+    let length = (range.bytes as usize).min(text.len());
+    arena.memory.read(range.offset() as usize, &mut text[..length]).map_or(0, |()| length)
 }
 
 impl Work for Node {
@@ -322,17 +302,17 @@ impl Work for Node {
         let work = arrivals + requests + events;
         self.keep_time(work > 0);
         // Room in a socket is not an event: whoever has messages waiting stays awake for it.
-        let waits = self.links.flush(self.fabric.as_mut());
+        let waits = self.hands.links.flush(self.hands.fabric.as_mut());
         // 5. Replies were visible as they were written; this wakes who sleeps.
         self.station.flush();
         work + usize::from(waits)
     }
 
     fn arm(&mut self) -> bool {
-        self.fabric.arm() && {
+        self.hands.fabric.arm() && {
             let rests = self.station.arm();
             if !rests {
-                self.fabric.disarm();
+                self.hands.fabric.disarm();
             }
             rests
         }
@@ -340,23 +320,24 @@ impl Work for Node {
 
     fn disarm(&mut self) {
         self.station.disarm();
-        self.fabric.disarm();
+        self.hands.fabric.disarm();
+        self.hands.now = Hands::read_clocks(self.hands.began);
     }
 
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {
-        wait(&[self.station.descriptor(), self.fabric.descriptor().as_fd()]);
+        wait(&[self.station.descriptor(), self.hands.fabric.descriptor().as_fd()]);
     }
 
     fn nap(&self) -> Duration {
-        let due = [Some(self.next_tick), self.next_connect, self.fabric.next_deadline()];
+        let due = [Some(self.next_tick), self.next_connect, self.hands.fabric.next_deadline()];
         let next = due.into_iter().flatten().min().unwrap_or(self.next_tick);
         next.saturating_duration_since(Instant::now())
     }
 
     fn finish(&mut self) {
-        self.links.close_all(self.fabric.as_mut());
+        self.hands.links.close_all(self.hands.fabric.as_mut());
         // The goodbyes go out with one more round; who does not take them will see the end of the process.
         let mut events = Events::new();
-        self.fabric.poll(&mut events);
+        self.hands.fabric.poll(&mut events);
     }
 }

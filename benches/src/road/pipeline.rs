@@ -58,7 +58,9 @@ fn request(task: Task, index: usize) -> Request {
             let range = ArenaRange { slot, bytes: bytes as u32 };
             match kind {
                 Kind::Get => Operation::Get { segment, offset: 0, into: range, inline: false },
-                Kind::Put => Operation::Put { segment, offset: 0, from: Payload::Arena(range), terms: Terms::default() },
+                Kind::Put => {
+                    Operation::Put { segment, offset: 0, from: Payload::Arena(range), terms: Terms::default() }
+                }
             }
         }
     };
