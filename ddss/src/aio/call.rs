@@ -1,7 +1,7 @@
 //! One call as a future.
 
 use super::reactor::Reactor;
-use super::road::CallId;
+use super::road::{Begun, CallId};
 use crate::arena::Run;
 use crate::lanes::NoCompletion;
 use ddss_core::{ArenaRange, Completion, Operation, Outcome};
@@ -27,7 +27,8 @@ pub(super) struct Plan {
 }
 
 enum Stage {
-    Planned,
+    /// Not begun; in line for room under that ticket, if it is.
+    Planned(Option<u64>),
     UnderWay(CallId),
     Over,
 }
@@ -43,14 +44,14 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) fn new(reactor: Arc<Reactor>, deadline: Instant, plan: Plan, make: Make) -> Self {
-        Self { reactor, plan, make, deadline, stage: Stage::Planned }
+        Self { reactor, plan, make, deadline, stage: Stage::Planned(None) }
     }
 
-    fn begin(&mut self, context: &Context<'_>) -> Result<Option<CallId>, NoCompletion> {
+    fn begin(&mut self, ticket: Option<u64>, context: &Context<'_>) -> Result<Begun, NoCompletion> {
         let road = &self.reactor.road;
         let bytes = self.plan.outgoing.len().max(self.plan.incoming);
         let (plan, make) = (&self.plan, self.make);
-        let begun = road.begin(bytes, self.deadline, context.waker(), |run| {
+        let begun = road.begin(ticket, bytes, self.deadline, context.waker(), |run| {
             let range = run.map_or(ArenaRange { slot: 0, bytes: 0 }, |run| run.range(bytes));
             if !plan.outgoing.is_empty() {
                 let at = range.offset() as usize;
@@ -82,10 +83,13 @@ impl Future for Call {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let call = &mut *self;
-        if let Stage::Planned = call.stage {
-            match call.begin(context) {
-                Ok(Some(id)) => call.stage = Stage::UnderWay(id),
-                Ok(None) => return Poll::Pending,
+        if let Stage::Planned(ticket) = call.stage {
+            match call.begin(ticket, context) {
+                Ok(Begun::UnderWay(id)) => call.stage = Stage::UnderWay(id),
+                Ok(Begun::Queued(ticket)) => {
+                    call.stage = Stage::Planned(Some(ticket));
+                    return Poll::Pending;
+                }
                 Err(none) => {
                     call.stage = Stage::Over;
                     return Poll::Ready(Err(none));
@@ -106,8 +110,10 @@ impl Future for Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if let Stage::UnderWay(id) = self.stage {
-            self.reactor.road.abandon(id);
+        match self.stage {
+            Stage::UnderWay(id) => self.reactor.road.abandon(id),
+            Stage::Planned(Some(ticket)) => self.reactor.road.give_up_line(ticket),
+            Stage::Planned(None) | Stage::Over => {}
         }
     }
 }

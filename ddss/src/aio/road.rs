@@ -63,9 +63,24 @@ pub(super) struct State {
     lane: Lane,
     slots: Vec<Slot>,
     /// Tasks that wait for a place on the lane or in the arena, in order.
-    room: VecDeque<(Waker, Instant)>,
+    room: VecDeque<Queued>,
+    tickets: u64,
     armed: bool,
     gone: bool,
+}
+
+/// A task in the line for room.
+struct Queued {
+    ticket: u64,
+    waker: Waker,
+    deadline: Instant,
+}
+
+/// How a call began.
+pub(super) enum Begun {
+    UnderWay(CallId),
+    /// In line, under that ticket.
+    Queued(u64),
 }
 
 /// How long a task looks for its completion before it lets the executor go on.
@@ -77,7 +92,7 @@ impl Road {
     pub(super) fn new(lane: Lane, arena: SharedMemory, runs: SharedSlots) -> Self {
         let slot = || Slot { generation: 0, status: Status::Free, run: None };
         let slots = std::iter::repeat_with(slot).take(RING_SLOTS).collect();
-        let state = State { lane, slots, room: VecDeque::new(), armed: false, gone: false };
+        let state = State { lane, slots, room: VecDeque::new(), tickets: 0, armed: false, gone: false };
         Self { state: Mutex::new(state), arena, runs, dormant: AtomicBool::new(true) }
     }
 
@@ -85,14 +100,15 @@ impl Road {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a call, or notes the task as one that waits for room.
+    /// Begins a call, or notes the task as one that waits for room. `ticket` is what it waited under before.
     pub(super) fn begin(
         &self,
+        ticket: Option<u64>,
         bytes: usize,
         deadline: Instant,
         waker: &Waker,
         make: impl FnOnce(Option<Run>) -> Operation,
-    ) -> Result<Option<CallId>, NoCompletion> {
+    ) -> Result<Begun, NoCompletion> {
         let mut state = self.lock();
         if state.gone {
             return Err(NoCompletion::Gone);
@@ -108,10 +124,11 @@ impl Road {
             if let Some(Some(run)) = run {
                 self.runs.give(run);
             }
-            state.room.push_back((waker.clone(), deadline));
+            let ticket = state.stand_in_line(ticket, waker, deadline);
             state.arm(&self.runs);
-            return Ok(None);
+            return Ok(Begun::Queued(ticket));
         };
+        state.leave_line(ticket);
         let slot = &mut state.slots[index];
         slot.generation = slot.generation.wrapping_add(1);
         slot.status = Status::Waiting { waker: None, deadline };
@@ -122,7 +139,7 @@ impl Road {
         let request = Request { timeout_us, ..Request::new(RequestId(id.0), make(run)) };
         state.lane.submit(request.encode()).expect("there are as many slots as a lane has places");
         state.lane.ring();
-        Ok(Some(id))
+        Ok(Begun::UnderWay(id))
     }
 
     /// The end of a call, if it is there; else the task is noted.
@@ -176,6 +193,14 @@ impl Road {
         }
     }
 
+    /// A future that waited for room was dropped. If its turn had come, it is the next one's.
+    pub(super) fn give_up_line(&self, ticket: u64) {
+        let mut state = self.lock();
+        if !state.leave_line(Some(ticket)) {
+            state.call_next();
+        }
+    }
+
     /// The socket was readable, or time passed: hands out what came. Says when it has to be called again.
     pub(super) fn turn(&self, alive: bool) -> Option<Instant> {
         let mut state = self.lock();
@@ -203,13 +228,14 @@ impl Road {
                 next = Some(next.map_or(patience, |other| other.min(patience)));
             }
         }
-        let late = |&(_, deadline): &(Waker, Instant)| gone || deadline <= now;
-        while state.room.front().is_some_and(late) {
-            state.room.pop_front().into_iter().for_each(|(waker, _)| waker.wake());
+        for queued in &state.room {
+            if gone || queued.deadline <= now {
+                queued.waker.wake_by_ref();
+            } else {
+                next = Some(next.map_or(queued.deadline, |other| other.min(queued.deadline)));
+            }
         }
-        for &(_, deadline) in &state.room {
-            next = Some(next.map_or(deadline, |other| other.min(deadline)));
-        }
+        state.room.retain(|queued| !gone && queued.deadline > now);
         if waits && !gone {
             while !state.arm(&self.runs) {}
         }
@@ -254,14 +280,40 @@ impl State {
         if let Some(run) = slot.run.take() {
             runs.give(run);
         }
-        if let Some((waker, _)) = self.room.pop_front() {
-            waker.wake();
+        self.call_next();
+    }
+
+    /// There is room for one more.
+    fn call_next(&mut self) {
+        if let Some(next) = self.room.pop_front() {
+            next.waker.wake();
         }
+    }
+
+    /// Keeps the place of a task that is in line already, and puts another one at the end.
+    fn stand_in_line(&mut self, ticket: Option<u64>, waker: &Waker, deadline: Instant) -> u64 {
+        if let Some(queued) = self.room.iter_mut().find(|queued| Some(queued.ticket) == ticket) {
+            queued.waker.clone_from(waker);
+            return queued.ticket;
+        }
+        self.tickets += 1;
+        self.room.push_back(Queued { ticket: self.tickets, waker: waker.clone(), deadline });
+        self.tickets
+    }
+
+    /// Takes a task out of the line; `false` if it was not in it any more.
+    fn leave_line(&mut self, ticket: Option<u64>) -> bool {
+        let at = self.room.iter().position(|queued| Some(queued.ticket) == ticket);
+        at.is_some_and(|at| self.room.remove(at).is_some())
     }
 
     /// Has the next completion wake the reactor; `false` if something came in between, and was taken.
     fn arm(&mut self, runs: &SharedSlots) -> bool {
-        if self.armed || self.lane.arm_async() {
+        // With nothing under way there is nothing to be woken by, and nothing would be armed.
+        if self.armed || self.lane.outstanding() == 0 {
+            return true;
+        }
+        if self.lane.arm_async() {
             self.armed = true;
             return true;
         }
