@@ -1,7 +1,7 @@
 //! Quick ratios on this machine: round trips under each strategy beside the raw ping-pong of one cache line.
 //!
 //! ```text
-//! cargo run --release -p ddss-ipc --example ratio -- [raw|slots|mq|rmq|rcq|auto|pipe ..] [--clients N] [--millis M] [--shared] [--rounds R] [--batch]
+//! cargo run --release -p ddss-ipc --example ratio -- [raw|slots|mq|rmq|rcq|auto|pipe ..] [--clients N] [--millis M] [--shared] [--rounds R] [--batch] [--unfair]
 //! ```
 //!
 //! The service runs on the last core; clients on the others, or (`--shared`) anywhere. Take ratios within one run: the
@@ -45,6 +45,7 @@ struct Plan {
     clients: usize,
     millis: u64,
     shared: bool,
+    fair: bool,
 }
 
 fn main() {
@@ -72,6 +73,7 @@ fn main() {
                 clients: value("--clients", 1) as usize,
                 millis: value("--millis", 1000),
                 shared: arguments.iter().any(|argument| argument == "--shared"),
+                fair: !arguments.iter().any(|argument| argument == "--unfair"),
             };
             if mode == "raw" || mode == "slots" { raw(&plan) } else { strategy(&plan) }
         }
@@ -168,6 +170,7 @@ fn solo() {
 fn spawn(plan: &Plan, path: &Path) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["client", &plan.mode, &plan.clients.to_string(), &plan.millis.to_string(), &plan.shared.to_string()])
+        .arg(plan.fair.to_string())
         .arg(path)
         .stdout(Stdio::piped())
         .spawn()
@@ -269,10 +272,11 @@ fn serve(mut station: Station, stop: &AtomicBool) -> (u64, u64) {
         }
         let taken = if batched {
             let taken = station.poll(256, &mut batch);
-            for (lane, mut entry) in batch.drain(..) {
-                entry[1] = !entry[1];
-                station.reply(lane, &entry);
+            for (lane, entry) in &batch {
+                let reply = [entry[0], !entry[1], entry[2], 0, 0, 0, 0, 0];
+                station.reply(*lane, &reply);
             }
+            batch.clear();
             taken
         } else {
             station.serve(256, |_, entry| Some([entry[0], !entry[1], entry[2], 0, 0, 0, 0, 0]))
@@ -303,12 +307,13 @@ fn serve(mut station: Station, stop: &AtomicBool) -> (u64, u64) {
 }
 
 fn client(arguments: &[String]) {
-    let [mode, clients, millis, shared, path] = arguments else { panic!("a client takes five arguments") };
+    let [mode, clients, millis, shared, fair, path] = arguments else { panic!("a client takes six arguments") };
     let plan = Plan {
         mode: mode.clone(),
         clients: clients.parse().unwrap(),
         millis: millis.parse().unwrap(),
         shared: shared.parse().unwrap(),
+        fair: fair.parse().unwrap(),
     };
     let path = PathBuf::from(path);
     if !plan.shared {
@@ -374,7 +379,7 @@ fn strategy_clients(plan: &Plan, path: &Path) -> Vec<Result> {
         options.lanes = 1;
         options.arena_bytes = 4096;
         options.timeout = PATIENCE;
-        options.fair = std::env::var_os("UNFAIR").is_none();
+        options.fair = plan.fair;
         let attachment = Attachment::connect(path, &options).unwrap();
         let mut lane = attachment.take_lane().unwrap();
         left -= 1;
