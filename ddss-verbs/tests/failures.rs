@@ -322,3 +322,79 @@ fn descriptors_come_back() {
     // Other tests of this binary open and close descriptors of their own meanwhile.
     assert!(after < before + 40, "{before} descriptors before, {after} after");
 }
+
+#[test]
+fn done_means_that_the_socket_has_all_of_it() {
+    // If this failed, a message would be reported as sent whose end is lost when the connection breaks.
+    let one = config(|config| config.revision = Revision::One);
+    let (mut node, peer, mut wire) = reach(one, Some(start(false, CRC, 1, b"")));
+    until(&mut node, "the connection", |node| node.take(|seen| matches!(seen, Seen::Connected { .. })));
+    let message = pattern(1, 501);
+    let mut idle = 0;
+    while idle < 2000 {
+        let work = Work::Send { peer, tag: 1, message: &message, mode: SendMode::default() };
+        let posted = node.fabric.post(&[work; 8]).is_ok();
+        idle = if posted || node.poll() > 0 { 0 } else { idle + 1 };
+    }
+    let told = node.seen.iter().filter(|seen| matches!(seen, Seen::Done { outcome: Ok(0), .. })).count();
+    assert!(told > 100, "{told} messages were sent before the socket was full");
+    // From here on the fabric does nothing more: what was reported has to be there already.
+    let begin = Instant::now();
+    let mut arrived = 0;
+    while arrived < told {
+        wire.receive();
+        while let Some(segment) = wire.next() {
+            assert_eq!(segment.payload(), message);
+            arrived += 1;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{told} were reported as sent, {arrived} arrived");
+    }
+}
+
+#[test]
+fn a_large_answer_with_a_bad_sum_is_no_answer() {
+    // If this failed, bytes that the network damaged would be handed to a client as a good get.
+    let one = config(|config| config.revision = Revision::One);
+    let (mut node, peer, mut wire) = reach(one, Some(start(false, CRC, 1, b"")));
+    until(&mut node, "the connection", |node| node.take(|seen| matches!(seen, Seen::Connected { .. })));
+    let memory = Memory::new(1 << 16);
+    let region = node.register(&memory);
+    let local = LocalRange { region, offset: 0, bytes: 8000 };
+    let remote = RemoteRange { key: 7, address: 0 };
+    node.fabric.post(&[Work::Read { peer, tag: 1, local, remote }]).unwrap();
+    let request = until(&mut node, "the request", |_| {
+        wire.receive();
+        wire.next()
+    });
+    let stag = number(&request.payload()[..4]) as u32;
+    let mut answer = frame(&tagged(2, stag, 0, &pattern(1, 8000)).bytes(), true);
+    answer[5000] ^= 0x10;
+    wire.send(&answer);
+    assert_eq!(until(&mut node, "the end", |node| node.closed(peer)), CloseReason::Broken(Fault::MPA_CRC));
+    assert_eq!(node.done(1), Some(Err(WorkError::Unknown)));
+    assert_eq!(memory.get(8000, 4096), [0; 4096], "nothing beyond the read is touched");
+}
+
+#[test]
+fn an_abandoned_read_gives_its_memory_back_at_once() {
+    // If this failed, the memory of each client that died during a get would stay mapped.
+    let one = config(|config| {
+        config.revision = Revision::One;
+        config.reads_outbound = 1;
+    });
+    let (mut node, peer, wire) = reach(one, Some(start(false, CRC, 1, b"")));
+    until(&mut node, "the connection", |node| node.take(|seen| matches!(seen, Seen::Connected { .. })));
+    let region = node.register(&Memory::new(4096));
+    let local = LocalRange { region, offset: 0, bytes: 8 };
+    let remote = RemoteRange { key: 7, address: 0 };
+    // One is asked for, the other waits for its turn.
+    let reads = [1, 2].map(|tag| Work::Read { peer, tag, local, remote });
+    node.fabric.post(&reads).unwrap();
+    node.fabric.deregister(region);
+    assert_eq!(node.fabric.regions_mapped(), 1);
+    assert!(node.fabric.abandon(peer, 1) && node.fabric.abandon(peer, 2));
+    assert_eq!(node.fabric.regions_mapped(), 0);
+    node.poll();
+    assert_eq!([1, 2].map(|tag| node.done(tag)), [Some(Err(WorkError::Abandoned)); 2]);
+    drop(wire);
+}

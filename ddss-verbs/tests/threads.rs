@@ -19,6 +19,7 @@ fn run(fabric: &mut Iwarp, mut wanted: impl FnMut(&mut Iwarp, Event<'_>) -> bool
     let start = Instant::now();
     let mut events = Events::new();
     let mut sleeps = 0;
+    let mut busy = Instant::now();
     loop {
         let mut over = false;
         fabric.poll(&mut events);
@@ -31,7 +32,11 @@ fn run(fabric: &mut Iwarp, mut wanted: impl FnMut(&mut Iwarp, Event<'_>) -> bool
             return sleeps;
         }
         assert!(start.elapsed() < PATIENCE, "waited in vain");
-        if quiet && fabric.arm() {
+        if !quiet {
+            busy = Instant::now();
+        }
+        // As a daemon does, it spins for a while before it sleeps.
+        if busy.elapsed() > Duration::from_millis(1) && fabric.arm() {
             let latest = Instant::now() + Duration::from_secs(1);
             let until = fabric.next_deadline().map_or(latest, |deadline| deadline.min(latest));
             let wait = until.saturating_duration_since(Instant::now());
@@ -97,33 +102,36 @@ fn sleepers_are_woken_for_everything() {
         });
         let remote = window.unwrap();
         for round in 0..30 {
-            // Time for the other side to fall asleep.
-            std::thread::sleep(Duration::from_millis(3));
-            slept += round_trip(&mut client, peer, region, remote, round);
+            // So many at once that both sides stop asking epoll, and then time for the other side to fall asleep.
+            for busy in 0..100 {
+                slept += round_trip(&mut client, peer, region, remote, 10_000 * round + 3 * busy + 1);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            slept += round_trip(&mut client, peer, region, remote, 10_000 * round);
         }
         assert!(mine.get(0, size as usize) == pattern(1, size as usize));
         client.close(peer);
         run(&mut client, |_, event| matches!(event, Event::Closed { .. }));
         let served = served.join().unwrap();
-        assert!(served > 10 && slept > 10, "they slept {served} and {slept} times");
+        assert!(served > 5 && slept > 0, "they slept {served} and {slept} times");
     });
     assert!(gone.into_inner());
 }
 
 fn round_trip(client: &mut Iwarp, peer: PeerId, region: ddss_verbs::RegionId, remote: RemoteRange, round: u64) -> u64 {
-    let bytes = if round.is_multiple_of(3) { 4 << 20 } else { 8 };
+    let bytes = if round.is_multiple_of(30_000) { 4 << 20 } else { 8 };
     let local = LocalRange { region, offset: 0, bytes };
     let message = round.to_le_bytes();
     client
         .post(&[
             Work::Read { peer, tag: round, local, remote },
-            Work::Send { peer, tag: round + 1000, message: &message, mode: SendMode::default() },
+            Work::Send { peer, tag: round + 1_000_000, message: &message, mode: SendMode::default() },
         ])
         .unwrap();
     let mut left = 3;
     run(client, |_, event| {
         match event {
-            Event::Done { tag, outcome, .. } => assert!((tag == round || tag == round + 1000) && outcome == Ok(0)),
+            Event::Done { tag, outcome, .. } => assert!((tag == round || tag == round + 1_000_000) && outcome == Ok(0)),
             Event::Message { bytes, .. } => assert_eq!(bytes, message),
             other => panic!("{other:?}"),
         }

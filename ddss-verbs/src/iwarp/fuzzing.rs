@@ -14,7 +14,9 @@ use crate::events::{CloseReason, Event, Events};
 use crate::fabric::{PeerId, RegionId, Rights, Trust};
 use crate::iwarp::config::{IwarpConfig, Revision};
 use crate::iwarp::connection::{Connection, Context, Stage};
+use crate::iwarp::ddp::{Tagged, Untagged};
 use crate::iwarp::mpa::{Start, mark_frame};
+use crate::iwarp::rdmap::{AtomicKind, AtomicRequest, Opcode, ReadRequest};
 use crate::limits::{OUTBOX_BYTES, SNAPSHOT_BYTES};
 use crate::memory::{Keys, Registry};
 use crate::sys::{Part, crc};
@@ -63,6 +65,8 @@ struct Side {
     closed: Option<CloseReason>,
     kept: Vec<u8>,
     messages: usize,
+    /// Numbers of the next message and the next request that a peer would send.
+    turns: [u32; 2],
 }
 
 impl Side {
@@ -99,6 +103,7 @@ impl Side {
             closed: None,
             kept: Vec::new(),
             messages: 0,
+            turns: [1, 1],
         }
     }
 
@@ -255,7 +260,9 @@ pub fn stream(data: &[u8]) {
                 side.feed(bytes);
             }
             1..=3 => {
-                let frame = compose(&mut input, &side, bits, position);
+                let ulpdu =
+                    if input.byte() & 1 == 0 { compose(&mut input, &side) } else { obey(&mut input, &mut side) };
+                let frame = wrap(&ulpdu, bits, position);
                 let cut = if bits & 128 != 0 { frame.len() / 2 } else { 0 };
                 position += frame.len() as u64;
                 side.feed(&frame[..cut]);
@@ -308,8 +315,8 @@ fn shake(side: &mut Side, connects: bool, markers: bool) {
     side.look();
 }
 
-/// A frame whose length, padding and checksum are right, with a header of the input's choice.
-fn compose(input: &mut Input<'_>, side: &Side, bits: u8, position: u64) -> Vec<u8> {
+/// A segment with a header of the input's choice.
+fn compose(input: &mut Input<'_>, side: &Side) -> Vec<u8> {
     let control = input.byte();
     let mut ulpdu = vec![control & 0xc0 | 1 | (control & 0x02), 0x40 | (input.byte() % 16)];
     let key = if input.byte().is_multiple_of(8) { 0 } else { side.key };
@@ -347,6 +354,40 @@ fn compose(input: &mut Input<'_>, side: &Side, bits: u8, position: u64) -> Vec<u
             ulpdu.extend(input.take(count));
         }
     }
+    ulpdu
+}
+
+/// A segment that is right in all but, perhaps, its address.
+fn obey(input: &mut Input<'_>, side: &mut Side) -> Vec<u8> {
+    let kind = input.byte() % 4;
+    let (key, at) = (side.key, input.word() % (OPEN + 8));
+    if kind == 0 {
+        let tagged = Tagged { last: true, rdmap: Opcode::Write.control(), key, address: at };
+        let bytes = input.word() as usize % 3000;
+        return [&tagged.encode()[..], &vec![kind; bytes]].concat();
+    }
+    let which = usize::from(kind != 1);
+    let sequence = side.turns[which];
+    side.turns[which] = sequence.wrapping_add(1);
+    let (opcode, body) = match kind {
+        1 => (Opcode::Send { solicited: false, invalidate: false }, vec![7; input.word() as usize % 513]),
+        2 => {
+            let bytes = input.word() as u32 % OPEN as u32;
+            let read = ReadRequest { sink_key: 9, sink_address: 0, bytes, source_key: key, source_address: at };
+            (Opcode::ReadRequest, read.encode().to_vec())
+        }
+        _ => {
+            let kind = AtomicKind::FetchAdd { add: at, mask: u64::from(input.byte()) };
+            (Opcode::AtomicRequest, AtomicRequest { id: 1, key, address: at / 8 * 8, kind }.encode().to_vec())
+        }
+    };
+    let queue = which as u32;
+    let header = Untagged { last: true, rdmap: opcode.control(), word: 0, queue, sequence, offset: 0 };
+    [&header.encode()[..], &body].concat()
+}
+
+/// A frame whose length, padding and checksum are right.
+fn wrap(ulpdu: &[u8], bits: u8, position: u64) -> Vec<u8> {
     let mut frame = (ulpdu.len() as u16).to_be_bytes().to_vec();
     frame.extend(ulpdu);
     frame.resize(frame.len().next_multiple_of(4), 0);
