@@ -15,8 +15,13 @@ use crate::road::{Road, Waited};
 use crate::strategy::WaitClass;
 use crate::sys::{MappedWord, MemoryError, SharedMemory};
 
-/// How long a client spins before it yields and parks, under `Auto`.
+/// How long a client spins before it offers its core to others.
 const SPIN: Duration = Duration::from_micros(8);
+/// How often a client of `Auto` spins that long before it parks, as long as nobody takes what it offers. Together as
+/// long as it takes to wake it up again on another core than the service's.
+const SPINS_MAX: u32 = 4;
+/// An offer that nobody takes is over sooner.
+const ALONE_MAX: Duration = Duration::from_nanos(900);
 /// How many looks at the slot between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 32;
 /// How long one sleep lasts at the most before the client looks whether the daemon is alive.
@@ -50,7 +55,8 @@ impl Rings {
     }
 
     fn wait_spinning(&mut self, deadline: Instant) -> Waited {
-        let mut look_alive = Instant::now() + SPIN_ALIVE_EVERY;
+        let start = Instant::now();
+        let (mut look_alive, mut offer) = (start + SPIN_ALIVE_EVERY, start + SPIN);
         loop {
             if self.looks_ready(LOOKS_PER_CLOCK) {
                 return Waited::Ready;
@@ -58,6 +64,14 @@ impl Rings {
             let now = Instant::now();
             if now >= deadline {
                 return Waited::TimedOut;
+            }
+            if now >= offer {
+                // An operation that takes so long may wait for somebody who waits for this core.
+                if self.link.shares_core() {
+                    return self.wait_parked(deadline);
+                }
+                rustix::thread::sched_yield();
+                offer = now + SPIN;
             }
             if now >= look_alive {
                 if !self.link.is_alive() {
@@ -71,17 +85,27 @@ impl Rings {
     /// Spins a bounded time, if that can pay.
     fn spin_awhile(&self) -> bool {
         if !self.link.spinning_pays() {
+            rustix::thread::sched_yield();
             return self.completions.is_ready();
         }
-        let start = Instant::now();
-        loop {
-            if self.looks_ready(LOOKS_PER_CLOCK) {
+        let mut start = Instant::now();
+        for _ in 0..SPINS_MAX {
+            while start.elapsed() < SPIN {
+                if self.looks_ready(LOOKS_PER_CLOCK) {
+                    return true;
+                }
+            }
+            let offered = Instant::now();
+            rustix::thread::sched_yield();
+            start = Instant::now();
+            if self.completions.is_ready() {
                 return true;
             }
-            if start.elapsed() >= SPIN {
+            if start.duration_since(offered) > ALONE_MAX {
                 return false;
             }
         }
+        false
     }
 
     #[inline(always)]
@@ -209,11 +233,8 @@ impl Road for Auto {
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
         // On the service's own core the caller sleeps at once. A yield before that would cost it its claim to the core:
         // the scheduler lets the service finish its slice, spinning and all, before it wakes the caller.
-        if class == WaitClass::Polling && !self.0.link.shares_core() {
-            if self.0.spin_awhile() {
-                return Waited::Ready;
-            }
-            rustix::thread::sched_yield();
+        if class == WaitClass::Polling && !self.0.link.shares_core() && self.0.spin_awhile() {
+            return Waited::Ready;
         }
         self.0.wait_parked(deadline)
     }
