@@ -8,7 +8,7 @@ use ddss_core::{Completion, Failure, Name, NodeId, Opened, Operation, Outcome, S
 use ddss_ipc::{Attachment, SharedMemory, Strategy, WaitClass};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A process's attachment to the daemon of its node. Clones share it.
 ///
@@ -114,8 +114,7 @@ impl Client {
         target: &str,
         run: impl FnOnce(Call<'_>) -> Result<T, NoCompletion>,
     ) -> Result<T, Error> {
-        let deadline = Instant::now() + self.0.timeout;
-        run(self.0.lanes.call(deadline)).map_err(|none| match none {
+        run(self.0.lanes.call(self.0.timeout)).map_err(|none| match none {
             NoCompletion::Gone => Error::DaemonGone { path: self.0.socket.clone() },
             NoCompletion::Busy => Error::Failed { action, target: target.to_owned(), failure: Failure::Busy },
             NoCompletion::Late if action == "get" => {

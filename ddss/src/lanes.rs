@@ -60,6 +60,8 @@ pub(crate) struct Call<'a> {
     seat: MutexGuard<'a, Seat>,
     lanes: &'a Lanes,
     deadline: Instant,
+    /// What is left until then, as long as nothing was waited for.
+    left: Option<Duration>,
 }
 
 /// Numbers the threads of this process, so that each comes back to the lane that it had.
@@ -94,7 +96,8 @@ impl Lanes {
     }
 
     /// Takes the lane of this thread, or another one that is free, or waits for its own.
-    pub(crate) fn call(&self, deadline: Instant) -> Call<'_> {
+    pub(crate) fn call(&self, timeout: Duration) -> Call<'_> {
+        let deadline = Instant::now() + timeout;
         let count = self.seats.len();
         let preferred = thread_number() % count;
         let free = (0..count).find_map(|step| match self.seats[(preferred + step) % count].try_lock() {
@@ -102,8 +105,9 @@ impl Lanes {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         });
+        let left = free.is_some().then_some(timeout);
         let seat = free.unwrap_or_else(|| self.seats[preferred].lock().unwrap_or_else(PoisonError::into_inner));
-        Call { seat, lanes: self, deadline }
+        Call { seat, lanes: self, deadline, left }
     }
 
     pub(crate) fn arena(&self) -> &SharedMemory {
@@ -120,6 +124,7 @@ impl Call<'_> {
         if bytes <= own.bytes() && own_is_free {
             return Ok(Buffer { held: Held::Own, run: own });
         }
+        self.left = None;
         let run = self.lanes.shared.take(bytes, self.deadline).ok_or(NoCompletion::Busy)?;
         Ok(Buffer { held: Held::Shared(run), run })
     }
@@ -135,7 +140,7 @@ impl Call<'_> {
         let held = buffer.map_or(Held::Nothing, |buffer| buffer.held);
         let id = self.seat.next;
         self.seat.next += 1;
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = self.left.unwrap_or_else(|| self.deadline.saturating_duration_since(Instant::now()));
         let timeout_us = u32::try_from(left.as_micros()).unwrap_or(u32::MAX).max(1);
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
         if self.seat.lane.submit(request.encode()).is_err() {
