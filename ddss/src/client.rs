@@ -9,7 +9,7 @@ use ddss_core::{Completion, Failure, Name, NodeId, Opened, Operation, Outcome, S
 use ddss_ipc::{Attachment, SharedMemory, Strategy, WaitClass};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A process's attachment to the daemon of its node. Clones share it.
 ///
@@ -123,8 +123,7 @@ impl Client {
         target: &str,
         run: impl FnOnce(Call<'_>) -> Result<T, NoCompletion>,
     ) -> Result<T, Error> {
-        let deadline = Instant::now() + self.0.timeout;
-        self.0.lanes.call(deadline).and_then(run).map_err(|none| self.explain(none, action, target))
+        self.0.lanes.call(self.0.timeout).and_then(run).map_err(|none| self.explain(none, action, target))
     }
 
     /// Why there was no completion, in the caller's words.

@@ -65,7 +65,9 @@ impl Buffer {
 pub(crate) struct Call<'a> {
     seat: MutexGuard<'a, Seat>,
     lanes: &'a Lanes,
-    deadline: Instant,
+    timeout: Duration,
+    /// Known from the first time that somebody has to wait: a call that is answered at once reads no clock for it.
+    deadline: Option<Instant>,
 }
 
 /// Numbers the threads of this process, so that each comes back to the lane that it had.
@@ -113,9 +115,10 @@ impl Lanes {
     }
 
     /// Takes the lane of this thread, or another one that is free; waits for one until the deadline.
-    pub(crate) fn call(&self, deadline: Instant) -> Result<Call<'_>, NoCompletion> {
+    pub(crate) fn call(&self, timeout: Duration) -> Result<Call<'_>, NoCompletion> {
         let count = self.seats.len();
         let preferred = thread_number() % count;
+        let mut deadline = None;
         loop {
             let free = (0..count).find_map(|step| match self.seats[(preferred + step) % count].try_lock() {
                 Ok(seat) => Some(seat),
@@ -123,9 +126,11 @@ impl Lanes {
                 Err(TryLockError::WouldBlock) => None,
             });
             if let Some(seat) = free {
-                return Ok(Call { seat, lanes: self, deadline });
+                return Ok(Call { seat, lanes: self, timeout, deadline });
             }
-            let mut left = deadline.checked_duration_since(Instant::now()).ok_or(NoCompletion::Busy)?;
+            let now = Instant::now();
+            let until = *deadline.get_or_insert(now + timeout);
+            let mut left = until.checked_duration_since(now).ok_or(NoCompletion::Busy)?;
             left = left.min(Self::LOOK_AGAIN);
             let freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
             self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -149,6 +154,10 @@ impl Drop for Call<'_> {
 }
 
 impl Call<'_> {
+    fn deadline(&mut self) -> Instant {
+        *self.deadline.get_or_insert_with(|| Instant::now() + self.timeout)
+    }
+
     /// Arena memory for this call.
     pub(crate) fn buffer(&mut self, bytes: usize) -> Result<Buffer, NoCompletion> {
         self.collect_late();
@@ -157,7 +166,8 @@ impl Call<'_> {
         if bytes <= own.bytes() && own_is_free {
             return Ok(Buffer { held: Held::Own, run: own });
         }
-        let run = self.lanes.shared.take(bytes, self.deadline).ok_or(NoCompletion::Busy)?;
+        let deadline = self.deadline();
+        let run = self.lanes.shared.take(bytes, deadline).ok_or(NoCompletion::Busy)?;
         Ok(Buffer { held: Held::Shared(run), run })
     }
 
@@ -172,7 +182,10 @@ impl Call<'_> {
         let held = buffer.map_or(Held::Nothing, |buffer| buffer.held);
         let id = self.seat.next;
         self.seat.next += 1;
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = match self.deadline {
+            None => self.timeout,
+            Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+        };
         let timeout_us = u32::try_from(left.as_micros()).unwrap_or(u32::MAX).max(1);
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
         if self.seat.lane.submit(request.encode()).is_err() {
@@ -194,7 +207,7 @@ impl Call<'_> {
     }
 
     fn wait_for(&mut self, id: u64, class: WaitClass) -> Result<Completion, NoCompletion> {
-        let patience = self.deadline + Lanes::GRACE;
+        let patience = self.deadline() + Lanes::GRACE;
         loop {
             while let Some(entry) = self.seat.lane.reap() {
                 let completion = Completion::decode(&entry);
