@@ -13,10 +13,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, sched_yield};
 const TURN: Duration = Duration::from_micros(100);
 /// A longer time than this between two calls was not a turn: the caller did something else, or did not have the core.
 const GAP: Duration = Duration::from_micros(20);
-/// Waits in a row on the service's core before a client leaves it: it may be there by chance, and gone by itself.
+/// Waits in a row on the service's core before a client leaves it: it may be there by chance, and gone by itself. On a
+/// full machine it leaves at the first.
 const WAITS_ON_SERVICE_CORE_MAX: u32 = 4;
 /// How often a client leaves the service's core at the most, if the kernel keeps putting it back.
-const LEAVE_EVERY: Duration = Duration::from_millis(1);
+const LEAVE_EVERY: Duration = Duration::from_micros(100);
 
 /// One lane's view of its turn.
 pub(crate) struct CoreTurn {
@@ -54,9 +55,9 @@ impl CoreTurn {
 
     /// The calling thread waits on the service's core: after some waits it leaves, if it may run elsewhere. Its
     /// affinity is as before when this returns; the kernel has only been made to pick another core.
-    pub(crate) fn leave(&mut self, core: usize) {
+    pub(crate) fn leave(&mut self, core: usize, crowded: bool) {
         self.waits_on_service_core += 1;
-        if self.waits_on_service_core < WAITS_ON_SERVICE_CORE_MAX {
+        if !crowded && self.waits_on_service_core < WAITS_ON_SERVICE_CORE_MAX {
             return;
         }
         self.waits_on_service_core = 0;

@@ -75,7 +75,7 @@ impl Rings {
             if now >= offer {
                 // An operation that takes so long may wait for somebody who waits for this core.
                 if let Some(core) = self.link.shared_core() {
-                    self.turn.leave(core);
+                    self.turn.leave(core, self.link.is_crowded());
                     return self.wait_parked(deadline);
                 }
                 self.turn.hand_over();
@@ -93,7 +93,7 @@ impl Rings {
     /// Spins a bounded time, if that can pay.
     fn spin_awhile(&mut self) -> bool {
         if let Some(core) = self.link.shared_core() {
-            self.turn.leave(core);
+            self.turn.leave(core, self.link.is_crowded());
             return self.completions.is_ready();
         }
         if !self.link.spinning_pays() {
