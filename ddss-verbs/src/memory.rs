@@ -115,6 +115,12 @@ impl Registry {
         self.slots.iter().filter(|slot| slot.mapping.is_some()).count()
     }
 
+    /// Holds that have not been given back.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn holds(&self) -> u32 {
+        self.slots.iter().map(|slot| slot.holds).sum()
+    }
+
     fn slot(&mut self, region: RegionId) -> Option<&mut Slot> {
         let slot = self.slots.get_mut(region.index as usize)?;
         (slot.generation == region.generation && slot.mapping.is_some()).then_some(slot)

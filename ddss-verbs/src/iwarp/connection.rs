@@ -172,6 +172,11 @@ impl Connection {
         &self.outbox
     }
 
+    /// It has become quiet: gives back what it does not need now.
+    pub(crate) fn relax(&mut self) {
+        self.outbox.relax();
+    }
+
     /// The socket took so many bytes of the outbox.
     pub(crate) fn sent(&mut self, count: usize, cx: &mut Context<'_>) {
         self.outbox.sent(count, cx.memory);

@@ -3,9 +3,10 @@
 //! What has to hold whatever comes: no panic, no byte outside of what was opened, each posted tag told exactly once, and
 //! every hold on memory given back.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -26,6 +27,7 @@ use crate::work::{LocalRange, RemoteRange, SendMode, Work};
 const MEMORY: u64 = 16 << 10;
 const OPEN: u64 = MEMORY / 2;
 const GUARD: u8 = 0xa5;
+const GUARDED: [u8; (OPEN / 2) as usize] = [GUARD; (OPEN / 2) as usize];
 
 /// Fuzz input, taken a number at a time; zeros when it is used up.
 struct Input<'a>(&'a [u8]);
@@ -52,12 +54,25 @@ impl<'a> Input<'a> {
     }
 }
 
+thread_local! {
+    /// Memory of earlier lives, used again: mapping it is most of the cost of a short one.
+    static POOL: RefCell<Vec<(Registry, RegionId)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn register() -> (Registry, RegionId) {
+    let fd = memfd_create("fuzz", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("a fuzzer has memory");
+    ftruncate(&fd, MEMORY).expect("a fuzzer has memory");
+    fcntl_add_seals(&fd, SealFlags::SHRINK).expect("a memfd can be sealed");
+    let mut memory = Registry::default();
+    let region = memory.register(fd.as_fd(), Trust::Sealed, 0, MEMORY).expect("it is sealed");
+    (memory, region)
+}
+
 /// One connection, its memory, and what it still owes an answer for.
 struct Side {
     connection: Connection,
     memory: Registry,
     events: Events,
-    fd: OwnedFd,
     region: RegionId,
     key: u32,
     owed: HashMap<u64, bool>,
@@ -71,11 +86,7 @@ struct Side {
 
 impl Side {
     fn new(config: &IwarpConfig, connects: bool) -> Self {
-        let fd = memfd_create("fuzz", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("a fuzzer has memory");
-        ftruncate(&fd, MEMORY).expect("a fuzzer has memory");
-        fcntl_add_seals(&fd, SealFlags::SHRINK).expect("a memfd can be sealed");
-        let mut memory = Registry::default();
-        let region = memory.register(fd.as_fd(), Trust::Sealed, 0, MEMORY).expect("it is sealed");
+        let (memory, region) = POOL.with_borrow_mut(Vec::pop).unwrap_or_else(register);
         memory.held(region).copy_in(0, &[GUARD; MEMORY as usize]);
         let id = PeerId::new(0, 1);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
@@ -95,7 +106,6 @@ impl Side {
             connection,
             memory,
             events: Events::new(),
-            fd,
             region,
             key: window.key,
             owed: HashMap::new(),
@@ -219,12 +229,11 @@ impl Side {
             let mut all = [0; MEMORY as usize];
             self.memory.held(self.region).copy_out(0, &mut all);
             let quarter = (OPEN / 2) as usize;
-            assert!(all[..quarter].iter().all(|byte| *byte == GUARD), "memory in front of the window is untouched");
-            assert!(all[3 * quarter..].iter().all(|byte| *byte == GUARD), "memory behind the window is untouched");
+            assert!(all[..quarter] == GUARDED, "memory in front of the window is untouched");
+            assert!(all[3 * quarter..] == GUARDED, "memory behind the window is untouched");
         }
-        self.memory.deregister(self.region);
-        assert_eq!(self.memory.mapped(), 0, "every hold on memory is given back");
-        drop(self.fd);
+        assert_eq!(self.memory.holds(), 0, "every hold on memory is given back");
+        POOL.with_borrow_mut(|pool| pool.push((self.memory, self.region)));
     }
 }
 

@@ -12,6 +12,9 @@ use crate::iwarp::mpa::{self, frame_bytes};
 use crate::memory::Registry;
 use crate::sys::{Part, crc};
 
+/// What a connection that has become quiet may keep.
+const RELAXED_BYTES: usize = 16 << 10;
+
 /// Chunks that wait before nothing more is encoded.
 const CHUNKS_MAX: usize = 48;
 
@@ -200,6 +203,13 @@ impl Outbox {
         self.waiting = 0;
         self.head = 0;
         self.tail = 0;
+    }
+
+    /// Gives back what a burst needed, if nothing waits.
+    pub(crate) fn relax(&mut self) {
+        if self.waiting == 0 && self.buffer.len() > RELAXED_BYTES {
+            self.buffer = Vec::new();
+        }
     }
 
     /// Room for so many bytes at the tail.

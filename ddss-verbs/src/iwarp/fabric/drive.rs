@@ -146,6 +146,7 @@ impl Iwarp {
             if peer.quiet > QUIET_MAX {
                 peer.hot = false;
                 peer.busy = 0;
+                peer.connection.relax();
                 self.watch(&mut peer, epoll::EventFlags::IN);
                 self.hot.swap_remove(index);
             } else {

@@ -1,0 +1,96 @@
+//! What other implementations may send and we never do, and still have to understand.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+mod wire;
+
+use common::Seen;
+use ddss_verbs::{CloseReason, Fabric, Fault};
+use wire::home::{Home, config, read_request, tagged, terminate, untagged};
+use wire::{CRC, Segment, number};
+
+fn part(last: bool, number: u32, offset: u32, payload: &[u8]) -> Segment {
+    Segment::Untagged { last, opcode: 3, word: 0, queue: 0, number, offset, payload: payload.to_vec() }
+}
+
+#[test]
+fn a_message_may_come_in_segments_with_writes_between_them() {
+    // If this failed, peers with small packets could send us no message that is longer than one.
+    let mut home = Home::new(config(|_| {}));
+    let (mut wire, peer, window) = home.meet(CRC);
+    for turn in 1..4 {
+        wire.segment(&part(false, turn, 0, &[1; 200]));
+        wire.segment(&tagged(0, window.key, 8, b"between"));
+        wire.segment(&part(false, turn, 200, &[2; 300]));
+        wire.segment(&part(true, turn, 500, &[3; 12]));
+        let message = home.wait("the message", common::Node::message);
+        assert_eq!(message, [&[1; 200][..], &[2; 300], &[3; 12]].concat());
+        assert_eq!(home.memory.get(8, 7), b"between");
+    }
+    home.node.fabric.close(peer);
+    assert_eq!(home.closed(peer), CloseReason::Local);
+    home.is_clean(Some(&mut wire));
+}
+
+#[test]
+fn a_peer_may_withdraw_what_it_was_given() {
+    // If this failed, a kernel client that invalidates its keys would lose its connection, or keep its access.
+    let mut home = Home::new(config(|_| {}));
+    let (mut wire, peer, window) = home.meet(CRC);
+    let word = window.key;
+    wire.segment(&Segment::Untagged {
+        last: true,
+        opcode: 6,
+        word,
+        queue: 0,
+        number: 1,
+        offset: 0,
+        payload: b"thanks".to_vec(),
+    });
+    let seen = home.wait("the message", |node| node.take(|seen| matches!(seen, Seen::Message { .. })));
+    let expected = Seen::Message { peer, bytes: b"thanks".to_vec(), solicited: true, invalidated: Some(word) };
+    assert_eq!(seen, expected);
+    wire.segment(&untagged(1, 1, 1, &read_request(8, word, 0)));
+    let (layer, kind, code, _) = terminate("the refusal", &mut home, &mut wire);
+    assert_eq!(Fault { layer, kind, code }, Fault::RDMAP_KEY);
+    home.closed(peer);
+    home.is_clean(Some(&mut wire));
+}
+
+#[test]
+fn masks_of_atomics_are_respected() {
+    // If this failed, an adapter's masked atomics would change bits that belong to somebody else.
+    let mut home = Home::new(config(|_| {}));
+    let (mut wire, peer, window) = home.meet(CRC);
+    let before = 0x00ff_00ff_1234_5678_u64;
+    // Kind, operand, mask, compare, compare mask; then what is there after it.
+    let cases: [(u32, [u64; 4], u64); 6] = [
+        (0, [1, 0, 0, 0], before + 1),
+        // Four fields of sixteen bits: no carry from one into the next.
+        (0, [0x0001_ff01_0001_ffff, 0x8000_8000_8000_8000, 0, 0], 0x0100_0000_1235_5677),
+        (0, [u64::MAX, u64::MAX, 0, 0], !before),
+        (2, [0xaaaa, 0xffff, 0x5678, 0xffff], 0x00ff_00ff_1234_aaaa),
+        (2, [0xaaaa, 0x00ff, 0x00ff << 48, 0xffff << 48], 0x00ff_00ff_1234_56aa),
+        (2, [0xaaaa, u64::MAX, 0x5679, 0xffff], before),
+    ];
+    for (turn, (kind, operands, after)) in cases.into_iter().enumerate() {
+        home.memory.set(16, &before.to_ne_bytes());
+        let turn = turn as u32 + 1;
+        let mut body = [kind.to_be_bytes(), (70 + turn).to_be_bytes(), window.key.to_be_bytes()].concat();
+        body.extend(16_u64.to_be_bytes());
+        body.extend(operands.iter().flat_map(|operand| operand.to_be_bytes()));
+        wire.segment(&untagged(10, 1, turn, &body));
+        let reply = home.wait("the old value", |_| {
+            wire.receive();
+            wire.next()
+        });
+        let Segment::Untagged { opcode: 11, queue: 3, number: replied, payload, .. } = reply else {
+            panic!("{reply:?}")
+        };
+        assert_eq!((replied, number(&payload[..4]), number(&payload[4..])), (turn, u64::from(70 + turn), before));
+        assert_eq!(home.memory.word(16), after, "kind {kind} with {operands:x?}");
+    }
+    home.node.fabric.close(peer);
+    home.closed(peer);
+    home.is_clean(Some(&mut wire));
+}
