@@ -10,6 +10,9 @@ use super::measure::Meter;
 use super::report::Report;
 use super::{Cores, Figure, Options, Plan, Row, Sample, pin};
 
+/// Two medians of a short look that lie closer together are the same.
+const NOISE: f64 = 1.15;
+
 /// One run of one bench: pins the calling thread, measures families of figures, prints their rows.
 pub struct Bench {
     /// Who runs where.
@@ -58,13 +61,14 @@ impl Bench {
         }
     }
 
-    /// Which of `candidates` has the lowest median beside `limit`, and what to say about the choice. A short look.
+    /// Which of `candidates` has the lowest median beside `limit`, and what to say about the choice. A short look: an
+    /// earlier candidate is only left for a later one that is better by more than noise.
     pub fn quickest(&mut self, mut limit: Figure, candidates: Vec<(&str, Figure)>) -> (usize, String) {
         let (names, mut figures): (Vec<&str>, Vec<Figure>) = candidates.into_iter().unzip();
         let plan = self.plan.for_a_choice();
         let measure = |figure: &mut Figure, time| self.meter.measure(figure, time);
         let ratios: Vec<f64> = compare(plan, &mut limit, &mut figures, measure).iter().map(Compared::ratio).collect();
-        let best = (0..names.len()).min_by(|&a, &b| ratios[a].total_cmp(&ratios[b])).expect("there is a candidate");
+        let best = (1..names.len()).fold(0, |best, next| if ratios[next] * NOISE < ratios[best] { next } else { best });
         let others = (0..names.len()).filter(|&index| index != best);
         let others: Vec<String> =
             others.map(|index| format!("{}: {:.1} x", names[index], ratios[index] / ratios[best])).collect();

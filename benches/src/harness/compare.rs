@@ -38,7 +38,7 @@ impl Plan {
 
     /// A short look, to choose between ways to do the same.
     pub(crate) fn for_a_choice(self) -> Plan {
-        let short = Plan::of(3, Duration::from_millis(15), Duration::from_millis(4));
+        let short = Plan::of(5, Duration::from_millis(20), Duration::from_millis(5));
         Plan { rounds: short.rounds.min(self.rounds), slice: short.slice.min(self.slice), ..short }
     }
 }

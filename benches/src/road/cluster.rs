@@ -23,7 +23,7 @@ pub struct Placement {
     pub own: usize,
     /// The core of the home's daemon.
     pub home: usize,
-    /// In words.
+    /// In words: the first core | the second one.
     pub name: &'static str,
 }
 
@@ -31,9 +31,9 @@ pub struct Placement {
 pub const PLACEMENTS: fn(Cores) -> [Placement; 3] = |cores| {
     let Cores { client, service } = cores;
     [
-        Placement { own: client, home: service, name: "client and own daemon on one core, home on the other" },
-        Placement { own: service, home: service, name: "client on one core, both daemons on the other" },
-        Placement { own: service, home: client, name: "client and home on one core, own daemon on the other" },
+        Placement { own: client, home: service, name: "client + own daemon | home" },
+        Placement { own: service, home: service, name: "client | own daemon + home" },
+        Placement { own: service, home: client, name: "client + home | own daemon" },
     ]
 };
 

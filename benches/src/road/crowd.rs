@@ -123,6 +123,9 @@ fn together(shares: &[Share], elapsed: Duration) -> Sample {
 fn fairness(shares: &[Share]) -> String {
     let calls = |share: &Share| share.laps_ns.len();
     let mean = shares.iter().map(calls).sum::<u64>() as f64 / shares.len() as f64;
+    if mean == 0.0 {
+        return "nobody got an answer".to_owned();
+    }
     let least = shares.iter().map(calls).min().unwrap_or(0) as f64;
     let longest = shares.iter().map(|share| share.longest).max().unwrap_or_default();
     format!("slowest {:.2} of its share, longest call {:.1} ms", least / mean, longest.as_secs_f64() * 1e3)
