@@ -1,7 +1,7 @@
 //! The lanes of a client, and one blocking call on one of them.
 
 use crate::arena::{Run, SharedSlots};
-use ddss_core::{Completion, Operation, Request, RequestId};
+use ddss_core::{Completion, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
 use ddss_ipc::{Attachment, Lane, SharedMemory, WaitClass, Waited};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,15 @@ pub(crate) struct Seat {
     lane: Lane,
     own: Run,
     next: u64,
-    late: Vec<(u64, Held)>,
+    late: Vec<Late>,
+}
+
+/// A call that stopped waiting before it ended.
+struct Late {
+    id: u64,
+    held: Held,
+    /// It asked for this segment's lock: granted after all, it has to be given back.
+    lock: Option<SegmentId>,
 }
 
 /// All lanes of one client.
@@ -162,7 +170,7 @@ impl Call<'_> {
     pub(crate) fn buffer(&mut self, bytes: usize) -> Result<Buffer, NoCompletion> {
         self.collect_late();
         let own = self.seat.own;
-        let own_is_free = self.seat.late.iter().all(|&(_, held)| held != Held::Own);
+        let own_is_free = self.seat.late.iter().all(|late| late.held != Held::Own);
         if bytes <= own.bytes() && own_is_free {
             return Ok(Buffer { held: Held::Own, run: own });
         }
@@ -200,7 +208,11 @@ impl Call<'_> {
                 Ok(result)
             }
             Err(none) => {
-                self.seat.late.push((id, held));
+                let lock = match operation {
+                    Operation::Lock { segment, .. } => Some(segment),
+                    _ => None,
+                };
+                self.seat.late.push(Late { id, held, lock });
                 Err(none)
             }
         }
@@ -214,7 +226,7 @@ impl Call<'_> {
                 if completion.request == RequestId(id) {
                     return Ok(completion);
                 }
-                self.ended_late(completion.request.0);
+                self.ended_late(&completion);
             }
             match self.seat.lane.wait(class, patience) {
                 Waited::Ready => {}
@@ -229,15 +241,27 @@ impl Call<'_> {
             return;
         }
         while let Some(entry) = self.seat.lane.reap() {
-            self.ended_late(Completion::decode(&entry).request.0);
+            self.ended_late(&Completion::decode(&entry));
         }
     }
 
     /// A call that stopped waiting has ended now: what it used is free.
-    fn ended_late(&mut self, id: u64) {
-        if let Some(index) = self.seat.late.iter().position(|&(late, _)| late == id) {
-            let (_, held) = self.seat.late.swap_remove(index);
-            self.release(held);
+    fn ended_late(&mut self, completion: &Completion) {
+        let id = completion.request.0;
+        let Some(index) = self.seat.late.iter().position(|late| late.id == id) else { return };
+        let Late { held, lock, .. } = self.seat.late.swap_remove(index);
+        self.release(held);
+        if let (Some(segment), Outcome::Done) = (lock, completion.outcome) {
+            let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| completion.data[i])));
+            let operation = Operation::Unlock { segment, token };
+            self.seat.next += 1;
+            let unlock = Request::new(RequestId(self.seat.next), operation);
+            // If there is no room for it, the lease ends the lock.
+            if self.seat.lane.submit(unlock.encode()).is_ok() {
+                self.seat.lane.ring();
+                self.seat.late.push(Late { id: unlock.id.0, held: Held::Nothing, lock: None });
+                self.seat.next += 1;
+            }
         }
     }
 

@@ -258,6 +258,9 @@ impl Node {
         if self.next_connect.is_some_and(|due| due <= now) {
             self.next_connect = self.hands.links.connect_due(self.hands.fabric.as_mut(), now);
         }
+        if !self.hands.engine.is_quiet() {
+            self.next_tick = self.next_tick.min(now + Self::TICK);
+        }
         if self.next_tick <= now {
             let pause = if self.hands.engine.is_quiet() { Self::TICK_IDLE } else { Self::TICK };
             self.next_tick = now + pause;

@@ -133,8 +133,13 @@ impl Guard {
         if ready { self.line.pop_front() } else { None }
     }
 
-    pub(super) fn grant(&mut self, holder: Holder) {
-        self.holders.push(holder);
+    /// Notes a grant; `false` when there are too many.
+    pub(super) fn grant(&mut self, holder: Holder) -> bool {
+        let room = self.holders.len() < WAITERS_PER_SEGMENT_MAX;
+        if room {
+            self.holders.push(holder);
+        }
+        room
     }
 
     /// Takes a grant back; `false` if it is not in force.

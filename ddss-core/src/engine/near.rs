@@ -206,7 +206,9 @@ impl Engine {
         let token = LockToken(self.clock.next(now.wall_us).0);
         let segment = self.segments.get_mut(id)?;
         let until_us = now.steady_us.saturating_add(wish.lease_us.into());
-        segment.guard.grant(Holder { token, owner: asker.owner(), shared: wish.shared, until_us });
+        if !segment.guard.grant(Holder { token, owner: asker.owner(), shared: wish.shared, until_us }) {
+            return Err(Failure::Busy);
+        }
         let told = Told { version: segment.version, timestamp: segment.timestamp, word: token.0 };
         let at = segment.at;
         if !wish.shared {
