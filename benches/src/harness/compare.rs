@@ -26,7 +26,7 @@ pub struct Plan {
 
 impl Plan {
     /// For a page of figures.
-    pub const FULL: Plan = Plan::of(20, Duration::from_millis(100), Duration::from_millis(25));
+    pub const FULL: Plan = Plan::of(15, Duration::from_millis(100), Duration::from_millis(25));
     /// For a look.
     pub const QUICK: Plan = Plan::of(5, Duration::from_millis(20), Duration::from_millis(8));
     /// To see that everything runs; the numbers mean nothing.
