@@ -1,7 +1,7 @@
 //! Quick ratios on this machine: round trips under each strategy beside the raw ping-pong of one cache line.
 //!
 //! ```text
-//! cargo run --release -p ddss-ipc --example ratio -- [raw|slots|mq|rmq|rcq|auto|pipe ..] [--clients N] [--millis M] [--shared] [--rounds R] [--batch] [--unfair]
+//! cargo run --release -p ddss-ipc --example ring_ratio -- [raw|slots|mq|rmq|rcq|auto|pipe ..] [--clients N] [--millis M] [--shared] [--rounds R] [--batch] [--unfair]
 //! ```
 //!
 //! The service runs on the last core; clients on the others, or (`--shared`) anywhere. Take ratios within one run: the

@@ -1,7 +1,7 @@
 //! How far iWARP in user space is from the bare sockets that it runs on, in one run.
 //!
 //! Two threads on two cores. Blocks of bare round trips and blocks of remote operations take turns on the same loopback;
-//! each line is the median of the blocks' ratios. `cargo run --release -p ddss-verbs --example ratio [-- --plain]`
+//! each line is the median of the blocks' ratios. `cargo run --release -p ddss-verbs --example fabric_ratio [-- --plain]`
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program that prints what it measured")]
 
 use std::collections::VecDeque;
