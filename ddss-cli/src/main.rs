@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ddss: {}", error.in_one_line());
+            eprintln!("ddss: {}", ddssd::in_one_line(&error));
             ExitCode::from(error.exit_code())
         }
     }

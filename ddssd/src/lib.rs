@@ -24,8 +24,10 @@ mod memory;
 mod perform;
 mod progress;
 mod service;
+mod words;
 
 pub use config::{Config, CoreChoice, PeerAddress};
 pub use folder::FolderError;
 pub use memory::PoolError;
 pub use service::{Service, StartError};
+pub use words::in_one_line;

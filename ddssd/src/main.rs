@@ -5,7 +5,7 @@
 use clap::Parser;
 use ddss_core::NodeId;
 use ddss_runtime::Pace;
-use ddssd::{Config, CoreChoice, PeerAddress, Service, StartError};
+use ddssd::{Config, CoreChoice, PeerAddress, Service, StartError, in_one_line};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::error::Error;
 use std::io::{IsTerminal, Write};
@@ -110,24 +110,10 @@ fn main() -> ExitCode {
     match run(arguments.into_config()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ddssd: {}", chain(error.as_ref()));
+            eprintln!("ddssd: {}", in_one_line(error.as_ref()));
             ExitCode::FAILURE
         }
     }
-}
-
-/// An error and its causes in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    text
 }
 
 fn run(config: Config) -> Result<(), Box<dyn Error>> {
