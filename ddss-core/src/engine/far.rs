@@ -87,7 +87,8 @@ impl Engine {
     }
 
     fn allocate_far(&mut self, pending: &Pending, name: Name, spec: crate::Spec) -> Result<(), Failure> {
-        let home = self.reachable_home(SegmentId::new(spec.home, 0, 0))?;
+        // A node that nobody here has heard of answers as little as one that is down.
+        let home = self.reachable_home(SegmentId::new(spec.home, 0, 0)).map_err(|_| Failure::NodeDown)?;
         let step = self.begin(&pending.caller(), Wait::Allocate { home })?;
         self.send(home, Message::Allocate { step: step.to_bits(), who: pending.who, spec, name });
         Ok(())
