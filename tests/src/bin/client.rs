@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::io::{BufRead, Write};
 
-use ddss::{Client, Segment, Spec, Strategy};
+use ddss::{Client, Locked, Segment, Spec, Strategy, Version};
 use ddss_tests::pattern;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -21,11 +21,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     };
     answer("ok attached")?;
-    let mut segment = None;
+    let (mut segment, mut held) = (None, None);
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let words: Vec<&str> = line.split(' ').collect();
-        let said = match obey(&client, &mut segment, &words) {
+        let said = match obey(&client, &mut segment, &mut held, &words) {
             Ok(said) => format!("ok {said}"),
             Err(error) => format!("error {error}"),
         };
@@ -40,7 +40,12 @@ fn answer(line: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-fn obey(client: &Client, segment: &mut Option<Segment>, words: &[&str]) -> Result<String, Box<dyn Error>> {
+fn obey(
+    client: &Client,
+    segment: &mut Option<Segment>,
+    held: &mut Option<Locked>,
+    words: &[&str],
+) -> Result<String, Box<dyn Error>> {
     let current = segment.as_ref().ok_or("no segment was opened");
     match *words {
         ["ping"] => client.ping().map(|()| "there".to_owned()).map_err(Into::into),
@@ -65,6 +70,32 @@ fn obey(client: &Client, segment: &mut Option<Segment>, words: &[&str]) -> Resul
                 Some(at) => Ok(format!("version {} differs at {at}", stamp.version.0)),
             }
         }
+        ["add", offset, number] => {
+            let changed = current?.fetch_add(offset.parse()?, number.parse()?)?;
+            Ok(format!("before {} version {}", changed.before, changed.stamp.version.0))
+        }
+        ["add-many", offset, times] => {
+            let segment = current?;
+            for _ in 0..times.parse()? {
+                segment.fetch_add(offset.parse()?, 1)?;
+            }
+            Ok(String::new())
+        }
+        ["cas", offset, expected, new] => {
+            let changed = current?.compare_swap(offset.parse()?, expected.parse()?, new.parse()?)?;
+            Ok(format!("before {}", changed.before))
+        }
+        ["put-if", version, length, seed] => {
+            let bytes = pattern(seed.parse()?, length.parse()?);
+            Ok(format!("version {}", current?.put_if(Version(version.parse()?), 0, &bytes)?.version.0))
+        }
+        ["newer", version] => Ok(format!("version {}", current?.wait_newer_than(Version(version.parse()?))?.version.0)),
+        ["lock"] => Ok(format!("version {}", held.insert(current?.lock()?).version().0)),
+        ["put-held", length, seed] => {
+            let bytes = pattern(seed.parse()?, length.parse()?);
+            Ok(format!("version {}", held.as_ref().ok_or("no lock")?.put(0, &bytes)?.version.0))
+        }
+        ["unlock"] => held.take().ok_or("no lock")?.unlock().map(|()| String::new()).map_err(Into::into),
         ["whole", length] => whole(current?, length.parse()?),
         ["put-for-ever", length] => {
             let segment = current?;
