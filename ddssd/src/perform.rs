@@ -37,7 +37,7 @@ pub(crate) struct Hands {
     /// Replies on their way into the rings.
     pub(crate) replies: Vec<(LaneId, Entry)>,
     pub(crate) began: Instant,
-    /// The time as it was at the end of the last round: no request waits for a clock to be read.
+    /// The time as it was a few rounds ago at the most: no request waits for a clock to be read.
     pub(crate) now: Now,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Node {
     station: Station,
     hands: Hands,
     events: Events,
-    idle_rounds: u32,
+    rounds: u32,
     next_tick: Instant,
     next_connect: Option<Instant>,
 }
@@ -38,8 +38,10 @@ pub(crate) struct Node {
 impl Node {
     /// Requests taken in one round.
     const BATCH: usize = 256;
-    /// The clock is read once in so many rounds without work.
+    /// The clock is read once in so many rounds without work: reading it takes as long as such a round.
     const ROUNDS_PER_CLOCK: u32 = 64;
+    /// A round with work counts for so many without.
+    const IDLE_ROUNDS_PER_BUSY: u32 = 4;
     /// How often deadlines are looked at.
     const TICK: Duration = Duration::from_millis(1);
     /// How often they are while nothing is under way.
@@ -81,7 +83,7 @@ impl Node {
             now: Hands::read_clocks(began),
         };
         let (events, next_connect) = (Events::new(), Some(began));
-        Ok(Self { station, hands, events, idle_rounds: 0, next_tick: began, next_connect })
+        Ok(Self { station, hands, events, rounds: 0, next_tick: began, next_connect })
     }
 
     /// Does what the engine has decided, and makes its replies visible.
@@ -248,11 +250,11 @@ impl Node {
     // 4. Time.
 
     fn keep_time(&mut self, worked: bool) {
-        self.idle_rounds += 1;
-        if !worked && self.idle_rounds < Self::ROUNDS_PER_CLOCK {
+        self.rounds += if worked { Self::IDLE_ROUNDS_PER_BUSY } else { 1 };
+        if self.rounds < Self::ROUNDS_PER_CLOCK {
             return;
         }
-        self.idle_rounds = 0;
+        self.rounds = 0;
         let now = Instant::now();
         self.hands.now = Hands::read_clocks(self.hands.began);
         if self.next_connect.is_some_and(|due| due <= now) {
