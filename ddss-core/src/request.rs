@@ -144,6 +144,24 @@ pub enum Operation {
     },
 }
 
+impl Operation {
+    /// Whether it leaves nothing behind when nobody waits for its end: a look, or a lock, which is given back.
+    pub const fn is_harmless(&self) -> bool {
+        match self {
+            Operation::Null
+            | Operation::Open { .. }
+            | Operation::Get { .. }
+            | Operation::Await { .. }
+            | Operation::Lock { .. } => true,
+            Operation::Allocate { .. }
+            | Operation::Release { .. }
+            | Operation::Put { .. }
+            | Operation::Atomic { .. }
+            | Operation::Unlock { .. } => false,
+        }
+    }
+}
+
 /// Under what conditions a put commits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Terms {

@@ -86,3 +86,33 @@ impl ClientBuilder {
         Ok(Client(Arc::new(Inner { lanes, timeout, socket, attachment })))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketType};
+
+    #[test]
+    fn a_daemon_of_another_release_is_told_apart_and_both_versions_are_named() {
+        // If this broke, an upgrade of half the machine would look like a crash.
+        let folder = std::env::temp_dir().join(format!("ddss-version-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let door = net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        net::bind(&door, &SocketAddrUnix::new(folder.join(SOCKET_NAME)).unwrap()).unwrap();
+        net::listen(&door, 1).unwrap();
+        // What stays the same over all releases: the magic word, and the version behind it.
+        let daemon = std::thread::spawn(move || {
+            let guest = net::accept(&door).unwrap();
+            let mut answer = [0; 256];
+            answer[..8].copy_from_slice(b"DDSSIPC\0");
+            answer[8..12].copy_from_slice(&77u32.to_ne_bytes());
+            net::send(&guest, &answer, SendFlags::empty()).unwrap();
+            guest
+        });
+        let error = Client::builder().folder(&folder).connect().unwrap_err();
+        drop(daemon.join().unwrap());
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(matches!(error, Error::VersionMismatch { theirs: 77, .. }), "{error}");
+        assert!(error.to_string().contains("same release"), "{error}");
+    }
+}

@@ -36,9 +36,6 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// Calls that change nothing: late, they have certainly done nothing.
-const HARMLESS: [&str; 4] = ["get", "open", "reach", "watch"];
-
 pub(crate) fn checked_name(name: &str, action: &'static str) -> Result<Name, Error> {
     Name::new(name).map_err(|failure| Error::Failed { action, target: format!("{name:?}"), failure })
 }
@@ -131,10 +128,10 @@ impl Client {
         match none {
             NoCompletion::Gone => Error::DaemonGone { path: self.0.socket.clone() },
             NoCompletion::Busy => Error::Failed { action, target: target.to_owned(), failure: Failure::Busy },
-            NoCompletion::Late if HARMLESS.contains(&action) => {
+            NoCompletion::Late { harmless: true } => {
                 Error::Failed { action, target: target.to_owned(), failure: Failure::TimedOut }
             }
-            NoCompletion::Late => {
+            NoCompletion::Late { harmless: false } => {
                 Error::Indeterminate { action, target: target.to_owned(), failure: Failure::TimedOut }
             }
         }

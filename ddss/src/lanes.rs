@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 /// How a call on a lane ended that brought no completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoCompletion {
-    /// The deadline passed; the daemon may still be at it.
-    Late,
+    /// The deadline passed; the daemon may still be at it, with something that leaves nothing behind or with
+    /// something that does.
+    Late { harmless: bool },
     /// The daemon is gone.
     Gone,
     /// Nothing went out: everything is in use.
@@ -201,7 +202,7 @@ impl Call<'_> {
             return Err(NoCompletion::Busy);
         }
         self.seat.lane.ring();
-        match self.wait_for(id, class) {
+        match self.wait_for(id, class, operation.is_harmless()) {
             Ok(completion) => {
                 let result = read(&completion, &self.lanes.arena);
                 self.release(held);
@@ -218,7 +219,7 @@ impl Call<'_> {
         }
     }
 
-    fn wait_for(&mut self, id: u64, class: WaitClass) -> Result<Completion, NoCompletion> {
+    fn wait_for(&mut self, id: u64, class: WaitClass, harmless: bool) -> Result<Completion, NoCompletion> {
         let patience = self.deadline() + Lanes::GRACE;
         loop {
             while let Some(entry) = self.seat.lane.reap() {
@@ -230,7 +231,7 @@ impl Call<'_> {
             }
             match self.seat.lane.wait(class, patience) {
                 Waited::Ready => {}
-                Waited::TimedOut => return Err(NoCompletion::Late),
+                Waited::TimedOut => return Err(NoCompletion::Late { harmless }),
                 Waited::Gone => return Err(NoCompletion::Gone),
             }
         }

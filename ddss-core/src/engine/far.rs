@@ -13,6 +13,7 @@ use super::near::Told;
 use super::operations::{Asked, Lookup, Pending, StepId, Then, Transfer, Wait};
 use super::peers::{Peer, Remote};
 use super::segments::check_range;
+use crate::limits::OPERATIONS_MAX;
 use crate::message::{Facts, RemoteWindow};
 use crate::request::{ArenaRange, LockToken, LockWish, Operation, Payload, Terms};
 use crate::segment::{Header, Model, Name, Proof, Wish};
@@ -440,6 +441,9 @@ impl Engine {
             }
             Operation::Lock { segment, wish } => {
                 let home = self.reachable_home(segment)?;
+                if self.held.len() >= OPERATIONS_MAX {
+                    return Err(Failure::Busy);
+                }
                 let step = self.begin(&caller, Wait::Lock { segment, lease_us: wish.lease_us })?.to_bits();
                 self.send(home, Message::Lock { step, who, segment, wish, timeout_us });
             }

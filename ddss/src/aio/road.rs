@@ -48,6 +48,7 @@ struct Slot {
     generation: u32,
     status: Status,
     run: Option<Run>,
+    harmless: bool,
 }
 
 /// What the tasks of one client share.
@@ -90,7 +91,7 @@ const GRACE: Duration = Duration::from_millis(20);
 
 impl Road {
     pub(super) fn new(lane: Lane, arena: SharedMemory, runs: SharedSlots) -> Self {
-        let slot = || Slot { generation: 0, status: Status::Free, run: None };
+        let slot = || Slot { generation: 0, status: Status::Free, run: None, harmless: true };
         let slots = std::iter::repeat_with(slot).take(RING_SLOTS).collect();
         let state = State { lane, slots, room: VecDeque::new(), tickets: 0, armed: false, gone: false };
         Self { state: Mutex::new(state), arena, runs, dormant: AtomicBool::new(true) }
@@ -133,10 +134,12 @@ impl Road {
         slot.generation = slot.generation.wrapping_add(1);
         slot.status = Status::Waiting { waker: None, deadline };
         slot.run = run;
+        let operation = make(run);
+        slot.harmless = operation.is_harmless();
         let id = CallId::new(index, slot.generation);
         let left = deadline.saturating_duration_since(now).as_micros();
         let timeout_us = u32::try_from(left).unwrap_or(u32::MAX).max(1);
-        let request = Request { timeout_us, ..Request::new(RequestId(id.0), make(run)) };
+        let request = Request { timeout_us, ..Request::new(RequestId(id.0), operation) };
         state.lane.submit(request.encode()).expect("there are as many slots as a lane has places");
         state.lane.ring();
         Ok(Begun::UnderWay(id))
@@ -177,7 +180,7 @@ impl Road {
                         return None;
                     }
                 }
-                Status::Late | Status::Free => return Some(Err(NoCompletion::Late)),
+                Status::Late | Status::Free => return Some(Err(NoCompletion::Late { harmless: slot.harmless })),
             }
         }
     }
