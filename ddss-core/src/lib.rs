@@ -23,6 +23,7 @@ mod completion;
 mod failure;
 mod ids;
 mod message;
+mod record;
 mod request;
 mod segment;
 
@@ -31,8 +32,9 @@ pub use completion::{Completion, Opened};
 pub use failure::{Failure, Outcome};
 pub use ids::{ClientId, LaneId, NodeId, RequestId, SegmentId, Timestamp, Version};
 pub use message::{Facts, HelloError, Message, PeerHello, RemoteWindow};
+pub use record::Record;
 pub use request::{ArenaRange, Change, LockToken, LockWish, Operation, Payload, Refused, Request, Terms};
-pub use segment::{Header, Identity, Model, Name, Permissions, Proof, Spec, Wish};
+pub use segment::{Audience, Header, Identity, Model, Name, Permissions, Proof, Spec, Wish};
 
 /// One slot of a ring as eight words, exactly one cache line.
 ///

@@ -22,7 +22,7 @@ use crate::socket;
 use crate::strategy::Strategy;
 use crate::sys::{Access, MemoryError, Queue, SharedMemory};
 use crate::watch::Watch;
-use crate::wire::{ANSWER_BYTES, Answer, BadFrame, Hello, Welcome};
+use crate::wire::{ANSWER_BYTES, Answer, Asked, BadFrame, Hello, Welcome};
 
 /// What a client asks for when it attaches.
 #[derive(Clone, Debug)]
@@ -175,8 +175,10 @@ impl Attachment {
             lanes: wanted.lanes() as u32,
             arena_bytes: wanted.arena_bytes() as u64,
         };
-        socket::send(socket.as_fd(), &hello.encode(), &[]).map_err(attempt.system("greet"))?;
-        let (welcome, descriptors) = attempt.answer(&socket)?;
+        socket::send(socket.as_fd(), &Asked::Attach(hello).encode(), &[]).map_err(attempt.system("greet"))?;
+        let (Answer::Welcome(welcome), descriptors) = attempt.answer(&socket)? else {
+            return Err(attempt.malformed("it is no welcome"));
+        };
         let layout = Layout::new(welcome.lanes as usize, welcome.arena_bytes as usize);
         if layout != Some(wanted) {
             return Err(attempt.malformed("it grants another geometry than was asked for"));
@@ -239,18 +241,18 @@ impl Attachment {
 }
 
 /// One try to attach, with what its errors need to say.
-struct Attempt<'path> {
-    path: &'path Path,
-    deadline: Instant,
-    timeout: Duration,
+pub(crate) struct Attempt<'path> {
+    pub(crate) path: &'path Path,
+    pub(crate) deadline: Instant,
+    pub(crate) timeout: Duration,
 }
 
 impl Attempt<'_> {
-    fn malformed(&self, why: &'static str) -> AttachError {
+    pub(crate) fn malformed(&self, why: &'static str) -> AttachError {
         AttachError::Malformed { path: self.path.to_owned(), why }
     }
 
-    fn system(&self, tried: &'static str) -> impl Fn(Errno) -> AttachError {
+    pub(crate) fn system(&self, tried: &'static str) -> impl Fn(Errno) -> AttachError {
         move |errno| {
             let path = self.path.to_owned();
             match errno {
@@ -265,7 +267,7 @@ impl Attempt<'_> {
         AttachError::TimedOut { path: self.path.to_owned(), timeout: self.timeout }
     }
 
-    fn connect(&self) -> Result<OwnedFd, AttachError> {
+    pub(crate) fn connect(&self) -> Result<OwnedFd, AttachError> {
         socket::connect(self.path, self.deadline).map_err(|errno| {
             let path = self.path.to_owned();
             match errno {
@@ -279,7 +281,8 @@ impl Attempt<'_> {
         })
     }
 
-    fn answer(&self, socket: &OwnedFd) -> Result<(Welcome, Vec<OwnedFd>), AttachError> {
+    /// What the daemon says, with what it passes; a refusal is an error.
+    pub(crate) fn answer(&self, socket: &OwnedFd) -> Result<(Answer, Vec<OwnedFd>), AttachError> {
         if !socket::wait_readable(socket.as_fd(), self.deadline).map_err(self.system("wait for"))? {
             return Err(self.timed_out());
         }
@@ -290,8 +293,8 @@ impl Attempt<'_> {
             return Err(self.system("hear")(Errno::CONNRESET));
         }
         match Answer::decode(&frame[..bytes]) {
-            Ok(Answer::Welcome(welcome)) => Ok((welcome, descriptors)),
             Ok(Answer::Refusal { text, .. }) => Err(AttachError::Refused { text }),
+            Ok(answer) => Ok((answer, descriptors)),
             Err(BadFrame::Version(theirs)) => Err(AttachError::Version { ours: LAYOUT_VERSION, theirs }),
             Err(BadFrame::Malformed(why)) => Err(self.malformed(why)),
         }

@@ -98,6 +98,7 @@ outside_the_model! {
     mod strategy;
     mod sweep;
     mod sys;
+    mod view;
     mod watch;
     mod wire;
 
@@ -111,4 +112,5 @@ outside_the_model! {
     pub use station::{Idling, Inbox, Offence, Station, StationCounts};
     pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
     pub use sys::{Access, MemoryError, SharedMemory};
+    pub use view::{Views, view};
 }

@@ -396,12 +396,18 @@ impl World {
         while let Some(action) = self.nodes[node].engine.next_action() {
             let here = &mut self.nodes[node];
             match action {
-                Action::Format { at, header } => {
-                    here.format(at, &header);
+                Action::Format { record, header } => {
+                    here.format(record.at, &header);
                     // The first segment of all is the counter.
-                    self.counter_at.get_or_insert(at + Header::DATA_OFFSET);
+                    self.counter_at.get_or_insert(record.at + Header::DATA_OFFSET);
+                    let now = self.now(node);
+                    self.nodes[node].engine.formatted(now, record.segment, true);
                 }
-                Action::Erase { at } => here.erase(at),
+                Action::Erase { at, .. } => here.erase(at),
+                Action::Clear { at, bytes } => {
+                    here.pool[at as usize..(at + bytes) as usize].fill(0);
+                    here.engine.cleared(at, bytes);
+                }
                 Action::Withdraw { .. } => {}
                 Action::Look { at } => {
                     let word = here.word(at);

@@ -23,7 +23,10 @@ mod links;
 mod memory;
 mod perform;
 mod progress;
+mod recovery;
+mod register;
 mod service;
+mod undo;
 mod words;
 
 pub use config::{Config, CoreChoice, PeerAddress};

@@ -4,13 +4,13 @@ use crate::fetches::Fetches;
 use crate::fetches::Tag;
 use crate::links::Links;
 use crate::memory::NodeMemory;
-use ddss_core::engine::{Action, Engine, Now, Source, StepId};
+use ddss_core::engine::{Action, Engine, Now, Source, StepId, area_of, offset_of};
 use ddss_core::{
-    ArenaRange, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, RemoteWindow,
+    ArenaRange, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Record, RemoteWindow,
     Timestamp, Version,
 };
 use ddss_ipc::SharedMemory;
-use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Work};
+use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Trust, Work};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What an engine's action names was checked by the engine before.
@@ -31,7 +31,8 @@ pub(crate) struct Hands {
     pub(crate) links: Links,
     pub(crate) memory: NodeMemory,
     pub(crate) fetches: Fetches,
-    pub(crate) pool_region: RegionId,
+    /// The areas of the memory that the fabric knows.
+    pub(crate) area_regions: Vec<Option<RegionId>>,
     pub(crate) scratch_region: RegionId,
     pub(crate) arenas: Vec<Option<Arena>>,
     /// Replies on their way into the rings.
@@ -47,6 +48,16 @@ impl Hands {
         Now { steady_us: began.elapsed().as_micros() as u64, wall_us: wall.as_micros() as u64 }
     }
 
+    /// Reads the clocks, and sees that what is given by them is never given again.
+    pub(crate) fn read_time(&mut self) {
+        self.now = Self::read_clocks(self.began);
+        self.keep_floor();
+    }
+
+    pub(crate) fn keep_floor(&mut self) {
+        self.memory.register.raise_floor(self.now.wall_us, self.engine.last_timestamp());
+    }
+
     /// The arena of a client that is attached.
     pub(crate) fn arena(&self, client: ClientId) -> Option<&Arena> {
         self.arenas.get(client.index as usize)?.as_ref().filter(|arena| arena.client == client)
@@ -56,8 +67,9 @@ impl Hands {
     pub(crate) fn perform(&mut self) {
         while let Some(action) = self.engine.next_action() {
             match action {
-                Action::Format { at, header } => self.memory.format(at, &header),
-                Action::Erase { at } => self.memory.erase(at),
+                Action::Format { record, header } => self.format(&record, &header),
+                Action::Erase { segment, at } => self.memory.erase(segment, at),
+                Action::Clear { at, bytes } => self.clear(at, bytes),
                 Action::CopyOut { at, client, into } => self.copy_out(at, client, into),
                 Action::Commit { at, offset, length, source, version, timestamp } => {
                     self.commit(at, offset, length, source, (version, timestamp));
@@ -82,41 +94,77 @@ impl Hands {
         }
     }
 
+    fn format(&mut self, record: &Record, header: &Header) {
+        let made = self
+            .know_area(area_of(record.at))
+            .and_then(|()| self.memory.format(record, header).map_err(|error| error.to_string()));
+        if let Err(error) = &made {
+            tracing::warn!(name = record.name.as_str(), bytes = header.bytes, error, "no memory for a segment");
+        }
+        self.engine.formatted(self.now, record.segment, made.is_ok());
+    }
+
+    /// Sees that an area is there, known to the fabric, and open to those who may look at it.
+    pub(crate) fn know_area(&mut self, area: usize) -> Result<(), String> {
+        if self.area_regions.len() <= area {
+            self.area_regions.resize(area + 1, None);
+        }
+        if self.area_regions[area].is_none() {
+            let memory = self.memory.open_area(area).map_err(|error| error.to_string())?;
+            let bytes = memory.len() as u64;
+            let region = self.fabric.register(memory.descriptor(), Trust::Vouched, 0, bytes);
+            self.area_regions[area] = Some(region.map_err(|error| error.to_string())?);
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self, at: u64, bytes: u64) {
+        match self.memory.clear(at, bytes) {
+            Ok(()) => self.engine.cleared(at, bytes),
+            // Better lost to this run of the daemon than shown to the next segment.
+            Err(error) => tracing::error!(at, bytes, %error, "memory cannot be cleared and stays unused"),
+        }
+    }
+
     fn copy_out(&self, at: u64, client: ClientId, into: ArenaRange) {
         if let Some(arena) = self.arena(client) {
             let (to, bytes) = (into.offset() as usize, into.bytes as usize);
-            SharedMemory::copy(&self.memory.pool, at as usize, &arena.memory, to, bytes).expect(CHECKED);
+            let (area, from) = self.memory.at(at);
+            SharedMemory::copy(area, from, &arena.memory, to, bytes).expect(CHECKED);
         }
     }
 
     fn commit(&mut self, at: u64, offset: u64, length: u32, source: Source, stamp: (Version, Timestamp)) {
-        let to = (at + Header::DATA_OFFSET + offset) as usize;
-        let (version, timestamp) = stamp;
+        let ranges = [(offset, length)];
         if let Source::Kept(kept) = source {
             let Self { engine, memory, .. } = self;
             engine.take_kept(kept, |bytes| {
-                memory.commit(at, version, timestamp, |pool| pool.write(to, bytes).expect(CHECKED));
+                memory.commit(at, stamp, &ranges, |area, data| {
+                    area.write(data + offset as usize, bytes).expect(CHECKED);
+                });
             });
             return;
         }
-        self.memory.commit(at, version, timestamp, |pool| self.copy_in(pool, to, length, &source));
+        self.memory.commit(at, stamp, &ranges, |area, data| {
+            self.copy_in(area, data + offset as usize, length, &source);
+        });
     }
 
-    fn copy_in(&self, pool: &SharedMemory, to: usize, length: u32, source: &Source) {
+    fn copy_in(&self, area: &SharedMemory, to: usize, length: u32, source: &Source) {
         let bytes = length as usize;
         match *source {
-            Source::Client(_, Payload::Inline { bytes: held, .. }) => pool.write(to, &held[..bytes]).expect(CHECKED),
+            Source::Client(_, Payload::Inline { bytes: held, .. }) => area.write(to, &held[..bytes]).expect(CHECKED),
             Source::Client(client, Payload::Arena(range)) => {
                 if let Some(arena) = self.arena(client) {
-                    SharedMemory::copy(&arena.memory, range.offset() as usize, pool, to, bytes).expect(CHECKED);
+                    SharedMemory::copy(&arena.memory, range.offset() as usize, area, to, bytes).expect(CHECKED);
                 }
             }
             Source::Staged { node, at } => {
                 if let (Some(staging), Some(part)) = (&self.memory.staging, self.links.staging_of(node)) {
-                    SharedMemory::copy(staging, (part + at) as usize, pool, to, bytes).expect(CHECKED);
+                    SharedMemory::copy(staging, (part + at) as usize, area, to, bytes).expect(CHECKED);
                 }
             }
-            Source::Word(word) => pool.write(to, &word.to_le_bytes()).expect(CHECKED),
+            Source::Word(word) => area.write(to, &word.to_le_bytes()).expect(CHECKED),
             Source::Kept(_) => unreachable!("the engine's own bytes are written by `commit`"),
         }
     }
@@ -193,7 +241,12 @@ impl Hands {
 
     fn introduce(&mut self, node: NodeId, message: Message, at: u64, bytes: u64) {
         let Message::Found { step, facts, .. } = message else { return };
-        let window = self.links.window(self.fabric.as_mut(), node, self.pool_region, at, bytes);
+        let window = self
+            .area_regions
+            .get(area_of(at))
+            .copied()
+            .flatten()
+            .and_then(|region| self.links.window(self.fabric.as_mut(), node, region, (at, offset_of(at)), bytes));
         let message = match window {
             Some(window) => Message::Found { step, facts, window },
             None => Message::Ended {
@@ -210,7 +263,8 @@ impl Hands {
 
     fn reply(&mut self, lane: LaneId, mut completion: Completion, data: Option<(u64, u8)>) {
         if let Some((at, bytes)) = data {
-            self.memory.pool.read(at as usize, &mut completion.data[..usize::from(bytes)]).expect(CHECKED);
+            let (area, from) = self.memory.at(at);
+            area.read(from, &mut completion.data[..usize::from(bytes)]).expect(CHECKED);
         }
         self.replies.push((lane, completion.encode()));
     }

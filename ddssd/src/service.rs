@@ -26,6 +26,9 @@ pub enum StartError {
     /// Its folder cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// The fabric cannot use its memory.
+    #[error("cannot register an area of shared memory with the fabric: {0}")]
+    Area(String),
     /// It has no memory.
     #[error(transparent)]
     Memory(#[from] PoolError),
@@ -67,6 +70,7 @@ pub struct Service {
     socket: PathBuf,
     core: Option<usize>,
     memory_folder: PathBuf,
+    discard: bool,
     _lock: FolderLock,
 }
 
@@ -77,7 +81,10 @@ impl Service {
         folder::make(&config.folder)?;
         let lock = FolderLock::take(&config.folder)?;
         folder::make(&config.memory_folder)?;
-        let memory = NodeMemory::make(&config.memory_folder, config.pool_bytes, config.peers.len())?;
+        if config.discard {
+            NodeMemory::discard(&config.memory_folder);
+        }
+        let memory = NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes, config.peers.len())?;
         let core = match config.core {
             CoreChoice::Core(core) => Some(core),
             CoreChoice::Unpinned => None,
@@ -93,7 +100,7 @@ impl Service {
         let inbox = station.inbox();
         // Any number that the last run did not have will do: it only tells two runs apart.
         let incarnation = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        let memory_folder = config.memory_folder.clone();
+        let (memory_folder, discard) = (config.memory_folder.clone(), config.discard);
         let pace = config.pace;
         let progress = ProgressThread::start("ddss-progress", core, pace, move || {
             Node::new(&config, station, fabric, memory, incarnation)
@@ -106,6 +113,7 @@ impl Service {
             socket,
             core,
             memory_folder,
+            discard,
             _lock: lock,
         })
     }
@@ -141,7 +149,9 @@ impl Service {
         }
         let Some(progress) = self.progress.take() else { return Ok(()) };
         let ended = progress.stop();
-        NodeMemory::remove(&self.memory_folder);
+        if self.discard {
+            NodeMemory::discard(&self.memory_folder);
+        }
         Ok(ended?)
     }
 }

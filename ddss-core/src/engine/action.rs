@@ -3,9 +3,10 @@
 use super::kept::KeptId;
 use super::operations::StepId;
 use crate::message::RemoteWindow;
+use crate::record::Record;
 use crate::request::{ArenaRange, Payload};
 use crate::segment::Header;
-use crate::{ClientId, Completion, LaneId, Message, NodeId, Timestamp, Version};
+use crate::{ClientId, Completion, LaneId, Message, NodeId, SegmentId, Timestamp, Version};
 
 /// Where the bytes of a commit are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,15 +29,18 @@ pub enum Source {
 /// One thing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Make a segment's memory: zero its bytes, then write its header.
+    /// Make a segment: see that its memory is there (it holds zeroes), write its header and then its record; and say so
+    /// with [`Engine::formatted`](super::Engine::formatted), at once or later.
     Format {
-        /// Where its header goes in the pool.
-        at: u64,
+        /// What to write down, and where the header goes.
+        record: Record,
         /// The header.
         header: Header,
     },
-    /// Make its header say that nobody lives here.
+    /// Strike its record, and make its header say that nobody lives here.
     Erase {
+        /// Which.
+        segment: SegmentId,
         /// Where its header is.
         at: u64,
     },
@@ -131,6 +135,14 @@ pub enum Action {
     Withdraw {
         /// Where the segment's header is.
         at: u64,
+    },
+    /// Nobody can read this memory any more: make it zeroes, let the system have its pages, and say so with
+    /// [`Engine::cleared`](super::Engine::cleared), at once or later.
+    Clear {
+        /// From where.
+        at: u64,
+        /// How many bytes.
+        bytes: u64,
     },
     /// This peer does not keep the rules: end its connection.
     Cut {

@@ -219,12 +219,6 @@ impl Engine {
         self.operations.next_deadline_us()
     }
 
-    pub(super) fn reclaim(&mut self) {
-        while let Some(at) = self.segments.reclaim() {
-            self.act(Action::Withdraw { at });
-        }
-    }
-
     /// A client asks. `text` is a copy of what a name or specification range of its arena holds, else empty.
     pub fn request(&mut self, now: Now, lane: LaneId, request: &Request, text: &[u8]) {
         let Some(client) = self.client(lane.client) else { return };
@@ -334,7 +328,8 @@ impl Engine {
     }
 
     pub(super) fn finish_opened(&mut self, lane: LaneId, request: RequestId, facts: &Facts) {
-        let opened = Opened { segment: facts.segment, bytes: facts.bytes };
+        let at = self.segments.get(facts.segment).ok().map(|segment| segment.at);
+        let opened = Opened { segment: facts.segment, bytes: facts.bytes, at, model: facts.model };
         let completion = Completion { data: opened.encode(), ..Completion::bare(request, Outcome::Done) };
         self.reply(lane, completion, None);
     }

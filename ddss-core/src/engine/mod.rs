@@ -20,6 +20,8 @@
 //! | `operations.rs`, `staging.rs`, `peers.rs` | what is under way, and the bounds on it |
 
 mod action;
+mod areas;
+mod birth;
 mod blocks;
 mod core;
 mod far;
@@ -34,6 +36,7 @@ mod segments;
 mod staging;
 
 pub use action::{Action, Source};
+pub use areas::{area_of, offset_of};
 pub use core::{Counters, Engine, EngineConfig, Now};
 pub use kept::KeptId;
 pub use operations::StepId;

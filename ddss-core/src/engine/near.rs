@@ -5,7 +5,7 @@ use super::action::{Action, Source};
 use super::core::{Caller, Engine, Now};
 use super::guard::{Asker, Holder, Owner, Waiter, Wanted, Watcher};
 use crate::request::{LockToken, LockWish, Terms};
-use crate::segment::{Header, Identity, Model, Name, Permissions, Spec, Wish};
+use crate::segment::{Header, Identity, Model, Wish};
 use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
 /// An atomic whose word is being looked at.
@@ -28,50 +28,6 @@ pub(super) struct Told {
 }
 
 impl Engine {
-    /// Makes a segment at home here.
-    pub(super) fn allocate_here(
-        &mut self,
-        now: Now,
-        who: Identity,
-        name: Name,
-        spec: Spec,
-    ) -> Result<SegmentId, Failure> {
-        let timestamp = self.clock.next(now.wall_us);
-        let permissions = Permissions { owner: who, mode: spec.mode };
-        let id = self.segments.allocate(name, spec, permissions, timestamp)?;
-        let segment = self.segments.get(id)?;
-        let header = Header {
-            state: Header::committed(segment.version),
-            timestamp: timestamp.0,
-            segment: id.to_bits(),
-            bytes: segment.spec.bytes,
-            locked: 0,
-        };
-        let at = segment.at;
-        self.act(Action::Format { at, header });
-        Ok(id)
-    }
-
-    /// Takes a segment away: its name and id at once, its memory when no peer reads it any more.
-    pub(super) fn release_here(&mut self, now: Now, who: Identity, id: SegmentId) -> Result<(), Failure> {
-        let segment = self.segments.get_mut(id)?;
-        segment.permissions.allow(who, Wish::Release)?;
-        let at = segment.at;
-        let (line, watchers) = segment.guard.empty();
-        self.act(Action::Erase { at });
-        for waiter in line {
-            self.turn_away(&waiter, Failure::NotFound);
-        }
-        for watcher in watchers {
-            self.answer(watcher.asker, Outcome::Failed(Failure::NotFound), Told::default());
-        }
-        for node in self.segments.release(id, now.steady_us + Self::FORGET_US)? {
-            self.send(node, Message::Forget { segment: id });
-        }
-        self.reclaim();
-        Ok(())
-    }
-
     pub(super) fn asker(caller: &Caller) -> Asker {
         Asker::Client(caller.lane, caller.request)
     }
@@ -318,7 +274,7 @@ impl Engine {
         self.segments.forget_idle();
     }
 
-    fn turn_away(&mut self, waiter: &Waiter, failure: Failure) {
+    pub(super) fn turn_away(&mut self, waiter: &Waiter, failure: Failure) {
         self.drop_kept(&waiter.wanted);
         self.answer(waiter.asker, Outcome::Failed(failure), Told::default());
     }

@@ -1,9 +1,10 @@
 //! The segments whose home is this node: by index for the data path, by name for the rest.
 
-use super::blocks::Blocks;
-use super::guard::Guard;
+use super::areas::Areas;
+use super::guard::{Asker, Guard};
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::message::Facts;
+use crate::record::Record;
 use crate::segment::{Header, Name, Permissions, Spec};
 use crate::{Failure, NodeId, SegmentId, Timestamp, Version};
 use std::collections::{BTreeSet, HashMap};
@@ -22,9 +23,16 @@ pub(super) struct Segment {
     pub(super) seen_by: Vec<NodeId>,
     /// Its lock and those who wait.
     pub(super) guard: Guard,
+    /// Who made it, until its memory is there.
+    forming: Option<Asker>,
 }
 
 impl Segment {
+    fn new(name: Name, spec: Spec, permissions: Permissions, at: u64, timestamp: Timestamp) -> Self {
+        let (version, seen_by, guard) = (Version(0), Vec::new(), Guard::default());
+        Self { name, spec, permissions, at, version, timestamp, seen_by, guard, forming: None }
+    }
+
     /// Bytes of the pool that it takes.
     pub(super) fn pool_bytes(&self) -> u64 {
         Header::DATA_OFFSET + self.spec.bytes
@@ -72,7 +80,7 @@ pub(super) struct Segments {
     slots: Vec<Slot>,
     free: Vec<u16>,
     names: HashMap<Name, u16>,
-    blocks: Blocks,
+    areas: Areas,
     leaving: Vec<Leaving>,
     /// Those with a lock that is held or a line that is not empty.
     busy: BTreeSet<SegmentId>,
@@ -85,7 +93,7 @@ impl Segments {
             slots: Vec::new(),
             free: Vec::new(),
             names: HashMap::new(),
-            blocks: Blocks::new(pool_bytes),
+            areas: Areas::new(pool_bytes),
             leaving: Vec::new(),
             busy: BTreeSet::new(),
         }
@@ -117,14 +125,14 @@ impl Segments {
     }
 
     pub(super) fn free_bytes(&self) -> u64 {
-        self.blocks.free_bytes()
+        self.areas.free_bytes()
     }
 
     /// The living segment of that id.
     pub(super) fn get(&self, id: SegmentId) -> Result<&Segment, Failure> {
         match self.slots.get(usize::from(id.index())) {
             Some(Slot { generation, segment: Some(segment) })
-                if *generation == id.generation() && id.home() == self.node =>
+                if *generation == id.generation() && id.home() == self.node && segment.forming.is_none() =>
             {
                 Ok(segment)
             }
@@ -139,28 +147,35 @@ impl Segments {
     }
 
     pub(super) fn by_name(&self, name: &Name) -> Option<SegmentId> {
-        self.names.get(name).map(|&index| self.id_of(index))
+        self.names.get(name).map(|&index| self.id_of(index)).filter(|&id| self.get(id).is_ok())
+    }
+
+    /// Whether the name is taken, be it by one that is still being made.
+    pub(super) fn is_taken(&self, name: &Name) -> bool {
+        self.names.contains_key(name)
     }
 
     fn id_of(&self, index: u16) -> SegmentId {
         SegmentId::new(self.node, index, self.slots[usize::from(index)].generation)
     }
 
-    /// Gives the segment an id and memory.
+    /// Gives the segment an id and a place.
     pub(super) fn allocate(
         &mut self,
         name: Name,
         spec: Spec,
         permissions: Permissions,
         timestamp: Timestamp,
-    ) -> Result<SegmentId, Failure> {
-        if self.names.contains_key(&name) {
+        asker: Asker,
+    ) -> Result<Record, Failure> {
+        if self.is_taken(&name) {
             return Err(Failure::AlreadyExists);
         }
         if self.free.is_empty() && self.slots.len() == SEGMENTS_PER_NODE_MAX {
             return Err(Failure::NoSpace);
         }
-        let at = self.blocks.take(Header::DATA_OFFSET + spec.bytes).ok_or(Failure::NoSpace)?;
+        let bytes = Header::DATA_OFFSET + spec.bytes;
+        let at = self.areas.take(permissions.audience(), bytes).ok_or(Failure::NoSpace)?;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u16
@@ -168,11 +183,54 @@ impl Segments {
         let slot = &mut self.slots[usize::from(index)];
         slot.generation += 1;
         let spec = Spec { home: self.node, ..spec };
-        let (version, seen_by, guard) = (Version(0), Vec::new(), Guard::default());
-        let segment = Segment { name, spec, permissions, at, version, timestamp, seen_by, guard };
-        slot.segment = Some(Box::new(segment));
+        let segment = Segment::new(name, spec, permissions, at, timestamp);
+        slot.segment = Some(Box::new(Segment { forming: Some(asker), ..segment }));
         self.names.insert(name, index);
-        Ok(self.id_of(index))
+        Ok(Record { segment: self.id_of(index), at, name, spec, permissions })
+    }
+
+    /// The memory of a new segment was asked for in vain or is there; who waits for it.
+    pub(super) fn formed(&mut self, id: SegmentId) -> Option<Asker> {
+        let slot = self.slots.get_mut(usize::from(id.index()))?;
+        let segment = slot.segment.as_mut().filter(|_| slot.generation == id.generation())?;
+        segment.forming.take()
+    }
+
+    /// Takes in a segment that was here before the daemon ended.
+    pub(super) fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
+        let Record { segment: id, at, name, spec, permissions } = *record;
+        let index = usize::from(id.index());
+        if id.home() != self.node || self.is_taken(&name) || self.slots.get(index).is_some_and(|s| s.segment.is_some())
+        {
+            return Err(Failure::Malformed);
+        }
+        let bytes = Header::DATA_OFFSET.saturating_add(spec.bytes);
+        if bytes > self.areas.free_bytes() {
+            return Err(Failure::NoSpace);
+        }
+        if !self.areas.retake(at, permissions.audience(), bytes) {
+            return Err(Failure::Malformed);
+        }
+        self.make_room_for(id);
+        self.free.retain(|&free| usize::from(free) != index);
+        let segment = Segment { version, ..Segment::new(name, spec, permissions, at, timestamp) };
+        self.slots[index] = Slot { generation: id.generation(), segment: Some(Box::new(segment)) };
+        self.names.insert(name, id.index());
+        Ok(())
+    }
+
+    /// Notes the last id that a free index had.
+    pub(super) fn restore_free(&mut self, last: SegmentId) {
+        self.make_room_for(last);
+        let slot = &mut self.slots[usize::from(last.index())];
+        slot.generation = slot.generation.max(last.generation());
+    }
+
+    fn make_room_for(&mut self, id: SegmentId) {
+        while self.slots.len() <= usize::from(id.index()) {
+            self.free.push(self.slots.len() as u16);
+            self.slots.push(Slot::default());
+        }
     }
 
     /// Takes the segment's name and id away. Its memory comes back once nobody can read it: at once, or with the
@@ -206,12 +264,17 @@ impl Segments {
         late.flat_map(|leaving| leaving.waiting_for.iter().copied())
     }
 
-    /// Frees the memory of one released segment that nobody reads any more; says where it was.
-    pub(super) fn reclaim(&mut self) -> Option<u64> {
+    /// Takes one released segment that nobody reads any more off the books; says where it was and how long. Its memory
+    /// is free when it is [cleared](Self::cleared).
+    pub(super) fn reclaim(&mut self) -> Option<(u64, u64)> {
         let index = self.leaving.iter().position(|leaving| leaving.waiting_for.is_empty())?;
         let gone = self.leaving.swap_remove(index);
-        self.blocks.give(gone.at, gone.bytes);
         self.free.push(gone.id.index());
-        Some(gone.at)
+        Some((gone.at, gone.bytes))
+    }
+
+    /// Memory is free again.
+    pub(super) fn cleared(&mut self, at: u64, bytes: u64) {
+        self.areas.give(at, bytes);
     }
 }
