@@ -3,6 +3,7 @@
 use crate::client::{Client, Inner};
 use crate::error::Error;
 use crate::lanes::Lanes;
+use crate::near::Areas;
 use ddss_core::limits::{LANES_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};
 use ddss_ipc::{AttachError, AttachOptions, Attachment, SOCKET_NAME, Strategy};
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ pub struct ClientBuilder {
     lanes: Option<usize>,
     arena_bytes: Option<usize>,
     timeout: Option<Duration>,
+    no_near: bool,
 }
 
 impl ClientBuilder {
@@ -64,6 +66,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether segments of this node are read in place, by a mapping, where the permissions allow it: usually yes. No
+    /// has every get go through the daemon, as a get of another node's segment does.
+    pub fn near(mut self, near: bool) -> Self {
+        self.no_near = !near;
+        self
+    }
+
     /// Attaches to the daemon.
     pub fn connect(self) -> Result<Client, Error> {
         let folder = self.folder.unwrap_or_else(ddss_ipc::default_folder);
@@ -83,7 +92,8 @@ impl ClientBuilder {
         })?;
         let lanes = Lanes::new(&attachment);
         let timeout = self.timeout.unwrap_or(Duration::from_micros(TIMEOUT_DEFAULT_US.into()));
-        Ok(Client(Arc::new(Inner { lanes, timeout, socket, attachment })))
+        let (areas, near) = (Areas::default(), !self.no_near);
+        Ok(Client(Arc::new(Inner { lanes, timeout, socket, attachment, areas, near })))
     }
 }
 

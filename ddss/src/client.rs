@@ -4,6 +4,7 @@ use crate::aio::AsyncClient;
 use crate::builder::ClientBuilder;
 use crate::error::Error;
 use crate::lanes::{Buffer, Call, Lanes, NoCompletion};
+use crate::near::Areas;
 use crate::segment::Segment;
 use ddss_core::{Completion, Failure, Name, NodeId, Opened, Operation, Outcome, Spec};
 use ddss_ipc::{Attachment, SharedMemory, Strategy, WaitClass};
@@ -28,6 +29,9 @@ pub(crate) struct Inner {
     pub(crate) timeout: Duration,
     pub(crate) socket: PathBuf,
     pub(crate) attachment: Attachment,
+    /// What is mapped of this node's memory, unless the near road is not to be used.
+    pub(crate) areas: Areas,
+    pub(crate) near: bool,
 }
 
 impl std::fmt::Debug for Inner {

@@ -57,6 +57,7 @@ mod client;
 mod error;
 mod lanes;
 mod lock;
+mod near;
 mod segment;
 #[cfg(test)]
 mod testing;

@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod audiences;
 mod config;
 mod fetches;
 mod folder;

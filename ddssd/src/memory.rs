@@ -144,11 +144,6 @@ impl NodeMemory {
         Ok(place.as_ref().expect("it was just opened"))
     }
 
-    /// The areas that are open.
-    pub(crate) fn areas_open(&self) -> Vec<usize> {
-        (0..self.areas.len()).filter(|&area| self.areas[area].is_some()).collect()
-    }
-
     /// The memory of a place, and the offset of that place in it.
     #[inline]
     pub(crate) fn at(&self, place: u64) -> (&SharedMemory, usize) {

@@ -1,13 +1,14 @@
 //! What the engine decided, done: copies in this node's memory, work for the fabric, replies to clients.
 
+use crate::audiences::Audiences;
 use crate::fetches::Fetches;
 use crate::fetches::Tag;
 use crate::links::Links;
 use crate::memory::NodeMemory;
 use ddss_core::engine::{Action, Engine, Now, Source, StepId, area_of, offset_of};
 use ddss_core::{
-    ArenaRange, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Record, RemoteWindow,
-    Timestamp, Version,
+    ArenaRange, Audience, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Record,
+    RemoteWindow, Timestamp, Version,
 };
 use ddss_ipc::SharedMemory;
 use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Trust, Work};
@@ -33,6 +34,7 @@ pub(crate) struct Hands {
     pub(crate) fetches: Fetches,
     /// The areas of the memory that the fabric knows.
     pub(crate) area_regions: Vec<Option<RegionId>>,
+    pub(crate) audiences: Audiences,
     pub(crate) scratch_region: RegionId,
     pub(crate) arenas: Vec<Option<Arena>>,
     /// Replies on their way into the rings.
@@ -96,7 +98,7 @@ impl Hands {
 
     fn format(&mut self, record: &Record, header: &Header) {
         let made = self
-            .know_area(area_of(record.at))
+            .know_area(area_of(record.at), record.permissions.audience())
             .and_then(|()| self.memory.format(record, header).map_err(|error| error.to_string()));
         if let Err(error) = &made {
             tracing::warn!(name = record.name.as_str(), bytes = header.bytes, error, "no memory for a segment");
@@ -105,7 +107,7 @@ impl Hands {
     }
 
     /// Sees that an area is there, known to the fabric, and open to those who may look at it.
-    pub(crate) fn know_area(&mut self, area: usize) -> Result<(), String> {
+    pub(crate) fn know_area(&mut self, area: usize, audience: Audience) -> Result<(), String> {
         if self.area_regions.len() <= area {
             self.area_regions.resize(area + 1, None);
         }
@@ -114,6 +116,7 @@ impl Hands {
             let bytes = memory.len() as u64;
             let region = self.fabric.register(memory.descriptor(), Trust::Vouched, 0, bytes);
             self.area_regions[area] = Some(region.map_err(|error| error.to_string())?);
+            self.audiences.tell(area, audience);
         }
         Ok(())
     }

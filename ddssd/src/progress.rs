@@ -9,6 +9,7 @@
 //! What the thread holds besides the rings, and how it carries actions out, is in `perform.rs`. The answer to a
 //! request that needs nobody else goes out before the next request is looked at.
 
+use crate::audiences::Audiences;
 use crate::config::Config;
 use crate::fetches::{Fetches, Tag};
 use crate::links::{Change, Links};
@@ -54,6 +55,7 @@ impl Node {
         station: Station,
         mut fabric: Box<dyn Fabric>,
         mut memory: NodeMemory,
+        audiences: Audiences,
         incarnation: u64,
     ) -> Result<Self, StartError> {
         let mut register = |memory: &SharedMemory, trust| {
@@ -67,8 +69,8 @@ impl Node {
             peers: config.peers.iter().map(|peer| peer.node).collect(),
         });
         let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;
-        if found != Found::default() {
-            let Found { segments, bytes, undone } = found;
+        if found.segments > 0 {
+            let Found { segments, bytes, undone, .. } = found;
             tracing::info!(segments, bytes, undone, "found what the last daemon left");
         }
         let hello = PeerHello { node: config.node, incarnation };
@@ -81,14 +83,15 @@ impl Node {
             memory,
             fetches: Fetches::new(),
             area_regions: Vec::new(),
+            audiences,
             scratch_region,
             arenas: std::iter::repeat_with(|| None).take(CLIENTS_MAX).collect(),
             replies: Vec::with_capacity(Self::BATCH),
             began,
             now: Hands::read_clocks(began),
         };
-        for area in hands.memory.areas_open() {
-            hands.know_area(area).map_err(StartError::Area)?;
+        for (area, audience) in found.areas {
+            hands.know_area(area, audience).map_err(StartError::Area)?;
         }
         hands.keep_floor();
         let (events, next_connect) = (Events::new(), Some(began));

@@ -5,16 +5,19 @@ use crate::memory::{NodeMemory, PoolError};
 use crate::register::Entry;
 use ddss_core::engine::{Engine, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES};
-use ddss_core::{Failure, Header, Record, Timestamp, Version};
+use ddss_core::{Audience, Failure, Header, Record, Timestamp, Version};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How much was found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// What was found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) segments: usize,
     pub(crate) bytes: u64,
     /// Puts that the last daemon had begun and not ended.
     pub(crate) undone: usize,
+    /// The areas that are in use, and who may read each.
+    pub(crate) areas: BTreeMap<usize, Audience>,
 }
 
 /// Takes in what is in the memory. Nothing is changed before everything has been looked at.
@@ -30,6 +33,7 @@ pub(crate) fn restore(folder: &Path, memory: &mut NodeMemory, engine: &mut Engin
                 taken[area_of(record.at)].push((offset_of(record.at), bytes));
                 found.segments += 1;
                 found.bytes += record.spec.bytes;
+                found.areas.insert(area_of(record.at), record.permissions.audience());
             }
             Entry::Free(last) => engine.restore_free(*last),
             Entry::Broken => return Err(broken("its register makes no sense".to_owned())),
@@ -168,7 +172,8 @@ mod tests {
             drop(memory);
             let (mut memory, mut engine) = open(&folder);
             let found = restore(&folder, &mut memory, &mut engine).unwrap();
-            assert_eq!(found, Found { segments: 1, bytes: BYTES as u64, undone: 1 });
+            let areas = BTreeMap::from([(0, record().permissions.audience())]);
+            assert_eq!(found, Found { segments: 1, bytes: BYTES as u64, undone: 1, areas });
             assert_eq!(bytes(&memory), before.0);
             assert_eq!(memory.header(record().at), Header { locked: 0, ..before.1 });
             // And it goes on from there.

@@ -1,5 +1,6 @@
 //! A running node: starts what it needs in the right order, and stops it in the other one.
 
+use crate::audiences::Audiences;
 use crate::config::{Config, CoreChoice};
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
@@ -97,13 +98,15 @@ impl Service {
         let station = Station::open(config.node).map_err(at_socket)?;
         let mut reception = ReceptionConfig::new(&station);
         reception.socket_mode = config.socket_mode;
+        let audiences = Audiences::default();
+        reception.views = audiences.views(&config.memory_folder);
         let inbox = station.inbox();
         // Any number that the last run did not have will do: it only tells two runs apart.
         let incarnation = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
         let (memory_folder, discard) = (config.memory_folder.clone(), config.discard);
         let pace = config.pace;
         let progress = ProgressThread::start("ddss-progress", core, pace, move || {
-            Node::new(&config, station, fabric, memory, incarnation)
+            Node::new(&config, station, fabric, memory, audiences, incarnation)
         })?;
         let reception = Reception::start(&socket, reception, inbox.sink()).map_err(at_socket)?;
         Ok(Self {
