@@ -16,6 +16,7 @@ use crate::lane::{Lane, LaneState};
 use crate::layout::{HEADER_BYTES, LAYOUT_VERSION, Layout};
 use crate::link::Link;
 use crate::queues::{Mq, Parts, Rmq};
+use crate::sentry::Sentry;
 use crate::rings::{Auto, Rcq, Rings};
 use crate::road::Road;
 use crate::socket;
@@ -135,6 +136,7 @@ pub(crate) struct Pool {
     lanes: Mutex<Vec<Option<LaneState>>>,
     /// Only under the strategies whose clients block on a queue.
     _watch: Option<Watch>,
+    _sentry: Option<Sentry>,
 }
 
 impl Pool {
@@ -213,6 +215,12 @@ impl Attachment {
     /// What was chosen.
     pub fn strategy(&self) -> Strategy {
         self.link.strategy()
+    }
+
+    /// Whether somebody has seen the daemon's end. No system call.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.link.is_gone()
     }
 
     /// Whether the daemon is there and has not cut this client off. One system call.
@@ -338,12 +346,15 @@ impl Attempt<'_> {
         let queue = |id: Option<i32>| {
             id.map(Queue::from_id).ok_or_else(|| self.malformed("it brings no message queue, and the strategy needs one"))
         };
-        let watch = if link.strategy().replies_by_ring() {
+        let by_ring = link.strategy().replies_by_ring();
+        let path = || self.path.to_owned();
+        let failed = |source| AttachError::System { tried: "watch", path: path(), source };
+        let sentry = if by_ring { Some(Sentry::start(Arc::clone(link)).map_err(failed)?) } else { None };
+        let watch = if by_ring {
             None
         } else {
             let started = Watch::start(Arc::clone(link), queue(welcome.reply_queue)?, layout.lanes());
-            let path = || self.path.to_owned();
-            Some(started.map_err(|source| AttachError::System { tried: "watch", path: path(), source })?)
+            Some(started.map_err(failed)?)
         };
         let mut lanes = Vec::with_capacity(layout.lanes());
         for lane in 0..layout.lanes() {
@@ -363,6 +374,6 @@ impl Attempt<'_> {
             };
             lanes.push(Some(LaneState { index: lane as u8, outstanding: 0, road }));
         }
-        Ok(Pool { lanes: Mutex::new(lanes), _watch: watch })
+        Ok(Pool { lanes: Mutex::new(lanes), _watch: watch, _sentry: sentry })
     }
 }

@@ -91,6 +91,7 @@ outside_the_model! {
     mod reception;
     mod rings;
     mod road;
+    mod sentry;
     mod service_lane;
     mod session;
     mod socket;
