@@ -52,6 +52,7 @@
 
 mod aio;
 mod arena;
+mod attached;
 mod builder;
 mod client;
 mod error;

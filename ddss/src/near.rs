@@ -5,7 +5,7 @@
 //! they are whole. What has to wait for somebody (a lock that is held alone, a model whose gets exclude each other)
 //! goes to the daemon, as does everything that is not as it was when the segment was opened.
 
-use crate::client::Inner;
+use crate::attached::Inner;
 use crate::value::Stamp;
 use ddss_core::engine::{area_of, offset_of};
 use ddss_core::{Header, Model, Opened, Proof, SegmentId};
@@ -26,8 +26,13 @@ impl Areas {
     /// The mapping of an area, if this process may have one.
     fn get(&self, client: &Inner, area: usize) -> Option<SharedMemory> {
         let mut areas = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let view = || ddss_ipc::view(&client.socket, u32::try_from(area).ok()?, Self::PATIENCE).ok();
+        let view = || ddss_ipc::view(&client.plan.socket, u32::try_from(area).ok()?, Self::PATIENCE).ok();
         areas.entry(area).or_insert_with(view).clone()
+    }
+
+    /// The daemon is another one: it may have other files.
+    pub(crate) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 

@@ -1,6 +1,7 @@
 //! A handle to a segment: get, put, release.
 
-use crate::client::{Client, Inner};
+use crate::attached::Inner;
+use crate::client::Client;
 use crate::error::Error;
 use crate::near::Near;
 use crate::value::{Stamp, Value};
@@ -121,7 +122,7 @@ impl Segment {
         if let Some(stamp) = self.place.get_near(offset, into) {
             return Ok(stamp);
         }
-        let (outcome, stamp) = self.client.with_call("get", &self.place.name, |mut call| {
+        let (outcome, stamp) = self.client.with_call("get", &self.place.name, true, |mut call| {
             let buffer = call.buffer(length)?;
             let range = buffer.range(length);
             let inline = length <= INLINE_REPLY_BYTES_MAX;
@@ -147,14 +148,14 @@ impl Segment {
 
     pub(crate) fn put_on(&self, offset: u64, bytes: &[u8], terms: Terms) -> Result<Stamp, Error> {
         let length = self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        let (outcome, stamp) = self.client.with_call("put", &self.place.name, |mut call| {
+        let (outcome, stamp) = self.client.with_call("put", &self.place.name, false, |mut call| {
             let small = Payload::inline(bytes).filter(|_| terms == Terms::default());
             let (from, buffer) = if let Some(inline) = small {
                 (inline, None)
             } else {
                 let buffer = call.buffer(length)?;
                 let range = buffer.range(length);
-                self.client.write(range.offset(), bytes);
+                call.write(range, bytes);
                 (Payload::Arena(range), Some(buffer))
             };
             let operation = Operation::Put { segment: self.place.id, offset, from, terms };
@@ -177,7 +178,7 @@ impl Segment {
     /// may.
     pub fn release(self) -> Result<(), Error> {
         let operation = Operation::Release { segment: self.place.id };
-        let outcome = self.client.with_call("release", &self.place.name, |call| {
+        let outcome = self.client.with_call("release", &self.place.name, false, |call| {
             call.run(operation, None, WaitClass::Sleeping, |completion, _| completion.outcome)
         })?;
         Error::of(outcome, "release", &self.place.name)

@@ -1,11 +1,16 @@
 //! A daemon that is killed, or stopped, and started again: what was acknowledged is there, whole.
 
-use ddss::{Client, Failure, Model, Segment, Spec};
+use ddss::{Client, Failure, Model, Segment, Spec, Strategy};
 use ddss_tests::{Daemon, DaemonOptions, pattern};
 use std::time::Duration;
 
+fn patient(daemon: &Daemon, seconds: u64) -> Client {
+    let patience = Duration::from_secs(seconds);
+    Client::builder().folder(daemon.folder()).timeout(patience).connect().expect("the daemon serves")
+}
+
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(30)).connect().expect("the daemon serves")
+    patient(daemon, 30)
 }
 
 /// Puts one pattern after the other until the daemon is gone; says which was the last that was acknowledged.
@@ -33,7 +38,8 @@ fn an_acknowledged_put_survives_a_kill_and_no_put_is_there_in_part() {
         made.iter().map(Segment::id).collect()
     };
     for round in 0..12 {
-        let began = client(&daemon);
+        // Nobody starts the next one before they have all seen the end of this one.
+        let began = patient(&daemon, 1);
         let segments: Vec<_> = sizes.iter().map(|bytes| began.open(&format!("s{bytes}")).unwrap()).collect();
         std::thread::scope(|scope| {
             let writers: Vec<_> = segments
@@ -113,4 +119,56 @@ fn memory_that_does_not_fit_the_daemon_is_said_and_left_alone() {
     assert!(small.contains("larger --pool-bytes"), "{small}");
     daemon.start_again().unwrap();
     assert_eq!(client(&daemon).open("large").unwrap().bytes(), 5 << 20);
+}
+
+// If this failed, every application would need code of its own to connect again after an upgrade of the daemon.
+#[test]
+fn a_handle_goes_on_with_the_next_daemon() {
+    let mut daemon = Daemon::start(1).unwrap();
+    let clients = Strategy::ALL.map(|strategy| {
+        let patient = Duration::from_secs(30);
+        let builder = Client::builder().folder(daemon.folder()).strategy(strategy).near(false).timeout(patient);
+        builder.connect().unwrap()
+    });
+    let made = clients[0].allocate("counter", Spec::new(64)).unwrap();
+    made.fetch_add(0, 1).unwrap();
+    let handles = clients.each_ref().map(|client| client.open("counter").unwrap());
+    let tasks = clients[3].to_async().unwrap();
+    let later = block_on(tasks.open("counter")).unwrap();
+    for round in 1..4u64 {
+        daemon.kill().unwrap();
+        // Somebody asks while there is no daemon, and is answered by the next one.
+        let waits = std::thread::spawn({
+            let handle = handles[0].clone();
+            move || handle.get(0..8)
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        daemon.start_again().unwrap();
+        let before = 1 + (round - 1) * 5;
+        assert_eq!(waits.join().unwrap().unwrap()[..], before.to_le_bytes());
+        for (index, handle) in handles.iter().enumerate() {
+            let added = handle.fetch_add(0, 1).unwrap_or_else(|error| panic!("{index}: {error}"));
+            assert_eq!(added.before, before + index as u64);
+            assert_eq!(handle.get(0..8).unwrap()[..], (before + index as u64 + 1).to_le_bytes());
+        }
+        let put = block_on(later.put(0, &(before + 5).to_le_bytes())).unwrap();
+        assert_eq!(block_on(later.get(0..8)).unwrap().stamp(), put);
+    }
+    // One that is stopped for good is told at once, and nothing has happened.
+    daemon.process().end().unwrap();
+    while handles[1].get(0..8).is_ok() {}
+    let told = handles[1].put(0, &[0; 8]).unwrap_err();
+    assert!(told.to_string().contains("no daemon is running") && !told.is_indeterminate(), "{told}");
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    loop {
+        // It is asked again and again: nobody has to be woken.
+        let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
+        if let std::task::Poll::Ready(output) = future.as_mut().poll(context) {
+            return output;
+        }
+        std::thread::yield_now();
+    }
 }

@@ -15,6 +15,7 @@ use std::time::Instant;
 pub(super) type Make = fn(ArenaRange, &Plan) -> Operation;
 
 /// What a call is about.
+#[derive(Clone)]
 pub(super) struct Plan {
     pub(super) segment: ddss_core::SegmentId,
     pub(super) offset: u64,
@@ -24,6 +25,13 @@ pub(super) struct Plan {
     pub(super) incoming: usize,
     /// Bytes of a small put, which travel in the request.
     pub(super) inline: Option<ddss_core::Payload>,
+}
+
+impl Plan {
+    /// Whether what it makes leaves nothing behind.
+    pub(super) fn is_harmless(&self, make: Make) -> bool {
+        make(ArenaRange { slot: 0, bytes: 0 }, self).is_harmless()
+    }
 }
 
 enum Stage {
