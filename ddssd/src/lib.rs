@@ -19,6 +19,7 @@
 mod config;
 mod fetches;
 mod folder;
+mod kept;
 mod links;
 mod memory;
 mod perform;

@@ -4,10 +4,9 @@ use crate::fetches::Fetches;
 use crate::fetches::Tag;
 use crate::links::Links;
 use crate::memory::NodeMemory;
-use ddss_core::engine::{Action, Engine, Now, Source, StepId};
+use ddss_core::engine::{Action, Engine, HandId, KeptId, Now, Parts, Source, StepId, Tail};
 use ddss_core::{
-    ArenaRange, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, RemoteWindow,
-    Timestamp, Version,
+    ArenaRange, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Timestamp, Version,
 };
 use ddss_ipc::SharedMemory;
 use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Work};
@@ -58,20 +57,27 @@ impl Hands {
             match action {
                 Action::Format { at, header } => self.memory.format(at, &header),
                 Action::Erase { at } => self.memory.erase(at),
-                Action::CopyOut { at, client, into } => self.copy_out(at, client, into),
-                Action::Commit { at, offset, length, source, version, timestamp } => {
-                    self.commit(at, offset, length, source, (version, timestamp));
+                Action::CopyOut { at, parts, client, into } => self.copy_out(at, &parts, client, into),
+                Action::Commit { at, parts, source, version, timestamp } => {
+                    self.commit(at, &parts, source, (version, timestamp));
                 }
+                Action::Keep { at, to, header } => self.memory.keep(at, to, &header),
+                Action::Snapshot { at, parts, to } => self.snapshot(at, &parts, to),
+                Action::Hand { node, hand, at, from, bytes, message } => {
+                    self.hand(node, hand, at, (from, bytes), &message);
+                }
+                Action::Unstage { node, at, client, into } => self.unstage(node, at, client, into),
+                Action::WriteOut { kept, client, into } => self.write_out(kept, client, into),
                 Action::Look { at } => {
                     let word = self.memory.word(at);
                     self.engine.looked(word);
                 }
                 Action::Mark { at, locked } => self.memory.mark(at, locked),
-                Action::Fetch { node, step, window, offset, client, into } => {
-                    self.fetch(node, step, window, offset, client, into);
+                Action::Fetch { node, step, window, line, parts, target } => {
+                    self.fetch(node, step, window, line, &parts, target);
                 }
-                Action::Stage { node, step, at, client, from, message } => {
-                    self.stage(node, step, at, client, from, &message);
+                Action::Stage { node, step, at, client, from, message, table } => {
+                    self.stage(node, step, at, client, from, &message, table);
                 }
                 Action::Send { node, message, tail } => self.send(node, &message, tail),
                 Action::Introduce { node, message, at, bytes } => self.introduce(node, message, at, bytes),
@@ -82,38 +88,81 @@ impl Hands {
         }
     }
 
-    fn copy_out(&self, at: u64, client: ClientId, into: ArenaRange) {
-        if let Some(arena) = self.arena(client) {
-            let (to, bytes) = (into.offset() as usize, into.bytes as usize);
-            SharedMemory::copy(&self.memory.pool, at as usize, &arena.memory, to, bytes).expect(CHECKED);
+    fn copy_out(&self, at: u64, parts: &Parts, client: ClientId, into: ArenaRange) {
+        let Some(arena) = self.arena(client) else { return };
+        let mut to = into.offset() as usize;
+        self.engine.ranges(parts).iter().for_each(|range| {
+            let (from, bytes) = ((at + range.offset) as usize, range.bytes as usize);
+            SharedMemory::copy(&self.memory.pool, from, &arena.memory, to, bytes).expect(CHECKED);
+            to += bytes;
+        });
+    }
+
+    fn snapshot(&self, at: u64, parts: &Parts, to: u64) {
+        let (pool, mut to) = (&self.memory.pool, to as usize);
+        for range in &self.engine.ranges(parts) {
+            let (from, bytes) = ((at + range.offset) as usize, range.bytes as usize);
+            SharedMemory::copy(pool, from, pool, to, bytes).expect(CHECKED);
+            to += bytes;
         }
     }
 
-    fn commit(&mut self, at: u64, offset: u64, length: u32, source: Source, stamp: (Version, Timestamp)) {
-        let to = (at + Header::DATA_OFFSET + offset) as usize;
+    fn unstage(&self, node: NodeId, at: u64, client: ClientId, into: ArenaRange) {
+        if let (Some(arena), Some(staging), Some(part)) =
+            (self.arena(client), &self.memory.staging, self.links.staging_of(node))
+        {
+            let (to, bytes) = (into.offset() as usize, into.bytes as usize);
+            SharedMemory::copy(staging, (part + at) as usize, &arena.memory, to, bytes).expect(CHECKED);
+        }
+    }
+
+    fn write_out(&self, kept: KeptId, client: ClientId, into: ArenaRange) {
+        if let Some(arena) = self.arena(client) {
+            arena.memory.write(into.offset() as usize, self.engine.kept(kept)).expect(CHECKED);
+        }
+    }
+
+    fn commit(&mut self, at: u64, parts: &Parts, source: Source, stamp: (Version, Timestamp)) {
+        let ranges = self.engine.ranges(parts);
+        let data = at + Header::DATA_OFFSET;
         let (version, timestamp) = stamp;
         if let Source::Kept(kept) = source {
             let Self { engine, memory, .. } = self;
             engine.take_kept(kept, |bytes| {
-                memory.commit(at, version, timestamp, |pool| pool.write(to, bytes).expect(CHECKED));
+                memory.commit(at, version, timestamp, |pool| {
+                    let mut left = bytes;
+                    for range in &ranges {
+                        let (now, later) = left.split_at(range.bytes as usize);
+                        pool.write((data + range.offset) as usize, now).expect(CHECKED);
+                        left = later;
+                    }
+                });
             });
             return;
         }
-        self.memory.commit(at, version, timestamp, |pool| self.copy_in(pool, to, length, &source));
+        self.memory.commit(at, version, timestamp, |pool| {
+            let mut done = 0;
+            for range in &ranges {
+                self.copy_in(pool, (data + range.offset) as usize, range.bytes, &source, done);
+                done += u64::from(range.bytes);
+            }
+        });
     }
 
-    fn copy_in(&self, pool: &SharedMemory, to: usize, length: u32, source: &Source) {
+    /// Copies `length` bytes of what is committed, from the `skip`th on.
+    fn copy_in(&self, pool: &SharedMemory, to: usize, length: u32, source: &Source, skip: u64) {
         let bytes = length as usize;
         match *source {
             Source::Client(_, Payload::Inline { bytes: held, .. }) => pool.write(to, &held[..bytes]).expect(CHECKED),
             Source::Client(client, Payload::Arena(range)) => {
                 if let Some(arena) = self.arena(client) {
-                    SharedMemory::copy(&arena.memory, range.offset() as usize, pool, to, bytes).expect(CHECKED);
+                    let from = (range.offset() + skip) as usize;
+                    SharedMemory::copy(&arena.memory, from, pool, to, bytes).expect(CHECKED);
                 }
             }
             Source::Staged { node, at } => {
                 if let (Some(staging), Some(part)) = (&self.memory.staging, self.links.staging_of(node)) {
-                    SharedMemory::copy(staging, (part + at) as usize, pool, to, bytes).expect(CHECKED);
+                    SharedMemory::copy(staging, (part + at + skip) as usize, pool, to, bytes).expect(CHECKED);
                 }
             }
             Source::Word(word) => pool.write(to, &word.to_le_bytes()).expect(CHECKED),
@@ -121,43 +170,17 @@ impl Hands {
         }
     }
 
-    /// Header, bytes, state word again: three reads in one batch, which the home carries out in order.
-    fn fetch(
+    #[allow(clippy::too_many_arguments, reason = "these are the fields of one action")]
+    fn stage(
         &mut self,
         node: NodeId,
         step: StepId,
-        window: RemoteWindow,
-        offset: u64,
+        at: u64,
         client: ClientId,
-        into: ArenaRange,
+        from: ArenaRange,
+        message: &Message,
+        table: Option<KeptId>,
     ) {
-        let (Some((peer, _)), Some(arena)) = (self.links.road_to(node), self.arena(client)) else {
-            return self.engine.refused(step, Failure::NodeDown);
-        };
-        let tag = Tag::Fetch(step).to_bits();
-        let (arena, scratch) = (arena.region, self.scratch_region);
-        let read = |region, offset, bytes, address| Work::Read {
-            peer,
-            tag,
-            local: LocalRange { region, offset, bytes },
-            remote: RemoteRange { key: window.key, address: window.base + address },
-        };
-        let header = NodeMemory::scratch_line(step.index());
-        let state = NodeMemory::scratch_state_after(step.index());
-        let first = read(scratch, header, Header::READ_BYTES.into(), 0);
-        let last = read(scratch, state, 8, Header::STATE_OFFSET);
-        let bytes = read(arena, into.offset(), into.bytes.into(), Header::DATA_OFFSET + offset);
-        let all = [first, bytes, last];
-        let without_bytes = [first, last];
-        let batch = if into.bytes == 0 { &without_bytes[..] } else { &all[..] };
-        match self.fabric.post(batch) {
-            Ok(()) => self.fetches.begin(step, batch.len() as u8, None),
-            Err(error) if error.index == 0 => self.engine.refused(step, failure_of(error.kind)),
-            Err(error) => self.fetches.begin(step, error.index as u8, Some(failure_of(error.kind))),
-        }
-    }
-
-    fn stage(&mut self, node: NodeId, step: StepId, at: u64, client: ClientId, from: ArenaRange, message: &Message) {
         let (Some((peer, staging)), Some(arena)) = (self.links.road_to(node), self.arena(client)) else {
             return self.engine.refused(step, Failure::NodeDown);
         };
@@ -168,23 +191,56 @@ impl Hands {
             remote: RemoteRange { key: staging.key, address: staging.base + at },
         };
         match self.fabric.post(&[write]) {
-            Ok(()) => self.links.send(self.fabric.as_mut(), node, message.encode(&[])),
+            Ok(()) => {
+                let tail = table.map_or(&[][..], |table| self.engine.kept(table));
+                self.links.send(self.fabric.as_mut(), node, message.encode(tail));
+            }
             Err(error) => self.engine.refused(step, failure_of(error.kind)),
         }
     }
 
-    fn send(&mut self, node: NodeId, message: &Message, tail: Option<(ClientId, Payload)>) {
+    /// The bytes first, then the message that says where they are. If they cannot go out, the one who waits for them is
+    /// told to try in another way.
+    fn hand(&mut self, node: NodeId, hand: HandId, at: u64, from: (u64, u32), message: &Message) {
+        let Some((peer, staging)) = self.links.road_to(node) else { return self.engine.handed(hand) };
+        let write = Work::Write {
+            peer,
+            tag: Tag::Hand(hand).to_bits(),
+            local: LocalRange { region: self.pool_region, offset: from.0, bytes: from.1.into() },
+            remote: RemoteRange { key: staging.key, address: staging.base + at },
+        };
+        match self.fabric.post(&[write]) {
+            Ok(()) => self.links.send(self.fabric.as_mut(), node, message.encode(&[])),
+            Err(_) => self.engine.not_handed(node, hand, message),
+        }
+    }
+
+    fn send(&mut self, node: NodeId, message: &Message, tail: Tail) {
         let mut bytes = [0; Message::PUT_BYTES_MAX];
         let length = match tail {
-            None => 0,
-            Some((_, Payload::Inline { bytes: held, length })) => {
+            Tail::None => 0,
+            Tail::Client(_, Payload::Inline { bytes: held, length }) => {
                 bytes[..held.len()].copy_from_slice(&held);
                 usize::from(length)
             }
-            Some((client, Payload::Arena(range))) => {
+            Tail::Client(client, Payload::Arena(range)) => {
                 let length = range.bytes as usize;
                 let Some(arena) = self.arena(client) else { return };
                 arena.memory.read(range.offset() as usize, &mut bytes[..length]).expect(CHECKED);
+                length
+            }
+            Tail::Kept(kept) => {
+                let kept = self.engine.kept(kept);
+                bytes[..kept.len()].copy_from_slice(kept);
+                kept.len()
+            }
+            Tail::Pool(at, parts) => {
+                let mut length = 0;
+                for range in &self.engine.ranges(&parts) {
+                    let part = &mut bytes[length..length + range.bytes as usize];
+                    self.memory.pool.read((at + range.offset) as usize, part).expect(CHECKED);
+                    length += part.len();
+                }
                 length
             }
         };
@@ -217,7 +273,7 @@ impl Hands {
 }
 
 /// What a client is told when the fabric took nothing.
-fn failure_of(kind: PostErrorKind) -> Failure {
+pub(crate) fn failure_of(kind: PostErrorKind) -> Failure {
     match kind {
         PostErrorKind::Busy => Failure::Busy,
         PostErrorKind::UnknownPeer | PostErrorKind::NotConnected => Failure::NodeDown,

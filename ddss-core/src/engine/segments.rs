@@ -1,12 +1,15 @@
 //! The segments whose home is this node: by index for the data path, by name for the rest.
 
 use super::blocks::Blocks;
+use super::core::EngineConfig;
 use super::guard::Guard;
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::message::Facts;
-use crate::segment::{Header, Name, Permissions, Spec};
+use crate::segment::{Header, Name, Permissions};
+use crate::spec::{Placement, Spec};
 use crate::{Failure, NodeId, SegmentId, Timestamp, Version};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// One segment at home here.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub(super) struct Segment {
     pub(super) timestamp: Timestamp,
     /// The peers that hold a window over it.
     pub(super) seen_by: Vec<NodeId>,
+    /// When the versions that are kept were committed; empty if none are.
+    pub(super) stamps: Box<[Timestamp]>,
     /// Its lock and those who wait.
     pub(super) guard: Guard,
 }
@@ -27,7 +32,27 @@ pub(super) struct Segment {
 impl Segment {
     /// Bytes of the pool that it takes.
     pub(super) fn pool_bytes(&self) -> u64 {
-        Header::DATA_OFFSET + self.spec.bytes
+        Header::bytes_with(self.spec.bytes, self.spec.keeps())
+    }
+
+    /// Where the copy of a version is kept, counted from the pool's begin; `None` if none are.
+    pub(super) fn line_of(&self, version: Version) -> Option<u64> {
+        Some(self.at + Header::line_of(self.spec.bytes, self.spec.keeps(), version)?)
+    }
+
+    /// Where the data of the newest version, or of a named one, begin, and when it was committed.
+    pub(super) fn find(&self, wanted: Option<Version>) -> Result<(u64, Version, Timestamp), Failure> {
+        let newest = (self.at + Header::DATA_OFFSET, self.version, self.timestamp);
+        let Some(wanted) = wanted.filter(|&wanted| wanted != self.version) else { return Ok(newest) };
+        if wanted > self.version {
+            return Err(Failure::VersionMismatch);
+        }
+        if self.version.0 - wanted.0 > u64::from(self.spec.keeps()) {
+            return Err(Failure::VersionGone);
+        }
+        let line = self.line_of(wanted).ok_or(Failure::VersionGone)?;
+        let stamp = self.stamps[(wanted.0 % self.stamps.len() as u64) as usize];
+        Ok((line + Header::DATA_OFFSET, wanted, stamp))
     }
 
     /// Whether a range lies inside, with no sum that could wrap.
@@ -36,7 +61,8 @@ impl Segment {
     }
 
     pub(super) fn facts(&self, id: SegmentId) -> Facts {
-        Facts { segment: id, bytes: self.spec.bytes, model: self.spec.model, permissions: self.permissions }
+        let Spec { bytes, model, .. } = self.spec;
+        Facts { segment: id, bytes, model, permissions: self.permissions, keeps: self.spec.keeps() }
     }
 }
 
@@ -69,9 +95,10 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct Segments {
     node: NodeId,
+    first_generation: u32,
     slots: Vec<Slot>,
     free: Vec<u16>,
-    names: HashMap<Name, u16>,
+    names: BTreeMap<Name, u16>,
     blocks: Blocks,
     leaving: Vec<Leaving>,
     /// Those with a lock that is held or a line that is not empty.
@@ -79,13 +106,14 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    pub(super) fn new(node: NodeId, pool_bytes: u64) -> Self {
+    pub(super) fn new(config: &EngineConfig) -> Self {
         Self {
-            node,
+            node: config.node,
+            first_generation: config.first_generation,
             slots: Vec::new(),
             free: Vec::new(),
-            names: HashMap::new(),
-            blocks: Blocks::new(pool_bytes),
+            names: BTreeMap::new(),
+            blocks: Blocks::new(config.pool_bytes),
             leaving: Vec::new(),
             busy: BTreeSet::new(),
         }
@@ -142,6 +170,29 @@ impl Segments {
         self.names.get(name).map(|&index| self.id_of(index))
     }
 
+    /// The segments whose names come after that one, in order.
+    pub(super) fn after(&self, name: &str) -> impl Iterator<Item = (SegmentId, &Segment)> + '_ {
+        let from = (Bound::Excluded(name), Bound::Unbounded);
+        let indices = self.names.range::<str, _>(from).map(|(_, &index)| index);
+        indices.filter_map(|index| Some((self.id_of(index), self.slots[usize::from(index)].segment.as_deref()?)))
+    }
+
+    /// The segment of exactly that name.
+    pub(super) fn exact(&self, name: &str) -> Option<(SegmentId, &Segment)> {
+        let &index = self.names.get(name)?;
+        Some((self.id_of(index), self.slots[usize::from(index)].segment.as_deref()?))
+    }
+
+    /// Blocks of the pool for something that is no segment.
+    pub(super) fn take_blocks(&mut self, bytes: u64) -> Option<u64> {
+        self.blocks.take(bytes)
+    }
+
+    /// Gives them back.
+    pub(super) fn give_blocks(&mut self, at: u64, bytes: u64) {
+        self.blocks.give(at, bytes);
+    }
+
     fn id_of(&self, index: u16) -> SegmentId {
         SegmentId::new(self.node, index, self.slots[usize::from(index)].generation)
     }
@@ -160,16 +211,20 @@ impl Segments {
         if self.free.is_empty() && self.slots.len() == SEGMENTS_PER_NODE_MAX {
             return Err(Failure::NoSpace);
         }
-        let at = self.blocks.take(Header::DATA_OFFSET + spec.bytes).ok_or(Failure::NoSpace)?;
+        let at = self.blocks.take(Header::bytes_with(spec.bytes, spec.keeps())).ok_or(Failure::NoSpace)?;
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
+            self.slots.push(Slot { generation: self.first_generation, segment: None });
             (self.slots.len() - 1) as u16
         });
         let slot = &mut self.slots[usize::from(index)];
-        slot.generation += 1;
-        let spec = Spec { home: self.node, ..spec };
+        slot.generation = slot.generation.wrapping_add(1);
+        let spec = Spec { placement: Placement::Node(self.node), ..spec };
         let (version, seen_by, guard) = (Version(0), Vec::new(), Guard::default());
-        let segment = Segment { name, spec, permissions, at, version, timestamp, seen_by, guard };
+        let stamps = match spec.keeps() {
+            0 => Box::default(),
+            keeps => vec![timestamp; keeps as usize + 1].into(),
+        };
+        let segment = Segment { name, spec, permissions, at, version, timestamp, seen_by, stamps, guard };
         slot.segment = Some(Box::new(segment));
         self.names.insert(name, index);
         Ok(self.id_of(index))
