@@ -9,7 +9,7 @@
 //! ```
 
 use crate::limits::INLINE_REPLY_BYTES_MAX;
-use crate::segment::Model;
+use crate::model::Model;
 use crate::{Entry, Outcome, RequestId, SegmentId, Timestamp, Version};
 
 /// The end of one request. There is exactly one for each request, and the arena range that the request named is

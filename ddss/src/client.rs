@@ -95,7 +95,7 @@ impl Client {
         let completion = self.with_call(action, name, operation(nowhere).is_harmless(), |mut call| {
             let buffer = call.buffer(text.len())?;
             let range = buffer.range(text.len());
-            call.write(range, text);
+            call.write(range.offset(), text);
             call.run(operation(range), Some(buffer), WaitClass::Sleeping, |completion, _| *completion)
         })?;
         Error::of(completion.outcome, action, name)?;

@@ -56,8 +56,10 @@ mod attached;
 mod builder;
 mod client;
 mod error;
+mod facts;
 mod lanes;
 mod lock;
+mod many;
 mod near;
 mod segment;
 #[cfg(test)]
@@ -68,9 +70,12 @@ mod words;
 pub use aio::{AsyncClient, AsyncSegment};
 pub use builder::ClientBuilder;
 pub use client::Client;
-pub use ddss_core::{Failure, Model, NodeId, Permissions, SegmentId, Spec, Timestamp, Version};
+pub use ddss_core::{
+    Facts, Failure, Listing, Model, NodeId, Permissions, Placement, SegmentId, Spec, Timestamp, Version,
+};
 pub use ddss_ipc::{FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, default_folder};
 pub use error::Error;
+pub use facts::Listings;
 pub use lock::{LockOptions, Locked};
 pub use segment::Segment;
 pub use value::{Stamp, Value};

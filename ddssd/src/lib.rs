@@ -20,6 +20,7 @@ mod audiences;
 mod config;
 mod fetches;
 mod folder;
+mod kept;
 mod links;
 mod memory;
 mod perform;

@@ -4,9 +4,9 @@
 
 use crate::register::{Entry, Register, Unusable};
 use crate::undo::Undo;
-use ddss_core::engine::{area_of, offset_of};
+use ddss_core::engine::{OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, LINE_BYTES, OPERATIONS_MAX, STAGING_BYTES};
-use ddss_core::{Header, NodeId, Record, SegmentId, Timestamp, Version};
+use ddss_core::{Header, NodeId, Range, Record, Timestamp, Version};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
@@ -78,6 +78,8 @@ pub(crate) struct NodeMemory {
 }
 
 /// What an engine's action says was checked by the engine before.
+const _: () = assert!(OWN_AREA == 0);
+
 const CHECKED: &str = "the engine keeps segments inside their areas and ranges inside segments";
 
 impl NodeMemory {
@@ -101,7 +103,7 @@ impl NodeMemory {
         let staging = if peers > 0 { Some(anonymous("ddss-staging", peers * STAGING_BYTES)?) } else { None };
         let scratch = anonymous("ddss-scratch", OPERATIONS_MAX * LINE_BYTES)?;
         let area_bytes = usize::try_from(pool_bytes).unwrap_or(usize::MAX / 2).next_multiple_of(BLOCK_BYTES);
-        let areas = Vec::new();
+        let areas = vec![Some(anonymous("ddss-own", area_bytes)?)];
         Ok(Self { folder: folder.to_owned(), areas, area_bytes, register, undo, staging, scratch })
     }
 
@@ -174,8 +176,8 @@ impl NodeMemory {
     }
 
     /// A fresh segment: its memory holds zeroes already. Header first, then the record that makes it live.
-    pub(crate) fn format(&mut self, record: &Record, header: &Header) -> Result<(), MemoryError> {
-        let bytes = (Header::DATA_OFFSET + header.bytes).next_multiple_of(BLOCK_BYTES as u64);
+    pub(crate) fn format(&mut self, record: &Record, header: &Header, bytes: u64) -> Result<(), MemoryError> {
+        let bytes = bytes.next_multiple_of(BLOCK_BYTES as u64);
         let area = self.open_area(area_of(record.at))?;
         let at = offset_of(record.at) as usize;
         area.reserve(at, usize::try_from(bytes).unwrap_or(usize::MAX))?;
@@ -188,8 +190,7 @@ impl NodeMemory {
     }
 
     /// Nobody lives there any more.
-    pub(crate) fn erase(&self, segment: SegmentId, at: u64) {
-        self.register.strike(segment);
+    pub(crate) fn erase(&self, at: u64) {
         let (area, offset) = self.at(at);
         store(area, offset + Header::SEGMENT_OFFSET as usize, 0, Ordering::Release);
     }
@@ -219,7 +220,7 @@ impl NodeMemory {
         &self,
         at: u64,
         (version, timestamp): (Version, Timestamp),
-        ranges: &[(u64, u32)],
+        ranges: &[Range],
         write: impl FnOnce(&SharedMemory, usize),
     ) {
         let (area, offset) = self.at(at);

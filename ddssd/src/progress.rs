@@ -17,9 +17,9 @@ use crate::memory::NodeMemory;
 use crate::perform::{Arena, Hands};
 use crate::recovery::{self, Found};
 use crate::service::StartError;
-use ddss_core::engine::{Engine, EngineConfig};
-use ddss_core::limits::{CLIENTS_MAX, NAME_BYTES_MAX};
-use ddss_core::{ClientId, Entry, Failure, Identity, LaneId, Message, NodeId, Operation, PeerHello, Request, Spec};
+use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
+use ddss_core::limits::{CLIENTS_MAX, TEXT_BYTES_MAX};
+use ddss_core::{ClientId, Entry, Failure, Identity, LaneId, Message, NodeId, Operation, PeerHello, Request};
 use ddss_ipc::{Arrival, Session, SharedMemory, Station};
 use ddss_runtime::Work;
 use ddss_verbs::{Event, Events, Fabric, Trust, WorkError};
@@ -67,6 +67,8 @@ impl Node {
             node: config.node,
             pool_bytes: config.pool_bytes,
             peers: config.peers.iter().map(|peer| peer.node).collect(),
+            // Random in its low half as in its high one.
+            first_generation: incarnation as u32,
         });
         let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;
         if found.segments > 0 {
@@ -90,6 +92,7 @@ impl Node {
             began,
             now: Hands::read_clocks(began),
         };
+        hands.register_area(OWN_AREA).map_err(StartError::Area)?;
         for (area, audience) in found.areas {
             hands.know_area(area, audience).map_err(StartError::Area)?;
         }
@@ -254,6 +257,7 @@ impl Node {
                 Some(failure) => hands.engine.staged(step, Err(failure)),
                 None => return,
             },
+            Tag::Hand(hand) => hands.engine.handed(hand),
             Tag::Send => return,
         }
         self.perform();
@@ -292,7 +296,7 @@ impl Node {
 fn take_request(hands: &mut Hands, lane: LaneId, entry: &Entry) {
     match Request::decode(entry) {
         Ok(request) => {
-            let mut text = [0; Spec::ENCODED_BYTES + NAME_BYTES_MAX];
+            let mut text = [0; TEXT_BYTES_MAX];
             let length = copy_text(hands, lane.client, &request.operation, &mut text);
             hands.engine.request(hands.now, lane, &request, &text[..length]);
         }
@@ -301,10 +305,15 @@ fn take_request(hands: &mut Hands, lane: LaneId, entry: &Entry) {
     hands.perform();
 }
 
-/// Names and specifications are copied out of the arena once, before anybody looks at them.
+/// Names, specifications, queries and tables are copied out of the arena once, before anybody looks at them.
 fn copy_text(hands: &Hands, client: ClientId, operation: &Operation, text: &mut [u8]) -> usize {
-    let (Operation::Allocate { spec_and_name: range } | Operation::Open { name: range }) = operation else {
-        return 0;
+    let range = match operation {
+        Operation::Allocate { spec_and_name: range }
+        | Operation::Open { name: range }
+        | Operation::List { text: range, .. }
+        | Operation::GetMany { list: range, .. }
+        | Operation::PutMany { list: range, .. } => range,
+        _ => return 0,
     };
     let Some(arena) = hands.arena(client) else { return 0 };
     let length = (range.bytes as usize).min(text.len());

@@ -1,10 +1,11 @@
 //! What the engine wants done. The daemon does these in order; each is one thing.
 
+use super::hand::HandId;
 use super::kept::KeptId;
 use super::operations::StepId;
 use crate::message::RemoteWindow;
+use crate::operation::{ArenaRange, Payload};
 use crate::record::Record;
-use crate::request::{ArenaRange, Payload};
 use crate::segment::Header;
 use crate::{ClientId, Completion, LaneId, Message, NodeId, SegmentId, Timestamp, Version};
 
@@ -26,6 +27,56 @@ pub enum Source {
     Word(u64),
 }
 
+/// Which bytes of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parts {
+    /// One range.
+    One {
+        /// From where.
+        offset: u64,
+        /// How many.
+        bytes: u32,
+    },
+    /// Several; [`Engine::ranges`](super::Engine::ranges) tells which.
+    Many {
+        /// With the engine.
+        table: KeptId,
+        /// All together.
+        bytes: u32,
+    },
+}
+
+impl Parts {
+    /// How many bytes, all together.
+    pub const fn bytes(&self) -> u32 {
+        match self {
+            Parts::One { bytes, .. } | Parts::Many { bytes, .. } => *bytes,
+        }
+    }
+}
+
+/// Where the bytes of a fetch go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// To a client.
+    Arena(ClientId, ArenaRange),
+    /// Into this node's pool, from there on.
+    Pool(u64),
+}
+
+/// What stands behind the fields of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tail {
+    /// Nothing.
+    None,
+    /// Bytes of a client.
+    Client(ClientId, Payload),
+    /// Bytes of the engine: [`Engine::kept`](super::Engine::kept).
+    Kept(KeptId),
+    /// Bytes of a segment whose data begin there in the pool.
+    Pool(u64, Parts),
+}
+
 /// One thing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
@@ -36,18 +87,25 @@ pub enum Action {
         record: Record,
         /// The header.
         header: Header,
+        /// Bytes that it takes in all, with the header and with what is kept of it.
+        bytes: u64,
     },
-    /// Strike its record, and make its header say that nobody lives here.
-    Erase {
+    /// Strike the record of a segment.
+    Strike {
         /// Which.
         segment: SegmentId,
+    },
+    /// Make a header say that nobody lives here.
+    Erase {
         /// Where its header is.
         at: u64,
     },
-    /// Copy a segment's bytes into a client's arena.
+    /// Copy a segment's bytes into a client's arena, one part behind the other.
     CopyOut {
-        /// From where in the pool.
+        /// Where its data begin in the pool.
         at: u64,
+        /// Which of them.
+        parts: Parts,
         /// Whose arena.
         client: ClientId,
         /// To where in it, and how many.
@@ -57,16 +115,68 @@ pub enum Action {
     Commit {
         /// Where its header is.
         at: u64,
-        /// Where in the segment.
-        offset: u64,
-        /// How many bytes.
-        length: u32,
+        /// Which bytes; those that come are one part behind the other.
+        parts: Parts,
         /// From where.
         source: Source,
         /// The version that this makes.
         version: Version,
         /// When.
         timestamp: Timestamp,
+    },
+    /// Copy all bytes of a segment to where this version of them is kept, and write that header in front of them.
+    Keep {
+        /// Where the segment's header is.
+        at: u64,
+        /// Where the header of the copy is.
+        to: u64,
+        /// What it says.
+        header: Header,
+    },
+    /// Copy parts of a segment to another place of the pool, one behind the other.
+    Snapshot {
+        /// Where its data begin in the pool.
+        at: u64,
+        /// Which of them.
+        parts: Parts,
+        /// To where in the pool.
+        to: u64,
+    },
+    /// Write bytes of the pool into the staging memory that `node` keeps for us, and behind them send the message that
+    /// says so: both, or neither.
+    Hand {
+        /// Who asked for them.
+        node: NodeId,
+        /// Comes back with [`Engine::handed`](super::Engine::handed).
+        hand: HandId,
+        /// Where in the staging memory.
+        at: u64,
+        /// From where in the pool.
+        from: u64,
+        /// How many bytes.
+        bytes: u32,
+        /// The [`Message::Got`].
+        message: Message,
+    },
+    /// Copy what a peer has written into this node's staging memory into a client's arena.
+    Unstage {
+        /// Which peer's part of it.
+        node: NodeId,
+        /// From where in that part.
+        at: u64,
+        /// Whose arena.
+        client: ClientId,
+        /// To where in it, and how many.
+        into: ArenaRange,
+    },
+    /// Write bytes of the engine into a client's arena.
+    WriteOut {
+        /// Which bytes: [`Engine::kept`](super::Engine::kept).
+        kept: KeptId,
+        /// Whose arena.
+        client: ClientId,
+        /// To where in it, and how many.
+        into: ArenaRange,
     },
     /// Look at one word of a segment and answer with [`Engine::looked`](super::Engine::looked), before anything else.
     Look {
@@ -80,7 +190,7 @@ pub enum Action {
         /// Whether.
         locked: bool,
     },
-    /// Read a range of a remote segment, with its header before and its state word after.
+    /// Read parts of a remote segment, with a header before and its state word after.
     Fetch {
         /// Its home.
         node: NodeId,
@@ -88,12 +198,12 @@ pub enum Action {
         step: StepId,
         /// Its memory: header line and bytes.
         window: RemoteWindow,
-        /// From where in the segment.
-        offset: u64,
-        /// Whose arena.
-        client: ClientId,
-        /// To where in it, and how many.
-        into: ArenaRange,
+        /// Where in the window the header is that proves the bytes behind it.
+        line: u64,
+        /// Which bytes.
+        parts: Parts,
+        /// To where, one behind the other.
+        target: Target,
     },
     /// Write a client's bytes into the staging memory that `node` keeps for us, and behind them send the put that
     /// commits them: both, or neither.
@@ -110,6 +220,8 @@ pub enum Action {
         from: ArenaRange,
         /// The [`Message::Put`].
         message: Message,
+        /// The table of its ranges, if it has one.
+        table: Option<KeptId>,
     },
     /// Say something to another node.
     Send {
@@ -117,8 +229,8 @@ pub enum Action {
         node: NodeId,
         /// What.
         message: Message,
-        /// Bytes of a client that go behind a put.
-        tail: Option<(ClientId, Payload)>,
+        /// What stands behind its fields.
+        tail: Tail,
     },
     /// Say [`Message::Found`] with a window over the segment that only this peer may use.
     Introduce {

@@ -1,13 +1,16 @@
 //! The segments whose home is this node: by index for the data path, by name for the rest.
 
 use super::areas::Areas;
+use super::core::EngineConfig;
 use super::guard::{Asker, Guard};
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::message::Facts;
 use crate::record::Record;
-use crate::segment::{Header, Name, Permissions, Spec};
+use crate::segment::{Audience, Header, Name, Permissions};
+use crate::spec::{Placement, Spec};
 use crate::{Failure, NodeId, SegmentId, Timestamp, Version};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// One segment at home here.
 #[derive(Debug)]
@@ -19,8 +22,12 @@ pub(super) struct Segment {
     pub(super) at: u64,
     pub(super) version: Version,
     pub(super) timestamp: Timestamp,
+    /// The oldest version that is known here: what was kept of others went with the daemon before.
+    oldest: Version,
     /// The peers that hold a window over it.
     pub(super) seen_by: Vec<NodeId>,
+    /// When the versions that are kept were committed; empty if none are.
+    pub(super) stamps: Box<[Timestamp]>,
     /// Its lock and those who wait.
     pub(super) guard: Guard,
     /// Who made it, until its memory is there.
@@ -28,14 +35,50 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    fn new(name: Name, spec: Spec, permissions: Permissions, at: u64, timestamp: Timestamp) -> Self {
-        let (version, seen_by, guard) = (Version(0), Vec::new(), Guard::default());
-        Self { name, spec, permissions, at, version, timestamp, seen_by, guard, forming: None }
+    fn new(name: Name, spec: Spec, permissions: Permissions, at: u64, stamp: (Version, Timestamp)) -> Self {
+        let ((version, timestamp), seen_by, guard) = (stamp, Vec::new(), Guard::default());
+        let stamps = match spec.keeps() {
+            0 => Box::default(),
+            keeps => vec![timestamp; keeps as usize + 1].into(),
+        };
+        let (oldest, forming) = (version, None);
+        Self { name, spec, permissions, at, version, timestamp, oldest, seen_by, stamps, guard, forming }
     }
 
     /// Bytes of the pool that it takes.
     pub(super) fn pool_bytes(&self) -> u64 {
-        Header::DATA_OFFSET + self.spec.bytes
+        Header::bytes_with(self.spec.bytes, self.spec.keeps())
+    }
+
+    /// Where the copy of a version is kept, counted from the pool's begin; `None` if none are.
+    pub(super) fn line_of(&self, version: Version) -> Option<u64> {
+        Some(self.at + Header::line_of(self.spec.bytes, self.spec.keeps(), version)?)
+    }
+
+    /// Where the headers of all copies are that are kept.
+    pub(super) fn kept_lines(&self) -> Vec<u64> {
+        (0..self.stamps.len() as u64).filter_map(|version| self.line_of(Version(version))).collect()
+    }
+
+    /// What its header says, if nobody holds its lock.
+    pub(super) fn header(&self, id: SegmentId) -> Header {
+        let (state, timestamp) = (Header::committed(self.version), self.timestamp.0);
+        Header { state, timestamp, segment: id.to_bits(), bytes: self.spec.bytes, locked: 0 }
+    }
+
+    /// Where the data of the newest version, or of a named one, begin, and when it was committed.
+    pub(super) fn find(&self, wanted: Option<Version>) -> Result<(u64, Version, Timestamp), Failure> {
+        let newest = (self.at + Header::DATA_OFFSET, self.version, self.timestamp);
+        let Some(wanted) = wanted.filter(|&wanted| wanted != self.version) else { return Ok(newest) };
+        if wanted > self.version {
+            return Err(Failure::VersionMismatch);
+        }
+        if wanted < self.oldest || self.version.0 - wanted.0 > u64::from(self.spec.keeps()) {
+            return Err(Failure::VersionGone);
+        }
+        let line = self.line_of(wanted).ok_or(Failure::VersionGone)?;
+        let stamp = self.stamps[(wanted.0 % self.stamps.len() as u64) as usize];
+        Ok((line + Header::DATA_OFFSET, wanted, stamp))
     }
 
     /// Whether a range lies inside, with no sum that could wrap.
@@ -44,7 +87,8 @@ impl Segment {
     }
 
     pub(super) fn facts(&self, id: SegmentId) -> Facts {
-        Facts { segment: id, bytes: self.spec.bytes, model: self.spec.model, permissions: self.permissions }
+        let Spec { bytes, model, .. } = self.spec;
+        Facts { segment: id, bytes, model, permissions: self.permissions, keeps: self.spec.keeps() }
     }
 }
 
@@ -77,9 +121,10 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct Segments {
     node: NodeId,
+    first_generation: u32,
     slots: Vec<Slot>,
     free: Vec<u16>,
-    names: HashMap<Name, u16>,
+    names: BTreeMap<Name, u16>,
     areas: Areas,
     leaving: Vec<Leaving>,
     /// Those with a lock that is held or a line that is not empty.
@@ -87,13 +132,14 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    pub(super) fn new(node: NodeId, pool_bytes: u64) -> Self {
+    pub(super) fn new(config: &EngineConfig) -> Self {
         Self {
-            node,
+            node: config.node,
+            first_generation: config.first_generation,
             slots: Vec::new(),
             free: Vec::new(),
-            names: HashMap::new(),
-            areas: Areas::new(pool_bytes),
+            names: BTreeMap::new(),
+            areas: Areas::new(config.pool_bytes),
             leaving: Vec::new(),
             busy: BTreeSet::new(),
         }
@@ -155,6 +201,33 @@ impl Segments {
         self.names.contains_key(name)
     }
 
+    /// The segments whose names come after that one, in order.
+    pub(super) fn after(&self, name: &str) -> impl Iterator<Item = (SegmentId, &Segment)> + '_ {
+        let from = (Bound::Excluded(name), Bound::Unbounded);
+        let indices = self.names.range::<str, _>(from).map(|(_, &index)| index);
+        indices.filter_map(|index| {
+            let id = self.id_of(index);
+            Some((id, self.get(id).ok()?))
+        })
+    }
+
+    /// The segment of exactly that name.
+    pub(super) fn exact(&self, name: &str) -> Option<(SegmentId, &Segment)> {
+        let &index = self.names.get(name)?;
+        let id = self.id_of(index);
+        Some((id, self.get(id).ok()?))
+    }
+
+    /// Memory for something that is no segment, in this node's own area.
+    pub(super) fn take_blocks(&mut self, bytes: u64) -> Option<u64> {
+        self.areas.take(Audience::NOBODY, bytes)
+    }
+
+    /// Gives them back.
+    pub(super) fn give_blocks(&mut self, at: u64, bytes: u64) {
+        self.areas.give(at, bytes);
+    }
+
     fn id_of(&self, index: u16) -> SegmentId {
         SegmentId::new(self.node, index, self.slots[usize::from(index)].generation)
     }
@@ -174,16 +247,16 @@ impl Segments {
         if self.free.is_empty() && self.slots.len() == SEGMENTS_PER_NODE_MAX {
             return Err(Failure::NoSpace);
         }
-        let bytes = Header::DATA_OFFSET + spec.bytes;
+        let bytes = Header::bytes_with(spec.bytes, spec.keeps());
         let at = self.areas.take(permissions.audience(), bytes).ok_or(Failure::NoSpace)?;
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
+            self.slots.push(Slot { generation: self.first_generation, segment: None });
             (self.slots.len() - 1) as u16
         });
         let slot = &mut self.slots[usize::from(index)];
-        slot.generation += 1;
-        let spec = Spec { home: self.node, ..spec };
-        let segment = Segment::new(name, spec, permissions, at, timestamp);
+        slot.generation = slot.generation.wrapping_add(1);
+        let spec = Spec { placement: Placement::Node(self.node), ..spec };
+        let segment = Segment::new(name, spec, permissions, at, (Version(0), timestamp));
         slot.segment = Some(Box::new(Segment { forming: Some(asker), ..segment }));
         self.names.insert(name, index);
         Ok(Record { segment: self.id_of(index), at, name, spec, permissions })
@@ -204,7 +277,7 @@ impl Segments {
         {
             return Err(Failure::Malformed);
         }
-        let bytes = Header::DATA_OFFSET.saturating_add(spec.bytes);
+        let bytes = Header::bytes_with(spec.bytes, spec.keeps());
         if bytes > self.areas.free_bytes() {
             return Err(Failure::NoSpace);
         }
@@ -213,7 +286,7 @@ impl Segments {
         }
         self.make_room_for(id);
         self.free.retain(|&free| usize::from(free) != index);
-        let segment = Segment { version, ..Segment::new(name, spec, permissions, at, timestamp) };
+        let segment = Segment::new(name, spec, permissions, at, (version, timestamp));
         self.slots[index] = Slot { generation: id.generation(), segment: Some(Box::new(segment)) };
         self.names.insert(name, id.index());
         Ok(())
@@ -229,7 +302,7 @@ impl Segments {
     fn make_room_for(&mut self, id: SegmentId) {
         while self.slots.len() <= usize::from(id.index()) {
             self.free.push(self.slots.len() as u16);
-            self.slots.push(Slot::default());
+            self.slots.push(Slot { generation: self.first_generation, segment: None });
         }
     }
 
