@@ -7,6 +7,7 @@ use ddss_core::Entry;
 use rustix::thread::futex;
 
 use crate::core_turn::CoreTurn;
+use crate::first_look::FirstLook;
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::park::{self, Sleep};
@@ -38,6 +39,7 @@ pub(crate) struct Rings {
     control: MappedWord,
     rung: u64,
     turn: CoreTurn,
+    first_look: FirstLook,
 }
 
 impl Rings {
@@ -54,12 +56,13 @@ impl Rings {
             control: memory.word_at(layout.control(lane))?,
             rung: 0,
             turn: CoreTurn::new(),
+            first_look: FirstLook::default(),
         })
     }
 
     fn wait_spinning(&mut self, deadline: Instant) -> Waited {
         // Most answers come before the clock is worth a look.
-        if self.looks_ready(LOOKS_PER_CLOCK) {
+        if self.looks_first() {
             return Waited::Ready;
         }
         let start = Instant::now();
@@ -101,7 +104,7 @@ impl Rings {
             return self.completions.is_ready();
         }
         // Most answers come before the clock is worth a look.
-        if self.looks_ready(LOOKS_PER_CLOCK) {
+        if self.looks_first() {
             return true;
         }
         let mut start = Instant::now();
@@ -120,6 +123,20 @@ impl Rings {
             if start.duration_since(offered) > ALONE_MAX {
                 return false;
             }
+        }
+        false
+    }
+
+    /// The looks after a request, of which the first one decides how long the next call keeps still.
+    #[inline(always)]
+    fn looks_first(&mut self) -> bool {
+        self.first_look.keep_still();
+        for look in 0..LOOKS_PER_CLOCK {
+            if self.completions.is_ready() {
+                self.first_look.found_at(look);
+                return true;
+            }
+            std::hint::spin_loop();
         }
         false
     }
