@@ -263,6 +263,12 @@ impl Station {
         taken
     }
 
+    /// Whether some lane had requests of late.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.sweep.hot() > 0
+    }
+
     #[inline(always)]
     fn tell_active(&mut self) {
         if self.sweep.hot() != self.told_active {

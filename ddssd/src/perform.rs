@@ -208,11 +208,18 @@ impl Hands {
         self.links.send(self.fabric.as_mut(), node, message.encode(&[]));
     }
 
-    fn reply(&mut self, lane: LaneId, mut completion: Completion, data: Option<(u64, u8)>) {
+    fn reply(&mut self, lane: LaneId, completion: Completion, data: Option<(u64, u8)>) {
+        let entry = self.filled(completion, data).encode();
+        self.replies.push((lane, entry));
+    }
+
+    /// A completion with the bytes of the pool that it carries.
+    #[inline]
+    pub(crate) fn filled(&self, mut completion: Completion, data: Option<(u64, u8)>) -> Completion {
         if let Some((at, bytes)) = data {
             self.memory.pool.read(at as usize, &mut completion.data[..usize::from(bytes)]).expect(CHECKED);
         }
-        self.replies.push((lane, completion.encode()));
+        completion
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Node {
 impl Node {
     /// Requests taken in one round.
     const BATCH: usize = 256;
+    /// Looks at the lanes in one round.
+    const SWEEPS: u32 = 8;
     /// The clock is read once in so many rounds without work: reading it takes as long as such a round.
     const ROUNDS_PER_CLOCK: u32 = 64;
     /// A round with work counts for so many without.
@@ -156,15 +158,32 @@ impl Node {
     // 2. Requests.
 
     fn take_requests(&mut self) -> usize {
-        let hands = &mut self.hands;
-        let taken = self.station.serve(Self::BATCH, |lane, entry| {
-            take_request(hands, lane, entry);
-            // Nearly always the one reply of this very request.
-            let at = hands.replies.iter().position(|&(to, reply)| to == lane && reply[1] == entry[1])?;
-            Some(hands.replies.swap_remove(at).1)
-        });
+        // With nothing under way elsewhere the next thing to come is most likely a request: the rest of a round takes
+        // as long as several looks at the lanes.
+        let sweeps = if self.station.is_busy() && self.hands.engine.pending() == 0 { Self::SWEEPS } else { 1 };
+        let taken = (0..sweeps).map(|_| self.sweep()).find(|taken| *taken > 0).unwrap_or(0);
         self.publish();
         taken
+    }
+
+    #[inline]
+    fn sweep(&mut self) -> usize {
+        let hands = &mut self.hands;
+        self.station.serve(Self::BATCH, |lane, entry| {
+            ask(hands, lane, entry);
+            // Nearly always there is one reply, to this very request, and nothing else to do.
+            if let Some((to, completion, data)) = hands.engine.only_reply() {
+                let reply = hands.filled(completion, data).encode();
+                if to == lane {
+                    return Some(reply);
+                }
+                hands.replies.push((to, reply));
+                return None;
+            }
+            hands.perform();
+            let at = hands.replies.iter().position(|&(to, reply)| to == lane && reply[1] == entry[1])?;
+            Some(hands.replies.swap_remove(at).1)
+        })
     }
 
     // 3. Network.
@@ -277,16 +296,24 @@ impl Node {
     }
 }
 
-fn take_request(hands: &mut Hands, lane: LaneId, entry: &Entry) {
+#[inline]
+fn ask(hands: &mut Hands, lane: LaneId, entry: &Entry) {
     match Request::decode(entry) {
         Ok(request) => {
-            let mut text = [0; Spec::ENCODED_BYTES + NAME_BYTES_MAX];
-            let length = copy_text(hands, lane.client, &request.operation, &mut text);
-            hands.engine.request(hands.now, lane, &request, &text[..length]);
+            if matches!(request.operation, Operation::Allocate { .. } | Operation::Open { .. }) {
+                return ask_by_text(hands, lane, &request);
+            }
+            hands.engine.request(hands.now, lane, &request, &[]);
         }
         Err(refused) => hands.engine.refuse(lane, refused.id, refused.failure),
     }
-    hands.perform();
+}
+
+#[cold]
+fn ask_by_text(hands: &mut Hands, lane: LaneId, request: &Request) {
+    let mut text = [0; Spec::ENCODED_BYTES + NAME_BYTES_MAX];
+    let length = copy_text(hands, lane.client, &request.operation, &mut text);
+    hands.engine.request(hands.now, lane, request, &text[..length]);
 }
 
 /// Names and specifications are copied out of the arena once, before anybody looks at them.
