@@ -39,7 +39,7 @@ impl Node {
     /// Requests taken in one round.
     const BATCH: usize = 256;
     /// Looks at the lanes in one round.
-    const SWEEPS: u32 = 8;
+    const SWEEPS: u32 = 32;
     /// The clock is read once in so many rounds without work: reading it takes as long as such a round.
     const ROUNDS_PER_CLOCK: u32 = 64;
     /// A round with work counts for so many without.
