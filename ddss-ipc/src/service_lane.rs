@@ -83,6 +83,8 @@ pub(crate) struct ServiceLane {
     pub(crate) hot: bool,
     /// Sweeps without a request. The sweep's.
     pub(crate) idle_sweeps: u32,
+    /// The period of its last request. The sweep's.
+    pub(crate) period: u32,
     /// Its index in the list of the hot or the cold. The sweep's.
     pub(crate) place: usize,
 }
@@ -121,6 +123,7 @@ impl ServiceLane {
             unflushed: false,
             hot: false,
             idle_sweeps: 0,
+            period: u32::MAX,
             place: 0,
         })
     }

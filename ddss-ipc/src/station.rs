@@ -271,8 +271,8 @@ impl Station {
 
     #[inline(always)]
     fn tell_active(&mut self) {
-        if self.sweep.hot() != self.told_active {
-            self.told_active = self.sweep.hot();
+        if self.sweep.active() != self.told_active {
+            self.told_active = self.sweep.active();
             self.board.set_active(self.told_active as u64);
         }
     }

@@ -16,8 +16,12 @@ use crate::sync::order;
 
 /// Requests taken from one lane in one sweep: nobody's batch keeps the others waiting for long.
 const LANE_BATCH_MAX: usize = 16;
-/// Sweeps without a request after which a lane goes cold.
-const HOT_SWEEPS: u32 = 4096;
+/// Looks at hot lanes without a request from one of them, after which that one goes cold. Looks and not sweeps, so that
+/// it takes some 50 microseconds however many are hot: a crowd in which each has its turn would stay hot altogether
+/// otherwise, and each call would wait for a sweep over all of it.
+const HOT_LOOKS: u32 = 8192;
+/// Sweeps after which it is counted anew how many lanes have requests: some milliseconds while there are any.
+const PERIOD_SWEEPS: u32 = 1 << 16;
 /// Cold lanes looked at in a sweep, beside half as many as there are hot ones.
 const COLD_SLICE: usize = 2;
 /// Offences that are remembered until somebody asks.
@@ -39,6 +43,11 @@ pub(crate) struct Sweep {
     /// Lanes of which replies are held back, since the client's queue is full.
     held: VecDeque<u32>,
     offences: VecDeque<Offence>,
+    /// The period that is under way, its sweeps, and how many lanes had requests in it and in the one before.
+    period: u32,
+    period_sweeps: u32,
+    active: usize,
+    active_before: usize,
 }
 
 impl Sweep {
@@ -53,6 +62,10 @@ impl Sweep {
             unflushed: Vec::new(),
             held: VecDeque::new(),
             offences: VecDeque::with_capacity(OFFENCES_MAX),
+            period: 0,
+            period_sweeps: 0,
+            active: 0,
+            active_before: 0,
         }
     }
 
@@ -99,6 +112,12 @@ impl Sweep {
         if !self.held.is_empty() {
             self.send_held(1);
         }
+        self.period_sweeps += 1;
+        if self.period_sweeps == PERIOD_SWEEPS {
+            self.period_sweeps = 0;
+            self.period = self.period.wrapping_add(1);
+            (self.active_before, self.active) = (self.active, 0);
+        }
         let mut left = budget;
         self.visit_hot(&mut left, take);
         self.visit_cold(&mut left, take);
@@ -144,7 +163,7 @@ impl Sweep {
             return false;
         }
         lane.idle_sweeps += 1;
-        let cold = lane.idle_sweeps >= HOT_SWEEPS;
+        let cold = lane.idle_sweeps >= HOT_LOOKS / self.hot.len() as u32;
         if cold {
             self.move_to(key, false);
         }
@@ -181,6 +200,10 @@ impl Sweep {
     #[inline(always)]
     fn note(&mut self, key: u32) {
         let Some(lane) = self.lanes[key as usize].as_mut() else { return };
+        if lane.period != self.period {
+            lane.period = self.period;
+            self.active += 1;
+        }
         match std::mem::replace(&mut lane.replied, Replied::Unasked) {
             Replied::Unasked => {}
             Replied::Out => self.note_unflushed(key),
@@ -188,9 +211,15 @@ impl Sweep {
         }
     }
 
-    /// How many lanes had requests of late.
+    /// How many lanes are looked at in each sweep.
     pub(crate) fn hot(&self) -> usize {
         self.hot.len()
+    }
+
+    /// How many lanes had requests of late.
+    #[inline(always)]
+    pub(crate) fn active(&self) -> usize {
+        self.active.max(self.active_before)
     }
 
     /// Whether any lane has a request that [`poll`](Self::poll) would take.
