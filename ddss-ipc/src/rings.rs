@@ -19,6 +19,9 @@ use crate::sys::{MappedWord, MemoryError, SharedMemory};
 
 /// How long a client spins before it offers its core to others.
 const SPIN: Duration = Duration::from_micros(8);
+/// The same for a client of `Auto` on a full machine, when operations are short: it has waited long for its turn on its
+/// core, the offer would be taken, and a service that has many lanes to look at may need some microseconds to find it.
+const SPIN_CROWDED: Duration = Duration::from_micros(32);
 /// How often a client of `Auto` spins that long before it parks, as long as nobody takes what it offers. Together as
 /// long as it takes to wake it up again on another core than the service's.
 const SPINS_MAX: u32 = 4;
@@ -107,9 +110,10 @@ impl Rings {
         if self.looks_first() {
             return true;
         }
+        let spin = if self.link.is_crowded() { SPIN_CROWDED } else { SPIN };
         let mut start = Instant::now();
         for _ in 0..SPINS_MAX {
-            while start.elapsed() < SPIN {
+            while start.elapsed() < spin {
                 if self.looks_ready(LOOKS_PER_CLOCK) {
                     return true;
                 }

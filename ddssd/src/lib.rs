@@ -23,6 +23,7 @@ mod links;
 mod memory;
 mod perform;
 mod progress;
+mod pulse;
 mod service;
 mod words;
 

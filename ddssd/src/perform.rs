@@ -4,6 +4,7 @@ use crate::fetches::Fetches;
 use crate::fetches::Tag;
 use crate::links::Links;
 use crate::memory::NodeMemory;
+use crate::pulse::Pulse;
 use ddss_core::engine::{Action, Engine, Now, Source, StepId};
 use ddss_core::{
     ArenaRange, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, RemoteWindow,
@@ -36,6 +37,8 @@ pub(crate) struct Hands {
     pub(crate) arenas: Vec<Option<Arena>>,
     /// Replies on their way into the rings.
     pub(crate) replies: Vec<(LaneId, Entry)>,
+    /// What calls take.
+    pub(crate) pulse: Pulse,
     pub(crate) began: Instant,
     /// The time as it was a few rounds ago at the most: no request waits for a clock to be read.
     pub(crate) now: Now,

@@ -14,11 +14,12 @@ use crate::fetches::{Fetches, Tag};
 use crate::links::{Change, Links};
 use crate::memory::NodeMemory;
 use crate::perform::{Arena, Hands};
+use crate::pulse::Pulse;
 use crate::service::StartError;
 use ddss_core::engine::{Engine, EngineConfig};
 use ddss_core::limits::{CLIENTS_MAX, NAME_BYTES_MAX};
 use ddss_core::{ClientId, Entry, Failure, Identity, LaneId, Message, NodeId, Operation, PeerHello, Request, Spec};
-use ddss_ipc::{Arrival, Session, SharedMemory, Station};
+use ddss_ipc::{Arrival, Idling, Session, SharedMemory, Station};
 use ddss_runtime::Work;
 use ddss_verbs::{Event, Events, Fabric, Trust, WorkError};
 use std::net::SocketAddr;
@@ -40,6 +41,8 @@ impl Node {
     const BATCH: usize = 256;
     /// Looks at the lanes in one round.
     const SWEEPS: u32 = 32;
+    /// How many times as long the thread spins for clients that count on it.
+    const POLL_SPINS: u32 = 20;
     /// The clock is read once in so many rounds without work: reading it takes as long as such a round.
     const ROUNDS_PER_CLOCK: u32 = 64;
     /// A round with work counts for so many without.
@@ -81,6 +84,7 @@ impl Node {
             scratch_region,
             arenas: std::iter::repeat_with(|| None).take(CLIENTS_MAX).collect(),
             replies: Vec::with_capacity(Self::BATCH),
+            pulse: Pulse::default(),
             began,
             now: Hands::read_clocks(began),
         };
@@ -96,6 +100,7 @@ impl Node {
 
     fn publish(&mut self) {
         for (lane, entry) in self.hands.replies.drain(..) {
+            self.hands.pulse.ended(lane, entry[1]);
             self.station.reply(lane, &entry);
         }
     }
@@ -162,6 +167,7 @@ impl Node {
         // as long as several looks at the lanes.
         let sweeps = if self.station.is_busy() && self.hands.engine.pending() == 0 { Self::SWEEPS } else { 1 };
         let taken = (0..sweeps).map(|_| self.sweep()).find(|taken| *taken > 0).unwrap_or(0);
+        self.hands.pulse.taken(taken);
         self.publish();
         taken
     }
@@ -178,11 +184,17 @@ impl Node {
                     return Some(reply);
                 }
                 hands.replies.push((to, reply));
+                hands.pulse.began(lane, entry[1]);
                 return None;
             }
             hands.perform();
-            let at = hands.replies.iter().position(|&(to, reply)| to == lane && reply[1] == entry[1])?;
-            Some(hands.replies.swap_remove(at).1)
+            match hands.replies.iter().position(|&(to, reply)| to == lane && reply[1] == entry[1]) {
+                Some(at) => Some(hands.replies.swap_remove(at).1),
+                None => {
+                    hands.pulse.began(lane, entry[1]);
+                    None
+                }
+            }
         })
     }
 
@@ -287,6 +299,9 @@ impl Node {
             self.next_tick = now + pause;
             self.hands.engine.tick(self.hands.now);
             self.perform();
+            if let Some(average_ns) = self.hands.pulse.beat(now) {
+                self.station.tell_latency_ns(average_ns);
+            }
         }
     }
 
@@ -358,6 +373,16 @@ impl Work for Node {
 
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {
         wait(&[self.station.descriptor(), self.hands.fabric.descriptor().as_fd()]);
+    }
+
+    /// Clients that poll count on a thread that does; with those only that sleep in the kernel there is nothing to spin
+    /// for, unless other nodes are at work here.
+    fn spin(&self, usual: Duration) -> Duration {
+        match self.station.idling() {
+            Idling::Poll => usual * Self::POLL_SPINS,
+            Idling::Sleep if self.hands.engine.pending() == 0 => Duration::ZERO,
+            Idling::Sleep | Idling::Spin => usual,
+        }
     }
 
     fn nap(&self) -> Duration {
