@@ -53,7 +53,7 @@ pub(crate) struct Sweep {
     lists: [Vec<u32>; 3],
     /// Where the next look is in each of them.
     cursors: [usize; 3],
-    unflushed: Vec<u32>,
+    unflushed: VecDeque<u32>,
     /// Lanes of which replies are held back, since the client's queue is full.
     held: VecDeque<u32>,
     offences: VecDeque<Offence>,
@@ -71,7 +71,7 @@ impl Sweep {
             free: Vec::new(),
             lists: Default::default(),
             cursors: [0; 3],
-            unflushed: Vec::new(),
+            unflushed: VecDeque::new(),
             held: VecDeque::new(),
             offences: VecDeque::with_capacity(OFFENCES_MAX),
             period: 0,
@@ -92,9 +92,10 @@ impl Sweep {
             self.lanes.push(None);
             self.lanes.len() as u32 - 1
         });
-        for list in self.lists.iter_mut().chain([&mut self.unflushed]) {
+        for list in &mut self.lists {
             list.reserve(self.lanes.len() - list.len());
         }
+        self.unflushed.reserve(self.lanes.len() - self.unflushed.len());
         self.held.reserve(self.lanes.len() - self.held.len());
         lane.heat = Heat::Fresh;
         lane.place = self.count(Heat::Fresh);
@@ -289,7 +290,7 @@ impl Sweep {
             && !lane.unflushed
         {
             lane.unflushed = true;
-            self.unflushed.push(key);
+            self.unflushed.push_back(key);
         }
     }
 
@@ -332,11 +333,14 @@ impl Sweep {
         !self.unflushed.is_empty()
     }
 
-    /// Wakes who sleeps; `send` wakes a task of that client through its socket. Gives how many were woken.
-    pub(crate) fn flush(&mut self, mut send: impl FnMut(ClientId)) -> u64 {
+    /// Wakes one who sleeps, after looking at those before it who do not; `send` wakes a task of that client through its
+    /// socket. True if it woke somebody.
+    ///
+    /// One and not all: a wake-up takes as long as thirty answers, and those who spin give up if they are not answered
+    /// meanwhile. Then they have to be woken as well, and a crowd ends up asleep.
+    pub(crate) fn flush(&mut self, mut send: impl FnMut(ClientId)) -> bool {
         order::before_wake();
-        let mut woken = 0;
-        for key in self.unflushed.drain(..) {
+        while let Some(key) = self.unflushed.pop_front() {
             let Some(lane) = self.lanes[key as usize].as_mut() else { continue };
             lane.unflushed = false;
             match lane.wake() {
@@ -344,9 +348,9 @@ impl Sweep {
                 Woken::Thread => {}
                 Woken::Task => send(lane.client()),
             }
-            woken += 1;
+            return true;
         }
-        woken
+        false
     }
 
     pub(crate) fn offence(&mut self) -> Option<Offence> {
