@@ -300,24 +300,28 @@ impl Station {
     /// replies or not: it costs nothing when nobody is left to be looked at, and [`arm`](Self::arm) wakes all others.
     #[inline]
     pub fn flush(&mut self) {
-        if self.sweep.has_unflushed() {
-            let seats = &self.seats;
-            let woke = self.sweep.flush(|client| {
-                let seat = seats.get(client.index as usize).and_then(Option::as_ref);
-                if let Some(seat) = seat.filter(|seat| seat.session.client == client) {
-                    // Full means that it is readable already; gone means that nobody waits.
-                    let _ = socket::send(seat.session.socket.as_fd(), &[1], &[]);
-                }
-            });
-            self.counts.wakes += u64::from(woke);
+        if self.sweep.may_wake() {
+            self.wake_one();
         }
+    }
+
+    fn wake_one(&mut self) {
+        let seats = &self.seats;
+        let woke = self.sweep.flush(|client| {
+            let seat = seats.get(client.index as usize).and_then(Option::as_ref);
+            if let Some(seat) = seat.filter(|seat| seat.session.client == client) {
+                // Full means that it is readable already; gone means that nobody waits.
+                let _ = socket::send(seat.session.socket.as_fd(), &[1], &[]);
+            }
+        });
+        self.counts.wakes += u64::from(woke);
     }
 
     /// Says that the service sleeps, then looks everywhere once more. True: nothing came, sleep on
     /// [`descriptor`](Self::descriptor) now. False: there is work, and the service is said to be awake again.
     pub fn arm(&mut self) -> bool {
         while self.sweep.has_unflushed() {
-            self.flush();
+            self.wake_one();
         }
         self.rest += 1;
         self.resting = true;

@@ -54,6 +54,8 @@ pub(crate) struct Sweep {
     /// Where the next look is in each of them.
     cursors: [usize; 3],
     unflushed: VecDeque<u32>,
+    /// Cold lanes to be looked at before the next wake-up.
+    looks_due: usize,
     /// Lanes of which replies are held back, since the client's queue is full.
     held: VecDeque<u32>,
     offences: VecDeque<Offence>,
@@ -72,6 +74,7 @@ impl Sweep {
             lists: Default::default(),
             cursors: [0; 3],
             unflushed: VecDeque::new(),
+            looks_due: 0,
             held: VecDeque::new(),
             offences: VecDeque::with_capacity(OFFENCES_MAX),
             period: 0,
@@ -138,8 +141,9 @@ impl Sweep {
         }
         let mut left = budget;
         self.visit_hot(&mut left, take);
-        let slice = if left == budget { COLD_SLICE_IDLE } else { COLD_SLICE };
-        self.visit_waiting(Heat::Cold, slice + self.count(Heat::Hot) / 2, &mut left, take);
+        let slice = if left == budget { COLD_SLICE_IDLE } else { COLD_SLICE } + self.count(Heat::Hot) / 2;
+        self.looks_due = self.looks_due.saturating_sub(slice);
+        self.visit_waiting(Heat::Cold, slice, &mut left, take);
         self.visit_waiting(Heat::Fresh, FRESH_SLICE, &mut left, take);
         budget - left
     }
@@ -327,17 +331,24 @@ impl Sweep {
         }
     }
 
-    /// Whether completions went out since the last [`flush`](Self::flush).
+    /// Whether there are lanes whose clients may sleep although their completions are out.
     #[inline(always)]
     pub(crate) fn has_unflushed(&self) -> bool {
         !self.unflushed.is_empty()
     }
 
+    /// Whether it is time for another wake-up.
+    #[inline(always)]
+    pub(crate) fn may_wake(&self) -> bool {
+        self.looks_due == 0 && self.has_unflushed()
+    }
+
     /// Wakes one who sleeps, after looking at those before it who do not; `send` wakes a task of that client through its
     /// socket. True if it woke somebody.
     ///
-    /// One and not all: a wake-up takes as long as thirty answers, and those who spin give up if they are not answered
-    /// meanwhile. Then they have to be woken as well, and a crowd ends up asleep.
+    /// One and not all, and between two of them each cold lane is looked at: a wake-up takes as long as thirty answers,
+    /// and those who spin give up if they are not found meanwhile. Then they have to be woken as well, and a crowd ends
+    /// up asleep.
     pub(crate) fn flush(&mut self, mut send: impl FnMut(ClientId)) -> bool {
         order::before_wake();
         while let Some(key) = self.unflushed.pop_front() {
@@ -348,6 +359,7 @@ impl Sweep {
                 Woken::Thread => {}
                 Woken::Task => send(lane.client()),
             }
+            self.looks_due = self.count(Heat::Cold);
             return true;
         }
         false
