@@ -225,19 +225,19 @@ impl Call<'_> {
     }
 
     fn wait_for(&mut self, id: u64, class: WaitClass, harmless: bool) -> Result<Completion, NoCompletion> {
-        let patience = self.deadline() + Lanes::GRACE;
         loop {
+            let patience = self.deadline() + Lanes::GRACE;
+            match self.seat.lane.wait(class, patience) {
+                Waited::Ready => {}
+                Waited::TimedOut => return Err(NoCompletion::Late { harmless }),
+                Waited::Gone => return Err(NoCompletion::Gone),
+            }
             while let Some(entry) = self.seat.lane.reap() {
                 let completion = Completion::decode(&entry);
                 if completion.request == RequestId(id) {
                     return Ok(completion);
                 }
                 self.ended_late(&completion);
-            }
-            match self.seat.lane.wait(class, patience) {
-                Waited::Ready => {}
-                Waited::TimedOut => return Err(NoCompletion::Late { harmless }),
-                Waited::Gone => return Err(NoCompletion::Gone),
             }
         }
     }

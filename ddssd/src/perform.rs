@@ -5,6 +5,7 @@ use crate::fetches::Fetches;
 use crate::fetches::Tag;
 use crate::links::Links;
 use crate::memory::NodeMemory;
+use crate::pulse::Pulse;
 use ddss_core::engine::{Action, Engine, HandId, KeptId, Now, Parts, Source, StepId, Tail, area_of, offset_of};
 use ddss_core::{
     ArenaRange, Audience, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Record,
@@ -39,6 +40,8 @@ pub(crate) struct Hands {
     pub(crate) arenas: Vec<Option<Arena>>,
     /// Replies on their way into the rings.
     pub(crate) replies: Vec<(LaneId, Entry)>,
+    /// What calls take.
+    pub(crate) pulse: Pulse,
     pub(crate) began: Instant,
     /// The time as it was a few rounds ago at the most: no request waits for a clock to be read.
     pub(crate) now: Now,
@@ -331,12 +334,19 @@ impl Hands {
         self.links.send(self.fabric.as_mut(), node, message.encode(&[]));
     }
 
-    fn reply(&mut self, lane: LaneId, mut completion: Completion, data: Option<(u64, u8)>) {
+    fn reply(&mut self, lane: LaneId, completion: Completion, data: Option<(u64, u8)>) {
+        let entry = self.filled(completion, data).encode();
+        self.replies.push((lane, entry));
+    }
+
+    /// A completion with the bytes of the pool that it carries.
+    #[inline]
+    pub(crate) fn filled(&self, mut completion: Completion, data: Option<(u64, u8)>) -> Completion {
         if let Some((at, bytes)) = data {
             let (area, from) = self.memory.at(at);
             area.read(from, &mut completion.data[..usize::from(bytes)]).expect(CHECKED);
         }
-        self.replies.push((lane, completion.encode()));
+        completion
     }
 }
 
