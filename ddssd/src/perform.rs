@@ -73,6 +73,8 @@ impl Hands {
         while let Some(action) = self.engine.next_action() {
             match action {
                 Action::Format { record, header, bytes } => self.format(&record, &header, bytes),
+                Action::Rewrite { record } => self.memory.register.rewrite(&record),
+                Action::Move { record, from, bytes } => self.relocate(&record, from, bytes),
                 Action::Strike { segment } => self.memory.register.strike(segment),
                 Action::Erase { at } => self.memory.erase(at),
                 Action::Clear { at, bytes } => self.clear(at, bytes),
@@ -115,6 +117,16 @@ impl Hands {
             tracing::warn!(name = record.name.as_str(), bytes, error, "no memory for a segment");
         }
         self.engine.formatted(self.now, record.segment, made.is_ok());
+    }
+
+    fn relocate(&mut self, record: &Record, from: u64, bytes: u64) {
+        let moved = self
+            .know_area(area_of(record.at), record.permissions.audience())
+            .and_then(|()| self.memory.relocate(record, from, bytes).map_err(|error| error.to_string()));
+        if let Err(error) = &moved {
+            tracing::warn!(name = record.name.as_str(), bytes, error, "no memory to move a segment to");
+        }
+        self.engine.moved(self.now, record.segment, moved.is_ok());
     }
 
     /// Sees that an area is there, known to the fabric, and open to those who may look at it.

@@ -107,8 +107,8 @@ impl Engine {
                 self.refreshed(step, &pending, &transfer, (version, timestamp));
             }
             Proof::Whole(version, timestamp) => self.fetched_whole(step, &pending, &transfer, (version, timestamp)),
-            // Nothing was kept in that place so far: the home knows whether that version will come or what else is.
-            Proof::Gone if kept.is_some() && in_time => self.ask_home_to_get(now, step, &pending, transfer),
+            // It may have moved, or nothing was kept in that place so far: the home knows.
+            Proof::Gone if in_time && !refresh => self.ask_home_to_get(now, step, &pending, transfer),
             Proof::Gone => self.end_fetch(step, &fetching, Failure::NotFound),
         }
     }
