@@ -2,7 +2,7 @@
 //! line for each operation under way. This file does what the engine's actions say about bytes.
 
 use ddss_core::limits::{LINE_BYTES, OPERATIONS_MAX, STAGING_BYTES};
-use ddss_core::{Header, Timestamp, Version};
+use ddss_core::{Header, LockToken, Timestamp, Version};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
@@ -115,9 +115,9 @@ impl NodeMemory {
         self.set(at + Header::SEGMENT_OFFSET, 0, Ordering::Release);
     }
 
-    /// Whether somebody holds the lock alone.
-    pub(crate) fn mark(&self, at: u64, locked: bool) {
-        self.set(at + Header::LOCKED_OFFSET, locked.into(), Ordering::Release);
+    /// Who holds the lock alone.
+    pub(crate) fn mark(&self, at: u64, holder: LockToken) {
+        self.set(at + Header::LOCKED_OFFSET, holder.0, Ordering::Release);
     }
 
     /// One word of the pool.

@@ -65,7 +65,7 @@ impl Node {
             node: config.node,
             pool_bytes: config.pool_bytes,
             peers: config.peers.iter().map(|peer| peer.node).collect(),
-            // Random in its low half as in its high one.
+            // The low half of a time in nanoseconds: as good as random.
             first_generation: incarnation as u32,
         });
         let hello = PeerHello { node: config.node, incarnation };

@@ -90,7 +90,7 @@ impl AsyncClient {
         let (mut next, mut all) = (Some(NodeId(1)), Vec::new());
         while let Some(node) = next {
             let operation = Operation::List { node, text: ArenaRange { slot: 0, bytes: 0 } };
-            let plan = Plan { outgoing: query.encode().to_vec(), incoming: Listing::PAGE_BYTES, operation, ..bare() };
+            let plan = Plan { outgoing: query.encode().to_vec(), incoming: Listing::PAGE_BYTES, operation };
             let make: Make = |range, plan| {
                 let text = ArenaRange { bytes: plan.outgoing.len() as u32, ..range };
                 plan.operation.with_range(text)

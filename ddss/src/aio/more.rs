@@ -56,7 +56,7 @@ impl AsyncSegment {
         let (outgoing, incoming) = (ranges.encode().to_vec(), list_bytes(ranges.sum()));
         let (count, look) = (ranges.as_slice().len() as u8, place.look(None));
         let operation = Operation::GetMany { segment: place.id, list: SOMEWHERE, ranges: count, look };
-        let plan = Plan { outgoing, incoming, operation, ..bare() };
+        let plan = Plan { outgoing, incoming, operation };
         let (completion, bytes) = self.client().call("get", &place.name, plan, as_given).await?;
         Ok(split(&ranges, &bytes[ARENA_SLOT_BYTES..], Stamp::of(&completion)))
     }
