@@ -1,4 +1,4 @@
-//! The whole road of a get and a put: through the daemon of the same node, and from another node.
+//! The whole road of a get and a put: in place, through the daemon of the same node, and from another node.
 #![forbid(unsafe_code)]
 
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use ddss::Strategy;
 use ddss_benches::harness::Bench;
 use ddss_benches::raw::{Wait, line_ping_pong, seqlock_copy, tcp_ping_pong};
-use ddss_benches::road::{Cluster, Kind, PLACEMENTS, Task, call, ping, pipeline};
+use ddss_benches::road::{Cluster, Kind, PLACEMENTS, Task, call, near_get, ping, pipeline};
 
 const KINDS: [Kind; 2] = [Kind::Get, Kind::Put];
 /// Operations under way where many are.
@@ -14,9 +14,7 @@ const WINDOW: usize = 32;
 
 fn main() {
     let mut bench = Bench::start("get", std::env::args_os().skip(1));
-    for size_bytes in [8, 4096, 65536] {
-        near(&mut bench, size_bytes);
-    }
+    near(&mut bench);
     through_the_daemon(&mut bench);
     remote(&mut bench);
     bench.finish();
@@ -31,9 +29,14 @@ fn sizes(bench: &Bench) -> Vec<usize> {
     sizes
 }
 
-/// Mapped memory of the same node. `ddss,get,SIZE,near/spin/t1,1` belongs beside this limit.
-fn near(bench: &mut Bench, size_bytes: usize) {
-    bench.family(seqlock_copy(size_bytes), Vec::new());
+/// Mapped memory of the same node, and no daemon that runs.
+fn near(bench: &mut Bench) {
+    let cluster = Cluster::single(bench.cores);
+    let client = cluster.near_client();
+    for size_bytes in sizes(bench) {
+        let segment = cluster.segment(&client, &format!("near-{size_bytes}"), size_bytes);
+        bench.family(seqlock_copy(size_bytes), vec![near_get(&cluster, &segment)]);
+    }
 }
 
 /// The same node, by way of the progress thread of its daemon.

@@ -29,7 +29,8 @@ fn told() -> bool {
 }
 
 pub(crate) fn run(options: &DemoClientOptions) -> Result<(), CommandError> {
-    let mut builder = Client::builder().lanes(1);
+    // What is shown is the road through the daemons.
+    let mut builder = Client::builder().lanes(1).near(false);
     if let Some(folder) = &options.place.dir {
         builder = builder.folder(folder);
     }

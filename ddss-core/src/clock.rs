@@ -18,6 +18,11 @@ impl HybridClock {
         Timestamp(self.last)
     }
 
+    /// The newest that was given or heard.
+    pub fn last(&self) -> Timestamp {
+        Timestamp(self.last)
+    }
+
     /// Takes note of a timestamp from elsewhere, so that what follows here is later.
     pub fn hear(&mut self, heard: Timestamp, wall_us: u64) {
         if heard.micros() <= wall_us.saturating_add(Self::AHEAD_MAX_US) {

@@ -9,6 +9,7 @@
 //! ```
 
 use crate::limits::INLINE_REPLY_BYTES_MAX;
+use crate::model::Model;
 use crate::{Entry, Outcome, RequestId, SegmentId, Timestamp, Version};
 
 /// The end of one request. There is exactly one for each request, and the arena range that the request named is
@@ -85,21 +86,42 @@ pub struct Opened {
     pub segment: SegmentId,
     /// Its size.
     pub bytes: u64,
+    /// Where its header is in the memory of this node, if it is at home here: for who wants to look by itself.
+    pub at: Option<u64>,
+    /// Its coherence.
+    pub model: Model,
 }
 
 impl Opened {
     /// As completion data.
+    ///
+    /// ```text
+    ///  0         8       16         24      25         28      32
+    /// +---------+-------+----------+-------+----------+-------+
+    /// | segment | bytes | at, or ~0| model | reserved | param |
+    /// +---------+-------+----------+-------+----------+-------+
+    /// ```
     pub fn encode(&self) -> [u8; INLINE_REPLY_BYTES_MAX] {
         let mut data = [0; INLINE_REPLY_BYTES_MAX];
+        let (kind, parameter) = self.model.to_parts();
         data[..8].copy_from_slice(&self.segment.to_bits().to_le_bytes());
         data[8..16].copy_from_slice(&self.bytes.to_le_bytes());
+        data[16..24].copy_from_slice(&self.at.unwrap_or(u64::MAX).to_le_bytes());
+        data[24] = kind;
+        data[28..32].copy_from_slice(&parameter.to_le_bytes());
         data
     }
 
     /// From completion data.
     pub fn decode(data: &[u8; INLINE_REPLY_BYTES_MAX]) -> Self {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| data[at + i]));
-        Self { segment: SegmentId::from_bits(word(0)), bytes: word(8) }
+        Self {
+            segment: SegmentId::from_bits(word(0)),
+            bytes: word(8),
+            at: Some(word(16)).filter(|&at| at != u64::MAX),
+            // A model that this release does not know is asked of the daemon, as the strictest is.
+            model: Model::from_parts(data[24], (word(24) >> 32) as u32).unwrap_or_default(),
+        }
     }
 }
 
@@ -111,7 +133,8 @@ mod tests {
     #[test]
     fn a_completion_survives_the_ring() {
         // If this broke, a client would believe another end than the one that happened.
-        let opened = Opened { segment: SegmentId::from_bits(99), bytes: 4096 };
+        let opened =
+            Opened { segment: SegmentId::from_bits(99), bytes: 4096, at: Some(1 << 50), model: Model::Delta(u32::MAX) };
         let completion = Completion {
             request: RequestId(7),
             outcome: Outcome::Indeterminate(Failure::TimedOut),
@@ -125,5 +148,7 @@ mod tests {
         let back = Completion::decode(&entry);
         assert_eq!(back, completion);
         assert_eq!(Opened::decode(&back.data), opened);
+        let far = Opened { at: None, ..opened };
+        assert_eq!(Opened::decode(&far.encode()), far);
     }
 }

@@ -28,6 +28,7 @@ mod message;
 mod model;
 mod operation;
 mod ranges;
+mod record;
 mod request;
 mod segment;
 mod spec;
@@ -43,8 +44,9 @@ pub use message::{Facts, Message, RemoteWindow};
 pub use model::{GetRules, Minds, Model};
 pub use operation::{ArenaRange, Change, LockToken, LockWish, Look, Operation, Payload, Permit, Terms};
 pub use ranges::{Range, Ranges};
+pub use record::Record;
 pub use request::{Refused, Request};
-pub use segment::{Header, Identity, Name, Permissions, Proof, Wish};
+pub use segment::{Audience, Header, Identity, Name, Permissions, Proof, Wish};
 pub use spec::{Placement, Spec};
 
 /// One slot of a ring as eight words, exactly one cache line.

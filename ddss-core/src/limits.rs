@@ -51,6 +51,10 @@ pub const LIST_TEXT_BYTES_MAX: usize = 1 + 2 * NAME_BYTES_MAX;
 pub const TEXT_BYTES_MAX: usize = LIST_TEXT_BYTES_MAX;
 /// Bytes of the largest segment.
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 40;
+/// Areas that a node's memory for segments is split into: one for each set of people who may read the same.
+pub const AREAS_MAX: usize = 256;
+/// Addresses of one area.
+pub const AREA_BYTES_MAX: u64 = 1 << 48;
 /// The unit in which memory is given to segments.
 pub const BLOCK_BYTES: usize = 4096;
 
@@ -72,6 +76,8 @@ pub const WAITERS_PER_SEGMENT_MAX: usize = 4096;
 const _: () = assert!(RING_SLOTS.is_power_of_two());
 const _: () = assert!(NODES_MAX <= u16::MAX as usize);
 const _: () = assert!(SEGMENTS_PER_NODE_MAX - 1 <= u16::MAX as usize);
+const _: () = assert!(AREA_BYTES_MAX.is_power_of_two() && SEGMENT_BYTES_MAX < AREA_BYTES_MAX);
+const _: () = assert!(AREAS_MAX as u64 <= u64::MAX / AREA_BYTES_MAX);
 const _: () = assert!(ARENA_BYTES_DEFAULT.is_multiple_of(ARENA_SLOT_BYTES));
 const _: () = assert!(ARENA_BYTES_MAX.is_multiple_of(ARENA_SLOT_BYTES));
 const _: () = assert!(TRANSFER_BYTES_MAX <= ARENA_BYTES_DEFAULT);

@@ -50,7 +50,7 @@ impl fmt::Debug for Name {
 }
 
 /// Who asks: the user and group of the process, as the kernel told them to its node.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity {
     /// User.
     pub uid: u32,
@@ -78,7 +78,29 @@ pub struct Permissions {
     pub mode: u16,
 }
 
+/// Those who may read a segment: the owner, the group and the bits that let others look.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Audience {
+    owner: Identity,
+    mode: u16,
+}
+
+impl Audience {
+    /// Whom no segment has.
+    pub(crate) const NOBODY: Self = Self { owner: Identity { uid: u32::MAX, gid: u32::MAX }, mode: u16::MAX };
+
+    /// Whether `who` belongs to it.
+    pub fn includes(&self, who: Identity) -> bool {
+        Permissions { owner: self.owner, mode: self.mode }.allow(who, Wish::Read).is_ok()
+    }
+}
+
 impl Permissions {
+    /// Who may read.
+    pub fn audience(&self) -> Audience {
+        Audience { owner: self.owner, mode: self.mode & 0o444 }
+    }
+
     /// The bits a segment has when nothing is said: its owner only.
     pub const MODE_DEFAULT: u16 = 0o600;
 

@@ -16,13 +16,14 @@ use crate::lane::{Lane, LaneState};
 use crate::layout::{HEADER_BYTES, LAYOUT_VERSION, Layout};
 use crate::link::Link;
 use crate::queues::{Mq, Parts, Rmq};
+use crate::sentry::Sentry;
 use crate::rings::{Auto, Rcq, Rings};
 use crate::road::Road;
 use crate::socket;
 use crate::strategy::Strategy;
 use crate::sys::{Access, MemoryError, Queue, SharedMemory};
 use crate::watch::Watch;
-use crate::wire::{ANSWER_BYTES, Answer, BadFrame, Hello, Welcome};
+use crate::wire::{ANSWER_BYTES, Answer, Asked, BadFrame, Hello, Welcome};
 
 /// What a client asks for when it attaches.
 #[derive(Clone, Debug)]
@@ -135,6 +136,7 @@ pub(crate) struct Pool {
     lanes: Mutex<Vec<Option<LaneState>>>,
     /// Only under the strategies whose clients block on a queue.
     _watch: Option<Watch>,
+    _sentry: Option<Sentry>,
 }
 
 impl Pool {
@@ -175,8 +177,10 @@ impl Attachment {
             lanes: wanted.lanes() as u32,
             arena_bytes: wanted.arena_bytes() as u64,
         };
-        socket::send(socket.as_fd(), &hello.encode(), &[]).map_err(attempt.system("greet"))?;
-        let (welcome, descriptors) = attempt.answer(&socket)?;
+        socket::send(socket.as_fd(), &Asked::Attach(hello).encode(), &[]).map_err(attempt.system("greet"))?;
+        let (Answer::Welcome(welcome), descriptors) = attempt.answer(&socket)? else {
+            return Err(attempt.malformed("it is no welcome"));
+        };
         let layout = Layout::new(welcome.lanes as usize, welcome.arena_bytes as usize);
         if layout != Some(wanted) {
             return Err(attempt.malformed("it grants another geometry than was asked for"));
@@ -213,6 +217,12 @@ impl Attachment {
         self.link.strategy()
     }
 
+    /// Whether somebody has seen the daemon's end. No system call.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.link.is_gone()
+    }
+
     /// Whether the daemon is there and has not cut this client off. One system call.
     pub fn is_alive(&self) -> bool {
         self.link.is_alive()
@@ -239,18 +249,18 @@ impl Attachment {
 }
 
 /// One try to attach, with what its errors need to say.
-struct Attempt<'path> {
-    path: &'path Path,
-    deadline: Instant,
-    timeout: Duration,
+pub(crate) struct Attempt<'path> {
+    pub(crate) path: &'path Path,
+    pub(crate) deadline: Instant,
+    pub(crate) timeout: Duration,
 }
 
 impl Attempt<'_> {
-    fn malformed(&self, why: &'static str) -> AttachError {
+    pub(crate) fn malformed(&self, why: &'static str) -> AttachError {
         AttachError::Malformed { path: self.path.to_owned(), why }
     }
 
-    fn system(&self, tried: &'static str) -> impl Fn(Errno) -> AttachError {
+    pub(crate) fn system(&self, tried: &'static str) -> impl Fn(Errno) -> AttachError {
         move |errno| {
             let path = self.path.to_owned();
             match errno {
@@ -265,7 +275,7 @@ impl Attempt<'_> {
         AttachError::TimedOut { path: self.path.to_owned(), timeout: self.timeout }
     }
 
-    fn connect(&self) -> Result<OwnedFd, AttachError> {
+    pub(crate) fn connect(&self) -> Result<OwnedFd, AttachError> {
         socket::connect(self.path, self.deadline).map_err(|errno| {
             let path = self.path.to_owned();
             match errno {
@@ -279,7 +289,8 @@ impl Attempt<'_> {
         })
     }
 
-    fn answer(&self, socket: &OwnedFd) -> Result<(Welcome, Vec<OwnedFd>), AttachError> {
+    /// What the daemon says, with what it passes; a refusal is an error.
+    pub(crate) fn answer(&self, socket: &OwnedFd) -> Result<(Answer, Vec<OwnedFd>), AttachError> {
         if !socket::wait_readable(socket.as_fd(), self.deadline).map_err(self.system("wait for"))? {
             return Err(self.timed_out());
         }
@@ -290,8 +301,8 @@ impl Attempt<'_> {
             return Err(self.system("hear")(Errno::CONNRESET));
         }
         match Answer::decode(&frame[..bytes]) {
-            Ok(Answer::Welcome(welcome)) => Ok((welcome, descriptors)),
             Ok(Answer::Refusal { text, .. }) => Err(AttachError::Refused { text }),
+            Ok(answer) => Ok((answer, descriptors)),
             Err(BadFrame::Version(theirs)) => Err(AttachError::Version { ours: LAYOUT_VERSION, theirs }),
             Err(BadFrame::Malformed(why)) => Err(self.malformed(why)),
         }
@@ -335,12 +346,15 @@ impl Attempt<'_> {
         let queue = |id: Option<i32>| {
             id.map(Queue::from_id).ok_or_else(|| self.malformed("it brings no message queue, and the strategy needs one"))
         };
-        let watch = if link.strategy().replies_by_ring() {
+        let by_ring = link.strategy().replies_by_ring();
+        let path = || self.path.to_owned();
+        let failed = |source| AttachError::System { tried: "watch", path: path(), source };
+        let sentry = if by_ring { Some(Sentry::start(Arc::clone(link)).map_err(failed)?) } else { None };
+        let watch = if by_ring {
             None
         } else {
             let started = Watch::start(Arc::clone(link), queue(welcome.reply_queue)?, layout.lanes());
-            let path = || self.path.to_owned();
-            Some(started.map_err(|source| AttachError::System { tried: "watch", path: path(), source })?)
+            Some(started.map_err(failed)?)
         };
         let mut lanes = Vec::with_capacity(layout.lanes());
         for lane in 0..layout.lanes() {
@@ -360,6 +374,6 @@ impl Attempt<'_> {
             };
             lanes.push(Some(LaneState { index: lane as u8, outstanding: 0, road }));
         }
-        Ok(Pool { lanes: Mutex::new(lanes), _watch: watch })
+        Ok(Pool { lanes: Mutex::new(lanes), _watch: watch, _sentry: sentry })
     }
 }

@@ -91,6 +91,7 @@ outside_the_model! {
     mod reception;
     mod rings;
     mod road;
+    mod sentry;
     mod service_lane;
     mod session;
     mod socket;
@@ -98,6 +99,7 @@ outside_the_model! {
     mod strategy;
     mod sweep;
     mod sys;
+    mod view;
     mod watch;
     mod wire;
 
@@ -111,4 +113,5 @@ outside_the_model! {
     pub use station::{Idling, Inbox, Offence, Station, StationCounts};
     pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
     pub use sys::{Access, MemoryError, SharedMemory};
+    pub use view::{Views, view};
 }

@@ -24,7 +24,8 @@ use crate::session::{Arrival, Credentials, Session, make_memory};
 use crate::socket;
 use crate::station::Station;
 use crate::sys::SharedMemory;
-use crate::wire::{Answer, BadFrame, HELLO_BYTES, Hello, Refused, Welcome};
+use crate::view::Views;
+use crate::wire::{Answer, Asked, BadFrame, HELLO_BYTES, Hello, Refused, Welcome};
 
 /// Handshakes under way at the same time; the oldest makes room.
 const HANDSHAKES_MAX: usize = 64;
@@ -47,6 +48,8 @@ pub struct ReceptionConfig {
     pub handshake_timeout: Duration,
     /// Permission bits of the socket: who may attach.
     pub socket_mode: u32,
+    /// Who may map which area of the node's memory; nobody may unless this says so.
+    pub views: Views,
 }
 
 impl ReceptionConfig {
@@ -58,6 +61,7 @@ impl ReceptionConfig {
             memory_bytes_max: 64 * MEMORY_BYTES_MAX,
             handshake_timeout: Duration::from_secs(1),
             socket_mode: 0o600,
+            views: Views::none(),
         }
     }
 }
@@ -301,9 +305,10 @@ impl Desk {
         let _ = epoll::delete(&self.epoll, &*guest.socket);
         let who = guest.credentials;
         // An oversized packet says its real length; what was cut off is not needed to say which version it is.
-        let hello = frame.get(..bytes).map_or_else(|| Hello::decode(&frame), Hello::decode);
-        let outcome = match hello {
-            Ok(hello) => self.admit(&guest, hello),
+        let asked = frame.get(..bytes).map_or_else(|| Asked::decode(&frame), Asked::decode);
+        let outcome = match asked {
+            Ok(Asked::Attach(hello)) => self.admit(&guest, hello),
+            Ok(Asked::Look { area }) => self.show(&guest, area),
             Err(BadFrame::Version(theirs)) => Err((
                 Refused::Version,
                 format!("the daemon speaks layout version {LAYOUT_VERSION}, the client speaks version {theirs}"),
@@ -314,6 +319,15 @@ impl Desk {
             tracing::info!(pid = who.pid, uid = who.uid, %text, "refused a client");
             refuse(&guest.socket, code, &text);
         }
+    }
+
+    /// Shows an area to somebody who may look at it.
+    fn show(&self, guest: &Guest, area: u32) -> Result<(), (Refused, String)> {
+        let view = self.config.views.decide(area, &guest.credentials);
+        let view = view.ok_or_else(|| (Refused::NotYours, format!("area {area} is not there or not yours to read")))?;
+        // Who has gone by now needs nothing.
+        let _ = socket::send(guest.socket.as_fd(), &Answer::View.encode(), &[view.as_fd()]);
+        Ok(())
     }
 
     fn admit(&mut self, guest: &Guest, hello: Hello) -> Result<(), (Refused, String)> {

@@ -5,8 +5,8 @@
 //!  hello, 64 bytes                        answer, 256 bytes
 //!   0  magic          u64                  0  magic          u64
 //!   8  version        u32                  8  version        u32
-//!  12  strategy       u32                 12  kind           u32   1 welcome, 2 refusal
-//!  16  lanes          u32                 16  node           u32   | refusal: code u32
+//!  12  strategy       u32   (look: ~0)    12  kind           u32   1 welcome, 2 refusal, 3 view
+//!  16  lanes          u32   (look: area)  16  node           u32   | refusal: code u32
 //!  20  zero           u32                 20  client index   u32   |          text bytes u32
 //!  24  arena bytes    u64                 24  generation     u32   |          text
 //!  32  zero ..                            28  lanes          u32
@@ -15,7 +15,8 @@
 //!                                         48  request queue  u64   the same
 //! ```
 //!
-//! Magic and version stay at their place in every version: so both sides can name both versions when they differ.
+//! Who only wants to look at an area of the node's memory says so in place of the strategy, gets a descriptor with the
+//! answer, and the connection ends. Magic and version stay at their place in every version: so both sides can name both versions when they differ.
 
 use ddss_core::{ClientId, NodeId};
 
@@ -31,6 +32,8 @@ const REFUSAL_TEXT_BYTES_MAX: usize = ANSWER_BYTES - REFUSAL_TEXT_OFFSET;
 
 const KIND_WELCOME: u32 = 1;
 const KIND_REFUSAL: u32 = 2;
+const KIND_VIEW: u32 = 3;
+const LOOK: u32 = u32::MAX;
 
 /// What a client asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +41,18 @@ pub(crate) struct Hello {
     pub(crate) strategy: Strategy,
     pub(crate) lanes: u32,
     pub(crate) arena_bytes: u64,
+}
+
+/// What somebody at the door wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    /// To be a client.
+    Attach(Hello),
+    /// To map an area of the node's memory.
+    Look {
+        /// Which.
+        area: u32,
+    },
 }
 
 /// What the daemon gives.
@@ -61,6 +76,8 @@ pub(crate) enum Refused {
     Malformed = 2,
     /// Something is used up.
     Busy = 3,
+    /// There is nothing that this user may see.
+    NotYours = 4,
 }
 
 /// The daemon's answer, taken apart.
@@ -68,6 +85,7 @@ pub(crate) enum Refused {
 pub(crate) enum Answer {
     Welcome(Welcome),
     Refusal { code: u32, text: String },
+    View,
 }
 
 /// Why a frame could not be read.
@@ -109,7 +127,7 @@ fn check_opening(frame: &[u8], bytes: usize) -> Result<(), BadFrame> {
 }
 
 impl Hello {
-    pub(crate) fn encode(&self) -> [u8; HELLO_BYTES] {
+    fn encode(&self) -> [u8; HELLO_BYTES] {
         let mut frame = [0; HELLO_BYTES];
         frame[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
         frame[8..12].copy_from_slice(&LAYOUT_VERSION.to_ne_bytes());
@@ -119,10 +137,30 @@ impl Hello {
         frame
     }
 
-    pub(crate) fn decode(frame: &[u8]) -> Result<Self, BadFrame> {
-        check_opening(frame, HELLO_BYTES)?;
+    fn decode(frame: &[u8]) -> Result<Self, BadFrame> {
         let strategy = Strategy::from_code(u32_at(frame, 12)).ok_or(BadFrame::Malformed("no such strategy"))?;
         Ok(Self { strategy, lanes: u32_at(frame, 16), arena_bytes: u64_at(frame, 24) })
+    }
+}
+
+impl Asked {
+    pub(crate) fn encode(&self) -> [u8; HELLO_BYTES] {
+        match self {
+            Self::Attach(hello) => hello.encode(),
+            Self::Look { area } => {
+                let mut frame = Hello { strategy: Strategy::Auto, lanes: *area, arena_bytes: 0 }.encode();
+                frame[12..16].copy_from_slice(&LOOK.to_ne_bytes());
+                frame
+            }
+        }
+    }
+
+    pub(crate) fn decode(frame: &[u8]) -> Result<Self, BadFrame> {
+        check_opening(frame, HELLO_BYTES)?;
+        match u32_at(frame, 12) {
+            LOOK => Ok(Self::Look { area: u32_at(frame, 16) }),
+            _ => Hello::decode(frame).map(Self::Attach),
+        }
     }
 }
 
@@ -150,6 +188,7 @@ impl Answer {
                 frame[40..48].copy_from_slice(&queue_word(welcome.reply_queue).to_ne_bytes());
                 frame[48..56].copy_from_slice(&queue_word(welcome.request_queue).to_ne_bytes());
             }
+            Self::View => frame[12..16].copy_from_slice(&KIND_VIEW.to_ne_bytes()),
             Self::Refusal { code, text } => {
                 let bytes = text.floor_char_boundary(REFUSAL_TEXT_BYTES_MAX);
                 frame[12..16].copy_from_slice(&KIND_REFUSAL.to_ne_bytes());
@@ -182,6 +221,7 @@ impl Answer {
                     .ok_or(BadFrame::Malformed("a refusal longer than its frame"))?;
                 Ok(Self::Refusal { code: u32_at(frame, 16), text: String::from_utf8_lossy(text).into_owned() })
             }
+            KIND_VIEW => Ok(Self::View),
             _ => Err(BadFrame::Malformed("no such kind of answer")),
         }
     }
@@ -195,7 +235,10 @@ mod tests {
     fn frames_come_back_as_they_were_sent() {
         // If this broke, no client could attach, or one would map its memory wrongly.
         let hello = Hello { strategy: Strategy::Rmq, lanes: 3, arena_bytes: 1 << 40 };
-        assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+        for asked in [Asked::Attach(hello), Asked::Look { area: 7 }] {
+            assert_eq!(Asked::decode(&asked.encode()), Ok(asked));
+        }
+        assert_eq!(Answer::decode(&Answer::View.encode()), Ok(Answer::View));
         let client = ClientId { index: 7, generation: 9 };
         let (reply_queue, request_queue) = (Some(0), None);
         let welcome = Welcome { node: NodeId(5), client, lanes: 3, arena_bytes: 4096, reply_queue, request_queue };
@@ -212,7 +255,7 @@ mod tests {
             let mut frame = vec![0; bytes];
             frame[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
             frame[8..12].copy_from_slice(&77_u32.to_ne_bytes());
-            assert_eq!(Hello::decode(&frame), Err(BadFrame::Version(77)));
+            assert_eq!(Asked::decode(&frame), Err(BadFrame::Version(77)));
             assert_eq!(Answer::decode(&frame), Err(BadFrame::Version(77)));
         }
     }
@@ -222,7 +265,7 @@ mod tests {
         // If this broke, one packet from any local process would kill the daemon.
         for bytes in 0..300 {
             for fill in [0, 1, 0xff] {
-                assert!(Hello::decode(&vec![fill; bytes]).is_err());
+                assert!(Asked::decode(&vec![fill; bytes]).is_err());
                 assert!(Answer::decode(&vec![fill; bytes]).is_err());
             }
         }

@@ -195,7 +195,7 @@ impl World {
     }
 
     fn opened(&mut self, temp: usize, asked: &Asked, completion: &Completion) {
-        let Opened { segment: id, bytes } = Opened::decode(&completion.data);
+        let Opened { segment: id, bytes, .. } = Opened::decode(&completion.data);
         if self.lost.get(&id).is_some_and(|&lost_us| lost_us < asked.began_us) {
             return self.violation(format!("{id} was opened after it was gone"));
         }

@@ -18,6 +18,20 @@ pub(crate) struct Fetch {
     pub(crate) bytes: Vec<u8>,
 }
 
+impl Fetch {
+    /// Where the next byte is in the segment when so many were read, and how many there are from there in one piece.
+    pub(crate) fn place_of(&self, mut read: u64) -> (u64, usize) {
+        for range in &self.ranges {
+            let bytes = u64::from(range.bytes);
+            if read < bytes {
+                return (range.offset + read, (bytes - read) as usize);
+            }
+            read -= bytes;
+        }
+        (0, 0)
+    }
+}
+
 /// Bytes that are written into the receiver's staging memory before a message.
 #[derive(Clone, Debug)]
 pub(crate) enum Staged {

@@ -3,7 +3,7 @@
 use crate::check::History;
 use crate::random::Random;
 use crate::workload::Client;
-use ddss_core::engine::{Engine, EngineConfig, Parts, Source, Tail};
+use ddss_core::engine::{Engine, EngineConfig, Parts, Source, Tail, area_of, offset_of};
 use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES};
 use ddss_core::{ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Timestamp, Version};
 use std::collections::BTreeMap;
@@ -17,7 +17,8 @@ pub(crate) const POOL_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) engine: Engine,
-    pub(crate) pool: Vec<u8>,
+    /// What lies in each area; it is there from the first use on.
+    areas: BTreeMap<usize, Vec<u8>>,
     pub(crate) staging: BTreeMap<NodeId, Vec<u8>>,
     pub(crate) clients: Vec<Client>,
     /// How far this node's wall clock is from the truth, and its steady one from everybody else's.
@@ -36,7 +37,7 @@ impl Node {
         let clients = (0..clients as u32).map(|index| Client::new(ClientId { index, generation: 1 })).collect();
         let mut node = Self {
             engine: Self::engine(id, peers, random),
-            pool: vec![0; POOL_BYTES],
+            areas: BTreeMap::new(),
             staging: BTreeMap::new(),
             clients,
             skew_us: random.below(2_000_000),
@@ -64,7 +65,7 @@ impl Node {
     /// A new daemon, which knows nothing of what was, with new clients.
     pub(crate) fn start_again(&mut self, id: NodeId, peers: &[NodeId], random: &mut Random) {
         self.engine = Self::engine(id, peers, random);
-        self.pool.fill(0);
+        self.areas.clear();
         self.staging.clear();
         for client in &mut self.clients {
             *client = Client::new(ClientId { generation: client.id.generation + 1, ..client.id });
@@ -93,12 +94,28 @@ impl Node {
         }
     }
 
+    /// Memory of this node; what nobody has written to is zeroes.
+    pub(crate) fn bytes(&self, at: u64, count: usize) -> Vec<u8> {
+        let start = offset_of(at) as usize;
+        self.areas.get(&area_of(at)).map_or_else(|| vec![0; count], |area| area[start..start + count].to_vec())
+    }
+
+    pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) {
+        let area = self.areas.entry(area_of(at)).or_insert_with(|| vec![0; POOL_BYTES]);
+        area[offset_of(at) as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    pub(crate) fn clear(&mut self, at: u64, count: usize) {
+        self.write(at, &vec![0; count]);
+    }
+
     pub(crate) fn word(&self, at: u64) -> u64 {
-        u64::from_le_bytes(std::array::from_fn(|i| self.pool[at as usize + i]))
+        let start = offset_of(at) as usize;
+        self.areas.get(&area_of(at)).map_or(0, |area| u64::from_le_bytes(std::array::from_fn(|i| area[start + i])))
     }
 
     fn set_word(&mut self, at: u64, value: u64) {
-        self.pool[at as usize..at as usize + 8].copy_from_slice(&value.to_le_bytes());
+        self.write(at, &value.to_le_bytes());
     }
 
     pub(crate) fn header(&self, at: u64) -> Header {
@@ -112,8 +129,6 @@ impl Node {
     }
 
     pub(crate) fn format(&mut self, at: u64, header: &Header) {
-        let data = (at + Header::DATA_OFFSET) as usize;
-        self.pool[data..data + header.bytes as usize].fill(0);
         self.set_word(at + Header::STATE_OFFSET, header.state);
         self.set_word(at + Header::TIMESTAMP_OFFSET, header.timestamp);
         self.set_word(at + Header::SEGMENT_OFFSET, header.segment);
@@ -133,7 +148,7 @@ impl Node {
     pub(crate) fn gather(&self, at: u64, parts: &Parts) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(parts.bytes() as usize);
         for range in &self.engine.ranges(parts) {
-            bytes.extend_from_slice(&self.pool[(at + range.offset) as usize..][..range.bytes as usize]);
+            bytes.extend(self.bytes(at + range.offset, range.bytes as usize));
         }
         bytes
     }
@@ -142,7 +157,7 @@ impl Node {
         let mut left = bytes;
         for range in &self.engine.ranges(parts) {
             let (now, later) = left.split_at(range.bytes as usize);
-            self.pool[(at + Header::DATA_OFFSET + range.offset) as usize..][..now.len()].copy_from_slice(now);
+            self.write(at + Header::DATA_OFFSET + range.offset, now);
             left = later;
         }
         self.set_word(at + Header::TIMESTAMP_OFFSET, timestamp.0);
@@ -150,10 +165,9 @@ impl Node {
     }
 
     pub(crate) fn keep(&mut self, at: u64, to: u64, header: &Header) {
-        let from = (at + Header::DATA_OFFSET) as usize;
-        let data = self.pool[from..from + header.bytes as usize].to_vec();
+        let data = self.bytes(at + Header::DATA_OFFSET, header.bytes as usize);
+        self.write(to + Header::DATA_OFFSET, &data);
         self.format(to, header);
-        self.pool[(to + Header::DATA_OFFSET) as usize..][..data.len()].copy_from_slice(&data);
     }
 
     /// Writes into a client's arena, if the client is still there.

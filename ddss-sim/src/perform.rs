@@ -16,9 +16,16 @@ impl World {
     fn act(&mut self, node: usize, action: Action) {
         let here = &mut self.nodes[node];
         match action {
-            Action::Format { at, header } => {
-                here.format(at, &header);
-                self.places.insert(SegmentId::from_bits(header.segment), (node, at));
+            Action::Format { record, header, .. } => {
+                here.format(record.at, &header);
+                self.places.insert(record.segment, (node, record.at));
+                let now = self.now(node);
+                self.nodes[node].engine.formatted(now, record.segment, true);
+            }
+            Action::Strike { .. } | Action::Record { .. } => {}
+            Action::Clear { at, bytes } => {
+                here.clear(at, bytes as usize);
+                here.engine.cleared(at, bytes);
             }
             Action::Erase { at } => {
                 let id = SegmentId::from_bits(here.header(at).segment);
@@ -44,7 +51,7 @@ impl World {
             Action::Keep { at, to, header } => here.keep(at, to, &header),
             Action::Snapshot { at, parts, to } => {
                 let bytes = here.gather(at, &parts);
-                here.pool[to as usize..][..bytes.len()].copy_from_slice(&bytes);
+                here.write(to, &bytes);
             }
             Action::Unstage { node: peer, at, client, into } => {
                 let bytes = here.staging_of(peer)[at as usize..][..into.bytes as usize].to_vec();
@@ -80,8 +87,7 @@ impl World {
             Action::Cut { node: peer } => self.violation(format!("node {} cut {peer} for no reason", node + 1)),
             Action::Reply { lane, mut completion, data } => {
                 if let Some((at, bytes)) = data {
-                    let from = &here.pool[at as usize..][..usize::from(bytes)];
-                    completion.data[..from.len()].copy_from_slice(from);
+                    completion.data[..usize::from(bytes)].copy_from_slice(&here.bytes(at, bytes.into()));
                 }
                 self.reply(node, lane.client, &completion);
             }
@@ -129,7 +135,7 @@ impl World {
         let alive = self.network.life(from, to) == Some(life);
         match staged {
             Some(Staged::Pool { at, from: place, bytes, hand, life }) if self.nodes[from].life == life => {
-                let data = self.nodes[from].pool[place as usize..][..bytes as usize].to_vec();
+                let data = self.nodes[from].bytes(place, bytes as usize);
                 self.nodes[from].engine.handed(hand);
                 if alive {
                     self.place(from, to, at, &data);
@@ -163,14 +169,12 @@ impl World {
         let home = &self.nodes[to];
         let base = fetch.window.base + fetch.line;
         let data = base + Header::DATA_OFFSET;
-        let places = fetch.ranges.iter().flat_map(|range| range.offset..range.offset + u64::from(range.bytes));
         let wanted: u32 = fetch.ranges.iter().map(|range| range.bytes).sum();
         if piece == 0 {
             fetch.header = home.header(base);
         } else if fetch.bytes.len() < wanted as usize {
-            let next: Vec<u8> =
-                places.skip(fetch.bytes.len()).take(PIECE).map(|at| home.pool[(data + at) as usize]).collect();
-            fetch.bytes.extend(next);
+            let (at, left) = fetch.place_of(fetch.bytes.len() as u64);
+            fetch.bytes.extend(home.bytes(data + at, PIECE.min(left)));
         } else {
             fetch.state_after = home.header(base).state;
             let time_us = self.arrival(to, from);
@@ -193,7 +197,7 @@ impl World {
                 self.nodes[to].write_arena(client, into, &fetch.bytes);
             }
             Target::Pool(at) => {
-                self.nodes[to].pool[at as usize..][..fetch.bytes.len()].copy_from_slice(&fetch.bytes);
+                self.nodes[to].write(at, &fetch.bytes);
             }
         }
         self.fetched(to, fetch.step, Ok((fetch.header, fetch.state_after)));

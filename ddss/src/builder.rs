@@ -1,10 +1,10 @@
 //! How a client is made.
 
-use crate::client::{Client, Inner};
+use crate::attached::{Inner, Plan};
+use crate::client::Client;
 use crate::error::Error;
-use crate::lanes::Lanes;
 use ddss_core::limits::{LANES_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};
-use ddss_ipc::{AttachError, AttachOptions, Attachment, SOCKET_NAME, Strategy};
+use ddss_ipc::{AttachOptions, SOCKET_NAME, Strategy};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,7 @@ pub struct ClientBuilder {
     lanes: Option<usize>,
     arena_bytes: Option<usize>,
     timeout: Option<Duration>,
+    no_near: bool,
 }
 
 impl ClientBuilder {
@@ -64,6 +65,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether segments of this node are read in place, by a mapping, where the permissions allow it: usually yes. No
+    /// has every get go through the daemon, as a get of another node's segment does.
+    pub fn near(mut self, near: bool) -> Self {
+        self.no_near = !near;
+        self
+    }
+
     /// Attaches to the daemon.
     pub fn connect(self) -> Result<Client, Error> {
         let folder = self.folder.unwrap_or_else(ddss_ipc::default_folder);
@@ -76,14 +84,9 @@ impl ClientBuilder {
         // One more than threads: the one that asynchronous calls share.
         options.lanes = self.lanes.unwrap_or(options.lanes).clamp(1, LANES_PER_CLIENT_MAX - 1) + 1;
         options.arena_bytes = self.arena_bytes.unwrap_or(options.arena_bytes);
-        let attachment = Attachment::connect(&socket, &options).map_err(|error| match error {
-            AttachError::NoDaemon { source, .. } => Error::NoDaemon { socket: socket.clone(), folder, source },
-            AttachError::Version { ours, theirs } => Error::VersionMismatch { ours, theirs },
-            other => Error::Attach(other),
-        })?;
-        let lanes = Lanes::new(&attachment);
         let timeout = self.timeout.unwrap_or(Duration::from_micros(TIMEOUT_DEFAULT_US.into()));
-        Ok(Client(Arc::new(Inner { lanes, timeout, socket, attachment })))
+        let plan = Plan { folder, socket, options };
+        Ok(Client(Arc::new(Inner::new(plan, timeout, !self.no_near)?)))
     }
 }
 

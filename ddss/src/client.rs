@@ -1,15 +1,16 @@
 //! A client: the road from this process to its node's daemon.
 
 use crate::aio::AsyncClient;
+use crate::attached::Inner;
 use crate::builder::ClientBuilder;
 use crate::error::Error;
-use crate::lanes::{Buffer, Call, Lanes, NoCompletion};
+use crate::lanes::{Buffer, Call, NoCompletion};
 use crate::segment::Segment;
 use ddss_core::{Completion, Failure, Name, NodeId, Opened, Operation, Outcome, Spec};
-use ddss_ipc::{Attachment, SharedMemory, Strategy, WaitClass};
-use std::path::{Path, PathBuf};
+use ddss_ipc::{SharedMemory, Strategy, WaitClass};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 /// A process's attachment to the daemon of its node. Clones share it.
 ///
@@ -22,19 +23,6 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client(pub(crate) Arc<Inner>);
-
-pub(crate) struct Inner {
-    pub(crate) lanes: Lanes,
-    pub(crate) timeout: Duration,
-    pub(crate) socket: PathBuf,
-    pub(crate) attachment: Attachment,
-}
-
-impl std::fmt::Debug for Inner {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Inner").field("socket", &self.socket).field("timeout", &self.timeout).finish_non_exhaustive()
-    }
-}
 
 pub(crate) fn checked_name(name: &str, action: &'static str) -> Result<Name, Error> {
     Name::new(name).map_err(|failure| Error::Failed { action, target: format!("{name:?}"), failure })
@@ -70,7 +58,7 @@ impl Client {
 
     /// One round trip to the progress thread and back that does nothing.
     pub fn ping(&self) -> Result<(), Error> {
-        self.with_call("reach", "the daemon", |call| {
+        self.with_call("reach", "the daemon", true, |call| {
             call.run(Operation::Null, None, WaitClass::Polling, |completion, _| completion.outcome)
         })
         .and_then(|outcome| Error::of(outcome, "reach", "the daemon"))
@@ -83,17 +71,17 @@ impl Client {
 
     /// The node that this client is on.
     pub fn node(&self) -> NodeId {
-        self.0.attachment.node()
+        self.0.last().attachment.node()
     }
 
     /// How its calls travel.
     pub fn strategy(&self) -> Strategy {
-        self.0.attachment.strategy()
+        self.0.last().attachment.strategy()
     }
 
     /// The socket that it is attached to.
     pub fn socket(&self) -> &Path {
-        &self.0.socket
+        &self.0.plan.socket
     }
 
     fn by_text(
@@ -101,32 +89,48 @@ impl Client {
         action: &'static str,
         name: &str,
         text: &[u8],
-        operation: impl FnOnce(ddss_core::ArenaRange) -> Operation,
+        operation: impl Fn(ddss_core::ArenaRange) -> Operation,
     ) -> Result<Opened, Error> {
-        let completion = self.with_call(action, name, |mut call| {
+        let nowhere = ddss_core::ArenaRange { slot: 0, bytes: 0 };
+        let completion = self.with_call(action, name, operation(nowhere).is_harmless(), |mut call| {
             let buffer = call.buffer(text.len())?;
             let range = buffer.range(text.len());
-            self.write(range.offset(), text);
+            call.write(range.offset(), text);
             call.run(operation(range), Some(buffer), WaitClass::Sleeping, |completion, _| *completion)
         })?;
         Error::of(completion.outcome, action, name)?;
         Ok(Opened::decode(&completion.data))
     }
 
-    /// Runs a call on a lane; says in the caller's words why there was no completion.
+    /// Runs a call on a lane; says in the caller's words why there was no completion. What leaves nothing behind
+    /// (`harmless`) is done again if the daemon ends meanwhile and another one comes in time.
     pub(crate) fn with_call<T>(
         &self,
         action: &'static str,
         target: &str,
-        run: impl FnOnce(Call<'_>) -> Result<T, NoCompletion>,
+        harmless: bool,
+        mut run: impl FnMut(Call<'_>) -> Result<T, NoCompletion>,
     ) -> Result<T, Error> {
-        self.0.lanes.call(self.0.timeout).and_then(run).map_err(|none| self.explain(none, action, target))
+        let mut deadline = None;
+        loop {
+            let attached = self.0.attached(&mut deadline)?;
+            let timeout = match deadline {
+                None => self.0.timeout,
+                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+            };
+            match attached.lanes.call(timeout).and_then(&mut run) {
+                Err(NoCompletion::Gone) if harmless => {
+                    deadline.get_or_insert_with(|| Instant::now() + self.0.timeout);
+                }
+                ended => return ended.map_err(|none| self.explain(none, action, target)),
+            }
+        }
     }
 
     /// Why there was no completion, in the caller's words.
     pub(crate) fn explain(&self, none: NoCompletion, action: &'static str, target: &str) -> Error {
         match none {
-            NoCompletion::Gone => Error::DaemonGone { path: self.0.socket.clone() },
+            NoCompletion::Gone => self.0.gone(),
             NoCompletion::Busy => Error::Failed { action, target: target.to_owned(), failure: Failure::Busy },
             NoCompletion::Late { harmless: true } => {
                 Error::Failed { action, target: target.to_owned(), failure: Failure::TimedOut }
@@ -135,10 +139,6 @@ impl Client {
                 Error::Indeterminate { action, target: target.to_owned(), failure: Failure::TimedOut }
             }
         }
-    }
-
-    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) {
-        self.0.lanes.arena().write(offset as usize, bytes).expect("a buffer lies inside the arena");
     }
 
     pub(crate) fn polling<T>(

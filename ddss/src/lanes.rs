@@ -180,6 +180,11 @@ impl Call<'_> {
         Ok(Buffer { held: Held::Shared(run), run })
     }
 
+    /// Writes into a buffer of this call, from that place of the arena on.
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) {
+        self.lanes.arena.write(offset as usize, bytes).expect("a buffer lies inside the arena");
+    }
+
     /// Submits, waits, and takes the completion; `read` looks at the arena before the buffer is given up.
     pub(crate) fn run<T>(
         mut self,

@@ -52,6 +52,7 @@
 
 mod aio;
 mod arena;
+mod attached;
 mod builder;
 mod client;
 mod error;
@@ -59,6 +60,7 @@ mod facts;
 mod lanes;
 mod lock;
 mod many;
+mod near;
 mod segment;
 #[cfg(test)]
 mod testing;

@@ -71,10 +71,10 @@ impl Segment {
         let ranges = place.check_many("get", ends)?;
         let (table, sum) = (ranges.encode(), ranges.sum());
         let mut bytes = vec![0; sum as usize];
-        let (outcome, stamp) = self.client().with_call("get", &place.name, |mut call| {
+        let (outcome, stamp) = self.client().with_call("get", &place.name, true, |mut call| {
             let buffer = call.buffer(list_bytes(sum))?;
             let list = buffer.range(list_bytes(sum));
-            self.client().write(list.offset(), &table);
+            call.write(list.offset(), &table);
             let count = ranges.as_slice().len() as u8;
             let operation = Operation::GetMany { segment: place.id, list, ranges: count, look: place.look(version) };
             let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |completion, arena| {
@@ -105,13 +105,13 @@ impl Segment {
         let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
         let ranges = place.check_many("put", ends)?;
         let (table, sum) = (ranges.encode(), ranges.sum());
-        let (outcome, stamp) = self.client().with_call("put", &place.name, |mut call| {
+        let (outcome, stamp) = self.client().with_call("put", &place.name, false, |mut call| {
             let buffer = call.buffer(list_bytes(sum))?;
             let list = buffer.range(list_bytes(sum));
-            self.client().write(list.offset(), &table);
+            call.write(list.offset(), &table);
             let mut at = ArenaRange { slot: list.slot + 1, bytes: sum }.offset();
             for (_, bytes) in parts {
-                self.client().write(at, bytes);
+                call.write(at, bytes);
                 at += bytes.len() as u64;
             }
             let count = ranges.as_slice().len() as u8;

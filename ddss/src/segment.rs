@@ -1,7 +1,9 @@
 //! A handle to a segment: get, put, release.
 
+use crate::attached::Inner;
 use crate::client::Client;
 use crate::error::Error;
+use crate::near::Near;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX};
 use ddss_core::{Failure, LockToken, Look, Model, Opened, Operation, Outcome, Payload, SegmentId, Terms, Version};
@@ -17,11 +19,24 @@ pub(crate) struct Place {
     pub(crate) bytes: u64,
     /// The model that calls ask for.
     pub(crate) asks: Option<Model>,
+    pub(crate) near: Option<Arc<Near>>,
 }
 
 impl Place {
-    pub(crate) fn new(name: &str, opened: Opened) -> Self {
-        Self { name: name.into(), id: opened.segment, bytes: opened.bytes, asks: None }
+    pub(crate) fn new(client: &Inner, name: &str, opened: Opened) -> Self {
+        let near = if client.near { Near::map(client, &opened).map(Arc::new) } else { None };
+        Self { name: name.into(), id: opened.segment, bytes: opened.bytes, asks: None, near }
+    }
+
+    /// Whether reading in place is worth a try.
+    pub(crate) fn is_near(&self) -> bool {
+        self.near.is_some()
+    }
+
+    /// Reads a range that was checked, in place; `None` if the daemon has to be asked.
+    #[inline]
+    pub(crate) fn get_near(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
+        self.near.as_ref()?.get(self.asks, offset, into)
     }
 
     /// How a get looks at the segment.
@@ -87,7 +102,8 @@ impl Segment {
     pub const TRANSFER_BYTES_MAX: usize = TRANSFER_BYTES_MAX;
 
     pub(crate) fn new(client: Client, name: &str, opened: Opened) -> Self {
-        Self { client, place: Place::new(name, opened) }
+        let place = Place::new(&client.0, name, opened);
+        Self { client, place }
     }
 
     /// Its name.
@@ -147,7 +163,12 @@ impl Segment {
 
     fn get_on(&self, offset: u64, into: &mut [u8], version: Option<Version>) -> Result<Stamp, Error> {
         let length = self.place.check("get", offset, u128::from(offset) + into.len() as u128)?;
-        let (outcome, stamp) = self.client.with_call("get", &self.place.name, |mut call| {
+        if version.is_none()
+            && let Some(stamp) = self.place.get_near(offset, into)
+        {
+            return Ok(stamp);
+        }
+        let (outcome, stamp) = self.client.with_call("get", &self.place.name, true, |mut call| {
             let buffer = call.buffer(length)?;
             let range = buffer.range(length);
             let inline = length <= INLINE_REPLY_BYTES_MAX;
@@ -174,14 +195,14 @@ impl Segment {
 
     pub(crate) fn put_on(&self, offset: u64, bytes: &[u8], terms: Terms) -> Result<Stamp, Error> {
         let length = self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        let (outcome, stamp) = self.client.with_call("put", &self.place.name, |mut call| {
+        let (outcome, stamp) = self.client.with_call("put", &self.place.name, false, |mut call| {
             let small = Payload::inline(bytes).filter(|_| terms.allow_inline());
             let (from, buffer) = if let Some(inline) = small {
                 (inline, None)
             } else {
                 let buffer = call.buffer(length)?;
                 let range = buffer.range(length);
-                self.client.write(range.offset(), bytes);
+                call.write(range.offset(), bytes);
                 (Payload::Arena(range), Some(buffer))
             };
             let operation = Operation::Put { segment: self.place.id, offset, from, terms };
@@ -204,7 +225,7 @@ impl Segment {
     /// may.
     pub fn release(self) -> Result<(), Error> {
         let operation = Operation::Release { segment: self.place.id };
-        let outcome = self.client.with_call("release", &self.place.name, |call| {
+        let outcome = self.client.with_call("release", &self.place.name, false, |call| {
             call.run(operation, None, WaitClass::Sleeping, |completion, _| completion.outcome)
         })?;
         Error::of(outcome, "release", &self.place.name)

@@ -29,13 +29,13 @@ impl TestNode {
     pub(crate) fn client(&self) -> Client {
         // A machine that runs other tests may take its time: here no deadline is to be met.
         let patient = std::time::Duration::from_secs(60);
-        Client::builder().folder(&self.folder).timeout(patient).connect().unwrap()
+        Client::builder().folder(&self.folder).timeout(patient).near(false).connect().unwrap()
     }
 
     /// A client that waits for nothing long.
     pub(crate) fn impatient_client(&self) -> Client {
         let soon = std::time::Duration::from_millis(100);
-        Client::builder().folder(&self.folder).timeout(soon).connect().unwrap()
+        Client::builder().folder(&self.folder).timeout(soon).near(false).connect().unwrap()
     }
 }
 

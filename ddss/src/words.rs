@@ -110,8 +110,10 @@ impl Segment {
         class: WaitClass,
     ) -> Result<Completion, Error> {
         let client: &Client = self.client();
-        let completion = client
-            .with_call(action, self.name(), |call| call.run(operation, None, class, |completion, _| *completion))?;
+        // A lock that the next daemon gives is another one, but so is it to the caller.
+        let completion = client.with_call(action, self.name(), operation.is_harmless(), |call| {
+            call.run(operation, None, class, |completion, _| *completion)
+        })?;
         Error::of(completion.outcome, action, self.name())?;
         Ok(completion)
     }

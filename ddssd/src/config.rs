@@ -73,6 +73,9 @@ pub struct Config {
     pub pace: Pace,
     /// Bytes for segments.
     pub pool_bytes: u64,
+    /// Whether the segments that an earlier daemon left are thrown away at the start, and those of this one at its end.
+    /// Else they stay where they are, for the next daemon.
+    pub discard: bool,
     /// Permission bits of the socket.
     pub socket_mode: u32,
 }
@@ -80,7 +83,7 @@ pub struct Config {
 impl Config {
     /// The port that nodes listen on when none is named.
     pub const PORT: u16 = 7400;
-    /// Bytes of the pool when nothing is said. They are taken at the start, so that they cannot be missing later.
+    /// Bytes of the pool when nothing is said. They are taken as segments come.
     pub const POOL_BYTES: u64 = 256 << 20;
 
     /// A node that is alone, reachable only from this machine, with everything it has in one folder.
@@ -94,6 +97,7 @@ impl Config {
             core: CoreChoice::Sensible,
             pace: Pace::default(),
             pool_bytes: Self::POOL_BYTES,
+            discard: true,
             socket_mode: 0o600,
         }
     }

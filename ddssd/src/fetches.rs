@@ -89,7 +89,7 @@ impl Hands {
     ) {
         let into = match target {
             Target::Arena(client, range) => self.arena(client).map(|arena| (arena.region, range.offset())),
-            Target::Pool(at) => Some((self.pool_region, at)),
+            Target::Pool(at) => self.region_at(at),
         };
         let (Some((peer, _)), Some((region, mut to))) = (self.links.road_to(node), into) else {
             return self.engine.refused(step, Failure::NodeDown);

@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod audiences;
 mod config;
 mod fetches;
 mod folder;
@@ -24,7 +25,10 @@ mod links;
 mod memory;
 mod perform;
 mod progress;
+mod recovery;
+mod register;
 mod service;
+mod undo;
 mod words;
 
 pub use config::{Config, CoreChoice, PeerAddress};

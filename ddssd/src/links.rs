@@ -319,13 +319,14 @@ impl Links {
         waits
     }
 
-    /// The window of a node over the segment whose header is at `at`, made if it is not there yet.
+    /// The window of a node over the segment whose header is at `at`, which is `offset` in its area; made if it is not
+    /// there yet.
     pub(crate) fn window(
         &mut self,
         fabric: &mut dyn Fabric,
         node: NodeId,
-        pool: RegionId,
-        at: u64,
+        area: RegionId,
+        (at, offset): (u64, u64),
         bytes: u64,
     ) -> Option<RemoteWindow> {
         let index = self.index_of(node)?;
@@ -334,7 +335,7 @@ impl Links {
         if let Some(&window) = link.windows.get(&at) {
             return Some(window);
         }
-        match fabric.expose(peer, pool, at, bytes, Rights::READ) {
+        match fabric.expose(peer, area, offset, bytes, Rights::READ) {
             Ok(window) => {
                 let window = RemoteWindow { key: window.key, base: window.base, bytes: window.bytes };
                 link.windows.insert(at, window);

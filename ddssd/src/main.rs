@@ -58,6 +58,9 @@ struct Arguments {
     /// Bytes for segments
     #[arg(long, env = "DDSS_POOL_BYTES", default_value_t = Config::POOL_BYTES, value_name = "BYTES")]
     pool_bytes: u64,
+    /// Throw away the segments that an earlier daemon left in the memory folder, and those of this one when it stops
+    #[arg(long, env = "DDSS_DISCARD")]
+    discard: bool,
     /// Permission bits of the clients' socket, octal
     #[arg(long, env = "DDSS_SOCKET_MODE", default_value = "600", value_name = "MODE", value_parser = octal)]
     socket_mode: u32,
@@ -89,6 +92,7 @@ impl Arguments {
             core: self.core,
             pace: Pace { spin: Duration::from_micros(self.spin_us), busy: self.busy, ..Pace::default() },
             pool_bytes: self.pool_bytes,
+            discard: self.discard,
             socket_mode: self.socket_mode,
         }
     }

@@ -1,8 +1,12 @@
-//! The memory of one node: the pool in which segments live, the staging memory that peers write into, and a scratch
-//! line for each operation under way. This file does what the engine's actions say about bytes.
+//! The memory of one node: the areas in which segments live, with a register of them and the undo record of the commit
+//! under way; the staging memory that peers write into; a scratch line for each operation. This file does what the
+//! engine's actions say about bytes.
 
-use ddss_core::limits::{LINE_BYTES, OPERATIONS_MAX, STAGING_BYTES};
-use ddss_core::{Header, LockToken, Timestamp, Version};
+use crate::register::{Entry, Register, Unusable};
+use crate::undo::Undo;
+use ddss_core::engine::{OWN_AREA, area_of, offset_of};
+use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, LINE_BYTES, OPERATIONS_MAX, STAGING_BYTES};
+use ddss_core::{Header, LockToken, NodeId, Range, Record, Timestamp, Version};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
@@ -11,13 +15,11 @@ use std::sync::atomic::{Ordering, fence};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// The pool's file cannot be made.
-    #[error("cannot make a pool of {bytes} bytes at {}: is there room (df), and may this user write there?", path.display())]
+    /// A file of shared memory cannot be made.
+    #[error("cannot make shared memory at {}: is there room (df), and may this user write there?", path.display())]
     File {
         /// Where.
         path: PathBuf,
-        /// How large.
-        bytes: u64,
         /// Why.
         #[source]
         source: MemoryError,
@@ -31,43 +33,124 @@ pub enum PoolError {
         #[source]
         source: MemoryError,
     },
+    /// The memory that is there was left by another release.
+    #[error(
+        "the memory in {} was left by another release of ddssd (version {found}): start that one, or throw the segments \
+         away with --discard", path.display()
+    )]
+    OtherRelease {
+        /// Where.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+    },
+    /// The memory that is there cannot be taken in.
+    #[error("cannot go on with the segments in {}: {what}; or throw them away with --discard", path.display())]
+    Broken {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// The memory that is there is of another node.
+    #[error(
+        "the memory in {} is of {node}: give this daemon that number, or another --memory-dir, or throw the segments away \
+         with --discard", path.display()
+    )]
+    OtherNode {
+        /// Where.
+        path: PathBuf,
+        /// Whose.
+        node: NodeId,
+    },
 }
 
 /// All memory of one node that is not a client's.
 #[derive(Debug)]
 pub(crate) struct NodeMemory {
-    pub(crate) pool: SharedMemory,
+    folder: PathBuf,
+    areas: Vec<Option<SharedMemory>>,
+    area_bytes: usize,
+    pub(crate) register: Register,
+    undo: Undo,
     pub(crate) staging: Option<SharedMemory>,
     pub(crate) scratch: SharedMemory,
 }
 
 /// What an engine's action says was checked by the engine before.
-const CHECKED: &str = "the engine keeps segments inside the pool and ranges inside segments";
+const _: () = assert!(OWN_AREA == 0);
+
+const CHECKED: &str = "the engine keeps segments inside their areas and ranges inside segments";
 
 impl NodeMemory {
-    const POOL_NAME: &str = "pool";
+    const REGISTER_NAME: &str = "register";
+    const UNDO_NAME: &str = "undo";
     /// Where in a scratch line the state word goes that is read after the bytes.
     const STATE_AFTER: u64 = 48;
 
-    /// Makes the memory; `peers` is how many nodes may stage.
-    pub(crate) fn make(folder: &Path, pool_bytes: u64, peers: usize) -> Result<Self, PoolError> {
-        let path = folder.join(Self::POOL_NAME);
-        let bytes = usize::try_from(pool_bytes).unwrap_or(usize::MAX);
-        // The folder is locked, so a pool that is there was left by a daemon that died.
-        let _ = std::fs::remove_file(&path);
-        let pool = SharedMemory::create_file(&path, bytes);
-        let pool = pool.map_err(|source| PoolError::File { path, bytes: pool_bytes, source })?;
+    /// Opens the memory that is in `folder`, or makes it; `peers` is how many nodes may stage.
+    pub(crate) fn open(folder: &Path, node: NodeId, pool_bytes: u64, peers: usize) -> Result<Self, PoolError> {
+        let at = |name: &str| folder.join(name);
+        let file = |path: PathBuf| move |source| PoolError::File { path, source };
+        let register = Register::open(&at(Self::REGISTER_NAME)).map_err(file(at(Self::REGISTER_NAME)))?;
+        register.claim(node).map_err(|unusable| match unusable {
+            Unusable::Version(found) => PoolError::OtherRelease { path: folder.to_owned(), found },
+            Unusable::Node(node) => PoolError::OtherNode { path: folder.to_owned(), node },
+        })?;
+        let undo = Undo::open(&at(Self::UNDO_NAME)).map_err(file(at(Self::UNDO_NAME)))?;
         let anonymous =
             |name, bytes| SharedMemory::create(name, bytes).map_err(|source| PoolError::Anonymous { bytes, source });
         let staging = if peers > 0 { Some(anonymous("ddss-staging", peers * STAGING_BYTES)?) } else { None };
         let scratch = anonymous("ddss-scratch", OPERATIONS_MAX * LINE_BYTES)?;
-        Ok(Self { pool, staging, scratch })
+        let area_bytes = usize::try_from(pool_bytes).unwrap_or(usize::MAX / 2).next_multiple_of(BLOCK_BYTES);
+        let areas = vec![Some(anonymous("ddss-own", area_bytes)?)];
+        Ok(Self { folder: folder.to_owned(), areas, area_bytes, register, undo, staging, scratch })
     }
 
-    /// Takes the pool's name away; its memory goes with the last mapping.
-    pub(crate) fn remove(folder: &Path) {
-        // Somebody else may have tidied up; the next start would remove it as well.
-        let _ = std::fs::remove_file(folder.join(Self::POOL_NAME));
+    /// Throws the segments away, and everything that has a name. Who has them mapped sees that they are gone; their
+    /// memory goes with the last mapping.
+    pub(crate) fn discard(folder: &Path) {
+        if let Ok(register) = Register::open_existing(&folder.join(Self::REGISTER_NAME)) {
+            for entry in register.entries() {
+                let Entry::Live(record) = entry else { continue };
+                let path = Self::area_path(folder, area_of(record.at));
+                let Ok(area) = SharedMemory::open_file(&path) else { continue };
+                // A place that makes no sense is nobody's header.
+                let line = (offset_of(record.at) + Header::SEGMENT_OFFSET) as usize;
+                let _ = area.store(line, 0, Ordering::Release);
+            }
+        }
+        // Somebody else may have tidied up.
+        for name in [Self::REGISTER_NAME, Self::UNDO_NAME] {
+            let _ = std::fs::remove_file(folder.join(name));
+        }
+        for area in 0..AREAS_MAX {
+            let _ = std::fs::remove_file(Self::area_path(folder, area));
+        }
+    }
+
+    /// Where an area is.
+    pub(crate) fn area_path(folder: &Path, area: usize) -> PathBuf {
+        folder.join(format!("area-{area}"))
+    }
+
+    /// The memory of an area, opened or made if it is not yet.
+    pub(crate) fn open_area(&mut self, area: usize) -> Result<&SharedMemory, MemoryError> {
+        if self.areas.len() <= area {
+            self.areas.resize_with(area + 1, || None);
+        }
+        let place = &mut self.areas[area];
+        if place.is_none() {
+            *place = Some(SharedMemory::open_sparse_file(&Self::area_path(&self.folder, area), self.area_bytes)?);
+        }
+        Ok(place.as_ref().expect("it was just opened"))
+    }
+
+    /// The memory of a place, and the offset of that place in it.
+    #[inline]
+    pub(crate) fn at(&self, place: u64) -> (&SharedMemory, usize) {
+        let area = self.areas.get(area_of(place)).and_then(Option::as_ref).expect(CHECKED);
+        (area, offset_of(place) as usize)
     }
 
     /// Where the scratch line of an operation begins.
@@ -82,86 +165,100 @@ impl NodeMemory {
 
     /// What a fetch read of a remote header, and the state word after it.
     pub(crate) fn fetched(&self, index: usize) -> (Header, u64) {
-        let line = Self::scratch_line(index);
-        let word = |at: u64| self.scratch.load((line + at) as usize, Ordering::Acquire).expect(CHECKED);
-        let header = Header {
-            state: word(Header::STATE_OFFSET),
-            timestamp: word(Header::TIMESTAMP_OFFSET),
-            segment: word(Header::SEGMENT_OFFSET),
-            bytes: word(Header::BYTES_OFFSET),
-            locked: word(Header::LOCKED_OFFSET),
-        };
-        (header, word(Self::STATE_AFTER))
+        let line = Self::scratch_line(index) as usize;
+        (read_header(&self.scratch, line), load(&self.scratch, line + Self::STATE_AFTER as usize))
     }
 
-    fn set(&self, at: u64, value: u64, ordering: Ordering) {
-        self.pool.store(at as usize, value, ordering).expect(CHECKED);
+    /// What the header at that place says.
+    pub(crate) fn header(&self, at: u64) -> Header {
+        let (area, offset) = self.at(at);
+        read_header(area, offset)
     }
 
-    /// A fresh segment: zeroes, then its header, the state word last.
-    pub(crate) fn format(&self, at: u64, header: &Header) {
-        self.set(at + Header::STATE_OFFSET, Header::writing(Version(0)), Ordering::Relaxed);
-        fence(Ordering::Release);
-        self.pool.zero((at + Header::DATA_OFFSET) as usize, header.bytes as usize).expect(CHECKED);
-        self.set(at + Header::TIMESTAMP_OFFSET, header.timestamp, Ordering::Relaxed);
-        self.set(at + Header::SEGMENT_OFFSET, header.segment, Ordering::Relaxed);
-        self.set(at + Header::BYTES_OFFSET, header.bytes, Ordering::Relaxed);
-        self.set(at + Header::LOCKED_OFFSET, header.locked, Ordering::Relaxed);
-        self.set(at + Header::STATE_OFFSET, header.state, Ordering::Release);
+    /// A fresh segment: its memory holds zeroes already. Header first, then the record that makes it live.
+    pub(crate) fn format(&mut self, record: &Record, header: &Header, bytes: u64) -> Result<(), MemoryError> {
+        let bytes = bytes.next_multiple_of(BLOCK_BYTES as u64);
+        let area = self.open_area(area_of(record.at))?;
+        let at = offset_of(record.at) as usize;
+        area.reserve(at, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        store(area, at + Header::TIMESTAMP_OFFSET as usize, header.timestamp, Ordering::Relaxed);
+        store(area, at + Header::BYTES_OFFSET as usize, header.bytes, Ordering::Relaxed);
+        store(area, at + Header::LOCKED_OFFSET as usize, header.locked, Ordering::Relaxed);
+        store(area, at + Header::STATE_OFFSET as usize, header.state, Ordering::Release);
+        store(area, at + Header::SEGMENT_OFFSET as usize, header.segment, Ordering::Release);
+        self.register.write(record)
     }
 
     /// Nobody lives there any more.
     pub(crate) fn erase(&self, at: u64) {
-        self.set(at + Header::SEGMENT_OFFSET, 0, Ordering::Release);
+        let (area, offset) = self.at(at);
+        store(area, offset + Header::SEGMENT_OFFSET as usize, 0, Ordering::Release);
+    }
+
+    /// Makes a range zeroes and gives its pages back.
+    pub(crate) fn clear(&self, at: u64, bytes: u64) -> Result<(), MemoryError> {
+        let (area, offset) = self.at(at);
+        area.clear(offset, (bytes as usize).next_multiple_of(BLOCK_BYTES))
     }
 
     /// Who holds the lock alone.
     pub(crate) fn mark(&self, at: u64, holder: LockToken) {
-        self.set(at + Header::LOCKED_OFFSET, holder.0, Ordering::Release);
+        let (area, offset) = self.at(at);
+        store(area, offset + Header::LOCKED_OFFSET as usize, holder.0, Ordering::Release);
     }
 
-    /// One word of the pool.
+    /// One word of a segment.
     pub(crate) fn word(&self, at: u64) -> u64 {
-        self.pool.load(at as usize, Ordering::Acquire).expect(CHECKED)
+        let (area, offset) = self.at(at);
+        load(area, offset)
     }
 
     /// Writes bytes between two steps of the state word, so that who reads it before and after cannot take a mix for
-    /// a whole.
-    pub(crate) fn commit(&self, at: u64, version: Version, timestamp: Timestamp, write: impl FnOnce(&SharedMemory)) {
+    /// a whole; `ranges` says which, counted from the segment's first byte. `write` gets the area and the segment's
+    /// first byte in it. A daemon that dies in here leaves what the next one can [undo](Undo).
+    pub(crate) fn commit(
+        &self,
+        at: u64,
+        (version, timestamp): (Version, Timestamp),
+        ranges: &[Range],
+        write: impl FnOnce(&SharedMemory, usize),
+    ) {
+        let (area, offset) = self.at(at);
+        self.undo.keep(area, at, version, ranges);
         let before = Version(version.0 - 1);
-        self.set(at + Header::STATE_OFFSET, Header::writing(before), Ordering::Relaxed);
+        store(area, offset + Header::STATE_OFFSET as usize, Header::writing(before), Ordering::Relaxed);
         // pairs with the reader's Acquire of the state word: who sees a new byte sees the odd state.
         fence(Ordering::Release);
-        write(&self.pool);
-        self.set(at + Header::TIMESTAMP_OFFSET, timestamp.0, Ordering::Relaxed);
-        self.set(at + Header::STATE_OFFSET, Header::committed(version), Ordering::Release);
+        write(area, offset + Header::DATA_OFFSET as usize);
+        store(area, offset + Header::TIMESTAMP_OFFSET as usize, timestamp.0, Ordering::Relaxed);
+        store(area, offset + Header::STATE_OFFSET as usize, Header::committed(version), Ordering::Release);
+    }
+
+    /// Ends what the last daemon had begun to commit to that segment as if it had never begun. False if that cannot be
+    /// done: then the bytes are nobody's.
+    pub(crate) fn undo(&self, record: &Record) -> bool {
+        let state = self.header(record.at).state;
+        let version = Version((state >> 1) + 1);
+        state & 1 == 0 || self.undo.put_back(self.at(record.at).0, record.at, version, record.spec.bytes)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ddss_core::{NodeId, Proof, SegmentId};
+fn load(memory: &SharedMemory, at: usize) -> u64 {
+    memory.load(at, Ordering::Acquire).expect(CHECKED)
+}
 
-    #[test]
-    fn a_reader_in_the_middle_of_a_commit_cannot_call_it_whole() {
-        // If this broke, a one-sided get could return a mix of two puts.
-        let folder = std::env::temp_dir().join(format!("ddssd-memory-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let memory = NodeMemory::make(&folder, 1 << 20, 0).unwrap();
-        let segment = SegmentId::new(NodeId(1), 2, 3);
-        let header = Header { state: 0, timestamp: 1, segment: segment.to_bits(), bytes: 64, locked: 0 };
-        memory.format(4096, &header);
-        let state = || memory.pool.load(4096, Ordering::Acquire).unwrap();
-        let seen = |state| Header { state, ..header }.prove(segment, state);
-        assert_eq!(seen(state()), Proof::Whole(Version(0), Timestamp(1)));
-        memory.commit(4096, Version(1), Timestamp(2), |pool| {
-            pool.write(4096 + 64, b"half").unwrap();
-            assert_eq!(seen(state()), Proof::Torn);
-        });
-        assert_eq!(seen(state()), Proof::Whole(Version(1), Timestamp(1)));
-        memory.erase(4096);
-        assert_eq!(memory.pool.load(4096 + 16, Ordering::Acquire).unwrap(), 0);
-        std::fs::remove_dir_all(&folder).unwrap();
+#[inline]
+fn store(memory: &SharedMemory, at: usize, value: u64, ordering: Ordering) {
+    memory.store(at, value, ordering).expect(CHECKED);
+}
+
+fn read_header(memory: &SharedMemory, line: usize) -> Header {
+    let word = |offset: u64| load(memory, line + offset as usize);
+    Header {
+        state: word(Header::STATE_OFFSET),
+        timestamp: word(Header::TIMESTAMP_OFFSET),
+        segment: word(Header::SEGMENT_OFFSET),
+        bytes: word(Header::BYTES_OFFSET),
+        locked: word(Header::LOCKED_OFFSET),
     }
 }

@@ -1,15 +1,17 @@
 //! What the engine decided, done: copies in this node's memory, work for the fabric, replies to clients.
 
+use crate::audiences::Audiences;
 use crate::fetches::Fetches;
 use crate::fetches::Tag;
 use crate::links::Links;
 use crate::memory::NodeMemory;
-use ddss_core::engine::{Action, Engine, HandId, KeptId, Now, Parts, Source, StepId, Tail};
+use ddss_core::engine::{Action, Engine, HandId, KeptId, Now, Parts, Source, StepId, Tail, area_of, offset_of};
 use ddss_core::{
-    ArenaRange, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Timestamp, Version,
+    ArenaRange, Audience, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Record,
+    Timestamp, Version,
 };
 use ddss_ipc::SharedMemory;
-use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Work};
+use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Trust, Work};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What an engine's action names was checked by the engine before.
@@ -30,7 +32,9 @@ pub(crate) struct Hands {
     pub(crate) links: Links,
     pub(crate) memory: NodeMemory,
     pub(crate) fetches: Fetches,
-    pub(crate) pool_region: RegionId,
+    /// The areas of the memory that the fabric knows.
+    pub(crate) area_regions: Vec<Option<RegionId>>,
+    pub(crate) audiences: Audiences,
     pub(crate) scratch_region: RegionId,
     pub(crate) arenas: Vec<Option<Arena>>,
     /// Replies on their way into the rings.
@@ -46,6 +50,16 @@ impl Hands {
         Now { steady_us: began.elapsed().as_micros() as u64, wall_us: wall.as_micros() as u64 }
     }
 
+    /// Reads the clocks, and sees that what is given by them is never given again.
+    pub(crate) fn read_time(&mut self) {
+        self.now = Self::read_clocks(self.began);
+        self.keep_floor();
+    }
+
+    pub(crate) fn keep_floor(&mut self) {
+        self.memory.register.raise_floor(self.now.wall_us, self.engine.last_timestamp());
+    }
+
     /// The arena of a client that is attached.
     pub(crate) fn arena(&self, client: ClientId) -> Option<&Arena> {
         self.arenas.get(client.index as usize)?.as_ref().filter(|arena| arena.client == client)
@@ -55,8 +69,11 @@ impl Hands {
     pub(crate) fn perform(&mut self) {
         while let Some(action) = self.engine.next_action() {
             match action {
-                Action::Format { at, header } => self.memory.format(at, &header),
+                Action::Format { record, header, bytes } => self.format(&record, &header, bytes),
+                Action::Record { segment, mode } => self.memory.register.set_mode(segment, mode),
+                Action::Strike { segment } => self.memory.register.strike(segment),
                 Action::Erase { at } => self.memory.erase(at),
+                Action::Clear { at, bytes } => self.clear(at, bytes),
                 Action::CopyOut { at, parts, client, into } => self.copy_out(at, &parts, client, into),
                 Action::Commit { at, parts, source, version, timestamp } => {
                     self.commit(at, &parts, source, (version, timestamp));
@@ -88,21 +105,66 @@ impl Hands {
         }
     }
 
+    fn format(&mut self, record: &Record, header: &Header, bytes: u64) {
+        let made = self
+            .know_area(area_of(record.at), record.permissions.audience())
+            .and_then(|()| self.memory.format(record, header, bytes).map_err(|error| error.to_string()));
+        if let Err(error) = &made {
+            tracing::warn!(name = record.name.as_str(), bytes, error, "no memory for a segment");
+        }
+        self.engine.formatted(self.now, record.segment, made.is_ok());
+    }
+
+    /// Sees that an area is there, known to the fabric, and open to those who may look at it.
+    pub(crate) fn know_area(&mut self, area: usize, audience: Audience) -> Result<(), String> {
+        self.register_area(area)?;
+        self.audiences.tell(area, audience);
+        Ok(())
+    }
+
+    /// Sees that an area is there and known to the fabric.
+    pub(crate) fn register_area(&mut self, area: usize) -> Result<(), String> {
+        if self.area_regions.len() <= area {
+            self.area_regions.resize(area + 1, None);
+        }
+        if self.area_regions[area].is_none() {
+            let memory = self.memory.open_area(area).map_err(|error| error.to_string())?;
+            let bytes = memory.len() as u64;
+            let region = self.fabric.register(memory.descriptor(), Trust::Vouched, 0, bytes);
+            self.area_regions[area] = Some(region.map_err(|error| error.to_string())?);
+        }
+        Ok(())
+    }
+
+    /// What the fabric calls the area of a place, and the offset of that place in it.
+    pub(crate) fn region_at(&self, place: u64) -> Option<(RegionId, u64)> {
+        Some(((*self.area_regions.get(area_of(place))?)?, offset_of(place)))
+    }
+
+    fn clear(&mut self, at: u64, bytes: u64) {
+        match self.memory.clear(at, bytes) {
+            Ok(()) => self.engine.cleared(at, bytes),
+            // Better lost to this run of the daemon than shown to the next segment.
+            Err(error) => tracing::error!(at, bytes, %error, "memory cannot be cleared and stays unused"),
+        }
+    }
+
     fn copy_out(&self, at: u64, parts: &Parts, client: ClientId, into: ArenaRange) {
         let Some(arena) = self.arena(client) else { return };
         let mut to = into.offset() as usize;
+        let (area, data) = self.memory.at(at);
         self.engine.ranges(parts).iter().for_each(|range| {
-            let (from, bytes) = ((at + range.offset) as usize, range.bytes as usize);
-            SharedMemory::copy(&self.memory.pool, from, &arena.memory, to, bytes).expect(CHECKED);
+            let (from, bytes) = (data + range.offset as usize, range.bytes as usize);
+            SharedMemory::copy(area, from, &arena.memory, to, bytes).expect(CHECKED);
             to += bytes;
         });
     }
 
     fn snapshot(&self, at: u64, parts: &Parts, to: u64) {
-        let (pool, mut to) = (&self.memory.pool, to as usize);
+        let ((area, data), (aside, mut to)) = (self.memory.at(at), self.memory.at(to));
         for range in &self.engine.ranges(parts) {
-            let (from, bytes) = ((at + range.offset) as usize, range.bytes as usize);
-            SharedMemory::copy(pool, from, pool, to, bytes).expect(CHECKED);
+            let (from, bytes) = (data + range.offset as usize, range.bytes as usize);
+            SharedMemory::copy(area, from, aside, to, bytes).expect(CHECKED);
             to += bytes;
         }
     }
@@ -124,48 +186,46 @@ impl Hands {
 
     fn commit(&mut self, at: u64, parts: &Parts, source: Source, stamp: (Version, Timestamp)) {
         let ranges = self.engine.ranges(parts);
-        let data = at + Header::DATA_OFFSET;
-        let (version, timestamp) = stamp;
         if let Source::Kept(kept) = source {
             let Self { engine, memory, .. } = self;
             engine.take_kept(kept, |bytes| {
-                memory.commit(at, version, timestamp, |pool| {
+                memory.commit(at, stamp, &ranges, |area, data| {
                     let mut left = bytes;
                     for range in &ranges {
                         let (now, later) = left.split_at(range.bytes as usize);
-                        pool.write((data + range.offset) as usize, now).expect(CHECKED);
+                        area.write(data + range.offset as usize, now).expect(CHECKED);
                         left = later;
                     }
                 });
             });
             return;
         }
-        self.memory.commit(at, version, timestamp, |pool| {
+        self.memory.commit(at, stamp, &ranges, |area, data| {
             let mut done = 0;
             for range in &ranges {
-                self.copy_in(pool, (data + range.offset) as usize, range.bytes, &source, done);
+                self.copy_in(area, data + range.offset as usize, range.bytes, &source, done);
                 done += u64::from(range.bytes);
             }
         });
     }
 
     /// Copies `length` bytes of what is committed, from the `skip`th on.
-    fn copy_in(&self, pool: &SharedMemory, to: usize, length: u32, source: &Source, skip: u64) {
+    fn copy_in(&self, area: &SharedMemory, to: usize, length: u32, source: &Source, skip: u64) {
         let bytes = length as usize;
         match *source {
-            Source::Client(_, Payload::Inline { bytes: held, .. }) => pool.write(to, &held[..bytes]).expect(CHECKED),
+            Source::Client(_, Payload::Inline { bytes: held, .. }) => area.write(to, &held[..bytes]).expect(CHECKED),
             Source::Client(client, Payload::Arena(range)) => {
                 if let Some(arena) = self.arena(client) {
                     let from = (range.offset() + skip) as usize;
-                    SharedMemory::copy(&arena.memory, from, pool, to, bytes).expect(CHECKED);
+                    SharedMemory::copy(&arena.memory, from, area, to, bytes).expect(CHECKED);
                 }
             }
             Source::Staged { node, at } => {
                 if let (Some(staging), Some(part)) = (&self.memory.staging, self.links.staging_of(node)) {
-                    SharedMemory::copy(staging, (part + at + skip) as usize, pool, to, bytes).expect(CHECKED);
+                    SharedMemory::copy(staging, (part + at + skip) as usize, area, to, bytes).expect(CHECKED);
                 }
             }
-            Source::Word(word) => pool.write(to, &word.to_le_bytes()).expect(CHECKED),
+            Source::Word(word) => area.write(to, &word.to_le_bytes()).expect(CHECKED),
             Source::Kept(_) => unreachable!("the engine's own bytes are written by `commit`"),
         }
     }
@@ -202,11 +262,13 @@ impl Hands {
     /// The bytes first, then the message that says where they are. If they cannot go out, the one who waits for them is
     /// told to try in another way.
     fn hand(&mut self, node: NodeId, hand: HandId, at: u64, from: (u64, u32), message: &Message) {
-        let Some((peer, staging)) = self.links.road_to(node) else { return self.engine.handed(hand) };
+        let (Some((peer, staging)), Some((region, offset))) = (self.links.road_to(node), self.region_at(from.0)) else {
+            return self.engine.handed(hand);
+        };
         let write = Work::Write {
             peer,
             tag: Tag::Hand(hand).to_bits(),
-            local: LocalRange { region: self.pool_region, offset: from.0, bytes: from.1.into() },
+            local: LocalRange { region, offset, bytes: from.1.into() },
             remote: RemoteRange { key: staging.key, address: staging.base + at },
         };
         match self.fabric.post(&[write]) {
@@ -236,9 +298,10 @@ impl Hands {
             }
             Tail::Pool(at, parts) => {
                 let mut length = 0;
+                let (area, data) = self.memory.at(at);
                 for range in &self.engine.ranges(&parts) {
                     let part = &mut bytes[length..length + range.bytes as usize];
-                    self.memory.pool.read((at + range.offset) as usize, part).expect(CHECKED);
+                    area.read(data + range.offset as usize, part).expect(CHECKED);
                     length += part.len();
                 }
                 length
@@ -249,7 +312,12 @@ impl Hands {
 
     fn introduce(&mut self, node: NodeId, message: Message, at: u64, bytes: u64) {
         let Message::Found { step, facts, .. } = message else { return };
-        let window = self.links.window(self.fabric.as_mut(), node, self.pool_region, at, bytes);
+        let window = self
+            .area_regions
+            .get(area_of(at))
+            .copied()
+            .flatten()
+            .and_then(|region| self.links.window(self.fabric.as_mut(), node, region, (at, offset_of(at)), bytes));
         let message = match window {
             Some(window) => Message::Found { step, facts, window },
             None => Message::Ended {
@@ -266,7 +334,8 @@ impl Hands {
 
     fn reply(&mut self, lane: LaneId, mut completion: Completion, data: Option<(u64, u8)>) {
         if let Some((at, bytes)) = data {
-            self.memory.pool.read(at as usize, &mut completion.data[..usize::from(bytes)]).expect(CHECKED);
+            let (area, from) = self.memory.at(at);
+            area.read(from, &mut completion.data[..usize::from(bytes)]).expect(CHECKED);
         }
         self.replies.push((lane, completion.encode()));
     }

@@ -9,13 +9,15 @@
 //! What the thread holds besides the rings, and how it carries actions out, is in `perform.rs`. The answer to a
 //! request that needs nobody else goes out before the next request is looked at.
 
+use crate::audiences::Audiences;
 use crate::config::Config;
 use crate::fetches::{Fetches, Tag};
 use crate::links::{Change, Links};
 use crate::memory::NodeMemory;
 use crate::perform::{Arena, Hands};
+use crate::recovery::{self, Found};
 use crate::service::StartError;
-use ddss_core::engine::{Engine, EngineConfig};
+use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
 use ddss_core::limits::{CLIENTS_MAX, TEXT_BYTES_MAX};
 use ddss_core::{ClientId, Entry, Failure, Identity, LaneId, Message, NodeId, Operation, PeerHello, Request};
 use ddss_ipc::{Arrival, Session, SharedMemory, Station};
@@ -52,38 +54,49 @@ impl Node {
         config: &Config,
         station: Station,
         mut fabric: Box<dyn Fabric>,
-        memory: NodeMemory,
+        mut memory: NodeMemory,
+        audiences: Audiences,
         incarnation: u64,
     ) -> Result<Self, StartError> {
         let mut register = |memory: &SharedMemory, trust| {
             fabric.register(memory.descriptor(), trust, memory.offset() as u64, memory.len() as u64)
         };
-        let pool_region = register(&memory.pool, Trust::Vouched)?;
         let scratch_region = register(&memory.scratch, Trust::Sealed)?;
         let staging = memory.staging.as_ref().map(|staging| register(staging, Trust::Sealed)).transpose()?;
-        let engine = Engine::new(&EngineConfig {
+        let mut engine = Engine::new(&EngineConfig {
             node: config.node,
             pool_bytes: config.pool_bytes,
             peers: config.peers.iter().map(|peer| peer.node).collect(),
             // The low half of a time in nanoseconds: as good as random.
             first_generation: incarnation as u32,
         });
+        let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;
+        if found.segments > 0 {
+            let Found { segments, bytes, undone, .. } = found;
+            tracing::info!(segments, bytes, undone, "found what the last daemon left");
+        }
         let hello = PeerHello { node: config.node, incarnation };
         station.tell_core();
         let began = Instant::now();
-        let hands = Hands {
+        let mut hands = Hands {
             fabric,
             engine,
             links: Links::new(hello, &config.peers, staging),
             memory,
             fetches: Fetches::new(),
-            pool_region,
+            area_regions: Vec::new(),
+            audiences,
             scratch_region,
             arenas: std::iter::repeat_with(|| None).take(CLIENTS_MAX).collect(),
             replies: Vec::with_capacity(Self::BATCH),
             began,
             now: Hands::read_clocks(began),
         };
+        hands.register_area(OWN_AREA).map_err(StartError::Area)?;
+        for (area, audience) in found.areas {
+            hands.know_area(area, audience).map_err(StartError::Area)?;
+        }
+        hands.keep_floor();
         let (events, next_connect) = (Events::new(), Some(began));
         Ok(Self { station, hands, events, rounds: 0, next_tick: began, next_connect })
     }
@@ -259,7 +272,7 @@ impl Node {
         }
         self.rounds = 0;
         let now = Instant::now();
-        self.hands.now = Hands::read_clocks(self.hands.began);
+        self.hands.read_time();
         if self.next_connect.is_some_and(|due| due <= now) {
             self.next_connect = self.hands.links.connect_due(self.hands.fabric.as_mut(), now);
         }
@@ -334,7 +347,7 @@ impl Work for Node {
     fn disarm(&mut self) {
         self.station.disarm();
         self.hands.fabric.disarm();
-        self.hands.now = Hands::read_clocks(self.hands.began);
+        self.hands.read_time();
     }
 
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {

@@ -1,5 +1,6 @@
 //! A running node: starts what it needs in the right order, and stops it in the other one.
 
+use crate::audiences::Audiences;
 use crate::config::{Config, CoreChoice};
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
@@ -26,6 +27,9 @@ pub enum StartError {
     /// Its folder cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// The fabric cannot use its memory.
+    #[error("cannot register an area of shared memory with the fabric: {0}")]
+    Area(String),
     /// It has no memory.
     #[error(transparent)]
     Memory(#[from] PoolError),
@@ -67,6 +71,7 @@ pub struct Service {
     socket: PathBuf,
     core: Option<usize>,
     memory_folder: PathBuf,
+    discard: bool,
     _lock: FolderLock,
 }
 
@@ -77,7 +82,10 @@ impl Service {
         folder::make(&config.folder)?;
         let lock = FolderLock::take(&config.folder)?;
         folder::make(&config.memory_folder)?;
-        let memory = NodeMemory::make(&config.memory_folder, config.pool_bytes, config.peers.len())?;
+        if config.discard {
+            NodeMemory::discard(&config.memory_folder);
+        }
+        let memory = NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes, config.peers.len())?;
         let core = match config.core {
             CoreChoice::Core(core) => Some(core),
             CoreChoice::Unpinned => None,
@@ -90,13 +98,15 @@ impl Service {
         let station = Station::open(config.node).map_err(at_socket)?;
         let mut reception = ReceptionConfig::new(&station);
         reception.socket_mode = config.socket_mode;
+        let audiences = Audiences::default();
+        reception.views = audiences.views(&config.memory_folder);
         let inbox = station.inbox();
         // Any number that the last run did not have will do: it only tells two runs apart.
         let incarnation = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        let memory_folder = config.memory_folder.clone();
+        let (memory_folder, discard) = (config.memory_folder.clone(), config.discard);
         let pace = config.pace;
         let progress = ProgressThread::start("ddss-progress", core, pace, move || {
-            Node::new(&config, station, fabric, memory, incarnation)
+            Node::new(&config, station, fabric, memory, audiences, incarnation)
         })?;
         let reception = Reception::start(&socket, reception, inbox.sink()).map_err(at_socket)?;
         Ok(Self {
@@ -106,6 +116,7 @@ impl Service {
             socket,
             core,
             memory_folder,
+            discard,
             _lock: lock,
         })
     }
@@ -141,7 +152,9 @@ impl Service {
         }
         let Some(progress) = self.progress.take() else { return Ok(()) };
         let ended = progress.stop();
-        NodeMemory::remove(&self.memory_folder);
+        if self.discard {
+            NodeMemory::discard(&self.memory_folder);
+        }
         Ok(ended?)
     }
 }

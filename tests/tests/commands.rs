@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use ddss_tests::{Daemon, binary};
+use ddss_tests::{Daemon, DaemonOptions, binary};
 use serde_json::Value;
 
 fn ddss(daemon: &Daemon, words: &[&str], input: &[u8]) -> Output {
@@ -102,10 +102,15 @@ fn a_daemon_that_cannot_start_says_why_and_leaves() {
 
 // If this failed, an operator's stop would look like a crash, and leave things behind.
 #[test]
-fn a_daemon_that_is_told_to_stop_leaves_nothing_behind() {
+fn a_daemon_that_is_told_to_stop_leaves_the_segments_or_nothing() {
     let mut daemon = Daemon::start(1).unwrap();
-    let (socket, pool) = (daemon.socket(), daemon.folder().join("memory").join("pool"));
-    assert!(socket.exists() && pool.exists());
+    let (socket, register) = (daemon.socket(), daemon.folder().join("memory").join("register"));
+    assert!(socket.exists() && register.exists());
     daemon.process().end().unwrap();
-    assert!(!socket.exists() && !pool.exists());
+    assert!(!socket.exists() && register.exists());
+    let mut daemon = DaemonOptions::new(1).unwrap().argument("--discard").start().unwrap();
+    let memory = daemon.folder().join("memory");
+    assert!(memory.join("register").exists());
+    daemon.process().end().unwrap();
+    assert_eq!(std::fs::read_dir(memory).unwrap().count(), 0);
 }

@@ -53,6 +53,26 @@ impl RoundTrip for Ping {
     }
 }
 
+struct InPlace {
+    _cluster: Rc<Cluster>,
+    segment: Segment,
+    bytes: Vec<u8>,
+}
+
+/// A get of all of `segment`, which is at home on the client's own node, while the daemon there stands still.
+pub fn near_get(cluster: &Rc<Cluster>, segment: &Segment) -> Figure {
+    cluster.rest();
+    let size_bytes = usize::try_from(segment.bytes()).expect("a segment of a bench is small");
+    let trip = InPlace { _cluster: Rc::clone(cluster), segment: segment.clone(), bytes: vec![5; size_bytes] };
+    Figure::new("ddss", "get", size_bytes, "near/spin/t1", trip)
+}
+
+impl RoundTrip for InPlace {
+    fn once(&mut self) {
+        self.segment.get_into(0, &mut self.bytes).expect("nobody is asked");
+    }
+}
+
 struct Call {
     cluster: Rc<Cluster>,
     segment: Segment,

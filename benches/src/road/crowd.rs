@@ -46,7 +46,7 @@ pub fn run_crowd(cluster: &Cluster, cores: Cores, crowd: Crowd, time: Duration) 
     cluster.wake();
     let folder = cluster.own().folder();
     let connect = |_| {
-        let builder = Client::builder().folder(folder).strategy(crowd.strategy).lanes(1);
+        let builder = Client::builder().folder(folder).strategy(crowd.strategy).lanes(1).near(false);
         builder.arena_bytes(ARENA_BYTES).timeout(CALL_MAX).connect().expect("the daemon takes so many clients")
     };
     let clients: Vec<Client> = (0..crowd.clients).map(connect).collect();

@@ -10,7 +10,7 @@ mod echo;
 mod fabric;
 mod pipeline;
 
-pub use calls::{Kind, call, ping};
+pub use calls::{Kind, call, near_get, ping};
 pub use cluster::{Cluster, PLACEMENTS, Placement};
 pub use crowd::{Crowd, run_crowd};
 pub use echo::{Echo, echo};

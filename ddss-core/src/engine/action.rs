@@ -5,8 +5,9 @@ use super::kept::KeptId;
 use super::operations::StepId;
 use crate::message::RemoteWindow;
 use crate::operation::{ArenaRange, LockToken, Payload};
+use crate::record::Record;
 use crate::segment::Header;
-use crate::{ClientId, Completion, LaneId, Message, NodeId, Timestamp, Version};
+use crate::{ClientId, Completion, LaneId, Message, NodeId, SegmentId, Timestamp, Version};
 
 /// Where the bytes of a commit are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,14 +80,29 @@ pub enum Tail {
 /// One thing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Make a segment's memory: zero its bytes, then write its header.
+    /// Make a segment: see that its memory is there (it holds zeroes), write its header and then its record; and say so
+    /// with [`Engine::formatted`](super::Engine::formatted), at once or later.
     Format {
-        /// Where its header goes in the pool.
-        at: u64,
+        /// What to write down, and where the header goes.
+        record: Record,
         /// The header.
         header: Header,
+        /// Bytes that it takes in all, with the header and with what is kept of it.
+        bytes: u64,
     },
-    /// Make its header say that nobody lives here.
+    /// Write down the new Unix bits of a segment.
+    Record {
+        /// Which.
+        segment: SegmentId,
+        /// The bits.
+        mode: u16,
+    },
+    /// Strike the record of a segment.
+    Strike {
+        /// Which.
+        segment: SegmentId,
+    },
+    /// Make a header say that nobody lives here.
     Erase {
         /// Where its header is.
         at: u64,
@@ -238,6 +254,14 @@ pub enum Action {
     Withdraw {
         /// Where the segment's header is.
         at: u64,
+    },
+    /// Nobody can read this memory any more: make it zeroes, let the system have its pages, and say so with
+    /// [`Engine::cleared`](super::Engine::cleared), at once or later.
+    Clear {
+        /// From where.
+        at: u64,
+        /// How many bytes.
+        bytes: u64,
     },
     /// This peer does not keep the rules: end its connection.
     Cut {

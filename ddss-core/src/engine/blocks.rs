@@ -30,6 +30,24 @@ impl Blocks {
         Some(start * BLOCK_BYTES as u64)
     }
 
+    /// Takes the run that begins there, if it is free as a whole.
+    pub(super) fn take_at(&mut self, at: u64, bytes: u64) -> bool {
+        let (start, wanted) = (at / BLOCK_BYTES as u64, Self::blocks_of(bytes));
+        let Some((&from, &count)) = self.free.range(..=start).next_back() else { return false };
+        let Some(end) = start.checked_add(wanted) else { return false };
+        if !at.is_multiple_of(BLOCK_BYTES as u64) || wanted == 0 || end > from + count {
+            return false;
+        }
+        self.free.remove(&from);
+        if start > from {
+            self.free.insert(from, start - from);
+        }
+        if end < from + count {
+            self.free.insert(end, from + count - end);
+        }
+        true
+    }
+
     /// Gives back what `take` gave for the same `bytes`.
     pub(super) fn give(&mut self, at: u64, bytes: u64) {
         let (mut start, mut count) = (at / BLOCK_BYTES as u64, Self::blocks_of(bytes));
@@ -47,6 +65,7 @@ impl Blocks {
     }
 
     /// Bytes that are free, in runs of any length.
+    #[cfg(test)]
     pub(super) fn free_bytes(&self) -> u64 {
         self.free.values().sum::<u64>() * BLOCK_BYTES as u64
     }

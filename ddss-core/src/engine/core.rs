@@ -257,12 +257,6 @@ impl Engine {
         self.operations.next_deadline_us()
     }
 
-    pub(super) fn reclaim(&mut self) {
-        while let Some(at) = self.segments.reclaim() {
-            self.act(Action::Withdraw { at });
-        }
-    }
-
     /// A client asks. `text` is a copy of what its operation has in the arena for the engine, else empty: names, a
     /// specification, what a list asks for, a table of ranges.
     pub fn request(&mut self, now: Now, lane: LaneId, request: &Request, text: &[u8]) {
@@ -321,7 +315,8 @@ impl Engine {
     }
 
     pub(super) fn finish_opened(&mut self, lane: LaneId, request: RequestId, facts: &Facts) {
-        let opened = Opened { segment: facts.segment, bytes: facts.bytes };
+        let at = self.segments.get(facts.segment).ok().map(|segment| segment.at);
+        let opened = Opened { segment: facts.segment, bytes: facts.bytes, at, model: facts.model };
         let completion = Completion { data: opened.encode(), ..Completion::bare(request, Outcome::Done) };
         self.reply(lane, completion, None);
     }

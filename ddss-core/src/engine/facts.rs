@@ -145,16 +145,19 @@ impl Engine {
         self.reply(lane, Completion { data: page.encode(), ..done }, None);
     }
 
-    /// New permissions of a segment at home here: its owner and root may give them. Every node that has noted the old
-    /// ones is told.
+    /// New permissions of a segment at home here: its owner and root may give them. Who may read it is decided for good
+    /// when it is made, by the area of memory that it lies in. Every node that has noted the old ones is told.
     pub(super) fn permit_here(&mut self, who: Identity, id: SegmentId, permit: Permit) -> Result<Told, Failure> {
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(who, Wish::Release)?;
-        let old = segment.permissions;
-        segment.permissions =
-            Permissions { owner: permit.owner.unwrap_or(old.owner), mode: permit.mode.unwrap_or(old.mode) };
+        let fresh = Permissions { mode: permit.mode, ..segment.permissions };
+        if fresh.audience() != segment.permissions.audience() {
+            return Err(Failure::AudienceFixed);
+        }
+        segment.permissions = fresh;
         let told = Told { version: segment.version, timestamp: segment.timestamp, word: 0 };
         let (facts, readers) = (segment.facts(id), segment.seen_by.clone());
+        self.act(Action::Record { segment: id, mode: permit.mode });
         for node in readers {
             self.send(node, Message::Changed { facts });
         }

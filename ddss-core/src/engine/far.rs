@@ -50,6 +50,9 @@ impl Engine {
             self.finish_opened(caller.lane, caller.request, &facts);
             return Ok(());
         }
+        if matches!(then, Then::Allocate(_)) && self.segments.is_taken(&name) {
+            return Err(Failure::AlreadyExists);
+        }
         let peers: Vec<_> = self.peers.iter().collect();
         let (mut asked, mut silent) = (Asked::default(), 0);
         for &(node, up) in &peers {
@@ -74,11 +77,7 @@ impl Engine {
             Then::Open if silent > 0 => Err(Failure::NodeDown),
             Then::Open => Err(Failure::NotFound),
             Then::Allocate(spec) if spec.placement == Placement::Node(self.node) => {
-                self.allocate_here(now, pending.who, name, spec).and_then(|id| {
-                    let facts = self.segments.get(id)?.facts(id);
-                    self.finish_opened(pending.lane, pending.request, &facts);
-                    Ok(())
-                })
+                self.allocate_here(now, Asker::Client(pending.lane, pending.request), pending.who, name, spec)
             }
             Then::Allocate(spec) => self.allocate_far(&pending, name, spec),
         };

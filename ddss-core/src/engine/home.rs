@@ -34,9 +34,7 @@ impl Engine {
                 self.introduce_to(node, step, who, segment).map_err(|failure| (step, failure))
             }
             Message::Allocate { step, who, spec, name } => {
-                let made = self.allocate_here(now, who, name, spec);
-                // Who made it is told of it, whatever its mode says of looking at it.
-                made.and_then(|id| self.introduce(node, step, id)).map_err(|failure| (step, failure))
+                self.allocate_here(now, Asker::Peer(node, step), who, name, spec).map_err(|failure| (step, failure))
             }
             Message::Put { step, who, segment, offset, length, staged, ranges, terms, timeout_us } => {
                 let asker = Asker::Peer(node, step);
@@ -189,7 +187,7 @@ impl Engine {
         self.introduce(node, step, id)
     }
 
-    fn introduce(&mut self, node: NodeId, step: u64, id: SegmentId) -> Result<(), Failure> {
+    pub(super) fn introduce(&mut self, node: NodeId, step: u64, id: SegmentId) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
         if !segment.seen_by.contains(&node) {
             segment.seen_by.push(node);

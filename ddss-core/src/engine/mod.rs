@@ -25,6 +25,8 @@
 //! | `operations.rs`, `staging.rs`, `peers.rs` | what is under way, and the bounds on it |
 
 mod action;
+mod areas;
+mod birth;
 mod blocks;
 mod copies;
 mod core;
@@ -45,6 +47,7 @@ mod segments;
 mod staging;
 
 pub use action::{Action, Parts, Source, Tail, Target};
+pub use areas::{OWN_AREA, area_of, offset_of};
 pub use core::{Counters, Engine, EngineConfig, Now};
 pub use hand::HandId;
 pub use kept::KeptId;

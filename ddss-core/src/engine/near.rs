@@ -4,10 +4,8 @@
 use super::action::{Action, Parts, Source};
 use super::core::{Caller, Engine, Now};
 use super::guard::{Asker, Get, Sink, Waiter, Wanted, Watcher};
-use super::segments::Segment;
 use crate::operation::{LockWish, Terms};
-use crate::segment::{Header, Identity, Name, Permissions, Wish};
-use crate::spec::Spec;
+use crate::segment::{Header, Identity, Wish};
 use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
 /// An atomic whose word is being looked at.
@@ -29,70 +27,7 @@ pub(super) struct Told {
     pub(super) word: u64,
 }
 
-/// Places for versions that are kept.
-fn segment_places(segment: &Segment) -> u64 {
-    segment.stamps.len() as u64
-}
-
 impl Engine {
-    /// Makes a segment at home here.
-    pub(super) fn allocate_here(
-        &mut self,
-        now: Now,
-        who: Identity,
-        name: Name,
-        spec: Spec,
-    ) -> Result<SegmentId, Failure> {
-        let timestamp = self.clock.next(now.wall_us);
-        let permissions = Permissions { owner: who, mode: spec.mode };
-        let id = self.segments.allocate(name, spec, permissions, timestamp)?;
-        let segment = self.segments.get(id)?;
-        let header = Header {
-            state: Header::committed(segment.version),
-            timestamp: timestamp.0,
-            segment: id.to_bits(),
-            bytes: segment.spec.bytes,
-            locked: 0,
-        };
-        let (at, first) = (segment.at, segment.line_of(Version(0)));
-        self.act(Action::Format { at, header });
-        // The memory may have been another segment's: what is kept has to be this one's before anybody may look.
-        for version in 0..segment_places(self.segments.get(id)?) {
-            let line = self.segments.get(id)?.line_of(Version(version)).filter(|&line| Some(line) != first);
-            if let Some(at) = line {
-                self.act(Action::Erase { at });
-            }
-        }
-        if let Some(to) = first {
-            self.act(Action::Keep { at, to, header });
-        }
-        Ok(id)
-    }
-
-    /// Takes a segment away: its name and id at once, its memory when no peer reads it any more.
-    pub(super) fn release_here(&mut self, now: Now, who: Identity, id: SegmentId) -> Result<(), Failure> {
-        let segment = self.segments.get_mut(id)?;
-        segment.permissions.allow(who, Wish::Release)?;
-        let at = segment.at;
-        let (line, watchers) = segment.guard.empty();
-        let kept: Vec<u64> =
-            (0..segment_places(segment)).filter_map(|version| segment.line_of(Version(version))).collect();
-        for at in std::iter::once(at).chain(kept) {
-            self.act(Action::Erase { at });
-        }
-        for waiter in line {
-            self.turn_away(&waiter, Failure::NotFound);
-        }
-        for watcher in watchers {
-            self.answer(watcher.asker, Outcome::Failed(Failure::NotFound), Told::default());
-        }
-        for node in self.segments.release(id, now.steady_us + Self::FORGET_US)? {
-            self.send(node, Message::Forget { segment: id });
-        }
-        self.reclaim();
-        Ok(())
-    }
-
     pub(super) fn asker(caller: &Caller) -> Asker {
         Asker::Client(caller.lane, caller.request)
     }

@@ -1,11 +1,12 @@
 //! The segments whose home is this node: by index for the data path, by name for the rest.
 
-use super::blocks::Blocks;
+use super::areas::Areas;
 use super::core::EngineConfig;
-use super::guard::Guard;
+use super::guard::{Asker, Guard};
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::message::Facts;
-use crate::segment::{Header, Name, Permissions};
+use crate::record::Record;
+use crate::segment::{Audience, Header, Name, Permissions};
 use crate::spec::{Placement, Spec};
 use crate::{Failure, NodeId, SegmentId, Timestamp, Version};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,15 +22,29 @@ pub(super) struct Segment {
     pub(super) at: u64,
     pub(super) version: Version,
     pub(super) timestamp: Timestamp,
+    /// The oldest version that is known here: what was kept of others went with the daemon before.
+    oldest: Version,
     /// The peers that hold a window over it.
     pub(super) seen_by: Vec<NodeId>,
     /// When the versions that are kept were committed; empty if none are.
     pub(super) stamps: Box<[Timestamp]>,
     /// Its lock and those who wait.
     pub(super) guard: Guard,
+    /// Who made it, until its memory is there.
+    forming: Option<Asker>,
 }
 
 impl Segment {
+    fn new(name: Name, spec: Spec, permissions: Permissions, at: u64, stamp: (Version, Timestamp)) -> Self {
+        let ((version, timestamp), seen_by, guard) = (stamp, Vec::new(), Guard::default());
+        let stamps = match spec.keeps() {
+            0 => Box::default(),
+            keeps => vec![timestamp; keeps as usize + 1].into(),
+        };
+        let (oldest, forming) = (version, None);
+        Self { name, spec, permissions, at, version, timestamp, oldest, seen_by, stamps, guard, forming }
+    }
+
     /// Bytes of the pool that it takes.
     pub(super) fn pool_bytes(&self) -> u64 {
         Header::bytes_with(self.spec.bytes, self.spec.keeps())
@@ -40,6 +55,17 @@ impl Segment {
         Some(self.at + Header::line_of(self.spec.bytes, self.spec.keeps(), version)?)
     }
 
+    /// Where the headers of all copies are that are kept.
+    pub(super) fn kept_lines(&self) -> Vec<u64> {
+        (0..self.stamps.len() as u64).filter_map(|version| self.line_of(Version(version))).collect()
+    }
+
+    /// What its header says, if nobody holds its lock.
+    pub(super) fn header(&self, id: SegmentId) -> Header {
+        let (state, timestamp) = (Header::committed(self.version), self.timestamp.0);
+        Header { state, timestamp, segment: id.to_bits(), bytes: self.spec.bytes, locked: 0 }
+    }
+
     /// Where the data of the newest version, or of a named one, begin, and when it was committed.
     pub(super) fn find(&self, wanted: Option<Version>) -> Result<(u64, Version, Timestamp), Failure> {
         let newest = (self.at + Header::DATA_OFFSET, self.version, self.timestamp);
@@ -47,7 +73,7 @@ impl Segment {
         if wanted > self.version {
             return Err(Failure::VersionMismatch);
         }
-        if self.version.0 - wanted.0 > u64::from(self.spec.keeps()) {
+        if wanted < self.oldest || self.version.0 - wanted.0 > u64::from(self.spec.keeps()) {
             return Err(Failure::VersionGone);
         }
         let line = self.line_of(wanted).ok_or(Failure::VersionGone)?;
@@ -99,7 +125,7 @@ pub(super) struct Segments {
     slots: Vec<Slot>,
     free: Vec<u16>,
     names: BTreeMap<Name, u16>,
-    blocks: Blocks,
+    areas: Areas,
     leaving: Vec<Leaving>,
     /// Those with a lock that is held or a line that is not empty.
     busy: BTreeSet<SegmentId>,
@@ -113,7 +139,7 @@ impl Segments {
             slots: Vec::new(),
             free: Vec::new(),
             names: BTreeMap::new(),
-            blocks: Blocks::new(config.pool_bytes),
+            areas: Areas::new(config.pool_bytes),
             leaving: Vec::new(),
             busy: BTreeSet::new(),
         }
@@ -145,14 +171,14 @@ impl Segments {
     }
 
     pub(super) fn free_bytes(&self) -> u64 {
-        self.blocks.free_bytes()
+        self.areas.free_bytes()
     }
 
     /// The living segment of that id.
     pub(super) fn get(&self, id: SegmentId) -> Result<&Segment, Failure> {
         match self.slots.get(usize::from(id.index())) {
             Some(Slot { generation, segment: Some(segment) })
-                if *generation == id.generation() && id.home() == self.node =>
+                if *generation == id.generation() && id.home() == self.node && segment.forming.is_none() =>
             {
                 Ok(segment)
             }
@@ -167,51 +193,62 @@ impl Segments {
     }
 
     pub(super) fn by_name(&self, name: &Name) -> Option<SegmentId> {
-        self.names.get(name).map(|&index| self.id_of(index))
+        self.names.get(name).map(|&index| self.id_of(index)).filter(|&id| self.get(id).is_ok())
+    }
+
+    /// Whether the name is taken, be it by one that is still being made.
+    pub(super) fn is_taken(&self, name: &Name) -> bool {
+        self.names.contains_key(name)
     }
 
     /// The segments whose names come after that one, in order.
     pub(super) fn after(&self, name: &str) -> impl Iterator<Item = (SegmentId, &Segment)> + '_ {
         let from = (Bound::Excluded(name), Bound::Unbounded);
         let indices = self.names.range::<str, _>(from).map(|(_, &index)| index);
-        indices.filter_map(|index| Some((self.id_of(index), self.slots[usize::from(index)].segment.as_deref()?)))
+        indices.filter_map(|index| {
+            let id = self.id_of(index);
+            Some((id, self.get(id).ok()?))
+        })
     }
 
     /// The segment of exactly that name.
     pub(super) fn exact(&self, name: &str) -> Option<(SegmentId, &Segment)> {
         let &index = self.names.get(name)?;
-        Some((self.id_of(index), self.slots[usize::from(index)].segment.as_deref()?))
+        let id = self.id_of(index);
+        Some((id, self.get(id).ok()?))
     }
 
-    /// Blocks of the pool for something that is no segment.
+    /// Memory for something that is no segment, in this node's own area.
     pub(super) fn take_blocks(&mut self, bytes: u64) -> Option<u64> {
-        self.blocks.take(bytes)
+        self.areas.take(Audience::NOBODY, bytes)
     }
 
     /// Gives them back.
     pub(super) fn give_blocks(&mut self, at: u64, bytes: u64) {
-        self.blocks.give(at, bytes);
+        self.areas.give(at, bytes);
     }
 
     fn id_of(&self, index: u16) -> SegmentId {
         SegmentId::new(self.node, index, self.slots[usize::from(index)].generation)
     }
 
-    /// Gives the segment an id and memory.
+    /// Gives the segment an id and a place.
     pub(super) fn allocate(
         &mut self,
         name: Name,
         spec: Spec,
         permissions: Permissions,
         timestamp: Timestamp,
-    ) -> Result<SegmentId, Failure> {
-        if self.names.contains_key(&name) {
+        asker: Asker,
+    ) -> Result<Record, Failure> {
+        if self.is_taken(&name) {
             return Err(Failure::AlreadyExists);
         }
         if self.free.is_empty() && self.slots.len() == SEGMENTS_PER_NODE_MAX {
             return Err(Failure::NoSpace);
         }
-        let at = self.blocks.take(Header::bytes_with(spec.bytes, spec.keeps())).ok_or(Failure::NoSpace)?;
+        let bytes = Header::bytes_with(spec.bytes, spec.keeps());
+        let at = self.areas.take(permissions.audience(), bytes).ok_or(Failure::NoSpace)?;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: self.first_generation, segment: None });
             (self.slots.len() - 1) as u16
@@ -219,15 +256,54 @@ impl Segments {
         let slot = &mut self.slots[usize::from(index)];
         slot.generation = slot.generation.wrapping_add(1);
         let spec = Spec { placement: Placement::Node(self.node), ..spec };
-        let (version, seen_by, guard) = (Version(0), Vec::new(), Guard::default());
-        let stamps = match spec.keeps() {
-            0 => Box::default(),
-            keeps => vec![timestamp; keeps as usize + 1].into(),
-        };
-        let segment = Segment { name, spec, permissions, at, version, timestamp, seen_by, stamps, guard };
-        slot.segment = Some(Box::new(segment));
+        let segment = Segment::new(name, spec, permissions, at, (Version(0), timestamp));
+        slot.segment = Some(Box::new(Segment { forming: Some(asker), ..segment }));
         self.names.insert(name, index);
-        Ok(self.id_of(index))
+        Ok(Record { segment: self.id_of(index), at, name, spec, permissions })
+    }
+
+    /// The memory of a new segment was asked for in vain or is there; who waits for it.
+    pub(super) fn formed(&mut self, id: SegmentId) -> Option<Asker> {
+        let slot = self.slots.get_mut(usize::from(id.index()))?;
+        let segment = slot.segment.as_mut().filter(|_| slot.generation == id.generation())?;
+        segment.forming.take()
+    }
+
+    /// Takes in a segment that was here before the daemon ended.
+    pub(super) fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
+        let Record { segment: id, at, name, spec, permissions } = *record;
+        let index = usize::from(id.index());
+        if id.home() != self.node || self.is_taken(&name) || self.slots.get(index).is_some_and(|s| s.segment.is_some())
+        {
+            return Err(Failure::Malformed);
+        }
+        let bytes = Header::bytes_with(spec.bytes, spec.keeps());
+        if bytes > self.areas.free_bytes() {
+            return Err(Failure::NoSpace);
+        }
+        if !self.areas.retake(at, permissions.audience(), bytes) {
+            return Err(Failure::Malformed);
+        }
+        self.make_room_for(id);
+        self.free.retain(|&free| usize::from(free) != index);
+        let segment = Segment::new(name, spec, permissions, at, (version, timestamp));
+        self.slots[index] = Slot { generation: id.generation(), segment: Some(Box::new(segment)) };
+        self.names.insert(name, id.index());
+        Ok(())
+    }
+
+    /// Notes the last id that a free index had.
+    pub(super) fn restore_free(&mut self, last: SegmentId) {
+        self.make_room_for(last);
+        let slot = &mut self.slots[usize::from(last.index())];
+        slot.generation = slot.generation.max(last.generation());
+    }
+
+    fn make_room_for(&mut self, id: SegmentId) {
+        while self.slots.len() <= usize::from(id.index()) {
+            self.free.push(self.slots.len() as u16);
+            self.slots.push(Slot { generation: self.first_generation, segment: None });
+        }
     }
 
     /// Takes the segment's name and id away. Its memory comes back once nobody can read it: at once, or with the
@@ -261,12 +337,17 @@ impl Segments {
         late.flat_map(|leaving| leaving.waiting_for.iter().copied())
     }
 
-    /// Frees the memory of one released segment that nobody reads any more; says where it was.
-    pub(super) fn reclaim(&mut self) -> Option<u64> {
+    /// Takes one released segment that nobody reads any more off the books; says where it was and how long. Its memory
+    /// is free when it is [cleared](Self::cleared).
+    pub(super) fn reclaim(&mut self) -> Option<(u64, u64)> {
         let index = self.leaving.iter().position(|leaving| leaving.waiting_for.is_empty())?;
         let gone = self.leaving.swap_remove(index);
-        self.blocks.give(gone.at, gone.bytes);
         self.free.push(gone.id.index());
-        Some(gone.at)
+        Some((gone.at, gone.bytes))
+    }
+
+    /// Memory is free again.
+    pub(super) fn cleared(&mut self, at: u64, bytes: u64) {
+        self.areas.give(at, bytes);
     }
 }

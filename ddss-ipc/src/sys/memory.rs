@@ -67,7 +67,7 @@ pub enum MemoryError {
 }
 
 impl MemoryError {
-    fn system(tried: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
+    pub(super) fn system(tried: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
         move |errno| Self::System { tried, source: errno.into() }
     }
 }
@@ -214,7 +214,7 @@ impl SharedMemory {
         Self::map(descriptor, bytes, access)
     }
 
-    fn map(descriptor: OwnedFd, bytes: usize, access: Access) -> Result<Self, MemoryError> {
+    pub(super) fn map(descriptor: OwnedFd, bytes: usize, access: Access) -> Result<Self, MemoryError> {
         let map = Arc::new(Map::new(descriptor, bytes, access)?);
         Ok(Self { map, start: 0, bytes })
     }
@@ -369,6 +369,11 @@ impl SharedMemory {
     #[inline]
     fn by_words(address: usize, bytes: usize) -> bool {
         bytes <= LINE_BYTES && (address | bytes).is_multiple_of(8)
+    }
+
+    /// Whether a range lies inside.
+    pub(super) fn check_inside(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
+        self.check(offset, bytes).map(|_| ())
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! Everything that talks to the kernel or to memory which others write: the only unsafe code of this crate beside
 //! [`ring`](crate::ring).
 
+mod files;
 mod memory;
 mod queue;
 

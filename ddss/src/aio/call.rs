@@ -15,6 +15,7 @@ use std::time::Instant;
 pub(super) type Make = fn(ArenaRange, &Plan) -> Operation;
 
 /// What a call is about.
+#[derive(Clone)]
 pub(super) struct Plan {
     /// Bytes that go out through the arena.
     pub(super) outgoing: Vec<u8>,
@@ -27,6 +28,13 @@ pub(super) struct Plan {
 /// Makes the operation that the plan has.
 pub(super) fn as_given(range: ArenaRange, plan: &Plan) -> Operation {
     plan.operation.with_range(range)
+}
+
+impl Plan {
+    /// Whether what it makes leaves nothing behind.
+    pub(super) fn is_harmless(&self, make: Make) -> bool {
+        make(ArenaRange { slot: 0, bytes: 0 }, self).is_harmless()
+    }
 }
 
 enum Stage {

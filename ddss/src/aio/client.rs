@@ -4,11 +4,14 @@ use super::call::{Call, Make, Plan};
 use super::reactor::Reactor;
 use super::road::Road;
 use super::segment::AsyncSegment;
+use crate::attached::Attached;
 use crate::client::{Client, checked_name};
 use crate::error::Error;
 use crate::facts::{after, listings};
+use crate::lanes::NoCompletion;
+use arc_swap::{ArcSwap, Guard};
 use ddss_core::{ArenaRange, Completion, Listing, NodeId, Opened, Operation, Page, Query, Spec};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// A [`Client`] whose calls are futures. Clones share it.
@@ -23,7 +26,14 @@ use std::time::Instant;
 #[derive(Clone)]
 pub struct AsyncClient {
     client: Client,
-    reactor: Arc<Reactor>,
+    shared: Arc<Shared>,
+}
+
+/// The lane for tasks, on whichever daemon there is.
+struct Shared {
+    reactor: ArcSwap<Reactor>,
+    /// Held by the one who makes another.
+    turn: Mutex<()>,
 }
 
 impl std::fmt::Debug for AsyncClient {
@@ -37,12 +47,33 @@ pub(super) fn bare() -> Plan {
     Plan { outgoing: Vec::new(), incoming: 0, operation: Operation::Null }
 }
 
+fn reactor_of(attached: Arc<Attached>) -> Result<Reactor, Error> {
+    let (lane, runs) = attached.lanes.lend_to_tasks().ok_or(Error::NoLaneForTasks)?;
+    let road = Road::new(lane, attached.lanes.arena().clone(), runs);
+    Reactor::start(attached, road).map_err(Error::Thread)
+}
+
 impl AsyncClient {
     pub(crate) fn start(client: Client) -> Result<Self, Error> {
-        let (lane, runs) = client.0.lanes.lend_to_tasks().ok_or(Error::NoLaneForTasks)?;
-        let road = Road::new(lane, client.0.lanes.arena().clone(), runs);
-        let reactor = Reactor::start(Arc::clone(&client.0), road).map_err(Error::Thread)?;
-        Ok(Self { client, reactor: Arc::new(reactor) })
+        let reactor = ArcSwap::from_pointee(reactor_of(Guard::into_inner(client.0.last()))?);
+        Ok(Self { client, shared: Arc::new(Shared { reactor, turn: Mutex::new(()) }) })
+    }
+
+    /// The lane for tasks on a daemon that is not known to be gone.
+    fn reactor(&self) -> Result<Arc<Reactor>, Error> {
+        let attached = self.client.0.attached_now()?;
+        let reactor = self.shared.reactor.load();
+        if Arc::ptr_eq(&reactor.attached, &attached) {
+            return Ok(Guard::into_inner(reactor));
+        }
+        let _turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let reactor = self.shared.reactor.load_full();
+        if Arc::ptr_eq(&reactor.attached, &attached) {
+            return Ok(reactor);
+        }
+        let reactor = Arc::new(reactor_of(Guard::into_inner(attached))?);
+        self.shared.reactor.store(Arc::clone(&reactor));
+        Ok(reactor)
     }
 
     /// The same client with calls that block.
@@ -117,8 +148,18 @@ impl AsyncClient {
         make: Make,
     ) -> Result<(Completion, Vec<u8>), Error> {
         let deadline = Instant::now() + self.client.0.timeout;
-        let call = Call::new(Arc::clone(&self.reactor), deadline, plan, make);
-        let (completion, bytes) = call.await.map_err(|none| self.client.explain(none, action, target))?;
+        let mut plan = plan;
+        let mut tries = 2;
+        let (completion, bytes) = loop {
+            tries -= 1;
+            // What leaves nothing behind carries next to nothing.
+            let again = (tries > 0 && plan.is_harmless(make)).then(|| plan.clone());
+            match (Call::new(self.reactor()?, deadline, plan, make).await, again) {
+                // The daemon ended under way.
+                (Err(NoCompletion::Gone), Some(again)) => plan = again,
+                (ended, _) => break ended.map_err(|none| self.client.explain(none, action, target))?,
+            }
+        };
         Error::of(completion.outcome, action, target)?;
         Ok((completion, bytes))
     }
@@ -126,7 +167,7 @@ impl AsyncClient {
     /// Whether nothing is under way on its lane.
     #[cfg(test)]
     fn is_quiet(&self) -> bool {
-        self.reactor.road.is_quiet()
+        self.shared.reactor.load().road.is_quiet()
     }
 }
 
@@ -232,6 +273,6 @@ mod tests {
         let client = node.client().to_async().unwrap();
         block_on(client.ping()).unwrap();
         drop(node);
-        assert!(matches!(block_on(client.ping()), Err(Error::DaemonGone { .. })));
+        assert!(matches!(block_on(client.ping()), Err(Error::DaemonGone { .. } | Error::NoDaemon { .. })));
     }
 }

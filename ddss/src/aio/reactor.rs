@@ -2,7 +2,7 @@
 //! deadlines.
 
 use super::road::Road;
-use crate::client::Inner;
+use crate::attached::Attached;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::AsFd;
@@ -13,20 +13,22 @@ use std::time::{Duration, Instant};
 /// What the handles of an asynchronous client hold; with the last of them the thread ends.
 pub(super) struct Reactor {
     pub(super) road: Arc<Road>,
+    /// Whose lane it is on.
+    pub(super) attached: Arc<Attached>,
     kick: PipeWriter,
     stop: Arc<AtomicBool>,
 }
 
 impl Reactor {
-    pub(super) fn start(inner: Arc<Inner>, road: Road) -> std::io::Result<Self> {
+    pub(super) fn start(attached: Arc<Attached>, road: Road) -> std::io::Result<Self> {
         let (kicked, kick) = pipe()?;
         let road = Arc::new(road);
         let stop = Arc::new(AtomicBool::new(false));
-        let (theirs, stopped) = (Arc::clone(&road), Arc::clone(&stop));
+        let (theirs, stopped, whose) = (Arc::clone(&road), Arc::clone(&stop), Arc::clone(&attached));
         std::thread::Builder::new()
             .name("ddss-reactor".to_owned())
-            .spawn(move || run(&inner, &theirs, kicked, &stopped))?;
-        Ok(Self { road, kick, stop })
+            .spawn(move || run(&whose, &theirs, kicked, &stopped))?;
+        Ok(Self { road, attached, kick, stop })
     }
 
     /// A call is under way: a thread that sleeps without end has to know of its deadline.
@@ -49,7 +51,7 @@ impl Drop for Reactor {
     }
 }
 
-fn run(inner: &Inner, road: &Road, mut kicked: PipeReader, stopped: &AtomicBool) {
+fn run(attached: &Attached, road: &Road, mut kicked: PipeReader, stopped: &AtomicBool) {
     /// Not more often than this for deadlines alone.
     const REST: Duration = Duration::from_millis(1);
     let mut alive = true;
@@ -59,7 +61,7 @@ fn run(inner: &Inner, road: &Road, mut kicked: PipeReader, stopped: &AtomicBool)
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         let mut watched = [
             PollFd::from_borrowed_fd(kicked.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(inner.attachment.async_descriptor(), PollFlags::IN),
+            PollFd::from_borrowed_fd(attached.attachment.async_descriptor(), PollFlags::IN),
         ];
         // A daemon that is gone leaves its socket readable for ever: then only the kicks count.
         let watched = if alive { &mut watched[..] } else { &mut watched[..1] };
@@ -70,6 +72,6 @@ fn run(inner: &Inner, road: &Road, mut kicked: PipeReader, stopped: &AtomicBool)
             // At least one byte is there, so this does not block.
             let _ = kicked.read(&mut [0; 64]);
         }
-        alive = alive && inner.attachment.clear_async();
+        alive = alive && attached.attachment.clear_async();
     }
 }

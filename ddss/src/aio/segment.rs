@@ -27,7 +27,8 @@ pub struct AsyncSegment {
 
 impl AsyncSegment {
     pub(super) fn new(client: AsyncClient, name: &str, opened: Opened) -> Self {
-        Self { client, place: Place::new(name, opened) }
+        let place = Place::new(&client.blocking().0, name, opened);
+        Self { client, place }
     }
 
     pub(super) fn at(client: AsyncClient, place: Place) -> Self {
@@ -61,6 +62,12 @@ impl AsyncSegment {
     pub async fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
         let (offset, end) = bounds(range, self.place.bytes);
         let incoming = self.place.check("get", offset, end)?;
+        if self.place.is_near() {
+            let mut bytes = vec![0; incoming];
+            if let Some(stamp) = self.place.get_near(offset, &mut bytes) {
+                return Ok(Value::new(bytes, stamp));
+            }
+        }
         let (segment, into, inline) = (self.place.id, ArenaRange::NOWHERE, incoming <= INLINE_REPLY_BYTES_MAX);
         let operation = Operation::Get { segment, offset, into, inline, look: self.place.look(None) };
         let plan = Plan { incoming, operation, ..bare() };

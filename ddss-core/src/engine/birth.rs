@@ -1,0 +1,128 @@
+//! Segments that come and go at their home: made, found again after a restart, taken away.
+
+use super::action::Action;
+use super::core::{Engine, Now};
+use super::guard::Asker;
+use super::near::Told;
+use crate::record::Record;
+use crate::segment::{Header, Identity, Name, Permissions, Wish};
+use crate::spec::Spec;
+use crate::{Failure, Message, Outcome, SegmentId, Timestamp, Version};
+
+impl Engine {
+    /// Makes a segment at home here. The asker hears of it when its memory is there:
+    /// [`formatted`](Self::formatted).
+    pub(super) fn allocate_here(
+        &mut self,
+        now: Now,
+        asker: Asker,
+        who: Identity,
+        name: Name,
+        spec: Spec,
+    ) -> Result<(), Failure> {
+        let timestamp = self.clock.next(now.wall_us);
+        let permissions = Permissions { owner: who, mode: spec.mode };
+        let record = self.segments.allocate(name, spec, permissions, timestamp, asker)?;
+        let header = Header {
+            state: Header::committed(Version(0)),
+            timestamp: timestamp.0,
+            segment: record.segment.to_bits(),
+            bytes: record.spec.bytes,
+            locked: 0,
+        };
+        let keeps = record.spec.keeps();
+        self.act(Action::Format { record, header, bytes: Header::bytes_with(header.bytes, keeps) });
+        Ok(())
+    }
+
+    /// The memory of a new segment is there, or cannot be had.
+    pub fn formatted(&mut self, now: Now, id: SegmentId, made: bool) {
+        let Some(asker) = self.segments.formed(id) else { return };
+        if !made {
+            // Nobody has seen it yet.
+            if let Ok(released) = self.segments.release(id, now.steady_us) {
+                debug_assert!(released.is_empty());
+            }
+            self.reclaim();
+            return self.answer(asker, Outcome::Failed(Failure::NoSpace), Told::default());
+        }
+        if let Ok(segment) = self.segments.get(id)
+            && let Some(to) = segment.line_of(segment.version)
+        {
+            let (at, header) = (segment.at, segment.header(id));
+            self.act(Action::Keep { at, to, header });
+        }
+        match asker {
+            Asker::Client(lane, request) => {
+                if let Ok(segment) = self.segments.get(id) {
+                    let facts = segment.facts(id);
+                    self.finish_opened(lane, request, &facts);
+                }
+            }
+            // Who made it is told of it, whatever its mode says of looking at it.
+            Asker::Peer(node, step) => {
+                if let Err(failure) = self.introduce(node, step, id) {
+                    self.answer(asker, Outcome::Failed(failure), Told::default());
+                }
+            }
+        }
+    }
+
+    /// A segment that the daemon before this one left. An error says that the record makes no sense.
+    pub fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
+        self.segments.restore(record, version, timestamp)?;
+        self.restore_clock(timestamp);
+        Ok(())
+    }
+
+    /// An index that is free, and the last id that it had.
+    pub fn restore_free(&mut self, last: SegmentId) {
+        self.segments.restore_free(last);
+    }
+
+    /// No timestamp and no token up to this one is given again.
+    pub fn restore_clock(&mut self, floor: Timestamp) {
+        self.clock.hear(floor, floor.micros());
+    }
+
+    /// The newest timestamp that this node has given or heard.
+    pub fn last_timestamp(&self) -> Timestamp {
+        self.clock.last()
+    }
+
+    /// Takes a segment away: its name and id at once, its memory when no peer reads it any more.
+    pub(super) fn release_here(&mut self, now: Now, who: Identity, id: SegmentId) -> Result<(), Failure> {
+        let segment = self.segments.get_mut(id)?;
+        segment.permissions.allow(who, Wish::Release)?;
+        let at = segment.at;
+        let (line, watchers) = segment.guard.empty();
+        let kept = segment.kept_lines();
+        self.act(Action::Strike { segment: id });
+        for at in std::iter::once(at).chain(kept) {
+            self.act(Action::Erase { at });
+        }
+        for waiter in line {
+            self.turn_away(&waiter, Failure::NotFound);
+        }
+        for watcher in watchers {
+            self.answer(watcher.asker, Outcome::Failed(Failure::NotFound), Told::default());
+        }
+        for node in self.segments.release(id, now.steady_us + Self::FORGET_US)? {
+            self.send(node, Message::Forget { segment: id });
+        }
+        self.reclaim();
+        Ok(())
+    }
+
+    pub(super) fn reclaim(&mut self) {
+        while let Some((at, bytes)) = self.segments.reclaim() {
+            self.act(Action::Withdraw { at });
+            self.act(Action::Clear { at, bytes });
+        }
+    }
+
+    /// Memory that [`Action::Clear`] named is zeroes again, for somebody else.
+    pub fn cleared(&mut self, at: u64, bytes: u64) {
+        self.segments.cleared(at, bytes);
+    }
+}

@@ -1,0 +1,129 @@
+//! One life of the node's daemon, as this client sees it, and how the client gets from one to the next.
+//!
+//! A daemon that dies takes the rings with it; the segments stay. The next call after its end attaches to the next
+//! daemon in the same folder, and waits for it until its own deadline. What was under way when it died is done again
+//! if that leaves nothing behind, else its end is not known.
+
+use crate::error::Error;
+use crate::lanes::Lanes;
+use crate::near::Areas;
+use arc_swap::{ArcSwap, Guard};
+use ddss_ipc::{AttachError, AttachOptions, Attachment};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The rings to one daemon.
+pub(crate) struct Attached {
+    pub(crate) lanes: Lanes,
+    pub(crate) attachment: Attachment,
+}
+
+/// Where a client attaches, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) folder: PathBuf,
+    pub(crate) socket: PathBuf,
+    pub(crate) options: AttachOptions,
+}
+
+impl Plan {
+    pub(crate) fn attach(&self) -> Result<Attached, Error> {
+        let Self { folder, socket, options } = self;
+        let attachment = Attachment::connect(socket, options).map_err(|error| match error {
+            AttachError::NoDaemon { source, .. } => {
+                Error::NoDaemon { socket: socket.clone(), folder: folder.clone(), source }
+            }
+            AttachError::Version { ours, theirs } => Error::VersionMismatch { ours, theirs },
+            other => Error::Attach(other),
+        })?;
+        Ok(Attached { lanes: Lanes::new(&attachment), attachment })
+    }
+}
+
+/// What all clones of a client share.
+pub(crate) struct Inner {
+    current: ArcSwap<Attached>,
+    /// Held by the one thread that attaches again.
+    turn: Mutex<()>,
+    pub(crate) plan: Plan,
+    pub(crate) timeout: Duration,
+    /// What is mapped of this node's memory, unless the near road is not to be used.
+    pub(crate) areas: Areas,
+    pub(crate) near: bool,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Inner").field("plan", &self.plan).field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// How long to wait between two looks for the next daemon.
+    const REST: Duration = Duration::from_millis(2);
+    /// How long to wait for a daemon whose socket is not there.
+    const STOPPED: Duration = Duration::from_millis(50);
+
+    pub(crate) fn new(plan: Plan, timeout: Duration, near: bool) -> Result<Self, Error> {
+        let current = ArcSwap::from_pointee(plan.attach()?);
+        Ok(Self { current, turn: Mutex::new(()), plan, timeout, areas: Areas::default(), near })
+    }
+
+    /// The rings, whether or not somebody serves them.
+    pub(crate) fn last(&self) -> Guard<Arc<Attached>> {
+        self.current.load()
+    }
+
+    /// The rings to a daemon that is not known to be gone. Waits for one that comes back until the deadline, which
+    /// is made when it is needed.
+    #[inline]
+    pub(crate) fn attached(&self, deadline: &mut Option<Instant>) -> Result<Guard<Arc<Attached>>, Error> {
+        let current = self.current.load();
+        if !current.attachment.is_gone() {
+            return Ok(current);
+        }
+        drop(current);
+        self.attach_again(*deadline.get_or_insert_with(|| Instant::now() + self.timeout))
+    }
+
+    /// The same for a task, which must not wait: one try.
+    #[inline]
+    pub(crate) fn attached_now(&self) -> Result<Guard<Arc<Attached>>, Error> {
+        let current = self.current.load();
+        if current.attachment.is_gone() { self.attach_again(Instant::now()) } else { Ok(current) }
+    }
+
+    #[cold]
+    fn attach_again(&self, deadline: Instant) -> Result<Guard<Arc<Attached>>, Error> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = Instant::now();
+        loop {
+            let current = self.current.load();
+            if !current.attachment.is_gone() {
+                return Ok(current);
+            }
+            let error = match self.plan.attach() {
+                Ok(attached) => {
+                    self.areas.forget();
+                    self.current.store(Arc::new(attached));
+                    continue;
+                }
+                Err(error) => error,
+            };
+            // A daemon that was killed leaves its socket; one that was stopped takes it away, and nobody says that
+            // there will be another one. One that starts takes the old one away, for a moment.
+            let stopped = matches!(&error, Error::NoDaemon { source, .. } if source.kind() == ErrorKind::NotFound);
+            let patience = if stopped { deadline.min(began + Self::STOPPED) } else { deadline };
+            if matches!(error, Error::VersionMismatch { .. }) || Instant::now() + Self::REST >= patience {
+                return Err(error);
+            }
+            std::thread::sleep(Self::REST);
+        }
+    }
+
+    pub(crate) fn gone(&self) -> Error {
+        Error::DaemonGone { path: self.plan.socket.clone() }
+    }
+}

@@ -1,0 +1,206 @@
+//! The register: what lives in this node's memory, written down where the next daemon finds it.
+//!
+//! ```text
+//!   0       8         16     24            32       40                    256
+//!  +-------+---------+------+-------------+--------+---------------------+-----------------------
+//!  | magic | version | node | clock floor | in use | reserved            | one record an index ..
+//!  +-------+---------+------+-------------+--------+---------------------+-----------------------
+//! ```
+//!
+//! Only the progress thread writes. A record is live when its first word says so, and that word is written last; so a
+//! daemon that dies at any instruction leaves each record live and whole, or free.
+
+use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
+use ddss_core::{NodeId, Record, SegmentId, Timestamp};
+use ddss_ipc::{MemoryError, SharedMemory};
+use std::path::Path;
+use std::sync::atomic::{Ordering, fence};
+
+/// The register of one node.
+#[derive(Debug)]
+pub(crate) struct Register {
+    memory: SharedMemory,
+    floor: u64,
+}
+
+/// Why a register that was found cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unusable {
+    /// It is no register, or of another release.
+    Version(u64),
+    /// It is of another node.
+    Node(NodeId),
+}
+
+/// What the register says of one index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entry {
+    Live(Record),
+    /// Nothing lives there; the last id that did.
+    Free(SegmentId),
+    /// It says live and makes no sense.
+    Broken,
+}
+
+const CHECKED: &str = "the register has room for every index";
+
+impl Register {
+    const MAGIC: u64 = u64::from_le_bytes(*b"DDSSREG\0");
+    const VERSION: u64 = 1;
+    const MAGIC_AT: usize = 0;
+    const VERSION_AT: usize = 8;
+    const NODE_AT: usize = 16;
+    const FLOOR_AT: usize = 24;
+    const IN_USE_AT: usize = 32;
+    const RECORDS_AT: usize = Record::BYTES;
+    const BYTES: usize = Self::RECORDS_AT + SEGMENTS_PER_NODE_MAX * Record::BYTES;
+    /// How far ahead of the clock the floor is set, so that it is not set often.
+    const AHEAD_US: u64 = 1_000_000;
+
+    /// Opens the register at `path`, or makes it.
+    pub(crate) fn open(path: &Path) -> Result<Self, MemoryError> {
+        let memory = SharedMemory::open_sparse_file(path, Self::BYTES)?;
+        let mut register = Self { memory, floor: 0 };
+        register.memory.reserve(0, Self::RECORDS_AT)?;
+        register.floor = register.word(Self::FLOOR_AT);
+        Ok(register)
+    }
+
+    /// Opens the register at `path`, if there is one of this release.
+    pub(crate) fn open_existing(path: &Path) -> Result<Self, MemoryError> {
+        let memory = SharedMemory::open_file(path)?;
+        if memory.len() < Self::BYTES {
+            return Err(MemoryError::TooSmall { wanted: Self::BYTES, found: memory.len() as u64 });
+        }
+        let register = Self { memory, floor: 0 };
+        match (register.word(Self::MAGIC_AT), register.word(Self::VERSION_AT)) {
+            (Self::MAGIC, Self::VERSION) => Ok(register),
+            _ => Err(MemoryError::Empty),
+        }
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.memory.load(at, Ordering::Acquire).expect(CHECKED)
+    }
+
+    fn set(&self, at: usize, value: u64, ordering: Ordering) {
+        self.memory.store(at, value, ordering).expect(CHECKED);
+    }
+
+    /// Whether it is one that this node may go on with; a fresh one is made its own.
+    pub(crate) fn claim(&self, node: NodeId) -> Result<(), Unusable> {
+        let found = (self.word(Self::MAGIC_AT), self.word(Self::VERSION_AT));
+        if found == (0, 0) {
+            self.set(Self::NODE_AT, node.0.into(), Ordering::Relaxed);
+            self.set(Self::VERSION_AT, Self::VERSION, Ordering::Relaxed);
+            self.set(Self::MAGIC_AT, Self::MAGIC, Ordering::Release);
+            return Ok(());
+        }
+        if found != (Self::MAGIC, Self::VERSION) {
+            return Err(Unusable::Version(found.1));
+        }
+        let theirs = NodeId(self.word(Self::NODE_AT) as u16);
+        if theirs == node { Ok(()) } else { Err(Unusable::Node(theirs)) }
+    }
+
+    fn record_at(index: usize) -> usize {
+        Self::RECORDS_AT + index * Record::BYTES
+    }
+
+    /// What it says, index by index.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        let in_use = usize::try_from(self.word(Self::IN_USE_AT)).unwrap_or(usize::MAX);
+        (0..in_use.min(SEGMENTS_PER_NODE_MAX)).map(|index| {
+            let at = Self::record_at(index);
+            let mut bytes = [0; Record::BYTES];
+            self.memory.read(at, &mut bytes).expect(CHECKED);
+            match self.word(at + Record::STATE_OFFSET) {
+                Record::LIVE => match Record::decode(&bytes) {
+                    Ok(record) if usize::from(record.segment.index()) == index => Entry::Live(record),
+                    _ => Entry::Broken,
+                },
+                _ => Entry::Free(SegmentId::from_bits(self.word(at + Record::SEGMENT_OFFSET))),
+            }
+        })
+    }
+
+    /// Writes a segment down. Fails only for want of memory, and then nothing is written.
+    pub(crate) fn write(&self, record: &Record) -> Result<(), MemoryError> {
+        let index = usize::from(record.segment.index());
+        let at = Self::record_at(index);
+        self.memory.reserve(at, Record::BYTES)?;
+        self.memory.write(at, &record.encode())?;
+        if self.word(Self::IN_USE_AT) <= index as u64 {
+            self.set(Self::IN_USE_AT, index as u64 + 1, Ordering::Release);
+        }
+        fence(Ordering::Release);
+        self.set(at + Record::STATE_OFFSET, Record::LIVE, Ordering::Release);
+        Ok(())
+    }
+
+    /// Writes the Unix bits of a segment again: one word, so that there are the old ones or the new ones.
+    pub(crate) fn set_mode(&self, segment: SegmentId, mode: u16) {
+        let at = Self::record_at(usize::from(segment.index())) + Record::MODE_OFFSET;
+        let others = self.word(at) & !u64::from(u16::MAX);
+        self.set(at, others | u64::from(mode), Ordering::Release);
+    }
+
+    /// Strikes a segment; its id stays.
+    pub(crate) fn strike(&self, segment: SegmentId) {
+        let at = Self::record_at(usize::from(segment.index()));
+        self.set(at + Record::STATE_OFFSET, Record::FREE, Ordering::Release);
+    }
+
+    /// No timestamp or token above this was ever given.
+    pub(crate) fn floor(&self) -> Timestamp {
+        Timestamp(self.floor)
+    }
+
+    /// Sees that the floor stays above whatever may be given soon.
+    #[inline]
+    pub(crate) fn raise_floor(&mut self, wall_us: u64, last: Timestamp) {
+        let soon = (wall_us + Self::AHEAD_US / 2) << Timestamp::COUNTER_BITS;
+        if soon.max(last.0) > self.floor {
+            let ahead = Self::AHEAD_US << Timestamp::COUNTER_BITS;
+            self.floor = (wall_us << Timestamp::COUNTER_BITS).max(last.0).saturating_add(ahead);
+            self.set(Self::FLOOR_AT, self.floor, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ddss_core::{Identity, Name, Permissions, Spec};
+
+    #[test]
+    fn the_next_daemon_reads_what_the_last_one_wrote_down() {
+        // If this broke, a restart would lose segments, or give one segment's id to another.
+        let path = std::env::temp_dir().join(format!("ddssd-register-{}", std::process::id()));
+        let record = |index, generation| Record {
+            segment: SegmentId::new(NodeId(1), index, generation),
+            at: 4096,
+            name: Name::new("n").unwrap(),
+            spec: Spec::new(8),
+            permissions: Permissions { owner: Identity { uid: 1, gid: 2 }, mode: 0o600 },
+        };
+        let mut register = Register::open(&path).unwrap();
+        register.claim(NodeId(1)).unwrap();
+        register.write(&record(0, 5)).unwrap();
+        register.write(&record(2, 9)).unwrap();
+        register.strike(record(0, 5).segment);
+        register.raise_floor(1000, Timestamp(7));
+        let floor = register.floor();
+        assert!(floor.micros() > 1000);
+        drop(register);
+        let register = Register::open(&path).unwrap();
+        assert_eq!(register.claim(NodeId(2)), Err(Unusable::Node(NodeId(1))));
+        register.claim(NodeId(1)).unwrap();
+        let entries: Vec<_> = register.entries().collect();
+        assert_eq!(entries[0], Entry::Free(record(0, 5).segment));
+        assert_eq!(entries[2], Entry::Live(record(2, 9)));
+        assert_eq!(entries.len(), 3);
+        assert_eq!(register.floor(), floor);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,105 @@
+//! What the commit under way replaces. A daemon that dies in the middle of one leaves an odd state word in a header;
+//! the next daemon puts the old bytes back, as if the put had never been.
+//!
+//! ```text
+//!   0     8         16          24       32             64
+//!  +-----+---------+-----------+--------+--------------+---------------------------
+//!  | at  | version | timestamp | ranges | reserved     | offset, length, bytes; ..
+//!  +-----+---------+-----------+--------+--------------+---------------------------
+//! ```
+//!
+//! One record is enough: only the progress thread commits, one put at a time. It is written before the state word turns
+//! odd, and counts only while that word is odd.
+
+use ddss_core::limits::{BLOCK_BYTES, LINE_BYTES, RANGES_MAX, TRANSFER_BYTES_MAX};
+use ddss_core::{Header, Range, Version, engine::offset_of};
+use ddss_ipc::{MemoryError, SharedMemory};
+use std::path::Path;
+use std::sync::atomic::{Ordering, fence};
+
+const CHECKED: &str = "a commit is no larger than a transfer";
+
+/// The undo record.
+#[derive(Debug)]
+pub(crate) struct Undo {
+    memory: SharedMemory,
+}
+
+impl Undo {
+    const AT: usize = 0;
+    const VERSION_AT: usize = 8;
+    const TIMESTAMP_AT: usize = 16;
+    const RANGES_AT: usize = 24;
+    const BYTES_AT: usize = LINE_BYTES;
+    const RANGE_WORDS: usize = 16;
+    /// Each range begins at a word.
+    const BYTES: usize =
+        (Self::BYTES_AT + TRANSFER_BYTES_MAX + RANGES_MAX * (Self::RANGE_WORDS + 8)).next_multiple_of(BLOCK_BYTES);
+
+    /// Opens the record at `path`, or makes it.
+    pub(crate) fn open(path: &Path) -> Result<Self, MemoryError> {
+        let memory = SharedMemory::open_sparse_file(path, Self::BYTES)?;
+        memory.reserve(0, Self::BYTES)?;
+        Ok(Self { memory })
+    }
+
+    fn set(&self, at: usize, value: u64) {
+        self.memory.store(at, value, Ordering::Relaxed).expect(CHECKED);
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.memory.load(at, Ordering::Acquire).expect(CHECKED)
+    }
+
+    /// Keeps what `version` of the segment at `at` is about to replace in its area: the ranges count from its first
+    /// byte.
+    pub(crate) fn keep(&self, area: &SharedMemory, at: u64, version: Version, ranges: &[Range]) {
+        let header = offset_of(at) as usize;
+        let timestamp = area.load(header + Header::TIMESTAMP_OFFSET as usize, Ordering::Relaxed).expect(CHECKED);
+        self.set(Self::AT, at);
+        self.set(Self::VERSION_AT, version.0);
+        self.set(Self::TIMESTAMP_AT, timestamp);
+        self.set(Self::RANGES_AT, ranges.len() as u64);
+        let mut to = Self::BYTES_AT;
+        for &Range { offset, bytes: length } in ranges {
+            let from = header + (Header::DATA_OFFSET + offset) as usize;
+            self.set(to, offset);
+            self.set(to + 8, length.into());
+            SharedMemory::copy(area, from, &self.memory, to + Self::RANGE_WORDS, length as usize).expect(CHECKED);
+            to += Self::RANGE_WORDS + (length as usize).next_multiple_of(8);
+        }
+        // Whoever finds the odd state word, be it after a crash, finds this.
+        fence(Ordering::Release);
+    }
+
+    /// Puts back what the put of `version` to the segment at `at` had begun to replace. False if this record is about
+    /// something else.
+    pub(crate) fn put_back(&self, area: &SharedMemory, at: u64, version: Version, bytes: u64) -> bool {
+        if (self.word(Self::AT), self.word(Self::VERSION_AT)) != (at, version.0) {
+            return false;
+        }
+        let header = offset_of(at) as usize;
+        let ranges = usize::try_from(self.word(Self::RANGES_AT)).unwrap_or(usize::MAX);
+        let mut from = Self::BYTES_AT;
+        for _ in 0..ranges.min(RANGES_MAX) {
+            let (Ok(offset), Ok(length)) =
+                (self.memory.load(from, Ordering::Relaxed), self.memory.load(from + 8, Ordering::Relaxed))
+            else {
+                return false;
+            };
+            if offset.checked_add(length).is_none_or(|end| end > bytes) {
+                return false;
+            }
+            let (to, length) = (header + (Header::DATA_OFFSET + offset) as usize, length as usize);
+            if SharedMemory::copy(&self.memory, from + Self::RANGE_WORDS, area, to, length).is_err() {
+                return false;
+            }
+            from += Self::RANGE_WORDS + length.next_multiple_of(8);
+        }
+        let timestamp = self.word(Self::TIMESTAMP_AT);
+        let stored = area.store(header + Header::TIMESTAMP_OFFSET as usize, timestamp, Ordering::Relaxed);
+        fence(Ordering::Release);
+        let before = Header::committed(Version(version.0 - 1));
+        stored.is_ok() && area.store(header + Header::STATE_OFFSET as usize, before, Ordering::Release).is_ok()
+    }
+}
