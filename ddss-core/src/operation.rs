@@ -3,7 +3,6 @@
 use crate::failure::Failure;
 use crate::limits::{ARENA_SLOT_BYTES, INLINE_REQUEST_BYTES_MAX};
 use crate::model::Model;
-use crate::segment::Identity;
 use crate::{NodeId, SegmentId, Version};
 
 /// A run of bytes in the arena of the client that asks. The daemon checks it against the arena's size.
@@ -182,34 +181,16 @@ pub enum Operation {
     },
 }
 
-/// New permissions; what is not named stays.
+/// New permissions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Permit {
-    /// The nine Unix bits.
-    pub mode: Option<u16>,
-    /// User and group.
-    pub owner: Option<Identity>,
+    /// The nine Unix bits. Who may read cannot change any more.
+    pub mode: u16,
 }
 
 impl Permit {
-    /// As two words.
-    pub(crate) const fn to_words(self) -> (u64, u64) {
-        let mode = if let Some(mode) = self.mode { 1 << 16 | mode as u64 } else { 0 };
-        match self.owner {
-            Some(Identity { uid, gid }) => (mode | 1 << 17, (gid as u64) << 32 | uid as u64),
-            None => (mode, 0),
-        }
-    }
-
-    /// From two words.
-    pub(crate) const fn from_words(first: u64, second: u64) -> Result<Self, Failure> {
-        let mode = if first >> 16 & 1 != 0 { Some(first as u16) } else { None };
-        let owner = Identity { uid: second as u32, gid: (second >> 32) as u32 };
-        let owner = if first >> 17 & 1 != 0 { Some(owner) } else { None };
-        if first >> 18 != 0 || first as u16 & !0o777 != 0 {
-            return Err(Failure::Malformed);
-        }
-        Ok(Self { mode, owner })
+    pub(crate) const fn new(mode: u64) -> Result<Self, Failure> {
+        if mode & !0o777 != 0 { Err(Failure::Malformed) } else { Ok(Self { mode: mode as u16 }) }
     }
 }
 

@@ -155,7 +155,7 @@ impl Request {
             }
             Operation::Permit { segment, permit } => {
                 entry[2] = segment.to_bits();
-                (entry[6], entry[7]) = permit.to_words();
+                entry[6] = permit.mode.into();
                 OP_PERMIT
             }
         };
@@ -238,7 +238,7 @@ impl Request {
             }
             OP_LIST => Err(Failure::BadName),
             OP_STAT => Ok(Operation::Stat { segment, page: range }),
-            OP_PERMIT => Ok(Operation::Permit { segment, permit: Permit::from_words(entry[6], entry[7])? }),
+            OP_PERMIT => Ok(Operation::Permit { segment, permit: Permit::new(entry[6])? }),
             _ => Err(Failure::Unsupported),
         }
     }
@@ -331,7 +331,6 @@ fn take_atomic(entry: &Entry, segment: SegmentId, offset: u64, flags: u16) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Identity;
     use proptest::prelude::*;
 
     fn looks() -> impl Strategy<Value = Look> {
@@ -366,10 +365,8 @@ mod tests {
             (any::<u16>(), range(LIST_TEXT_BYTES_MAX))
                 .prop_map(|(node, text)| Operation::List { node: NodeId(node), text }),
             (segment.clone(), range(400)).prop_map(|(segment, page)| Operation::Stat { segment, page }),
-            (segment.clone(), 0..0o777u16, any::<u32>()).prop_map(|(segment, mode, uid)| {
-                let owner = (uid % 2 == 0).then_some(Identity { uid, gid: 7 });
-                Operation::Permit { segment, permit: Permit { mode: Some(mode), owner } }
-            }),
+            (segment.clone(), 0..0o777u16)
+                .prop_map(|(segment, mode)| Operation::Permit { segment, permit: Permit { mode } }),
             (segment.clone(), any::<u64>(), range(TRANSFER_BYTES_MAX)).prop_map(|(segment, offset, range)| {
                 Operation::Put { segment, offset, from: Payload::Arena(range), terms: Terms::default() }
             }),

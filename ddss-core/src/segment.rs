@@ -133,8 +133,9 @@ impl Permissions {
 /// ```
 ///
 /// `w` is 1 while a put is being written. A reader takes the first word, the bytes, and the first word again: equal
-/// and even, and the bytes are those of that version. `locked` is 1 while somebody holds the lock for itself alone: a
-/// get that must not see what a holder has put but not yet let go of asks the home then.
+/// and even, and the bytes are those of that version. `locked` is the token of who
+/// holds the lock for itself alone, and else 0: a get that must not see what another holder has put but not yet let go
+/// of asks the home then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
     /// Version and the writing bit.
@@ -145,7 +146,7 @@ pub struct Header {
     pub segment: u64,
     /// How many.
     pub bytes: u64,
-    /// Whether somebody holds the lock for itself alone.
+    /// The token of who holds the lock for itself alone.
     pub locked: u64,
 }
 

@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::error::Error;
 use crate::segment::Segment;
-use ddss_core::{ArenaRange, Completion, Failure, Identity, Listing, NodeId, Operation, Outcome, Page, Permit, Query};
+use ddss_core::{ArenaRange, Completion, Failure, Listing, NodeId, Operation, Outcome, Page, Permit, Query};
 use ddss_ipc::WaitClass;
 
 /// The segments that a [`Client::list`] finds, node after node and in the order of their names.
@@ -127,18 +127,10 @@ impl Segment {
         })
     }
 
-    /// Changes its nine Unix bits. Only its owner and root may.
+    /// Changes its nine Unix bits. Only its owner and root may. If others may read it from now on, its bytes move to
+    /// memory that the new readers share: who had the old one mapped sees it no more.
     pub fn set_mode(&self, mode: u16) -> Result<(), Error> {
-        self.permit(Permit { mode: Some(mode & 0o777), owner: None })
-    }
-
-    /// Gives it to another user and group. Only its owner and root may.
-    pub fn set_owner(&self, uid: u32, gid: u32) -> Result<(), Error> {
-        self.permit(Permit { mode: None, owner: Some(Identity { uid, gid }) })
-    }
-
-    fn permit(&self, permit: Permit) -> Result<(), Error> {
-        let operation = Operation::Permit { segment: self.id(), permit };
+        let operation = Operation::Permit { segment: self.id(), permit: Permit { mode: mode & 0o777 } };
         self.ask("change the permissions of", operation, WaitClass::Sleeping).map(drop)
     }
 }

@@ -6,7 +6,7 @@ use crate::register::{Entry, Register, Unusable};
 use crate::undo::Undo;
 use ddss_core::engine::{OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, LINE_BYTES, OPERATIONS_MAX, STAGING_BYTES};
-use ddss_core::{Header, NodeId, Range, Record, Timestamp, Version};
+use ddss_core::{Header, LockToken, NodeId, Range, Record, Timestamp, Version};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
@@ -197,10 +197,7 @@ impl NodeMemory {
         let ((old, from_at), (new, to_at)) = (self.at(from), self.at(record.at));
         SharedMemory::copy(old, from_at, new, to_at, length)?;
         self.register.rewrite(record);
-        let Record { spec, .. } = record;
-        let keeps = spec.keeps();
-        let kept = (0..=u64::from(keeps)).filter_map(|version| Header::line_of(spec.bytes, keeps, Version(version)));
-        for line in kept.chain([0]) {
+        for line in record.spec.header_lines() {
             self.erase(from + line);
         }
         Ok(())
@@ -218,10 +215,10 @@ impl NodeMemory {
         area.clear(offset, (bytes as usize).next_multiple_of(BLOCK_BYTES))
     }
 
-    /// Whether somebody holds the lock alone.
-    pub(crate) fn mark(&self, at: u64, locked: bool) {
+    /// Who holds the lock alone.
+    pub(crate) fn mark(&self, at: u64, holder: LockToken) {
         let (area, offset) = self.at(at);
-        store(area, offset + Header::LOCKED_OFFSET as usize, locked.into(), Ordering::Release);
+        store(area, offset + Header::LOCKED_OFFSET as usize, holder.0, Ordering::Release);
     }
 
     /// One word of a segment.

@@ -93,7 +93,7 @@ impl Hands {
                     let word = self.memory.word(at);
                     self.engine.looked(word);
                 }
-                Action::Mark { at, locked } => self.memory.mark(at, locked),
+                Action::Mark { at, holder } => self.memory.mark(at, holder),
                 Action::Fetch { node, step, window, line, parts, target } => {
                     self.fetch(node, step, window, line, &parts, target);
                 }

@@ -74,7 +74,7 @@ impl Node {
             node: config.node,
             pool_bytes: config.pool_bytes,
             peers: config.peers.iter().map(|peer| peer.node).collect(),
-            // Random in its low half as in its high one.
+            // The low half of a time in nanoseconds: as good as random.
             first_generation: incarnation as u32,
         });
         let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;

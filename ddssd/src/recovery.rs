@@ -5,7 +5,7 @@ use crate::memory::{NodeMemory, PoolError};
 use crate::register::Entry;
 use ddss_core::engine::{Engine, OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES};
-use ddss_core::{Audience, Failure, Header, Record, Timestamp, Version};
+use ddss_core::{Audience, Failure, Header, LockToken, Record, Timestamp, Version};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -67,7 +67,7 @@ fn take_in(memory: &mut NodeMemory, engine: &mut Engine, record: &Record, found:
     if !memory.undo(record) {
         return Err(format!("{name:?} was being written, and what was there before is not known"));
     }
-    memory.mark(record.at, false);
+    memory.mark(record.at, LockToken::default());
     let header = memory.header(record.at);
     if let Some(line) = Header::line_of(record.spec.bytes, keeps, Version(header.state >> 1)) {
         // It may have died between a commit and this.
@@ -174,7 +174,7 @@ mod tests {
             let folder = folder("half");
             let memory = formatted(&folder);
             put(&memory, 1, 7, 6000);
-            memory.mark(record().at, true);
+            memory.mark(record().at, LockToken(7));
             let before = (bytes(&memory), memory.header(record().at));
             catch_unwind(AssertUnwindSafe(|| put(&memory, 2, 8, written))).unwrap_err();
             assert_eq!(memory.header(record().at).state & 1, 1);

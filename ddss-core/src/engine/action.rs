@@ -4,7 +4,7 @@ use super::hand::HandId;
 use super::kept::KeptId;
 use super::operations::StepId;
 use crate::message::RemoteWindow;
-use crate::operation::{ArenaRange, Payload};
+use crate::operation::{ArenaRange, LockToken, Payload};
 use crate::record::Record;
 use crate::segment::Header;
 use crate::{ClientId, Completion, LaneId, Message, NodeId, SegmentId, Timestamp, Version};
@@ -199,12 +199,12 @@ pub enum Action {
         /// Where in the pool.
         at: u64,
     },
-    /// Write into a segment's header whether somebody holds its lock alone.
+    /// Write into a segment's header who holds its lock alone.
     Mark {
         /// Where its header is.
         at: u64,
-        /// Whether.
-        locked: bool,
+        /// The token of the lock; zero if nobody does.
+        holder: LockToken,
     },
     /// Read parts of a remote segment, with a header before and its state word after.
     Fetch {

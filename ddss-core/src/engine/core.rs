@@ -322,6 +322,10 @@ impl Engine {
         if let Some(table) = pending.wait.table() {
             self.give_up(table);
         }
+        if let Wait::Unlock { token, .. } = pending.wait {
+            // However it ended, its client does not count on the lock any more.
+            self.held.retain(|held| held.token != token);
+        }
         if let Some(segment) = pending.wait.changes() {
             self.spoil_copy(segment);
         }

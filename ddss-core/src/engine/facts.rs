@@ -157,7 +157,7 @@ impl Engine {
         let segment = self.segments.get(id)?;
         segment.permissions.allow(who, Wish::Release)?;
         let old = segment.permissions;
-        let new = Permissions { owner: permit.owner.unwrap_or(old.owner), mode: permit.mode.unwrap_or(old.mode) };
+        let new = Permissions { mode: permit.mode, ..old };
         if new.audience() == old.audience() {
             let segment = self.segments.get_mut(id)?;
             segment.permissions = new;

@@ -312,7 +312,6 @@ impl Engine {
                 }
                 return;
             }
-            Wait::Unlock { token, .. } => self.held.retain(|held| held.token != token),
             _ => {}
         }
         self.answer(Asker::Client(pending.lane, pending.request), outcome, told);

@@ -92,7 +92,8 @@ impl Engine {
         };
         let minds = facts.map_or(Minds::Nobody, |facts| facts.model.get_rules(transfer.look.asks).minds);
         let minds = if transfer.look.version.is_some() { Minds::Nobody } else { minds };
-        let locked = header.0.locked != 0 && minds > Minds::Nobody && kept.is_none();
+        let own = self.token_of(pending.lane.client, segment).map_or(0, |token| token.0);
+        let locked = ![0, own].contains(&header.0.locked) && minds > Minds::Nobody && kept.is_none();
         match header.0.prove(segment, header.1) {
             Proof::Torn if in_time => {
                 self.counters.torn_fetches += 1;
@@ -100,7 +101,7 @@ impl Engine {
             }
             Proof::Torn => self.end_fetch(step, &fetching, Failure::Contended),
             // Somebody holds the lock alone and may not be through: the home knows when.
-            Proof::Whole(..) if locked && in_time && !self.holds_far(pending.lane.client, segment) => {
+            Proof::Whole(..) if locked && in_time => {
                 self.ask_home_to_get(now, step, &pending, transfer);
             }
             Proof::Whole(version, timestamp) if refresh => {

@@ -114,9 +114,10 @@ impl Guard {
         self.holders.iter().any(|holder| !holder.shared)
     }
 
-    /// Whether that grant is still in force, and alone.
-    pub(super) fn admits(&self, token: LockToken, now_us: u64) -> bool {
-        self.holders.iter().any(|holder| holder.token == token && !holder.shared && holder.until_us > now_us)
+    /// Whether that grant is still in force, alone, and of who uses it: anybody who may read the header knows its number.
+    pub(super) fn admits(&self, token: LockToken, owner: Owner, now_us: u64) -> bool {
+        let admits = |holder: &Holder| holder.token == token && holder.owner == owner && !holder.shared;
+        self.holders.iter().any(|holder| admits(holder) && holder.until_us > now_us)
     }
 
     /// Whether `wanted` has to wait behind the lock or behind others; `minds` is what the model says of it.
@@ -290,8 +291,10 @@ mod tests {
         // If this broke, a holder that was away for too long could overwrite its successor's put.
         let mut guard = Guard::default();
         guard.grant(hold(1, false));
-        assert!(guard.admits(LockToken(1), 49));
-        assert!(!guard.admits(LockToken(1), 50));
+        let owner = Owner::Peer(NodeId(1));
+        assert!(guard.admits(LockToken(1), owner, 49));
+        assert!(!guard.admits(LockToken(1), owner, 50));
+        assert!(!guard.admits(LockToken(1), Owner::Peer(NodeId(2)), 49), "it is another's");
         assert!(guard.expire_leases(50));
         assert!(guard.is_idle());
     }

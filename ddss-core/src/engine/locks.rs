@@ -20,7 +20,7 @@ impl Engine {
         let told = Told { version: segment.version, timestamp: segment.timestamp, word: token.0 };
         let at = segment.at;
         if !wish.shared {
-            self.act(Action::Mark { at, locked: true });
+            self.act(Action::Mark { at, holder: token });
         }
         self.segments.note_busy(id);
         self.answer(asker, Outcome::Done, told);
@@ -51,7 +51,7 @@ impl Engine {
             && !segment.guard.held_alone()
         {
             let at = segment.at;
-            self.act(Action::Mark { at, locked: false });
+            self.act(Action::Mark { at, holder: LockToken::default() });
         }
     }
 

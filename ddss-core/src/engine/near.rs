@@ -94,14 +94,14 @@ impl Engine {
         match waiter.wanted {
             Wanted::Get(get) => self.get_now(id, asker, get)?,
             Wanted::Put { parts, source, terms } => {
-                self.check_terms(now, id, terms)?;
+                self.check_terms(now, id, asker, terms)?;
                 let (version, timestamp) = self.commit(now, id, parts, source)?;
                 self.give_up_table(&parts);
                 self.answer(asker, Outcome::Done, Told { version, timestamp, word: 0 });
                 self.show_version(id, version, timestamp);
             }
             Wanted::Atomic { offset, change, token } => {
-                self.check_terms(now, id, Terms { token, ..Terms::default() })?;
+                self.check_terms(now, id, asker, Terms { token, ..Terms::default() })?;
                 let segment = self.segments.get_mut(id)?;
                 segment.guard.looking = true;
                 let at = segment.at + Header::DATA_OFFSET + offset;
@@ -136,9 +136,9 @@ impl Engine {
         Ok(())
     }
 
-    fn check_terms(&self, now: Now, id: SegmentId, terms: Terms) -> Result<(), Failure> {
+    fn check_terms(&self, now: Now, id: SegmentId, asker: Asker, terms: Terms) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
-        if terms.token.is_some_and(|token| !segment.guard.admits(token, now.steady_us)) {
+        if terms.token.is_some_and(|token| !segment.guard.admits(token, asker.owner(), now.steady_us)) {
             return Err(Failure::LockLost);
         }
         if terms.version.is_some_and(|version| version != segment.version) {

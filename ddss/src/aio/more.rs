@@ -11,7 +11,7 @@ use crate::value::{Stamp, Value};
 use crate::words::Changed;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
-    ArenaRange, Change, Completion, Failure, Identity, Listing, Model, Operation, Page, Payload, Permit, Terms, Version,
+    ArenaRange, Change, Completion, Failure, Listing, Model, Operation, Page, Payload, Permit, Terms, Version,
 };
 use std::ops::{Range, RangeBounds};
 
@@ -121,13 +121,7 @@ impl AsyncSegment {
 
     /// Changes its nine Unix bits: [`Segment::set_mode`](crate::Segment::set_mode).
     pub async fn set_mode(&self, mode: u16) -> Result<(), Error> {
-        let permit = Permit { mode: Some(mode & 0o777), owner: None };
-        self.ask("change the permissions of", Operation::Permit { segment: self.id(), permit }).await.map(drop)
-    }
-
-    /// Gives it to another user and group: [`Segment::set_owner`](crate::Segment::set_owner).
-    pub async fn set_owner(&self, uid: u32, gid: u32) -> Result<(), Error> {
-        let permit = Permit { mode: None, owner: Some(Identity { uid, gid }) };
+        let permit = Permit { mode: mode & 0o777 };
         self.ask("change the permissions of", Operation::Permit { segment: self.id(), permit }).await.map(drop)
     }
 
