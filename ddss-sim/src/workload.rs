@@ -60,6 +60,8 @@ pub(crate) struct Held {
     pub(crate) target: Target,
     pub(crate) token: LockToken,
     pub(crate) shared: bool,
+    /// When it was asked for, and when its holder heard of it.
+    pub(crate) asked_us: u64,
     pub(crate) granted_us: u64,
     /// The version that was seen under it.
     pub(crate) version: Option<u64>,
@@ -224,6 +226,7 @@ impl World {
     pub(crate) fn ask_for(&mut self, node: usize, index: usize, kind: Kind, target: Target, timeout_us: u32) {
         self.report.operations += 1;
         self.requests += 1;
+        self.asked_us = self.now_us;
         let puts = matches!(kind, Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::PutHeld);
         let mark = puts.then(|| {
             self.marks += 1;

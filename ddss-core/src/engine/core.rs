@@ -109,6 +109,8 @@ pub struct Engine {
     pub(super) placed: u64,
     clients: Vec<Option<Client>>,
     actions: VecDeque<Due>,
+    #[cfg(feature = "planted")]
+    pub(super) bug: Option<super::Bug>,
 }
 
 impl Engine {
@@ -137,7 +139,16 @@ impl Engine {
             placed: 0,
             clients: vec![None; CLIENTS_MAX],
             actions: VecDeque::with_capacity(1024),
+            #[cfg(feature = "planted")]
+            bug: None,
         }
+    }
+
+    /// Gives the engine a bug, or takes it away.
+    #[cfg(feature = "planted")]
+    pub fn plant(&mut self, bug: Option<super::Bug>) {
+        self.bug = bug;
+        self.segments.bug = bug;
     }
 
     /// What happened so far.
