@@ -67,13 +67,10 @@ pub enum Failure {
     /// The version that the call named was committed, and is kept no longer.
     #[error("that version is not kept any more (how many are says the segment's history)")]
     VersionGone = 20,
-    /// Who may read a segment is decided when it is made.
-    #[error("who may read a segment cannot change any more: allocate another one")]
-    AudienceFixed = 21,
 }
 
 impl Failure {
-    const ALL: [Failure; 21] = [
+    const ALL: [Failure; 20] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -94,7 +91,6 @@ impl Failure {
         Failure::Locked,
         Failure::OwnLock,
         Failure::VersionGone,
-        Failure::AudienceFixed,
     ];
 
     /// The number on the wire.

@@ -38,8 +38,6 @@ impl Record {
     pub const STATE_OFFSET: usize = 0;
     /// Where the id is.
     pub const SEGMENT_OFFSET: usize = 8;
-    /// Where the word is that begins with the Unix bits.
-    pub const MODE_OFFSET: usize = 56;
     /// The state of an index that is free.
     pub const FREE: u64 = 0;
     /// The state of an index with a segment.

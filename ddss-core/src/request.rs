@@ -164,6 +164,7 @@ impl Request {
     }
 
     /// Reads a copied entry and believes none of it.
+    #[inline]
     pub fn decode(entry: &Entry) -> Result<Self, Refused> {
         let id = RequestId(entry[1]);
         let refuse = |failure| Refused { id, failure };
@@ -175,6 +176,7 @@ impl Request {
         Ok(Self { id, timeout_us, operation })
     }
 
+    #[inline]
     fn decode_operation(entry: &Entry) -> Result<Operation, Failure> {
         let flags = (entry[0] >> 48) as u16;
         let segment = SegmentId::from_bits(entry[2]);

@@ -1,10 +1,10 @@
 //! What a segment shall be: size, model, permissions, place, history.
 
-use crate::NodeId;
 use crate::failure::Failure;
 use crate::limits::{HISTORY_MAX, SEGMENT_BYTES_MAX, TRANSFER_BYTES_MAX};
 use crate::model::Model;
-use crate::segment::Permissions;
+use crate::segment::{Header, Permissions};
+use crate::{NodeId, Version};
 
 /// Which node a segment shall have as its home.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -112,6 +112,13 @@ impl Spec {
             _ if size > TRANSFER_BYTES_MAX as u64 => Err(Failure::TooLarge),
             _ => Ok(spec),
         }
+    }
+
+    /// Where all headers of such a segment are, counted from its first one: its own, and those of what is kept.
+    pub fn header_lines(&self) -> impl Iterator<Item = u64> + use<> {
+        let (bytes, keeps) = (self.bytes, self.keeps());
+        let kept = (0..=u64::from(keeps)).filter_map(move |version| Header::line_of(bytes, keeps, Version(version)));
+        kept.chain([0])
     }
 
     /// How many versions before the newest one are kept, for those who name one and for the model.

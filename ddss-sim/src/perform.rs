@@ -22,7 +22,16 @@ impl World {
                 let now = self.now(node);
                 self.nodes[node].engine.formatted(now, record.segment, true);
             }
-            Action::Strike { .. } | Action::Record { .. } => {}
+            Action::Strike { .. } | Action::Rewrite { .. } => {}
+            Action::Move { record, from, bytes } => {
+                here.relocate(from, record.at, bytes as usize);
+                for line in record.spec.header_lines() {
+                    here.erase(from + line);
+                }
+                self.places.insert(record.segment, (node, record.at));
+                let now = self.now(node);
+                self.nodes[node].engine.moved(now, record.segment, true);
+            }
             Action::Clear { at, bytes } => {
                 here.clear(at, bytes as usize);
                 here.engine.cleared(at, bytes);

@@ -294,7 +294,7 @@ impl World {
             Kind::Await(above) => Operation::Await { segment, above: Version(above) },
             Kind::Stat => Operation::Stat { segment, page: ArenaRange { slot: 0, bytes: Listing::PAGE_BYTES as u32 } },
             Kind::Permit => {
-                let mode = if self.random.one_in(2) { 0o600 } else { 0o620 };
+                let mode = if self.random.one_in(2) { 0o600 } else { 0o640 };
                 Operation::Permit { segment, permit: Permit { mode } }
             }
             Kind::List(node) => Operation::List { node: NodeId(node), text: short },

@@ -2,9 +2,11 @@
 
 use crate::aio::AsyncClient;
 use crate::attached::Inner;
+use crate::batch::Step;
 use crate::builder::ClientBuilder;
 use crate::error::Error;
 use crate::lanes::{Buffer, Call, NoCompletion};
+use crate::lanes_many::Ended;
 use crate::segment::Segment;
 use ddss_core::{Completion, Failure, Name, NodeId, Opened, Operation, Outcome, Spec};
 use ddss_ipc::{SharedMemory, Strategy, WaitClass};
@@ -124,6 +126,18 @@ impl Client {
                 }
                 ended => return ended.map_err(|none| self.explain(none, action, target)),
             }
+        }
+    }
+
+    /// Runs many calls on one lane; each has its own end.
+    pub(crate) fn run_all(&self, steps: Vec<Step>) -> Result<Vec<Ended>, Error> {
+        if steps.is_empty() {
+            return Ok(Vec::new());
+        }
+        let attached = self.0.attached(&mut None)?;
+        match attached.lanes.call(self.0.timeout) {
+            Ok(call) => Ok(call.run_all(&steps)),
+            Err(none) => Ok(steps.iter().map(|_| Err(none)).collect()),
         }
     }
 

@@ -127,8 +127,8 @@ impl Segment {
         })
     }
 
-    /// Changes its nine Unix bits. Only its owner and root may. Who may write can change; who may read is decided when the
-    /// segment is made ([`Failure::AudienceFixed`]).
+    /// Changes its nine Unix bits. Only its owner and root may. If others may read it from now on, its bytes move to
+    /// memory that the new readers share: who had the old one mapped sees it no more.
     pub fn set_mode(&self, mode: u16) -> Result<(), Error> {
         let operation = Operation::Permit { segment: self.id(), permit: Permit { mode: mode & 0o777 } };
         self.ask("change the permissions of", operation, WaitClass::Sleeping).map(drop)

@@ -25,6 +25,7 @@ mod links;
 mod memory;
 mod perform;
 mod progress;
+mod pulse;
 mod recovery;
 mod register;
 mod service;

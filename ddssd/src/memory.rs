@@ -189,6 +189,20 @@ impl NodeMemory {
         self.register.write(record)
     }
 
+    /// Brings a segment to another place. Until its record says so it is where it was.
+    pub(crate) fn relocate(&mut self, record: &Record, from: u64, bytes: u64) -> Result<(), MemoryError> {
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let area = self.open_area(area_of(record.at))?;
+        area.reserve(offset_of(record.at) as usize, length.next_multiple_of(BLOCK_BYTES))?;
+        let ((old, from_at), (new, to_at)) = (self.at(from), self.at(record.at));
+        SharedMemory::copy(old, from_at, new, to_at, length)?;
+        self.register.rewrite(record);
+        for line in record.spec.header_lines() {
+            self.erase(from + line);
+        }
+        Ok(())
+    }
+
     /// Nobody lives there any more.
     pub(crate) fn erase(&self, at: u64) {
         let (area, offset) = self.at(at);

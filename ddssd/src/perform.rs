@@ -5,6 +5,7 @@ use crate::fetches::Fetches;
 use crate::fetches::Tag;
 use crate::links::Links;
 use crate::memory::NodeMemory;
+use crate::pulse::Pulse;
 use ddss_core::engine::{Action, Engine, HandId, KeptId, Now, Parts, Source, StepId, Tail, area_of, offset_of};
 use ddss_core::{
     ArenaRange, Audience, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Record,
@@ -39,6 +40,8 @@ pub(crate) struct Hands {
     pub(crate) arenas: Vec<Option<Arena>>,
     /// Replies on their way into the rings.
     pub(crate) replies: Vec<(LaneId, Entry)>,
+    /// What calls take.
+    pub(crate) pulse: Pulse,
     pub(crate) began: Instant,
     /// The time as it was a few rounds ago at the most: no request waits for a clock to be read.
     pub(crate) now: Now,
@@ -70,7 +73,8 @@ impl Hands {
         while let Some(action) = self.engine.next_action() {
             match action {
                 Action::Format { record, header, bytes } => self.format(&record, &header, bytes),
-                Action::Record { segment, mode } => self.memory.register.set_mode(segment, mode),
+                Action::Rewrite { record } => self.memory.register.rewrite(&record),
+                Action::Move { record, from, bytes } => self.relocate(&record, from, bytes),
                 Action::Strike { segment } => self.memory.register.strike(segment),
                 Action::Erase { at } => self.memory.erase(at),
                 Action::Clear { at, bytes } => self.clear(at, bytes),
@@ -113,6 +117,16 @@ impl Hands {
             tracing::warn!(name = record.name.as_str(), bytes, error, "no memory for a segment");
         }
         self.engine.formatted(self.now, record.segment, made.is_ok());
+    }
+
+    fn relocate(&mut self, record: &Record, from: u64, bytes: u64) {
+        let moved = self
+            .know_area(area_of(record.at), record.permissions.audience())
+            .and_then(|()| self.memory.relocate(record, from, bytes).map_err(|error| error.to_string()));
+        if let Err(error) = &moved {
+            tracing::warn!(name = record.name.as_str(), bytes, error, "no memory to move a segment to");
+        }
+        self.engine.moved(self.now, record.segment, moved.is_ok());
     }
 
     /// Sees that an area is there, known to the fabric, and open to those who may look at it.
@@ -332,12 +346,19 @@ impl Hands {
         self.links.send(self.fabric.as_mut(), node, message.encode(&[]));
     }
 
-    fn reply(&mut self, lane: LaneId, mut completion: Completion, data: Option<(u64, u8)>) {
+    fn reply(&mut self, lane: LaneId, completion: Completion, data: Option<(u64, u8)>) {
+        let entry = self.filled(completion, data).encode();
+        self.replies.push((lane, entry));
+    }
+
+    /// A completion with the bytes of the pool that it carries.
+    #[inline]
+    pub(crate) fn filled(&self, mut completion: Completion, data: Option<(u64, u8)>) -> Completion {
         if let Some((at, bytes)) = data {
             let (area, from) = self.memory.at(at);
             area.read(from, &mut completion.data[..usize::from(bytes)]).expect(CHECKED);
         }
-        self.replies.push((lane, completion.encode()));
+        completion
     }
 }
 

@@ -15,12 +15,15 @@ use crate::fetches::{Fetches, Tag};
 use crate::links::{Change, Links};
 use crate::memory::NodeMemory;
 use crate::perform::{Arena, Hands};
+use crate::pulse::Pulse;
 use crate::recovery::{self, Found};
 use crate::service::StartError;
 use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
 use ddss_core::limits::{CLIENTS_MAX, TEXT_BYTES_MAX};
-use ddss_core::{ClientId, Entry, Failure, Identity, LaneId, Message, NodeId, Operation, PeerHello, Request};
-use ddss_ipc::{Arrival, Session, SharedMemory, Station};
+use ddss_core::{
+    ArenaRange, ClientId, Entry, Failure, Identity, LaneId, Message, NodeId, Operation, PeerHello, Request,
+};
+use ddss_ipc::{Arrival, Idling, Session, SharedMemory, Station};
 use ddss_runtime::Work;
 use ddss_verbs::{Event, Events, Fabric, Trust, WorkError};
 use std::net::SocketAddr;
@@ -40,6 +43,10 @@ pub(crate) struct Node {
 impl Node {
     /// Requests taken in one round.
     const BATCH: usize = 256;
+    /// Looks at the lanes in one round.
+    const SWEEPS: u32 = 32;
+    /// How many times as long the thread spins for clients that count on it.
+    const POLL_SPINS: u32 = 20;
     /// The clock is read once in so many rounds without work: reading it takes as long as such a round.
     const ROUNDS_PER_CLOCK: u32 = 64;
     /// A round with work counts for so many without.
@@ -89,6 +96,7 @@ impl Node {
             scratch_region,
             arenas: std::iter::repeat_with(|| None).take(CLIENTS_MAX).collect(),
             replies: Vec::with_capacity(Self::BATCH),
+            pulse: Pulse::default(),
             began,
             now: Hands::read_clocks(began),
         };
@@ -109,6 +117,7 @@ impl Node {
 
     fn publish(&mut self) {
         for (lane, entry) in self.hands.replies.drain(..) {
+            self.hands.pulse.ended(lane, entry[1]);
             self.station.reply(lane, &entry);
         }
     }
@@ -171,15 +180,39 @@ impl Node {
     // 2. Requests.
 
     fn take_requests(&mut self) -> usize {
-        let hands = &mut self.hands;
-        let taken = self.station.serve(Self::BATCH, |lane, entry| {
-            take_request(hands, lane, entry);
-            // Nearly always the one reply of this very request.
-            let at = hands.replies.iter().position(|&(to, reply)| to == lane && reply[1] == entry[1])?;
-            Some(hands.replies.swap_remove(at).1)
-        });
+        // With nothing under way elsewhere the next thing to come is most likely a request: the rest of a round takes
+        // as long as several looks at the lanes.
+        let sweeps = if self.station.is_busy() && self.hands.engine.pending() == 0 { Self::SWEEPS } else { 1 };
+        let taken = (0..sweeps).map(|_| self.sweep()).find(|taken| *taken > 0).unwrap_or(0);
+        self.hands.pulse.taken(taken);
         self.publish();
         taken
+    }
+
+    #[inline]
+    fn sweep(&mut self) -> usize {
+        let hands = &mut self.hands;
+        self.station.serve(Self::BATCH, |lane, entry| {
+            ask(hands, lane, entry);
+            // Nearly always there is one reply, to this very request, and nothing else to do.
+            if let Some((to, completion, data)) = hands.engine.only_reply() {
+                let reply = hands.filled(completion, data).encode();
+                if to == lane {
+                    return Some(reply);
+                }
+                hands.replies.push((to, reply));
+                hands.pulse.began(lane, entry[1]);
+                return None;
+            }
+            hands.perform();
+            match hands.replies.iter().position(|&(to, reply)| to == lane && reply[1] == entry[1]) {
+                Some(at) => Some(hands.replies.swap_remove(at).1),
+                None => {
+                    hands.pulse.began(lane, entry[1]);
+                    None
+                }
+            }
+        })
     }
 
     // 3. Network.
@@ -284,6 +317,9 @@ impl Node {
             self.next_tick = now + pause;
             self.hands.engine.tick(self.hands.now);
             self.perform();
+            if let Some(average_ns) = self.hands.pulse.beat(now) {
+                self.station.tell_latency_ns(average_ns);
+            }
         }
     }
 
@@ -293,28 +329,42 @@ impl Node {
     }
 }
 
-fn take_request(hands: &mut Hands, lane: LaneId, entry: &Entry) {
+#[inline]
+fn ask(hands: &mut Hands, lane: LaneId, entry: &Entry) {
     match Request::decode(entry) {
         Ok(request) => {
-            let mut text = [0; TEXT_BYTES_MAX];
-            let length = copy_text(hands, lane.client, &request.operation, &mut text);
-            hands.engine.request(hands.now, lane, &request, &text[..length]);
+            if text_range(&request.operation).is_some() {
+                return ask_by_text(hands, lane, &request);
+            }
+            hands.engine.request(hands.now, lane, &request, &[]);
         }
         Err(refused) => hands.engine.refuse(lane, refused.id, refused.failure),
     }
-    hands.perform();
 }
 
-/// Names, specifications, queries and tables are copied out of the arena once, before anybody looks at them.
-fn copy_text(hands: &Hands, client: ClientId, operation: &Operation, text: &mut [u8]) -> usize {
-    let range = match operation {
+#[cold]
+fn ask_by_text(hands: &mut Hands, lane: LaneId, request: &Request) {
+    let mut text = [0; TEXT_BYTES_MAX];
+    let length = copy_text(hands, lane.client, &request.operation, &mut text);
+    hands.engine.request(hands.now, lane, request, &text[..length]);
+}
+
+/// What an operation has in the arena for the engine to read.
+#[inline]
+fn text_range(operation: &Operation) -> Option<ArenaRange> {
+    match operation {
         Operation::Allocate { spec_and_name: range }
         | Operation::Open { name: range }
         | Operation::List { text: range, .. }
         | Operation::GetMany { list: range, .. }
-        | Operation::PutMany { list: range, .. } => range,
-        _ => return 0,
-    };
+        | Operation::PutMany { list: range, .. } => Some(*range),
+        _ => None,
+    }
+}
+
+/// Names, specifications, queries and tables are copied out of the arena once, before anybody looks at them.
+fn copy_text(hands: &Hands, client: ClientId, operation: &Operation, text: &mut [u8]) -> usize {
+    let Some(range) = text_range(operation) else { return 0 };
     let Some(arena) = hands.arena(client) else { return 0 };
     let length = (range.bytes as usize).min(text.len());
     arena.memory.read(range.offset() as usize, &mut text[..length]).map_or(0, |()| length)
@@ -352,6 +402,16 @@ impl Work for Node {
 
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {
         wait(&[self.station.descriptor(), self.hands.fabric.descriptor().as_fd()]);
+    }
+
+    /// Clients that poll count on a thread that does; with those only that sleep in the kernel there is nothing to spin
+    /// for, unless other nodes are at work here.
+    fn spin(&self, usual: Duration) -> Duration {
+        match self.station.idling() {
+            Idling::Poll => usual * Self::POLL_SPINS,
+            Idling::Sleep if self.hands.engine.pending() == 0 => Duration::ZERO,
+            Idling::Sleep | Idling::Spin => usual,
+        }
     }
 
     fn nap(&self) -> Duration {

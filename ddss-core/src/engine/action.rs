@@ -90,12 +90,21 @@ pub enum Action {
         /// Bytes that it takes in all, with the header and with what is kept of it.
         bytes: u64,
     },
-    /// Write down the new Unix bits of a segment.
-    Record {
-        /// Which.
-        segment: SegmentId,
-        /// The bits.
-        mode: u16,
+    /// Write a segment's record again, all of it or nothing.
+    Rewrite {
+        /// The new one.
+        record: Record,
+    },
+    /// Bring a segment to another place: its header, its bytes, what is kept of it. Then write its record again, and make
+    /// the headers in the old place say that nobody lives there. Answer with [`Engine::moved`](super::Engine::moved),
+    /// before anything else is done.
+    Move {
+        /// Its record, with the new place.
+        record: Record,
+        /// Where it is.
+        from: u64,
+        /// How much it is, all together.
+        bytes: u64,
     },
     /// Strike the record of a segment.
     Strike {

@@ -108,9 +108,22 @@ pub struct Engine {
     /// Segments that were placed round robin.
     pub(super) placed: u64,
     clients: Vec<Option<Client>>,
+    /// An answer that is the first of all actions, if that is what the first one is: most requests have no other.
+    at_once: Option<AtOnce>,
     actions: VecDeque<Due>,
     #[cfg(feature = "planted")]
     pub(super) bug: Option<super::Bug>,
+}
+
+/// To whom, what, and where its bytes are: see [`Action::Reply`].
+pub type OnlyReply = (LaneId, Completion, Option<(u64, u8)>);
+
+/// What [`Action::Reply`] says.
+#[derive(Clone, Copy, Debug)]
+struct AtOnce {
+    lane: LaneId,
+    completion: Completion,
+    data: Option<(u64, u8)>,
 }
 
 impl Engine {
@@ -138,6 +151,7 @@ impl Engine {
             copies: Copies::default(),
             placed: 0,
             clients: vec![None; CLIENTS_MAX],
+            at_once: None,
             actions: VecDeque::with_capacity(1024),
             #[cfg(feature = "planted")]
             bug: None,
@@ -184,12 +198,26 @@ impl Engine {
 
     /// The next thing to do, in order. What it needs of the engine is there until this is called again.
     pub fn next_action(&mut self) -> Option<Action> {
+        if let Some(AtOnce { lane, completion, data }) = self.at_once.take() {
+            return Some(Action::Reply { lane, completion, data });
+        }
         loop {
             match self.actions.pop_front()? {
                 Due::Do(action) => return Some(action),
                 Due::GiveUp(kept) => self.kept.remove(&kept),
             }
         }
+    }
+
+    /// The next thing to do, if that is a reply and the only one: as [`next_action`](Self::next_action) would give it,
+    /// without moving it through a queue, which takes longer than all that is decided about a short call.
+    #[inline]
+    pub fn only_reply(&mut self) -> Option<OnlyReply> {
+        if !self.actions.is_empty() {
+            return None;
+        }
+        let AtOnce { lane, completion, data } = self.at_once.take()?;
+        Some((lane, completion, data))
     }
 
     pub(super) fn act(&mut self, action: Action) {
@@ -305,9 +333,9 @@ impl Engine {
         if let Some(table) = pending.wait.table() {
             self.give_up(table);
         }
-        if let Wait::Unlock { token, .. } = pending.wait {
-            // However it ended, its client does not count on the lock any more.
-            self.held.retain(|held| held.token != token);
+        if let Wait::Unlock { token, segment } = pending.wait {
+            // However it ended, its client does not count on the lock any more. Two homes may give the same token.
+            self.held.retain(|held| (held.segment, held.token) != (segment, token));
         }
         if let Some(segment) = pending.wait.changes() {
             self.spoil_copy(segment);
@@ -332,8 +360,14 @@ impl Engine {
         self.reply(lane, completion, None);
     }
 
+    #[inline]
     pub(super) fn reply(&mut self, lane: LaneId, completion: Completion, data: Option<(u64, u8)>) {
-        if self.client(lane.client).is_some() {
+        if self.client(lane.client).is_none() {
+            return;
+        }
+        if self.actions.is_empty() && self.at_once.is_none() {
+            self.at_once = Some(AtOnce { lane, completion, data });
+        } else {
             self.act(Action::Reply { lane, completion, data });
         }
     }

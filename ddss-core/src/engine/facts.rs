@@ -1,7 +1,7 @@
 //! What is told about segments, and who may use them: lists, facts, permissions.
 
 use super::action::{Action, Tail};
-use super::core::{Caller, Engine};
+use super::core::{Caller, Engine, Now};
 use super::guard::Asker;
 use super::kept::KeptId;
 use super::near::Told;
@@ -145,31 +145,62 @@ impl Engine {
         self.reply(lane, Completion { data: page.encode(), ..done }, None);
     }
 
-    /// New permissions of a segment at home here: its owner and root may give them. Who may read it is decided for good
-    /// when it is made, by the area of memory that it lies in. Every node that has noted the old ones is told.
-    pub(super) fn permit_here(&mut self, who: Identity, id: SegmentId, permit: Permit) -> Result<Told, Failure> {
-        let segment = self.segments.get_mut(id)?;
+    /// New permissions of a segment at home here: its owner and root may give them. Where other people may read it than
+    /// before, it moves to their memory: whoever has the old one mapped sees it no more.
+    pub(super) fn permit_here(
+        &mut self,
+        who: Identity,
+        id: SegmentId,
+        permit: Permit,
+        asker: Asker,
+    ) -> Result<(), Failure> {
+        let segment = self.segments.get(id)?;
         segment.permissions.allow(who, Wish::Release)?;
-        let fresh = Permissions { mode: permit.mode, ..segment.permissions };
-        if fresh.audience() != segment.permissions.audience() {
-            return Err(Failure::AudienceFixed);
+        let old = segment.permissions;
+        let new = Permissions { mode: permit.mode, ..old };
+        if new.audience() == old.audience() {
+            let segment = self.segments.get_mut(id)?;
+            segment.permissions = new;
+            let record = segment.record(id);
+            self.act(Action::Rewrite { record });
+            self.permitted(id, asker);
+            return Ok(());
         }
-        segment.permissions = fresh;
+        let (record, from, bytes) = self.segments.begin_move(id, new, asker)?;
+        self.act(Action::Move { record, from, bytes });
+        Ok(())
+    }
+
+    /// A segment is in its new place, or could not be brought there.
+    pub fn moved(&mut self, now: Now, id: SegmentId, made: bool) {
+        let deadline_us = now.steady_us + Self::FORGET_US;
+        let Some((asker, readers)) = self.segments.end_move(id, made, deadline_us) else { return };
+        for node in readers {
+            self.send(node, Message::Forget { segment: id });
+        }
+        self.reclaim();
+        if made {
+            self.permitted(id, asker);
+        } else {
+            self.answer(asker, Outcome::Failed(Failure::NoSpace), Told::default());
+        }
+    }
+
+    /// Every node that has noted the old permissions is told, and the one who gave new ones.
+    fn permitted(&mut self, id: SegmentId, asker: Asker) {
+        let Ok(segment) = self.segments.get(id) else { return };
         let told = Told { version: segment.version, timestamp: segment.timestamp, word: 0 };
         let (facts, readers) = (segment.facts(id), segment.seen_by.clone());
-        self.act(Action::Record { segment: id, mode: permit.mode });
         for node in readers {
             self.send(node, Message::Changed { facts });
         }
-        Ok(told)
+        self.answer(asker, Outcome::Done, told);
     }
 
     /// The same, asked by a client.
     pub(super) fn permit(&mut self, caller: &Caller, segment: SegmentId, permit: Permit) -> Result<(), Failure> {
         if segment.home() == self.node {
-            let told = self.permit_here(caller.who, segment, permit)?;
-            self.answer(Asker::Client(caller.lane, caller.request), Outcome::Done, told);
-            return Ok(());
+            return self.permit_here(caller.who, segment, permit, Asker::Client(caller.lane, caller.request));
         }
         let node = self.reachable_home(segment)?;
         let step = self.begin(caller, Wait::Answer { segment, harmless: false })?.to_bits();

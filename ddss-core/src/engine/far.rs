@@ -342,7 +342,8 @@ impl Engine {
             }
             Operation::Unlock { segment, token } => {
                 let home = self.reachable_home(segment)?;
-                if !self.held.iter().any(|held| held.token == token && held.client == caller.lane.client) {
+                let wanted = (segment, token, caller.lane.client);
+                if !self.held.iter().any(|held| (held.segment, held.token, held.client) == wanted) {
                     return Err(Failure::LockLost);
                 }
                 let step = self.begin(&caller, Wait::Unlock { segment, token })?.to_bits();

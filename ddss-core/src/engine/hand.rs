@@ -133,6 +133,10 @@ impl Engine {
     /// Lets the home carry a get out that is noted already.
     pub(super) fn ask_home_to_get(&mut self, now: Now, step: StepId, pending: &Pending, transfer: Transfer) {
         let Transfer { segment, parts, look, .. } = transfer;
+        if self.peers.reachable(segment.home()).is_none() {
+            self.over(step);
+            return self.finish(pending, Outcome::Failed(Failure::NodeDown));
+        }
         let left = pending.deadline_us.saturating_sub(now.steady_us);
         let timeout_us = u32::try_from(left).unwrap_or(u32::MAX);
         if let Some(pending) = self.operations.get_mut(step) {
@@ -193,7 +197,7 @@ impl Engine {
             .noted(transfer.segment)
             .is_some_and(|facts| facts.model.get_rules(transfer.look.asks).minds == crate::Minds::Nobody);
         if failure == Failure::Busy && may_read && now.steady_us < pending.deadline_us {
-            self.fetch_again(step, &pending, transfer);
+            self.fetch_again(now, step, &pending, transfer);
         } else if let Some(pending) = self.over(step) {
             self.finish(&pending, Outcome::Failed(failure));
         }

@@ -79,10 +79,8 @@ impl Engine {
                 Ok(())
             }
             Message::Permit { step, who, segment, permit } => {
-                let permitted = self.permit_here(who, segment, permit);
-                permitted
-                    .map(|told| self.answer(Asker::Peer(node, step), Outcome::Done, told))
-                    .map_err(|failure| (step, failure))
+                let asker = Asker::Peer(node, step);
+                self.permit_here(who, segment, permit, asker).map_err(|failure| (step, failure))
             }
             Message::Changed { facts } => {
                 self.facts_changed(node, facts);

@@ -35,6 +35,8 @@ pub(super) struct Segment {
     noted_busy: bool,
     /// Who made it, until its memory is there.
     forming: Option<Asker>,
+    /// Where it was, and who might use it there, while it moves.
+    moving: Option<(u64, Permissions, Asker)>,
 }
 
 impl Segment {
@@ -44,8 +46,22 @@ impl Segment {
             0 => Box::default(),
             keeps => vec![timestamp; keeps as usize + 1].into(),
         };
-        let (oldest, noted_busy, forming) = (version, false, None);
-        Self { name, spec, permissions, at, version, timestamp, oldest, seen_by, stamps, guard, noted_busy, forming }
+        let (oldest, noted_busy, forming, moving) = (version, false, None, None);
+        Self {
+            name,
+            spec,
+            permissions,
+            at,
+            version,
+            timestamp,
+            oldest,
+            seen_by,
+            stamps,
+            guard,
+            noted_busy,
+            forming,
+            moving,
+        }
     }
 
     /// Bytes of the pool that it takes.
@@ -61,6 +77,12 @@ impl Segment {
     /// Where the headers of all copies are that are kept.
     pub(super) fn kept_lines(&self) -> Vec<u64> {
         (0..self.stamps.len() as u64).filter_map(|version| self.line_of(Version(version))).collect()
+    }
+
+    /// What is written down of it.
+    pub(super) fn record(&self, id: SegmentId) -> Record {
+        let Self { name, spec, permissions, at, .. } = *self;
+        Record { segment: id, at, name, spec, permissions }
     }
 
     /// What its header says, if nobody holds its lock.
@@ -109,6 +131,8 @@ pub(super) struct Leaving {
     pub(super) id: SegmentId,
     at: u64,
     bytes: u64,
+    /// Only its place: the segment lives on in another one.
+    moved: bool,
     /// The peers that have not yet forgotten it.
     pub(super) waiting_for: Vec<NodeId>,
     pub(super) deadline_us: u64,
@@ -286,6 +310,43 @@ impl Segments {
         segment.forming.take()
     }
 
+    /// Gives a segment a place among other people, and new permissions; where it was is told, and how much it is.
+    pub(super) fn begin_move(
+        &mut self,
+        id: SegmentId,
+        permissions: Permissions,
+        asker: Asker,
+    ) -> Result<(Record, u64, u64), Failure> {
+        let segment = self.get(id)?;
+        if segment.moving.is_some() {
+            return Err(Failure::Busy);
+        }
+        let bytes = segment.pool_bytes();
+        let to = self.areas.take(permissions.audience(), bytes).ok_or(Failure::NoSpace)?;
+        let segment = self.get_mut(id)?;
+        let from = std::mem::replace(&mut segment.at, to);
+        let old = std::mem::replace(&mut segment.permissions, permissions);
+        segment.moving = Some((from, old, asker));
+        Ok((segment.record(id), from, bytes))
+    }
+
+    /// It is there, or stays where it was. Who waits for it, and the peers that have to forget the old place.
+    pub(super) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<(Asker, Vec<NodeId>)> {
+        let segment = self.get_mut(id).ok()?;
+        let (from, old, asker) = segment.moving.take()?;
+        let bytes = segment.pool_bytes();
+        if made {
+            let readers = std::mem::take(&mut segment.seen_by);
+            let waiting_for = readers.clone();
+            self.leaving.push(Leaving { id, at: from, bytes, moved: true, waiting_for, deadline_us });
+            return Some((asker, readers));
+        }
+        let to = std::mem::replace(&mut segment.at, from);
+        segment.permissions = old;
+        self.areas.give(to, bytes);
+        Some((asker, Vec::new()))
+    }
+
     /// Takes in a segment that was here before the daemon ended.
     pub(super) fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
         let Record { segment: id, at, name, spec, permissions } = *record;
@@ -332,7 +393,8 @@ impl Segments {
         self.names.remove(&segment.name);
         let bytes = segment.pool_bytes();
         let readers = segment.seen_by;
-        self.leaving.push(Leaving { id, at: segment.at, bytes, waiting_for: readers.clone(), deadline_us });
+        let (at, waiting_for) = (segment.at, readers.clone());
+        self.leaving.push(Leaving { id, at, bytes, moved: false, waiting_for, deadline_us });
         Ok(readers)
     }
 
@@ -360,7 +422,9 @@ impl Segments {
         let early = planted!(self, EarlyReclaim);
         let index = self.leaving.iter().position(|leaving| early || leaving.waiting_for.is_empty())?;
         let gone = self.leaving.swap_remove(index);
-        self.free.push(gone.id.index());
+        if !gone.moved {
+            self.free.push(gone.id.index());
+        }
         Some((gone.at, gone.bytes))
     }
 
