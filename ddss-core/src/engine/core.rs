@@ -111,6 +111,8 @@ pub struct Engine {
     /// An answer that is the first of all actions, if that is what the first one is: most requests have no other.
     at_once: Option<AtOnce>,
     actions: VecDeque<Due>,
+    #[cfg(feature = "planted")]
+    pub(super) bug: Option<super::Bug>,
 }
 
 /// To whom, what, and where its bytes are: see [`Action::Reply`].
@@ -151,7 +153,16 @@ impl Engine {
             clients: vec![None; CLIENTS_MAX],
             at_once: None,
             actions: VecDeque::with_capacity(1024),
+            #[cfg(feature = "planted")]
+            bug: None,
         }
+    }
+
+    /// Gives the engine a bug, or takes it away.
+    #[cfg(feature = "planted")]
+    pub fn plant(&mut self, bug: Option<super::Bug>) {
+        self.bug = bug;
+        self.segments.bug = bug;
     }
 
     /// What happened so far.
@@ -322,9 +333,9 @@ impl Engine {
         if let Some(table) = pending.wait.table() {
             self.give_up(table);
         }
-        if let Wait::Unlock { token, .. } = pending.wait {
-            // However it ended, its client does not count on the lock any more.
-            self.held.retain(|held| held.token != token);
+        if let Wait::Unlock { token, segment } = pending.wait {
+            // However it ended, its client does not count on the lock any more. Two homes may give the same token.
+            self.held.retain(|held| (held.segment, held.token) != (segment, token));
         }
         if let Some(segment) = pending.wait.changes() {
             self.spoil_copy(segment);

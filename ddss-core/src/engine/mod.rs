@@ -22,6 +22,7 @@
 //! | `facts.rs` | lists, facts and permissions |
 //! | `held.rs`, `kept.rs` | locks of other homes that clients of this node hold; bytes kept for a while |
 //! | `segments.rs`, `blocks.rs` | the segments at home here and the memory they have |
+//! | `planted.rs` | bugs for tests to find |
 //! | `operations.rs`, `staging.rs`, `peers.rs` | what is under way, and the bounds on it |
 
 mod action;
@@ -43,6 +44,7 @@ mod locks;
 mod near;
 mod operations;
 mod peers;
+mod planted;
 mod segments;
 mod staging;
 
@@ -52,3 +54,5 @@ pub use core::{Counters, Engine, EngineConfig, Now, OnlyReply};
 pub use hand::HandId;
 pub use kept::KeptId;
 pub use operations::StepId;
+#[cfg(feature = "planted")]
+pub use planted::Bug;
