@@ -16,7 +16,7 @@ use crate::memory::NodeMemory;
 use crate::perform::{Arena, Hands};
 use crate::pulse::Pulse;
 use crate::service::StartError;
-use ddss_core::engine::{Engine, EngineConfig};
+use ddss_core::engine::{Engine, EngineConfig, Reply};
 use ddss_core::limits::{CLIENTS_MAX, NAME_BYTES_MAX};
 use ddss_core::{ClientId, Entry, Failure, Identity, LaneId, Message, NodeId, Operation, PeerHello, Request, Spec};
 use ddss_ipc::{Arrival, Idling, Session, SharedMemory, Station};
@@ -178,7 +178,7 @@ impl Node {
         self.station.serve(Self::BATCH, |lane, entry| {
             ask(hands, lane, entry);
             // Nearly always there is one reply, to this very request, and nothing else to do.
-            if let Some((to, completion, data)) = hands.engine.only_reply() {
+            if let Some(Reply { lane: to, completion, data }) = hands.engine.only_reply() {
                 let reply = hands.filled(completion, data).encode();
                 if to == lane {
                     return Some(reply);

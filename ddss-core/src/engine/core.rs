@@ -88,16 +88,19 @@ pub struct Engine {
     pub(super) held: Vec<Held>,
     clients: Vec<Option<Client>>,
     /// An answer that is the first of all actions, if that is what the first one is: most requests have no other.
-    at_once: Option<AtOnce>,
+    at_once: Option<Reply>,
     actions: VecDeque<Action>,
 }
 
 /// What [`Action::Reply`] says.
-#[derive(Clone, Copy, Debug)]
-struct AtOnce {
-    lane: LaneId,
-    completion: Completion,
-    data: Option<(u64, u8)>,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reply {
+    /// Where.
+    pub lane: LaneId,
+    /// What.
+    pub completion: Completion,
+    /// Bytes of the pool that go into its data first: from where, and how many.
+    pub data: Option<(u64, u8)>,
 }
 
 impl Engine {
@@ -157,7 +160,7 @@ impl Engine {
 
     /// The next thing to do, in order.
     pub fn next_action(&mut self) -> Option<Action> {
-        if let Some(AtOnce { lane, completion, data }) = self.at_once.take() {
+        if let Some(Reply { lane, completion, data }) = self.at_once.take() {
             return Some(Action::Reply { lane, completion, data });
         }
         self.actions.pop_front()
@@ -166,12 +169,8 @@ impl Engine {
     /// The next thing to do, if that is a reply and the only one: as [`next_action`](Self::next_action) would give it,
     /// without moving it through a queue, which takes longer than all that is decided about a short call.
     #[inline]
-    pub fn only_reply(&mut self) -> Option<(LaneId, Completion, Option<(u64, u8)>)> {
-        if !self.actions.is_empty() {
-            return None;
-        }
-        let AtOnce { lane, completion, data } = self.at_once.take()?;
-        Some((lane, completion, data))
+    pub fn only_reply(&mut self) -> Option<Reply> {
+        if self.actions.is_empty() { self.at_once.take() } else { None }
     }
 
     pub(super) fn act(&mut self, action: Action) {
@@ -370,7 +369,7 @@ impl Engine {
             return;
         }
         if self.actions.is_empty() && self.at_once.is_none() {
-            self.at_once = Some(AtOnce { lane, completion, data });
+            self.at_once = Some(Reply { lane, completion, data });
         } else {
             self.act(Action::Reply { lane, completion, data });
         }

@@ -34,6 +34,6 @@ mod segments;
 mod staging;
 
 pub use action::{Action, Source};
-pub use core::{Counters, Engine, EngineConfig, Now};
+pub use core::{Counters, Engine, EngineConfig, Now, Reply};
 pub use kept::KeptId;
 pub use operations::StepId;
