@@ -207,6 +207,17 @@ impl<L: Lab> Pair<L> {
         (there, here)
     }
 
+    /// `a` did what it may not: both lose the connection, and know why if the fabric can tell.
+    pub(crate) fn both_closed_for_cause(&mut self, there: PeerId, here: PeerId, what: &str) {
+        let lost = |reason| matches!(reason, CloseReason::Lost(_) | CloseReason::Gone);
+        let unnamed = !self.a.fabric.capabilities().refusals_named;
+        let reason = self.wait("b to be closed", |pair| pair.b.closed(here));
+        let unseen = !self.b.fabric.capabilities().refusals_named;
+        assert!(unseen && lost(reason) || matches!(reason, CloseReason::Broken(_)), "{what}: {reason:?}");
+        let reason = self.wait("a to be closed", |pair| pair.a.closed(there));
+        assert!(unnamed && lost(reason) || matches!(reason, CloseReason::Terminated(_)), "{what}: {reason:?}");
+    }
+
     pub(crate) fn a_done(&mut self, tag: u64) -> Result<u64, WorkError> {
         self.wait("a's completion", |pair| pair.a.done(tag))
     }
