@@ -90,7 +90,7 @@ impl Rdma {
         let timeout_ms = self.config.handshake_timeout.as_millis().try_into().unwrap_or(i32::MAX);
         endpoint.resolve(self.source, address, timeout_ms).map_err(refused("look for the way to the peer"))?;
         let now = Instant::now();
-        let mut peer = Peer::new(id, address, Stage::Resolving, endpoint, now);
+        let mut peer = Peer::new(id, address, Stage::Resolving, endpoint, self.facts.is_iwarp, now);
         peer.traffic.plain = self.config.framing == Framing::Plain;
         peer.hello = match self.config.framing {
             Framing::Ours => frame::preamble(self.adapter_atomics(), hello),
@@ -160,7 +160,7 @@ impl Rdma {
         };
         endpoint.set_token(id.to_bits());
         let _ = endpoint.set_ack_timeout(self.config.ack_timeout);
-        let mut peer = Peer::new(id, address, Stage::Asked, endpoint, now);
+        let mut peer = Peer::new(id, address, Stage::Asked, endpoint, self.facts.is_iwarp, now);
         let ours = frame::read_preamble(&event.data);
         peer.traffic.plain = ours.is_none();
         let (atomics, hello) = ours.unwrap_or((false, &event.data));

@@ -25,9 +25,10 @@ use crate::limits::WORK_BYTES_MAX;
 use crate::sys::verbs::{Adapter, AdapterFacts, Channel, Endpoint, Hub, PortFacts};
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
 
-/// Bytes of private data in a request over InfiniBand's connection manager; iWARP carries more.
+/// Bytes of private data in a request over InfiniBand's connection manager.
 const REQUEST_BYTES_INFINIBAND: usize = 56;
-const REQUEST_BYTES_IWARP: usize = 255;
+/// The same over iWARP: Soft-iWARP counts them, and four of its own, in eight bits.
+const REQUEST_BYTES_IWARP: usize = 251;
 
 /// A fabric over one RDMA adapter. See the crate's page for how to use it.
 pub struct Rdma {
@@ -62,6 +63,7 @@ impl Rdma {
     /// # Errors
     /// There is no such adapter, and the words say what there is.
     pub fn new(config: RdmaConfig) -> Result<Self, RdmaError> {
+        super::regions::raise_lock_limit();
         let hub = Hub::new()?;
         let adapter = control::choose(&hub, &config)?;
         let name = adapter.name();

@@ -54,6 +54,7 @@ pub(super) struct Peer {
     pub(super) leaving: Option<Fault>,
     /// The owner asked for its end.
     pub(super) closing: bool,
+    is_iwarp: bool,
 }
 
 /// Buffers of one poll.
@@ -65,7 +66,14 @@ pub(super) struct Scratch {
 }
 
 impl Peer {
-    pub(super) fn new(id: PeerId, address: SocketAddr, stage: Stage, endpoint: Endpoint, now: Instant) -> Self {
+    pub(super) fn new(
+        id: PeerId,
+        address: SocketAddr,
+        stage: Stage,
+        endpoint: Endpoint,
+        is_iwarp: bool,
+        now: Instant,
+    ) -> Self {
         Self {
             id,
             address,
@@ -79,6 +87,7 @@ impl Peer {
             progress_at: now,
             leaving: None,
             closing: false,
+            is_iwarp,
         }
     }
 
@@ -132,7 +141,11 @@ impl Peer {
         match self.traffic.failing {
             Some(Failing::Unanswered) => Some(CloseReason::Lost(io::ErrorKind::TimedOut)),
             Some(_) => Some(CloseReason::Lost(io::ErrorKind::ConnectionReset)),
-            None if queue.receives_flushed() => Some(CloseReason::Lost(io::ErrorKind::ConnectionReset)),
+            // An iWARP connection ends like this, too. Elsewhere only a mistake of the peer's stops a queue by itself.
+            None if queue.receives_flushed() && self.is_iwarp => {
+                Some(CloseReason::Lost(io::ErrorKind::ConnectionReset))
+            }
+            None if queue.receives_flushed() => Some(CloseReason::Broken(Fault::RDMAP_PROTECTION)),
             None => None,
         }
     }

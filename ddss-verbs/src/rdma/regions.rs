@@ -76,6 +76,16 @@ fn check_lock_limit(bytes: u64) -> Result<(), FabricError> {
     if bytes <= limit || may_lock_anything() { Ok(()) } else { Err(FabricError::NotLocked { bytes, limit }) }
 }
 
+/// As much as this process may lock, it wants to be able to: root can lift the limit, others can use all of theirs. It is
+/// no failure if neither works; what is missing is said when it is needed.
+pub(super) fn raise_lock_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Memlock);
+    if setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }).is_err() {
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: now.maximum, maximum: now.maximum });
+    }
+}
+
 /// `CAP_IPC_LOCK`, which lifts the limit.
 fn may_lock_anything() -> bool {
     const IPC_LOCK: u32 = 14;

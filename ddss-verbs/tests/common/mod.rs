@@ -146,6 +146,10 @@ pub(crate) trait Lab {
     type Fabric: Fabric;
     fn fabric(&mut self) -> Self::Fabric;
     fn address(&mut self) -> SocketAddr;
+    /// Soft-iWARP lets a peer read a window that is open for writing only.
+    fn checks_reads(&self) -> bool {
+        true
+    }
     fn pass(&mut self) {
         std::thread::yield_now();
     }

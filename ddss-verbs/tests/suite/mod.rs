@@ -243,6 +243,9 @@ pub(crate) fn bounds_and_rights_hold(lab: impl Lab) {
     // If this failed, a peer could reach memory that it was never given.
     let mut pair = Pair::new(lab);
     for case in 0..8 {
+        if case == 4 && !pair.lab.checks_reads() {
+            continue;
+        }
         let (there, here) = pair.connect();
         let (mine, theirs) = (Memory::new(8192), Memory::new(8192));
         theirs.set(0, &[9; 8192]);

@@ -283,17 +283,14 @@ impl Queue {
         self.batch[index].send_flags |= abi::SEND_SIGNALED as u32;
     }
 
-    /// Asks the last of the batch to say when it has ended, and, where a write does not speak for a read, the last read.
+    /// Asks the last of the batch to say when it has ended, and, where a write does not speak for a read, every read: of
+    /// two reads of which the second is refused, nobody else would say that the first was answered.
     fn signal_last(&mut self) {
         let last = self.batch.len() - 1;
         self.signal(last);
         if !self.in_order {
-            let answered = |wr: &SendRequest| wr.opcode != abi::OP_WRITE && wr.opcode != abi::OP_SEND;
-            // Of two completions in between, too, each may have been a write's: so every read asks.
-            for index in 0..=last {
-                if answered(&self.batch[index]) && !self.batch.get(index + 1).is_some_and(answered) {
-                    self.signal(index);
-                }
+            for wr in self.batch.iter_mut().filter(|wr| wr.opcode != abi::OP_WRITE && wr.opcode != abi::OP_SEND) {
+                wr.send_flags |= abi::SEND_SIGNALED as u32;
             }
         }
     }
