@@ -63,4 +63,10 @@ macro_rules! adapters {
 }
 
 every!(adapter, adapters!(|_| {}));
-every!(few_reads, adapters!(|config| config.reads = 3));
+every!(
+    careful,
+    adapters!(|config| {
+        config.reads = 3;
+        config.fence_reads = Some(true);
+    })
+);

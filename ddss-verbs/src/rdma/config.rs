@@ -30,6 +30,10 @@ pub struct RdmaConfig {
     pub framing: Framing,
     /// Reads and atomics that may be under way in each direction of a connection; the adapter's own limit counts too.
     pub reads: u8,
+    /// Whether each read of a batch waits for the one before it: an adapter may otherwise look at memory in another order
+    /// than it was asked to, and a get proves by that order that its value is whole. It costs a round trip for each read. By
+    /// itself it is so for adapters, and not for the kernel's Soft-RoCE and Soft-iWARP, which keep the order.
+    pub fence_reads: Option<bool>,
     /// Finding the way, connecting and being accepted take so long at the most.
     pub handshake_timeout: Duration,
     /// A peer that ends nothing for so long while something is under way is given up.
@@ -48,6 +52,7 @@ impl Default for RdmaConfig {
             atomics: Arbiter::Thread,
             framing: Framing::Ours,
             reads: 128,
+            fence_reads: None,
             handshake_timeout: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(10),
             drain_timeout: Duration::from_millis(500),

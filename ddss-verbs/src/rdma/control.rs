@@ -199,7 +199,6 @@ impl Rdma {
                 return self.lose(id, CloseReason::Gone, events, now);
             }
             (Happened::DeviceRemoved, _) => {
-                self.lost = true;
                 return self.lose(id, CloseReason::Lost(io::ErrorKind::NotConnected), events, now);
             }
             _ => Ok(()),
@@ -271,6 +270,6 @@ impl Rdma {
 
     /// What the standard lets an iWARP adapter ask for; Soft-iWARP does not.
     fn sinks_are_written(&self) -> bool {
-        self.facts.is_iwarp && !self.facts.is_soft_iwarp
+        self.facts.is_iwarp && !self.facts.is_software
     }
 }

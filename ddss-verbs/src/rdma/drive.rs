@@ -73,7 +73,6 @@ impl Rdma {
                 }
                 AsyncNotice::DeviceLost => {
                     tracing::error!(device = ?self.adapter, "the device is lost: its connections end");
-                    self.lost = true;
                     self.lose_all(CloseReason::Lost(io::ErrorKind::NotConnected), events, now);
                 }
                 AsyncNotice::Other(event) => {

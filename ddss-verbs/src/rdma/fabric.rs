@@ -53,8 +53,8 @@ pub struct Rdma {
     pub(super) look: bool,
     /// Something was posted since the last poll.
     posted: bool,
-    /// The device is gone.
-    pub(super) lost: bool,
+    /// Reads of one batch are told to wait for each other.
+    fences: bool,
 }
 
 impl Rdma {
@@ -76,6 +76,7 @@ impl Rdma {
         if config.atomics == Arbiter::Adapter && !facts.has_atomics {
             return Err(RdmaError::NoAtomics(name));
         }
+        let fences = config.fence_reads.unwrap_or(!facts.is_software);
         let channel = Channel::new(&adapter).map_err(refused("make a completion channel"))?;
         let epoll = (|| -> io::Result<OwnedFd> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -103,7 +104,7 @@ impl Rdma {
             polls: 0,
             look: true,
             posted: false,
-            lost: false,
+            fences,
         })
     }
 
@@ -139,7 +140,7 @@ impl Rdma {
     }
 
     /// Gives one piece of work to the adapter, or keeps it in line.
-    fn take(&mut self, work: &Work<'_>) -> Result<(), PostErrorKind> {
+    fn take(&mut self, work: &Work<'_>, fenced: bool) -> Result<(), PostErrorKind> {
         let bytes_max = self.work_bytes_max();
         let peer = self.peers.get_mut(work.peer()).filter(|peer| !peer.closing).ok_or(PostErrorKind::UnknownPeer)?;
         match peer.stage {
@@ -153,7 +154,7 @@ impl Rdma {
         let step = match *work {
             Work::Read { local, remote, .. } => {
                 let local = prepare(peer, &self.regions, local, remote, bytes_max)?;
-                Step::Read { local, key: remote.key, address: remote.address }
+                Step::Read { local, key: remote.key, address: remote.address, fenced }
             }
             Work::Write { local, remote, .. } => {
                 let local = prepare(peer, &self.regions, local, remote, bytes_max)?;
@@ -322,8 +323,12 @@ impl Fabric for Rdma {
 
     fn post(&mut self, work: &[Work<'_>]) -> Result<(), PostError> {
         self.posted = true;
+        let mut before: Option<&Work<'_>> = None;
         for (index, work) in work.iter().enumerate() {
-            self.take(work).map_err(|kind| PostError { index, kind })?;
+            // Who posts reads in one batch may count on the order in which they look at memory.
+            let follows = matches!(before, Some(Work::Read { peer, .. }) if *peer == work.peer());
+            self.take(work, follows && self.fences).map_err(|kind| PostError { index, kind })?;
+            before = Some(work);
         }
         Ok(())
     }

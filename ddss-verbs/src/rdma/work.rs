@@ -22,7 +22,7 @@ const OWED_MAX: u32 = RECEIVES as u32 / 2;
 
 /// One piece of work that waits, with whatever it needs.
 pub(super) enum Step {
-    Read { local: (Arc<Registered>, u64, u32), key: u32, address: u64 },
+    Read { local: (Arc<Registered>, u64, u32), key: u32, address: u64, fenced: bool },
     Write { local: (Arc<Registered>, u64, u32), key: u32, address: u64 },
     Message { bytes: Box<[u8]>, solicited: bool, invalidate: Option<u32> },
     Immediate { data: [u8; 8], solicited: bool },
@@ -133,10 +133,10 @@ impl Traffic {
     /// Gives one step to the adapter, with the next ring.
     pub(super) fn go(&mut self, queue: &mut Queue, holdings: &Holdings, tag: u64, step: Step) {
         match step {
-            Step::Read { local, key, address } => {
+            Step::Read { local, key, address, fenced } => {
                 self.reads += 1;
                 let token = self.take(Op::Read(tag));
-                queue.push(token as u64, Request::Read { local, key, address });
+                queue.push(token as u64, Request::Read { local, key, address, fenced });
             }
             Step::Write { local, key, address } => {
                 let token = self.take(Op::Write(tag));

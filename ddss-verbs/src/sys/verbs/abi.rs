@@ -304,6 +304,8 @@ pub(super) struct CmEvent {
 
 /// Soft-iWARP's, "bmt".
 pub(super) const VENDOR_SOFT_IWARP: u32 = 0x62_6d74;
+/// Soft-RoCE's: no vendor has all bits.
+pub(super) const VENDOR_SOFT_ROCE: u32 = 0xff_ffff;
 
 macro_rules! values {
     ($($name:ident = $value:expr;)*) => {
@@ -330,6 +332,7 @@ values! {
     OP_COMPARE_SWAP = 5;
     OP_FETCH_ADD = 6;
 
+    SEND_FENCE = 1;
     SEND_SIGNALED = 2;
     SEND_SOLICITED = 4;
     SEND_INLINE = 8;

@@ -45,7 +45,8 @@ unsafe impl Sync for Adapter {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdapterFacts {
     pub(crate) is_iwarp: bool,
-    pub(crate) is_soft_iwarp: bool,
+    /// The kernel's own, which looks at memory in the order in which it was asked.
+    pub(crate) is_software: bool,
     pub(crate) has_atomics: bool,
     pub(crate) work_max: u32,
     pub(crate) completions_max: u32,
@@ -138,7 +139,7 @@ impl Adapter {
         let number = |value: c_int| u32::try_from(value).unwrap_or(0);
         Ok(AdapterFacts {
             is_iwarp: self.is_iwarp(),
-            is_soft_iwarp: self.is_iwarp() && found.vendor_id == abi::VENDOR_SOFT_IWARP,
+            is_software: [abi::VENDOR_SOFT_IWARP, abi::VENDOR_SOFT_ROCE].contains(&found.vendor_id),
             has_atomics: found.atomic_cap != abi::ATOMIC_NONE,
             work_max: number(found.max_qp_wr),
             completions_max: number(found.max_cqe),

@@ -140,11 +140,35 @@ pub(crate) struct Depths {
 
 /// What is asked of the adapter.
 pub(crate) enum Request {
-    Read { local: (Arc<Registered>, u64, u32), key: u32, address: u64 },
-    Write { local: (Arc<Registered>, u64, u32), key: u32, address: u64 },
-    CompareSwap { local: (Arc<Registered>, u64), key: u32, address: u64, compare: u64, swap: u64 },
-    FetchAdd { local: (Arc<Registered>, u64), key: u32, address: u64, add: u64 },
-    Send { local: (Arc<Registered>, u64, u32), solicited: bool },
+    /// With `fenced`, it begins when every read before it has been answered.
+    Read {
+        local: (Arc<Registered>, u64, u32),
+        key: u32,
+        address: u64,
+        fenced: bool,
+    },
+    Write {
+        local: (Arc<Registered>, u64, u32),
+        key: u32,
+        address: u64,
+    },
+    CompareSwap {
+        local: (Arc<Registered>, u64),
+        key: u32,
+        address: u64,
+        compare: u64,
+        swap: u64,
+    },
+    FetchAdd {
+        local: (Arc<Registered>, u64),
+        key: u32,
+        address: u64,
+        add: u64,
+    },
+    Send {
+        local: (Arc<Registered>, u64, u32),
+        solicited: bool,
+    },
 }
 
 /// A message in one of the receive slots.
@@ -239,7 +263,8 @@ impl Queue {
         let kind =
             if matches!(request, Request::Write { .. } | Request::Send { .. }) { Kind::OneWay } else { Kind::Answered };
         let (memory, offset, bytes) = match request {
-            Request::Read { local, key, address } => {
+            Request::Read { local, key, address, fenced } => {
+                wr.send_flags |= if fenced { abi::SEND_FENCE as u32 } else { 0 };
                 (wr.opcode, wr.remote_addr, wr.compare_add) = (abi::OP_READ, address, key_field(key));
                 local
             }
