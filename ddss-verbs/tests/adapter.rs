@@ -8,23 +8,10 @@ mod common;
 #[macro_use]
 mod suite;
 
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
-use common::Lab;
+use common::{Lab, addresses};
 use ddss_verbs::rdma::{Rdma, RdmaConfig};
-
-/// The addresses, if there are any.
-fn addresses() -> Option<(IpAddr, IpAddr)> {
-    let find = |name| std::env::var(name).ok().map(|address: String| address.parse().unwrap());
-    let found = find("DDSS_RDMA_A").zip(find("DDSS_RDMA_B"));
-    if found.is_none() {
-        let name = std::thread::current().name().unwrap_or("adapter").to_owned();
-        let line = format!("skipped: {name}: no rdma adapter (DDSS_RDMA_A, DDSS_RDMA_B); scripts/vm has some\n");
-        drop(std::io::stderr().lock().write_all(line.as_bytes()));
-    }
-    found
-}
 
 /// `a` on one adapter, `b` on the other.
 struct Adapters {

@@ -160,13 +160,16 @@ impl Rdma {
         };
         endpoint.set_token(id.to_bits());
         let _ = endpoint.set_ack_timeout(self.config.ack_timeout);
-        let mut peer = Peer::new(id, address, Stage::Asked, endpoint, self.facts.is_iwarp, now);
+        let is_iwarp = self.facts.is_iwarp;
+        let mut peer = Peer::new(id, address, Stage::Asked, endpoint, is_iwarp, now);
         let ours = frame::read_preamble(&event.data);
         peer.traffic.plain = ours.is_none();
         let (atomics, hello) = ours.unwrap_or((false, &event.data));
         peer.traffic.adapter_atomics = atomics;
         peer.holdings = Some(holdings);
-        peer.reads = event.reads;
+        // Over iWARP of the first revision the other side says nothing about reads.
+        let unsaid = is_iwarp && event.reads == (0, 0);
+        peer.reads = if unsaid { (u8::MAX, u8::MAX) } else { event.reads };
         peer.deadline = Some(now + self.config.handshake_timeout);
         self.half_open += 1;
         events.asked(id, address, hello);
