@@ -117,6 +117,7 @@ impl Fabric for Iwarp {
             atomics: Arbiter::Thread,
             reads_abandonable: true,
             write_done_is_placed: false,
+            refusals_named: true,
         }
     }
 
