@@ -1,5 +1,6 @@
 //! What a daemon is told. Every value has a default that works; the flags of `ddssd` are these fields.
 
+use crate::fabric::FabricChoice;
 use ddss_core::NodeId;
 use ddss_runtime::Pace;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -65,6 +66,8 @@ pub struct Config {
     pub memory_folder: PathBuf,
     /// Where other nodes reach it; port 0 picks one.
     pub listen: SocketAddr,
+    /// Over what it reaches the others, and they it.
+    pub fabric: FabricChoice,
     /// The other nodes.
     pub peers: Vec<PeerAddress>,
     /// Where its progress thread runs.
@@ -93,6 +96,7 @@ impl Config {
             folder: folder.to_owned(),
             memory_folder: folder.join("memory"),
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+            fabric: FabricChoice::Auto,
             peers: Vec::new(),
             core: CoreChoice::Sensible,
             pace: Pace::default(),

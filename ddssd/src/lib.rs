@@ -18,6 +18,7 @@
 
 mod audiences;
 mod config;
+mod fabric;
 mod fetches;
 mod folder;
 mod kept;
@@ -33,6 +34,7 @@ mod undo;
 mod words;
 
 pub use config::{Config, CoreChoice, PeerAddress};
+pub use fabric::FabricChoice;
 pub use folder::FolderError;
 pub use memory::PoolError;
 pub use service::{Service, StartError};

@@ -5,7 +5,7 @@
 use clap::Parser;
 use ddss_core::NodeId;
 use ddss_runtime::Pace;
-use ddssd::{Config, CoreChoice, PeerAddress, Service, StartError, in_one_line};
+use ddssd::{Config, CoreChoice, FabricChoice, PeerAddress, Service, StartError, in_one_line};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::error::Error;
 use std::io::{IsTerminal, Write};
@@ -46,6 +46,9 @@ struct Arguments {
     /// Another node and where it listens; once for each
     #[arg(long, env = "DDSS_PEERS", value_delimiter = ',', value_name = "N=IP:PORT")]
     peer: Vec<PeerAddress>,
+    /// Road to the other nodes: auto (the RDMA adapter that has the listening address, else iwarp), iwarp, or rdma
+    #[arg(long, env = "DDSS_FABRIC", default_value = "auto", value_name = "FABRIC")]
+    fabric: FabricChoice,
     /// Core of the progress thread: a number, auto (the last one), or none
     #[arg(long, env = "DDSS_CORE", default_value = "auto", value_name = "CORE")]
     core: CoreChoice,
@@ -88,6 +91,7 @@ impl Arguments {
             folder: self.dir.unwrap_or_else(ddss_ipc::default_folder),
             memory_folder,
             listen: self.listen,
+            fabric: self.fabric,
             peers: self.peer,
             core: self.core,
             pace: Pace { spin: Duration::from_micros(self.spin_us), busy: self.busy, ..Pace::default() },

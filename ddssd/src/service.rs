@@ -2,13 +2,14 @@
 
 use crate::audiences::Audiences;
 use crate::config::{Config, CoreChoice};
+use crate::fabric;
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
 use crate::progress::Node;
 use ddss_core::NodeId;
 use ddss_ipc::{Reception, ReceptionConfig, Station};
 use ddss_runtime::{ProgressThread, RuntimeError, choose_core};
-use ddss_verbs::{Fabric, FabricError, Iwarp, IwarpConfig};
+use ddss_verbs::FabricError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,9 @@ pub enum StartError {
     /// The network could not be used at all.
     #[error("cannot set up the network (too many open files? see ulimit -n)")]
     Network(#[source] io::Error),
+    /// There is no adapter, and one was asked for.
+    #[error("cannot use an rdma adapter (--fabric auto or iwarp does without)")]
+    Adapter(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The fabric refused.
     #[error("cannot set up the fabric")]
     Fabric(#[from] FabricError),
@@ -91,7 +95,7 @@ impl Service {
             CoreChoice::Unpinned => None,
             CoreChoice::Sensible => choose_core().unwrap_or(None),
         };
-        let mut fabric: Box<dyn Fabric> = Box::new(Iwarp::new(IwarpConfig::default()).map_err(StartError::Network)?);
+        let mut fabric = fabric::open(config.fabric, config.listen)?;
         let address = Node::listen(fabric.as_mut(), config.listen)?;
         let socket = config.socket();
         let at_socket = |source| StartError::Socket { path: socket.clone(), source };

@@ -109,21 +109,21 @@ pub struct Engine {
     pub(super) placed: u64,
     clients: Vec<Option<Client>>,
     /// An answer that is the first of all actions, if that is what the first one is: most requests have no other.
-    at_once: Option<AtOnce>,
+    at_once: Option<Reply>,
     actions: VecDeque<Due>,
     #[cfg(feature = "planted")]
     pub(super) bug: Option<super::Bug>,
 }
 
-/// To whom, what, and where its bytes are: see [`Action::Reply`].
-pub type OnlyReply = (LaneId, Completion, Option<(u64, u8)>);
-
 /// What [`Action::Reply`] says.
-#[derive(Clone, Copy, Debug)]
-struct AtOnce {
-    lane: LaneId,
-    completion: Completion,
-    data: Option<(u64, u8)>,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reply {
+    /// Where.
+    pub lane: LaneId,
+    /// What.
+    pub completion: Completion,
+    /// Bytes of the pool that go into its data first: from where, and how many.
+    pub data: Option<(u64, u8)>,
 }
 
 impl Engine {
@@ -198,7 +198,7 @@ impl Engine {
 
     /// The next thing to do, in order. What it needs of the engine is there until this is called again.
     pub fn next_action(&mut self) -> Option<Action> {
-        if let Some(AtOnce { lane, completion, data }) = self.at_once.take() {
+        if let Some(Reply { lane, completion, data }) = self.at_once.take() {
             return Some(Action::Reply { lane, completion, data });
         }
         loop {
@@ -212,12 +212,8 @@ impl Engine {
     /// The next thing to do, if that is a reply and the only one: as [`next_action`](Self::next_action) would give it,
     /// without moving it through a queue, which takes longer than all that is decided about a short call.
     #[inline]
-    pub fn only_reply(&mut self) -> Option<OnlyReply> {
-        if !self.actions.is_empty() {
-            return None;
-        }
-        let AtOnce { lane, completion, data } = self.at_once.take()?;
-        Some((lane, completion, data))
+    pub fn only_reply(&mut self) -> Option<Reply> {
+        if self.actions.is_empty() { self.at_once.take() } else { None }
     }
 
     pub(super) fn act(&mut self, action: Action) {
@@ -366,7 +362,7 @@ impl Engine {
             return;
         }
         if self.actions.is_empty() && self.at_once.is_none() {
-            self.at_once = Some(AtOnce { lane, completion, data });
+            self.at_once = Some(Reply { lane, completion, data });
         } else {
             self.act(Action::Reply { lane, completion, data });
         }

@@ -50,7 +50,7 @@ mod staging;
 
 pub use action::{Action, Parts, Source, Tail, Target};
 pub use areas::{OWN_AREA, area_of, offset_of};
-pub use core::{Counters, Engine, EngineConfig, Now, OnlyReply};
+pub use core::{Counters, Engine, EngineConfig, Now, Reply};
 pub use hand::HandId;
 pub use kept::KeptId;
 pub use operations::StepId;
