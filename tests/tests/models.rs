@@ -1,0 +1,200 @@
+//! What the models promise between two nodes, with real daemons: history, copies, vectored calls, locks, lists.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Error, Failure, Model, NodeId, Placement, Segment, Spec, Version};
+use ddss_tests::Daemon;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn client(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+}
+
+fn hasty(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(Duration::from_millis(300)).connect().unwrap()
+}
+
+/// Opens what another node has made, once the nodes have met.
+fn open(client: &Client, name: &str) -> Segment {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match client.open(name) {
+            Ok(segment) => return segment,
+            Err(error) if Instant::now() > end => panic!("{name} cannot be opened: {error}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<Failure> {
+    result.unwrap_err().failure()
+}
+
+// If this failed, an audit could not see what a reader saw a moment ago, or would be shown something else.
+#[test]
+fn versions_that_are_kept_are_read_from_everywhere_and_others_are_told_apart() {
+    let [a, b] = Daemon::pair().unwrap();
+    let here = client(&a).allocate("kept", Spec { history: 3, ..Spec::new(5000) }).unwrap();
+    let there = open(&client(&b), "kept");
+    for turn in 1..=6u8 {
+        here.put(0, &[turn; 5000]).unwrap();
+    }
+    for segment in [&here, &there] {
+        for version in 3..=6 {
+            let value = segment.get_at(Version(version), ..).unwrap();
+            assert_eq!((value.version().0, &value[..]), (version, &[version as u8; 5000][..]));
+        }
+        assert_eq!(failure(segment.get_at(Version(2), ..)), Some(Failure::VersionGone));
+        assert_eq!(failure(segment.get_at(Version(7), ..)), Some(Failure::VersionMismatch));
+        let parts = segment.get_many_at(Version(4), &[0..8, 4990..5000]).unwrap();
+        assert_eq!((&parts[0][..], &parts[1][..]), (&[4; 8][..], &[4; 10][..]));
+    }
+    let bare = client(&a).allocate("bare", Spec::new(8)).unwrap();
+    bare.put(0, &[1; 8]).unwrap();
+    let far = open(&client(&b), "bare");
+    assert_eq!(&far.get_at(Version(1), ..).unwrap()[..], &[1; 8]);
+    assert_eq!(failure(far.get_at(Version(0), ..)), Some(Failure::VersionGone));
+    assert_eq!(
+        failure(client(&a).allocate("much", Spec { history: 3, ..Spec::new(2 << 20) })),
+        Some(Failure::TooLarge)
+    );
+}
+
+// If this failed, a Temporal segment would cost a trip for each get, or show what is older than it may be.
+#[test]
+fn a_copy_answers_while_it_is_young_and_never_hides_a_put_of_its_own_node() {
+    let [a, b] = Daemon::pair().unwrap();
+    let made = client(&a).allocate("prices", Spec { model: Model::Temporal(60_000_000), ..Spec::new(1000) }).unwrap();
+    made.put(0, &[1; 1000]).unwrap();
+    let (reader, second) = (open(&client(&b), "prices"), open(&hasty(&b), "prices"));
+    assert_eq!(&reader.get(..).unwrap()[..], &[1; 1000]);
+    made.put(0, &[2; 1000]).unwrap();
+    assert_eq!(&second.get(..).unwrap()[..], &[1; 1000], "the copy is young");
+    assert_eq!(&second.asking(Model::Strict).get(..).unwrap()[..], &[2; 1000], "this once the newest");
+    reader.put(0, &[3; 1000]).unwrap();
+    assert_eq!(&second.get(..).unwrap()[..], &[3; 1000], "a put of its own node ends it");
+    a.pause().unwrap();
+    assert_eq!(&second.get(10..20).unwrap()[..], &[3; 10], "its home need not answer");
+    assert!(second.asking(Model::Temporal(1)).get(..).is_err(), "a younger one has to come from there");
+    a.resume().unwrap();
+}
+
+// If this failed, a record of several fields could be seen half old and half new.
+#[test]
+fn several_ranges_are_one_version_or_nothing() {
+    let [a, b] = Daemon::pair().unwrap();
+    let here = client(&a).allocate("table", Spec::new(100_000)).unwrap();
+    let there = open(&client(&b), "table");
+    for (turn, segment) in [&here, &there].into_iter().enumerate() {
+        let mark = turn as u8 + 1;
+        let stamp = segment.put_many(&[(0, &[mark; 8]), (50_000, &[mark; 40_000]), (99_999, &[mark])]).unwrap();
+        for reader in [&here, &there] {
+            let parts = reader.get_many(&[0..9, 49_999..90_001, 99_990..100_000]).unwrap();
+            assert!(parts.iter().all(|part| part.version() == stamp.version));
+            assert_eq!(&parts[0][..], [&[mark; 8][..], &[0]].concat());
+            assert_eq!(&parts[1][..], [&[0][..], &[mark; 40_000], &[0]].concat());
+            assert_eq!(&parts[2][..], [&[0; 9][..], &[mark]].concat());
+        }
+        assert!(matches!(segment.put_many(&[(0, &[9; 8]), (99_999, &[9; 2])]), Err(Error::OutOfRange { .. })));
+        assert_eq!(failure(segment.put_many_if(Version(0), &[(0, &[9; 8])])), Some(Failure::VersionMismatch));
+        assert_eq!(failure(segment.get_many(&[])), Some(Failure::Malformed));
+        assert_eq!(&segment.get(0..8).unwrap()[..], &[mark; 8], "nothing of it happened");
+    }
+}
+
+// If this failed, a service that holds a lock would wait for itself, or change what it protects by accident.
+#[test]
+fn a_holder_changes_through_its_lock_and_is_told_so_at_once_otherwise() {
+    let [a, b] = Daemon::pair().unwrap();
+    let here = client(&a).allocate("account", Spec::new(64)).unwrap();
+    let there = open(&client(&b), "account");
+    for (mine, other) in [(&here, &there), (&there, &here)] {
+        let before = mine.get(..).unwrap().version().0;
+        let held = mine.lock().unwrap();
+        let began = Instant::now();
+        assert_eq!(failure(mine.put(0, &[1; 8])), Some(Failure::OwnLock));
+        assert_eq!(failure(mine.fetch_add(8, 1)), Some(Failure::OwnLock));
+        assert!(began.elapsed() < PATIENCE / 2, "at once, and not at its deadline");
+        held.put(0, &[2; 8]).unwrap();
+        held.fetch_add(8, 5).unwrap();
+        held.put_many(&[(16, &[3; 8]), (32, &[4; 8])]).unwrap();
+        assert_eq!(mine.get(..).unwrap().version().0, before + 3, "its own gets go on");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| other.get(..).unwrap().version().0);
+            let last = held.put(0, &[5; 8]).unwrap().version.0;
+            held.unlock().unwrap();
+            assert_eq!(waits.join().unwrap(), last, "a reader sees the end of it and nothing in between");
+        });
+        mine.put(0, &[6; 8]).unwrap();
+    }
+}
+
+// If this failed, a large value that is written all the time could never be read from another node.
+#[test]
+fn a_large_segment_under_constant_puts_is_still_read_whole() {
+    const BYTES: usize = 1 << 20;
+    let [a, b] = Daemon::pair().unwrap();
+    for (index, model) in [Model::Strict, Model::Write, Model::Delta(2), Model::Read].into_iter().enumerate() {
+        let name = format!("large-{index}");
+        let made = client(&a).allocate(&name, Spec { model, ..Spec::new(BYTES as u64) }).unwrap();
+        let reader = open(&client(&b), &name);
+        let end = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut turn = 0u8;
+                while !end.load(Ordering::Relaxed) {
+                    turn = turn.wrapping_add(1);
+                    made.put(0, &vec![turn; BYTES]).unwrap();
+                }
+            });
+            let mut newest = 0;
+            for _ in 0..20 {
+                let value = reader.get(..).unwrap();
+                assert!(value.iter().all(|&byte| byte == value[0]), "{model:?}: a mix");
+                assert!(value.version().0 >= newest, "{model:?}: back to {} from {newest}", value.version());
+                newest = value.version().0;
+            }
+            end.store(true, Ordering::Relaxed);
+            writer.join().unwrap();
+        });
+        made.release().unwrap();
+    }
+}
+
+// If this failed, an operator would not see what there is, or a client could not find where its segments went.
+#[test]
+fn segments_are_listed_described_and_placed() {
+    let [a, b] = Daemon::pair().unwrap();
+    let (on_a, on_b) = (client(&a), client(&b));
+    on_a.allocate("meet", Spec::new(8)).unwrap();
+    open(&on_b, "meet");
+    for index in 0..20 {
+        let placement = if index % 2 == 0 { Placement::RoundRobin } else { Placement::Hash };
+        let spec = Spec { placement, history: 1, mode: 0o640, ..Spec::new(100 + index) };
+        on_a.allocate(&format!("many/{index:02}"), spec).unwrap();
+    }
+    on_b.allocate("other", Spec::new(8)).unwrap();
+    for client in [&on_a, &on_b] {
+        let found: Vec<_> = client.list("many/").unwrap().map(Result::unwrap).collect();
+        let mut names: Vec<String> = found.iter().map(|listing| listing.name.to_string()).collect();
+        names.sort();
+        assert_eq!(names, (0..20).map(|index| format!("many/{index:02}")).collect::<Vec<_>>());
+        let homes = |node| found.iter().filter(|listing| listing.facts.segment.home() == NodeId(node)).count();
+        assert!(homes(1) >= 5 && homes(2) >= 5, "round robin alone gives five to each");
+        assert_eq!(client.list("nothing").unwrap().count(), 0);
+        assert_eq!(client.list("").unwrap().count(), 22);
+    }
+    let segment = open(&on_b, "meet");
+    segment.put(0, &[1; 8]).unwrap();
+    let held = segment.lock().unwrap();
+    let facts = open(&on_a, "meet").stat().unwrap();
+    assert_eq!((facts.version.0, facts.holders, facts.locked, facts.facts.bytes), (1, 1, true, 8));
+    held.unlock().unwrap();
+    segment.set_mode(0o660).unwrap();
+    assert_eq!(open(&on_a, "meet").stat().unwrap().facts.permissions.mode, 0o660);
+    assert_eq!(segment.stat().unwrap().facts.permissions.mode, 0o660);
+    segment.put(0, &[2; 8]).unwrap();
+    assert_eq!(&segment.get(..).unwrap()[..], &[2; 8]);
+}
