@@ -132,6 +132,11 @@ impl Daemon {
         &mut self.process
     }
 
+    /// Its process's number.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
     /// Stops it, as `kill -STOP` does; returns when it stands still.
     pub fn pause(&self) -> Result<(), Error> {
         self.process.pause()
