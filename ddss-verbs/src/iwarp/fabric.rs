@@ -176,7 +176,7 @@ impl Fabric for Iwarp {
 
     fn withdraw(&mut self, peer: PeerId, key: u32) {
         if let Some(found) = self.peers.get_mut(peer) {
-            found.connection.windows.withdraw(key);
+            found.connection.withdraw(key, &mut self.memory);
         }
     }
 

@@ -73,6 +73,10 @@ impl Iwarp {
     pub(super) fn prepare_to_sleep(&mut self) -> bool {
         for index in 0..self.hot.len() {
             if let Some(mut peer) = self.peers.take(self.hot[index]) {
+                if peer.busy == 0 {
+                    // Nothing came since the last sleep either.
+                    peer.connection.relax();
+                }
                 peer.busy = 0;
                 if peer.watched.is_empty() {
                     self.watch(&mut peer, epoll::EventFlags::IN);
