@@ -45,6 +45,27 @@ pub(crate) enum Command {
     Put(PutOptions),
     /// Take a segment away from everybody
     Release(Named),
+    /// Make a cluster, and bring nodes into it
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum ClusterCommand {
+    /// Make the key of a new cluster on this node
+    Init(StatePlace),
+    /// Show the key, to be carried to another node: it is the whole secret
+    Token(StatePlace),
+}
+
+/// Where a daemon keeps what survives a restart.
+#[derive(Args, Debug)]
+pub(crate) struct StatePlace {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Folder of what survives a restart [default: $DDSS_STATE_DIR, else as ddssd has it]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
 }
 
 /// Which daemon.

@@ -7,6 +7,8 @@ use std::io;
 pub(crate) enum CommandError {
     #[error(transparent)]
     Client(#[from] ddss::Error),
+    #[error(transparent)]
+    Key(#[from] ddssd::KeyError),
     #[error("cannot start a node")]
     Node(#[from] ddssd::StartError),
     #[error("cannot {tried}")]

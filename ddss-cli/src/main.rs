@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
 
 mod arguments;
+mod cluster;
 mod demo;
 mod demo_client;
 mod failure;
@@ -36,5 +37,6 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Get(wanted) => segments::get(wanted, arguments.json),
         Command::Put(given) => segments::put(given, arguments.json),
         Command::Release(named) => segments::release(named, arguments.json),
+        Command::Cluster(command) => cluster::run(command, arguments.json),
     }
 }

@@ -1,5 +1,6 @@
 //! What a daemon is told. Every value has a default that works; the flags of `ddssd` are these fields.
 
+use crate::trust::ClusterKey;
 use ddss_core::NodeId;
 use ddss_runtime::Pace;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -63,10 +64,14 @@ pub struct Config {
     pub folder: PathBuf,
     /// The folder of its shared memory; on a memory file system.
     pub memory_folder: PathBuf,
+    /// The folder of what survives a restart.
+    pub state_folder: PathBuf,
     /// Where other nodes reach it; port 0 picks one.
     pub listen: SocketAddr,
     /// The other nodes.
     pub peers: Vec<PeerAddress>,
+    /// The key of its cluster. Without one the node is alone, and listens to no other.
+    pub key: Option<ClusterKey>,
     /// Where its progress thread runs.
     pub core: CoreChoice,
     /// How that thread behaves when there is nothing to do.
@@ -92,8 +97,10 @@ impl Config {
             node: NodeId(1),
             folder: folder.to_owned(),
             memory_folder: folder.join("memory"),
+            state_folder: folder.join("state"),
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
             peers: Vec::new(),
+            key: None,
             core: CoreChoice::Sensible,
             pace: Pace::default(),
             pool_bytes: Self::POOL_BYTES,
@@ -105,6 +112,24 @@ impl Config {
     /// Where clients attach.
     pub fn socket(&self) -> PathBuf {
         self.folder.join(ddss_ipc::SOCKET_NAME)
+    }
+}
+
+/// Names the folder of what survives a restart.
+pub const STATE_VARIABLE: &str = "DDSS_STATE_DIR";
+
+/// Where a daemon keeps what survives a restart when it is not told: in its own folder if that was named, else where
+/// the user's other services keep theirs (a folder of sockets is often empty after a boot).
+pub fn default_state_folder(folder: Option<&Path>) -> PathBuf {
+    let user_state = || {
+        let named = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
+        named.or_else(home).map(|base| base.join("ddss"))
+    };
+    match folder {
+        Some(folder) => folder.join("state"),
+        None if rustix::process::getuid().is_root() => "/var/lib/ddss".into(),
+        None => user_state().unwrap_or_else(|| ddss_ipc::default_folder().join("state")),
     }
 }
 

@@ -21,17 +21,22 @@ mod config;
 mod fetches;
 mod folder;
 mod links;
+mod meeting;
 mod memory;
 mod perform;
 mod progress;
 mod recovery;
 mod register;
 mod service;
+#[cfg(test)]
+mod strangers;
+mod trust;
 mod undo;
 mod words;
 
-pub use config::{Config, CoreChoice, PeerAddress};
+pub use config::{Config, CoreChoice, PeerAddress, STATE_VARIABLE, default_state_folder};
 pub use folder::FolderError;
 pub use memory::PoolError;
 pub use service::{Service, StartError};
+pub use trust::{ClusterKey, KeyError};
 pub use words::in_one_line;

@@ -5,12 +5,12 @@
 use clap::Parser;
 use ddss_core::NodeId;
 use ddss_runtime::Pace;
-use ddssd::{Config, CoreChoice, PeerAddress, Service, StartError, in_one_line};
+use ddssd::{ClusterKey, Config, CoreChoice, PeerAddress, Service, StartError, in_one_line};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::error::Error;
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
@@ -26,7 +26,7 @@ Examples:
   ddssd --node 1 --listen 127.0.0.1:7400 --peer 2=127.0.0.2:7400 --dir /dev/shm/node-1
   ddssd --node 2 --listen 127.0.0.2:7400 --peer 1=127.0.0.1:7400 --dir /dev/shm/node-2
 
-Peers are not authenticated yet: listen only where every process is trusted.
+Nodes of a cluster share a key (ddss cluster init, ddss cluster token). Without one a node is alone and does not listen.
 
 Exit codes: 0 stopped as asked, 1 could not start or ended badly, 2 wrong flags."
 )]
@@ -40,9 +40,15 @@ struct Arguments {
     /// Folder of the shared memory, on a memory file system [default: /dev/shm/ddss-USER-N, or DIR/memory with --dir]
     #[arg(long, env = "DDSS_MEMORY_DIR", value_name = "DIR")]
     memory_dir: Option<PathBuf>,
-    /// Where other nodes reach this one
-    #[arg(long, env = "DDSS_LISTEN", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Config::PORT), value_name = "IP:PORT")]
-    listen: SocketAddr,
+    /// Folder of what survives a restart [default: DIR/state with --dir, else /var/lib/ddss for root, else ~/.local/state/ddss]
+    #[arg(long, env = ddssd::STATE_VARIABLE, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// The cluster's key; without one this node is alone [default: cluster.key in the state folder, if it is there]
+    #[arg(long, env = "DDSS_KEY_FILE", value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Where other nodes reach this one; needs a key [default: 127.0.0.1:7400]
+    #[arg(long, env = "DDSS_LISTEN", value_name = "IP:PORT")]
+    listen: Option<SocketAddr>,
     /// Another node and where it listens; once for each
     #[arg(long, env = "DDSS_PEERS", value_delimiter = ',', value_name = "N=IP:PORT")]
     peer: Vec<PeerAddress>,
@@ -75,7 +81,12 @@ fn octal(text: &str) -> Result<u32, String> {
 }
 
 impl Arguments {
-    fn into_config(self) -> Config {
+    fn into_config(self) -> Result<Config, StartError> {
+        let state_folder = self.state_dir.unwrap_or_else(|| ddssd::default_state_folder(self.dir.as_deref()));
+        let key = find_key(self.key_file, &state_folder)?;
+        if key.is_none() && (self.listen.is_some() || !self.peer.is_empty()) {
+            return Err(StartError::NoKey { state_folder });
+        }
         let node = NodeId(self.node);
         let user = rustix::process::getuid().as_raw();
         let memory_folder = match (self.memory_dir, &self.dir) {
@@ -83,19 +94,30 @@ impl Arguments {
             (None, Some(folder)) => folder.join("memory"),
             (None, None) => format!("/dev/shm/ddss-{user}-{}", node.0).into(),
         };
-        Config {
+        Ok(Config {
             node,
             folder: self.dir.unwrap_or_else(ddss_ipc::default_folder),
             memory_folder,
-            listen: self.listen,
+            listen: self.listen.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Config::PORT)),
             peers: self.peer,
+            key,
+            state_folder,
             core: self.core,
             pace: Pace { spin: Duration::from_micros(self.spin_us), busy: self.busy, ..Pace::default() },
             pool_bytes: self.pool_bytes,
             discard: self.discard,
             socket_mode: self.socket_mode,
-        }
+        })
     }
+}
+
+/// The key that was named, or the one that lies in the state folder.
+fn find_key(named: Option<PathBuf>, state_folder: &Path) -> Result<Option<ClusterKey>, StartError> {
+    let path = named.clone().unwrap_or_else(|| state_folder.join(ClusterKey::FILE_NAME));
+    if named.is_none() && !path.exists() {
+        return Ok(None);
+    }
+    Ok(Some(ClusterKey::read(&path)?))
 }
 
 fn start_log(json: bool) {
@@ -111,7 +133,7 @@ fn start_log(json: bool) {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     start_log(arguments.log_json);
-    match run(arguments.into_config()) {
+    match arguments.into_config().map_err(Into::into).and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ddssd: {}", in_one_line(error.as_ref()));
@@ -125,10 +147,11 @@ fn run(config: Config) -> Result<(), Box<dyn Error>> {
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT])?;
     let node = config.node;
     let service = Service::start(config)?;
-    println!("ready {node} socket {} listen {}", service.socket().display(), service.address());
+    let listen = service.address().map_or_else(|| "none".to_owned(), |address| address.to_string());
+    println!("ready {node} socket {} listen {listen}", service.socket().display());
     std::io::stdout().flush()?;
     let core = service.core().map_or_else(|| "none".to_owned(), |core| core.to_string());
-    tracing::info!(node = node.0, socket = %service.socket().display(), listen = %service.address(), core, "ready");
+    tracing::info!(node = node.0, socket = %service.socket().display(), listen, core, "ready");
     if let Some(signal) = signals.forever().next() {
         tracing::info!(signal, "stopping");
     }

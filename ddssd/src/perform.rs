@@ -1,6 +1,7 @@
 //! What the engine decided, done: copies in this node's memory, work for the fabric, replies to clients.
 
 use crate::audiences::Audiences;
+use crate::config::PeerAddress;
 use crate::fetches::Fetches;
 use crate::fetches::Tag;
 use crate::links::Links;
@@ -63,6 +64,13 @@ impl Hands {
     /// The arena of a client that is attached.
     pub(crate) fn arena(&self, client: ClientId) -> Option<&Arena> {
         self.arenas.get(client.index as usize)?.as_ref().filter(|arena| arena.client == client)
+    }
+
+    /// Takes a node in, or notes its new address.
+    pub(crate) fn admit(&mut self, member: &PeerAddress) {
+        if let Err(error) = self.links.add(self.fabric.as_mut(), member) {
+            tracing::warn!(node = member.node.0, error, "cannot give staging memory");
+        }
     }
 
     /// Does everything that the engine has decided.
@@ -163,8 +171,8 @@ impl Hands {
                 }
             }
             Source::Staged { node, at } => {
-                if let (Some(staging), Some(part)) = (&self.memory.staging, self.links.staging_of(node)) {
-                    SharedMemory::copy(staging, (part + at) as usize, area, to, bytes).expect(CHECKED);
+                if let Some(staging) = self.links.staging_of(node) {
+                    SharedMemory::copy(staging, at as usize, area, to, bytes).expect(CHECKED);
                 }
             }
             Source::Word(word) => area.write(to, &word.to_le_bytes()).expect(CHECKED),
@@ -219,7 +227,7 @@ impl Hands {
             remote: RemoteRange { key: staging.key, address: staging.base + at },
         };
         match self.fabric.post(&[write]) {
-            Ok(()) => self.links.send(self.fabric.as_mut(), node, message.encode(&[])),
+            Ok(()) => self.links.send(self.fabric.as_mut(), node, &message.encode(&[])),
             Err(error) => self.engine.refused(step, failure_of(error.kind)),
         }
     }
@@ -239,7 +247,7 @@ impl Hands {
                 length
             }
         };
-        self.links.send(self.fabric.as_mut(), node, message.encode(&bytes[..length]));
+        self.links.send(self.fabric.as_mut(), node, &message.encode(&bytes[..length]));
     }
 
     fn introduce(&mut self, node: NodeId, message: Message, at: u64, bytes: u64) {
@@ -261,7 +269,7 @@ impl Hands {
                 word: 0,
             },
         };
-        self.links.send(self.fabric.as_mut(), node, message.encode(&[]));
+        self.links.send(self.fabric.as_mut(), node, &message.encode(&[]));
     }
 
     fn reply(&mut self, lane: LaneId, mut completion: Completion, data: Option<(u64, u8)>) {

@@ -12,17 +12,17 @@
 use crate::audiences::Audiences;
 use crate::config::Config;
 use crate::fetches::{Fetches, Tag};
-use crate::links::{Change, Links};
+use crate::links::{Change, Heard, Links};
 use crate::memory::NodeMemory;
 use crate::perform::{Arena, Hands};
 use crate::recovery::{self, Found};
 use crate::service::StartError;
 use ddss_core::engine::{Engine, EngineConfig};
-use ddss_core::limits::{CLIENTS_MAX, NAME_BYTES_MAX};
+use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
 use ddss_core::{ClientId, Entry, Failure, Identity, LaneId, Message, NodeId, Operation, PeerHello, Request, Spec};
 use ddss_ipc::{Arrival, Session, SharedMemory, Station};
 use ddss_runtime::Work;
-use ddss_verbs::{Event, Events, Fabric, Trust, WorkError};
+use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -56,13 +56,12 @@ impl Node {
         mut fabric: Box<dyn Fabric>,
         mut memory: NodeMemory,
         audiences: Audiences,
-        incarnation: u64,
+        run: u32,
     ) -> Result<Self, StartError> {
         let mut register = |memory: &SharedMemory, trust| {
             fabric.register(memory.descriptor(), trust, memory.offset() as u64, memory.len() as u64)
         };
         let scratch_region = register(&memory.scratch, Trust::Sealed)?;
-        let staging = memory.staging.as_ref().map(|staging| register(staging, Trust::Sealed)).transpose()?;
         let mut engine = Engine::new(&EngineConfig {
             node: config.node,
             pool_bytes: config.pool_bytes,
@@ -73,13 +72,13 @@ impl Node {
             let Found { segments, bytes, undone, .. } = found;
             tracing::info!(segments, bytes, undone, "found what the last daemon left");
         }
-        let hello = PeerHello { node: config.node, incarnation };
+        let hello = PeerHello { node: config.node, run };
         station.tell_core();
         let began = Instant::now();
         let mut hands = Hands {
             fabric,
             engine,
-            links: Links::new(hello, &config.peers, staging),
+            links: Links::new(hello, config.key.clone()),
             memory,
             fetches: Fetches::new(),
             area_regions: Vec::new(),
@@ -94,6 +93,9 @@ impl Node {
             hands.know_area(area, audience).map_err(StartError::Area)?;
         }
         hands.keep_floor();
+        for member in &config.peers {
+            hands.admit(member);
+        }
         let (events, next_connect) = (Events::new(), Some(began));
         Ok(Self { station, hands, events, rounds: 0, next_tick: began, next_connect })
     }
@@ -197,21 +199,11 @@ impl Node {
         tracing::trace!(?event, "fabric");
         let change = match event {
             Event::Done { tag, outcome, .. } => return self.done(tag, outcome),
-            Event::Message { peer, bytes, .. } => match self.hands.links.node_of(peer) {
-                Some(node) => return self.take_message(node, bytes),
-                None => match Message::decode(bytes) {
-                    Ok((message, _)) => self.hands.links.welcomed(peer, &message).or_else(|| {
-                        self.hands.fabric.close(peer);
-                        None
-                    }),
-                    Err(_) => {
-                        self.hands.fabric.close(peer);
-                        None
-                    }
-                },
-            },
+            Event::Message { peer, bytes, .. } => return self.hear(peer, bytes),
             Event::Asked { peer, address, hello } => {
-                self.hands.links.asked(self.hands.fabric.as_mut(), peer, address, hello)
+                self.next_connect = Some(Instant::now());
+                self.hands.links.asked(self.hands.fabric.as_mut(), peer, address, hello);
+                None
             }
             Event::Connected { peer, hello } => {
                 self.hands.links.connected(self.hands.fabric.as_mut(), peer, hello);
@@ -224,11 +216,26 @@ impl Node {
             _ => None,
         };
         match change {
-            Some(Change::Up(node)) => self.hands.engine.peer_up(node),
             Some(Change::Down(node)) => self.hands.engine.peer_down(now, node),
             None => return,
         }
         self.perform();
+    }
+
+    /// A message, still sealed.
+    fn hear(&mut self, peer: PeerId, sealed: &[u8]) {
+        let mut plain = [0; MESSAGE_BYTES_MAX];
+        match self.hands.links.hear(self.hands.fabric.as_mut(), peer, sealed, &mut plain) {
+            Heard::Said(node, length) => self.take_message(node, &plain[..length]),
+            Heard::Met { node, again } => {
+                if again {
+                    self.hands.engine.peer_down(self.hands.now, node);
+                }
+                self.hands.engine.peer_up(node);
+                self.perform();
+            }
+            Heard::Nothing => {}
+        }
     }
 
     fn take_message(&mut self, node: NodeId, bytes: &[u8]) {

@@ -5,6 +5,7 @@ use crate::config::{Config, CoreChoice};
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
 use crate::progress::Node;
+use crate::trust::KeyError;
 use ddss_core::NodeId;
 use ddss_ipc::{Reception, ReceptionConfig, Station};
 use ddss_runtime::{ProgressThread, RuntimeError, choose_core};
@@ -21,6 +22,15 @@ pub enum StartError {
     /// Its number is none.
     #[error("{0} cannot be: nodes are numbered from 1 to 1024")]
     BadNode(NodeId),
+    /// There are peers and no key.
+    #[error("--listen, --peer and --join need a cluster key, and there is none in {}: `ddss cluster init` makes one, `ddss cluster token` shows it for the other nodes", state_folder.display())]
+    NoKey {
+        /// Where it would lie.
+        state_folder: PathBuf,
+    },
+    /// The cluster's key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// A peer is named twice, or is the node itself.
     #[error("the peers name {0} twice, or it is this node itself")]
     BadPeer(NodeId),
@@ -67,7 +77,7 @@ pub enum StartError {
 pub struct Service {
     reception: Option<Reception>,
     progress: Option<ProgressThread>,
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     socket: PathBuf,
     core: Option<usize>,
     memory_folder: PathBuf,
@@ -85,14 +95,15 @@ impl Service {
         if config.discard {
             NodeMemory::discard(&config.memory_folder);
         }
-        let memory = NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes, config.peers.len())?;
+        let memory = NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes)?;
         let core = match config.core {
             CoreChoice::Core(core) => Some(core),
             CoreChoice::Unpinned => None,
             CoreChoice::Sensible => choose_core().unwrap_or(None),
         };
         let mut fabric: Box<dyn Fabric> = Box::new(Iwarp::new(IwarpConfig::default()).map_err(StartError::Network)?);
-        let address = Node::listen(fabric.as_mut(), config.listen)?;
+        // Without a key nobody could prove that he may speak to this node: so nobody is listened to.
+        let address = config.key.as_ref().map(|_| Node::listen(fabric.as_mut(), config.listen)).transpose()?;
         let socket = config.socket();
         let at_socket = |source| StartError::Socket { path: socket.clone(), source };
         let station = Station::open(config.node).map_err(at_socket)?;
@@ -102,11 +113,11 @@ impl Service {
         reception.views = audiences.views(&config.memory_folder);
         let inbox = station.inbox();
         // Any number that the last run did not have will do: it only tells two runs apart.
-        let incarnation = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
         let (memory_folder, discard) = (config.memory_folder.clone(), config.discard);
         let pace = config.pace;
         let progress = ProgressThread::start("ddss-progress", core, pace, move || {
-            Node::new(&config, station, fabric, memory, audiences, incarnation)
+            Node::new(&config, station, fabric, memory, audiences, run)
         })?;
         let reception = Reception::start(&socket, reception, inbox.sink()).map_err(at_socket)?;
         Ok(Self {
@@ -126,8 +137,8 @@ impl Service {
         &self.socket
     }
 
-    /// Where other nodes connect to.
-    pub fn address(&self) -> SocketAddr {
+    /// Where other nodes connect to, if this node belongs to a cluster.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
@@ -171,6 +182,9 @@ fn check(config: &Config) -> Result<(), StartError> {
     let good = |node: NodeId| node != NodeId::NOBODY && usize::from(node.0) <= ddss_core::limits::NODES_MAX;
     if !good(config.node) {
         return Err(StartError::BadNode(config.node));
+    }
+    if config.key.is_none() && !config.peers.is_empty() {
+        return Err(StartError::NoKey { state_folder: config.state_folder.clone() });
     }
     for (index, peer) in config.peers.iter().enumerate() {
         let again = config.peers[..index].iter().any(|other| other.node == peer.node);

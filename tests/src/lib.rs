@@ -32,7 +32,7 @@ mod scripted;
 mod skipped;
 
 pub use binary::binary;
-pub use daemon::{Daemon, DaemonOptions};
+pub use daemon::{Daemon, DaemonOptions, TEST_KEY, write_key};
 pub use error::Error;
 pub use node::{TempNode, free_tcp_port};
 pub use process::Process;

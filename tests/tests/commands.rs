@@ -83,7 +83,7 @@ fn a_daemon_that_cannot_start_says_why_and_leaves() {
     let daemon = Daemon::start(1).unwrap();
     let start = |words: &[&str]| {
         let mut command = Command::new(binary("ddssd").unwrap());
-        said(&command.args(words).args(["--listen", "127.0.0.1:0"]).output().unwrap())
+        said(&command.args(words).output().unwrap())
     };
     let folder = daemon.folder().to_str().unwrap();
     let (code, _, why) = start(&["--dir", folder]);
