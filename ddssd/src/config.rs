@@ -1,16 +1,20 @@
 //! What a daemon is told. Every value has a default that works; the flags of `ddssd` are these fields.
 
+use crate::service::StartError;
 use crate::trust::ClusterKey;
 use ddss_core::NodeId;
 use ddss_runtime::Pace;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// On which core the progress thread runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum CoreChoice {
-    /// The last core that the process may use, if it may use more than one.
+    /// The last core that no other daemon of this machine took, and never the first.
     #[default]
     Sensible,
     /// This one.
@@ -34,8 +38,19 @@ impl FromStr for CoreChoice {
     }
 }
 
+impl fmt::Display for CoreChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CoreChoice::Sensible => f.write_str("auto"),
+            CoreChoice::Core(core) => write!(f, "{core}"),
+            CoreChoice::Unpinned => f.write_str("none"),
+        }
+    }
+}
+
 /// Another node and where it listens.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct PeerAddress {
     /// Which node.
     pub node: NodeId,
@@ -54,6 +69,33 @@ impl FromStr for PeerAddress {
         if node == NodeId::NOBODY { Err("node numbers begin at 1".to_owned()) } else { Ok(Self { node, address }) }
     }
 }
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.node.0, self.address)
+    }
+}
+
+/// In files they are written as they are on a command line.
+macro_rules! as_text {
+    ($($kind:ty),*) => {$(
+        impl TryFrom<String> for $kind {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+
+        impl From<$kind> for String {
+            fn from(value: $kind) -> String {
+                value.to_string()
+            }
+        }
+    )*};
+}
+
+as_text!(CoreChoice, PeerAddress);
 
 /// A daemon's configuration.
 #[derive(Clone, Debug)]
@@ -107,6 +149,27 @@ impl Config {
             discard: true,
             socket_mode: 0o600,
         }
+    }
+
+    /// Whether a node can be started with it, as far as it shows without trying.
+    pub fn check(&self) -> Result<(), StartError> {
+        let good = |node: NodeId| node != NodeId::NOBODY && usize::from(node.0) <= ddss_core::limits::NODES_MAX;
+        if !good(self.node) {
+            return Err(StartError::BadNode(self.node));
+        }
+        if self.key.is_none() && !self.peers.is_empty() {
+            return Err(StartError::NoKey { state_folder: self.state_folder.clone() });
+        }
+        for (index, peer) in self.peers.iter().enumerate() {
+            let again = self.peers[..index].iter().any(|other| other.node == peer.node);
+            if !good(peer.node) {
+                return Err(StartError::BadNode(peer.node));
+            }
+            if again || peer.node == self.node {
+                return Err(StartError::BadPeer(peer.node));
+            }
+        }
+        Ok(())
     }
 
     /// Where clients attach.

@@ -18,16 +18,19 @@
 
 mod audiences;
 mod config;
+mod core_claim;
 mod fetches;
 mod folder;
 mod links;
 mod meeting;
 mod memory;
+mod notify;
 mod perform;
 mod progress;
 mod recovery;
 mod register;
 mod service;
+mod settings;
 #[cfg(test)]
 mod strangers;
 mod trust;
@@ -37,6 +40,8 @@ mod words;
 pub use config::{Config, CoreChoice, PeerAddress, STATE_VARIABLE, default_state_folder};
 pub use folder::FolderError;
 pub use memory::PoolError;
+pub use notify::notify;
 pub use service::{Service, StartError};
+pub use settings::{Mode, Settings, SettingsError};
 pub use trust::{ClusterKey, KeyError};
 pub use words::in_one_line;

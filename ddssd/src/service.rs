@@ -2,13 +2,14 @@
 
 use crate::audiences::Audiences;
 use crate::config::{Config, CoreChoice};
+use crate::core_claim::CoreClaim;
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
 use crate::progress::Node;
 use crate::trust::KeyError;
 use ddss_core::NodeId;
 use ddss_ipc::{Reception, ReceptionConfig, Station};
-use ddss_runtime::{ProgressThread, RuntimeError, choose_core};
+use ddss_runtime::{ProgressThread, RuntimeError};
 use ddss_verbs::{Fabric, FabricError, Iwarp, IwarpConfig};
 use std::io;
 use std::net::SocketAddr;
@@ -72,6 +73,20 @@ pub enum StartError {
     Thread(#[from] RuntimeError),
 }
 
+impl StartError {
+    /// What a script is told by the exit code; the flags and the configuration have 2.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::BadNode(_) | Self::BadPeer(_) => 2,
+            Self::Folder(FolderError::Taken { .. }) => 3,
+            Self::Folder(_) | Self::Memory(_) | Self::Socket { .. } => 4,
+            Self::NoKey { .. } | Self::Key(_) => 5,
+            Self::Listen { .. } | Self::Network(_) => 6,
+            _ => 1,
+        }
+    }
+}
+
 /// A running node, in this process.
 #[derive(Debug)]
 pub struct Service {
@@ -82,13 +97,14 @@ pub struct Service {
     core: Option<usize>,
     memory_folder: PathBuf,
     discard: bool,
+    _claim: Option<CoreClaim>,
     _lock: FolderLock,
 }
 
 impl Service {
     /// Starts a node; when this returns, clients can attach and other nodes can connect.
     pub fn start(config: Config) -> Result<Self, StartError> {
-        check(&config)?;
+        config.check()?;
         folder::make(&config.folder)?;
         let lock = FolderLock::take(&config.folder)?;
         folder::make(&config.memory_folder)?;
@@ -96,10 +112,11 @@ impl Service {
             NodeMemory::discard(&config.memory_folder);
         }
         let memory = NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes)?;
+        let claim = if config.core == CoreChoice::Sensible { CoreClaim::take() } else { None };
         let core = match config.core {
             CoreChoice::Core(core) => Some(core),
             CoreChoice::Unpinned => None,
-            CoreChoice::Sensible => choose_core().unwrap_or(None),
+            CoreChoice::Sensible => claim.as_ref().map(|claim| claim.core),
         };
         let mut fabric: Box<dyn Fabric> = Box::new(Iwarp::new(IwarpConfig::default()).map_err(StartError::Network)?);
         // Without a key nobody could prove that he may speak to this node: so nobody is listened to.
@@ -128,6 +145,7 @@ impl Service {
             core,
             memory_folder,
             discard,
+            _claim: claim,
             _lock: lock,
         })
     }
@@ -176,24 +194,4 @@ impl Drop for Service {
             tracing::error!(%error, "the node did not end well");
         }
     }
-}
-
-fn check(config: &Config) -> Result<(), StartError> {
-    let good = |node: NodeId| node != NodeId::NOBODY && usize::from(node.0) <= ddss_core::limits::NODES_MAX;
-    if !good(config.node) {
-        return Err(StartError::BadNode(config.node));
-    }
-    if config.key.is_none() && !config.peers.is_empty() {
-        return Err(StartError::NoKey { state_folder: config.state_folder.clone() });
-    }
-    for (index, peer) in config.peers.iter().enumerate() {
-        let again = config.peers[..index].iter().any(|other| other.node == peer.node);
-        if !good(peer.node) {
-            return Err(StartError::BadNode(peer.node));
-        }
-        if again || peer.node == config.node {
-            return Err(StartError::BadPeer(peer.node));
-        }
-    }
-    Ok(())
 }

@@ -47,7 +47,7 @@ fn without_a_key_nobody_is_listened_to_and_the_next_step_is_told() {
     let folder = node.path().to_str().unwrap();
     for words in [["--listen", "127.0.0.1:0"], ["--peer", "2=127.0.0.2:7400"]] {
         let (code, _, why) = run("ddssd", &[&["--dir", folder][..], &words[..]].concat());
-        assert_eq!(code, 1, "{words:?}");
+        assert_eq!(code, 5, "{words:?}");
         assert!(why.contains("ddss cluster init"), "{words:?}: {why}");
     }
     let mut alone = DaemonOptions::new(1).unwrap().start().unwrap();
