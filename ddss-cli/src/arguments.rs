@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Put(PutOptions),
     /// Take a segment away from everybody
     Release(Named),
+    /// The nodes of the cluster, one a line
+    Nodes(Place),
     /// Make a cluster, and bring nodes into it
     #[command(subcommand)]
     Cluster(ClusterCommand),
@@ -56,6 +58,33 @@ pub(crate) enum ClusterCommand {
     Init(StatePlace),
     /// Show the key, to be carried to another node: it is the whole secret
     Token(StatePlace),
+    /// Prepare this node to join a cluster when its daemon starts
+    Join(JoinOptions),
+    /// Take the node of the running daemon out of its cluster, with the names of its segments
+    Leave(Place),
+    /// Take a node out that will not come back, with the names of its segments
+    Remove(RemoveOptions),
+    /// Who leads, who votes, who is alive
+    Status(Place),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct JoinOptions {
+    /// A node of the cluster and where it listens
+    pub(crate) address: std::net::SocketAddr,
+    /// The word that `ddss cluster token` shows there; `-` takes it from standard input
+    pub(crate) token: String,
+    #[command(flatten)]
+    pub(crate) state: StatePlace,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RemoveOptions {
+    /// Number of the node
+    #[arg(value_parser = node)]
+    pub(crate) node: NodeId,
+    #[command(flatten)]
+    pub(crate) place: Place,
 }
 
 /// Where a daemon keeps what survives a restart.

@@ -87,9 +87,20 @@ fn core_for(index: usize) -> CoreChoice {
     if cores > 1 { CoreChoice::Core(cores - 1 - index % cores) } else { CoreChoice::Unpinned }
 }
 
+/// An address where nobody listens, nor one port above: a node takes two.
 fn free_address(ip: &str) -> Result<SocketAddr, CommandError> {
-    let listener = TcpListener::bind((ip, 0)).map_err(CommandError::system("find a free port"))?;
-    listener.local_addr().map_err(CommandError::system("find a free port"))
+    let system = || CommandError::system("find two free ports");
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        let upper = TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr()).map_err(system())?;
+        let address = SocketAddr::new(upper.ip(), upper.port() - 1);
+        match TcpListener::bind(address) {
+            Ok(_) => return Ok(address),
+            Err(error) if tried == 50 => return Err(system()(error)),
+            Err(_) => {}
+        }
+    }
 }
 
 /// The nodes may need a moment to find each other; until then the segment is not found from the second one.

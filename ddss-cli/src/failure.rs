@@ -1,6 +1,7 @@
 //! How a command fails: one sentence, and an exit code that a script can tell apart.
 
 use std::io;
+use std::path::PathBuf;
 
 /// Why a command did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,10 @@ pub(crate) enum CommandError {
         #[source]
         source: io::Error,
     },
+    #[error("the daemon in {} belongs to no cluster: `ddss cluster init` makes one, `ddss cluster join` brings it into one", folder.display())]
+    Alone { folder: PathBuf },
+    #[error("{0}")]
+    Refused(String),
     #[error("{0}")]
     Demo(String),
 }

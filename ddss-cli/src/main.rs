@@ -37,6 +37,7 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Get(wanted) => segments::get(wanted, arguments.json),
         Command::Put(given) => segments::put(given, arguments.json),
         Command::Release(named) => segments::release(named, arguments.json),
+        Command::Nodes(place) => cluster::nodes(place, arguments.json),
         Command::Cluster(command) => cluster::run(command, arguments.json),
     }
 }

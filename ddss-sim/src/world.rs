@@ -442,6 +442,9 @@ impl World {
                     let window = RemoteWindow { key: 1, base: at, bytes };
                     self.send(node, peer, None, &Message::Found { step, facts, window }, &[]);
                 }
+                Action::Claim { .. } | Action::Disclaim { .. } | Action::Confirm { .. } => {
+                    unreachable!("no engine here was told to share its names")
+                }
                 Action::Cut { node: peer } => {
                     self.report.violations.push(format!("node {} cut {peer} for no reason", node + 1));
                 }

@@ -110,7 +110,13 @@ pub struct Config {
     pub state_folder: PathBuf,
     /// Where other nodes reach it; port 0 picks one.
     pub listen: SocketAddr,
-    /// The other nodes.
+    /// Where other nodes find it, if that is not where it listens.
+    pub advertise: Option<SocketAddr>,
+    /// A node of the cluster to join.
+    pub join: Option<SocketAddr>,
+    /// Whether `node` was asked for; if not, a cluster that is joined gives a number.
+    pub node_named: bool,
+    /// The other nodes with which a new cluster begins.
     pub peers: Vec<PeerAddress>,
     /// The key of its cluster. Without one the node is alone, and listens to no other.
     pub key: Option<ClusterKey>,
@@ -141,6 +147,9 @@ impl Config {
             memory_folder: folder.join("memory"),
             state_folder: folder.join("state"),
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+            advertise: None,
+            join: None,
+            node_named: true,
             peers: Vec::new(),
             key: None,
             core: CoreChoice::Sensible,
@@ -157,7 +166,7 @@ impl Config {
         if !good(self.node) {
             return Err(StartError::BadNode(self.node));
         }
-        if self.key.is_none() && !self.peers.is_empty() {
+        if self.key.is_none() && (self.join.is_some() || !self.peers.is_empty()) {
             return Err(StartError::NoKey { state_folder: self.state_folder.clone() });
         }
         for (index, peer) in self.peers.iter().enumerate() {
@@ -177,6 +186,9 @@ impl Config {
         self.folder.join(ddss_ipc::SOCKET_NAME)
     }
 }
+
+/// The file in the state folder that says where a node that has not joined yet is to join.
+pub const JOIN_FILE_NAME: &str = "join";
 
 /// Names the folder of what survives a restart.
 pub const STATE_VARIABLE: &str = "DDSS_STATE_DIR";

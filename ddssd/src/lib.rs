@@ -16,8 +16,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod admission;
 mod audiences;
 mod config;
+mod control;
 mod core_claim;
 mod fetches;
 mod folder;
@@ -37,7 +39,10 @@ mod trust;
 mod undo;
 mod words;
 
-pub use config::{Config, CoreChoice, PeerAddress, STATE_VARIABLE, default_state_folder};
+pub use config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, STATE_VARIABLE, default_state_folder};
+pub use ddss_ipc::default_folder;
+
+pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
 pub use folder::FolderError;
 pub use memory::PoolError;
 pub use notify::notify;

@@ -156,6 +156,27 @@ impl Links {
         Ok(())
     }
 
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        self.links.keys().copied().collect()
+    }
+
+    /// The cluster says that a node is dead: what waits for it need not wait longer. It is tried again.
+    pub(crate) fn lose(&mut self, fabric: &mut dyn Fabric, node: NodeId) {
+        if let Some((peer, _)) = self.road_to(node) {
+            fabric.close(peer);
+        }
+    }
+
+    /// Ends everything with a node for good.
+    pub(crate) fn remove(&mut self, fabric: &mut dyn Fabric, node: NodeId) {
+        let Some(link) = self.links.remove(&node) else { return };
+        for (&peer, _) in self.by_peer.iter().filter(|&(_, &other)| other == node) {
+            fabric.close(peer);
+        }
+        self.by_peer.retain(|_, other| *other != node);
+        fabric.deregister(link.room.1);
+    }
+
     /// The connection of a node that is up, and where that node takes puts.
     pub(crate) fn road_to(&self, node: NodeId) -> Option<(PeerId, RemoteWindow)> {
         let link = self.links.get(&node)?;

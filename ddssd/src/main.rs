@@ -108,8 +108,8 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     let log = start_log(filter, settings.log_json.unwrap_or_default());
     // Before anything else runs, so that a signal during the start is a clean end, too.
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let node = config.node;
     let service = Service::start(config)?;
+    let node = service.node();
     let listen = service.address().map_or_else(|| "none".to_owned(), |address| address.to_string());
     println!("ready {node} socket {} listen {listen}", service.socket().display());
     std::io::stdout().flush()?;

@@ -2,10 +2,12 @@
 
 use crate::audiences::Audiences;
 use crate::config::PeerAddress;
+use crate::control::{Ask, Desk, Tell};
 use crate::fetches::Fetches;
 use crate::fetches::Tag;
 use crate::links::Links;
 use crate::memory::NodeMemory;
+use arrayvec::ArrayVec;
 use ddss_core::engine::{Action, Engine, Now, Source, StepId, area_of, offset_of};
 use ddss_core::{
     ArenaRange, Audience, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Record,
@@ -13,7 +15,7 @@ use ddss_core::{
 };
 use ddss_ipc::SharedMemory;
 use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Trust, Work};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What an engine's action names was checked by the engine before.
 const CHECKED: &str = "the engine checks ranges against the arena and the segment";
@@ -41,6 +43,10 @@ pub(crate) struct Hands {
     /// Replies on their way into the rings.
     pub(crate) replies: Vec<(LaneId, Entry)>,
     pub(crate) began: Instant,
+    /// To and from the control plane, if the node belongs to a cluster.
+    pub(crate) desk: Option<Desk>,
+    /// Somebody may be due to be connected to.
+    pub(crate) members_changed: bool,
     /// The time as it was a few rounds ago at the most: no request waits for a clock to be read.
     pub(crate) now: Now,
 }
@@ -64,6 +70,55 @@ impl Hands {
     /// The arena of a client that is attached.
     pub(crate) fn arena(&self, client: ClientId) -> Option<&Arena> {
         self.arenas.get(client.index as usize)?.as_ref().filter(|arena| arena.client == client)
+    }
+
+    /// Asks the control plane; `false` if there is none any more.
+    fn ask(&self, ask: Ask) -> bool {
+        self.desk.as_ref().is_some_and(|desk| desk.ask(ask))
+    }
+
+    /// Hears what the control plane has to tell; how much that was.
+    pub(crate) fn hear_control(&mut self) -> usize {
+        let Some(desk) = self.desk.as_ref().filter(|desk| desk.is_rung()) else { return 0 };
+        desk.heard();
+        let tells: ArrayVec<Tell, { Desk::BATCH }> = std::iter::from_fn(|| desk.next()).take(Desk::BATCH).collect();
+        if tells.is_full() {
+            desk.ring_again();
+        }
+        let count = tells.len();
+        for tell in tells {
+            self.hear_tell(tell);
+            self.perform();
+        }
+        count.max(1)
+    }
+
+    fn hear_tell(&mut self, tell: Tell) {
+        match tell {
+            Tell::Name { name, home } => self.engine.set_home(name, home),
+            Tell::Names(homes) => self.engine.set_homes(homes),
+            Tell::Members(members) => self.take_members(&members),
+            Tell::Dead(node) => self.links.lose(self.fabric.as_mut(), node),
+            Tell::Claimed { claim, result } => self.engine.claimed(self.now, claim, result),
+            Tell::Disclaimed { claim } => self.engine.disclaimed(claim),
+            Tell::Confirmed { step, result } => self.engine.confirmed(step, result),
+        }
+    }
+
+    /// These are the other nodes of the cluster, and nobody else.
+    fn take_members(&mut self, members: &[PeerAddress]) {
+        for node in self.links.nodes() {
+            if !members.iter().any(|member| member.node == node) {
+                tracing::info!(node = node.0, "is no node of this cluster any more");
+                self.links.remove(self.fabric.as_mut(), node);
+                self.engine.peer_gone(self.now, node);
+            }
+        }
+        for member in members {
+            self.admit(member);
+            self.engine.peer_known(member.node);
+        }
+        self.members_changed = true;
     }
 
     /// Takes a node in, or notes its new address.
@@ -98,6 +153,23 @@ impl Hands {
                 Action::Send { node, message, tail } => self.send(node, &message, tail),
                 Action::Introduce { node, message, at, bytes } => self.introduce(node, message, at, bytes),
                 Action::Withdraw { at } => self.links.withdraw(self.fabric.as_mut(), at),
+                Action::Claim { claim, name, within_us } => {
+                    let within = Duration::from_micros(within_us.into());
+                    if !self.ask(Ask::Claim { claim, name, within }) {
+                        self.engine.claimed(self.now, claim, Err(Failure::NodeDown));
+                    }
+                }
+                Action::Disclaim { claim, name } => {
+                    if !self.ask(Ask::Disclaim { claim, name }) {
+                        self.engine.disclaimed(claim);
+                    }
+                }
+                Action::Confirm { step, name, within_us } => {
+                    let within = Duration::from_micros(within_us.into());
+                    if !self.ask(Ask::Confirm { step, name, within }) {
+                        self.engine.confirmed(step, Err(Failure::NodeDown));
+                    }
+                }
                 Action::Cut { node } => self.links.cut(self.fabric.as_mut(), node),
                 Action::Reply { lane, completion, data } => self.reply(lane, completion, data),
             }

@@ -11,6 +11,7 @@
 
 use crate::audiences::Audiences;
 use crate::config::Config;
+use crate::control::Desk;
 use crate::fetches::{Fetches, Tag};
 use crate::links::{Change, Heard, Links};
 use crate::memory::NodeMemory;
@@ -19,12 +20,14 @@ use crate::recovery::{self, Found};
 use crate::service::StartError;
 use ddss_core::engine::{Engine, EngineConfig};
 use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
-use ddss_core::{ClientId, Entry, Failure, Identity, LaneId, Message, NodeId, Operation, PeerHello, Request, Spec};
+use ddss_core::{
+    ClientId, Entry, Failure, Identity, LaneId, Message, Name, NodeId, Operation, PeerHello, Request, Spec,
+};
 use ddss_ipc::{Arrival, Session, SharedMemory, Station};
 use ddss_runtime::Work;
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// Everything that the progress thread owns.
@@ -57,6 +60,7 @@ impl Node {
         mut memory: NodeMemory,
         audiences: Audiences,
         run: u32,
+        desk: Option<Desk>,
     ) -> Result<Self, StartError> {
         let mut register = |memory: &SharedMemory, trust| {
             fabric.register(memory.descriptor(), trust, memory.offset() as u64, memory.len() as u64)
@@ -71,6 +75,9 @@ impl Node {
         if found.segments > 0 {
             let Found { segments, bytes, undone, .. } = found;
             tracing::info!(segments, bytes, undone, "found what the last daemon left");
+        }
+        if desk.is_some() {
+            engine.share_names();
         }
         let hello = PeerHello { node: config.node, run };
         station.tell_core();
@@ -87,15 +94,14 @@ impl Node {
             arenas: std::iter::repeat_with(|| None).take(CLIENTS_MAX).collect(),
             replies: Vec::with_capacity(Self::BATCH),
             began,
+            desk,
+            members_changed: false,
             now: Hands::read_clocks(began),
         };
         for (area, audience) in found.areas {
             hands.know_area(area, audience).map_err(StartError::Area)?;
         }
         hands.keep_floor();
-        for member in &config.peers {
-            hands.admit(member);
-        }
         let (events, next_connect) = (Events::new(), Some(began));
         Ok(Self { station, hands, events, rounds: 0, next_tick: began, next_connect })
     }
@@ -290,6 +296,11 @@ impl Node {
         }
     }
 
+    /// The names of the segments that it has.
+    pub(crate) fn names(&self) -> Vec<Name> {
+        self.hands.engine.names()
+    }
+
     /// Where other nodes reach this one.
     pub(crate) fn listen(fabric: &mut dyn Fabric, address: SocketAddr) -> Result<SocketAddr, StartError> {
         fabric.listen(address).map_err(|source| StartError::Listen { address, source })
@@ -323,7 +334,14 @@ impl Work for Node {
         let arrivals = self.take_arrivals();
         let requests = self.take_requests();
         let events = self.take_events();
-        let work = arrivals + requests + events;
+        let told = self.hands.hear_control();
+        if told > 0 {
+            self.publish();
+            if std::mem::take(&mut self.hands.members_changed) {
+                self.next_connect = Some(Instant::now());
+            }
+        }
+        let work = arrivals + requests + events + told;
         self.keep_time(work > 0);
         // Room in a socket is not an event: whoever has messages waiting stays awake for it.
         let waits = self.hands.links.flush(self.hands.fabric.as_mut());
@@ -333,8 +351,10 @@ impl Work for Node {
     }
 
     fn arm(&mut self) -> bool {
-        self.hands.fabric.arm() && {
+        let is_told = || self.hands.desk.as_ref().is_some_and(Desk::is_rung);
+        !is_told() && self.hands.fabric.arm() && {
             let rests = self.station.arm();
+            // What is told from now on can be read from the desk's descriptor.
             if !rests {
                 self.hands.fabric.disarm();
             }
@@ -349,7 +369,11 @@ impl Work for Node {
     }
 
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {
-        wait(&[self.station.descriptor(), self.hands.fabric.descriptor().as_fd()]);
+        let (station, fabric) = (self.station.descriptor(), self.hands.fabric.descriptor());
+        match &self.hands.desk {
+            Some(desk) => wait(&[station, fabric, desk.descriptor()]),
+            None => wait(&[station, fabric]),
+        }
     }
 
     fn nap(&self) -> Duration {

@@ -1,7 +1,9 @@
 //! A running node: starts what it needs in the right order, and stops it in the other one.
 
+use crate::admission::Admission;
 use crate::audiences::Audiences;
 use crate::config::{Config, CoreChoice};
+use crate::control::{ControlConfig, ControlError, ControlPlane, Desk};
 use crate::core_claim::CoreClaim;
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
@@ -14,6 +16,7 @@ use ddss_verbs::{Fabric, FabricError, Iwarp, IwarpConfig};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Why a node could not start, or not end well.
@@ -68,6 +71,34 @@ pub enum StartError {
     /// The fabric refused.
     #[error("cannot set up the fabric")]
     Fabric(#[from] FabricError),
+    /// Nobody could find it.
+    #[error("{address} is no address that other nodes could connect to: say with --advertise where they find this one")]
+    Advertise {
+        /// Where it listens.
+        address: SocketAddr,
+    },
+    /// The state folder is another node's.
+    #[error("{} holds the state of {found}: start it without --node {}, or with another --state-dir", path.display(), named.0)]
+    OtherNode {
+        /// Which folder.
+        path: PathBuf,
+        /// Whose it is.
+        found: NodeId,
+        /// Who was asked for.
+        named: NodeId,
+    },
+    /// What was written down about the cluster cannot be used.
+    #[error("cannot use the cluster's state in {}", path.display())]
+    State {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The control plane could not start.
+    #[error(transparent)]
+    Control(#[from] ControlError),
     /// The thread could not be started, or ended badly.
     #[error(transparent)]
     Thread(#[from] RuntimeError),
@@ -77,11 +108,12 @@ impl StartError {
     /// What a script is told by the exit code; the flags and the configuration have 2.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::BadNode(_) | Self::BadPeer(_) => 2,
+            Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } | Self::OtherNode { .. } => 2,
             Self::Folder(FolderError::Taken { .. }) => 3,
-            Self::Folder(_) | Self::Memory(_) | Self::Socket { .. } => 4,
+            Self::Folder(_) | Self::Memory(_) | Self::Socket { .. } | Self::State { .. } => 4,
+            Self::Control(ControlError::State { .. }) => 4,
             Self::NoKey { .. } | Self::Key(_) => 5,
-            Self::Listen { .. } | Self::Network(_) => 6,
+            Self::Listen { .. } | Self::Network(_) | Self::Control(_) => 6,
             _ => 1,
         }
     }
@@ -92,6 +124,8 @@ impl StartError {
 pub struct Service {
     reception: Option<Reception>,
     progress: Option<ProgressThread>,
+    control: Option<ControlPlane>,
+    node: NodeId,
     address: Option<SocketAddr>,
     socket: PathBuf,
     core: Option<usize>,
@@ -103,7 +137,7 @@ pub struct Service {
 
 impl Service {
     /// Starts a node; when this returns, clients can attach and other nodes can connect.
-    pub fn start(config: Config) -> Result<Self, StartError> {
+    pub fn start(mut config: Config) -> Result<Self, StartError> {
         config.check()?;
         folder::make(&config.folder)?;
         let lock = FolderLock::take(&config.folder)?;
@@ -111,7 +145,6 @@ impl Service {
         if config.discard {
             NodeMemory::discard(&config.memory_folder);
         }
-        let memory = NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes)?;
         let claim = if config.core == CoreChoice::Sensible { CoreClaim::take() } else { None };
         let core = match config.core {
             CoreChoice::Core(core) => Some(core),
@@ -120,7 +153,12 @@ impl Service {
         };
         let mut fabric: Box<dyn Fabric> = Box::new(Iwarp::new(IwarpConfig::default()).map_err(StartError::Network)?);
         // Without a key nobody could prove that he may speak to this node: so nobody is listened to.
-        let address = config.key.as_ref().map(|_| Node::listen(fabric.as_mut(), config.listen)).transpose()?;
+        let admission = Admission::take(&config, fabric.as_mut())?;
+        let node = admission.as_ref().map_or(config.node, |admission| admission.node);
+        config.node = node;
+        let memory = NodeMemory::open(&config.memory_folder, node, config.pool_bytes)?;
+        let (desk, teller, asked) = Desk::open().map_err(StartError::Network)?;
+        let desk = admission.is_some().then_some(desk);
         let socket = config.socket();
         let at_socket = |source| StartError::Socket { path: socket.clone(), source };
         let station = Station::open(config.node).map_err(at_socket)?;
@@ -133,13 +171,28 @@ impl Service {
         let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
         let (memory_folder, discard) = (config.memory_folder.clone(), config.discard);
         let pace = config.pace;
+        let (peers, state_folder, folder) = (config.peers.clone(), config.state_folder.clone(), config.folder.clone());
+        let (tell_names, names) = mpsc::sync_channel(1);
         let progress = ProgressThread::start("ddss-progress", core, pace, move || {
-            Node::new(&config, station, fabric, memory, audiences, run)
+            let made = Node::new(&config, station, fabric, memory, audiences, run, desk)?;
+            // Whoever asked has stopped listening only if the start has failed.
+            let _ = tell_names.send(made.names());
+            Ok::<_, StartError>(made)
         })?;
+        let address = admission.as_ref().map(|admission| admission.address);
+        let control = admission.map(|Admission { node, key, address, listener, founder }| {
+            let names = names.recv().unwrap_or_default();
+            let config =
+                ControlConfig { node, run, key, address, listener, state_folder, folder, peers, founder, names };
+            ControlPlane::start(config, teller, asked)
+        });
+        let control = control.transpose()?;
         let reception = Reception::start(&socket, reception, inbox.sink()).map_err(at_socket)?;
         Ok(Self {
             reception: Some(reception),
             progress: Some(progress),
+            control,
+            node,
             address,
             socket,
             core,
@@ -148,6 +201,11 @@ impl Service {
             _claim: claim,
             _lock: lock,
         })
+    }
+
+    /// Its number; a cluster that it joined may have given it.
+    pub fn node(&self) -> NodeId {
+        self.node
     }
 
     /// Where clients attach.
@@ -179,6 +237,7 @@ impl Service {
         if let Some(reception) = self.reception.take() {
             reception.stop();
         }
+        drop(self.control.take());
         let Some(progress) = self.progress.take() else { return Ok(()) };
         let ended = progress.stop();
         if self.discard {

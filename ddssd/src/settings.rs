@@ -1,7 +1,7 @@
 //! What a daemon is told, from where, and in which order: flags, then the environment, then the file, then defaults.
 //! One structure for all of them, so that each setting has one name and one meaning everywhere.
 
-use crate::config::{Config, CoreChoice, PeerAddress, default_state_folder};
+use crate::config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, default_state_folder};
 use crate::service::StartError;
 use crate::trust::ClusterKey;
 use ddss_core::NodeId;
@@ -85,7 +85,13 @@ settings! {
     /// Where other nodes reach this one; needs a key [default: 127.0.0.1:7400]
     #[arg(long, env = "DDSS_LISTEN", value_name = "IP:PORT")]
     listen: SocketAddr,
-    /// Other nodes and where they listen, with commas or once for each
+    /// Where other nodes find this one, if that is another address than it listens on
+    #[arg(long, env = "DDSS_ADVERTISE", value_name = "IP:PORT")]
+    advertise: SocketAddr,
+    /// A node of the cluster to join; not needed again after that
+    #[arg(long, env = "DDSS_JOIN", value_name = "IP:PORT")]
+    join: SocketAddr,
+    /// The nodes with which a new cluster begins, the same on each of them; with commas or once for each
     #[arg(long, env = "DDSS_PEERS", value_name = "N=IP:PORT", value_delimiter = ',', action = clap::ArgAction::Append)]
     peer: Vec<PeerAddress>,
     /// Core of the progress thread: a number, auto (the last one that no other daemon took, never the first), or none
@@ -202,6 +208,7 @@ impl Settings {
         let state_folder = self.state_folder();
         let key_file = Some(state_folder.join(ClusterKey::FILE_NAME)).filter(|path| path.exists());
         let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Config::PORT);
+        let join = std::fs::read_to_string(state_folder.join(JOIN_FILE_NAME)).ok();
         let clustered = self.key_file.is_some() || key_file.is_some();
         let defaults = Settings {
             node: Some(node),
@@ -210,6 +217,8 @@ impl Settings {
             state_dir: Some(state_folder),
             key_file,
             listen: clustered.then_some(listen),
+            advertise: None,
+            join: join.and_then(|text| text.trim().parse().ok()),
             core: Some(CoreChoice::Sensible),
             spin_us: Some(Pace::default().spin.as_micros() as u64),
             busy: Some(false),
@@ -230,15 +239,19 @@ impl Settings {
 
     /// What the service takes; reads the key.
     pub fn into_config(self) -> Result<Config, StartError> {
+        let named = self.node.is_some();
         let all = self.resolved();
         let folder = all.dir.unwrap_or_else(ddss_ipc::default_folder);
         let mut config = Config::single(&folder);
         config.state_folder = all.state_dir.unwrap_or(config.state_folder);
         config.key = all.key_file.map(|path| ClusterKey::read(&path)).transpose()?;
-        if config.key.is_none() && (all.listen.is_some() || all.peer.is_some()) {
+        if config.key.is_none() && (all.listen.is_some() || all.peer.is_some() || all.join.is_some()) {
             return Err(StartError::NoKey { state_folder: config.state_folder });
         }
         config.node = NodeId(all.node.unwrap_or(1));
+        config.node_named = named;
+        config.advertise = all.advertise;
+        config.join = all.join;
         config.memory_folder = all.memory_dir.unwrap_or(config.memory_folder);
         config.listen = all.listen.unwrap_or(config.listen);
         config.peers = all.peer.unwrap_or_default();

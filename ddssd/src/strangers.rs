@@ -120,9 +120,18 @@ struct Member {
 impl Member {
     fn meet(home: &Home, run: u32) -> (Self, Vec<u8>) {
         let mut caller = Caller::new();
-        let (shake, hello) = Initiator::begin(&home.key, Plane::Data, &PeerHello { node: NodeId(2), run }).unwrap();
-        let peer = caller.call(home, &hello);
-        let Some(Seen::Connected(answer)) = caller.next(peer) else { panic!("a member is let in") };
+        let end = Instant::now() + PATIENCE;
+        // A node that begins its cluster needs a moment until it knows its members.
+        let (shake, hello, peer, answer) = loop {
+            let ours = PeerHello { node: NodeId(2), run };
+            let (shake, hello) = Initiator::begin(&home.key, Plane::Data, &ours).unwrap();
+            let peer = caller.call(home, &hello);
+            match caller.next(peer) {
+                Some(Seen::Connected(answer)) => break (shake, hello, peer, answer),
+                seen => assert!(Instant::now() < end, "a member is not let in: {seen:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
         let (theirs, channel) = shake.finish(&answer).unwrap();
         assert_eq!(theirs.node, NodeId(1));
         let mut member = Self { caller, peer, channel };

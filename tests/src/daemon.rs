@@ -23,6 +23,7 @@ pub struct DaemonOptions {
     listen: SocketAddr,
     peers: Vec<(u16, SocketAddr)>,
     clustered: bool,
+    numbered: bool,
     key: String,
     more: Vec<OsString>,
 }
@@ -38,6 +39,7 @@ impl DaemonOptions {
             listen,
             peers: Vec::new(),
             clustered: false,
+            numbered: true,
             key: TEST_KEY.to_owned(),
             more: Vec::new(),
         })
@@ -60,6 +62,13 @@ impl DaemonOptions {
     pub fn clustered(mut self) -> DaemonOptions {
         self.clustered = true;
         self
+    }
+
+    /// It joins the cluster of `other`, which gives it a number.
+    #[must_use]
+    pub fn joins(mut self, other: SocketAddr) -> DaemonOptions {
+        self.numbered = false;
+        self.clustered().argument("--join").argument(other.to_string())
     }
 
     /// It has another key than the daemons of other tests.
@@ -108,7 +117,10 @@ impl DaemonOptions {
     }
 
     fn arguments(&self, folder: &Path) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = vec!["--node".into(), self.node.to_string().into()];
+        let mut arguments: Vec<OsString> = Vec::new();
+        if self.numbered {
+            arguments.extend(["--node".into(), self.node.to_string().into()]);
+        }
         arguments.extend(["--dir".into(), folder.into()]);
         if self.clustered {
             arguments.extend(["--listen".into(), self.listen.to_string().into()]);

@@ -1,6 +1,7 @@
 //! Clients, peers and time; and which way a request goes.
 
 use super::action::{Action, Source};
+use super::directory::Directory;
 use super::guard::{Owner, Waiter, Wanted, Watcher};
 use super::held::Held;
 use super::kept::{Kept, KeptId};
@@ -86,6 +87,8 @@ pub struct Engine {
     pub(super) looks: VecDeque<Look>,
     pub(super) kept: Kept,
     pub(super) held: Vec<Held>,
+    /// The names of the cluster, if this node belongs to one.
+    pub(super) directory: Option<Directory>,
     clients: Vec<Option<Client>>,
     actions: VecDeque<Action>,
 }
@@ -113,6 +116,7 @@ impl Engine {
             looks: VecDeque::new(),
             kept: Kept::default(),
             held: Vec::new(),
+            directory: None,
             clients: vec![None; CLIENTS_MAX],
             actions: VecDeque::with_capacity(1024),
         }
@@ -257,9 +261,7 @@ impl Engine {
             }
             Operation::Open { .. } => self.look_up(caller, Name::from_bytes(text)?, Then::Open, now),
             Operation::Release { segment } if segment.home() == self.node => {
-                self.release_here(now, caller.who, *segment)?;
-                self.end(&caller, Outcome::Done);
-                Ok(())
+                self.release_named(now, Self::asker(&caller), caller.who, *segment)
             }
             Operation::Release { segment } => self.release_far(caller, *segment),
             Operation::Get { segment, offset, into, inline } => {

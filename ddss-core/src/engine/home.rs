@@ -5,7 +5,7 @@ use super::core::{Engine, Now};
 use super::guard::{Asker, Owner, Waiter, Wanted, Watcher};
 use super::near::Told;
 use super::operations::StepId;
-use crate::limits::STAGING_BYTES;
+use crate::limits::{STAGING_BYTES, TIMEOUT_DEFAULT_US};
 use crate::segment::{Identity, Wish};
 use crate::{Failure, Message, NodeId, Outcome, SegmentId};
 
@@ -29,7 +29,8 @@ impl Engine {
                 self.introduce_to(node, step, who, segment).map_err(|failure| (step, failure))
             }
             Message::Allocate { step, who, spec, name } => {
-                self.allocate_here(now, Asker::Peer(node, step), who, name, spec).map_err(|failure| (step, failure))
+                let made = self.make_here(now, Asker::Peer(node, step), who, name, spec, TIMEOUT_DEFAULT_US);
+                made.map_err(|failure| (step, failure))
             }
             Message::Put { step, who, segment, offset, length, staged, terms, timeout_us } => {
                 let asker = Asker::Peer(node, step);
@@ -64,10 +65,7 @@ impl Engine {
                     .map_err(|failure| (step, failure))
             }
             Message::Release { step, who, segment } => {
-                let released = self.release_here(now, who, segment);
-                released
-                    .map(|()| self.answer(Asker::Peer(node, step), Outcome::Done, Told::default()))
-                    .map_err(|failure| (step, failure))
+                self.release_named(now, Asker::Peer(node, step), who, segment).map_err(|failure| (step, failure))
             }
             Message::Found { step, facts, window } => {
                 self.found(now, node, StepId::from_bits(step), facts, window);

@@ -15,6 +15,7 @@
 //! | `guard.rs` | who holds a segment's lock, and who waits for it or for a newer version |
 //! | `far.rs` | a request for a segment whose home is elsewhere |
 //! | `home.rs` | what another node's engine asks of this one |
+//! | `directory.rs` | names, when they are the whole cluster's |
 //! | `held.rs` | which locks of other homes the clients of this node hold |
 //! | `segments.rs`, `blocks.rs` | the segments at home here and the memory they have |
 //! | `operations.rs`, `staging.rs`, `peers.rs` | what is under way, and the bounds on it |
@@ -24,6 +25,7 @@ mod areas;
 mod birth;
 mod blocks;
 mod core;
+mod directory;
 mod far;
 mod guard;
 mod held;
@@ -38,5 +40,6 @@ mod staging;
 pub use action::{Action, Source};
 pub use areas::{area_of, offset_of};
 pub use core::{Counters, Engine, EngineConfig, Now};
+pub use directory::ClaimId;
 pub use kept::KeptId;
 pub use operations::StepId;

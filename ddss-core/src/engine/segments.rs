@@ -155,6 +155,11 @@ impl Segments {
         self.names.contains_key(name)
     }
 
+    /// All names, also of those that are still being made.
+    pub(super) fn names(&self) -> Vec<Name> {
+        self.names.keys().copied().collect()
+    }
+
     fn id_of(&self, index: u16) -> SegmentId {
         SegmentId::new(self.node, index, self.slots[usize::from(index)].generation)
     }

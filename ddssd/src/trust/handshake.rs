@@ -43,7 +43,6 @@ pub(crate) enum Plane {
     /// Memory and the engines' messages, through a fabric.
     Data,
     /// Membership and directory.
-    #[cfg(test)]
     Control,
 }
 
@@ -51,7 +50,6 @@ impl Plane {
     fn prologue(self, protocol: u8) -> [u8; 12] {
         let name: &[u8; 10] = match self {
             Plane::Data => b"DDSS  data",
-            #[cfg(test)]
             Plane::Control => b"DDSS  ctrl",
         };
         let mut out = [0; 12];
