@@ -25,6 +25,7 @@ pub struct DaemonOptions {
     clustered: bool,
     numbered: bool,
     key: String,
+    namespace: Option<String>,
     more: Vec<OsString>,
 }
 
@@ -34,15 +35,28 @@ impl DaemonOptions {
         let [high, low] = node.to_be_bytes();
         let ip = IpAddr::V4(Ipv4Addr::new(127, 0, high, low));
         let listen = SocketAddr::new(ip, free_tcp_port(ip)?);
-        Ok(DaemonOptions {
+        Ok(DaemonOptions::at(node, listen))
+    }
+
+    /// Node `node` at that address, without peers.
+    pub fn at(node: u16, listen: SocketAddr) -> DaemonOptions {
+        DaemonOptions {
             node,
             listen,
             peers: Vec::new(),
             clustered: false,
             numbered: true,
             key: TEST_KEY.to_owned(),
+            namespace: None,
             more: Vec::new(),
-        })
+        }
+    }
+
+    /// It runs in that network namespace.
+    #[must_use]
+    pub fn inside(mut self, namespace: &str) -> DaemonOptions {
+        self.namespace = Some(namespace.to_owned());
+        self
     }
 
     /// Where other nodes reach it.
@@ -111,7 +125,15 @@ impl DaemonOptions {
     }
 
     fn spawn(&self, program: &Path, folder: &TempNode) -> Result<Process, Error> {
-        let mut command = Command::new(program);
+        let mut command = match &self.namespace {
+            // It becomes the program: the pid is the daemon's.
+            Some(namespace) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", namespace]).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
         command.args(self.arguments(folder.path()));
         Process::start(command, folder.path(), "ddssd")
     }
