@@ -22,7 +22,7 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 Examples:
   ddssd                                          one node, for this machine only
   ddss cluster init && ddssd --listen 10.0.0.1:7400
-  ddssd --print-config > /etc/ddss/ddssd.toml    every setting, to be changed there
+  ddssd --print-config > /etc/ddss/ddssd.conf    every setting, to be changed there
 
 Flags come before the environment, the environment before the file, the file before defaults. SIGHUP reads the file
 again: `log` changes at once, the rest with the next start.
@@ -33,7 +33,7 @@ Exit codes: 0 stopped as asked, 1 ended badly, 2 wrong flags or configuration, 3
 4 folder, memory or disk cannot be used, 5 no key or none that can be used, 6 the network or the cluster."
 )]
 struct Arguments {
-    /// A TOML file with settings, named as the flags are [default: ddssd.toml in the daemon's folder, if it is there]
+    /// A TOML file with settings, named as the flags are [default: ddssd.conf in the daemon's folder, if it is there]
     #[arg(long, env = "DDSS_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Show every setting as it would be used, as a TOML file, and end

@@ -150,7 +150,7 @@ impl From<Mode> for String {
 
 impl Settings {
     /// The name of the file in the daemon's folder that is read when no other is named.
-    pub const FILE_NAME: &str = "ddssd.toml";
+    pub const FILE_NAME: &str = "ddssd.conf";
     /// A configuration is small; what is longer is something else.
     const FILE_BYTES_MAX: u64 = 1 << 20;
 

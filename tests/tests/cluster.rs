@@ -244,7 +244,8 @@ fn names_survive_the_leader_and_the_end_of_everybody() {
     let mut on_one = client(&daemons[0]);
     assert_eq!(open_soon(&mut on_one, "kept"), "ok 4096 bytes at node 2");
     assert_eq!(on_one.ask("get 0 4096 5").unwrap(), "ok version 1 equal");
-    assert!(on_one.ask("allocate kept 64").unwrap().contains("exists"));
+    let said = on_one.ask("allocate kept 64").unwrap();
+    assert!(said.contains("exists"), "{said}");
 }
 
 // If this failed, a node that is gone for good would be counted, and its names taken, for ever.

@@ -23,7 +23,7 @@ fn ddssd(folder: &Path, words: &[&str], environment: &[(&str, &str)]) -> (i32, S
 #[test]
 fn flags_come_before_the_environment_and_that_before_the_file() {
     let node = TempNode::new().unwrap();
-    std::fs::write(node.join("ddssd.toml"), "node = 3\nspin-us = 30\npool-bytes = 3000000\nlog = \"debug\"\n").unwrap();
+    std::fs::write(node.join("ddssd.conf"), "node = 3\nspin-us = 30\npool-bytes = 3000000\nlog = \"debug\"\n").unwrap();
     let environment = [("DDSS_SPIN_US", "20"), ("DDSS_NODE", "2")];
     let (code, out, why) = ddssd(node.path(), &["--print-config", "--node", "1"], &environment);
     assert_eq!(code, 0, "{why}");
@@ -45,7 +45,7 @@ fn flags_come_before_the_environment_and_that_before_the_file() {
 #[test]
 fn wrong_settings_are_told_with_the_right_word_and_a_code_of_their_own() {
     let node = TempNode::new().unwrap();
-    let (file, exposed) = (node.join("ddssd.toml"), node.join("exposed.key"));
+    let (file, exposed) = (node.join("ddssd.conf"), node.join("exposed.key"));
     let check = |text: &str| {
         std::fs::write(&file, text).unwrap();
         ddssd(node.path(), &["--check-config"], &[])
@@ -66,16 +66,16 @@ fn wrong_settings_are_told_with_the_right_word_and_a_code_of_their_own() {
     let (code, _, why) = check(&format!("key-file = {:?}", exposed.to_str().unwrap()));
     assert_eq!(code, 5);
     assert!(why.contains("others may read"), "{why}");
-    let (code, _, why) = ddssd(node.path(), &["--config", "/nowhere/ddssd.toml"], &[]);
+    let (code, _, why) = ddssd(node.path(), &["--config", "/nowhere/ddssd.conf"], &[]);
     assert_eq!(code, 2);
-    assert!(why.contains("/nowhere/ddssd.toml"), "{why}");
+    assert!(why.contains("/nowhere/ddssd.conf"), "{why}");
 }
 
 // If this failed, an operator would have to stop a node to see more of what it does.
 #[test]
 fn the_log_changes_while_it_runs_and_what_cannot_change_is_named() {
     let mut daemon = DaemonOptions::new(1).unwrap().start().unwrap();
-    let file = daemon.folder().join("ddssd.toml");
+    let file = daemon.folder().join("ddssd.conf");
     let reload = |daemon: &mut ddss_tests::Daemon, text: &str, expected: &str| {
         std::fs::write(&file, text).unwrap();
         let pid = Pid::from_raw(daemon.process().pid().cast_signed()).unwrap();

@@ -4,7 +4,7 @@
 use super::calls::{Call, Reply};
 use super::plane::Held;
 use super::server::Context;
-use super::types::{Command, Member};
+use super::types::{Answer, Command, Member};
 use crate::config::PeerAddress;
 use openraft::ChangeMembers;
 use std::collections::BTreeSet;
@@ -126,7 +126,9 @@ impl Context {
                 _ => continue,
             };
             match self.ask_leader(&Call::Propose(command), ASK_MAX).await {
-                Ok(Reply::Applied(super::types::Answer::Taken { home })) => {
+                // The cluster knew it all the time, and this node has not caught up: it will see so.
+                Ok(Reply::Applied(Answer::Taken { home })) if home == node => {}
+                Ok(Reply::Applied(Answer::Taken { home })) => {
                     tracing::error!(
                         name,
                         home,
