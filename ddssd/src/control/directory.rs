@@ -1,6 +1,7 @@
 //! The state that all nodes have in common: names and their homes, nodes and their epochs.
 
 use super::types::{Answer, Command};
+use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -32,6 +33,8 @@ pub(crate) enum Change {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Directory {
     names: BTreeMap<String, Holder>,
+    /// How many of them each home has.
+    counts: BTreeMap<u16, u32>,
     lives: BTreeMap<u16, Life>,
 }
 
@@ -42,6 +45,11 @@ impl Directory {
 
     pub(crate) fn names(&self) -> impl Iterator<Item = (&str, Holder)> {
         self.names.iter().map(|(name, &holder)| (name.as_str(), holder))
+    }
+
+    /// How many names a home has.
+    fn count(&self, home: u16) -> usize {
+        self.counts.get(&home).map_or(0, |&count| count as usize)
     }
 
     pub(crate) fn life(&self, node: u16) -> Life {
@@ -56,15 +64,20 @@ impl Directory {
                 match self.names.get(name) {
                     Some(&held) if held != wanted => return Answer::Taken { home: held.home },
                     Some(_) => {}
+                    None if self.count(*home) >= SEGMENTS_PER_NODE_MAX => return Answer::Full,
                     None => {
+                        *self.counts.entry(*home).or_default() += 1;
                         self.names.insert(name.clone(), wanted);
                         tell(Change::Name { name: name.clone(), home: Some(*home) });
                     }
                 }
             }
             Command::Disclaim { name, claim } => {
-                if self.names.get(name).is_some_and(|held| held.claim == *claim) {
+                if let Some(&Holder { home, .. }) = self.names.get(name).filter(|held| held.claim == *claim) {
                     self.names.remove(name);
+                    if let Some(count) = self.counts.get_mut(&home) {
+                        *count -= 1;
+                    }
                     tell(Change::Name { name: name.clone(), home: None });
                 }
             }
@@ -83,6 +96,7 @@ impl Directory {
             }
             Command::Gone { node } => {
                 self.lives.remove(node);
+                self.counts.remove(node);
                 self.names.retain(|name, holder| {
                     let stays = holder.home != *node;
                     if !stays {
@@ -120,6 +134,19 @@ mod tests {
         assert_eq!(directory.holder("x"), Some(Holder { home: 1, claim: 7 }));
         directory.apply(&disclaim(7), |change| changes.push(change));
         assert_eq!((changes.len(), directory.holder("x")), (2, None));
+    }
+
+    #[test]
+    fn a_home_has_no_more_names_than_segments() {
+        // If this broke, one node could fill the memory of all.
+        let mut directory = Directory::default();
+        for index in 0..SEGMENTS_PER_NODE_MAX as u64 {
+            assert_eq!(directory.apply(&claim(&format!("n{index}"), 1, index), |_| {}), Answer::Done);
+        }
+        assert_eq!(directory.apply(&claim("more", 1, 1), |_| panic!("changed")), Answer::Full);
+        assert_eq!(directory.apply(&claim("more", 2, 1), |_| {}), Answer::Done);
+        directory.apply(&Command::Disclaim { name: "n5".to_owned(), claim: 5 }, |_| {});
+        assert_eq!(directory.apply(&claim("again", 1, 1), |_| {}), Answer::Done);
     }
 
     #[test]

@@ -9,6 +9,8 @@ mod admin;
 mod calls;
 mod desk;
 mod directory;
+#[cfg(test)]
+mod hostile;
 mod identity;
 mod keeper;
 mod log;

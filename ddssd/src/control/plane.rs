@@ -310,6 +310,7 @@ impl Context {
         let result = match self.ask_leader(&call, within).await {
             Ok(Reply::Applied(Answer::Done)) => return Ok(()),
             Ok(Reply::Applied(Answer::Taken { .. })) => Err(Failure::AlreadyExists),
+            Ok(Reply::Applied(Answer::Full)) => Err(Failure::NoSpace),
             // If it happens all the same, the sweep gives it back.
             _ => Err(Failure::TimedOut),
         };

@@ -94,6 +94,7 @@ impl Context {
             Call::Append(request) => Reply::Append(self.raft.append_entries(request).await),
             Call::Vote(request) => Reply::Vote(self.raft.vote(request).await),
             Call::Snapshot(request) => Reply::Snapshot(self.raft.install_snapshot(request).await),
+            Call::Propose(command) if !command.makes_sense() => Reply::Refused("that makes no sense".to_owned()),
             Call::Propose(command) => match self.raft.client_write(command).await {
                 Ok(done) => Reply::Applied(done.data),
                 Err(error) => unwritten(&error),

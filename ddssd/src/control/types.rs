@@ -1,5 +1,7 @@
 //! The words of the Raft group.
 
+use ddss_core::Name;
+use ddss_core::limits::NODES_MAX;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::Cursor;
@@ -57,6 +59,18 @@ pub(crate) enum Command {
     Gone { node: u16 },
 }
 
+impl Command {
+    /// Whether every part of it can be: another node said it.
+    pub(crate) fn makes_sense(&self) -> bool {
+        let is_node = |node: u16| node != 0 && usize::from(node) <= NODES_MAX;
+        match self {
+            Command::Claim { name, home, .. } => Name::new(name).is_ok() && is_node(*home),
+            Command::Disclaim { name, .. } => Name::new(name).is_ok(),
+            Command::Alive { node, .. } | Command::Dead { node, .. } | Command::Gone { node } => is_node(*node),
+        }
+    }
+}
+
 /// What became of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) enum Answer {
@@ -65,4 +79,6 @@ pub(crate) enum Answer {
     Done,
     /// Another claim holds that name.
     Taken { home: u16 },
+    /// The home has as many names as it can have segments.
+    Full,
 }

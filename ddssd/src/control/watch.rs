@@ -33,6 +33,10 @@ pub(crate) async fn watch(context: Context, run: u32, peers: Vec<PeerAddress>, h
         let pause = if began.elapsed() < QUICK_FOR { PAUSE_QUICK } else { PAUSE };
         tokio::time::sleep(pause).await;
         let now = Instant::now();
+        if let Err(error) = &context.raft.metrics().borrow().running_state {
+            tracing::error!(%error, "the control plane has stopped: no name is made or given back until this daemon is started again");
+            return;
+        }
         if context.is_leader() {
             let since = *leading_since.get_or_insert(now);
             context.lead(now, since, &peers).await;
