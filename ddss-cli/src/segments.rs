@@ -2,7 +2,7 @@
 
 use crate::arguments::{AllocateOptions, GetOptions, Named, Place, PutOptions};
 use crate::failure::CommandError;
-use ddss::{Client, Segment, Spec, Stamp};
+use ddss::{Client, Placement, Segment, Spec, Stamp};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::time::Instant;
@@ -49,7 +49,7 @@ pub(crate) fn ping(place: &Place, json: bool) -> Result<(), CommandError> {
 pub(crate) fn allocate(wanted: &AllocateOptions, json: bool) -> Result<(), CommandError> {
     let mut spec = Spec::new(wanted.bytes);
     (spec.model, spec.mode) = (wanted.model, wanted.mode);
-    spec.home = wanted.home.unwrap_or(spec.home);
+    spec.placement = wanted.home.map_or(spec.placement, Placement::Node);
     let segment = connect(&wanted.named.place)?.allocate(&wanted.named.name, spec)?;
     describe(&segment, json);
     Ok(())

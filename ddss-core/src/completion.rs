@@ -9,7 +9,7 @@
 //! ```
 
 use crate::limits::INLINE_REPLY_BYTES_MAX;
-use crate::segment::Model;
+use crate::model::Model;
 use crate::{Entry, Outcome, RequestId, SegmentId, Timestamp, Version};
 
 /// The end of one request. There is exactly one for each request, and the arena range that the request named is
@@ -46,6 +46,7 @@ impl Completion {
     }
 
     /// As a ring entry.
+    #[inline]
     pub fn encode(&self) -> Entry {
         let end = u16::from_le_bytes(self.outcome.to_bytes()) as u64;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| self.data[at + i]));
@@ -63,6 +64,7 @@ impl Completion {
     }
 
     /// Reads a copied entry.
+    #[inline]
     pub fn decode(entry: &Entry) -> Self {
         let mut data = [0; INLINE_REPLY_BYTES_MAX];
         for (chunk, word) in data.chunks_exact_mut(8).zip(&entry[4..]) {

@@ -61,10 +61,16 @@ pub enum Failure {
     /// Somebody else holds the lock, and the call does not wait.
     #[error("somebody else holds the lock")]
     Locked = 18,
+    /// The caller's client holds the segment's lock: the call would wait for itself.
+    #[error("this client holds the segment's lock itself: make the call through the lock that is held, or let it go")]
+    OwnLock = 19,
+    /// The version that the call named was committed, and is kept no longer.
+    #[error("that version is not kept any more (how many are says the segment's history)")]
+    VersionGone = 20,
 }
 
 impl Failure {
-    const ALL: [Failure; 18] = [
+    const ALL: [Failure; 20] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -83,6 +89,8 @@ impl Failure {
         Failure::Contended,
         Failure::LockLost,
         Failure::Locked,
+        Failure::OwnLock,
+        Failure::VersionGone,
     ];
 
     /// The number on the wire.

@@ -21,20 +21,33 @@ pub mod limits;
 mod clock;
 mod completion;
 mod failure;
+mod hello;
 mod ids;
+mod listing;
 mod message;
+mod model;
+mod operation;
+mod ranges;
 mod record;
 mod request;
 mod segment;
+mod spec;
+mod wire;
 
 pub use clock::HybridClock;
 pub use completion::{Completion, Opened};
 pub use failure::{Failure, Outcome};
+pub use hello::{HelloError, PeerHello};
 pub use ids::{ClientId, LaneId, NodeId, RequestId, SegmentId, Timestamp, Version};
-pub use message::{Facts, HelloError, Message, PeerHello, RemoteWindow};
+pub use listing::{Listing, Page, Query};
+pub use message::{Facts, Message, RemoteWindow};
+pub use model::{GetRules, Minds, Model};
+pub use operation::{ArenaRange, Change, LockToken, LockWish, Look, Operation, Payload, Permit, Terms};
+pub use ranges::{Range, Ranges};
 pub use record::Record;
-pub use request::{ArenaRange, Change, LockToken, LockWish, Operation, Payload, Refused, Request, Terms};
-pub use segment::{Audience, Header, Identity, Model, Name, Permissions, Proof, Spec, Wish};
+pub use request::{Refused, Request};
+pub use segment::{Audience, Header, Identity, Name, Permissions, Proof, Wish};
+pub use spec::{Placement, Spec};
 
 /// One slot of a ring as eight words, exactly one cache line.
 ///

@@ -21,6 +21,14 @@ pub const ARENA_BYTES_MAX: usize = 256 << 20;
 
 /// Bytes that one get or put moves at the most.
 pub const TRANSFER_BYTES_MAX: usize = 1 << 20;
+/// Ranges that one vectored get or put names at the most.
+pub const RANGES_MAX: usize = 16;
+/// Versions before the newest one that a segment keeps at the most.
+pub const HISTORY_MAX: u32 = 1024;
+/// Bytes of the largest remote segment of which a node keeps a copy for its own readers.
+pub const COPY_BYTES_MAX: u64 = 64 << 10;
+/// Copies of remote segments that a node keeps at the most.
+pub const COPIES_MAX: usize = 256;
 /// Bytes of data that travel inside a completion.
 pub const INLINE_REPLY_BYTES_MAX: usize = 32;
 /// Bytes of data that travel inside a request.
@@ -37,6 +45,10 @@ pub const HELLO_BYTES_MAX: usize = 256;
 pub const SEGMENTS_PER_NODE_MAX: usize = 1 << 16;
 /// Bytes of a segment's name.
 pub const NAME_BYTES_MAX: usize = 128;
+/// Bytes of what a list asks for: how long the prefix is, the prefix, and the name after which to go on.
+pub const LIST_TEXT_BYTES_MAX: usize = 1 + 2 * NAME_BYTES_MAX;
+/// Bytes of the longest text that a request has in its client's arena.
+pub const TEXT_BYTES_MAX: usize = LIST_TEXT_BYTES_MAX;
 /// Bytes of the largest segment.
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 40;
 /// Areas that a node's memory for segments is split into: one for each set of people who may read the same.
@@ -73,3 +85,5 @@ const _: () = assert!(TRANSFER_BYTES_MAX <= STAGING_BYTES);
 const _: () = assert!(NAME_BYTES_MAX * 2 <= MESSAGE_BYTES_MAX);
 const _: () = assert!(MESSAGE_BYTES_MAX <= ARENA_SLOT_BYTES);
 const _: () = assert!(TIMEOUT_DEFAULT_US <= TIMEOUT_MAX_US);
+const _: () = assert!(RANGES_MAX * 16 <= TEXT_BYTES_MAX);
+const _: () = assert!(HISTORY_MAX <= u16::MAX as u32);

@@ -1,14 +1,18 @@
-//! What engines say to each other, and the hello with which two nodes meet. Little-endian, each field checked on
-//! the way in; the receiver works on a copy.
+//! What engines say to each other. Little-endian, each field checked on the way in; the receiver works on a copy.
 //!
-//! A message is one byte of kind, then the fields of that kind in the order of its declaration, then (for
-//! [`Message::Put`] with bytes, and for names) the tail.
+//! A message is one byte of kind, then the fields of that kind in the order of its declaration, then the tail: names,
+//! and what stands behind a put, a get, what was got, a list and its page.
 
 use crate::failure::{Failure, Outcome};
-use crate::limits::{LEASE_MAX_US, MESSAGE_BYTES_MAX, NODES_MAX};
-use crate::request::{Change, LockToken, LockWish, Terms};
-use crate::segment::{Identity, Model, Name, Permissions, Spec};
-use crate::{NodeId, SegmentId, Timestamp, Version};
+use crate::limits::{LIST_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX, STAGING_BYTES};
+use crate::listing::Listing;
+use crate::model::Model;
+use crate::operation::{Change, LockToken, LockWish, Look, Permit, Terms};
+use crate::ranges::Ranges;
+use crate::segment::{Identity, Name, Permissions};
+use crate::spec::Spec;
+use crate::wire::{Reader, Writer};
+use crate::{SegmentId, Timestamp, Version};
 use arrayvec::ArrayVec;
 
 /// A key to a piece of another node's memory, for one connection.
@@ -33,6 +37,8 @@ pub struct Facts {
     pub model: Model,
     /// Who may.
     pub permissions: Permissions,
+    /// How many versions before the newest one it keeps.
+    pub keeps: u32,
 }
 
 /// One message. `step` is the asker's own number for what it waits for and comes back in the answer.
@@ -81,7 +87,8 @@ pub enum Message {
         /// Its memory: header line and bytes.
         window: RemoteWindow,
     },
-    /// Commit these bytes: the tail of the message, or `staged` bytes written before it.
+    /// Commit these bytes: the tail of the message, or what was written into staging memory before it. With `ranges`
+    /// the tail is their table, and the bytes are staged.
     Put {
         /// The asker's number.
         step: u64,
@@ -95,6 +102,8 @@ pub enum Message {
         length: u32,
         /// Where they are in the staging memory; `u64::MAX` if they are the tail.
         staged: u64,
+        /// Ranges in the table; 0 if there is none, and the bytes go to `offset`.
+        ranges: u8,
         /// Under what conditions.
         terms: Terms,
         /// How long the asker waits, in microseconds.
@@ -112,6 +121,8 @@ pub enum Message {
         offset: u64,
         /// How.
         change: Change,
+        /// Under which lock, if under one.
+        token: Option<LockToken>,
         /// How long the asker waits, in microseconds.
         timeout_us: u32,
     },
@@ -182,6 +193,86 @@ pub enum Message {
         /// Which.
         segment: SegmentId,
     },
+    /// Read this for me, in order with everything else that is done to the segment. The tail is the table of ranges.
+    Get {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+        /// Which segment.
+        segment: SegmentId,
+        /// From where.
+        offset: u64,
+        /// How many bytes.
+        length: u32,
+        /// Ranges in the table; 0 if there is none.
+        ranges: u8,
+        /// Which version, and how it is looked at.
+        look: Look,
+        /// The lock that the asker's client holds, if it holds one.
+        token: Option<LockToken>,
+        /// How long the asker waits, in microseconds.
+        timeout_us: u32,
+    },
+    /// Here are the bytes: the tail, or written into the asker's staging memory before this.
+    Got {
+        /// The asker's number.
+        step: u64,
+        /// Whose bytes.
+        version: Version,
+        /// When that version was made.
+        timestamp: Timestamp,
+        /// How many.
+        length: u32,
+        /// Where they are in the staging memory; `u64::MAX` if they are the tail.
+        staged: u64,
+        /// The home's number for that place.
+        number: u64,
+    },
+    /// The bytes of that number were taken out of the staging memory.
+    Taken {
+        /// As it came with [`Message::Got`].
+        number: u64,
+    },
+    /// A page of your segments. The tail is the [`Query`](crate::Query).
+    List {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+    },
+    /// All facts of one segment, as a page of one.
+    Stat {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+        /// Which.
+        segment: SegmentId,
+    },
+    /// Here is the page: the tail.
+    Listed {
+        /// The asker's number.
+        step: u64,
+        /// Whether there are more.
+        more: bool,
+    },
+    /// Change who may.
+    Permit {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+        /// Which.
+        segment: SegmentId,
+        /// To what.
+        permit: Permit,
+    },
+    /// One of the sender's segments is not as it was told.
+    Changed {
+        /// What it is now.
+        facts: Facts,
+    },
 }
 
 impl Message {
@@ -194,7 +285,7 @@ impl Message {
 
     /// As bytes; `tail` is the data of a put and empty otherwise.
     pub fn encode(&self, tail: &[u8]) -> ArrayVec<u8, { Message::PLAIN_BYTES_MAX }> {
-        let mut out = Writer(ArrayVec::new());
+        let mut out = Writer::<{ Message::PLAIN_BYTES_MAX }>::default();
         match *self {
             Message::Welcome { staging } => out.u8(1).window(staging),
             Message::Lookup { step, who, name } => out.u8(2).u64(step).identity(who).bytes(name.as_str().as_bytes()),
@@ -202,15 +293,11 @@ impl Message {
             Message::Allocate { step, who, spec, name } => {
                 out.u8(4).u64(step).identity(who).bytes(&spec.encode()).bytes(name.as_str().as_bytes())
             }
-            Message::Found { step, facts, window } => {
-                let (kind, parameter) = facts.model.to_parts();
-                out.u8(5).u64(step).u64(facts.segment.to_bits()).u64(facts.bytes).u8(kind).u32(parameter);
-                out.identity(facts.permissions.owner).u32(facts.permissions.mode.into()).window(window)
-            }
-            Message::Put { step, who, segment, offset, length, staged, terms, timeout_us } => {
+            Message::Found { step, facts, window } => out.u8(5).u64(step).facts(&facts).window(window),
+            Message::Put { step, who, segment, offset, length, staged, ranges, terms, timeout_us } => {
                 out.u8(6).u64(step).identity(who).u64(segment.to_bits()).u64(offset).u32(length).u64(staged);
-                out.option(terms.version.map(|version| version.0)).option(terms.token.map(|token| token.0));
-                out.u32(timeout_us).bytes(tail)
+                out.u8(ranges).option(terms.version.map(|version| version.0)).option(terms.token.map(|token| token.0));
+                out.model(terms.asks).u32(timeout_us).bytes(tail)
             }
             Message::Release { step, who, segment } => out.u8(7).u64(step).identity(who).u64(segment.to_bits()),
             Message::Ended { step, outcome, version, timestamp, word } => {
@@ -219,10 +306,10 @@ impl Message {
             }
             Message::Forget { segment } => out.u8(9).u64(segment.to_bits()),
             Message::Forgotten { segment } => out.u8(10).u64(segment.to_bits()),
-            Message::Atomic { step, who, segment, offset, change, timeout_us } => {
+            Message::Atomic { step, who, segment, offset, change, token, timeout_us } => {
                 let (kind, first, second) = change.to_parts();
                 out.u8(11).u64(step).identity(who).u64(segment.to_bits()).u64(offset);
-                out.u8(kind).u64(first).u64(second).u32(timeout_us)
+                out.u8(kind).u64(first).u64(second).option(token.map(|token| token.0)).u32(timeout_us)
             }
             Message::Await { step, who, segment, above, timeout_us } => {
                 out.u8(12).u64(step).identity(who).u64(segment.to_bits()).u64(above.0).u32(timeout_us)
@@ -232,6 +319,22 @@ impl Message {
                 out.u8(13).u64(step).identity(who).u64(segment.to_bits()).u8(flags).u32(wish.lease_us).u32(timeout_us)
             }
             Message::Unlock { step, segment, token } => out.u8(14).u64(step).u64(segment.to_bits()).u64(token.0),
+            Message::Get { step, who, segment, offset, length, ranges, look, token, timeout_us } => {
+                out.u8(15).u64(step).identity(who).u64(segment.to_bits()).u64(offset).u32(length).u8(ranges);
+                out.model(look.asks).option(look.version.map(|version| version.0));
+                out.option(token.map(|token| token.0)).u32(timeout_us).bytes(tail)
+            }
+            Message::Got { step, version, timestamp, length, staged, number } => {
+                out.u8(16).u64(step).u64(version.0).u64(timestamp.0).u32(length).u64(staged).u64(number).bytes(tail)
+            }
+            Message::Taken { number } => out.u8(17).u64(number),
+            Message::List { step, who } => out.u8(18).u64(step).identity(who).bytes(tail),
+            Message::Stat { step, who, segment } => out.u8(19).u64(step).identity(who).u64(segment.to_bits()),
+            Message::Listed { step, more } => out.u8(20).u64(step).u8(more.into()).bytes(tail),
+            Message::Permit { step, who, segment, permit } => {
+                out.u8(21).u64(step).identity(who).u64(segment.to_bits()).u64(permit.mode.into())
+            }
+            Message::Changed { facts } => out.u8(22).facts(&facts),
         };
         out.0
     }
@@ -258,7 +361,8 @@ impl Message {
                 offset: input.u64()?,
                 length: input.u32()?,
                 staged: input.u64()?,
-                terms: Terms { version: input.option()?.map(Version), token: input.option()?.map(LockToken) },
+                ranges: input.ranges()?,
+                terms: input.terms()?,
                 timeout_us: input.u32()?,
             },
             7 => Message::Release { step: input.u64()?, who: input.identity()?, segment: input.segment()? },
@@ -277,6 +381,7 @@ impl Message {
                 segment: input.segment()?,
                 offset: input.u64()?,
                 change: Change::from_parts(input.u8()?, input.u64()?, input.u64()?)?,
+                token: input.option()?.map(LockToken),
                 timeout_us: input.u32()?,
             },
             12 => Message::Await {
@@ -294,160 +399,62 @@ impl Message {
                 timeout_us: input.u32()?,
             },
             14 => Message::Unlock { step: input.u64()?, segment: input.segment()?, token: LockToken(input.u64()?) },
+            15 => Message::Get {
+                step: input.u64()?,
+                who: input.identity()?,
+                segment: input.segment()?,
+                offset: input.u64()?,
+                length: input.u32()?,
+                ranges: input.ranges()?,
+                look: Look { asks: input.model()?, version: input.option()?.map(Version) },
+                token: input.option()?.map(LockToken),
+                timeout_us: input.u32()?,
+            },
+            16 => Message::Got {
+                step: input.u64()?,
+                version: Version(input.u64()?),
+                timestamp: Timestamp(input.u64()?),
+                length: input.u32()?,
+                staged: input.u64()?,
+                number: input.u64()?,
+            },
+            17 => Message::Taken { number: input.u64()? },
+            18 => Message::List { step: input.u64()?, who: input.identity()? },
+            19 => Message::Stat { step: input.u64()?, who: input.identity()?, segment: input.segment()? },
+            20 => Message::Listed { step: input.u64()?, more: input.u8()? != 0 },
+            21 => Message::Permit {
+                step: input.u64()?,
+                who: input.identity()?,
+                segment: input.segment()?,
+                permit: Permit::new(input.u64()?)?,
+            },
+            22 => Message::Changed { facts: input.facts()? },
             _ => return Err(Failure::Malformed),
         };
-        match message {
-            Message::Put { length, staged, .. }
-                if staged == Message::NOT_STAGED && input.0.len() != length as usize =>
-            {
-                Err(Failure::Malformed)
-            }
-            Message::Put { staged, .. } if staged == Message::NOT_STAGED => Ok((message, input.0)),
-            _ if input.0.is_empty() => Ok((message, input.0)),
-            _ => Err(Failure::Malformed),
+        if message.allows_tail(input.0.len()) { Ok((message, input.0)) } else { Err(Failure::Malformed) }
+    }
+
+    /// Whether so many bytes may stand behind the fields.
+    fn allows_tail(&self, bytes: usize) -> bool {
+        let placed = |staged: u64, length: u32| staged.saturating_add(length.into()) <= STAGING_BYTES as u64;
+        let table = |ranges: u8| bytes == usize::from(ranges) * Ranges::ENTRY_BYTES;
+        match *self {
+            Message::Put { ranges: 0, staged: Self::NOT_STAGED, length, .. } => bytes == length as usize,
+            Message::Put { ranges, staged, length, .. } => table(ranges) && placed(staged, length),
+            Message::Get { ranges, .. } => table(ranges),
+            Message::Got { staged: Self::NOT_STAGED, length, .. } => bytes == length as usize,
+            Message::Got { staged, length, .. } => bytes == 0 && placed(staged, length),
+            Message::Listed { .. } => bytes <= Listing::PAGE_BYTES,
+            Message::List { .. } => bytes <= LIST_TEXT_BYTES_MAX,
+            _ => bytes == 0,
         }
-    }
-}
-
-/// What a node says of itself while a connection is made: six bytes, sealed inside the handshake, since the private
-/// data of a connection is narrow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PeerHello {
-    /// Which node.
-    pub node: NodeId,
-    /// Which run of its daemon: a random number.
-    pub run: u32,
-}
-
-impl PeerHello {
-    /// The version of everything that peers say to each other, the handshake included.
-    pub const PROTOCOL: u8 = 3;
-    /// Bytes of an encoded one.
-    pub const BYTES: usize = 6;
-
-    /// As bytes, to be sealed.
-    pub fn encode(&self) -> [u8; Self::BYTES] {
-        let mut out = [0; Self::BYTES];
-        out[..2].copy_from_slice(&self.node.0.to_le_bytes());
-        out[2..].copy_from_slice(&self.run.to_le_bytes());
-        out
-    }
-
-    /// Reads what the other side said, after it was opened.
-    pub fn decode(bytes: &[u8]) -> Result<Self, HelloError> {
-        let bytes: [u8; Self::BYTES] = bytes.try_into().map_err(|_| HelloError::NotOurs)?;
-        let [low, high, run @ ..] = bytes;
-        let node = NodeId(u16::from_le_bytes([low, high]));
-        if node.0 as usize > NODES_MAX {
-            return Err(HelloError::BadNode(node));
-        }
-        Ok(Self { node, run: u32::from_le_bytes(run) })
-    }
-}
-
-/// Why a hello was not accepted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum HelloError {
-    /// Not a DDSS node.
-    #[error("the other side is not a ddssd")]
-    NotOurs,
-    /// Another protocol.
-    #[error("the other ddssd speaks peer protocol {theirs}, this one {ours}: run the same release on all nodes")]
-    Version {
-        /// What we speak.
-        ours: u8,
-        /// What they speak.
-        theirs: u8,
-    },
-    /// No such node can be.
-    #[error("the other ddssd calls itself {0}, which no node can be")]
-    BadNode(NodeId),
-}
-
-struct Writer(ArrayVec<u8, { Message::PLAIN_BYTES_MAX }>);
-
-impl Writer {
-    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
-        self.0.try_extend_from_slice(bytes).expect("every message fits: fields and tails are bounded");
-        self
-    }
-    fn u8(&mut self, value: u8) -> &mut Self {
-        self.bytes(&[value])
-    }
-    fn u32(&mut self, value: u32) -> &mut Self {
-        self.bytes(&value.to_le_bytes())
-    }
-    fn u64(&mut self, value: u64) -> &mut Self {
-        self.bytes(&value.to_le_bytes())
-    }
-    fn option(&mut self, value: Option<u64>) -> &mut Self {
-        self.u8(value.is_some().into()).u64(value.unwrap_or(0))
-    }
-    fn identity(&mut self, who: Identity) -> &mut Self {
-        self.u32(who.uid).u32(who.gid)
-    }
-    fn window(&mut self, window: RemoteWindow) -> &mut Self {
-        self.u32(window.key).u64(window.base).u64(window.bytes)
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
-        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(Failure::Malformed)?;
-        self.0 = rest;
-        Ok(*head)
-    }
-    fn u8(&mut self) -> Result<u8, Failure> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-    fn u32(&mut self) -> Result<u32, Failure> {
-        self.array().map(u32::from_le_bytes)
-    }
-    fn u64(&mut self) -> Result<u64, Failure> {
-        self.array().map(u64::from_le_bytes)
-    }
-    fn segment(&mut self) -> Result<SegmentId, Failure> {
-        self.u64().map(SegmentId::from_bits)
-    }
-    fn identity(&mut self) -> Result<Identity, Failure> {
-        Ok(Identity { uid: self.u32()?, gid: self.u32()? })
-    }
-    fn window(&mut self) -> Result<RemoteWindow, Failure> {
-        Ok(RemoteWindow { key: self.u32()?, base: self.u64()?, bytes: self.u64()? })
-    }
-    fn name(&mut self) -> Result<Name, Failure> {
-        Name::from_bytes(std::mem::take(&mut self.0))
-    }
-    fn option(&mut self) -> Result<Option<u64>, Failure> {
-        let (there, value) = (self.u8()?, self.u64()?);
-        match there {
-            0 => Ok(None),
-            1 => Ok(Some(value)),
-            _ => Err(Failure::Malformed),
-        }
-    }
-    fn wish(&mut self) -> Result<LockWish, Failure> {
-        let (flags, lease_us) = (self.u8()?, self.u32()?);
-        if flags > 3 || lease_us == 0 || lease_us > LEASE_MAX_US {
-            return Err(Failure::Malformed);
-        }
-        Ok(LockWish { shared: flags & 1 != 0, no_wait: flags & 2 != 0, lease_us })
-    }
-    fn facts(&mut self) -> Result<Facts, Failure> {
-        let (segment, bytes) = (self.segment()?, self.u64()?);
-        let model = Model::from_parts(self.u8()?, self.u32()?)?;
-        let (owner, mode) = (self.identity()?, self.u32()?);
-        let mode = u16::try_from(mode).map_err(|_| Failure::Malformed)?;
-        Ok(Facts { segment, bytes, model, permissions: Permissions { owner, mode } })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NodeId;
     use proptest::prelude::*;
 
     #[test]
@@ -457,9 +464,12 @@ mod tests {
         let name = Name::new(&"n".repeat(128)).expect("a good name");
         let segment = SegmentId::new(NodeId(1), 2, 3);
         let permissions = Permissions { owner: who, mode: 0o640 };
-        let facts = Facts { segment, bytes: 4096, model: Model::Temporal(5), permissions };
+        let facts = Facts { segment, bytes: 4096, model: Model::Temporal(5), permissions, keeps: 7 };
         let window = RemoteWindow { key: 1, base: 2, bytes: 3 };
-        let terms = Terms { version: Some(Version(6)), token: None };
+        let terms = Terms { version: Some(Version(6)), token: None, asks: Some(Model::Strict) };
+        let look = Look { asks: Some(Model::Delta(4)), version: Some(Version(8)) };
+        let permit = Permit { mode: 0o640 };
+        let (token, version, timestamp) = (Some(LockToken(9)), Version(1), Timestamp(2));
         let wish = LockWish { shared: true, no_wait: false, lease_us: 7 };
         let all = [
             Message::Welcome { staging: window },
@@ -467,13 +477,21 @@ mod tests {
             Message::Describe { step: 1, who, segment },
             Message::Allocate { step: 1, who, spec: Spec::new(9), name },
             Message::Found { step: 1, facts, window },
-            Message::Put { step: 1, who, segment, offset: 2, length: 3, staged: 4, terms, timeout_us: 5 },
-            Message::Atomic { step: 1, who, segment, offset: 8, change: Change::Add(3), timeout_us: 5 },
+            Message::Put { step: 1, who, segment, offset: 2, length: 3, staged: 4, ranges: 0, terms, timeout_us: 5 },
+            Message::Atomic { step: 1, who, segment, offset: 8, change: Change::Add(3), token, timeout_us: 5 },
             Message::Await { step: 1, who, segment, above: Version(3), timeout_us: 5 },
             Message::Lock { step: 1, who, segment, wish, timeout_us: 5 },
             Message::Unlock { step: 1, segment, token: LockToken(9) },
             Message::Release { step: 1, who, segment },
-            Message::Ended { step: 1, outcome: Outcome::Done, version: Version(1), timestamp: Timestamp(2), word: 3 },
+            Message::Ended { step: 1, outcome: Outcome::Done, version, timestamp, word: 3 },
+            Message::Get { step: 1, who, segment, offset: 2, length: 3, ranges: 0, look, token, timeout_us: 4 },
+            Message::Got { step: 1, version, timestamp, length: 3, staged: 4, number: 5 },
+            Message::Taken { number: 6 },
+            Message::List { step: 1, who },
+            Message::Stat { step: 1, who, segment },
+            Message::Listed { step: 1, more: true },
+            Message::Permit { step: 1, who, segment, permit },
+            Message::Changed { facts },
             Message::Forget { segment },
             Message::Forgotten { segment },
         ];
@@ -486,21 +504,10 @@ mod tests {
             }
         }
         let (length, staged) = (Message::PUT_BYTES_MAX as u32, Message::NOT_STAGED);
-        let put = Message::Put { step: 1, who, segment, offset: 2, length, staged, terms, timeout_us: 1 };
+        let put = Message::Put { step: 1, who, segment, offset: 2, length, staged, ranges: 0, terms, timeout_us: 1 };
         let tail = [7; Message::PUT_BYTES_MAX];
         assert_eq!(Message::decode(&put.encode(&tail)), Ok((put, &tail[..])));
         assert_eq!(Message::decode(&put.encode(&tail[1..])), Err(Failure::Malformed));
-    }
-
-    #[test]
-    fn a_hello_says_which_node_and_which_run() {
-        // If this broke, a node would be taken for another, or a restart for the run before.
-        let hello = PeerHello { node: NodeId(2), run: 0x0102_0304 };
-        assert_eq!(hello.encode(), [2, 0, 4, 3, 2, 1]);
-        assert_eq!(PeerHello::decode(&hello.encode()), Ok(hello));
-        assert_eq!(PeerHello::decode(&[1; 5]), Err(HelloError::NotOurs));
-        let beyond = PeerHello { node: NodeId(1025), ..hello };
-        assert_eq!(PeerHello::decode(&beyond.encode()), Err(HelloError::BadNode(NodeId(1025))));
     }
 
     proptest! {
@@ -508,7 +515,7 @@ mod tests {
         fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..MESSAGE_BYTES_MAX)) {
             // If this broke, a peer could end the daemon.
             let _ = Message::decode(&bytes);
-            let _ = PeerHello::decode(&bytes);
+            let _ = crate::PeerHello::decode(&bytes);
         }
     }
 }

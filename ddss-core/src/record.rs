@@ -12,7 +12,8 @@
 //! segment ever gets it.
 
 use crate::limits::NAME_BYTES_MAX;
-use crate::segment::{Identity, Name, Permissions, Spec};
+use crate::segment::{Identity, Name, Permissions};
+use crate::spec::Spec;
 use crate::{Failure, SegmentId};
 
 /// One segment, as it is written down.

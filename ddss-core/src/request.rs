@@ -3,244 +3,23 @@
 //! ```text
 //!   0          4    5    6       8         16        24       32       40        44     48      56       64
 //!  +----------+----+----+-------+---------+---------+--------+--------+---------+------+-------+--------+
-//!  | sequence | op | 0  | flags | request | segment | offset | length | timeout | slot | first | second |
+//!  | sequence | op | md | flags | request | segment | offset | length | timeout | slot | first | second |
 //!  | the ring | u8 | u8 |  u16  |   u64   |   u64   |  u64   |  u64   | u32, µs | u32  |  u64  |  u64   |
 //!  +----------+----+----+-------+---------+---------+--------+--------+---------+------+-------+--------+
 //! ```
 //!
-//! The bytes of a small put are in `first` and `second`. The entry is copied out of shared memory once; this module
+//! `md` is the model that a get or put asks for, 0 if none. The bytes of a small put are in `first` and `second`. The entry is copied out of shared memory once; this module
 //! turns the copy into a [`Request`] that cannot be wrong, or refuses it.
 
 use crate::failure::Failure;
 use crate::limits::{
-    ARENA_SLOT_BYTES, INLINE_REPLY_BYTES_MAX, INLINE_REQUEST_BYTES_MAX, LEASE_MAX_US, NAME_BYTES_MAX,
-    TIMEOUT_DEFAULT_US, TIMEOUT_MAX_US, TRANSFER_BYTES_MAX,
+    ARENA_SLOT_BYTES, INLINE_REPLY_BYTES_MAX, INLINE_REQUEST_BYTES_MAX, LEASE_MAX_US, LIST_TEXT_BYTES_MAX,
+    NAME_BYTES_MAX, RANGES_MAX, TIMEOUT_DEFAULT_US, TIMEOUT_MAX_US, TRANSFER_BYTES_MAX,
 };
-use crate::segment::Spec;
-use crate::{Entry, RequestId, SegmentId, Version};
-
-/// A run of bytes in the arena of the client that asks. The daemon checks it against the arena's size.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ArenaRange {
-    /// The first slot.
-    pub slot: u32,
-    /// Bytes from the start of that slot.
-    pub bytes: u32,
-}
-
-impl ArenaRange {
-    /// The first byte, counted from the start of the arena.
-    pub const fn offset(&self) -> u64 {
-        self.slot as u64 * ARENA_SLOT_BYTES as u64
-    }
-    /// Whether it lies inside an arena of that size.
-    pub const fn fits(&self, arena_bytes: u64) -> bool {
-        self.offset() + self.bytes as u64 <= arena_bytes
-    }
-}
-
-/// Where the bytes of a put are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Payload {
-    /// In the request itself.
-    Inline {
-        /// The bytes; zero beyond `length`.
-        bytes: [u8; INLINE_REQUEST_BYTES_MAX],
-        /// How many count.
-        length: u8,
-    },
-    /// In the client's arena.
-    Arena(ArenaRange),
-}
-
-impl Payload {
-    /// The bytes as part of a request, if there are few enough.
-    pub fn inline(bytes: &[u8]) -> Option<Self> {
-        let mut held = [0; INLINE_REQUEST_BYTES_MAX];
-        held.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(Payload::Inline { bytes: held, length: bytes.len() as u8 })
-    }
-
-    /// How many bytes.
-    pub const fn length(&self) -> u32 {
-        match self {
-            Payload::Inline { length, .. } => *length as u32,
-            Payload::Arena(range) => range.bytes,
-        }
-    }
-}
-
-/// One thing that a client wants done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operation {
-    /// Nothing: a round trip.
-    Null,
-    /// Make a segment; [`Spec`] and name lie in the arena.
-    Allocate {
-        /// Where the specification and, behind it, the name are.
-        spec_and_name: ArenaRange,
-    },
-    /// Find a segment; the name lies in the arena.
-    Open {
-        /// Where the name is.
-        name: ArenaRange,
-    },
-    /// Take a segment away.
-    Release {
-        /// Which.
-        segment: SegmentId,
-    },
-    /// Read bytes. Up to [`INLINE_REPLY_BYTES_MAX`] may come in the completion.
-    Get {
-        /// Which.
-        segment: SegmentId,
-        /// From where.
-        offset: u64,
-        /// How many, and where they go.
-        into: ArenaRange,
-        /// Whether the completion may carry them instead.
-        inline: bool,
-    },
-    /// Write bytes.
-    Put {
-        /// Which.
-        segment: SegmentId,
-        /// To where.
-        offset: u64,
-        /// From where.
-        from: Payload,
-        /// Under what conditions.
-        terms: Terms,
-    },
-    /// Change one aligned word, and tell what was there before.
-    Atomic {
-        /// Which.
-        segment: SegmentId,
-        /// Where.
-        offset: u64,
-        /// How.
-        change: Change,
-    },
-    /// Wait until the segment's version is above this one.
-    Await {
-        /// Which.
-        segment: SegmentId,
-        /// Above which version.
-        above: Version,
-    },
-    /// Take the segment's lock; the completion carries the token.
-    Lock {
-        /// Which.
-        segment: SegmentId,
-        /// How.
-        wish: LockWish,
-    },
-    /// Let the lock go.
-    Unlock {
-        /// Which.
-        segment: SegmentId,
-        /// The token that came with it.
-        token: LockToken,
-    },
-}
-
-impl Operation {
-    /// Whether it leaves nothing behind when nobody waits for its end: a look, or a lock, which is given back.
-    pub const fn is_harmless(&self) -> bool {
-        match self {
-            Operation::Null
-            | Operation::Open { .. }
-            | Operation::Get { .. }
-            | Operation::Await { .. }
-            | Operation::Lock { .. } => true,
-            Operation::Allocate { .. }
-            | Operation::Release { .. }
-            | Operation::Put { .. }
-            | Operation::Atomic { .. }
-            | Operation::Unlock { .. } => false,
-        }
-    }
-}
-
-/// Under what conditions a put commits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Terms {
-    /// Only on this version.
-    pub version: Option<Version>,
-    /// Only while this lock is held.
-    pub token: Option<LockToken>,
-}
-
-impl Terms {
-    /// As the two words that travel: version and token, zero where there is none (the flags say which).
-    const fn to_words(self) -> (u64, u64) {
-        let version = if let Some(version) = self.version { version.0 } else { 0 };
-        let token = if let Some(token) = self.token { token.0 } else { 0 };
-        (version, token)
-    }
-}
-
-/// A lock that was granted: a number that no other grant of this home has, greater than all before. Zero is none.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct LockToken(pub u64);
-
-/// What kind of lock is asked for, and how.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LockWish {
-    /// Together with others that ask for the same, or alone.
-    pub shared: bool,
-    /// Only if it is free now.
-    pub no_wait: bool,
-    /// How long it is held at the most, in microseconds.
-    pub lease_us: u32,
-}
-
-/// A change of one word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
-    /// Add, wrapping around.
-    Add(u64),
-    /// Put this there.
-    Swap(u64),
-    /// Put `new` there if `expected` is there.
-    CompareSwap {
-        /// What has to be there.
-        expected: u64,
-        /// What will be there.
-        new: u64,
-    },
-}
-
-impl Change {
-    /// What will be in the word, if that is not what is there already and stays.
-    pub const fn apply(self, old: u64) -> Option<u64> {
-        match self {
-            Change::Add(add) => Some(old.wrapping_add(add)),
-            Change::Swap(new) => Some(new),
-            Change::CompareSwap { expected, new } if expected == old => Some(new),
-            Change::CompareSwap { .. } => None,
-        }
-    }
-
-    /// As a kind and two words.
-    pub const fn to_parts(self) -> (u8, u64, u64) {
-        match self {
-            Change::Add(add) => (1, add, 0),
-            Change::Swap(new) => (2, new, 0),
-            Change::CompareSwap { expected, new } => (3, expected, new),
-        }
-    }
-
-    /// The change of that kind, if there is one.
-    pub const fn from_parts(kind: u8, first: u64, second: u64) -> Result<Self, Failure> {
-        match kind {
-            1 => Ok(Change::Add(first)),
-            2 => Ok(Change::Swap(first)),
-            3 => Ok(Change::CompareSwap { expected: first, new: second }),
-            _ => Err(Failure::Malformed),
-        }
-    }
-}
+use crate::model::Model;
+use crate::operation::{ArenaRange, Change, LockToken, LockWish, Look, Operation, Payload, Permit, Terms};
+use crate::spec::Spec;
+use crate::{Entry, NodeId, RequestId, SegmentId, Version};
 
 /// A checked request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -263,12 +42,17 @@ const OP_ATOMIC: u8 = 7;
 const OP_AWAIT: u8 = 8;
 const OP_LOCK: u8 = 9;
 const OP_UNLOCK: u8 = 10;
+const OP_GET_MANY: u8 = 11;
+const OP_PUT_MANY: u8 = 12;
+const OP_LIST: u8 = 13;
+const OP_STAT: u8 = 14;
+const OP_PERMIT: u8 = 15;
 
 /// The bytes are in the entry, or may come in the completion.
 const FLAG_INLINE: u16 = 1;
-/// `first` is the version that a put is for.
+/// `first` is the version that a put is for, `second` the one that a get names.
 const FLAG_VERSION: u16 = 2;
-/// `second` is the token that a put is made under.
+/// `second` is the token that a put is made under; that of an atomic is in `slot` and above the kind.
 const FLAG_TOKEN: u16 = 4;
 /// A lock that others may share.
 const FLAG_SHARED: u16 = 8;
@@ -294,47 +78,56 @@ impl Request {
     pub fn encode(&self) -> Entry {
         let mut entry = [0; 8];
         entry[1] = self.id.0;
-        let mut slot = 0;
-        let mut flags = 0;
+        entry[5] = self.timeout_us.into();
         let op = match self.operation {
             Operation::Null => OP_NULL,
-            Operation::Allocate { spec_and_name: range } | Operation::Open { name: range } => {
-                entry[4] = range.bytes as u64;
-                slot = range.slot;
-                if matches!(self.operation, Operation::Open { .. }) { OP_OPEN } else { OP_ALLOCATE }
+            Operation::Allocate { spec_and_name: range } => {
+                put_range(&mut entry, range);
+                OP_ALLOCATE
+            }
+            Operation::Open { name: range } => {
+                put_range(&mut entry, range);
+                OP_OPEN
             }
             Operation::Release { segment } => {
                 entry[2] = segment.to_bits();
                 OP_RELEASE
             }
-            Operation::Get { segment, offset, into, inline } => {
-                (entry[2], entry[3], entry[4]) = (segment.to_bits(), offset, into.bytes as u64);
-                slot = into.slot;
-                flags = if inline { FLAG_INLINE } else { 0 };
+            Operation::Get { segment, offset, into, inline, look } => {
+                (entry[2], entry[3]) = (segment.to_bits(), offset);
+                put_range(&mut entry, into);
+                put_look(&mut entry, look);
+                put_flags(&mut entry, &[(inline, FLAG_INLINE)]);
                 OP_GET
             }
+            Operation::GetMany { segment, list, ranges, look } => {
+                (entry[2], entry[3]) = (segment.to_bits(), ranges.into());
+                put_range(&mut entry, list);
+                put_look(&mut entry, look);
+                OP_GET_MANY
+            }
             Operation::Put { segment, offset, from, terms } => {
-                (entry[2], entry[3], entry[4]) = (segment.to_bits(), offset, from.length() as u64);
+                (entry[2], entry[3]) = (segment.to_bits(), offset);
+                put_terms(&mut entry, terms);
                 match from {
-                    Payload::Arena(range) => {
-                        slot = range.slot;
-                        (entry[6], entry[7]) = terms.to_words();
-                        flags = if terms.version.is_some() { FLAG_VERSION } else { 0 };
-                        flags |= if terms.token.is_some() { FLAG_TOKEN } else { 0 };
-                    }
-                    Payload::Inline { bytes, .. } => {
-                        debug_assert!(terms == Terms::default(), "a put with terms has its bytes in the arena");
-                        flags = FLAG_INLINE;
-                        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-                        (entry[6], entry[7]) = (word(0), word(8));
-                    }
+                    Payload::Arena(range) => put_range(&mut entry, range),
+                    Payload::Inline { bytes, length } => put_inline(&mut entry, &terms, &bytes, length),
                 }
                 OP_PUT
             }
-            Operation::Atomic { segment, offset, change } => {
+            Operation::PutMany { segment, list, ranges, terms } => {
+                (entry[2], entry[3]) = (segment.to_bits(), ranges.into());
+                put_terms(&mut entry, terms);
+                put_range(&mut entry, list);
+                OP_PUT_MANY
+            }
+            Operation::Atomic { segment, offset, change, token } => {
                 let (kind, first, second) = change.to_parts();
-                (entry[2], entry[3], entry[4]) = (segment.to_bits(), offset, kind.into());
+                let under = token.unwrap_or_default().0;
+                (entry[2], entry[3], entry[4]) = (segment.to_bits(), offset, u64::from(kind) | under >> 32 << 32);
                 (entry[6], entry[7]) = (first, second);
+                entry[5] |= under << 32;
+                put_flags(&mut entry, &[(token.is_some(), FLAG_TOKEN)]);
                 OP_ATOMIC
             }
             Operation::Await { segment, above } => {
@@ -343,20 +136,35 @@ impl Request {
             }
             Operation::Lock { segment, wish } => {
                 (entry[2], entry[6]) = (segment.to_bits(), wish.lease_us.into());
-                flags = if wish.shared { FLAG_SHARED } else { 0 } | if wish.no_wait { FLAG_NO_WAIT } else { 0 };
+                put_flags(&mut entry, &[(wish.shared, FLAG_SHARED), (wish.no_wait, FLAG_NO_WAIT)]);
                 OP_LOCK
             }
             Operation::Unlock { segment, token } => {
                 (entry[2], entry[6]) = (segment.to_bits(), token.0);
                 OP_UNLOCK
             }
+            Operation::List { node, text } => {
+                entry[3] = node.0.into();
+                put_range(&mut entry, text);
+                OP_LIST
+            }
+            Operation::Stat { segment, page } => {
+                entry[2] = segment.to_bits();
+                put_range(&mut entry, page);
+                OP_STAT
+            }
+            Operation::Permit { segment, permit } => {
+                entry[2] = segment.to_bits();
+                entry[6] = permit.mode.into();
+                OP_PERMIT
+            }
         };
-        entry[0] = (op as u64) << 32 | (flags as u64) << 48;
-        entry[5] = self.timeout_us as u64 | (slot as u64) << 32;
+        entry[0] |= u64::from(op) << 32;
         entry
     }
 
     /// Reads a copied entry and believes none of it.
+    #[inline]
     pub fn decode(entry: &Entry) -> Result<Self, Refused> {
         let id = RequestId(entry[1]);
         let refuse = |failure| Refused { id, failure };
@@ -368,24 +176,31 @@ impl Request {
         Ok(Self { id, timeout_us, operation })
     }
 
+    #[inline]
     fn decode_operation(entry: &Entry) -> Result<Operation, Failure> {
         let flags = (entry[0] >> 48) as u16;
         let segment = SegmentId::from_bits(entry[2]);
         let offset = entry[3];
-        let bytes = u32::try_from(entry[4]).map_err(|_| Failure::TooLarge)?;
-        let range = ArenaRange { slot: (entry[5] >> 32) as u32, bytes };
         let inline = flags & FLAG_INLINE != 0;
-        let op = (entry[0] >> 32) as u8;
+        let (op, model) = ((entry[0] >> 32) as u8, (entry[0] >> 40) as u8);
         let known = match op {
-            OP_GET => FLAG_INLINE,
+            OP_GET => FLAG_INLINE | FLAG_VERSION,
+            OP_GET_MANY => FLAG_VERSION,
             OP_PUT if inline => FLAG_INLINE,
-            OP_PUT => FLAG_VERSION | FLAG_TOKEN,
+            OP_PUT | OP_PUT_MANY => FLAG_VERSION | FLAG_TOKEN,
+            OP_ATOMIC => FLAG_TOKEN,
             OP_LOCK => FLAG_SHARED | FLAG_NO_WAIT,
             _ => 0,
         };
-        if flags & !known != 0 || (entry[0] >> 40) as u8 != 0 {
+        let has_model = matches!(op, OP_GET | OP_GET_MANY | OP_PUT | OP_PUT_MANY);
+        if flags & !known != 0 || (model != 0 && !has_model) {
             return Err(Failure::Malformed);
         }
+        if op == OP_ATOMIC {
+            return take_atomic(entry, segment, offset, flags);
+        }
+        let bytes = u32::try_from(entry[4]).map_err(|_| Failure::TooLarge)?;
+        let range = ArenaRange { slot: (entry[5] >> 32) as u32, bytes };
         match op {
             OP_NULL => Ok(Operation::Null),
             OP_ALLOCATE if bytes as usize <= Spec::ENCODED_BYTES + NAME_BYTES_MAX => {
@@ -396,27 +211,19 @@ impl Request {
             OP_RELEASE => Ok(Operation::Release { segment }),
             OP_GET | OP_PUT if bytes as usize > TRANSFER_BYTES_MAX => Err(Failure::TooLarge),
             OP_GET if inline && bytes as usize > INLINE_REPLY_BYTES_MAX => Err(Failure::Malformed),
-            OP_GET => Ok(Operation::Get { segment, offset, into: range, inline }),
-            OP_PUT if inline && bytes as usize > INLINE_REQUEST_BYTES_MAX => Err(Failure::Malformed),
+            OP_GET => Ok(Operation::Get { segment, offset, into: range, inline, look: take_look(entry)? }),
+            OP_GET_MANY => {
+                let ranges = take_ranges(offset, bytes)?;
+                Ok(Operation::GetMany { segment, list: range, ranges, look: take_look(entry)? })
+            }
             OP_PUT if inline => {
-                let mut held = [0; INLINE_REQUEST_BYTES_MAX];
-                held[..8].copy_from_slice(&entry[6].to_le_bytes());
-                held[8..].copy_from_slice(&entry[7].to_le_bytes());
-                held[bytes as usize..].fill(0);
-                let from = Payload::Inline { bytes: held, length: bytes as u8 };
-                Ok(Operation::Put { segment, offset, from, terms: Terms::default() })
+                let (from, asks) = (take_inline(entry, bytes)?, asked_of_a_put(model)?);
+                Ok(Operation::Put { segment, offset, from, terms: Terms { asks, ..Terms::default() } })
             }
-            OP_PUT => {
-                let version = (flags & FLAG_VERSION != 0).then_some(Version(entry[6]));
-                let token = (flags & FLAG_TOKEN != 0).then_some(LockToken(entry[7]));
-                let from = Payload::Arena(range);
-                Ok(Operation::Put { segment, offset, from, terms: Terms { version, token } })
-            }
-            OP_ATOMIC if !offset.is_multiple_of(8) => Err(Failure::Unaligned),
-            OP_ATOMIC => {
-                let kind = u8::try_from(bytes).map_err(|_| Failure::Malformed)?;
-                let change = Change::from_parts(kind, entry[6], entry[7])?;
-                Ok(Operation::Atomic { segment, offset, change })
+            OP_PUT => Ok(Operation::Put { segment, offset, from: Payload::Arena(range), terms: take_terms(entry)? }),
+            OP_PUT_MANY => {
+                let ranges = take_ranges(offset, bytes)?;
+                Ok(Operation::PutMany { segment, list: range, ranges, terms: take_terms(entry)? })
             }
             OP_AWAIT => Ok(Operation::Await { segment, above: Version(entry[6]) }),
             OP_LOCK => {
@@ -425,15 +232,113 @@ impl Request {
                 Ok(Operation::Lock { segment, wish: LockWish { shared, no_wait, lease_us } })
             }
             OP_UNLOCK => Ok(Operation::Unlock { segment, token: LockToken(entry[6]) }),
+            OP_LIST if bytes as usize <= LIST_TEXT_BYTES_MAX => {
+                let node = u16::try_from(offset).map_err(|_| Failure::Malformed)?;
+                Ok(Operation::List { node: NodeId(node), text: range })
+            }
+            OP_LIST => Err(Failure::BadName),
+            OP_STAT => Ok(Operation::Stat { segment, page: range }),
+            OP_PERMIT => Ok(Operation::Permit { segment, permit: Permit::new(entry[6])? }),
             _ => Err(Failure::Unsupported),
         }
     }
+}
+
+fn put_flags(entry: &mut Entry, flags: &[(bool, u16)]) {
+    for &(_, flag) in flags.iter().filter(|(there, _)| *there) {
+        entry[0] |= u64::from(flag) << 48;
+    }
+}
+
+fn put_range(entry: &mut Entry, range: ArenaRange) {
+    entry[4] = range.bytes.into();
+    entry[5] |= u64::from(range.slot) << 32;
+}
+
+fn put_look(entry: &mut Entry, look: Look) {
+    let (kind, parameter) = look.asks.map_or((0, 0), Model::to_parts);
+    entry[0] |= u64::from(kind) << 40;
+    (entry[6], entry[7]) = (parameter.into(), look.version.unwrap_or_default().0);
+    put_flags(entry, &[(look.version.is_some(), FLAG_VERSION)]);
+}
+
+fn put_terms(entry: &mut Entry, terms: Terms) {
+    let (kind, _) = terms.asks.map_or((0, 0), Model::to_parts);
+    entry[0] |= u64::from(kind) << 40;
+    (entry[6], entry[7]) = terms.to_words();
+    put_flags(entry, &[(terms.version.is_some(), FLAG_VERSION), (terms.token.is_some(), FLAG_TOKEN)]);
+}
+
+fn put_inline(entry: &mut Entry, terms: &Terms, bytes: &[u8; INLINE_REQUEST_BYTES_MAX], length: u8) {
+    debug_assert!(terms.allow_inline(), "a put with a version or a token has its bytes in the arena");
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+    (entry[4], entry[6], entry[7]) = (length.into(), word(0), word(8));
+    put_flags(entry, &[(true, FLAG_INLINE)]);
+}
+
+fn take_look(entry: &Entry) -> Result<Look, Failure> {
+    let parameter = u32::try_from(entry[6]).map_err(|_| Failure::Malformed)?;
+    let asks = match (entry[0] >> 40) as u8 {
+        0 => None,
+        kind => Some(Model::from_parts(kind, parameter)?),
+    };
+    let version = (entry[0] >> 48) as u16 & FLAG_VERSION != 0;
+    Ok(Look { asks, version: version.then_some(Version(entry[7])) })
+}
+
+/// Delta and Temporal say nothing about puts, so a put has no parameter of theirs.
+fn asked_of_a_put(kind: u8) -> Result<Option<Model>, Failure> {
+    if kind == 0 { Ok(None) } else { Model::from_parts(kind, 0).map(Some) }
+}
+
+fn take_terms(entry: &Entry) -> Result<Terms, Failure> {
+    let flags = (entry[0] >> 48) as u16;
+    let version = (flags & FLAG_VERSION != 0).then_some(Version(entry[6]));
+    let token = (flags & FLAG_TOKEN != 0).then_some(LockToken(entry[7]));
+    Ok(Terms { version, token, asks: asked_of_a_put((entry[0] >> 40) as u8)? })
+}
+
+fn take_inline(entry: &Entry, bytes: u32) -> Result<Payload, Failure> {
+    let mut held = [0; INLINE_REQUEST_BYTES_MAX];
+    held[..8].copy_from_slice(&entry[6].to_le_bytes());
+    held[8..].copy_from_slice(&entry[7].to_le_bytes());
+    held.get_mut(bytes as usize..).ok_or(Failure::Malformed)?.fill(0);
+    Ok(Payload::Inline { bytes: held, length: bytes as u8 })
+}
+
+/// The number of ranges of a vectored call whose table and bytes are that long.
+fn take_ranges(count: u64, bytes: u32) -> Result<u8, Failure> {
+    match u8::try_from(count) {
+        Ok(0) | Err(_) => Err(Failure::Malformed),
+        Ok(count) if usize::from(count) > RANGES_MAX => Err(Failure::TooLarge),
+        Ok(_) if (bytes as usize) < ARENA_SLOT_BYTES => Err(Failure::Malformed),
+        Ok(_) if bytes as usize > ARENA_SLOT_BYTES + TRANSFER_BYTES_MAX => Err(Failure::TooLarge),
+        Ok(count) => Ok(count),
+    }
+}
+
+fn take_atomic(entry: &Entry, segment: SegmentId, offset: u64, flags: u16) -> Result<Operation, Failure> {
+    if !offset.is_multiple_of(8) {
+        return Err(Failure::Unaligned);
+    }
+    let kind = u8::try_from(entry[4] & u64::from(u32::MAX)).map_err(|_| Failure::Malformed)?;
+    let change = Change::from_parts(kind, entry[6], entry[7])?;
+    let under = entry[4] >> 32 << 32 | entry[5] >> 32;
+    let token = (flags & FLAG_TOKEN != 0).then_some(LockToken(under));
+    Ok(Operation::Atomic { segment, offset, change, token })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn looks() -> impl Strategy<Value = Look> {
+        (0..=7u8, any::<u32>(), any::<Option<u64>>()).prop_map(|(kind, parameter, version)| {
+            let parameter = if kind > 5 { parameter } else { 0 };
+            Look { asks: Model::from_parts(kind, parameter).ok(), version: version.map(Version) }
+        })
+    }
 
     fn operations() -> impl Strategy<Value = Operation> {
         let segment = any::<u64>().prop_map(SegmentId::from_bits);
@@ -443,21 +348,39 @@ mod tests {
             range(Spec::ENCODED_BYTES + NAME_BYTES_MAX).prop_map(|spec_and_name| Operation::Allocate { spec_and_name }),
             range(NAME_BYTES_MAX).prop_map(|name| Operation::Open { name }),
             segment.clone().prop_map(|segment| Operation::Release { segment }),
-            (segment.clone(), any::<u64>(), range(INLINE_REPLY_BYTES_MAX), any::<bool>())
-                .prop_map(|(segment, offset, into, inline)| Operation::Get { segment, offset, into, inline }),
+            (segment.clone(), any::<u64>(), range(INLINE_REPLY_BYTES_MAX), any::<bool>(), looks()).prop_map(
+                |(segment, offset, into, inline, look)| Operation::Get { segment, offset, into, inline, look }
+            ),
+            (segment.clone(), any::<u32>(), 1..=RANGES_MAX as u8, looks()).prop_map(|(segment, slot, ranges, look)| {
+                let list = ArenaRange { slot, bytes: ARENA_SLOT_BYTES as u32 + 5 };
+                Operation::GetMany { segment, list, ranges, look }
+            }),
+            (segment.clone(), any::<u32>(), 1..=RANGES_MAX as u8, any::<u64>()).prop_map(
+                |(segment, slot, ranges, a)| {
+                    let list = ArenaRange { slot, bytes: ARENA_SLOT_BYTES as u32 + 5 };
+                    let terms = Terms { version: Some(Version(a)), token: None, asks: Some(Model::Strict) };
+                    Operation::PutMany { segment, list, ranges, terms }
+                }
+            ),
+            (any::<u16>(), range(LIST_TEXT_BYTES_MAX))
+                .prop_map(|(node, text)| Operation::List { node: NodeId(node), text }),
+            (segment.clone(), range(400)).prop_map(|(segment, page)| Operation::Stat { segment, page }),
+            (segment.clone(), 0..0o777u16)
+                .prop_map(|(segment, mode)| Operation::Permit { segment, permit: Permit { mode } }),
             (segment.clone(), any::<u64>(), range(TRANSFER_BYTES_MAX)).prop_map(|(segment, offset, range)| {
                 Operation::Put { segment, offset, from: Payload::Arena(range), terms: Terms::default() }
             }),
             (segment.clone(), any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(segment, offset, a, b)| {
                 let from = Payload::Arena(ArenaRange { slot: 1, bytes: 9 });
-                let terms = Terms { version: Some(Version(a)), token: Some(LockToken(b)) };
+                let terms = Terms { version: Some(Version(a)), token: Some(LockToken(b)), asks: None };
                 Operation::Put { segment, offset, from, terms }
             }),
             (segment.clone(), 0..1_000_000u64, 1..=3u8, any::<u64>(), any::<u64>()).prop_map(
                 |(segment, word, kind, a, b)| {
                     let b = if kind == 3 { b } else { 0 };
                     let change = Change::from_parts(kind, a, b).expect("a good kind");
-                    Operation::Atomic { segment, offset: word * 8, change }
+                    let token = (a % 2 == 0).then_some(LockToken(a.wrapping_mul(b | 1)));
+                    Operation::Atomic { segment, offset: word * 8, change, token }
                 }
             ),
             (segment.clone(), any::<u64>())

@@ -1,9 +1,10 @@
-//! What a segment is: its name, its specification, its permissions, and the header line in front of its bytes.
+//! What a segment is: its name, its permissions, and the header line in front of its bytes.
 
 use crate::failure::Failure;
-use crate::limits::{LINE_BYTES, NAME_BYTES_MAX, SEGMENT_BYTES_MAX};
-use crate::{NodeId, SegmentId, Timestamp, Version};
+use crate::limits::{LINE_BYTES, NAME_BYTES_MAX};
+use crate::{SegmentId, Timestamp, Version};
 use arrayvec::ArrayString;
+use std::borrow::Borrow;
 use std::fmt;
 
 /// A segment's name: 1 to 128 bytes of UTF-8 without control characters.
@@ -30,6 +31,12 @@ impl Name {
     }
 }
 
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for Name {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
@@ -39,56 +46,6 @@ impl fmt::Display for Name {
 impl fmt::Debug for Name {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:?}", self.as_str())
-    }
-}
-
-/// How readers and writers of a segment see each other.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[non_exhaustive]
-pub enum Model {
-    /// A get takes what is there; each aligned word is whole.
-    Null,
-    /// Gets exclude each other.
-    Read,
-    /// Puts exclude each other; a get takes the newest committed value and no lock.
-    Write,
-    /// Linearizable.
-    #[default]
-    Strict,
-    /// A put commits only on the version that it names.
-    Version,
-    /// A get may be so many versions old and never waits.
-    Delta(u32),
-    /// A get may be so many microseconds old.
-    Temporal(u32),
-}
-
-impl Model {
-    /// The model as a kind and its parameter.
-    pub const fn to_parts(self) -> (u8, u32) {
-        match self {
-            Model::Null => (1, 0),
-            Model::Read => (2, 0),
-            Model::Write => (3, 0),
-            Model::Strict => (4, 0),
-            Model::Version => (5, 0),
-            Model::Delta(versions) => (6, versions),
-            Model::Temporal(micros) => (7, micros),
-        }
-    }
-
-    /// The model of that kind, if there is one.
-    pub fn from_parts(kind: u8, parameter: u32) -> Result<Self, Failure> {
-        Ok(match kind {
-            1 => Model::Null,
-            2 => Model::Read,
-            3 => Model::Write,
-            4 => Model::Strict,
-            5 => Model::Version,
-            6 => Model::Delta(parameter),
-            7 => Model::Temporal(parameter),
-            _ => return Err(Failure::Malformed),
-        })
     }
 }
 
@@ -166,64 +123,6 @@ impl Permissions {
     }
 }
 
-/// What a segment shall be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Spec {
-    /// Bytes.
-    pub bytes: u64,
-    /// Coherence.
-    pub model: Model,
-    /// The nine Unix bits.
-    pub mode: u16,
-    /// Where it shall live; [`NodeId::NOBODY`] is the node of the caller.
-    pub home: NodeId,
-}
-
-impl Spec {
-    /// Bytes of an encoded specification, in front of the name.
-    pub const ENCODED_BYTES: usize = 24;
-
-    /// A segment of that many bytes, everything else as usual.
-    pub const fn new(bytes: u64) -> Self {
-        Self { bytes, model: Model::Strict, mode: Permissions::MODE_DEFAULT, home: NodeId::NOBODY }
-    }
-
-    /// As bytes, for the arena and for messages.
-    ///
-    /// ```text
-    ///  0        8       12     14     16      17          24
-    /// +--------+-------+------+------+-------+-----------+
-    /// | bytes  | param | mode | home | model | reserved  |
-    /// +--------+-------+------+------+-------+-----------+
-    /// ```
-    pub fn encode(&self) -> [u8; Self::ENCODED_BYTES] {
-        let (kind, parameter) = self.model.to_parts();
-        let mut out = [0; Self::ENCODED_BYTES];
-        out[0..8].copy_from_slice(&self.bytes.to_le_bytes());
-        out[8..12].copy_from_slice(&parameter.to_le_bytes());
-        out[12..14].copy_from_slice(&self.mode.to_le_bytes());
-        out[14..16].copy_from_slice(&self.home.0.to_le_bytes());
-        out[16] = kind;
-        out
-    }
-
-    /// Reads and checks what [`encode`](Self::encode) wrote.
-    pub fn decode(bytes: &[u8; Self::ENCODED_BYTES]) -> Result<Self, Failure> {
-        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let size = word(0);
-        if size == 0 || size > SEGMENT_BYTES_MAX {
-            return Err(Failure::BadSize);
-        }
-        let rest = word(8);
-        let mode = (rest >> 32) as u16;
-        if mode & !0o777 != 0 {
-            return Err(Failure::Malformed);
-        }
-        let model = Model::from_parts(bytes[16], rest as u32)?;
-        Ok(Self { bytes: size, model, mode, home: NodeId((rest >> 48) as u16) })
-    }
-}
-
 /// The line in front of a segment's bytes, in the home's memory. One-sided readers check it.
 ///
 /// ```text
@@ -234,8 +133,9 @@ impl Spec {
 /// ```
 ///
 /// `w` is 1 while a put is being written. A reader takes the first word, the bytes, and the first word again: equal
-/// and even, and the bytes are those of that version. `locked` is 1 while somebody holds the lock for itself alone: a
-/// get that must not see what a holder has put but not yet let go of asks the home then.
+/// and even, and the bytes are those of that version. `locked` is the token of who
+/// holds the lock for itself alone, and else 0: a get that must not see what another holder has put but not yet let go
+/// of asks the home then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
     /// Version and the writing bit.
@@ -246,7 +146,7 @@ pub struct Header {
     pub segment: u64,
     /// How many.
     pub bytes: u64,
-    /// Whether somebody holds the lock for itself alone.
+    /// The token of who holds the lock for itself alone.
     pub locked: u64,
 }
 
@@ -275,6 +175,27 @@ impl Header {
         version.0 << 1 | 1
     }
 
+    /// Where the header of a kept version is, counted from the segment's own header; `None` if none are kept.
+    ///
+    /// Behind the segment's bytes there is room for `keeps + 1` versions, each with a header line and its bytes, each
+    /// part beginning on a line: version `v` is kept in place `v % (keeps + 1)`. The newest one is among them.
+    pub fn line_of(bytes: u64, keeps: u32, version: Version) -> Option<u64> {
+        let places = u64::from(keeps) + 1;
+        (keeps > 0).then(|| Self::part_bytes(bytes) * (1 + version.0 % places))
+    }
+
+    /// Bytes of a segment with its header and with all versions that are kept.
+    pub fn bytes_with(bytes: u64, keeps: u32) -> u64 {
+        match keeps {
+            0 => Self::DATA_OFFSET + bytes,
+            keeps => Self::part_bytes(bytes) * (u64::from(keeps) + 2),
+        }
+    }
+
+    fn part_bytes(bytes: u64) -> u64 {
+        Self::DATA_OFFSET + bytes.next_multiple_of(LINE_BYTES as u64)
+    }
+
     /// Decides whether bytes read between two looks at the state word are whole, and of which version.
     pub fn prove(&self, segment: SegmentId, state_after: u64) -> Proof {
         if self.segment != segment.to_bits() {
@@ -301,19 +222,7 @@ pub enum Proof {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_spec_survives_the_arena_and_lies_do_not() {
-        // If this broke, a segment could be made with another size or with permissions nobody asked for.
-        let spec = Spec { bytes: 77, model: Model::Delta(9), mode: 0o640, home: NodeId(3) };
-        assert_eq!(Spec::decode(&spec.encode()), Ok(spec));
-        assert_eq!(Spec::decode(&Spec { bytes: 0, ..spec }.encode()), Err(Failure::BadSize));
-        assert_eq!(Spec::decode(&Spec { bytes: u64::MAX, ..spec }.encode()), Err(Failure::BadSize));
-        assert_eq!(Spec::decode(&Spec { mode: 0o1777, ..spec }.encode()), Err(Failure::Malformed));
-        let mut bytes = spec.encode();
-        bytes[16] = 99;
-        assert_eq!(Spec::decode(&bytes), Err(Failure::Malformed));
-    }
+    use crate::NodeId;
 
     #[test]
     fn names_that_would_break_a_terminal_or_a_table_are_refused() {

@@ -3,8 +3,8 @@
 
 use ddss_core::engine::{Action, ClaimId, Engine, EngineConfig, Now, StepId};
 use ddss_core::{
-    ArenaRange, ClientId, Completion, Failure, Identity, LaneId, Message, Name, NodeId, Operation, Outcome, Request,
-    RequestId, Spec,
+    ArenaRange, ClientId, Completion, Failure, Identity, LaneId, Message, Name, NodeId, Operation, Outcome, Placement,
+    Request, RequestId, Spec,
 };
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
@@ -19,7 +19,7 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        let config = EngineConfig { node: NodeId(1), pool_bytes: 1 << 20, peers: Vec::new() };
+        let config = EngineConfig { node: NodeId(1), pool_bytes: 1 << 20, peers: Vec::new(), first_generation: 0 };
         let mut engine = Engine::new(&config);
         engine.share_names();
         engine.attach(CLIENT, WHO, 1 << 20);
@@ -33,7 +33,8 @@ impl Node {
     }
 
     fn allocate(&mut self, name: &str, home: u16) -> Vec<Action> {
-        let spec = Spec { home: NodeId(home), ..Spec::new(64) };
+        let placement = if home == 0 { Placement::Local } else { Placement::Node(NodeId(home)) };
+        let spec = Spec { placement, ..Spec::new(64) };
         let text = [&spec.encode()[..], name.as_bytes()].concat();
         self.ask(Operation::Allocate { spec_and_name: range(text.len()) }, &text)
     }

@@ -117,9 +117,6 @@ impl Lane {
 
     /// Waits for a completion the way that the client's strategy and the operation's class say.
     pub fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
-        if self.is_ready() {
-            return Waited::Ready;
-        }
         self.state().road.wait(class, deadline)
     }
 

@@ -82,6 +82,7 @@ outside_the_model! {
     mod board;
     mod core_turn;
     mod door;
+    mod first_look;
     mod lane;
     mod layout;
     mod ledger;

@@ -7,6 +7,7 @@ use ddss_core::Entry;
 use rustix::thread::futex;
 
 use crate::core_turn::CoreTurn;
+use crate::first_look::FirstLook;
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::park::{self, Sleep};
@@ -18,6 +19,9 @@ use crate::sys::{MappedWord, MemoryError, SharedMemory};
 
 /// How long a client spins before it offers its core to others.
 const SPIN: Duration = Duration::from_micros(8);
+/// The same for a client of `Auto` on a full machine, when operations are short: it has waited long for its turn on its
+/// core, the offer would be taken, and a service that has many lanes to look at may need some microseconds to find it.
+const SPIN_CROWDED: Duration = Duration::from_micros(32);
 /// How often a client of `Auto` spins that long before it parks, as long as nobody takes what it offers. Together as
 /// long as it takes to wake it up again on another core than the service's.
 const SPINS_MAX: u32 = 4;
@@ -38,6 +42,7 @@ pub(crate) struct Rings {
     control: MappedWord,
     rung: u64,
     turn: CoreTurn,
+    first_look: FirstLook,
 }
 
 impl Rings {
@@ -54,12 +59,13 @@ impl Rings {
             control: memory.word_at(layout.control(lane))?,
             rung: 0,
             turn: CoreTurn::new(),
+            first_look: FirstLook::default(),
         })
     }
 
     fn wait_spinning(&mut self, deadline: Instant) -> Waited {
         // Most answers come before the clock is worth a look.
-        if self.looks_ready(LOOKS_PER_CLOCK) {
+        if self.looks_first() {
             return Waited::Ready;
         }
         let start = Instant::now();
@@ -101,12 +107,13 @@ impl Rings {
             return self.completions.is_ready();
         }
         // Most answers come before the clock is worth a look.
-        if self.looks_ready(LOOKS_PER_CLOCK) {
+        if self.looks_first() {
             return true;
         }
+        let spin = if self.link.is_crowded() { SPIN_CROWDED } else { SPIN };
         let mut start = Instant::now();
         for _ in 0..SPINS_MAX {
-            while start.elapsed() < SPIN {
+            while start.elapsed() < spin {
                 if self.looks_ready(LOOKS_PER_CLOCK) {
                     return true;
                 }
@@ -120,6 +127,20 @@ impl Rings {
             if start.duration_since(offered) > ALONE_MAX {
                 return false;
             }
+        }
+        false
+    }
+
+    /// The looks after a request, of which the first one decides how long the next call keeps still.
+    #[inline(always)]
+    fn looks_first(&mut self) -> bool {
+        self.first_look.keep_still();
+        for look in 0..LOOKS_PER_CLOCK {
+            if self.completions.is_ready() {
+                self.first_look.found_at(look);
+                return true;
+            }
+            std::hint::spin_loop();
         }
         false
     }

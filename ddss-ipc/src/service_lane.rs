@@ -11,6 +11,7 @@ use crate::park::{self, Sleep};
 use crate::ring::{Consumer, Kind, MappedRing, Producer, Stale};
 use crate::session::Session;
 use crate::station::Offence;
+use crate::sweep::Heat;
 use crate::sync::{Ordering, order};
 use crate::sys::{MappedWord, MemoryError, Queue, Received};
 
@@ -79,11 +80,13 @@ pub(crate) struct ServiceLane {
     pub(crate) replied: Replied,
     /// Completions went out since the last look at who sleeps. The sweep's.
     pub(crate) unflushed: bool,
-    /// In the list of the hot. The sweep's.
-    pub(crate) hot: bool,
+    /// How often it is looked at. The sweep's.
+    pub(crate) heat: Heat,
     /// Sweeps without a request. The sweep's.
     pub(crate) idle_sweeps: u32,
-    /// Its index in the list of the hot or the cold. The sweep's.
+    /// The period of its last request. The sweep's.
+    pub(crate) period: u32,
+    /// Its index in the list of those. The sweep's.
     pub(crate) place: usize,
 }
 
@@ -119,8 +122,9 @@ impl ServiceLane {
             accused: false,
             replied: Replied::Unasked,
             unflushed: false,
-            hot: false,
+            heat: Heat::Fresh,
             idle_sweeps: 0,
+            period: u32::MAX,
             place: 0,
         })
     }

@@ -6,7 +6,7 @@
 //!   arrivals -> adopt / dismiss
 //!   poll     -> a batch of copied requests          (never a reference into shared memory)
 //!   ...      -> reply, in any order, at any time
-//!   flush    -> one fence for the whole batch, then wake those who sleep
+//!   flush    -> one fence for the whole batch, then wake one of those who sleep
 //!   nothing for a while: arm, sleep on descriptor(), disarm
 //! ```
 
@@ -263,10 +263,16 @@ impl Station {
         taken
     }
 
+    /// Whether some lane had requests of late.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.sweep.hot() > 0
+    }
+
     #[inline(always)]
     fn tell_active(&mut self) {
-        if self.sweep.hot() != self.told_active {
-            self.told_active = self.sweep.hot();
+        if self.sweep.active() != self.told_active {
+            self.told_active = self.sweep.active();
             self.board.set_active(self.told_active as u64);
         }
     }
@@ -290,26 +296,33 @@ impl Station {
         published
     }
 
-    /// Wakes those who sleep and whose completions are out: one fence for all of them. Call it after the replies of a
-    /// batch; it costs nothing when there were none.
+    /// Wakes one of those who sleep and whose completions are out. Call it in each round of the loop, whether there were
+    /// replies or not: it costs nothing when nobody is left to be looked at, and [`arm`](Self::arm) wakes all others.
     #[inline]
     pub fn flush(&mut self) {
-        if self.sweep.has_unflushed() {
-            let seats = &self.seats;
-            self.counts.wakes += self.sweep.flush(|client| {
-                let seat = seats.get(client.index as usize).and_then(Option::as_ref);
-                if let Some(seat) = seat.filter(|seat| seat.session.client == client) {
-                    // Full means that it is readable already; gone means that nobody waits.
-                    let _ = socket::send(seat.session.socket.as_fd(), &[1], &[]);
-                }
-            });
+        if self.sweep.may_wake() {
+            self.wake_one();
         }
+    }
+
+    fn wake_one(&mut self) {
+        let seats = &self.seats;
+        let woke = self.sweep.flush(|client| {
+            let seat = seats.get(client.index as usize).and_then(Option::as_ref);
+            if let Some(seat) = seat.filter(|seat| seat.session.client == client) {
+                // Full means that it is readable already; gone means that nobody waits.
+                let _ = socket::send(seat.session.socket.as_fd(), &[1], &[]);
+            }
+        });
+        self.counts.wakes += u64::from(woke);
     }
 
     /// Says that the service sleeps, then looks everywhere once more. True: nothing came, sleep on
     /// [`descriptor`](Self::descriptor) now. False: there is work, and the service is said to be awake again.
     pub fn arm(&mut self) -> bool {
-        self.flush();
+        while self.sweep.has_unflushed() {
+            self.wake_one();
+        }
         self.rest += 1;
         self.resting = true;
         self.board.set_rest(self.rest);

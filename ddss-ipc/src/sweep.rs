@@ -1,8 +1,9 @@
 //! Which lanes are looked at, and how often.
 //!
-//! Every lane that had requests of late is *hot* and looked at in each sweep. The others are *cold*: a sweep looks at
-//! a slice of them that grows with the hot ones, so a cold lane is found within a bounded number of sweeps and costs
-//! next to nothing. No memory is shared between clients for that (a shared bitmap would let one client hide the
+//! Every lane that had requests of late is *hot* and looked at in each sweep. One that had some long ago is *cold*: a
+//! sweep looks at a slice of those, a larger one when the hot ones had nothing, so a cold lane is found within a bounded
+//! number of sweeps and costs next to nothing. One that never had any is *fresh*, and its first request waits longer: most
+//! clients attach with more lanes than they have threads. No memory is shared between clients for that (a shared bitmap would let one client hide the
 //! requests of another); and before the service sleeps, all lanes are looked at.
 
 use std::collections::VecDeque;
@@ -16,12 +17,29 @@ use crate::sync::order;
 
 /// Requests taken from one lane in one sweep: nobody's batch keeps the others waiting for long.
 const LANE_BATCH_MAX: usize = 16;
-/// Sweeps without a request after which a lane goes cold.
-const HOT_SWEEPS: u32 = 4096;
-/// Cold lanes looked at in a sweep, beside half as many as there are hot ones.
+/// Looks at hot lanes without a request from one of them, after which that one goes cold. Looks and not sweeps, so that
+/// it takes some 50 microseconds however many are hot: a crowd in which each has its turn would stay hot altogether
+/// otherwise, and each call would wait for a sweep over all of it.
+const HOT_LOOKS: u32 = 8192;
+/// Sweeps after which it is counted anew how many lanes have requests: some milliseconds while there are any.
+const PERIOD_SWEEPS: u32 = 1 << 16;
+/// Cold lanes looked at in a sweep that found something, beside half as many as there are hot ones.
 const COLD_SLICE: usize = 2;
+/// The same in a sweep that found nothing: then there is time. In a crowd whose members take turns on their cores this is
+/// when the next one begins, and it should be found before it has spun for nothing.
+const COLD_SLICE_IDLE: usize = 8;
+/// Fresh lanes looked at in a sweep.
+const FRESH_SLICE: usize = 1;
 /// Offences that are remembered until somebody asks.
 const OFFENCES_MAX: usize = 64;
+
+/// How often a lane is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Heat {
+    Hot,
+    Cold,
+    Fresh,
+}
 
 /// Names a lane inside a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,14 +49,21 @@ pub(crate) struct Key(u32);
 pub(crate) struct Sweep {
     lanes: Vec<Option<ServiceLane>>,
     free: Vec<u32>,
-    hot: Vec<u32>,
-    cold: Vec<u32>,
-    hot_cursor: usize,
-    cold_cursor: usize,
-    unflushed: Vec<u32>,
+    /// By [`Heat`].
+    lists: [Vec<u32>; 3],
+    /// Where the next look is in each of them.
+    cursors: [usize; 3],
+    unflushed: VecDeque<u32>,
+    /// Cold lanes to be looked at before the next wake-up.
+    looks_due: usize,
     /// Lanes of which replies are held back, since the client's queue is full.
     held: VecDeque<u32>,
     offences: VecDeque<Offence>,
+    /// The period that is under way, its sweeps, and how many lanes had requests in it and in the one before.
+    period: u32,
+    period_sweeps: u32,
+    active: usize,
+    active_before: usize,
 }
 
 impl Sweep {
@@ -46,29 +71,38 @@ impl Sweep {
         Self {
             lanes: Vec::new(),
             free: Vec::new(),
-            hot: Vec::new(),
-            cold: Vec::new(),
-            hot_cursor: 0,
-            cold_cursor: 0,
-            unflushed: Vec::new(),
+            lists: Default::default(),
+            cursors: [0; 3],
+            unflushed: VecDeque::new(),
+            looks_due: 0,
             held: VecDeque::new(),
             offences: VecDeque::with_capacity(OFFENCES_MAX),
+            period: 0,
+            period_sweeps: 0,
+            active: 0,
+            active_before: 0,
         }
     }
 
-    /// Takes a lane in, cold. Everything that grows, grows here and not on the data path.
+    #[inline(always)]
+    fn count(&self, heat: Heat) -> usize {
+        self.lists[heat as usize].len()
+    }
+
+    /// Takes a lane in, fresh. Everything that grows, grows here and not on the data path.
     pub(crate) fn insert(&mut self, mut lane: ServiceLane) -> Key {
         let key = self.free.pop().unwrap_or_else(|| {
             self.lanes.push(None);
             self.lanes.len() as u32 - 1
         });
-        for list in [&mut self.hot, &mut self.cold, &mut self.unflushed] {
+        for list in &mut self.lists {
             list.reserve(self.lanes.len() - list.len());
         }
+        self.unflushed.reserve(self.lanes.len() - self.unflushed.len());
         self.held.reserve(self.lanes.len() - self.held.len());
-        lane.hot = false;
-        lane.place = self.cold.len();
-        self.cold.push(key);
+        lane.heat = Heat::Fresh;
+        lane.place = self.count(Heat::Fresh);
+        self.lists[Heat::Fresh as usize].push(key);
         self.lanes[key as usize] = Some(lane);
         Key(key)
     }
@@ -99,34 +133,50 @@ impl Sweep {
         if !self.held.is_empty() {
             self.send_held(1);
         }
+        self.period_sweeps += 1;
+        if self.period_sweeps == PERIOD_SWEEPS {
+            self.period_sweeps = 0;
+            self.period = self.period.wrapping_add(1);
+            (self.active_before, self.active) = (self.active, 0);
+        }
         let mut left = budget;
         self.visit_hot(&mut left, take);
-        self.visit_cold(&mut left, take);
+        let slice = if left == budget { COLD_SLICE_IDLE } else { COLD_SLICE } + self.count(Heat::Hot) / 2;
+        self.looks_due = self.looks_due.saturating_sub(slice);
+        self.visit_waiting(Heat::Cold, slice, &mut left, take);
+        self.visit_waiting(Heat::Fresh, FRESH_SLICE, &mut left, take);
         budget - left
     }
 
     #[inline(always)]
     fn visit_hot(&mut self, left: &mut usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> usize) {
-        for _ in 0..self.hot.len() {
-            if *left == 0 || self.hot.is_empty() {
+        for _ in 0..self.count(Heat::Hot) {
+            if *left == 0 || self.count(Heat::Hot) == 0 {
                 return;
             }
-            if self.hot_cursor >= self.hot.len() {
-                self.hot_cursor = 0;
-            }
-            let key = self.hot[self.hot_cursor];
+            let key = self.next(Heat::Hot);
             let Some(lane) = self.lanes[key as usize].as_mut() else { return };
             let taken = take(lane, LANE_BATCH_MAX.min(*left));
             *left -= taken;
             if taken > 0 {
                 lane.idle_sweeps = 0;
-                self.hot_cursor += 1;
+                self.cursors[Heat::Hot as usize] += 1;
                 self.note(key);
                 continue;
             }
             // Another lane moves into this place when it goes cold, and then the cursor stays.
-            self.hot_cursor += usize::from(!self.cool(key));
+            self.cursors[Heat::Hot as usize] += usize::from(!self.cool(key));
         }
+    }
+
+    /// The lane at the cursor of a list that is not empty.
+    #[inline(always)]
+    fn next(&mut self, heat: Heat) -> u32 {
+        let (list, cursor) = (&self.lists[heat as usize], &mut self.cursors[heat as usize]);
+        if *cursor >= list.len() {
+            *cursor = 0;
+        }
+        list[*cursor]
     }
 
     /// A hot lane had nothing. True when it went cold.
@@ -144,33 +194,36 @@ impl Sweep {
             return false;
         }
         lane.idle_sweeps += 1;
-        let cold = lane.idle_sweeps >= HOT_SWEEPS;
+        let cold = lane.idle_sweeps >= HOT_LOOKS / self.count(Heat::Hot) as u32;
         if cold {
-            self.move_to(key, false);
+            self.move_to(key, Heat::Cold);
         }
         cold
     }
 
+    /// Looks at some of the lanes that had no requests of late.
     #[inline(always)]
-    fn visit_cold(&mut self, left: &mut usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> usize) {
-        let slice = (COLD_SLICE + self.hot.len() / 2).min(self.cold.len());
-        for _ in 0..slice {
-            if *left == 0 || self.cold.is_empty() {
+    fn visit_waiting(
+        &mut self,
+        heat: Heat,
+        slice: usize,
+        left: &mut usize,
+        take: &mut impl FnMut(&mut ServiceLane, usize) -> usize,
+    ) {
+        for _ in 0..slice.min(self.count(heat)) {
+            if *left == 0 || self.count(heat) == 0 {
                 return;
             }
-            if self.cold_cursor >= self.cold.len() {
-                self.cold_cursor = 0;
-            }
-            let key = self.cold[self.cold_cursor];
+            let key = self.next(heat);
             let Some(lane) = self.lanes[key as usize].as_mut() else { return };
             let taken = take(lane, LANE_BATCH_MAX.min(*left));
             if taken > 0 {
                 *left -= taken;
-                self.move_to(key, true);
+                self.move_to(key, Heat::Hot);
                 self.note(key);
                 continue;
             }
-            self.cold_cursor += 1;
+            self.cursors[heat as usize] += 1;
             if let Some(offence) = lane.offence() {
                 self.accuse(offence);
             }
@@ -181,6 +234,10 @@ impl Sweep {
     #[inline(always)]
     fn note(&mut self, key: u32) {
         let Some(lane) = self.lanes[key as usize].as_mut() else { return };
+        if lane.period != self.period {
+            lane.period = self.period;
+            self.active += 1;
+        }
         match std::mem::replace(&mut lane.replied, Replied::Unasked) {
             Replied::Unasked => {}
             Replied::Out => self.note_unflushed(key),
@@ -188,9 +245,15 @@ impl Sweep {
         }
     }
 
-    /// How many lanes had requests of late.
+    /// How many lanes are looked at in each sweep.
     pub(crate) fn hot(&self) -> usize {
-        self.hot.len()
+        self.count(Heat::Hot)
+    }
+
+    /// How many lanes had requests of late.
+    #[inline(always)]
+    pub(crate) fn active(&self) -> usize {
+        self.active.max(self.active_before)
     }
 
     /// Whether any lane has a request that [`poll`](Self::poll) would take.
@@ -203,10 +266,12 @@ impl Sweep {
     /// all that is held back.
     pub(crate) fn warm_all(&mut self) {
         self.send_held(self.held.len());
-        for index in (0..self.cold.len()).rev() {
-            let key = self.cold[index];
-            if self.lanes[key as usize].as_ref().is_some_and(ServiceLane::has_request) {
-                self.move_to(key, true);
+        for heat in [Heat::Cold, Heat::Fresh] {
+            for index in (0..self.count(heat)).rev() {
+                let key = self.lists[heat as usize][index];
+                if self.lanes[key as usize].as_ref().is_some_and(ServiceLane::has_request) {
+                    self.move_to(key, Heat::Hot);
+                }
             }
         }
     }
@@ -229,7 +294,7 @@ impl Sweep {
             && !lane.unflushed
         {
             lane.unflushed = true;
-            self.unflushed.push(key);
+            self.unflushed.push_back(key);
         }
     }
 
@@ -266,17 +331,27 @@ impl Sweep {
         }
     }
 
-    /// Whether completions went out since the last [`flush`](Self::flush).
+    /// Whether there are lanes whose clients may sleep although their completions are out.
     #[inline(always)]
     pub(crate) fn has_unflushed(&self) -> bool {
         !self.unflushed.is_empty()
     }
 
-    /// Wakes who sleeps; `send` wakes a task of that client through its socket. Gives how many were woken.
-    pub(crate) fn flush(&mut self, mut send: impl FnMut(ClientId)) -> u64 {
+    /// Whether it is time for another wake-up.
+    #[inline(always)]
+    pub(crate) fn may_wake(&self) -> bool {
+        self.looks_due == 0 && self.has_unflushed()
+    }
+
+    /// Wakes one who sleeps, after looking at those before it who do not; `send` wakes a task of that client through its
+    /// socket. True if it woke somebody.
+    ///
+    /// One and not all, and between two of them each cold lane is looked at: a wake-up takes as long as thirty answers,
+    /// and those who spin give up if they are not found meanwhile. Then they have to be woken as well, and a crowd ends
+    /// up asleep.
+    pub(crate) fn flush(&mut self, mut send: impl FnMut(ClientId)) -> bool {
         order::before_wake();
-        let mut woken = 0;
-        for key in self.unflushed.drain(..) {
+        while let Some(key) = self.unflushed.pop_front() {
             let Some(lane) = self.lanes[key as usize].as_mut() else { continue };
             lane.unflushed = false;
             match lane.wake() {
@@ -284,9 +359,10 @@ impl Sweep {
                 Woken::Thread => {}
                 Woken::Task => send(lane.client()),
             }
-            woken += 1;
+            self.looks_due = self.count(Heat::Cold);
+            return true;
         }
-        woken
+        false
     }
 
     pub(crate) fn offence(&mut self) -> Option<Offence> {
@@ -295,8 +371,8 @@ impl Sweep {
 
     fn unlist(&mut self, key: u32) {
         let Some(lane) = self.lanes[key as usize].as_ref() else { return };
-        let (place, hot) = (lane.place, lane.hot);
-        let list = if hot { &mut self.hot } else { &mut self.cold };
+        let place = lane.place;
+        let list = &mut self.lists[lane.heat as usize];
         list.swap_remove(place);
         if let Some(&moved) = list.get(place)
             && let Some(moved) = self.lanes[moved as usize].as_mut()
@@ -305,13 +381,13 @@ impl Sweep {
         }
     }
 
-    fn move_to(&mut self, key: u32, hot: bool) {
+    fn move_to(&mut self, key: u32, heat: Heat) {
         self.unlist(key);
-        let list = if hot { &mut self.hot } else { &mut self.cold };
+        let list = &mut self.lists[heat as usize];
         let place = list.len();
         list.push(key);
         if let Some(lane) = self.lanes[key as usize].as_mut() {
-            lane.hot = hot;
+            lane.heat = heat;
             lane.place = place;
             lane.idle_sweeps = 0;
         }

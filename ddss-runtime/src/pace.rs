@@ -69,8 +69,8 @@ impl Pacer {
         (self.rounds, self.yields, self.since) = (0, 0, None);
     }
 
-    /// There was none.
-    pub(crate) fn idle(&mut self) -> Idle {
+    /// There was none. `spin` tells how long it is to spin this time, if it is not as long as the pace says.
+    pub(crate) fn idle(&mut self, spin: impl FnOnce(Duration) -> Duration) -> Idle {
         self.rounds += 1;
         let rounds_per_look = if self.crowded { Self::ROUNDS_PER_LOOK_CROWDED } else { Self::ROUNDS_PER_LOOK };
         if self.rounds < rounds_per_look {
@@ -79,7 +79,7 @@ impl Pacer {
         self.rounds = 0;
         let now = Instant::now();
         let since = *self.since.get_or_insert(now);
-        if now.duration_since(since) < self.pace.spin {
+        if now.duration_since(since) < spin(self.pace.spin) {
             let early = self.crowded && self.next_yield.is_none_or(|next| next <= now);
             if early { Idle::Yield } else { Idle::Spin }
         } else if self.yields < self.pace.yields || self.pace.busy {
@@ -108,7 +108,7 @@ mod tests {
     fn an_idle_thread_comes_to_rest_and_a_busy_one_does_not() {
         // If this broke, an idle daemon would burn a core, or one with its own core would sleep.
         let pace = Pace { spin: Duration::ZERO, yields: 2, ..Pace::default() };
-        let next = |pacer: &mut Pacer| (0..).map(|_| pacer.idle()).find(|&idle| idle != Idle::Spin);
+        let next = |pacer: &mut Pacer| (0..).map(|_| pacer.idle(|spin| spin)).find(|&idle| idle != Idle::Spin);
         let mut pacer = Pacer::new(pace);
         assert_eq!(next(&mut pacer), Some(Idle::Yield));
         assert_eq!(next(&mut pacer), Some(Idle::Yield));
@@ -125,7 +125,7 @@ mod tests {
         // whoever computes on it.
         let pace = Pace { spin: Duration::from_secs(3600), ..Pace::default() };
         let mut pacer = Pacer::new(pace);
-        let spins = |pacer: &mut Pacer| (0..1000).all(|_| pacer.idle() == Idle::Spin);
+        let spins = |pacer: &mut Pacer| (0..1000).all(|_| pacer.idle(|spin| spin) == Idle::Spin);
         assert!(spins(&mut pacer), "nobody is known to be there");
         let ago = |micros| Instant::now() - Duration::from_micros(micros);
         pacer.yielded(ago(5));

@@ -22,6 +22,11 @@ pub trait Work {
     fn disarm(&mut self);
     /// Hands over the descriptors that become readable when work comes.
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>]));
+    /// How long it spins after the last thing it did, if that depends on whom it works for; `usual` is what the
+    /// [`Pace`] says.
+    fn spin(&self, usual: Duration) -> Duration {
+        usual
+    }
     /// How long it may sleep at the most.
     fn nap(&self) -> Duration {
         Duration::MAX
@@ -167,7 +172,7 @@ fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
             pacer.worked();
             continue;
         }
-        match pacer.idle() {
+        match pacer.idle(|usual| work.spin(usual)) {
             Idle::Spin => std::hint::spin_loop(),
             Idle::Yield => {
                 let began = Instant::now();

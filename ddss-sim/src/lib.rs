@@ -2,7 +2,8 @@
 //!
 //! The engines are the ones that `ddssd` runs; what is simulated is what they touch: memory, the network, clients
 //! and time. A transfer is carried out in pieces at different moments, so a put can come between; connections are
-//! cut with everything that was on them; clients die in the middle of what they asked for.
+//! cut with everything that was on them; clients die in the middle of what they asked for; nodes stop for a while, or die
+//! with all that they had and come back empty.
 //!
 //! Same seed and same commit, same trace:
 //!
@@ -15,12 +16,20 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod history;
+mod answers;
+mod check;
+mod faults;
 mod network;
 mod node;
+mod perform;
+mod plan;
 mod random;
+mod seeds;
+mod workload;
 mod world;
 
-pub use history::{History, Observation};
+pub use check::{History, Observation, Section, Sections, Step, What, explain};
+pub use plan::{Plan, Report};
 pub use random::Random;
-pub use world::{Plan, Report, run};
+pub use seeds::KNOWN_SEEDS;
+pub use world::run;

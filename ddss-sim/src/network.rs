@@ -1,8 +1,8 @@
 //! The roads between the nodes: in order, late, and cut with everything that is on them.
 
 use crate::random::Random;
-use ddss_core::engine::StepId;
-use ddss_core::{ArenaRange, ClientId, Header, RemoteWindow};
+use ddss_core::engine::{HandId, StepId, Target};
+use ddss_core::{Header, Range, RemoteWindow};
 use std::collections::BTreeMap;
 
 /// A read of another node's segment, on its way.
@@ -10,12 +10,35 @@ use std::collections::BTreeMap;
 pub(crate) struct Fetch {
     pub(crate) step: StepId,
     pub(crate) window: RemoteWindow,
-    pub(crate) offset: u64,
-    pub(crate) client: ClientId,
-    pub(crate) into: ArenaRange,
+    pub(crate) line: u64,
+    pub(crate) ranges: Vec<Range>,
+    pub(crate) target: Target,
     pub(crate) header: Header,
     pub(crate) state_after: u64,
     pub(crate) bytes: Vec<u8>,
+}
+
+impl Fetch {
+    /// Where the next byte is in the segment when so many were read, and how many there are from there in one piece.
+    pub(crate) fn place_of(&self, mut read: u64) -> (u64, usize) {
+        for range in &self.ranges {
+            let bytes = u64::from(range.bytes);
+            if read < bytes {
+                return (range.offset + read, (bytes - read) as usize);
+            }
+            read -= bytes;
+        }
+        (0, 0)
+    }
+}
+
+/// Bytes that are written into the receiver's staging memory before a message.
+#[derive(Clone, Debug)]
+pub(crate) enum Staged {
+    /// A client's: they do not change before the end of its call.
+    Bytes(u64, Vec<u8>),
+    /// From the sender's pool, as it is when they arrive: the fabric takes them out of memory as late as it can.
+    Pool { at: u64, from: u64, bytes: u32, hand: HandId, life: u64 },
 }
 
 /// Something that will happen.
@@ -28,7 +51,7 @@ pub(crate) enum Event {
     /// A client dies, and another takes its place.
     Kill { node: usize, client: usize },
     /// A message, with what was written into staging memory before it.
-    Deliver { from: usize, to: usize, life: u64, staged: Option<(u64, Vec<u8>)>, bytes: Vec<u8> },
+    Deliver { from: usize, to: usize, life: u64, staged: Option<Staged>, bytes: Vec<u8> },
     /// The home's adapter takes the next piece of a fetch: header, bytes in pieces, state.
     Read { from: usize, to: usize, life: u64, fetch: Box<Fetch>, piece: usize },
     /// A fetch is back.
@@ -41,6 +64,30 @@ pub(crate) enum Event {
     Up { a: usize, b: usize },
     /// Time passes for an engine.
     Tick { node: usize },
+    /// A node dies with all that it had.
+    Crash { node: usize },
+    /// It is started again.
+    Restart { node: usize },
+    /// It does nothing for a while.
+    Pause { node: usize, until_us: u64 },
+}
+
+impl Event {
+    /// The nodes that have to be awake for it.
+    pub(crate) fn needs(&self) -> [Option<usize>; 2] {
+        match *self {
+            Event::Ask { node, .. } | Event::Kill { node, .. } | Event::Down { node, .. } | Event::Tick { node } => {
+                [Some(node), None]
+            }
+            Event::Deliver { to, .. } | Event::Read { to, .. } | Event::Fetched { to, .. } => [Some(to), None],
+            Event::Up { a, b } => [Some(a), Some(b)],
+            Event::GiveUp { .. }
+            | Event::Cut { .. }
+            | Event::Crash { .. }
+            | Event::Restart { .. }
+            | Event::Pause { .. } => [None, None],
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -65,8 +112,13 @@ impl Network {
         self.queue.insert((time_us, self.count), event);
     }
 
-    pub(crate) fn next(&mut self) -> Option<(u64, Event)> {
-        self.queue.pop_first().map(|((time_us, _), event)| (time_us, event))
+    pub(crate) fn next(&mut self) -> Option<((u64, u64), Event)> {
+        self.queue.pop_first()
+    }
+
+    /// What was due has to wait until then, still before everything that was planned later.
+    pub(crate) fn put_off(&mut self, key: (u64, u64), until_us: u64, event: Event) {
+        self.queue.insert((until_us, key.1), event);
     }
 
     fn link(&mut self, a: usize, b: usize) -> &mut Link {
@@ -91,7 +143,17 @@ impl Network {
     }
 
     /// When something sent now from `from` arrives at `to`: never before what was sent earlier.
-    pub(crate) fn arrival(&mut self, now_us: u64, from: usize, to: usize, random: &mut Random) -> u64 {
+    pub(crate) fn arrival(
+        &mut self,
+        now_us: u64,
+        hop_us: Option<u64>,
+        from: usize,
+        to: usize,
+        random: &mut Random,
+    ) -> u64 {
+        if let Some(hop_us) = hop_us {
+            return now_us + hop_us;
+        }
         let longest = if random.one_in(50) { 3000 } else { 40 };
         let delay = 1 + random.below(longest);
         let busy_until = &mut self.link(from, to).busy_until[usize::from(from > to)];

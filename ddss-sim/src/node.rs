@@ -1,10 +1,11 @@
 //! One simulated node: its engine, its memory, and its clients.
 
-use crate::history::History;
+use crate::check::History;
 use crate::random::Random;
-use ddss_core::engine::{Engine, EngineConfig, Source};
+use crate::workload::Client;
+use ddss_core::engine::{Engine, EngineConfig, Parts, Source, Tail, area_of, offset_of};
 use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES};
-use ddss_core::{ClientId, Header, NodeId, Payload, Timestamp, Version};
+use ddss_core::{ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Timestamp, Version};
 use std::collections::BTreeMap;
 
 /// Bytes of one client's arena.
@@ -12,73 +13,66 @@ pub(crate) const ARENA_BYTES: usize = 4 * ARENA_SLOT_BYTES;
 /// Bytes of one node's pool.
 pub(crate) const POOL_BYTES: usize = 1 << 20;
 
-/// What a client asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    Get,
-    Put,
-    /// Adds one to the word of a counter.
-    Add,
-    /// Takes the lock, and then gets, puts and lets go under it.
-    Lock,
-    GetHeld,
-    PutHeld,
-    Unlock,
-}
-
-/// A lock that a client holds, and the version that it saw under it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Section {
-    pub(crate) segment: usize,
-    pub(crate) token: ddss_core::LockToken,
-    pub(crate) version: u64,
-    pub(crate) until_us: u64,
-}
-
-/// What one client is in the middle of.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) kind: Kind,
-    pub(crate) request: u64,
-    pub(crate) began_us: u64,
-    pub(crate) segment: usize,
-    pub(crate) mark: Option<u64>,
-    pub(crate) range: ddss_core::ArenaRange,
-}
-
-/// One simulated client: one operation at a time.
-#[derive(Debug)]
-pub(crate) struct Client {
-    pub(crate) id: ClientId,
-    pub(crate) arena: Vec<u8>,
-    pub(crate) asked: Option<Asked>,
-    /// The request past its deadline that may still use the arena: the client waits for its second end.
-    pub(crate) lingering: Option<u64>,
-    pub(crate) section: Option<Section>,
-}
-
 /// One simulated node.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) engine: Engine,
-    pub(crate) pool: Vec<u8>,
+    /// What lies in each area; it is there from the first use on.
+    areas: BTreeMap<usize, Vec<u8>>,
     pub(crate) staging: BTreeMap<NodeId, Vec<u8>>,
     pub(crate) clients: Vec<Client>,
-    /// How far this node's wall clock is from the truth.
+    /// How far this node's wall clock is from the truth, and its steady one from everybody else's.
     pub(crate) skew_us: u64,
+    pub(crate) uptime_us: u64,
+    /// Which run of its daemon; nothing of an earlier one counts.
+    pub(crate) life: u64,
+    /// It is dead until it is started again.
+    pub(crate) dead: bool,
+    /// It does nothing until then.
+    pub(crate) paused_until_us: u64,
 }
 
 impl Node {
     pub(crate) fn new(id: NodeId, peers: &[NodeId], clients: usize, random: &mut Random) -> Self {
-        let config = EngineConfig { node: id, pool_bytes: POOL_BYTES as u64, peers: peers.to_vec() };
-        let mut engine = Engine::new(&config);
         let clients = (0..clients as u32).map(|index| Client::new(ClientId { index, generation: 1 })).collect();
-        for client in &clients {
-            let client: &Client = client;
-            engine.attach(client.id, crate::world::USER, ARENA_BYTES as u64);
+        let mut node = Self {
+            engine: Self::engine(id, peers, random),
+            areas: BTreeMap::new(),
+            staging: BTreeMap::new(),
+            clients,
+            skew_us: random.below(2_000_000),
+            uptime_us: random.below(2_000_000),
+            life: 0,
+            dead: false,
+            paused_until_us: 0,
+        };
+        node.attach_all();
+        node
+    }
+
+    fn engine(id: NodeId, peers: &[NodeId], random: &mut Random) -> Engine {
+        let first_generation = random.word() as u32;
+        let pool_bytes = POOL_BYTES as u64;
+        Engine::new(&EngineConfig { node: id, pool_bytes, peers: peers.to_vec(), first_generation })
+    }
+
+    fn attach_all(&mut self) {
+        for client in &self.clients {
+            self.engine.attach(client.id, crate::world::USER, ARENA_BYTES as u64);
         }
-        let skew_us = random.below(2_000_000);
-        Self { engine, pool: vec![0; POOL_BYTES], staging: BTreeMap::new(), clients, skew_us }
+    }
+
+    /// A new daemon, which knows nothing of what was, with new clients.
+    pub(crate) fn start_again(&mut self, id: NodeId, peers: &[NodeId], random: &mut Random) {
+        self.engine = Self::engine(id, peers, random);
+        self.areas.clear();
+        self.staging.clear();
+        for client in &mut self.clients {
+            *client = Client::new(ClientId { generation: client.id.generation + 1, ..client.id });
+        }
+        self.attach_all();
+        self.life += 1;
+        self.dead = false;
     }
 
     pub(crate) fn staging_of(&mut self, peer: NodeId) -> &mut Vec<u8> {
@@ -100,12 +94,34 @@ impl Node {
         }
     }
 
+    /// Memory of this node; what nobody has written to is zeroes.
+    pub(crate) fn bytes(&self, at: u64, count: usize) -> Vec<u8> {
+        let start = offset_of(at) as usize;
+        self.areas.get(&area_of(at)).map_or_else(|| vec![0; count], |area| area[start..start + count].to_vec())
+    }
+
+    pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) {
+        let area = self.areas.entry(area_of(at)).or_insert_with(|| vec![0; POOL_BYTES]);
+        area[offset_of(at) as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Copies a whole segment to another place.
+    pub(crate) fn relocate(&mut self, from: u64, to: u64, count: usize) {
+        let bytes = self.bytes(from, count);
+        self.write(to, &bytes);
+    }
+
+    pub(crate) fn clear(&mut self, at: u64, count: usize) {
+        self.write(at, &vec![0; count]);
+    }
+
     pub(crate) fn word(&self, at: u64) -> u64 {
-        u64::from_le_bytes(std::array::from_fn(|i| self.pool[at as usize + i]))
+        let start = offset_of(at) as usize;
+        self.areas.get(&area_of(at)).map_or(0, |area| u64::from_le_bytes(std::array::from_fn(|i| area[start + i])))
     }
 
     fn set_word(&mut self, at: u64, value: u64) {
-        self.pool[at as usize..at as usize + 8].copy_from_slice(&value.to_le_bytes());
+        self.write(at, &value.to_le_bytes());
     }
 
     pub(crate) fn header(&self, at: u64) -> Header {
@@ -119,8 +135,6 @@ impl Node {
     }
 
     pub(crate) fn format(&mut self, at: u64, header: &Header) {
-        let data = (at + Header::DATA_OFFSET) as usize;
-        self.pool[data..data + header.bytes as usize].fill(0);
         self.set_word(at + Header::STATE_OFFSET, header.state);
         self.set_word(at + Header::TIMESTAMP_OFFSET, header.timestamp);
         self.set_word(at + Header::SEGMENT_OFFSET, header.segment);
@@ -128,19 +142,45 @@ impl Node {
         self.set_word(at + Header::LOCKED_OFFSET, header.locked);
     }
 
-    pub(crate) fn mark(&mut self, at: u64, locked: bool) {
-        self.set_word(at + Header::LOCKED_OFFSET, locked.into());
+    pub(crate) fn mark(&mut self, at: u64, holder: LockToken) {
+        self.set_word(at + Header::LOCKED_OFFSET, holder.0);
     }
 
     pub(crate) fn erase(&mut self, at: u64) {
         self.set_word(at + Header::SEGMENT_OFFSET, 0);
     }
 
-    pub(crate) fn commit(&mut self, at: u64, offset: u64, bytes: &[u8], version: Version, timestamp: Timestamp) {
-        let data = (at + Header::DATA_OFFSET + offset) as usize;
-        self.pool[data..data + bytes.len()].copy_from_slice(bytes);
+    /// The bytes of some parts, one behind the other; `at` is where the segment's data begin.
+    pub(crate) fn gather(&self, at: u64, parts: &Parts) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(parts.bytes() as usize);
+        for range in &self.engine.ranges(parts) {
+            bytes.extend(self.bytes(at + range.offset, range.bytes as usize));
+        }
+        bytes
+    }
+
+    pub(crate) fn commit(&mut self, at: u64, parts: &Parts, bytes: &[u8], version: Version, timestamp: Timestamp) {
+        let mut left = bytes;
+        for range in &self.engine.ranges(parts) {
+            let (now, later) = left.split_at(range.bytes as usize);
+            self.write(at + Header::DATA_OFFSET + range.offset, now);
+            left = later;
+        }
         self.set_word(at + Header::TIMESTAMP_OFFSET, timestamp.0);
         self.set_word(at + Header::STATE_OFFSET, Header::committed(version));
+    }
+
+    pub(crate) fn keep(&mut self, at: u64, to: u64, header: &Header) {
+        let data = self.bytes(at + Header::DATA_OFFSET, header.bytes as usize);
+        self.write(to + Header::DATA_OFFSET, &data);
+        self.format(to, header);
+    }
+
+    /// Writes into a client's arena, if the client is still there.
+    pub(crate) fn write_arena(&mut self, client: ClientId, into: ArenaRange, bytes: &[u8]) {
+        if let Some(client) = self.client(client) {
+            client.arena[into.offset() as usize..][..bytes.len()].copy_from_slice(bytes);
+        }
     }
 
     /// The bytes of a commit, wherever they are.
@@ -159,11 +199,15 @@ impl Node {
             }
         }
     }
-}
 
-impl Client {
-    pub(crate) fn new(id: ClientId) -> Self {
-        Self { id, arena: vec![0; ARENA_BYTES], asked: None, lingering: None, section: None }
+    /// What stands behind a message.
+    pub(crate) fn tail(&mut self, tail: &Tail) -> Vec<u8> {
+        match tail {
+            Tail::None => Vec::new(),
+            Tail::Client(client, payload) => self.payload(*client, payload),
+            Tail::Kept(kept) => self.engine.kept(*kept).to_vec(),
+            Tail::Pool(at, parts) => self.gather(*at, parts),
+        }
     }
 }
 

@@ -2,9 +2,11 @@
 
 use crate::aio::AsyncClient;
 use crate::attached::Inner;
+use crate::batch::Step;
 use crate::builder::ClientBuilder;
 use crate::error::Error;
 use crate::lanes::{Buffer, Call, NoCompletion};
+use crate::lanes_many::Ended;
 use crate::segment::Segment;
 use ddss_core::{Completion, Failure, Name, NodeId, Opened, Operation, Outcome, Spec};
 use ddss_ipc::{SharedMemory, Strategy, WaitClass};
@@ -95,7 +97,7 @@ impl Client {
         let completion = self.with_call(action, name, operation(nowhere).is_harmless(), |mut call| {
             let buffer = call.buffer(text.len())?;
             let range = buffer.range(text.len());
-            call.write(range, text);
+            call.write(range.offset(), text);
             call.run(operation(range), Some(buffer), WaitClass::Sleeping, |completion, _| *completion)
         })?;
         Error::of(completion.outcome, action, name)?;
@@ -124,6 +126,18 @@ impl Client {
                 }
                 ended => return ended.map_err(|none| self.explain(none, action, target)),
             }
+        }
+    }
+
+    /// Runs many calls on one lane; each has its own end.
+    pub(crate) fn run_all(&self, steps: Vec<Step>) -> Result<Vec<Ended>, Error> {
+        if steps.is_empty() {
+            return Ok(Vec::new());
+        }
+        let attached = self.0.attached(&mut None)?;
+        match attached.lanes.call(self.0.timeout) {
+            Ok(call) => Ok(call.run_all(&steps)),
+            Err(none) => Ok(steps.iter().map(|_| Err(none)).collect()),
         }
     }
 

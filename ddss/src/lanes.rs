@@ -22,7 +22,7 @@ pub(crate) enum NoCompletion {
 
 /// A run of the arena that a call uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Held {
+pub(crate) enum Held {
     Nothing,
     /// The lane's own.
     Own,
@@ -31,24 +31,24 @@ enum Held {
 
 /// A lane with its own run of the arena and what is still under way on it from calls that stopped waiting.
 pub(crate) struct Seat {
-    lane: Lane,
+    pub(crate) lane: Lane,
     own: Run,
-    next: u64,
-    late: Vec<Late>,
+    pub(crate) next: u64,
+    pub(crate) late: Vec<Late>,
 }
 
 /// A call that stopped waiting before it ended.
-struct Late {
-    id: u64,
-    held: Held,
+pub(crate) struct Late {
+    pub(crate) id: u64,
+    pub(crate) held: Held,
     /// It asked for this segment's lock: granted after all, it has to be given back.
-    lock: Option<SegmentId>,
+    pub(crate) lock: Option<SegmentId>,
 }
 
 /// All lanes of one client.
 pub(crate) struct Lanes {
     seats: Box<[Mutex<Seat>]>,
-    shared: SharedSlots,
+    pub(crate) shared: SharedSlots,
     arena: SharedMemory,
     /// The lane and the part of the arena that asynchronous calls use.
     for_tasks: Mutex<Option<(Lane, SharedSlots)>>,
@@ -72,8 +72,8 @@ impl Buffer {
 
 /// A call on a lane that this thread holds.
 pub(crate) struct Call<'a> {
-    seat: MutexGuard<'a, Seat>,
-    lanes: &'a Lanes,
+    pub(crate) seat: MutexGuard<'a, Seat>,
+    pub(crate) lanes: &'a Lanes,
     timeout: Duration,
     /// Known from the first time that somebody has to wait: a call that is answered at once reads no clock for it.
     deadline: Option<Instant>,
@@ -95,7 +95,7 @@ impl Lanes {
     /// Slots of the arena that belong to one lane.
     const OWN_SLOTS: u32 = 16;
     /// How much longer than its deadline a call waits for the daemon to say how it ended.
-    const GRACE: Duration = Duration::from_millis(20);
+    pub(crate) const GRACE: Duration = Duration::from_millis(20);
     /// A thread that waits for a lane looks by itself so often, in case the word of a free one came too early.
     const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
@@ -163,7 +163,7 @@ impl Drop for Call<'_> {
 }
 
 impl Call<'_> {
-    fn deadline(&mut self) -> Instant {
+    pub(crate) fn deadline(&mut self) -> Instant {
         *self.deadline.get_or_insert_with(|| Instant::now() + self.timeout)
     }
 
@@ -180,9 +180,9 @@ impl Call<'_> {
         Ok(Buffer { held: Held::Shared(run), run })
     }
 
-    /// Writes into a buffer of this call.
-    pub(crate) fn write(&self, range: ddss_core::ArenaRange, bytes: &[u8]) {
-        self.lanes.arena.write(range.offset() as usize, bytes).expect("a buffer lies inside the arena");
+    /// Writes into a buffer of this call, from that place of the arena on.
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) {
+        self.lanes.arena.write(offset as usize, bytes).expect("a buffer lies inside the arena");
     }
 
     /// Submits, waits, and takes the completion; `read` looks at the arena before the buffer is given up.
@@ -225,8 +225,13 @@ impl Call<'_> {
     }
 
     fn wait_for(&mut self, id: u64, class: WaitClass, harmless: bool) -> Result<Completion, NoCompletion> {
-        let patience = self.deadline() + Lanes::GRACE;
         loop {
+            let patience = self.deadline() + Lanes::GRACE;
+            match self.seat.lane.wait(class, patience) {
+                Waited::Ready => {}
+                Waited::TimedOut => return Err(NoCompletion::Late { harmless }),
+                Waited::Gone => return Err(NoCompletion::Gone),
+            }
             while let Some(entry) = self.seat.lane.reap() {
                 let completion = Completion::decode(&entry);
                 if completion.request == RequestId(id) {
@@ -234,15 +239,10 @@ impl Call<'_> {
                 }
                 self.ended_late(&completion);
             }
-            match self.seat.lane.wait(class, patience) {
-                Waited::Ready => {}
-                Waited::TimedOut => return Err(NoCompletion::Late { harmless }),
-                Waited::Gone => return Err(NoCompletion::Gone),
-            }
         }
     }
 
-    fn collect_late(&mut self) {
+    pub(crate) fn collect_late(&mut self) {
         if self.seat.late.is_empty() {
             return;
         }
@@ -252,7 +252,7 @@ impl Call<'_> {
     }
 
     /// A call that stopped waiting has ended now: what it used is free.
-    fn ended_late(&mut self, completion: &Completion) {
+    pub(crate) fn ended_late(&mut self, completion: &Completion) {
         let id = completion.request.0;
         let Some(index) = self.seat.late.iter().position(|late| late.id == id) else { return };
         let Late { held, lock, .. } = self.seat.late.swap_remove(index);
@@ -271,7 +271,7 @@ impl Call<'_> {
         }
     }
 
-    fn release(&self, held: Held) {
+    pub(crate) fn release(&self, held: Held) {
         if let Held::Shared(run) = held {
             self.lanes.shared.give(run);
         }

@@ -53,25 +53,37 @@
 mod aio;
 mod arena;
 mod attached;
+mod batch;
 mod builder;
 mod client;
 mod error;
+mod facts;
 mod lanes;
+mod lanes_many;
 mod lock;
+mod many;
 mod near;
 mod segment;
 #[cfg(test)]
 mod testing;
+mod typed;
 mod value;
+mod versions;
 mod words;
 
 pub use aio::{AsyncClient, AsyncSegment};
+pub use batch::{Answer, Batch};
 pub use builder::ClientBuilder;
 pub use client::Client;
-pub use ddss_core::{Failure, Model, NodeId, Permissions, SegmentId, Spec, Timestamp, Version};
+pub use ddss_core::{
+    Facts, Failure, Listing, Model, NodeId, Permissions, Placement, SegmentId, Spec, Timestamp, Version,
+};
 pub use ddss_ipc::{FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, default_folder};
 pub use error::Error;
+pub use facts::Listings;
 pub use lock::{LockOptions, Locked};
 pub use segment::Segment;
+pub use typed::{Shared, SharedSlice, Typed};
 pub use value::{Stamp, Value};
+pub use versions::{AsyncVersions, Versions};
 pub use words::Changed;

@@ -3,8 +3,9 @@
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::value::{Stamp, Value};
+use crate::words::Changed;
 use ddss_core::limits::LEASE_DEFAULT_US;
-use ddss_core::{LockToken, LockWish, Terms, Version};
+use ddss_core::{Change, LockToken, LockWish, Version};
 use std::ops::RangeBounds;
 use std::time::Duration;
 
@@ -92,7 +93,28 @@ impl Locked {
     /// Writes bytes, if the lock is still held: else [`Failure::LockLost`](crate::Failure::LockLost), and nothing
     /// happened. A shared lock does not admit puts.
     pub fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.segment.put_on(offset, bytes, Terms { version: None, token: Some(self.token) })
+        self.segment.put_on(offset, bytes, self.segment.place().terms(None, Some(self.token)))
+    }
+
+    /// Writes several ranges as one version, if the lock is still held: [`Segment::put_many`].
+    pub fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+        self.segment.put_many_on(parts, self.segment.place().terms(None, Some(self.token)))
+    }
+
+    /// Adds to a word, if the lock is still held: [`Segment::fetch_add`].
+    pub fn fetch_add(&self, offset: u64, add: u64) -> Result<Changed, Error> {
+        self.segment.change("add to", offset, Change::Add(add), Some(self.token))
+    }
+
+    /// Puts a word, if the lock is still held: [`Segment::swap`].
+    pub fn swap(&self, offset: u64, new: u64) -> Result<Changed, Error> {
+        self.segment.change("swap a word of", offset, Change::Swap(new), Some(self.token))
+    }
+
+    /// Compares and puts a word, if the lock is still held: [`Segment::compare_swap`].
+    pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<Changed, Error> {
+        let change = Change::CompareSwap { expected, new };
+        self.segment.change("compare and swap a word of", offset, change, Some(self.token))
     }
 
     /// Lets go, and says whether it was still held.

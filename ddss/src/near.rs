@@ -8,7 +8,7 @@
 use crate::attached::Inner;
 use crate::value::Stamp;
 use ddss_core::engine::{area_of, offset_of};
-use ddss_core::{Header, Model, Opened, Proof, SegmentId};
+use ddss_core::{Header, Minds, Model, Opened, Proof, SegmentId};
 use ddss_ipc::SharedMemory;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -54,10 +54,6 @@ impl Near {
     /// Maps the segment, if it is at home here and this process may read it.
     pub(crate) fn map(client: &Inner, opened: &Opened) -> Option<Self> {
         let at = opened.at?;
-        // Gets that exclude each other have to meet somewhere.
-        if matches!(opened.model, Model::Read) {
-            return None;
-        }
         let area = client.areas.get(client, area_of(at))?;
         let header = usize::try_from(offset_of(at)).ok()?;
         let bytes = usize::try_from(Header::DATA_OFFSET.checked_add(opened.bytes)?).ok()?;
@@ -74,12 +70,15 @@ impl Near {
 
     /// Reads a range, which the caller has checked, as a whole. `None`: ask the daemon.
     #[inline]
-    pub(crate) fn get(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
-        if self.gone.load(Ordering::Relaxed) {
+    pub(crate) fn get(&self, asks: Option<Model>, offset: u64, into: &mut [u8]) -> Option<Stamp> {
+        let minds = self.model.get_rules(asks).minds;
+        // Gets that exclude each other have to meet somewhere.
+        if minds == Minds::Anyone || self.gone.load(Ordering::Relaxed) {
             return None;
         }
+        let words = self.model == Model::Null && asks.is_none_or(|asks| asks == Model::Null);
         for _ in 0..TRIES {
-            match self.try_get(offset, into)? {
+            match self.try_get(minds, words, offset, into)? {
                 Proof::Whole(version, timestamp) => return Some(Stamp { version, timestamp }),
                 Proof::Torn => std::hint::spin_loop(),
                 Proof::Gone => {
@@ -92,7 +91,7 @@ impl Near {
     }
 
     #[inline]
-    fn try_get(&self, offset: u64, into: &mut [u8]) -> Option<Proof> {
+    fn try_get(&self, minds: Minds, words: bool, offset: u64, into: &mut [u8]) -> Option<Proof> {
         // pairs with the daemon's Release of the state word: who sees a version sees its bytes, and whether its
         // writer still holds the lock.
         let state = self.word(Header::STATE_OFFSET)?;
@@ -103,7 +102,7 @@ impl Near {
             locked: self.word(Header::LOCKED_OFFSET)?,
             bytes: 0,
         };
-        if header.locked != 0 && self.model == Model::Strict {
+        if header.locked != 0 && minds != Minds::Nobody {
             return None;
         }
         self.area.read(self.header + (Header::DATA_OFFSET + offset) as usize, into).ok()?;
@@ -112,9 +111,9 @@ impl Near {
         fence(Ordering::Acquire);
         let after = self.word(Header::STATE_OFFSET)?;
         let proof = header.prove(self.segment, after);
-        match (proof, self.model) {
+        match (proof, words) {
             // Under Null every word is whole, and no more is promised.
-            (Proof::Torn, Model::Null) => {
+            (Proof::Torn, true) => {
                 Some(Proof::Whole(ddss_core::Version(after >> 1), ddss_core::Timestamp(header.timestamp)))
             }
             _ => Some(proof),

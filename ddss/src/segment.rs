@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::near::Near;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX};
-use ddss_core::{Failure, Opened, Operation, Outcome, Payload, SegmentId, Terms};
+use ddss_core::{Failure, LockToken, Look, Model, Opened, Operation, Outcome, Payload, SegmentId, Terms, Version};
 use ddss_ipc::WaitClass;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -17,13 +17,15 @@ pub(crate) struct Place {
     pub(crate) name: Arc<str>,
     pub(crate) id: SegmentId,
     pub(crate) bytes: u64,
-    near: Option<Arc<Near>>,
+    /// The model that calls ask for.
+    pub(crate) asks: Option<Model>,
+    pub(crate) near: Option<Arc<Near>>,
 }
 
 impl Place {
     pub(crate) fn new(client: &Inner, name: &str, opened: Opened) -> Self {
         let near = if client.near { Near::map(client, &opened).map(Arc::new) } else { None };
-        Self { name: name.into(), id: opened.segment, bytes: opened.bytes, near }
+        Self { name: name.into(), id: opened.segment, bytes: opened.bytes, asks: None, near }
     }
 
     /// Whether reading in place is worth a try.
@@ -34,7 +36,19 @@ impl Place {
     /// Reads a range that was checked, in place; `None` if the daemon has to be asked.
     #[inline]
     pub(crate) fn get_near(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
-        self.near.as_ref()?.get(offset, into)
+        self.near.as_ref()?.get(self.asks, offset, into)
+    }
+
+    /// How a get looks at the segment.
+    pub(crate) fn look(&self, version: Option<Version>) -> Look {
+        Look { asks: self.asks, version }
+    }
+
+    /// Under what conditions a put commits.
+    pub(crate) fn terms(&self, version: Option<Version>, token: Option<LockToken>) -> Terms {
+        // Delta and Temporal ask nothing of a put.
+        let asks = self.asks.filter(|model| !matches!(model, Model::Delta(_) | Model::Temporal(_)));
+        Terms { version, token, asks }
     }
 
     /// Checks a range before anything is sent; no sum here can wrap.
@@ -107,26 +121,59 @@ impl Segment {
         self.place.bytes
     }
 
+    /// The same segment with calls that ask for at least what this model promises, each by itself. A call never gets
+    /// less than the segment's own model: asking for a weaker one changes nothing.
+    ///
+    /// ```no_run
+    /// # let prices = ddss::Client::connect()?.open("prices")?;
+    /// // The segment allows a copy of up to 100 ms; this once it has to be the newest value.
+    /// let now = prices.asking(ddss::Model::Strict).get(..)?;
+    /// # Ok::<(), ddss::Error>(())
+    /// ```
+    #[must_use]
+    pub fn asking(&self, model: Model) -> Self {
+        let place = Place { asks: Some(model), ..self.place.clone() };
+        Self { client: self.client.clone(), place }
+    }
+
     /// Reads a range, as a whole: all bytes are of the version that comes with them.
     pub fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+        self.get_value(range, None)
+    }
+
+    /// Reads a range of a version that was committed before. It has to be among those that the segment keeps
+    /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`]): else
+    /// [`Failure::VersionGone`], and [`Failure::VersionMismatch`] if the segment has not come so far.
+    pub fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+        self.get_value(range, Some(version))
+    }
+
+    fn get_value(&self, range: impl RangeBounds<u64>, version: Option<Version>) -> Result<Value, Error> {
         let (start, end) = bounds(range, self.place.bytes);
         let length = self.place.check("get", start, end)?;
         let mut bytes = vec![0; length];
-        let stamp = self.get_into(start, &mut bytes)?;
+        let stamp = self.get_on(start, &mut bytes, version)?;
         Ok(Value::new(bytes, stamp))
     }
 
     /// Reads as many bytes as `into` has, as a whole.
     pub fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+        self.get_on(offset, into, None)
+    }
+
+    fn get_on(&self, offset: u64, into: &mut [u8], version: Option<Version>) -> Result<Stamp, Error> {
         let length = self.place.check("get", offset, u128::from(offset) + into.len() as u128)?;
-        if let Some(stamp) = self.place.get_near(offset, into) {
+        if version.is_none()
+            && let Some(stamp) = self.place.get_near(offset, into)
+        {
             return Ok(stamp);
         }
         let (outcome, stamp) = self.client.with_call("get", &self.place.name, true, |mut call| {
             let buffer = call.buffer(length)?;
             let range = buffer.range(length);
             let inline = length <= INLINE_REPLY_BYTES_MAX;
-            let operation = Operation::Get { segment: self.place.id, offset, into: range, inline };
+            let look = self.place.look(version);
+            let operation = Operation::Get { segment: self.place.id, offset, into: range, inline, look };
             let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |completion, arena| {
                 if completion.outcome != Outcome::Done {
                 } else if completion.inline {
@@ -143,19 +190,19 @@ impl Segment {
 
     /// Writes bytes, as a whole: no get ever sees a part of them.
     pub fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.put_on(offset, bytes, Terms::default())
+        self.put_on(offset, bytes, self.place.terms(None, None))
     }
 
     pub(crate) fn put_on(&self, offset: u64, bytes: &[u8], terms: Terms) -> Result<Stamp, Error> {
         let length = self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         let (outcome, stamp) = self.client.with_call("put", &self.place.name, false, |mut call| {
-            let small = Payload::inline(bytes).filter(|_| terms == Terms::default());
+            let small = Payload::inline(bytes).filter(|_| terms.allow_inline());
             let (from, buffer) = if let Some(inline) = small {
                 (inline, None)
             } else {
                 let buffer = call.buffer(length)?;
                 let range = buffer.range(length);
-                call.write(range, bytes);
+                call.write(range.offset(), bytes);
                 (Payload::Arena(range), Some(buffer))
             };
             let operation = Operation::Put { segment: self.place.id, offset, from, terms };

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::lock::{LockOptions, Locked};
 use crate::segment::Segment;
 use crate::value::{Stamp, Value};
-use ddss_core::{Change, Completion, LockToken, Operation, Terms, Version};
+use ddss_core::{Change, Completion, LockToken, Operation, Version};
 use ddss_ipc::WaitClass;
 use std::ops::RangeBounds;
 
@@ -19,24 +19,24 @@ pub struct Changed {
 }
 
 impl Changed {
-    fn of(completion: &Completion) -> Self {
+    pub(crate) fn of(completion: &Completion) -> Self {
         Self { before: first_word(completion), stamp: Stamp::of(completion) }
     }
 }
 
-fn first_word(completion: &Completion) -> u64 {
+pub(crate) fn first_word(completion: &Completion) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| completion.data[i]))
 }
 
 impl Segment {
     /// Adds to the word at `offset` (a multiple of 8), wrapping around; tells what was there.
     pub fn fetch_add(&self, offset: u64, add: u64) -> Result<Changed, Error> {
-        self.change("add to", offset, Change::Add(add))
+        self.change("add to", offset, Change::Add(add), None)
     }
 
     /// Puts a word at `offset` (a multiple of 8) and tells what was there.
     pub fn swap(&self, offset: u64, new: u64) -> Result<Changed, Error> {
-        self.change("swap a word of", offset, Change::Swap(new))
+        self.change("swap a word of", offset, Change::Swap(new), None)
     }
 
     /// Puts `new` at `offset` (a multiple of 8) if `expected` is there; tells what was there.
@@ -47,19 +47,25 @@ impl Segment {
     /// # Ok::<(), ddss::Error>(())
     /// ```
     pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<Changed, Error> {
-        self.change("compare and swap a word of", offset, Change::CompareSwap { expected, new })
+        self.change("compare and swap a word of", offset, Change::CompareSwap { expected, new }, None)
     }
 
-    fn change(&self, action: &'static str, offset: u64, change: Change) -> Result<Changed, Error> {
+    pub(crate) fn change(
+        &self,
+        action: &'static str,
+        offset: u64,
+        change: Change,
+        token: Option<LockToken>,
+    ) -> Result<Changed, Error> {
         self.place().check(action, offset, u128::from(offset) + 8)?;
-        let operation = Operation::Atomic { segment: self.id(), offset, change };
+        let operation = Operation::Atomic { segment: self.id(), offset, change, token };
         self.ask(action, operation, WaitClass::Polling).map(|completion| Changed::of(&completion))
     }
 
     /// Writes bytes if the segment still has that version; else
     /// [`Failure::VersionMismatch`](crate::Failure::VersionMismatch), and nothing happened.
     pub fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.put_on(offset, bytes, Terms { version: Some(version), token: None })
+        self.put_on(offset, bytes, self.place().terms(Some(version), None))
     }
 
     /// Waits until the segment's version is above `version`; tells which one it is then. Nothing is asked again and
@@ -76,6 +82,11 @@ impl Segment {
     }
 
     /// Takes the segment's lock alone, waiting in line until this call's deadline.
+    ///
+    /// While it is held, gets of this client go on. Puts and atomics that change what the lock protects have to be made
+    /// through [`Locked`]: made through the segment they would wait for their own client, so they end at once with
+    /// [`Failure::OwnLock`](crate::Failure::OwnLock). Threads of one client that want to exclude each other each take the
+    /// lock: they stand in line like anybody.
     pub fn lock(&self) -> Result<Locked, Error> {
         self.lock_with(LockOptions::new())
     }
@@ -92,7 +103,12 @@ impl Segment {
     }
 
     /// An operation that carries no bytes.
-    fn ask(&self, action: &'static str, operation: Operation, class: WaitClass) -> Result<Completion, Error> {
+    pub(crate) fn ask(
+        &self,
+        action: &'static str,
+        operation: Operation,
+        class: WaitClass,
+    ) -> Result<Completion, Error> {
         let client: &Client = self.client();
         // A lock that the next daemon gives is another one, but so is it to the caller.
         let completion = client.with_call(action, self.name(), operation.is_harmless(), |call| {

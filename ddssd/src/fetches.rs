@@ -1,8 +1,12 @@
-//! The reads of a get that are under way: three a fetch, one end.
+//! The reads of a get that are under way: a header, the bytes, a state word; one end.
 
-use ddss_core::Failure;
-use ddss_core::engine::StepId;
-use ddss_core::limits::OPERATIONS_MAX;
+use crate::memory::NodeMemory;
+use crate::perform::{Hands, failure_of};
+use arrayvec::ArrayVec;
+use ddss_core::engine::{HandId, Parts, StepId, Target};
+use ddss_core::limits::{OPERATIONS_MAX, RANGES_MAX};
+use ddss_core::{Failure, Header, NodeId, RemoteWindow};
+use ddss_verbs::{LocalRange, RemoteRange, Work};
 
 /// What a tag that comes back from the fabric stands for; the low bits are the engine's step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,6 +15,8 @@ pub(crate) enum Tag {
     Fetch(StepId),
     /// The write of a staged put.
     Stage(StepId),
+    /// The write of bytes that a peer asked for.
+    Hand(HandId),
     /// A message: its end tells nothing that the connection's end does not.
     Send,
 }
@@ -18,11 +24,13 @@ pub(crate) enum Tag {
 impl Tag {
     const FETCH: u64 = 1;
     const STAGE: u64 = 2;
+    const HAND: u64 = 3;
 
     pub(crate) fn to_bits(self) -> u64 {
         match self {
             Tag::Fetch(step) => Self::FETCH << StepId::BITS | step.to_bits(),
             Tag::Stage(step) => Self::STAGE << StepId::BITS | step.to_bits(),
+            Tag::Hand(hand) => Self::HAND << StepId::BITS | hand.to_bits(),
             Tag::Send => 0,
         }
     }
@@ -32,6 +40,7 @@ impl Tag {
         match bits >> StepId::BITS {
             Self::FETCH => Tag::Fetch(step),
             Self::STAGE => Tag::Stage(step),
+            Self::HAND => Tag::Hand(HandId::from_bits(step.to_bits())),
             _ => Tag::Send,
         }
     }
@@ -67,6 +76,48 @@ impl Fetches {
     }
 }
 
+impl Hands {
+    /// Header, bytes, state word again: some reads in one batch, which the home carries out in order.
+    pub(crate) fn fetch(
+        &mut self,
+        node: NodeId,
+        step: StepId,
+        window: RemoteWindow,
+        line: u64,
+        parts: &Parts,
+        target: Target,
+    ) {
+        let into = match target {
+            Target::Arena(client, range) => self.arena(client).map(|arena| (arena.region, range.offset())),
+            Target::Pool(at) => self.region_at(at),
+        };
+        let (Some((peer, _)), Some((region, mut to))) = (self.links.road_to(node), into) else {
+            return self.engine.refused(step, Failure::NodeDown);
+        };
+        let tag = Tag::Fetch(step).to_bits();
+        let read = |region, offset, bytes, address| Work::Read {
+            peer,
+            tag,
+            local: LocalRange { region, offset, bytes },
+            remote: RemoteRange { key: window.key, address: window.base + line + address },
+        };
+        let (scratch, index) = (self.scratch_region, step.index());
+        let mut batch = ArrayVec::<Work<'_>, { RANGES_MAX + 2 }>::new();
+        batch.push(read(scratch, NodeMemory::scratch_line(index), Header::READ_BYTES.into(), 0));
+        for range in self.engine.ranges(parts).iter().filter(|range| range.bytes > 0) {
+            let bytes = u64::from(range.bytes);
+            batch.push(read(region, to, bytes, Header::DATA_OFFSET + range.offset));
+            to += bytes;
+        }
+        batch.push(read(scratch, NodeMemory::scratch_state_after(index), 8, Header::STATE_OFFSET));
+        match self.fabric.post(&batch) {
+            Ok(()) => self.fetches.begin(step, batch.len() as u8, None),
+            Err(error) if error.index == 0 => self.engine.refused(step, failure_of(error.kind)),
+            Err(error) => self.fetches.begin(step, error.index as u8, Some(failure_of(error.kind))),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,7 +139,7 @@ mod tests {
     fn a_tag_comes_back_as_it_went_out() {
         // If this broke, the end of one operation would be taken for the end of another.
         let step = StepId::from_bits((1 << StepId::BITS) - 1);
-        for tag in [Tag::Fetch(step), Tag::Stage(step), Tag::Send] {
+        for tag in [Tag::Fetch(step), Tag::Stage(step), Tag::Hand(HandId::from_bits(7)), Tag::Send] {
             assert_eq!(Tag::from_bits(tag.to_bits()), tag);
         }
     }

@@ -4,9 +4,9 @@
 
 use crate::register::{Entry, Register, Unusable};
 use crate::undo::Undo;
-use ddss_core::engine::{area_of, offset_of};
+use ddss_core::engine::{OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, LINE_BYTES, OPERATIONS_MAX};
-use ddss_core::{Header, NodeId, Record, SegmentId, Timestamp, Version};
+use ddss_core::{Header, LockToken, NodeId, Range, Record, Timestamp, Version};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
@@ -77,6 +77,8 @@ pub(crate) struct NodeMemory {
 }
 
 /// What an engine's action says was checked by the engine before.
+const _: () = assert!(OWN_AREA == 0);
+
 const CHECKED: &str = "the engine keeps segments inside their areas and ranges inside segments";
 
 impl NodeMemory {
@@ -99,7 +101,7 @@ impl NodeMemory {
             |name, bytes| SharedMemory::create(name, bytes).map_err(|source| PoolError::Anonymous { bytes, source });
         let scratch = anonymous("ddss-scratch", OPERATIONS_MAX * LINE_BYTES)?;
         let area_bytes = usize::try_from(pool_bytes).unwrap_or(usize::MAX / 2).next_multiple_of(BLOCK_BYTES);
-        let areas = Vec::new();
+        let areas = vec![Some(anonymous("ddss-own", area_bytes)?)];
         Ok(Self { folder: folder.to_owned(), areas, area_bytes, register, undo, scratch })
     }
 
@@ -172,8 +174,8 @@ impl NodeMemory {
     }
 
     /// A fresh segment: its memory holds zeroes already. Header first, then the record that makes it live.
-    pub(crate) fn format(&mut self, record: &Record, header: &Header) -> Result<(), MemoryError> {
-        let bytes = (Header::DATA_OFFSET + header.bytes).next_multiple_of(BLOCK_BYTES as u64);
+    pub(crate) fn format(&mut self, record: &Record, header: &Header, bytes: u64) -> Result<(), MemoryError> {
+        let bytes = bytes.next_multiple_of(BLOCK_BYTES as u64);
         let area = self.open_area(area_of(record.at))?;
         let at = offset_of(record.at) as usize;
         area.reserve(at, usize::try_from(bytes).unwrap_or(usize::MAX))?;
@@ -185,9 +187,22 @@ impl NodeMemory {
         self.register.write(record)
     }
 
+    /// Brings a segment to another place. Until its record says so it is where it was.
+    pub(crate) fn relocate(&mut self, record: &Record, from: u64, bytes: u64) -> Result<(), MemoryError> {
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let area = self.open_area(area_of(record.at))?;
+        area.reserve(offset_of(record.at) as usize, length.next_multiple_of(BLOCK_BYTES))?;
+        let ((old, from_at), (new, to_at)) = (self.at(from), self.at(record.at));
+        SharedMemory::copy(old, from_at, new, to_at, length)?;
+        self.register.rewrite(record);
+        for line in record.spec.header_lines() {
+            self.erase(from + line);
+        }
+        Ok(())
+    }
+
     /// Nobody lives there any more.
-    pub(crate) fn erase(&self, segment: SegmentId, at: u64) {
-        self.register.strike(segment);
+    pub(crate) fn erase(&self, at: u64) {
         let (area, offset) = self.at(at);
         store(area, offset + Header::SEGMENT_OFFSET as usize, 0, Ordering::Release);
     }
@@ -198,10 +213,10 @@ impl NodeMemory {
         area.clear(offset, (bytes as usize).next_multiple_of(BLOCK_BYTES))
     }
 
-    /// Whether somebody holds the lock alone.
-    pub(crate) fn mark(&self, at: u64, locked: bool) {
+    /// Who holds the lock alone.
+    pub(crate) fn mark(&self, at: u64, holder: LockToken) {
         let (area, offset) = self.at(at);
-        store(area, offset + Header::LOCKED_OFFSET as usize, locked.into(), Ordering::Release);
+        store(area, offset + Header::LOCKED_OFFSET as usize, holder.0, Ordering::Release);
     }
 
     /// One word of a segment.
@@ -217,7 +232,7 @@ impl NodeMemory {
         &self,
         at: u64,
         (version, timestamp): (Version, Timestamp),
-        ranges: &[(u64, u32)],
+        ranges: &[Range],
         write: impl FnOnce(&SharedMemory, usize),
     ) {
         let (area, offset) = self.at(at);

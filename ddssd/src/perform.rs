@@ -7,11 +7,12 @@ use crate::fetches::Fetches;
 use crate::fetches::Tag;
 use crate::links::Links;
 use crate::memory::NodeMemory;
+use crate::pulse::Pulse;
 use arrayvec::ArrayVec;
-use ddss_core::engine::{Action, Engine, Now, Source, StepId, area_of, offset_of};
+use ddss_core::engine::{Action, Engine, HandId, KeptId, Now, Parts, Source, StepId, Tail, area_of, offset_of};
 use ddss_core::{
     ArenaRange, Audience, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Record,
-    RemoteWindow, Timestamp, Version,
+    Timestamp, Version,
 };
 use ddss_ipc::SharedMemory;
 use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Trust, Work};
@@ -42,6 +43,8 @@ pub(crate) struct Hands {
     pub(crate) arenas: Vec<Option<Arena>>,
     /// Replies on their way into the rings.
     pub(crate) replies: Vec<(LaneId, Entry)>,
+    /// What calls take.
+    pub(crate) pulse: Pulse,
     pub(crate) began: Instant,
     /// To and from the control plane, if the node belongs to a cluster.
     pub(crate) desk: Option<Desk>,
@@ -132,23 +135,33 @@ impl Hands {
     pub(crate) fn perform(&mut self) {
         while let Some(action) = self.engine.next_action() {
             match action {
-                Action::Format { record, header } => self.format(&record, &header),
-                Action::Erase { segment, at } => self.memory.erase(segment, at),
+                Action::Format { record, header, bytes } => self.format(&record, &header, bytes),
+                Action::Rewrite { record } => self.memory.register.rewrite(&record),
+                Action::Move { record, from, bytes } => self.relocate(&record, from, bytes),
+                Action::Strike { segment } => self.memory.register.strike(segment),
+                Action::Erase { at } => self.memory.erase(at),
                 Action::Clear { at, bytes } => self.clear(at, bytes),
-                Action::CopyOut { at, client, into } => self.copy_out(at, client, into),
-                Action::Commit { at, offset, length, source, version, timestamp } => {
-                    self.commit(at, offset, length, source, (version, timestamp));
+                Action::CopyOut { at, parts, client, into } => self.copy_out(at, &parts, client, into),
+                Action::Commit { at, parts, source, version, timestamp } => {
+                    self.commit(at, &parts, source, (version, timestamp));
                 }
+                Action::Keep { at, to, header } => self.memory.keep(at, to, &header),
+                Action::Snapshot { at, parts, to } => self.snapshot(at, &parts, to),
+                Action::Hand { node, hand, at, from, bytes, message } => {
+                    self.hand(node, hand, at, (from, bytes), &message);
+                }
+                Action::Unstage { node, at, client, into } => self.unstage(node, at, client, into),
+                Action::WriteOut { kept, client, into } => self.write_out(kept, client, into),
                 Action::Look { at } => {
                     let word = self.memory.word(at);
                     self.engine.looked(word);
                 }
-                Action::Mark { at, locked } => self.memory.mark(at, locked),
-                Action::Fetch { node, step, window, offset, client, into } => {
-                    self.fetch(node, step, window, offset, client, into);
+                Action::Mark { at, holder } => self.memory.mark(at, holder),
+                Action::Fetch { node, step, window, line, parts, target } => {
+                    self.fetch(node, step, window, line, &parts, target);
                 }
-                Action::Stage { node, step, at, client, from, message } => {
-                    self.stage(node, step, at, client, from, &message);
+                Action::Stage { node, step, at, client, from, message, table } => {
+                    self.stage(node, step, at, client, from, &message, table);
                 }
                 Action::Send { node, message, tail } => self.send(node, &message, tail),
                 Action::Introduce { node, message, at, bytes } => self.introduce(node, message, at, bytes),
@@ -176,18 +189,35 @@ impl Hands {
         }
     }
 
-    fn format(&mut self, record: &Record, header: &Header) {
+    fn format(&mut self, record: &Record, header: &Header, bytes: u64) {
         let made = self
             .know_area(area_of(record.at), record.permissions.audience())
-            .and_then(|()| self.memory.format(record, header).map_err(|error| error.to_string()));
+            .and_then(|()| self.memory.format(record, header, bytes).map_err(|error| error.to_string()));
         if let Err(error) = &made {
-            tracing::warn!(name = record.name.as_str(), bytes = header.bytes, error, "no memory for a segment");
+            tracing::warn!(name = record.name.as_str(), bytes, error, "no memory for a segment");
         }
         self.engine.formatted(self.now, record.segment, made.is_ok());
     }
 
+    fn relocate(&mut self, record: &Record, from: u64, bytes: u64) {
+        let moved = self
+            .know_area(area_of(record.at), record.permissions.audience())
+            .and_then(|()| self.memory.relocate(record, from, bytes).map_err(|error| error.to_string()));
+        if let Err(error) = &moved {
+            tracing::warn!(name = record.name.as_str(), bytes, error, "no memory to move a segment to");
+        }
+        self.engine.moved(self.now, record.segment, moved.is_ok());
+    }
+
     /// Sees that an area is there, known to the fabric, and open to those who may look at it.
     pub(crate) fn know_area(&mut self, area: usize, audience: Audience) -> Result<(), String> {
+        self.register_area(area)?;
+        self.audiences.tell(area, audience);
+        Ok(())
+    }
+
+    /// Sees that an area is there and known to the fabric.
+    pub(crate) fn register_area(&mut self, area: usize) -> Result<(), String> {
         if self.area_regions.len() <= area {
             self.area_regions.resize(area + 1, None);
         }
@@ -196,9 +226,13 @@ impl Hands {
             let bytes = memory.len() as u64;
             let region = self.fabric.register(memory.descriptor(), Trust::Vouched, 0, bytes);
             self.area_regions[area] = Some(region.map_err(|error| error.to_string())?);
-            self.audiences.tell(area, audience);
         }
         Ok(())
+    }
+
+    /// What the fabric calls the area of a place, and the offset of that place in it.
+    pub(crate) fn region_at(&self, place: u64) -> Option<(RegionId, u64)> {
+        Some(((*self.area_regions.get(area_of(place))?)?, offset_of(place)))
     }
 
     fn clear(&mut self, at: u64, bytes: u64) {
@@ -209,42 +243,78 @@ impl Hands {
         }
     }
 
-    fn copy_out(&self, at: u64, client: ClientId, into: ArenaRange) {
-        if let Some(arena) = self.arena(client) {
-            let (to, bytes) = (into.offset() as usize, into.bytes as usize);
-            let (area, from) = self.memory.at(at);
+    fn copy_out(&self, at: u64, parts: &Parts, client: ClientId, into: ArenaRange) {
+        let Some(arena) = self.arena(client) else { return };
+        let mut to = into.offset() as usize;
+        let (area, data) = self.memory.at(at);
+        self.engine.ranges(parts).iter().for_each(|range| {
+            let (from, bytes) = (data + range.offset as usize, range.bytes as usize);
             SharedMemory::copy(area, from, &arena.memory, to, bytes).expect(CHECKED);
+            to += bytes;
+        });
+    }
+
+    fn snapshot(&self, at: u64, parts: &Parts, to: u64) {
+        let ((area, data), (aside, mut to)) = (self.memory.at(at), self.memory.at(to));
+        for range in &self.engine.ranges(parts) {
+            let (from, bytes) = (data + range.offset as usize, range.bytes as usize);
+            SharedMemory::copy(area, from, aside, to, bytes).expect(CHECKED);
+            to += bytes;
         }
     }
 
-    fn commit(&mut self, at: u64, offset: u64, length: u32, source: Source, stamp: (Version, Timestamp)) {
-        let ranges = [(offset, length)];
+    fn unstage(&self, node: NodeId, at: u64, client: ClientId, into: ArenaRange) {
+        if let (Some(arena), Some(staging)) = (self.arena(client), self.links.staging_of(node)) {
+            let (to, bytes) = (into.offset() as usize, into.bytes as usize);
+            SharedMemory::copy(staging, at as usize, &arena.memory, to, bytes).expect(CHECKED);
+        }
+    }
+
+    fn write_out(&self, kept: KeptId, client: ClientId, into: ArenaRange) {
+        if let Some(arena) = self.arena(client) {
+            arena.memory.write(into.offset() as usize, self.engine.kept(kept)).expect(CHECKED);
+        }
+    }
+
+    fn commit(&mut self, at: u64, parts: &Parts, source: Source, stamp: (Version, Timestamp)) {
+        let ranges = self.engine.ranges(parts);
         if let Source::Kept(kept) = source {
             let Self { engine, memory, .. } = self;
             engine.take_kept(kept, |bytes| {
                 memory.commit(at, stamp, &ranges, |area, data| {
-                    area.write(data + offset as usize, bytes).expect(CHECKED);
+                    let mut left = bytes;
+                    for range in &ranges {
+                        let (now, later) = left.split_at(range.bytes as usize);
+                        area.write(data + range.offset as usize, now).expect(CHECKED);
+                        left = later;
+                    }
                 });
             });
             return;
         }
         self.memory.commit(at, stamp, &ranges, |area, data| {
-            self.copy_in(area, data + offset as usize, length, &source);
+            let mut done = 0;
+            for range in &ranges {
+                self.copy_in(area, data + range.offset as usize, range.bytes, &source, done);
+                done += u64::from(range.bytes);
+            }
         });
     }
 
-    fn copy_in(&self, area: &SharedMemory, to: usize, length: u32, source: &Source) {
+    /// Copies `length` bytes of what is committed, from the `skip`th on.
+    fn copy_in(&self, area: &SharedMemory, to: usize, length: u32, source: &Source, skip: u64) {
         let bytes = length as usize;
         match *source {
             Source::Client(_, Payload::Inline { bytes: held, .. }) => area.write(to, &held[..bytes]).expect(CHECKED),
             Source::Client(client, Payload::Arena(range)) => {
                 if let Some(arena) = self.arena(client) {
-                    SharedMemory::copy(&arena.memory, range.offset() as usize, area, to, bytes).expect(CHECKED);
+                    let from = (range.offset() + skip) as usize;
+                    SharedMemory::copy(&arena.memory, from, area, to, bytes).expect(CHECKED);
                 }
             }
             Source::Staged { node, at } => {
                 if let Some(staging) = self.links.staging_of(node) {
-                    SharedMemory::copy(staging, at as usize, area, to, bytes).expect(CHECKED);
+                    SharedMemory::copy(staging, (at + skip) as usize, area, to, bytes).expect(CHECKED);
                 }
             }
             Source::Word(word) => area.write(to, &word.to_le_bytes()).expect(CHECKED),
@@ -252,43 +322,17 @@ impl Hands {
         }
     }
 
-    /// Header, bytes, state word again: three reads in one batch, which the home carries out in order.
-    fn fetch(
+    #[allow(clippy::too_many_arguments, reason = "these are the fields of one action")]
+    fn stage(
         &mut self,
         node: NodeId,
         step: StepId,
-        window: RemoteWindow,
-        offset: u64,
+        at: u64,
         client: ClientId,
-        into: ArenaRange,
+        from: ArenaRange,
+        message: &Message,
+        table: Option<KeptId>,
     ) {
-        let (Some((peer, _)), Some(arena)) = (self.links.road_to(node), self.arena(client)) else {
-            return self.engine.refused(step, Failure::NodeDown);
-        };
-        let tag = Tag::Fetch(step).to_bits();
-        let (arena, scratch) = (arena.region, self.scratch_region);
-        let read = |region, offset, bytes, address| Work::Read {
-            peer,
-            tag,
-            local: LocalRange { region, offset, bytes },
-            remote: RemoteRange { key: window.key, address: window.base + address },
-        };
-        let header = NodeMemory::scratch_line(step.index());
-        let state = NodeMemory::scratch_state_after(step.index());
-        let first = read(scratch, header, Header::READ_BYTES.into(), 0);
-        let last = read(scratch, state, 8, Header::STATE_OFFSET);
-        let bytes = read(arena, into.offset(), into.bytes.into(), Header::DATA_OFFSET + offset);
-        let all = [first, bytes, last];
-        let without_bytes = [first, last];
-        let batch = if into.bytes == 0 { &without_bytes[..] } else { &all[..] };
-        match self.fabric.post(batch) {
-            Ok(()) => self.fetches.begin(step, batch.len() as u8, None),
-            Err(error) if error.index == 0 => self.engine.refused(step, failure_of(error.kind)),
-            Err(error) => self.fetches.begin(step, error.index as u8, Some(failure_of(error.kind))),
-        }
-    }
-
-    fn stage(&mut self, node: NodeId, step: StepId, at: u64, client: ClientId, from: ArenaRange, message: &Message) {
         let (Some((peer, staging)), Some(arena)) = (self.links.road_to(node), self.arena(client)) else {
             return self.engine.refused(step, Failure::NodeDown);
         };
@@ -299,23 +343,59 @@ impl Hands {
             remote: RemoteRange { key: staging.key, address: staging.base + at },
         };
         match self.fabric.post(&[write]) {
-            Ok(()) => self.links.send(self.fabric.as_mut(), node, &message.encode(&[])),
+            Ok(()) => {
+                let tail = table.map_or(&[][..], |table| self.engine.kept(table));
+                self.links.send(self.fabric.as_mut(), node, &message.encode(tail));
+            }
             Err(error) => self.engine.refused(step, failure_of(error.kind)),
         }
     }
 
-    fn send(&mut self, node: NodeId, message: &Message, tail: Option<(ClientId, Payload)>) {
+    /// The bytes first, then the message that says where they are. If they cannot go out, the one who waits for them is
+    /// told to try in another way.
+    fn hand(&mut self, node: NodeId, hand: HandId, at: u64, from: (u64, u32), message: &Message) {
+        let (Some((peer, staging)), Some((region, offset))) = (self.links.road_to(node), self.region_at(from.0)) else {
+            return self.engine.handed(hand);
+        };
+        let write = Work::Write {
+            peer,
+            tag: Tag::Hand(hand).to_bits(),
+            local: LocalRange { region, offset, bytes: from.1.into() },
+            remote: RemoteRange { key: staging.key, address: staging.base + at },
+        };
+        match self.fabric.post(&[write]) {
+            Ok(()) => self.links.send(self.fabric.as_mut(), node, &message.encode(&[])),
+            Err(_) => self.engine.not_handed(node, hand, message),
+        }
+    }
+
+    fn send(&mut self, node: NodeId, message: &Message, tail: Tail) {
         let mut bytes = [0; Message::PUT_BYTES_MAX];
         let length = match tail {
-            None => 0,
-            Some((_, Payload::Inline { bytes: held, length })) => {
+            Tail::None => 0,
+            Tail::Client(_, Payload::Inline { bytes: held, length }) => {
                 bytes[..held.len()].copy_from_slice(&held);
                 usize::from(length)
             }
-            Some((client, Payload::Arena(range))) => {
+            Tail::Client(client, Payload::Arena(range)) => {
                 let length = range.bytes as usize;
                 let Some(arena) = self.arena(client) else { return };
                 arena.memory.read(range.offset() as usize, &mut bytes[..length]).expect(CHECKED);
+                length
+            }
+            Tail::Kept(kept) => {
+                let kept = self.engine.kept(kept);
+                bytes[..kept.len()].copy_from_slice(kept);
+                kept.len()
+            }
+            Tail::Pool(at, parts) => {
+                let mut length = 0;
+                let (area, data) = self.memory.at(at);
+                for range in &self.engine.ranges(&parts) {
+                    let part = &mut bytes[length..length + range.bytes as usize];
+                    area.read(data + range.offset as usize, part).expect(CHECKED);
+                    length += part.len();
+                }
                 length
             }
         };
@@ -344,17 +424,24 @@ impl Hands {
         self.links.send(self.fabric.as_mut(), node, &message.encode(&[]));
     }
 
-    fn reply(&mut self, lane: LaneId, mut completion: Completion, data: Option<(u64, u8)>) {
+    fn reply(&mut self, lane: LaneId, completion: Completion, data: Option<(u64, u8)>) {
+        let entry = self.filled(completion, data).encode();
+        self.replies.push((lane, entry));
+    }
+
+    /// A completion with the bytes of the pool that it carries.
+    #[inline]
+    pub(crate) fn filled(&self, mut completion: Completion, data: Option<(u64, u8)>) -> Completion {
         if let Some((at, bytes)) = data {
             let (area, from) = self.memory.at(at);
             area.read(from, &mut completion.data[..usize::from(bytes)]).expect(CHECKED);
         }
-        self.replies.push((lane, completion.encode()));
+        completion
     }
 }
 
 /// What a client is told when the fabric took nothing.
-fn failure_of(kind: PostErrorKind) -> Failure {
+pub(crate) fn failure_of(kind: PostErrorKind) -> Failure {
     match kind {
         PostErrorKind::Busy => Failure::Busy,
         PostErrorKind::UnknownPeer | PostErrorKind::NotConnected => Failure::NodeDown,

@@ -16,14 +16,15 @@ use crate::fetches::{Fetches, Tag};
 use crate::links::{Change, Heard, Links};
 use crate::memory::NodeMemory;
 use crate::perform::{Arena, Hands};
+use crate::pulse::Pulse;
 use crate::recovery::{self, Found};
 use crate::service::StartError;
-use ddss_core::engine::{Engine, EngineConfig};
-use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
+use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
+use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX, TEXT_BYTES_MAX};
 use ddss_core::{
-    ClientId, Entry, Failure, Identity, LaneId, Message, Name, NodeId, Operation, PeerHello, Request, Spec,
+    ArenaRange, ClientId, Entry, Failure, Identity, LaneId, Message, Name, NodeId, Operation, PeerHello, Request,
 };
-use ddss_ipc::{Arrival, Session, SharedMemory, Station};
+use ddss_ipc::{Arrival, Idling, Session, SharedMemory, Station};
 use ddss_runtime::Work;
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
 use std::net::SocketAddr;
@@ -43,6 +44,10 @@ pub(crate) struct Node {
 impl Node {
     /// Requests taken in one round.
     const BATCH: usize = 256;
+    /// Looks at the lanes in one round.
+    const SWEEPS: u32 = 32;
+    /// How many times as long the thread spins for clients that count on it.
+    const POLL_SPINS: u32 = 20;
     /// The clock is read once in so many rounds without work: reading it takes as long as such a round.
     const ROUNDS_PER_CLOCK: u32 = 64;
     /// A round with work counts for so many without.
@@ -70,6 +75,8 @@ impl Node {
             node: config.node,
             pool_bytes: config.pool_bytes,
             peers: config.peers.iter().map(|peer| peer.node).collect(),
+            // The low half of a time in nanoseconds: as good as random.
+            first_generation: run,
         });
         let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;
         if found.segments > 0 {
@@ -93,11 +100,13 @@ impl Node {
             scratch_region,
             arenas: std::iter::repeat_with(|| None).take(CLIENTS_MAX).collect(),
             replies: Vec::with_capacity(Self::BATCH),
+            pulse: Pulse::default(),
             began,
             desk,
             members_changed: false,
             now: Hands::read_clocks(began),
         };
+        hands.register_area(OWN_AREA).map_err(StartError::Area)?;
         for (area, audience) in found.areas {
             hands.know_area(area, audience).map_err(StartError::Area)?;
         }
@@ -114,6 +123,7 @@ impl Node {
 
     fn publish(&mut self) {
         for (lane, entry) in self.hands.replies.drain(..) {
+            self.hands.pulse.ended(lane, entry[1]);
             self.station.reply(lane, &entry);
         }
     }
@@ -176,15 +186,39 @@ impl Node {
     // 2. Requests.
 
     fn take_requests(&mut self) -> usize {
-        let hands = &mut self.hands;
-        let taken = self.station.serve(Self::BATCH, |lane, entry| {
-            take_request(hands, lane, entry);
-            // Nearly always the one reply of this very request.
-            let at = hands.replies.iter().position(|&(to, reply)| to == lane && reply[1] == entry[1])?;
-            Some(hands.replies.swap_remove(at).1)
-        });
+        // With nothing under way elsewhere the next thing to come is most likely a request: the rest of a round takes
+        // as long as several looks at the lanes.
+        let sweeps = if self.station.is_busy() && self.hands.engine.pending() == 0 { Self::SWEEPS } else { 1 };
+        let taken = (0..sweeps).map(|_| self.sweep()).find(|taken| *taken > 0).unwrap_or(0);
+        self.hands.pulse.taken(taken);
         self.publish();
         taken
+    }
+
+    #[inline]
+    fn sweep(&mut self) -> usize {
+        let hands = &mut self.hands;
+        self.station.serve(Self::BATCH, |lane, entry| {
+            ask(hands, lane, entry);
+            // Nearly always there is one reply, to this very request, and nothing else to do.
+            if let Some((to, completion, data)) = hands.engine.only_reply() {
+                let reply = hands.filled(completion, data).encode();
+                if to == lane {
+                    return Some(reply);
+                }
+                hands.replies.push((to, reply));
+                hands.pulse.began(lane, entry[1]);
+                return None;
+            }
+            hands.perform();
+            match hands.replies.iter().position(|&(to, reply)| to == lane && reply[1] == entry[1]) {
+                Some(at) => Some(hands.replies.swap_remove(at).1),
+                None => {
+                    hands.pulse.began(lane, entry[1]);
+                    None
+                }
+            }
+        })
     }
 
     // 3. Network.
@@ -267,6 +301,7 @@ impl Node {
                 Some(failure) => hands.engine.staged(step, Err(failure)),
                 None => return,
             },
+            Tag::Hand(hand) => hands.engine.handed(hand),
             Tag::Send => return,
         }
         self.perform();
@@ -293,6 +328,9 @@ impl Node {
             self.next_tick = now + pause;
             self.hands.engine.tick(self.hands.now);
             self.perform();
+            if let Some(average_ns) = self.hands.pulse.beat(now) {
+                self.station.tell_latency_ns(average_ns);
+            }
         }
     }
 
@@ -307,23 +345,42 @@ impl Node {
     }
 }
 
-fn take_request(hands: &mut Hands, lane: LaneId, entry: &Entry) {
+#[inline]
+fn ask(hands: &mut Hands, lane: LaneId, entry: &Entry) {
     match Request::decode(entry) {
         Ok(request) => {
-            let mut text = [0; Spec::ENCODED_BYTES + NAME_BYTES_MAX];
-            let length = copy_text(hands, lane.client, &request.operation, &mut text);
-            hands.engine.request(hands.now, lane, &request, &text[..length]);
+            if text_range(&request.operation).is_some() {
+                return ask_by_text(hands, lane, &request);
+            }
+            hands.engine.request(hands.now, lane, &request, &[]);
         }
         Err(refused) => hands.engine.refuse(lane, refused.id, refused.failure),
     }
-    hands.perform();
 }
 
-/// Names and specifications are copied out of the arena once, before anybody looks at them.
+#[cold]
+fn ask_by_text(hands: &mut Hands, lane: LaneId, request: &Request) {
+    let mut text = [0; TEXT_BYTES_MAX];
+    let length = copy_text(hands, lane.client, &request.operation, &mut text);
+    hands.engine.request(hands.now, lane, request, &text[..length]);
+}
+
+/// What an operation has in the arena for the engine to read.
+#[inline]
+fn text_range(operation: &Operation) -> Option<ArenaRange> {
+    match operation {
+        Operation::Allocate { spec_and_name: range }
+        | Operation::Open { name: range }
+        | Operation::List { text: range, .. }
+        | Operation::GetMany { list: range, .. }
+        | Operation::PutMany { list: range, .. } => Some(*range),
+        _ => None,
+    }
+}
+
+/// Names, specifications, queries and tables are copied out of the arena once, before anybody looks at them.
 fn copy_text(hands: &Hands, client: ClientId, operation: &Operation, text: &mut [u8]) -> usize {
-    let (Operation::Allocate { spec_and_name: range } | Operation::Open { name: range }) = operation else {
-        return 0;
-    };
+    let Some(range) = text_range(operation) else { return 0 };
     let Some(arena) = hands.arena(client) else { return 0 };
     let length = (range.bytes as usize).min(text.len());
     arena.memory.read(range.offset() as usize, &mut text[..length]).map_or(0, |()| length)
@@ -373,6 +430,16 @@ impl Work for Node {
         match &self.hands.desk {
             Some(desk) => wait(&[station, fabric, desk.descriptor()]),
             None => wait(&[station, fabric]),
+        }
+    }
+
+    /// Clients that poll count on a thread that does; with those only that sleep in the kernel there is nothing to spin
+    /// for, unless other nodes are at work here.
+    fn spin(&self, usual: Duration) -> Duration {
+        match self.station.idling() {
+            Idling::Poll => usual * Self::POLL_SPINS,
+            Idling::Sleep if self.hands.engine.pending() == 0 => Duration::ZERO,
+            Idling::Sleep | Idling::Spin => usual,
         }
     }
 

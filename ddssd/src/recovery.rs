@@ -3,9 +3,9 @@
 
 use crate::memory::{NodeMemory, PoolError};
 use crate::register::Entry;
-use ddss_core::engine::{Engine, area_of, offset_of};
+use ddss_core::engine::{Engine, OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES};
-use ddss_core::{Audience, Failure, Header, Record, Timestamp, Version};
+use ddss_core::{Audience, Failure, Header, LockToken, Record, Timestamp, Version};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -41,7 +41,7 @@ pub(crate) fn restore(folder: &Path, memory: &mut NodeMemory, engine: &mut Engin
     }
     let floor = memory.register.floor();
     engine.restore_clock(floor);
-    for (area, taken) in taken.iter_mut().enumerate() {
+    for (area, taken) in taken.iter_mut().enumerate().skip(OWN_AREA + 1) {
         clear_the_rest(folder, memory, area, taken)
             .map_err(|source| PoolError::File { path: NodeMemory::area_path(folder, area), source })?;
     }
@@ -50,9 +50,10 @@ pub(crate) fn restore(folder: &Path, memory: &mut NodeMemory, engine: &mut Engin
 
 fn take_in(memory: &mut NodeMemory, engine: &mut Engine, record: &Record, found: &mut Found) -> Result<u64, String> {
     let name = &record.name;
-    let bytes = (Header::DATA_OFFSET + record.spec.bytes).next_multiple_of(BLOCK_BYTES as u64);
+    let keeps = record.spec.keeps();
+    let bytes = Header::bytes_with(record.spec.bytes, keeps).next_multiple_of(BLOCK_BYTES as u64);
     let end = offset_of(record.at).checked_add(bytes);
-    if area_of(record.at) >= AREAS_MAX {
+    if !(OWN_AREA + 1..AREAS_MAX).contains(&area_of(record.at)) {
         return Err(format!("{name:?} lies outside of every area"));
     }
     let area = memory.open_area(area_of(record.at)).map_err(|error| format!("{name:?} cannot be opened: {error}"))?;
@@ -66,8 +67,12 @@ fn take_in(memory: &mut NodeMemory, engine: &mut Engine, record: &Record, found:
     if !memory.undo(record) {
         return Err(format!("{name:?} was being written, and what was there before is not known"));
     }
-    memory.mark(record.at, false);
+    memory.mark(record.at, LockToken::default());
     let header = memory.header(record.at);
+    if let Some(line) = Header::line_of(record.spec.bytes, keeps, Version(header.state >> 1)) {
+        // It may have died between a commit and this.
+        memory.keep(record.at, record.at + line, &header);
+    }
     found.undone += usize::from(header.state != before.state);
     let (version, timestamp) = (Version(header.state >> 1), Timestamp(header.timestamp));
     let restored = engine.restore(record, version, timestamp);
@@ -106,17 +111,19 @@ fn clear_the_rest(
 mod tests {
     use super::*;
     use ddss_core::engine::EngineConfig;
-    use ddss_core::{Identity, Name, NodeId, Permissions, SegmentId, Spec};
+    use ddss_core::{Identity, Name, NodeId, Permissions, Range, SegmentId, Spec};
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::path::PathBuf;
 
     const BYTES: usize = 10_000;
     const POOL: u64 = 1 << 20;
+    /// In the first area for segments.
+    const AT: u64 = 1 << 48 | 8192;
 
     fn record() -> Record {
         Record {
             segment: SegmentId::new(NodeId(1), 3, 9),
-            at: 8192,
+            at: AT,
             name: Name::new("s").unwrap(),
             spec: Spec::new(BYTES as u64),
             permissions: Permissions { owner: Identity { uid: 1, gid: 1 }, mode: 0o600 },
@@ -131,7 +138,8 @@ mod tests {
 
     fn put(memory: &NodeMemory, version: u64, byte: u8, written: usize) {
         let stamp = (Version(version), Timestamp(100 + version));
-        memory.commit(record().at, stamp, &[(8, 5000), (9000, 1000)], |area, data| {
+        let ranges = [Range { offset: 8, bytes: 5000 }, Range { offset: 9000, bytes: 1000 }];
+        memory.commit(record().at, stamp, &ranges, |area, data| {
             area.write(data + 8, &vec![byte; written.min(5000)]).unwrap();
             assert_eq!(written, 6000, "the daemon dies here");
             area.write(data + 9000, &[byte; 1000]).unwrap();
@@ -139,7 +147,8 @@ mod tests {
     }
 
     fn open(folder: &Path) -> (NodeMemory, Engine) {
-        let engine = Engine::new(&EngineConfig { node: NodeId(1), pool_bytes: POOL, peers: Vec::new() });
+        let engine =
+            Engine::new(&EngineConfig { node: NodeId(1), pool_bytes: POOL, peers: Vec::new(), first_generation: 0 });
         (NodeMemory::open(folder, NodeId(1), POOL).unwrap(), engine)
     }
 
@@ -147,7 +156,7 @@ mod tests {
         let (mut memory, _) = open(folder);
         let header =
             Header { timestamp: 1, segment: record().segment.to_bits(), bytes: BYTES as u64, ..Header::default() };
-        memory.format(&record(), &header).unwrap();
+        memory.format(&record(), &header, Header::bytes_with(header.bytes, 0)).unwrap();
         memory
     }
 
@@ -165,14 +174,14 @@ mod tests {
             let folder = folder("half");
             let memory = formatted(&folder);
             put(&memory, 1, 7, 6000);
-            memory.mark(record().at, true);
+            memory.mark(record().at, LockToken(7));
             let before = (bytes(&memory), memory.header(record().at));
             catch_unwind(AssertUnwindSafe(|| put(&memory, 2, 8, written))).unwrap_err();
             assert_eq!(memory.header(record().at).state & 1, 1);
             drop(memory);
             let (mut memory, mut engine) = open(&folder);
             let found = restore(&folder, &mut memory, &mut engine).unwrap();
-            let areas = BTreeMap::from([(0, record().permissions.audience())]);
+            let areas = BTreeMap::from([(1, record().permissions.audience())]);
             assert_eq!(found, Found { segments: 1, bytes: BYTES as u64, undone: 1, areas });
             assert_eq!(bytes(&memory), before.0);
             assert_eq!(memory.header(record().at), Header { locked: 0, ..before.1 });
@@ -216,12 +225,9 @@ mod tests {
         // If this broke, a daemon would serve bytes that belong to another segment.
         type Break = fn(&NodeMemory);
         let breaks: [(Break, &str); 3] = [
-            (|memory| memory.at(8192).0.store(8192 + 16, 77, std::sync::atomic::Ordering::Relaxed).unwrap(), "header"),
-            (
-                |memory| memory.at(8192).0.store(8192, 77, std::sync::atomic::Ordering::Relaxed).unwrap(),
-                "being written",
-            ),
-            (|memory| memory.register.write(&Record { at: 8192 + 4096, ..record() }).unwrap(), "header"),
+            (|memory| memory.at(AT).0.store(8192 + 16, 77, std::sync::atomic::Ordering::Relaxed).unwrap(), "header"),
+            (|memory| memory.at(AT).0.store(8192, 77, std::sync::atomic::Ordering::Relaxed).unwrap(), "being written"),
+            (|memory| memory.register.write(&Record { at: AT + 4096, ..record() }).unwrap(), "header"),
         ];
         for (break_it, why) in breaks {
             let folder = folder("broken");

@@ -1,12 +1,14 @@
 //! The register: what lives in this node's memory, written down where the next daemon finds it.
 //!
 //! ```text
-//!   0       8         16     24            32       40                    256
-//!  +-------+---------+------+-------------+--------+---------------------+-----------------------
-//!  | magic | version | node | clock floor | in use | reserved            | one record an index ..
-//!  +-------+---------+------+-------------+--------+---------------------+-----------------------
+//!   0       8         16     24            32       40                    256      512
+//!  +-------+---------+------+-------------+--------+---------------------+--------+-----------------------
+//!  | magic | version | node | clock floor | in use | reserved            | intent | one record an index ..
+//!  +-------+---------+------+-------------+--------+---------------------+--------+-----------------------
 //! ```
 //!
+//! A record that is written again is written as the *intent* first, so that a daemon that dies meanwhile leaves the old
+//! one or the new one.
 //! Only the progress thread writes. A record is live when its first word says so, and that word is written last; so a
 //! daemon that dies at any instruction leaves each record live and whole, or free.
 
@@ -52,7 +54,8 @@ impl Register {
     const NODE_AT: usize = 16;
     const FLOOR_AT: usize = 24;
     const IN_USE_AT: usize = 32;
-    const RECORDS_AT: usize = Record::BYTES;
+    const INTENT_AT: usize = Record::BYTES;
+    const RECORDS_AT: usize = 2 * Record::BYTES;
     const BYTES: usize = Self::RECORDS_AT + SEGMENTS_PER_NODE_MAX * Record::BYTES;
     /// How far ahead of the clock the floor is set, so that it is not set often.
     const AHEAD_US: u64 = 1_000_000;
@@ -63,6 +66,7 @@ impl Register {
         let mut register = Self { memory, floor: 0 };
         register.memory.reserve(0, Self::RECORDS_AT)?;
         register.floor = register.word(Self::FLOOR_AT);
+        register.end_intent();
         Ok(register)
     }
 
@@ -136,6 +140,33 @@ impl Register {
         fence(Ordering::Release);
         self.set(at + Record::STATE_OFFSET, Record::LIVE, Ordering::Release);
         Ok(())
+    }
+
+    /// Writes a record again.
+    pub(crate) fn rewrite(&self, record: &Record) {
+        self.memory.write(Self::INTENT_AT, &record.encode()).expect(CHECKED);
+        fence(Ordering::Release);
+        self.set(Self::INTENT_AT + Record::STATE_OFFSET, Record::LIVE, Ordering::Release);
+        self.end_intent();
+    }
+
+    /// Writes what was intended, if anything was.
+    fn end_intent(&self) {
+        if self.word(Self::INTENT_AT + Record::STATE_OFFSET) != Record::LIVE {
+            return;
+        }
+        let mut bytes = [0; Record::BYTES];
+        self.memory.read(Self::INTENT_AT, &mut bytes).expect(CHECKED);
+        if let Ok(record) = Record::decode(&bytes) {
+            let at = Self::record_at(usize::from(record.segment.index()));
+            self.set(at + Record::STATE_OFFSET, Record::FREE, Ordering::Release);
+            fence(Ordering::Release);
+            self.memory.write(at, &record.encode()).expect(CHECKED);
+            fence(Ordering::Release);
+            self.set(at + Record::STATE_OFFSET, Record::LIVE, Ordering::Release);
+        }
+        fence(Ordering::Release);
+        self.set(Self::INTENT_AT + Record::STATE_OFFSET, Record::FREE, Ordering::Release);
     }
 
     /// Strikes a segment; its id stays.

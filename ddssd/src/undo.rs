@@ -11,8 +11,8 @@
 //! One record is enough: only the progress thread commits, one put at a time. It is written before the state word turns
 //! odd, and counts only while that word is odd.
 
-use ddss_core::limits::{BLOCK_BYTES, LINE_BYTES, TRANSFER_BYTES_MAX};
-use ddss_core::{Header, Version, engine::offset_of};
+use ddss_core::limits::{BLOCK_BYTES, LINE_BYTES, RANGES_MAX, TRANSFER_BYTES_MAX};
+use ddss_core::{Header, Range, Version, engine::offset_of};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
@@ -31,12 +31,10 @@ impl Undo {
     const TIMESTAMP_AT: usize = 16;
     const RANGES_AT: usize = 24;
     const BYTES_AT: usize = LINE_BYTES;
-    /// Ranges of one commit.
-    const RANGES_MAX: usize = 64;
     const RANGE_WORDS: usize = 16;
     /// Each range begins at a word.
-    const BYTES: usize = (Self::BYTES_AT + TRANSFER_BYTES_MAX + Self::RANGES_MAX * (Self::RANGE_WORDS + 8))
-        .next_multiple_of(BLOCK_BYTES);
+    const BYTES: usize =
+        (Self::BYTES_AT + TRANSFER_BYTES_MAX + RANGES_MAX * (Self::RANGE_WORDS + 8)).next_multiple_of(BLOCK_BYTES);
 
     /// Opens the record at `path`, or makes it.
     pub(crate) fn open(path: &Path) -> Result<Self, MemoryError> {
@@ -55,8 +53,7 @@ impl Undo {
 
     /// Keeps what `version` of the segment at `at` is about to replace in its area: the ranges count from its first
     /// byte.
-    pub(crate) fn keep(&self, area: &SharedMemory, at: u64, version: Version, ranges: &[(u64, u32)]) {
-        assert!(ranges.len() <= Self::RANGES_MAX, "{CHECKED}");
+    pub(crate) fn keep(&self, area: &SharedMemory, at: u64, version: Version, ranges: &[Range]) {
         let header = offset_of(at) as usize;
         let timestamp = area.load(header + Header::TIMESTAMP_OFFSET as usize, Ordering::Relaxed).expect(CHECKED);
         self.set(Self::AT, at);
@@ -64,7 +61,7 @@ impl Undo {
         self.set(Self::TIMESTAMP_AT, timestamp);
         self.set(Self::RANGES_AT, ranges.len() as u64);
         let mut to = Self::BYTES_AT;
-        for &(offset, length) in ranges {
+        for &Range { offset, bytes: length } in ranges {
             let from = header + (Header::DATA_OFFSET + offset) as usize;
             self.set(to, offset);
             self.set(to + 8, length.into());
@@ -84,7 +81,7 @@ impl Undo {
         let header = offset_of(at) as usize;
         let ranges = usize::try_from(self.word(Self::RANGES_AT)).unwrap_or(usize::MAX);
         let mut from = Self::BYTES_AT;
-        for _ in 0..ranges.min(Self::RANGES_MAX) {
+        for _ in 0..ranges.min(RANGES_MAX) {
             let (Ok(offset), Ok(length)) =
                 (self.memory.load(from, Ordering::Relaxed), self.memory.load(from + 8, Ordering::Relaxed))
             else {

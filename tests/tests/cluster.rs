@@ -291,6 +291,24 @@ fn init_token_and_join_are_all_that_it_takes() {
     assert!(second.stdout().starts_with("ready node 2 "), "{}", second.stdout());
     let (code, out, _) = run("ddss", &["nodes", "--dir", &path(&two)]);
     assert_eq!((code, out.lines().count()), (0, 2), "{out}");
+    // It comes back at another address, and nobody has to be told.
+    drop(second);
+    let second = start(&two, "127.0.0.3:0");
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let (_, out, _) = run("ddss", &["nodes", "--dir", &path(&one)]);
+        if out.lines().any(|line| line.starts_with("2 ") && line.contains("127.0.0.3:") && line.contains("alive")) {
+            break;
+        }
+        assert!(Instant::now() < end, "{out}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(run("ddss", &["allocate", "moved", "64", "--dir", &path(&two)]).0, 0);
+    let end = Instant::now() + PATIENCE;
+    while run("ddss", &["get", "moved", "--dir", &path(&one)]).0 != 0 {
+        assert!(Instant::now() < end, "{} {}", first.stderr(), second.stderr());
+        std::thread::sleep(Duration::from_millis(50));
+    }
     drop((first, second));
 }
 

@@ -113,6 +113,43 @@ fn nobody_maps_what_he_may_not_read() {
     std::fs::remove_file(&program).unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("area 0: the daemon refused") && said.contains("area 1: open, to be read only"), "{said}");
-    assert!(said.contains("area 7: the daemon refused"), "{said}");
+    assert!(said.contains("area 1: the daemon refused") && said.contains("area 2: open, to be read only"), "{said}");
+    assert!(said.contains("area 0: the daemon refused"), "{said}");
+}
+
+// If this failed, who has once mapped a segment would go on reading it after its owner has closed it.
+#[test]
+fn a_segment_that_is_closed_to_others_leaves_their_memory() {
+    let [mut daemon, far] = Daemon::pair().unwrap();
+    let owner = client(&daemon);
+    let made = owner.allocate("open", Spec { mode: 0o644, history: 2, ..Spec::new(5000) }).unwrap();
+    made.put(0, &pattern(1, 5000)).unwrap();
+    let seen = ddss_ipc::view(&daemon.socket(), 1, Duration::from_secs(5)).unwrap();
+    let words = |memory: &ddss_ipc::SharedMemory| memory.load(16, Ordering::Acquire).unwrap();
+    assert_ne!(words(&seen), 0, "the area of those who may read it has its header");
+    let other = client(&daemon).open("open").unwrap();
+    let remote = open_soon(&client(&far), "open");
+    assert_eq!(remote.get(..).unwrap()[..], pattern(1, 5000)[..]);
+    made.set_mode(0o600).unwrap();
+    assert_eq!(words(&seen), 0, "its bytes are still where everybody reads");
+    for handle in [&other, &remote, &made] {
+        assert_eq!(handle.get(..).unwrap()[..], pattern(1, 5000)[..]);
+    }
+    let stamp = remote.put(0, &pattern(2, 5000)).unwrap();
+    assert_eq!(other.get(..).unwrap().stamp(), stamp);
+    assert_eq!(other.get_at(ddss::Version(1), ..).unwrap()[..], pattern(1, 5000)[..]);
+    daemon.kill().unwrap();
+    daemon.start_again().unwrap();
+    let again = client(&daemon).open("open").unwrap();
+    assert_eq!(again.get(..).unwrap()[..], pattern(2, 5000)[..]);
+    assert_eq!(again.stat().unwrap().facts.permissions.mode, 0o600);
+}
+
+fn open_soon(client: &Client, name: &str) -> ddss::Segment {
+    loop {
+        match client.open(name) {
+            Ok(segment) => return segment,
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
 }

@@ -50,7 +50,13 @@ impl Bench {
     }
 
     /// Measures `limit` and what is compared with it, in turns, and prints their rows, the limit's first.
+    /// Nothing is measured if `--only` names none of them.
     pub fn family(&mut self, mut limit: Figure, mut figures: Vec<Figure>) {
+        let wanted = self.options.wants(&limit.label());
+        figures.retain(|figure| self.options.wants(&figure.label()));
+        if !wanted && figures.is_empty() {
+            return;
+        }
         let measure = |figure: &mut Figure, time| self.meter.measure(figure, time);
         let mut compared = compare(self.plan, &mut limit, &mut figures, measure);
         let own = compared.pop().expect("the limit is the last");
@@ -84,6 +90,9 @@ impl Bench {
         time: Duration,
         run: impl FnOnce(Duration) -> (Sample, Vec<String>),
     ) {
+        if !self.options.wants(label) {
+            return;
+        }
         let before = self.meter.measure(limit, self.plan.probe);
         let (figure, mut notes) = run(time);
         let after = self.meter.measure(limit, self.plan.probe);

@@ -12,6 +12,8 @@ pub struct Options {
     pub quick: bool,
     /// Where the rows go besides standard output.
     pub csv: Option<PathBuf>,
+    /// Only figures whose row starts with something that has this in it, and what they are compared with.
+    pub only: Option<String>,
     /// Whether `cargo bench` runs this. `cargo test --benches` does not say so, and only wants to see it run.
     pub bench: bool,
     /// What was not understood, and is ignored: cargo hands the flags of its own harness to every bench.
@@ -27,12 +29,18 @@ impl Options {
             match argument.to_str() {
                 Some("--quick") => options.quick = true,
                 Some("--bench") => options.bench = true,
+                Some("--only") => options.only = arguments.next().map(|text| text.to_string_lossy().into_owned()),
                 Some("--csv") => options.csv = arguments.next().map(PathBuf::from),
                 Some(csv) if csv.starts_with("--csv=") => options.csv = Some(csv["--csv=".len()..].into()),
                 _ => options.ignored.push(argument.to_string_lossy().into_owned()),
             }
         }
         options
+    }
+
+    /// Whether a row that starts like this is wanted.
+    pub fn wants(&self, label: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| label.contains(only))
     }
 
     /// How much is measured.
@@ -74,6 +82,9 @@ mod tests {
         assert_eq!(parse("--csv=b.csv").csv.unwrap(), Path::new("b.csv"));
         assert_eq!(parse("--bench").plan().rounds, Plan::FULL.rounds);
         assert_eq!(parse("").plan().rounds, Plan::SMOKE.rounds);
+        let only = parse("--only shm/rcq");
+        assert!(only.wants("ddss,null,8,shm/rcq/t1,1") && !only.wants("ddss,null,8,shm/mq/t1,1"));
+        assert!(parse("").wants("anything"));
     }
 
     // If this failed, `cargo bench` with a flag of cargo's own harness would stop at the first bench.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ddss::{SegmentId, Strategy};
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_core::{ArenaRange, Completion, Entry, Operation, Outcome, Payload, Request, RequestId, Terms};
+use ddss_core::{ArenaRange, Completion, Entry, Look, Operation, Outcome, Payload, Request, RequestId, Terms};
 use ddss_ipc::{AttachOptions, Attachment, Lane, WaitClass, Waited};
 
 use super::{Cluster, Kind};
@@ -57,7 +57,7 @@ fn request(task: Task, index: usize) -> Request {
             let slot = (index * bytes.div_ceil(ARENA_SLOT_BYTES)) as u32;
             let range = ArenaRange { slot, bytes: bytes as u32 };
             match kind {
-                Kind::Get => Operation::Get { segment, offset: 0, into: range, inline: false },
+                Kind::Get => Operation::Get { segment, offset: 0, into: range, inline: false, look: Look::default() },
                 Kind::Put => {
                     Operation::Put { segment, offset: 0, from: Payload::Arena(range), terms: Terms::default() }
                 }

@@ -1,11 +1,12 @@
 //! What the engine wants done. The daemon does these in order; each is one thing.
 
 use super::directory::ClaimId;
+use super::hand::HandId;
 use super::kept::KeptId;
 use super::operations::StepId;
 use crate::message::RemoteWindow;
+use crate::operation::{ArenaRange, LockToken, Payload};
 use crate::record::Record;
-use crate::request::{ArenaRange, Payload};
 use crate::segment::{Header, Name};
 use crate::{ClientId, Completion, LaneId, Message, NodeId, SegmentId, Timestamp, Version};
 
@@ -27,6 +28,56 @@ pub enum Source {
     Word(u64),
 }
 
+/// Which bytes of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parts {
+    /// One range.
+    One {
+        /// From where.
+        offset: u64,
+        /// How many.
+        bytes: u32,
+    },
+    /// Several; [`Engine::ranges`](super::Engine::ranges) tells which.
+    Many {
+        /// With the engine.
+        table: KeptId,
+        /// All together.
+        bytes: u32,
+    },
+}
+
+impl Parts {
+    /// How many bytes, all together.
+    pub const fn bytes(&self) -> u32 {
+        match self {
+            Parts::One { bytes, .. } | Parts::Many { bytes, .. } => *bytes,
+        }
+    }
+}
+
+/// Where the bytes of a fetch go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// To a client.
+    Arena(ClientId, ArenaRange),
+    /// Into this node's pool, from there on.
+    Pool(u64),
+}
+
+/// What stands behind the fields of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tail {
+    /// Nothing.
+    None,
+    /// Bytes of a client.
+    Client(ClientId, Payload),
+    /// Bytes of the engine: [`Engine::kept`](super::Engine::kept).
+    Kept(KeptId),
+    /// Bytes of a segment whose data begin there in the pool.
+    Pool(u64, Parts),
+}
+
 /// One thing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
@@ -37,18 +88,41 @@ pub enum Action {
         record: Record,
         /// The header.
         header: Header,
+        /// Bytes that it takes in all, with the header and with what is kept of it.
+        bytes: u64,
     },
-    /// Strike its record, and make its header say that nobody lives here.
-    Erase {
+    /// Write a segment's record again, all of it or nothing.
+    Rewrite {
+        /// The new one.
+        record: Record,
+    },
+    /// Bring a segment to another place: its header, its bytes, what is kept of it. Then write its record again, and make
+    /// the headers in the old place say that nobody lives there. Answer with [`Engine::moved`](super::Engine::moved),
+    /// before anything else is done.
+    Move {
+        /// Its record, with the new place.
+        record: Record,
+        /// Where it is.
+        from: u64,
+        /// How much it is, all together.
+        bytes: u64,
+    },
+    /// Strike the record of a segment.
+    Strike {
         /// Which.
         segment: SegmentId,
+    },
+    /// Make a header say that nobody lives here.
+    Erase {
         /// Where its header is.
         at: u64,
     },
-    /// Copy a segment's bytes into a client's arena.
+    /// Copy a segment's bytes into a client's arena, one part behind the other.
     CopyOut {
-        /// From where in the pool.
+        /// Where its data begin in the pool.
         at: u64,
+        /// Which of them.
+        parts: Parts,
         /// Whose arena.
         client: ClientId,
         /// To where in it, and how many.
@@ -58,10 +132,8 @@ pub enum Action {
     Commit {
         /// Where its header is.
         at: u64,
-        /// Where in the segment.
-        offset: u64,
-        /// How many bytes.
-        length: u32,
+        /// Which bytes; those that come are one part behind the other.
+        parts: Parts,
         /// From where.
         source: Source,
         /// The version that this makes.
@@ -69,19 +141,73 @@ pub enum Action {
         /// When.
         timestamp: Timestamp,
     },
+    /// Copy all bytes of a segment to where this version of them is kept, and write that header in front of them.
+    Keep {
+        /// Where the segment's header is.
+        at: u64,
+        /// Where the header of the copy is.
+        to: u64,
+        /// What it says.
+        header: Header,
+    },
+    /// Copy parts of a segment to another place of the pool, one behind the other.
+    Snapshot {
+        /// Where its data begin in the pool.
+        at: u64,
+        /// Which of them.
+        parts: Parts,
+        /// To where in the pool.
+        to: u64,
+    },
+    /// Write bytes of the pool into the staging memory that `node` keeps for us, and behind them send the message that
+    /// says so: both, or neither.
+    Hand {
+        /// Who asked for them.
+        node: NodeId,
+        /// Comes back with [`Engine::handed`](super::Engine::handed).
+        hand: HandId,
+        /// Where in the staging memory.
+        at: u64,
+        /// From where in the pool.
+        from: u64,
+        /// How many bytes.
+        bytes: u32,
+        /// The [`Message::Got`].
+        message: Message,
+    },
+    /// Copy what a peer has written into this node's staging memory into a client's arena.
+    Unstage {
+        /// Which peer's part of it.
+        node: NodeId,
+        /// From where in that part.
+        at: u64,
+        /// Whose arena.
+        client: ClientId,
+        /// To where in it, and how many.
+        into: ArenaRange,
+    },
+    /// Write bytes of the engine into a client's arena.
+    WriteOut {
+        /// Which bytes: [`Engine::kept`](super::Engine::kept).
+        kept: KeptId,
+        /// Whose arena.
+        client: ClientId,
+        /// To where in it, and how many.
+        into: ArenaRange,
+    },
     /// Look at one word of a segment and answer with [`Engine::looked`](super::Engine::looked), before anything else.
     Look {
         /// Where in the pool.
         at: u64,
     },
-    /// Write into a segment's header whether somebody holds its lock alone.
+    /// Write into a segment's header who holds its lock alone.
     Mark {
         /// Where its header is.
         at: u64,
-        /// Whether.
-        locked: bool,
+        /// The token of the lock; zero if nobody does.
+        holder: LockToken,
     },
-    /// Read a range of a remote segment, with its header before and its state word after.
+    /// Read parts of a remote segment, with a header before and its state word after.
     Fetch {
         /// Its home.
         node: NodeId,
@@ -89,12 +215,12 @@ pub enum Action {
         step: StepId,
         /// Its memory: header line and bytes.
         window: RemoteWindow,
-        /// From where in the segment.
-        offset: u64,
-        /// Whose arena.
-        client: ClientId,
-        /// To where in it, and how many.
-        into: ArenaRange,
+        /// Where in the window the header is that proves the bytes behind it.
+        line: u64,
+        /// Which bytes.
+        parts: Parts,
+        /// To where, one behind the other.
+        target: Target,
     },
     /// Write a client's bytes into the staging memory that `node` keeps for us, and behind them send the put that
     /// commits them: both, or neither.
@@ -111,6 +237,8 @@ pub enum Action {
         from: ArenaRange,
         /// The [`Message::Put`].
         message: Message,
+        /// The table of its ranges, if it has one.
+        table: Option<KeptId>,
     },
     /// Say something to another node.
     Send {
@@ -118,8 +246,8 @@ pub enum Action {
         node: NodeId,
         /// What.
         message: Message,
-        /// Bytes of a client that go behind a put.
-        tail: Option<(ClientId, Payload)>,
+        /// What stands behind its fields.
+        tail: Tail,
     },
     /// Say [`Message::Found`] with a window over the segment that only this peer may use.
     Introduce {

@@ -24,6 +24,9 @@ pub const fn offset_of(place: u64) -> u64 {
 
 const AREA_SHIFT: u32 = AREA_BYTES_MAX.trailing_zeros();
 
+/// The area of what is no segment: copies, and bytes on their way out. Nobody maps it.
+pub const OWN_AREA: usize = 0;
+
 /// The area's first place.
 const fn start_of(area: usize) -> u64 {
     (area as u64) << AREA_SHIFT
@@ -46,7 +49,8 @@ pub(super) struct Areas {
 impl Areas {
     pub(super) fn new(bytes_max: u64) -> Self {
         let bytes_max = bytes_max / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
-        Self { areas: Vec::new(), bytes_max, free: bytes_max }
+        let own = Area { audience: Audience::NOBODY, blocks: Blocks::new(bytes_max.min(AREA_BYTES_MAX)) };
+        Self { areas: vec![own], bytes_max, free: bytes_max }
     }
 
     fn rounded(bytes: u64) -> u64 {
@@ -80,7 +84,7 @@ impl Areas {
     /// Takes a run that was somebody's before the daemon ended.
     pub(super) fn retake(&mut self, place: u64, audience: Audience, bytes: u64) -> bool {
         let (index, wanted) = (area_of(place), Self::rounded(bytes));
-        if index >= AREAS_MAX || wanted > self.free {
+        if index == OWN_AREA || index >= AREAS_MAX || wanted > self.free {
             return false;
         }
         while self.areas.len() <= index {

@@ -5,7 +5,8 @@ use super::core::{Engine, Now};
 use super::guard::Asker;
 use super::near::Told;
 use crate::record::Record;
-use crate::segment::{Header, Identity, Name, Permissions, Spec, Wish};
+use crate::segment::{Header, Identity, Name, Permissions, Wish};
+use crate::spec::Spec;
 use crate::{Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
 impl Engine {
@@ -29,7 +30,8 @@ impl Engine {
             bytes: record.spec.bytes,
             locked: 0,
         };
-        self.act(Action::Format { record, header });
+        let keeps = record.spec.keeps();
+        self.act(Action::Format { record, header, bytes: Header::bytes_with(header.bytes, keeps) });
         Ok(())
     }
 
@@ -47,6 +49,12 @@ impl Engine {
                 self.give_name_back(name);
             }
             return self.answer(asker, Outcome::Failed(Failure::NoSpace), Told::default());
+        }
+        if let Ok(segment) = self.segments.get(id)
+            && let Some(to) = segment.line_of(segment.version)
+        {
+            let (at, header) = (segment.at, segment.header(id));
+            self.act(Action::Keep { at, to, header });
         }
         match asker {
             Asker::Client(lane, request) => {
@@ -92,7 +100,11 @@ impl Engine {
         segment.permissions.allow(who, Wish::Release)?;
         let at = segment.at;
         let (line, watchers) = segment.guard.empty();
-        self.act(Action::Erase { segment: id, at });
+        let kept = segment.kept_lines();
+        self.act(Action::Strike { segment: id });
+        for at in std::iter::once(at).chain(kept) {
+            self.act(Action::Erase { at });
+        }
         for waiter in line {
             self.turn_away(&waiter, Failure::NotFound);
         }

@@ -1,21 +1,22 @@
 //! Clients, peers and time; and which way a request goes.
 
-use super::action::{Action, Source};
+use super::action::{Action, Tail};
+use super::copies::Copies;
 use super::directory::Directory;
-use super::guard::{Owner, Waiter, Wanted, Watcher};
+use super::guard::{Owner, Waiter, Wanted};
+use super::hand::Hands;
 use super::held::Held;
 use super::kept::{Kept, KeptId};
 use super::near::Look;
-use super::operations::{Lookup, Operations, Pending, StepId, Then, Wait};
+use super::operations::{Lookup, Operations, Pending, StepId, Wait};
 use super::peers::Peers;
 use super::segments::Segments;
 use crate::limits::CLIENTS_MAX;
+use crate::listing::Page;
 use crate::message::Facts;
-use crate::request::{ArenaRange, Payload};
-use crate::segment::{Identity, Name, Spec};
+use crate::segment::Identity;
 use crate::{
-    ClientId, Completion, Failure, HybridClock, LaneId, Message, NodeId, Opened, Operation, Outcome, Request,
-    RequestId, SegmentId,
+    ClientId, Completion, Failure, HybridClock, LaneId, Message, NodeId, Opened, Outcome, Request, RequestId, SegmentId,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,6 +29,9 @@ pub struct EngineConfig {
     pub pool_bytes: u64,
     /// The other nodes.
     pub peers: Vec<NodeId>,
+    /// The generation of the first segment in each slot. A node that forgot its segments begins with another number
+    /// each time, so that an id of an earlier run never names a segment of this one.
+    pub first_generation: u32,
 }
 
 /// The time, as the daemon read it before it came here.
@@ -54,13 +58,26 @@ pub struct Counters {
     pub timeouts: u64,
     /// Puts committed here.
     pub commits: u64,
+    /// Gets of other nodes' clients that were carried out here.
+    pub handed: u64,
+    /// Gets that were answered from a copy that this node keeps of a remote segment.
+    pub copied: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Client {
+pub(super) struct Client {
     generation: u32,
     who: Identity,
-    arena_bytes: u64,
+    pub(super) arena_bytes: u64,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all of them are actions")]
+enum Due {
+    Do(Action),
+    /// What was done before this was the last use of these bytes.
+    GiveUp(KeptId),
 }
 
 /// Who asks, checked to be attached.
@@ -89,15 +106,30 @@ pub struct Engine {
     pub(super) held: Vec<Held>,
     /// The names of the cluster, if this node belongs to one.
     pub(super) directory: Option<Directory>,
+    pub(super) hands: Hands,
+    pub(super) copies: Copies,
+    /// Segments that were placed round robin.
+    pub(super) placed: u64,
     clients: Vec<Option<Client>>,
-    actions: VecDeque<Action>,
+    /// An answer that is the first of all actions, if that is what the first one is: most requests have no other.
+    at_once: Option<AtOnce>,
+    actions: VecDeque<Due>,
+}
+
+/// To whom, what, and where its bytes are: see [`Action::Reply`].
+pub type OnlyReply = (LaneId, Completion, Option<(u64, u8)>);
+
+/// What [`Action::Reply`] says.
+#[derive(Clone, Copy, Debug)]
+struct AtOnce {
+    lane: LaneId,
+    completion: Completion,
+    data: Option<(u64, u8)>,
 }
 
 impl Engine {
     /// How long a peer has to forget a released segment before its connection is cut.
     pub(super) const FORGET_US: u64 = 5_000_000;
-    /// How long a get that met a holder keeps the shared lock at the most.
-    pub(super) const READ_LEASE_US: u32 = 1_000_000;
 
     /// An engine with no segments, no clients, and its peers not yet reached.
     pub fn new(config: &EngineConfig) -> Self {
@@ -107,7 +139,7 @@ impl Engine {
         }
         Self {
             node: config.node,
-            segments: Segments::new(config.node, config.pool_bytes),
+            segments: Segments::new(config),
             operations: Operations::new(),
             lookups: BTreeMap::new(),
             peers,
@@ -117,7 +149,11 @@ impl Engine {
             kept: Kept::default(),
             held: Vec::new(),
             directory: None,
+            hands: Hands::default(),
+            copies: Copies::default(),
+            placed: 0,
             clients: vec![None; CLIENTS_MAX],
+            at_once: None,
             actions: VecDeque::with_capacity(1024),
         }
     }
@@ -142,19 +178,48 @@ impl Engine {
         self.pending() == 0 && self.segments.is_quiet()
     }
 
+    /// Bytes that an action names.
+    pub fn kept(&self, id: KeptId) -> &[u8] {
+        self.kept.get(id)
+    }
+
     /// The bytes of a commit that [`Source::Kept`](super::Source::Kept) names; they are given up with this.
     pub fn take_kept(&mut self, id: KeptId, take: impl FnOnce(&[u8])) {
         take(self.kept.get(id));
         self.kept.remove(&id);
     }
 
-    /// The next thing to do, in order.
+    /// The next thing to do, in order. What it needs of the engine is there until this is called again.
     pub fn next_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        if let Some(AtOnce { lane, completion, data }) = self.at_once.take() {
+            return Some(Action::Reply { lane, completion, data });
+        }
+        loop {
+            match self.actions.pop_front()? {
+                Due::Do(action) => return Some(action),
+                Due::GiveUp(kept) => self.kept.remove(&kept),
+            }
+        }
+    }
+
+    /// The next thing to do, if that is a reply and the only one: as [`next_action`](Self::next_action) would give it,
+    /// without moving it through a queue, which takes longer than all that is decided about a short call.
+    #[inline]
+    pub fn only_reply(&mut self) -> Option<OnlyReply> {
+        if !self.actions.is_empty() {
+            return None;
+        }
+        let AtOnce { lane, completion, data } = self.at_once.take()?;
+        Some((lane, completion, data))
     }
 
     pub(super) fn act(&mut self, action: Action) {
-        self.actions.push_back(action);
+        self.actions.push_back(Due::Do(action));
+    }
+
+    /// Bytes are needed no longer than for what is due already.
+    pub(super) fn give_up(&mut self, kept: KeptId) {
+        self.actions.push_back(Due::GiveUp(kept));
     }
 
     /// A client came.
@@ -196,6 +261,7 @@ impl Engine {
         self.reclaim();
         self.owner_gone(now, Owner::Peer(node));
         self.held_lost(node);
+        self.spoil_copies_of(node);
         for step in self.operations.find(|pending| pending.wait.is_on(node)) {
             self.answer_lost(now, step, node);
         }
@@ -223,7 +289,8 @@ impl Engine {
         self.operations.next_deadline_us()
     }
 
-    /// A client asks. `text` is a copy of what a name or specification range of its arena holds, else empty.
+    /// A client asks. `text` is a copy of what its operation has in the arena for the engine, else empty: names, a
+    /// specification, what a list asks for, a table of ranges.
     pub fn request(&mut self, now: Now, lane: LaneId, request: &Request, text: &[u8]) {
         let Some(client) = self.client(lane.client) else { return };
         self.counters.requests += 1;
@@ -241,73 +308,7 @@ impl Engine {
         self.reply(lane, Completion::bare(request, Outcome::Failed(failure)), None);
     }
 
-    fn dispatch(
-        &mut self,
-        now: Now,
-        client: &Client,
-        caller: Caller,
-        operation: &Operation,
-        text: &[u8],
-    ) -> Result<(), Failure> {
-        let fits = |range: &ArenaRange| range.fits(client.arena_bytes).then_some(()).ok_or(Failure::OutOfRange);
-        match operation {
-            Operation::Null => {
-                self.end(&caller, Outcome::Done);
-                Ok(())
-            }
-            Operation::Allocate { .. } => {
-                let (spec, name) = text.split_first_chunk().ok_or(Failure::Malformed)?;
-                self.look_up(caller, Name::from_bytes(name)?, Then::Allocate(Spec::decode(spec)?), now)
-            }
-            Operation::Open { .. } => self.look_up(caller, Name::from_bytes(text)?, Then::Open, now),
-            Operation::Release { segment } if segment.home() == self.node => {
-                self.release_named(now, Self::asker(&caller), caller.who, *segment)
-            }
-            Operation::Release { segment } => self.release_far(caller, *segment),
-            Operation::Get { segment, offset, into, inline } => {
-                fits(into)?;
-                let (offset, into, inline) = (*offset, *into, *inline);
-                if segment.home() == self.node {
-                    self.ask_here(now, &caller, *segment, Wanted::Get { offset, into, inline })
-                } else {
-                    self.get_far(caller, *segment, offset, into)
-                }
-            }
-            Operation::Put { segment, offset, from, terms } => {
-                if let Payload::Arena(range) = from {
-                    fits(range)?;
-                }
-                let (offset, terms) = (*offset, *terms);
-                if segment.home() == self.node {
-                    let source = Source::Client(caller.lane.client, *from);
-                    self.ask_here(now, &caller, *segment, Wanted::Put { offset, length: from.length(), source, terms })
-                } else {
-                    self.put_far(caller, *segment, offset, *from, terms)
-                }
-            }
-            Operation::Atomic { segment, offset, change } if segment.home() == self.node => {
-                self.ask_here(now, &caller, *segment, Wanted::Atomic { offset: *offset, change: *change })
-            }
-            Operation::Lock { segment, wish } if segment.home() == self.node => {
-                self.ask_here(now, &caller, *segment, Wanted::Lock(*wish))
-            }
-            Operation::Await { segment, above } if segment.home() == self.node => {
-                let (asker, deadline_us) = (Self::asker(&caller), caller.deadline_us);
-                self.await_here(*segment, caller.who, Watcher { asker, above: *above, deadline_us })
-            }
-            Operation::Unlock { segment, token } if segment.home() == self.node => {
-                let owner = Owner::Client(caller.lane.client);
-                let told = self.unlock_here(now, *segment, *token, owner)?;
-                self.answer(Self::asker(&caller), Outcome::Done, told);
-                Ok(())
-            }
-            Operation::Atomic { .. } | Operation::Lock { .. } | Operation::Await { .. } | Operation::Unlock { .. } => {
-                self.ask_far(caller, operation)
-            }
-        }
-    }
-
-    fn ask_here(&mut self, now: Now, caller: &Caller, id: SegmentId, wanted: Wanted) -> Result<(), Failure> {
+    pub(super) fn ask_here(&mut self, now: Now, caller: &Caller, id: SegmentId, wanted: Wanted) -> Result<(), Failure> {
         let (asker, who, deadline_us) = (Self::asker(caller), caller.who, caller.deadline_us);
         self.ask_home(now, id, Waiter { asker, who, wanted, deadline_us })
     }
@@ -317,6 +318,22 @@ impl Engine {
         let Caller { lane, request, who, deadline_us, timeout_us } = *caller;
         let pending = Pending { lane, request, who, deadline_us, timeout_us, wait };
         self.operations.insert(pending).ok_or(Failure::Busy)
+    }
+
+    /// Ends an operation: what was kept for it is free, and a copy of what it may have changed does not count any more.
+    pub(super) fn over(&mut self, step: StepId) -> Option<Pending> {
+        let pending = self.operations.remove(step)?;
+        if let Some(table) = pending.wait.table() {
+            self.give_up(table);
+        }
+        if let Wait::Unlock { token, .. } = pending.wait {
+            // However it ended, its client does not count on the lock any more.
+            self.held.retain(|held| held.token != token);
+        }
+        if let Some(segment) = pending.wait.changes() {
+            self.spoil_copy(segment);
+        }
+        Some(pending)
     }
 
     /// Tells a caller how it ended.
@@ -336,14 +353,20 @@ impl Engine {
         self.reply(lane, completion, None);
     }
 
+    #[inline]
     pub(super) fn reply(&mut self, lane: LaneId, completion: Completion, data: Option<(u64, u8)>) {
-        if self.client(lane.client).is_some() {
+        if self.client(lane.client).is_none() {
+            return;
+        }
+        if self.actions.is_empty() && self.at_once.is_none() {
+            self.at_once = Some(AtOnce { lane, completion, data });
+        } else {
             self.act(Action::Reply { lane, completion, data });
         }
     }
 
     pub(super) fn send(&mut self, node: NodeId, message: Message) {
-        self.act(Action::Send { node, message, tail: None });
+        self.act(Action::Send { node, message, tail: Tail::None });
     }
 
     /// The deadline of an operation passed. Where the fabric may still touch the client's arena there is no end
@@ -351,21 +374,27 @@ impl Engine {
     fn expire(&mut self, step: StepId) {
         let Some(pending) = self.operations.get_mut(step) else { return };
         let outcome = match pending.wait {
-            Wait::Fetch { .. } | Wait::Put { ticket: Some(_), .. } | Wait::LateLock { .. } => return,
+            Wait::Fetch(_) | Wait::Put { ticket: Some(_), .. } | Wait::LateLock { .. } => return,
             // What is granted all the same is given back when the word of it comes.
             Wait::Lock { segment, .. } => return self.expire_lock(step, segment),
-            Wait::FetchLock(transfer) => return self.expire_lock(step, transfer.segment),
+            // A list goes on with the next node.
+            Wait::Page { node, list: true, .. } => {
+                let Some(pending) = self.over(step) else { return };
+                return self.tell_page(pending.lane, pending.request, Page { node, ..Page::default() });
+            }
             Wait::Put { .. }
             | Wait::Release { .. }
             | Wait::Allocate { .. }
             | Wait::Unlock { .. }
             | Wait::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::TimedOut),
-            Wait::Lookup | Wait::Facts { .. } | Wait::Answer { harmless: true, .. } => {
-                Outcome::Failed(Failure::TimedOut)
-            }
+            Wait::Lookup
+            | Wait::Facts { .. }
+            | Wait::Home(_)
+            | Wait::Page { .. }
+            | Wait::Answer { harmless: true, .. } => Outcome::Failed(Failure::TimedOut),
         };
         self.lookups.remove(&step);
-        if let Some(pending) = self.operations.remove(step) {
+        if let Some(pending) = self.over(step) {
             self.finish(&pending, outcome);
         }
     }

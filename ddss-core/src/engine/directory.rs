@@ -10,7 +10,8 @@ use super::guard::Asker;
 use super::near::Told;
 use super::operations::{Asked, Lookup, Pending, StepId, Then, Wait};
 use crate::limits::OPERATIONS_MAX;
-use crate::segment::{Identity, Name, Spec, Wish};
+use crate::segment::{Identity, Name, Wish};
+use crate::spec::{Placement, Spec};
 use crate::{Failure, Message, NodeId, Outcome, SegmentId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -177,7 +178,7 @@ impl Engine {
     pub(super) fn look_up_shared(&mut self, now: Now, caller: Caller, name: Name, then: Then) -> Result<(), Failure> {
         let Caller { lane, request, who, deadline_us, timeout_us } = caller;
         match then {
-            Then::Allocate(spec) if spec.home == NodeId::NOBODY || spec.home == self.node => {
+            Then::Allocate(spec) if spec.placement == Placement::Node(self.node) => {
                 self.make_here(now, Asker::Client(lane, request), who, name, spec, timeout_us)
             }
             Then::Allocate(spec) => {

@@ -1,23 +1,23 @@
-//! Requests for segments whose home is another node.
+//! Requests for segments whose home is another node, apart from gets (`fetch.rs`).
 //!
-//! A get is one batch of one-sided reads: header, bytes, state word again ([`Action::Fetch`]); if a put came
-//! between, it is done again. A put is the bytes written into the staging memory that the home keeps for us, and
-//! behind them the message that says "commit": one round trip, and the home's own thread makes it whole. Small
-//! puts travel inside that message.
+//! A put is the bytes written into the staging memory that the home keeps for us, and behind them the message that
+//! says "commit": one round trip, and the home's own thread makes it whole. Small puts travel inside that message.
 
-use super::action::Action;
+use super::action::{Action, Parts, Tail};
 use super::core::{Caller, Engine, Now};
 use super::guard::Asker;
 use super::held::Held;
 use super::near::Told;
-use super::operations::{Asked, Lookup, Pending, StepId, Then, Transfer, Wait};
+use super::operations::{Asked, Fetching, Lookup, Pending, StepId, Then, Wait};
 use super::peers::{Peer, Remote};
 use super::segments::check_range;
-use crate::limits::OPERATIONS_MAX;
+use crate::limits::{OPERATIONS_MAX, SEGMENT_BYTES_MAX};
+use crate::listing::Page;
 use crate::message::{Facts, RemoteWindow};
-use crate::request::{ArenaRange, LockToken, LockWish, Operation, Payload, Terms};
-use crate::segment::{Header, Model, Name, Proof, Wish};
-use crate::{Completion, Failure, Message, NodeId, Outcome, SegmentId};
+use crate::operation::{LockToken, Operation, Payload, Terms};
+use crate::segment::{Header, Name, Wish};
+use crate::spec::Placement;
+use crate::{Failure, Message, NodeId, Outcome, SegmentId};
 
 impl Wait {
     /// Whether only a message from `node` can end it.
@@ -25,14 +25,14 @@ impl Wait {
         match self {
             // Whether it is this one's turn to answer, its lookup says.
             Wait::Lookup => true,
-            Wait::Allocate { home } | Wait::Release { home } | Wait::Put { home, .. } | Wait::Answer { home, .. } => {
-                *home == node
-            }
-            Wait::Facts { transfer } | Wait::FetchLock(transfer) => transfer.segment.home() == node,
-            Wait::Lock { segment, .. } | Wait::LateLock { segment } | Wait::Unlock { segment, .. } => {
-                segment.home() == node
-            }
-            Wait::Fetch { .. } => false,
+            Wait::Allocate { home } | Wait::Release { home } | Wait::Page { node: home, .. } => *home == node,
+            Wait::Facts { transfer } | Wait::Home(transfer) => transfer.segment.home() == node,
+            Wait::Put { segment, .. }
+            | Wait::Answer { segment, .. }
+            | Wait::Lock { segment, .. }
+            | Wait::LateLock { segment }
+            | Wait::Unlock { segment, .. } => segment.home() == node,
+            Wait::Fetch(_) => false,
         }
     }
 }
@@ -82,7 +82,7 @@ impl Engine {
         let outcome = match then {
             Then::Open if silent > 0 => Err(Failure::NodeDown),
             Then::Open => Err(Failure::NotFound),
-            Then::Allocate(spec) if spec.home == NodeId::NOBODY || spec.home == self.node => {
+            Then::Allocate(spec) if spec.placement == Placement::Node(self.node) => {
                 self.allocate_here(now, Asker::Client(pending.lane, pending.request), pending.who, name, spec)
             }
             Then::Allocate(spec) => self.allocate_far(&pending, name, spec),
@@ -94,7 +94,8 @@ impl Engine {
 
     pub(super) fn allocate_far(&mut self, pending: &Pending, name: Name, spec: crate::Spec) -> Result<(), Failure> {
         // A node that nobody here has heard of answers as little as one that is down.
-        let home = self.reachable_home(SegmentId::new(spec.home, 0, 0)).map_err(|_| Failure::NodeDown)?;
+        let Placement::Node(home) = spec.placement else { return Err(Failure::Malformed) };
+        let home = self.reachable_home(SegmentId::new(home, 0, 0)).map_err(|_| Failure::NodeDown)?;
         let step = self.begin(&pending.caller(), Wait::Allocate { home })?;
         self.send(home, Message::Allocate { step: step.to_bits(), who: pending.who, spec, name });
         Ok(())
@@ -107,71 +108,59 @@ impl Engine {
         Ok(())
     }
 
-    /// Gets bytes of a remote segment: reads them, or asks its home about it first.
-    pub(super) fn get_far(
-        &mut self,
-        caller: Caller,
-        segment: SegmentId,
-        offset: u64,
-        into: ArenaRange,
-    ) -> Result<(), Failure> {
-        self.reachable_home(segment)?;
-        let transfer = Transfer { segment, offset, range: into };
-        match self.noted(segment) {
-            Some(facts) => {
-                facts.permissions.allow(caller.who, Wish::Read)?;
-                check_range(facts.bytes, offset, into.bytes)?;
-                let step = self.begin(&caller, Wait::Fetch { transfer, under: None })?;
-                self.fetch(step, caller.lane, transfer).inspect_err(|_| {
-                    self.operations.remove(step);
-                })
-            }
-            None => self.ask_facts(caller, transfer),
-        }
-    }
-
-    /// Puts bytes into a remote segment.
+    /// Puts bytes into a remote segment. With an error the table of the ranges is still the caller's.
     pub(super) fn put_far(
         &mut self,
         caller: Caller,
         segment: SegmentId,
-        offset: u64,
+        parts: Parts,
         from: Payload,
         terms: Terms,
     ) -> Result<(), Failure> {
         let home = self.reachable_home(segment)?;
-        let length = from.length();
         if let Some(facts) = self.noted(segment) {
             facts.permissions.allow(caller.who, Wish::Write)?;
-            check_range(facts.bytes, offset, length)?;
+            for range in &self.ranges(&parts) {
+                check_range(facts.bytes, range.offset, range.bytes)?;
+            }
+            let minds = terms.token.is_none() && facts.model.put_minds(terms.asks);
+            self.check_own_lock(&caller, segment, minds)?;
         }
-        let client = caller.lane.client;
-        let put = |step: StepId, staged| Message::Put {
-            step: step.to_bits(),
-            who: caller.who,
-            segment,
-            offset,
-            length,
-            staged,
-            terms,
-            timeout_us: caller.timeout_us,
+        let (client, length) = (caller.lane.client, from.length());
+        let (offset, ranges, table) = match parts {
+            Parts::One { offset, .. } => (offset, 0, None),
+            Parts::Many { table, .. } => (0, self.ranges(&parts).len() as u8, Some(table)),
+        };
+        let (who, timeout_us) = (caller.who, caller.timeout_us);
+        let put = |step: StepId, staged| {
+            let step = step.to_bits();
+            Message::Put { step, who, segment, offset, length, staged, ranges, terms, timeout_us }
         };
         match from {
-            Payload::Arena(range) if length as usize > Message::PUT_BYTES_MAX => {
+            Payload::Arena(range) if length as usize > Message::PUT_BYTES_MAX || table.is_some() => {
                 let peer = self.peers.reachable(home).ok_or(Failure::NodeDown)?;
                 let ticket = peer.staging.take(length).ok_or(Failure::Busy)?;
-                let begun = self.begin(&caller, Wait::Put { home, ticket: Some(ticket) });
+                let begun = self.begin(&caller, Wait::Put { segment, ticket: Some(ticket) });
                 let step = begun.inspect_err(|_| self.give_staging(home, Some(ticket)))?;
                 let message = put(step, ticket.at);
-                self.act(Action::Stage { node: home, step, at: ticket.at, client, from: range, message });
+                self.act(Action::Stage { node: home, step, at: ticket.at, client, from: range, message, table });
+                if let Some(table) = table {
+                    self.give_up(table);
+                }
             }
             _ => {
-                let step = self.begin(&caller, Wait::Put { home, ticket: None })?;
+                let step = self.begin(&caller, Wait::Put { segment, ticket: None })?;
                 let message = put(step, Message::NOT_STAGED);
-                self.act(Action::Send { node: home, message, tail: Some((client, from)) });
+                self.act(Action::Send { node: home, message, tail: Tail::Client(client, from) });
             }
         }
         Ok(())
+    }
+
+    /// A call that would wait for a lock of its own client is refused here: the home knows clients of its own node
+    /// only.
+    fn check_own_lock(&self, caller: &Caller, segment: SegmentId, minds: bool) -> Result<(), Failure> {
+        if minds && self.holds_far(caller.lane.client, segment) { Err(Failure::OwnLock) } else { Ok(()) }
     }
 
     fn give_staging(&mut self, home: NodeId, ticket: Option<super::staging::Ticket>) {
@@ -180,141 +169,41 @@ impl Engine {
         }
     }
 
-    /// What this node has noted about a remote segment.
-    fn noted(&mut self, segment: SegmentId) -> Option<Facts> {
-        let remote = self.peers.reachable(segment.home())?.remotes.get(&segment)?;
-        (!remote.leaving).then_some(remote.facts)
-    }
-
-    fn ask_facts(&mut self, caller: Caller, transfer: Transfer) -> Result<(), Failure> {
-        let step = self.begin(&caller, Wait::Facts { transfer })?;
-        let message = Message::Describe { step: step.to_bits(), who: caller.who, segment: transfer.segment };
-        self.send(transfer.segment.home(), message);
-        Ok(())
-    }
-
-    /// Starts the reads of a get that is noted as [`Wait::Fetch`].
-    fn fetch(&mut self, step: StepId, lane: crate::LaneId, transfer: Transfer) -> Result<(), Failure> {
-        let Transfer { segment, offset, range } = transfer;
-        let home = segment.home();
-        let remote = self.peers.reachable(home).and_then(|peer| peer.remotes.get_mut(&segment));
-        let remote = remote.filter(|remote| !remote.leaving).ok_or(Failure::NotFound)?;
-        remote.reads += 1;
-        let window = remote.window;
-        self.act(Action::Fetch { node: home, step, window, offset, client: lane.client, into: range });
-        Ok(())
-    }
-
-    /// The reads of a fetch ended: the header before the bytes and the state word after them, or why not.
-    pub fn fetched(&mut self, now: Now, step: StepId, result: Result<(Header, u64), Failure>) {
-        let Some(pending) = self.operations.get_mut(step).copied() else {
-            self.counters.stale += 1;
-            return;
-        };
-        let Wait::Fetch { transfer, under } = pending.wait else { return };
-        let segment = transfer.segment;
-        let minds = self.noted(segment).is_some_and(|facts| matches!(facts.model, Model::Strict | Model::Read));
-        self.read_ended(segment);
-        let proof = result.map(|(header, after)| (header.prove(segment, after), header.locked != 0));
-        let in_time = now.steady_us < pending.deadline_us;
-        match proof {
-            Ok((Proof::Torn, _)) if in_time => {
-                self.counters.torn_fetches += 1;
-                self.fetch_again(step, &pending, transfer);
-            }
-            Ok((Proof::Whole(..), true))
-                if in_time && minds && under.is_none() && !self.holds_far(pending.lane.client, segment) =>
-            {
-                self.fetch_locked(now, step, &pending, transfer);
-            }
-            Ok((Proof::Whole(version, timestamp), _)) => {
-                self.operations.remove(step);
-                let done = Completion::bare(pending.request, Outcome::Done);
-                self.reply(pending.lane, Completion { version, timestamp, ..done }, None);
-                self.end_under(segment, under);
-            }
-            Ok((Proof::Torn, _)) => self.end_fetch(step, &pending, Failure::Contended),
-            Ok((Proof::Gone, _)) => self.end_fetch(step, &pending, Failure::NotFound),
-            Err(failure) => self.end_fetch(step, &pending, failure),
-        }
-    }
-
-    fn fetch_again(&mut self, step: StepId, pending: &Pending, transfer: Transfer) {
-        if let Err(failure) = self.fetch(step, pending.lane, transfer) {
-            self.end_fetch(step, pending, failure);
-        }
-    }
-
-    /// Somebody holds the lock alone and may not be through: wait in line at the home, then read.
-    fn fetch_locked(&mut self, now: Now, step: StepId, pending: &Pending, transfer: Transfer) {
-        let segment = transfer.segment;
-        let left = pending.deadline_us.saturating_sub(now.steady_us);
-        let timeout_us = u32::try_from(left).unwrap_or(u32::MAX);
-        let wish = LockWish { shared: true, no_wait: false, lease_us: Self::READ_LEASE_US };
-        if let Some(pending) = self.operations.get_mut(step) {
-            pending.wait = Wait::FetchLock(transfer);
-        }
-        let message = Message::Lock { step: step.to_bits(), who: pending.who, segment, wish, timeout_us };
-        self.send(segment.home(), message);
-    }
-
-    fn end_under(&mut self, segment: SegmentId, under: Option<LockToken>) {
-        if let Some(token) = under {
-            self.give_back(segment, token);
-        }
-    }
-
-    fn end_fetch(&mut self, step: StepId, pending: &Pending, failure: Failure) {
-        self.operations.remove(step);
-        if let Wait::Fetch { transfer, under } = pending.wait {
-            self.end_under(transfer.segment, under);
-        }
-        self.finish(pending, Outcome::Failed(failure));
-    }
-
-    /// One read of a remote segment less; the last one lets its home know.
-    fn read_ended(&mut self, segment: SegmentId) {
-        let home = segment.home();
-        let Some(peer) = self.peers.reachable(home) else { return };
-        let Some(remote) = peer.remotes.get_mut(&segment) else { return };
-        remote.reads = remote.reads.saturating_sub(1);
-        if remote.leaving && remote.reads == 0 {
-            peer.remotes.remove(&segment);
-            self.send(home, Message::Forgotten { segment });
-        }
-    }
-
     /// The write into staging memory ended. If it failed, the put behind it may have happened all the same: a
     /// connection can end after both had arrived.
     pub fn staged(&mut self, step: StepId, result: Result<(), Failure>) {
         let Err(failure) = result else { return };
-        let Some(pending) = self.operations.remove(step) else {
+        let Some(pending) = self.over(step) else {
             self.counters.stale += 1;
             return;
         };
-        if let Wait::Put { home, ticket } = pending.wait {
-            self.give_staging(home, ticket);
+        if let Wait::Put { segment, ticket } = pending.wait {
+            self.give_staging(segment.home(), ticket);
         }
         self.finish(&pending, Outcome::Indeterminate(failure));
     }
 
     /// Something that was to be sent for this step was refused before it went out: the operation did nothing.
     pub fn refused(&mut self, step: StepId, failure: Failure) {
-        let Some(pending) = self.operations.remove(step) else { return };
+        let Some(pending) = self.operations.get_mut(step).copied() else { return };
         match pending.wait {
-            Wait::Put { home, ticket } => self.give_staging(home, ticket),
-            Wait::Fetch { transfer, under } => {
+            Wait::Put { segment, ticket } => self.give_staging(segment.home(), ticket),
+            Wait::Fetch(Fetching { transfer, refresh, .. }) => {
                 self.read_ended(transfer.segment);
-                self.end_under(transfer.segment, under);
+                if refresh {
+                    self.drop_coming(transfer.segment);
+                }
             }
             _ => {}
         }
+        self.over(step);
         self.finish(&pending, Outcome::Failed(failure));
     }
 
     /// A home told us about one of its segments.
     pub(super) fn found(&mut self, now: Now, node: NodeId, step: StepId, facts: Facts, window: RemoteWindow) {
-        if facts.segment.home() != node || window.bytes < Header::DATA_OFFSET.saturating_add(facts.bytes) {
+        let known = facts.bytes <= SEGMENT_BYTES_MAX && facts.segment.home() == node;
+        if !known || window.bytes < Header::bytes_with(facts.bytes, facts.keeps) {
             self.act(Action::Cut { node });
             return;
         }
@@ -337,14 +226,17 @@ impl Engine {
                 }
             }
             Wait::Facts { transfer } => {
-                self.operations.remove(step);
-                let Transfer { segment, offset, range } = transfer;
-                let caller = pending.caller();
-                if !noted {
-                    self.finish(&pending, Outcome::Failed(Failure::Busy));
+                let failure = if !noted {
+                    Some(Failure::Busy)
                 } else if now.steady_us >= pending.deadline_us {
-                    self.finish(&pending, Outcome::Failed(Failure::TimedOut));
-                } else if let Err(failure) = self.get_far(caller, segment, offset, range) {
+                    Some(Failure::TimedOut)
+                } else {
+                    // The table of its ranges goes on with it.
+                    self.operations.remove(step);
+                    self.get_far(now, pending.caller(), transfer).err().inspect(|_| self.give_up_table(&transfer.parts))
+                };
+                if let Some(failure) = failure {
+                    self.over(step);
                     self.finish(&pending, Outcome::Failed(failure));
                 }
             }
@@ -372,6 +264,7 @@ impl Engine {
 
     /// The home released a segment.
     pub(super) fn forget(&mut self, node: NodeId, segment: SegmentId) {
+        self.spoil_copy(segment);
         let Some(peer) = self.peers.reachable(node) else { return };
         match peer.remotes.get_mut(&segment) {
             Some(remote) if remote.reads > 0 => remote.leaving = true,
@@ -390,8 +283,12 @@ impl Engine {
             return;
         };
         let wait = pending.wait;
-        if let (Wait::Lookup | Wait::Allocate { .. } | Wait::Facts { .. }, Outcome::Done) = (wait, outcome) {
-            // Only a description is a good end of these: a peer that says otherwise is not one of us.
+        let wants_more = matches!(
+            wait,
+            Wait::Lookup | Wait::Allocate { .. } | Wait::Facts { .. } | Wait::Home(_) | Wait::Page { .. }
+        );
+        if wants_more && outcome == Outcome::Done {
+            // Only a description, bytes or a page are a good end of these: a peer that says otherwise is not one of us.
             return self.act(Action::Cut { node });
         }
         if let (Wait::Lookup, Outcome::Failed(Failure::NotFound)) = (wait, outcome) {
@@ -401,15 +298,12 @@ impl Engine {
             self.counters.stale += 1;
             return;
         }
-        if let (Wait::FetchLock(transfer), Outcome::Done) = (wait, outcome) {
-            let Some(pending) = self.operations.get_mut(step) else { return };
-            pending.wait = Wait::Fetch { transfer, under: Some(LockToken(told.word)) };
-            let pending = *pending;
-            return self.fetch_again(step, &pending, transfer);
+        if let (Wait::Home(_), Outcome::Failed(failure) | Outcome::Indeterminate(failure)) = (wait, outcome) {
+            return self.get_refused(now, step, failure);
         }
-        let Some(pending) = self.operations.remove(step) else { return };
+        let Some(pending) = self.over(step) else { return };
         match pending.wait {
-            Wait::Put { home, ticket } => self.give_staging(home, ticket),
+            Wait::Put { segment, ticket } => self.give_staging(segment.home(), ticket),
             Wait::Lock { segment, lease_us } if outcome == Outcome::Done => {
                 let token = LockToken(told.word);
                 if !self.is_attached(pending.lane.client) {
@@ -424,7 +318,6 @@ impl Engine {
                 }
                 return;
             }
-            Wait::Unlock { token, .. } => self.held.retain(|held| held.token != token),
             _ => {}
         }
         self.answer(Asker::Client(pending.lane, pending.request), outcome, told);
@@ -434,14 +327,15 @@ impl Engine {
     pub(super) fn ask_far(&mut self, caller: Caller, operation: &Operation) -> Result<(), Failure> {
         let Caller { who, timeout_us, .. } = caller;
         match *operation {
-            Operation::Atomic { segment, offset, change } => {
+            Operation::Atomic { segment, offset, change, token } => {
                 let home = self.reachable_home(segment)?;
-                let step = self.begin(&caller, Wait::Answer { home, harmless: false })?.to_bits();
-                self.send(home, Message::Atomic { step, who, segment, offset, change, timeout_us });
+                self.check_own_lock(&caller, segment, token.is_none())?;
+                let step = self.begin(&caller, Wait::Answer { segment, harmless: false })?.to_bits();
+                self.send(home, Message::Atomic { step, who, segment, offset, change, token, timeout_us });
             }
             Operation::Await { segment, above } => {
                 let home = self.reachable_home(segment)?;
-                let step = self.begin(&caller, Wait::Answer { home, harmless: true })?.to_bits();
+                let step = self.begin(&caller, Wait::Answer { segment, harmless: true })?.to_bits();
                 self.send(home, Message::Await { step, who, segment, above, timeout_us });
             }
             Operation::Lock { segment, wish } => {
@@ -483,13 +377,18 @@ impl Engine {
             }
             return;
         }
-        let Some(pending) = self.operations.remove(step) else { return };
+        let Some(pending) = self.over(step) else { return };
         let outcome = match pending.wait {
             Wait::LateLock { .. } => return,
+            // A list goes on with the next node.
+            Wait::Page { node, list: true, .. } => {
+                return self.tell_page(pending.lane, pending.request, Page { node, ..Page::default() });
+            }
             Wait::Facts { .. }
             | Wait::Lookup
-            | Wait::Fetch { .. }
-            | Wait::FetchLock(_)
+            | Wait::Fetch(_)
+            | Wait::Home(_)
+            | Wait::Page { .. }
             | Wait::Lock { .. }
             | Wait::Answer { harmless: true, .. } => Outcome::Failed(Failure::NodeDown),
             Wait::Allocate { .. }

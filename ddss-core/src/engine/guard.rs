@@ -1,11 +1,12 @@
 //! Who holds a segment's lock and who waits: for the lock, behind it, or for a newer version.
 //!
 //! One line, in order of arrival. Puts, atomics and (under Strict and Read) gets that find the lock held by another wait
-//! in the same line as those who ask for the lock itself.
+//! in the same line as those who ask for the lock itself. Who makes a call under the lock waits for nobody.
 
-use super::action::Source;
+use super::action::{Parts, Source};
 use crate::limits::WAITERS_PER_SEGMENT_MAX;
-use crate::request::{ArenaRange, Change, LockToken, LockWish, Terms};
+use crate::model::Minds;
+use crate::operation::{ArenaRange, Change, LockToken, LockWish, Terms};
 use crate::segment::Identity;
 use crate::{ClientId, LaneId, NodeId, RequestId, Version};
 use std::collections::VecDeque;
@@ -38,10 +39,32 @@ pub(super) enum Owner {
 /// What is asked of a segment at home here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wanted {
-    Get { offset: u64, into: ArenaRange, inline: bool },
-    Put { offset: u64, length: u32, source: Source, terms: Terms },
-    Atomic { offset: u64, change: Change },
+    Get(Get),
+    Put { parts: Parts, source: Source, terms: Terms },
+    Atomic { offset: u64, change: Change, token: Option<LockToken> },
     Lock(LockWish),
+}
+
+/// A get as its home sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Get {
+    pub(super) parts: Parts,
+    pub(super) sink: Sink,
+    pub(super) minds: Minds,
+    pub(super) version: Option<Version>,
+    /// The lock that the asker holds: its own gets do not wait for it.
+    pub(super) token: Option<LockToken>,
+}
+
+/// Where the bytes of a get go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sink {
+    /// To a client of this node.
+    Arena(ArenaRange),
+    /// Into the completion.
+    Inline,
+    /// To the node that asked.
+    Peer,
 }
 
 /// One in the line.
@@ -91,9 +114,10 @@ impl Guard {
         self.holders.iter().any(|holder| !holder.shared)
     }
 
-    /// Whether that grant is still in force, and alone.
-    pub(super) fn admits(&self, token: LockToken, now_us: u64) -> bool {
-        self.holders.iter().any(|holder| holder.token == token && !holder.shared && holder.until_us > now_us)
+    /// Whether that grant is still in force, alone, and of who uses it: anybody who may read the header knows its number.
+    pub(super) fn admits(&self, token: LockToken, owner: Owner, now_us: u64) -> bool {
+        let admits = |holder: &Holder| holder.token == token && holder.owner == owner && !holder.shared;
+        self.holders.iter().any(|holder| admits(holder) && holder.until_us > now_us)
     }
 
     /// Whether `wanted` has to wait behind the lock or behind others; `minds` is what the model says of it.
@@ -104,9 +128,37 @@ impl Guard {
         match wanted {
             Wanted::Lock(wish) if wish.shared => self.held_alone() || !self.line.is_empty(),
             Wanted::Lock(_) => !self.holders.is_empty() || !self.line.is_empty(),
-            Wanted::Get { .. } => minds && self.holders.iter().any(|holder| !holder.shared && holder.owner != owner),
+            Wanted::Get(get) => self.is_in_the_way(get, owner),
             Wanted::Put { .. } | Wanted::Atomic { .. } => minds && !self.holders.is_empty(),
         }
+    }
+
+    /// Whether a holder keeps a get from what it wants. A client is known by itself, a client of another node by the
+    /// token of its lock.
+    fn is_in_the_way(&self, get: &Get, owner: Owner) -> bool {
+        let own = |holder: &Holder| {
+            Some(holder.token) == get.token || matches!(owner, Owner::Client(_)) && holder.owner == owner
+        };
+        match get.minds {
+            Minds::Nobody => false,
+            Minds::Alone => self.holders.iter().any(|holder| !holder.shared && !own(holder)),
+            Minds::Anyone => self.holders.iter().any(|holder| !own(holder)),
+        }
+    }
+
+    /// Whether this client of the home's own node holds the lock, alone or shared.
+    pub(super) fn is_held_by(&self, owner: Owner) -> bool {
+        matches!(owner, Owner::Client(_)) && self.holders.iter().any(|holder| holder.owner == owner)
+    }
+
+    /// How many hold it.
+    pub(super) fn holders(&self) -> usize {
+        self.holders.len()
+    }
+
+    /// How many wait in line.
+    pub(super) fn waiting(&self) -> usize {
+        self.line.len()
     }
 
     /// Puts one at the end of the line; `false` when it is too long.
@@ -126,8 +178,8 @@ impl Guard {
         let first = self.line.front()?;
         let ready = match first.wanted {
             Wanted::Lock(wish) if wish.shared => !self.held_alone(),
-            Wanted::Get { .. } => !self.held_alone(),
-            Wanted::Put { terms: Terms { token: Some(_), .. }, .. } => true,
+            Wanted::Get(get) => !self.is_in_the_way(&get, first.asker.owner()),
+            Wanted::Put { terms: Terms { token: Some(_), .. }, .. } | Wanted::Atomic { token: Some(_), .. } => true,
             Wanted::Lock(_) | Wanted::Put { .. } | Wanted::Atomic { .. } => self.holders.is_empty(),
         };
         if ready { self.line.pop_front() } else { None }
@@ -239,8 +291,10 @@ mod tests {
         // If this broke, a holder that was away for too long could overwrite its successor's put.
         let mut guard = Guard::default();
         guard.grant(hold(1, false));
-        assert!(guard.admits(LockToken(1), 49));
-        assert!(!guard.admits(LockToken(1), 50));
+        let owner = Owner::Peer(NodeId(1));
+        assert!(guard.admits(LockToken(1), owner, 49));
+        assert!(!guard.admits(LockToken(1), owner, 50));
+        assert!(!guard.admits(LockToken(1), Owner::Peer(NodeId(2)), 49), "it is another's");
         assert!(guard.expire_leases(50));
         assert!(guard.is_idle());
     }

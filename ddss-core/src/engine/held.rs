@@ -1,7 +1,7 @@
 //! Which locks of other homes the clients of this node hold, so that they can be given back when a client dies.
 
 use super::core::{Engine, Now};
-use crate::request::LockToken;
+use crate::operation::LockToken;
 use crate::{ClientId, Message, NodeId, SegmentId};
 
 /// One lock of another home.
@@ -18,6 +18,12 @@ impl Engine {
     /// Whether a client of this node holds a remote segment's lock: then its own gets do not wait for it.
     pub(super) fn holds_far(&self, client: ClientId, segment: SegmentId) -> bool {
         self.held.iter().any(|held| held.client == client && held.segment == segment)
+    }
+
+    /// The token of the lock that this client holds on a remote segment.
+    pub(super) fn token_of(&self, client: ClientId, segment: SegmentId) -> Option<LockToken> {
+        let mine = self.held.iter().find(|held| held.client == client && held.segment == segment);
+        mine.map(|held| held.token)
     }
 
     /// A client is gone: its locks elsewhere are given back.

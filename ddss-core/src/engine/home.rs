@@ -1,11 +1,16 @@
 //! What another node's engine asks of this one, the home.
 
-use super::action::{Action, Source};
+use super::action::{Action, Parts, Source};
 use super::core::{Engine, Now};
-use super::guard::{Asker, Owner, Waiter, Wanted, Watcher};
+use super::guard::{Asker, Get, Owner, Sink, Waiter, Wanted, Watcher};
+use super::hand::Got;
 use super::near::Told;
 use super::operations::StepId;
-use crate::limits::{STAGING_BYTES, TIMEOUT_DEFAULT_US};
+use crate::limits::{TIMEOUT_DEFAULT_US, TRANSFER_BYTES_MAX};
+use crate::listing::Query;
+use crate::model::Minds;
+use crate::operation::Look;
+use crate::ranges::Ranges;
 use crate::segment::{Identity, Wish};
 use crate::{Failure, Message, NodeId, Outcome, SegmentId};
 
@@ -32,18 +37,57 @@ impl Engine {
                 let made = self.make_here(now, Asker::Peer(node, step), who, name, spec, TIMEOUT_DEFAULT_US);
                 made.map_err(|failure| (step, failure))
             }
-            Message::Put { step, who, segment, offset, length, staged, terms, timeout_us } => {
+            Message::Put { step, who, segment, offset, length, staged, ranges, terms, timeout_us } => {
                 let asker = Asker::Peer(node, step);
                 let deadline_us = deadline(timeout_us);
-                let asked = self.source_of(node, length, staged, tail).and_then(|source| {
-                    let wanted = Wanted::Put { offset, length, source, terms };
+                let asked = self.put_of(node, (offset, length), staged, ranges, tail).and_then(|(parts, source)| {
+                    let wanted = Wanted::Put { parts, source, terms };
                     let asked = self.ask_home(now, segment, Waiter { asker, who, wanted, deadline_us });
-                    asked.inspect_err(|_| self.forget_kept(source))
+                    asked.inspect_err(|_| self.drop_kept(&wanted))
                 });
                 asked.map_err(|failure| (step, failure))
             }
-            Message::Atomic { step, who, segment, offset, change, timeout_us } => {
-                let wanted = Wanted::Atomic { offset, change };
+            Message::Get { step, who, segment, offset, length, ranges, look, token, timeout_us } => {
+                let (asker, deadline_us) = (Asker::Peer(node, step), deadline(timeout_us));
+                let minds = self.minds_of_get(segment, &look);
+                let asked = self.parts_of((offset, length), ranges, tail).and_then(|parts| {
+                    let get = Get { parts, sink: Sink::Peer, minds: minds?, version: look.version, token };
+                    let waiter = Waiter { asker, who, wanted: Wanted::Get(get), deadline_us };
+                    self.ask_home(now, segment, waiter).inspect_err(|_| self.give_up_table(&parts))
+                });
+                asked.map_err(|failure| (step, failure))
+            }
+            Message::Got { step, version, timestamp, length, staged, number } => {
+                self.clock.hear(timestamp, now.wall_us);
+                let got = Got { version, timestamp, length, staged, number };
+                self.got(node, StepId::from_bits(step), got, tail);
+                Ok(())
+            }
+            Message::Taken { number } => {
+                self.taken(node, number);
+                Ok(())
+            }
+            Message::List { step, who } => {
+                let query = Query::decode(tail).map_err(|failure| (step, failure));
+                query.map(|query| self.list_here(node, step, who, &query))
+            }
+            Message::Stat { step, who, segment } => {
+                self.stat_here(node, step, who, segment).map_err(|failure| (step, failure))
+            }
+            Message::Listed { step, more } => {
+                self.listed(node, StepId::from_bits(step), more, tail);
+                Ok(())
+            }
+            Message::Permit { step, who, segment, permit } => {
+                let asker = Asker::Peer(node, step);
+                self.permit_here(who, segment, permit, asker).map_err(|failure| (step, failure))
+            }
+            Message::Changed { facts } => {
+                self.facts_changed(node, facts);
+                Ok(())
+            }
+            Message::Atomic { step, who, segment, offset, change, token, timeout_us } => {
+                let wanted = Wanted::Atomic { offset, change, token };
                 let waiter = Waiter { asker: Asker::Peer(node, step), who, wanted, deadline_us: deadline(timeout_us) };
                 let aligned = if offset.is_multiple_of(8) { Ok(()) } else { Err(Failure::Unaligned) };
                 aligned.and_then(|()| self.ask_home(now, segment, waiter)).map_err(|failure| (step, failure))
@@ -91,22 +135,45 @@ impl Engine {
         }
     }
 
-    /// Where the bytes of a put are. Those behind the message are kept here, since the put may have to wait.
-    fn source_of(&mut self, node: NodeId, length: u32, staged: u64, tail: &[u8]) -> Result<Source, Failure> {
+    /// Which bytes a message means: one range, or those of the table behind it, which is kept.
+    fn parts_of(&mut self, one: (u64, u32), ranges: u8, table: &[u8]) -> Result<Parts, Failure> {
+        let (offset, bytes) = one;
+        if ranges == 0 {
+            return if bytes as usize <= TRANSFER_BYTES_MAX {
+                Ok(Parts::One { offset, bytes })
+            } else {
+                Err(Failure::TooLarge)
+            };
+        }
+        let sum = Ranges::decode(table)?.sum();
+        if sum == bytes { Ok(self.keep_table(table, sum)) } else { Err(Failure::Malformed) }
+    }
+
+    /// Which bytes a put writes, and where they are. Those behind the message are kept here, since the put may have to
+    /// wait.
+    fn put_of(
+        &mut self,
+        node: NodeId,
+        one: (u64, u32),
+        staged: u64,
+        ranges: u8,
+        tail: &[u8],
+    ) -> Result<(Parts, Source), Failure> {
+        let parts = self.parts_of(one, ranges, if ranges == 0 { &[] } else { tail })?;
         match staged {
-            Message::NOT_STAGED => {
-                let bytes = tail.try_into().map_err(|_| Failure::TooLarge)?;
-                Ok(Source::Kept(self.kept.insert(bytes)))
+            Message::NOT_STAGED if ranges > 0 || tail.len() > Message::PUT_BYTES_MAX => {
+                self.give_up_table(&parts);
+                Err(Failure::Malformed)
             }
-            at if at.saturating_add(length.into()) <= STAGING_BYTES as u64 => Ok(Source::Staged { node, at }),
-            _ => Err(Failure::OutOfRange),
+            Message::NOT_STAGED => Ok((parts, Source::Kept(self.kept.insert(tail)))),
+            at => Ok((parts, Source::Staged { node, at })),
         }
     }
 
-    fn forget_kept(&mut self, source: Source) {
-        if let Source::Kept(kept) = source {
-            self.kept.remove(&kept);
-        }
+    /// Whose lock a get of a segment at home here waits for. A version that is named is there or not.
+    pub(super) fn minds_of_get(&self, segment: SegmentId, look: &Look) -> Result<Minds, Failure> {
+        let model = self.segments.get(segment)?.spec.model;
+        Ok(if look.version.is_some() { Minds::Nobody } else { model.get_rules(look.asks).minds })
     }
 
     /// Gives a peer a window over a segment, if the one for whom it asks may look at it.

@@ -1,4 +1,5 @@
-//! Bytes of small puts that came behind a message, from the message to the commit.
+//! Bytes that the engine keeps for a while: those of small puts, from the message to the commit; tables of ranges; pages
+//! of a list.
 
 use crate::Message;
 use arrayvec::ArrayVec;
@@ -7,7 +8,7 @@ use arrayvec::ArrayVec;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeptId(u32);
 
-/// The bytes of one small put.
+/// The bytes of one of them.
 pub(super) type Bytes = ArrayVec<u8, { Message::PUT_BYTES_MAX }>;
 
 /// All bytes that are kept. Places are used again, so that a busy home allocates nothing.
@@ -18,7 +19,9 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn insert(&mut self, bytes: Bytes) -> KeptId {
+    /// Keeps what was checked to be at most [`Message::PUT_BYTES_MAX`] bytes.
+    pub(super) fn insert(&mut self, bytes: &[u8]) -> KeptId {
+        let bytes: Bytes = bytes.try_into().expect("tails, tables and pages are bounded");
         match self.free.pop() {
             Some(place) => {
                 self.places[place as usize] = bytes;
@@ -40,3 +43,6 @@ impl Kept {
         self.free.push(id.0);
     }
 }
+
+const _: () = assert!(crate::Listing::PAGE_BYTES <= Message::PUT_BYTES_MAX);
+const _: () = assert!(crate::Ranges::TABLE_BYTES_MAX <= Message::PUT_BYTES_MAX);

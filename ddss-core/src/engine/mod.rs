@@ -3,20 +3,25 @@
 //! ```text
 //!   client's request ──► Engine::request ──┐
 //!   peer's message   ──► Engine::message ──┼──► next_action ──► Copy, Commit  (this node's memory)
-//!   fetch finished   ──► Engine::fetched ──┤                    Fetch, Stage  (another node's memory)
+//!   fetch finished   ──► Engine::fetched ──┤                    Fetch, Stage, Hand (another node's memory)
 //!   time             ──► Engine::tick    ──┘                    Send          (another node's engine)
 //!                                                               Reply         (a client's ring)
 //! ```
 //!
 //! | file | what it decides |
 //! | --- | --- |
-//! | `core.rs` | clients, peers, time, and which of the next three a request goes to |
-//! | `near.rs` | what is asked of a segment whose home is here, by a client or by another node |
+//! | `core.rs` | clients, peers, time |
+//! | `dispatch.rs` | which of the next ones a request goes to |
+//! | `near.rs`, `locks.rs` | what is asked of a segment whose home is here, by a client or by another node |
 //! | `guard.rs` | who holds a segment's lock, and who waits for it or for a newer version |
-//! | `far.rs` | a request for a segment whose home is elsewhere |
+//! | `fetch.rs` | a get of a segment whose home is elsewhere: one-sided reads |
+//! | `hand.rs` | such a get when its home carries it out |
+//! | `copies.rs` | copies of remote Temporal segments for this node's readers |
+//! | `far.rs` | everything else for a segment whose home is elsewhere |
 //! | `home.rs` | what another node's engine asks of this one |
 //! | `directory.rs` | names, when they are the whole cluster's |
-//! | `held.rs` | which locks of other homes the clients of this node hold |
+//! | `facts.rs` | lists, facts and permissions |
+//! | `held.rs`, `kept.rs` | locks of other homes that clients of this node hold; bytes kept for a while |
 //! | `segments.rs`, `blocks.rs` | the segments at home here and the memory they have |
 //! | `operations.rs`, `staging.rs`, `peers.rs` | what is under way, and the bounds on it |
 
@@ -24,22 +29,29 @@ mod action;
 mod areas;
 mod birth;
 mod blocks;
+mod copies;
 mod core;
 mod directory;
+mod dispatch;
+mod facts;
 mod far;
+mod fetch;
 mod guard;
+mod hand;
 mod held;
 mod home;
 mod kept;
+mod locks;
 mod near;
 mod operations;
 mod peers;
 mod segments;
 mod staging;
 
-pub use action::{Action, Source};
-pub use areas::{area_of, offset_of};
-pub use core::{Counters, Engine, EngineConfig, Now};
+pub use action::{Action, Parts, Source, Tail, Target};
+pub use areas::{OWN_AREA, area_of, offset_of};
+pub use core::{Counters, Engine, EngineConfig, Now, OnlyReply};
 pub use directory::ClaimId;
+pub use hand::HandId;
 pub use kept::KeptId;
 pub use operations::StepId;

@@ -1,11 +1,11 @@
 //! What is asked of segments whose home is this node, by its own clients and by other nodes: done by this node's
 //! progress thread, which is the one arbiter of their versions, words and locks.
 
-use super::action::{Action, Source};
+use super::action::{Action, Parts, Source};
 use super::core::{Caller, Engine, Now};
-use super::guard::{Asker, Holder, Owner, Waiter, Wanted, Watcher};
-use crate::request::{LockToken, LockWish, Terms};
-use crate::segment::{Header, Identity, Model, Wish};
+use super::guard::{Asker, Get, Sink, Waiter, Wanted, Watcher};
+use crate::operation::{LockWish, Terms};
+use crate::segment::{Header, Identity, Wish};
 use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
 /// An atomic whose word is being looked at.
@@ -34,39 +34,20 @@ impl Engine {
 
     /// Does what is asked of a segment, or lets it wait behind the lock. An error is the answer.
     pub(super) fn ask_home(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
+        let minds = self.may(id, &waiter)?;
+        let Waiter { asker, wanted, .. } = waiter;
         let segment = self.segments.get_mut(id)?;
-        let Waiter { asker, who, wanted, .. } = waiter;
-        let model = segment.spec.model;
-        let minds = match wanted {
-            Wanted::Get { offset, into, .. } => {
-                segment.permissions.allow(who, Wish::Read)?;
-                segment.check_range(offset, into.bytes)?;
-                matches!(model, Model::Strict | Model::Read)
-            }
-            Wanted::Put { offset, length, terms, .. } => {
-                segment.permissions.allow(who, Wish::Write)?;
-                segment.check_range(offset, length)?;
-                if model == Model::Version && terms.version.is_none() {
-                    return Err(Failure::VersionMismatch);
-                }
-                terms.token.is_none() && !matches!(model, Model::Null | Model::Read)
-            }
-            Wanted::Atomic { offset, .. } => {
-                segment.permissions.allow(who, Wish::Write)?;
-                segment.check_range(offset, 8)?;
-                true
-            }
-            Wanted::Lock(wish) => {
-                let needs = if wish.shared { Wish::Read } else { Wish::Write };
-                segment.permissions.allow(who, needs)?;
-                true
-            }
-        };
         if !segment.guard.must_wait(&wanted, asker.owner(), minds) {
             return self.do_now(now, id, waiter);
         }
-        if matches!(wanted, Wanted::Lock(LockWish { no_wait: true, .. })) {
-            return Err(Failure::Locked);
+        match wanted {
+            Wanted::Lock(LockWish { no_wait: true, .. }) => return Err(Failure::Locked),
+            // It would wait for itself. Another thread of that client may hold the lock, but then this one has to ask
+            // for it as well: to let it pass would lose updates.
+            Wanted::Put { .. } | Wanted::Atomic { .. } if segment.guard.is_held_by(asker.owner()) => {
+                return Err(Failure::OwnLock);
+            }
+            _ => {}
         }
         if !segment.guard.wait(waiter) {
             return Err(Failure::Busy);
@@ -75,28 +56,52 @@ impl Engine {
         Ok(())
     }
 
-    fn do_now(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
+    /// Whether who asks may, and whether the bytes are there; then, whether the call minds the segment's lock.
+    fn may(&self, id: SegmentId, waiter: &Waiter) -> Result<bool, Failure> {
+        let segment = self.segments.get(id)?;
+        let who = waiter.who;
+        let inside = |parts: &Parts| {
+            self.ranges(parts).iter().try_for_each(|range| segment.check_range(range.offset, range.bytes))
+        };
+        match &waiter.wanted {
+            Wanted::Get(get) => {
+                segment.permissions.allow(who, Wish::Read)?;
+                inside(&get.parts)?;
+                Ok(true)
+            }
+            Wanted::Put { parts, terms, .. } => {
+                segment.permissions.allow(who, Wish::Write)?;
+                inside(parts)?;
+                if segment.spec.model.put_names_version(terms.asks) && terms.version.is_none() {
+                    return Err(Failure::VersionMismatch);
+                }
+                Ok(terms.token.is_none() && segment.spec.model.put_minds(terms.asks))
+            }
+            Wanted::Atomic { offset, token, .. } => {
+                segment.permissions.allow(who, Wish::Write)?;
+                segment.check_range(*offset, 8)?;
+                Ok(token.is_none())
+            }
+            Wanted::Lock(wish) => {
+                segment.permissions.allow(who, if wish.shared { Wish::Read } else { Wish::Write })?;
+                Ok(true)
+            }
+        }
+    }
+
+    pub(super) fn do_now(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
         let asker = waiter.asker;
         match waiter.wanted {
-            Wanted::Get { offset, into, inline } => {
-                let segment = self.segments.get(id)?;
-                let at = segment.at + Header::DATA_OFFSET + offset;
-                let told = Told { version: segment.version, timestamp: segment.timestamp, word: 0 };
-                let Asker::Client(lane, request) = asker else { return Err(Failure::Unsupported) };
-                let done = Completion::bare(request, Outcome::Done);
-                let done = Completion { version: told.version, timestamp: told.timestamp, inline, ..done };
-                if !inline {
-                    self.act(Action::CopyOut { at, client: lane.client, into });
-                }
-                self.reply(lane, done, inline.then_some((at, into.bytes as u8)));
-            }
-            Wanted::Put { offset, length, source, terms } => {
-                self.check_terms(now, id, terms)?;
-                let (version, timestamp) = self.commit(now, id, offset, length, source)?;
+            Wanted::Get(get) => self.get_now(id, asker, get)?,
+            Wanted::Put { parts, source, terms } => {
+                self.check_terms(now, id, asker, terms)?;
+                let (version, timestamp) = self.commit(now, id, parts, source)?;
+                self.give_up_table(&parts);
                 self.answer(asker, Outcome::Done, Told { version, timestamp, word: 0 });
                 self.show_version(id, version, timestamp);
             }
-            Wanted::Atomic { offset, change } => {
+            Wanted::Atomic { offset, change, token } => {
+                self.check_terms(now, id, asker, Terms { token, ..Terms::default() })?;
                 let segment = self.segments.get_mut(id)?;
                 segment.guard.looking = true;
                 let at = segment.at + Header::DATA_OFFSET + offset;
@@ -108,9 +113,32 @@ impl Engine {
         Ok(())
     }
 
-    fn check_terms(&self, now: Now, id: SegmentId, terms: Terms) -> Result<(), Failure> {
+    fn get_now(&mut self, id: SegmentId, asker: Asker, get: Get) -> Result<(), Failure> {
+        let Get { parts, sink, version, .. } = get;
+        let (at, version, timestamp) = self.segments.get(id)?.find(version)?;
+        let (lane, request) = match asker {
+            Asker::Client(lane, request) => (lane, request),
+            Asker::Peer(node, step) => return self.hand_over(node, step, at, parts, (version, timestamp)),
+        };
+        let inline = sink == Sink::Inline;
+        let done = Completion::bare(request, Outcome::Done);
+        let done = Completion { version, timestamp, inline, ..done };
+        let data = match (sink, parts) {
+            (Sink::Inline, Parts::One { offset, bytes }) => Some((at + offset, bytes as u8)),
+            (Sink::Arena(into), _) => {
+                self.act(Action::CopyOut { at, parts, client: lane.client, into });
+                None
+            }
+            _ => return Err(Failure::Malformed),
+        };
+        self.give_up_table(&parts);
+        self.reply(lane, done, data);
+        Ok(())
+    }
+
+    fn check_terms(&self, now: Now, id: SegmentId, asker: Asker, terms: Terms) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
-        if terms.token.is_some_and(|token| !segment.guard.admits(token, now.steady_us)) {
+        if terms.token.is_some_and(|token| !segment.guard.admits(token, asker.owner(), now.steady_us)) {
             return Err(Failure::LockLost);
         }
         if terms.version.is_some_and(|version| version != segment.version) {
@@ -124,8 +152,7 @@ impl Engine {
         &mut self,
         now: Now,
         id: SegmentId,
-        offset: u64,
-        length: u32,
+        parts: Parts,
         source: Source,
     ) -> Result<(Version, Timestamp), Failure> {
         let timestamp = self.clock.next(now.wall_us);
@@ -133,8 +160,17 @@ impl Engine {
         segment.version = Version(segment.version.0 + 1);
         segment.timestamp = timestamp;
         let (at, version) = (segment.at, segment.version);
+        let (kept, places) = (segment.line_of(version), segment.stamps.len() as u64);
+        if let Some(stamp) = version.0.checked_rem(places).and_then(|place| segment.stamps.get_mut(place as usize)) {
+            *stamp = timestamp;
+        }
+        let (state, bytes) = (Header::committed(version), segment.spec.bytes);
         self.counters.commits += 1;
-        self.act(Action::Commit { at, offset, length, source, version, timestamp });
+        self.act(Action::Commit { at, parts, source, version, timestamp });
+        if let Some(to) = kept {
+            let (segment, timestamp) = (id.to_bits(), timestamp.0);
+            self.act(Action::Keep { at, to, header: Header { state, timestamp, segment, bytes, locked: 0 } });
+        }
         Ok((version, timestamp))
     }
 
@@ -148,70 +184,13 @@ impl Engine {
         segment.guard.looking = false;
         let mut told = Told { version: segment.version, timestamp: segment.timestamp, word };
         if let Some(new) = change.apply(word)
-            && let Ok((version, timestamp)) = self.commit(now, id, offset, 8, Source::Word(new))
+            && let Ok((version, timestamp)) = self.commit(now, id, Parts::One { offset, bytes: 8 }, Source::Word(new))
         {
             told = Told { version, timestamp, word };
             self.show_version(id, version, timestamp);
         }
         self.answer(asker, Outcome::Done, told);
         self.serve_line(now, id);
-    }
-
-    fn grant(&mut self, now: Now, id: SegmentId, asker: Asker, wish: LockWish) -> Result<(), Failure> {
-        // The clock never gives a number twice, not even after a restart: a good token.
-        let token = LockToken(self.clock.next(now.wall_us).0);
-        let segment = self.segments.get_mut(id)?;
-        let until_us = now.steady_us.saturating_add(wish.lease_us.into());
-        if !segment.guard.grant(Holder { token, owner: asker.owner(), shared: wish.shared, until_us }) {
-            return Err(Failure::Busy);
-        }
-        let told = Told { version: segment.version, timestamp: segment.timestamp, word: token.0 };
-        let at = segment.at;
-        if !wish.shared {
-            self.act(Action::Mark { at, locked: true });
-        }
-        self.segments.note_busy(id);
-        self.answer(asker, Outcome::Done, told);
-        Ok(())
-    }
-
-    /// Takes a grant back.
-    pub(super) fn unlock_here(
-        &mut self,
-        now: Now,
-        id: SegmentId,
-        token: LockToken,
-        owner: Owner,
-    ) -> Result<Told, Failure> {
-        let segment = self.segments.get_mut(id)?;
-        if !segment.guard.let_go(token, owner) {
-            return Err(Failure::LockLost);
-        }
-        let told = Told { version: segment.version, timestamp: segment.timestamp, word: 0 };
-        self.unmark(id);
-        self.serve_line(now, id);
-        Ok(told)
-    }
-
-    /// The header says whether somebody holds the lock alone.
-    fn unmark(&mut self, id: SegmentId) {
-        if let Ok(segment) = self.segments.get(id)
-            && !segment.guard.held_alone()
-        {
-            let at = segment.at;
-            self.act(Action::Mark { at, locked: false });
-        }
-    }
-
-    /// Lets those go who need not wait any more, in order.
-    pub(super) fn serve_line(&mut self, now: Now, id: SegmentId) {
-        while let Ok(segment) = self.segments.get_mut(id)
-            && let Some(waiter) = segment.guard.next_ready()
-        {
-            if let Err(failure) = self.do_now(now, id, waiter) {
-                self.turn_away(&waiter, failure);
-            }
-        }
     }
 
     /// Answers those who wait for a version above theirs.
@@ -239,49 +218,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Somebody is gone: its locks are broken, its places in line given up.
-    pub(super) fn owner_gone(&mut self, now: Now, owner: Owner) {
-        for id in self.segments.busy() {
-            if let Ok(segment) = self.segments.get_mut(id) {
-                for waiter in segment.guard.gone(owner) {
-                    self.drop_kept(&waiter.wanted);
-                }
-            }
-            self.unmark(id);
-            self.serve_line(now, id);
-        }
-    }
-
-    /// Leases and deadlines of those who wait.
-    pub(super) fn tick_guards(&mut self, now: Now) {
-        for id in self.segments.busy() {
-            let Ok(segment) = self.segments.get_mut(id) else { continue };
-            if segment.guard.expire_leases(now.steady_us) {
-                self.unmark(id);
-            }
-            while let Ok(segment) = self.segments.get_mut(id)
-                && let Some(waiter) = segment.guard.next_late(now.steady_us)
-            {
-                self.turn_away(&waiter, Failure::TimedOut);
-            }
-            while let Ok(segment) = self.segments.get_mut(id)
-                && let Some(watcher) = segment.guard.next_unseen(now.steady_us)
-            {
-                self.answer(watcher.asker, Outcome::Failed(Failure::TimedOut), Told::default());
-            }
-            self.serve_line(now, id);
-        }
-        self.segments.forget_idle();
-    }
-
     pub(super) fn turn_away(&mut self, waiter: &Waiter, failure: Failure) {
         self.drop_kept(&waiter.wanted);
         self.answer(waiter.asker, Outcome::Failed(failure), Told::default());
     }
 
-    fn drop_kept(&mut self, wanted: &Wanted) {
+    /// What was kept for one who will not get what it wanted.
+    pub(super) fn drop_kept(&mut self, wanted: &Wanted) {
         if let Wanted::Put { source: Source::Kept(kept), .. } = wanted {
             self.kept.remove(kept);
+        }
+        if let Wanted::Put { parts, .. } | Wanted::Get(Get { parts, .. }) = wanted {
+            self.give_up_table(parts);
         }
     }
 

@@ -1,10 +1,13 @@
 //! What is under way: one entry for each operation that waits for another node, with its deadline.
 
+use super::action::Parts;
+use super::kept::KeptId;
 use super::staging::Ticket;
 use crate::limits::{NODES_MAX, OPERATIONS_MAX};
-use crate::request::{ArenaRange, LockToken};
-use crate::segment::{Identity, Name, Spec};
-use crate::{LaneId, NodeId, RequestId, SegmentId};
+use crate::operation::{ArenaRange, LockToken, Look};
+use crate::segment::{Identity, Name};
+use crate::spec::Spec;
+use crate::{LaneId, NodeId, RequestId, SegmentId, Version};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -43,12 +46,28 @@ impl StepId {
     }
 }
 
-/// A get or put whose memory the fabric reads or writes, and for what.
+/// A get of a remote segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Transfer {
     pub(super) segment: SegmentId,
-    pub(super) offset: u64,
+    pub(super) parts: Parts,
+    /// Where the bytes go in the arena.
     pub(super) range: ArenaRange,
+    /// Whether the completion may carry them instead.
+    pub(super) inline: bool,
+    pub(super) look: Look,
+}
+
+/// The reads of a get that are under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Fetching {
+    pub(super) transfer: Transfer,
+    /// How often a put came between.
+    pub(super) tears: u8,
+    /// The version whose kept copy is read; `None`: the segment itself.
+    pub(super) kept: Option<Version>,
+    /// The whole segment is read into the copy that this node keeps of it.
+    pub(super) refresh: bool,
 }
 
 /// What an operation waits for.
@@ -62,12 +81,14 @@ pub(super) enum Wait {
     Release { home: NodeId },
     /// The facts of a segment, to get this then.
     Facts { transfer: Transfer },
-    /// The bytes of a get; the shared lock that it is done under, if it had to ask for one.
-    Fetch { transfer: Transfer, under: Option<LockToken> },
-    /// The shared lock for a get that met a holder.
-    FetchLock(Transfer),
-    /// An atomic, or (harmless: asked for in vain, nothing happened) a version.
-    Answer { home: NodeId, harmless: bool },
+    /// The bytes of a get that this node reads by itself.
+    Fetch(Fetching),
+    /// The bytes of a get that the home carries out.
+    Home(Transfer),
+    /// A page of a list, or of one segment's facts.
+    Page { node: NodeId, into: ArenaRange, list: bool },
+    /// An atomic, new permissions, or (harmless: asked for in vain, nothing happened) a version.
+    Answer { segment: SegmentId, harmless: bool },
     /// A lock.
     Lock { segment: SegmentId, lease_us: u32 },
     /// A lock that nobody waits for any more: given back when it is granted.
@@ -75,7 +96,28 @@ pub(super) enum Wait {
     /// The end of a lock.
     Unlock { segment: SegmentId, token: LockToken },
     /// The answer to a put; what is staged for it.
-    Put { home: NodeId, ticket: Option<Ticket> },
+    Put { segment: SegmentId, ticket: Option<Ticket> },
+}
+
+impl Wait {
+    /// The table of ranges that is kept until the end.
+    pub(super) fn table(&self) -> Option<KeptId> {
+        let (Wait::Facts { transfer } | Wait::Fetch(Fetching { transfer, .. }) | Wait::Home(transfer)) = self else {
+            return None;
+        };
+        match transfer.parts {
+            Parts::Many { table, .. } => Some(table),
+            Parts::One { .. } => None,
+        }
+    }
+
+    /// The segment that may have changed with it.
+    pub(super) fn changes(&self) -> Option<SegmentId> {
+        match *self {
+            Wait::Put { segment, .. } | Wait::Answer { segment, harmless: false } => Some(segment),
+            _ => None,
+        }
+    }
 }
 
 /// A name that peers are asked about.

@@ -1,13 +1,16 @@
 //! The segments whose home is this node: by index for the data path, by name for the rest.
 
 use super::areas::Areas;
+use super::core::EngineConfig;
 use super::guard::{Asker, Guard};
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::message::Facts;
 use crate::record::Record;
-use crate::segment::{Header, Name, Permissions, Spec};
+use crate::segment::{Audience, Header, Name, Permissions};
+use crate::spec::{Placement, Spec};
 use crate::{Failure, NodeId, SegmentId, Timestamp, Version};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// One segment at home here.
 #[derive(Debug)]
@@ -19,23 +22,71 @@ pub(super) struct Segment {
     pub(super) at: u64,
     pub(super) version: Version,
     pub(super) timestamp: Timestamp,
+    /// The oldest version that is known here: what was kept of others went with the daemon before.
+    oldest: Version,
     /// The peers that hold a window over it.
     pub(super) seen_by: Vec<NodeId>,
+    /// When the versions that are kept were committed; empty if none are.
+    pub(super) stamps: Box<[Timestamp]>,
     /// Its lock and those who wait.
     pub(super) guard: Guard,
     /// Who made it, until its memory is there.
     forming: Option<Asker>,
+    /// Where it was, and who might use it there, while it moves.
+    moving: Option<(u64, Permissions, Asker)>,
 }
 
 impl Segment {
-    fn new(name: Name, spec: Spec, permissions: Permissions, at: u64, timestamp: Timestamp) -> Self {
-        let (version, seen_by, guard) = (Version(0), Vec::new(), Guard::default());
-        Self { name, spec, permissions, at, version, timestamp, seen_by, guard, forming: None }
+    fn new(name: Name, spec: Spec, permissions: Permissions, at: u64, stamp: (Version, Timestamp)) -> Self {
+        let ((version, timestamp), seen_by, guard) = (stamp, Vec::new(), Guard::default());
+        let stamps = match spec.keeps() {
+            0 => Box::default(),
+            keeps => vec![timestamp; keeps as usize + 1].into(),
+        };
+        let (oldest, forming, moving) = (version, None, None);
+        Self { name, spec, permissions, at, version, timestamp, oldest, seen_by, stamps, guard, forming, moving }
     }
 
     /// Bytes of the pool that it takes.
     pub(super) fn pool_bytes(&self) -> u64 {
-        Header::DATA_OFFSET + self.spec.bytes
+        Header::bytes_with(self.spec.bytes, self.spec.keeps())
+    }
+
+    /// Where the copy of a version is kept, counted from the pool's begin; `None` if none are.
+    pub(super) fn line_of(&self, version: Version) -> Option<u64> {
+        Some(self.at + Header::line_of(self.spec.bytes, self.spec.keeps(), version)?)
+    }
+
+    /// Where the headers of all copies are that are kept.
+    pub(super) fn kept_lines(&self) -> Vec<u64> {
+        (0..self.stamps.len() as u64).filter_map(|version| self.line_of(Version(version))).collect()
+    }
+
+    /// What is written down of it.
+    pub(super) fn record(&self, id: SegmentId) -> Record {
+        let Self { name, spec, permissions, at, .. } = *self;
+        Record { segment: id, at, name, spec, permissions }
+    }
+
+    /// What its header says, if nobody holds its lock.
+    pub(super) fn header(&self, id: SegmentId) -> Header {
+        let (state, timestamp) = (Header::committed(self.version), self.timestamp.0);
+        Header { state, timestamp, segment: id.to_bits(), bytes: self.spec.bytes, locked: 0 }
+    }
+
+    /// Where the data of the newest version, or of a named one, begin, and when it was committed.
+    pub(super) fn find(&self, wanted: Option<Version>) -> Result<(u64, Version, Timestamp), Failure> {
+        let newest = (self.at + Header::DATA_OFFSET, self.version, self.timestamp);
+        let Some(wanted) = wanted.filter(|&wanted| wanted != self.version) else { return Ok(newest) };
+        if wanted > self.version {
+            return Err(Failure::VersionMismatch);
+        }
+        if wanted < self.oldest || self.version.0 - wanted.0 > u64::from(self.spec.keeps()) {
+            return Err(Failure::VersionGone);
+        }
+        let line = self.line_of(wanted).ok_or(Failure::VersionGone)?;
+        let stamp = self.stamps[(wanted.0 % self.stamps.len() as u64) as usize];
+        Ok((line + Header::DATA_OFFSET, wanted, stamp))
     }
 
     /// Whether a range lies inside, with no sum that could wrap.
@@ -44,7 +95,8 @@ impl Segment {
     }
 
     pub(super) fn facts(&self, id: SegmentId) -> Facts {
-        Facts { segment: id, bytes: self.spec.bytes, model: self.spec.model, permissions: self.permissions }
+        let Spec { bytes, model, .. } = self.spec;
+        Facts { segment: id, bytes, model, permissions: self.permissions, keeps: self.spec.keeps() }
     }
 }
 
@@ -62,6 +114,8 @@ pub(super) struct Leaving {
     pub(super) id: SegmentId,
     at: u64,
     bytes: u64,
+    /// Only its place: the segment lives on in another one.
+    moved: bool,
     /// The peers that have not yet forgotten it.
     pub(super) waiting_for: Vec<NodeId>,
     pub(super) deadline_us: u64,
@@ -77,9 +131,10 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct Segments {
     node: NodeId,
+    first_generation: u32,
     slots: Vec<Slot>,
     free: Vec<u16>,
-    names: HashMap<Name, u16>,
+    names: BTreeMap<Name, u16>,
     areas: Areas,
     leaving: Vec<Leaving>,
     /// Those with a lock that is held or a line that is not empty.
@@ -87,13 +142,14 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    pub(super) fn new(node: NodeId, pool_bytes: u64) -> Self {
+    pub(super) fn new(config: &EngineConfig) -> Self {
         Self {
-            node,
+            node: config.node,
+            first_generation: config.first_generation,
             slots: Vec::new(),
             free: Vec::new(),
-            names: HashMap::new(),
-            areas: Areas::new(pool_bytes),
+            names: BTreeMap::new(),
+            areas: Areas::new(config.pool_bytes),
             leaving: Vec::new(),
             busy: BTreeSet::new(),
         }
@@ -160,6 +216,33 @@ impl Segments {
         self.names.keys().copied().collect()
     }
 
+    /// The segments whose names come after that one, in order.
+    pub(super) fn after(&self, name: &str) -> impl Iterator<Item = (SegmentId, &Segment)> + '_ {
+        let from = (Bound::Excluded(name), Bound::Unbounded);
+        let indices = self.names.range::<str, _>(from).map(|(_, &index)| index);
+        indices.filter_map(|index| {
+            let id = self.id_of(index);
+            Some((id, self.get(id).ok()?))
+        })
+    }
+
+    /// The segment of exactly that name.
+    pub(super) fn exact(&self, name: &str) -> Option<(SegmentId, &Segment)> {
+        let &index = self.names.get(name)?;
+        let id = self.id_of(index);
+        Some((id, self.get(id).ok()?))
+    }
+
+    /// Memory for something that is no segment, in this node's own area.
+    pub(super) fn take_blocks(&mut self, bytes: u64) -> Option<u64> {
+        self.areas.take(Audience::NOBODY, bytes)
+    }
+
+    /// Gives them back.
+    pub(super) fn give_blocks(&mut self, at: u64, bytes: u64) {
+        self.areas.give(at, bytes);
+    }
+
     fn id_of(&self, index: u16) -> SegmentId {
         SegmentId::new(self.node, index, self.slots[usize::from(index)].generation)
     }
@@ -179,16 +262,16 @@ impl Segments {
         if self.free.is_empty() && self.slots.len() == SEGMENTS_PER_NODE_MAX {
             return Err(Failure::NoSpace);
         }
-        let bytes = Header::DATA_OFFSET + spec.bytes;
+        let bytes = Header::bytes_with(spec.bytes, spec.keeps());
         let at = self.areas.take(permissions.audience(), bytes).ok_or(Failure::NoSpace)?;
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
+            self.slots.push(Slot { generation: self.first_generation, segment: None });
             (self.slots.len() - 1) as u16
         });
         let slot = &mut self.slots[usize::from(index)];
-        slot.generation += 1;
-        let spec = Spec { home: self.node, ..spec };
-        let segment = Segment::new(name, spec, permissions, at, timestamp);
+        slot.generation = slot.generation.wrapping_add(1);
+        let spec = Spec { placement: Placement::Node(self.node), ..spec };
+        let segment = Segment::new(name, spec, permissions, at, (Version(0), timestamp));
         slot.segment = Some(Box::new(Segment { forming: Some(asker), ..segment }));
         self.names.insert(name, index);
         Ok(Record { segment: self.id_of(index), at, name, spec, permissions })
@@ -201,6 +284,43 @@ impl Segments {
         segment.forming.take()
     }
 
+    /// Gives a segment a place among other people, and new permissions; where it was is told, and how much it is.
+    pub(super) fn begin_move(
+        &mut self,
+        id: SegmentId,
+        permissions: Permissions,
+        asker: Asker,
+    ) -> Result<(Record, u64, u64), Failure> {
+        let segment = self.get(id)?;
+        if segment.moving.is_some() {
+            return Err(Failure::Busy);
+        }
+        let bytes = segment.pool_bytes();
+        let to = self.areas.take(permissions.audience(), bytes).ok_or(Failure::NoSpace)?;
+        let segment = self.get_mut(id)?;
+        let from = std::mem::replace(&mut segment.at, to);
+        let old = std::mem::replace(&mut segment.permissions, permissions);
+        segment.moving = Some((from, old, asker));
+        Ok((segment.record(id), from, bytes))
+    }
+
+    /// It is there, or stays where it was. Who waits for it, and the peers that have to forget the old place.
+    pub(super) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<(Asker, Vec<NodeId>)> {
+        let segment = self.get_mut(id).ok()?;
+        let (from, old, asker) = segment.moving.take()?;
+        let bytes = segment.pool_bytes();
+        if made {
+            let readers = std::mem::take(&mut segment.seen_by);
+            let waiting_for = readers.clone();
+            self.leaving.push(Leaving { id, at: from, bytes, moved: true, waiting_for, deadline_us });
+            return Some((asker, readers));
+        }
+        let to = std::mem::replace(&mut segment.at, from);
+        segment.permissions = old;
+        self.areas.give(to, bytes);
+        Some((asker, Vec::new()))
+    }
+
     /// Takes in a segment that was here before the daemon ended.
     pub(super) fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
         let Record { segment: id, at, name, spec, permissions } = *record;
@@ -209,7 +329,7 @@ impl Segments {
         {
             return Err(Failure::Malformed);
         }
-        let bytes = Header::DATA_OFFSET.saturating_add(spec.bytes);
+        let bytes = Header::bytes_with(spec.bytes, spec.keeps());
         if bytes > self.areas.free_bytes() {
             return Err(Failure::NoSpace);
         }
@@ -218,7 +338,7 @@ impl Segments {
         }
         self.make_room_for(id);
         self.free.retain(|&free| usize::from(free) != index);
-        let segment = Segment { version, ..Segment::new(name, spec, permissions, at, timestamp) };
+        let segment = Segment::new(name, spec, permissions, at, (version, timestamp));
         self.slots[index] = Slot { generation: id.generation(), segment: Some(Box::new(segment)) };
         self.names.insert(name, id.index());
         Ok(())
@@ -234,7 +354,7 @@ impl Segments {
     fn make_room_for(&mut self, id: SegmentId) {
         while self.slots.len() <= usize::from(id.index()) {
             self.free.push(self.slots.len() as u16);
-            self.slots.push(Slot::default());
+            self.slots.push(Slot { generation: self.first_generation, segment: None });
         }
     }
 
@@ -247,7 +367,8 @@ impl Segments {
         self.names.remove(&segment.name);
         let bytes = segment.pool_bytes();
         let readers = segment.seen_by;
-        self.leaving.push(Leaving { id, at: segment.at, bytes, waiting_for: readers.clone(), deadline_us });
+        let (at, waiting_for) = (segment.at, readers.clone());
+        self.leaving.push(Leaving { id, at, bytes, moved: false, waiting_for, deadline_us });
         Ok(readers)
     }
 
@@ -274,7 +395,9 @@ impl Segments {
     pub(super) fn reclaim(&mut self) -> Option<(u64, u64)> {
         let index = self.leaving.iter().position(|leaving| leaving.waiting_for.is_empty())?;
         let gone = self.leaving.swap_remove(index);
-        self.free.push(gone.id.index());
+        if !gone.moved {
+            self.free.push(gone.id.index());
+        }
         Some((gone.at, gone.bytes))
     }
 

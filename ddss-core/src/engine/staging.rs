@@ -26,6 +26,17 @@ pub(super) struct Ticket {
     number: u64,
 }
 
+impl Ticket {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The ticket of that number, to give its run back: where the run was does not matter any more.
+    pub(super) fn of(number: u64) -> Self {
+        Self { at: 0, number }
+    }
+}
+
 impl Staging {
     /// Runs at the most.
     const RUNS_MAX: usize = 4096;

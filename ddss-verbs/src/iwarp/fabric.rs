@@ -1,7 +1,7 @@
 //! Many connections over real sockets, driven by one thread.
 //!
 //! A poll sends what was posted, receives from the few connections that were busy lately without asking anybody, asks
-//! epoll for the others now and then (each time if nothing was busy), and sends the answers.
+//! epoll for the others now and then (and at once after a sleep), and sends the answers.
 
 mod control;
 mod drive;

@@ -17,14 +17,17 @@ pub(super) type Make = fn(ArenaRange, &Plan) -> Operation;
 /// What a call is about.
 #[derive(Clone)]
 pub(super) struct Plan {
-    pub(super) segment: ddss_core::SegmentId,
-    pub(super) offset: u64,
     /// Bytes that go out through the arena.
     pub(super) outgoing: Vec<u8>,
     /// Bytes that come back.
     pub(super) incoming: usize,
-    /// Bytes of a small put, which travel in the request.
-    pub(super) inline: Option<ddss_core::Payload>,
+    /// What is asked for, but for its place in the arena; see [`as_given`].
+    pub(super) operation: Operation,
+}
+
+/// Makes the operation that the plan has.
+pub(super) fn as_given(range: ArenaRange, plan: &Plan) -> Operation {
+    plan.operation.with_range(range)
 }
 
 impl Plan {

@@ -7,9 +7,10 @@ use super::segment::AsyncSegment;
 use crate::attached::Attached;
 use crate::client::{Client, checked_name};
 use crate::error::Error;
+use crate::facts::{after, listings};
 use crate::lanes::NoCompletion;
 use arc_swap::{ArcSwap, Guard};
-use ddss_core::{Completion, NodeId, Opened, Operation, SegmentId, Spec};
+use ddss_core::{ArenaRange, Completion, Listing, NodeId, Opened, Operation, Page, Query, Spec};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -42,8 +43,8 @@ impl std::fmt::Debug for AsyncClient {
 }
 
 /// A call without bytes.
-pub(super) fn bare(segment: SegmentId) -> Plan {
-    Plan { segment, offset: 0, outgoing: Vec::new(), incoming: 0, inline: None }
+pub(super) fn bare() -> Plan {
+    Plan { outgoing: Vec::new(), incoming: 0, operation: Operation::Null }
 }
 
 fn reactor_of(attached: Arc<Attached>) -> Result<Reactor, Error> {
@@ -51,8 +52,6 @@ fn reactor_of(attached: Arc<Attached>) -> Result<Reactor, Error> {
     let road = Road::new(lane, attached.lanes.arena().clone(), runs);
     Reactor::start(attached, road).map_err(Error::Thread)
 }
-
-const NO_SEGMENT: SegmentId = SegmentId::from_bits(0);
 
 impl AsyncClient {
     pub(crate) fn start(client: Client) -> Result<Self, Error> {
@@ -104,7 +103,7 @@ impl AsyncClient {
         outgoing: Vec<u8>,
         make: Make,
     ) -> Result<AsyncSegment, Error> {
-        let plan = Plan { outgoing, ..bare(NO_SEGMENT) };
+        let plan = Plan { outgoing, ..bare() };
         let (completion, _) = self.call(action, name, plan, make).await?;
         let opened = Opened::decode(&completion.data);
         Ok(AsyncSegment::new(self.clone(), name, opened))
@@ -112,7 +111,28 @@ impl AsyncClient {
 
     /// One round trip to the progress thread and back: [`Client::ping`].
     pub async fn ping(&self) -> Result<(), Error> {
-        self.call("reach", "the daemon", bare(NO_SEGMENT), |_, _| Operation::Null).await.map(drop)
+        self.call("reach", "the daemon", bare(), |_, _| Operation::Null).await.map(drop)
+    }
+
+    /// All segments whose names begin like that: [`Client::list`].
+    pub async fn list(&self, prefix: &str) -> Result<Vec<Listing>, Error> {
+        let failed = |failure| Error::Failed { action: "list", target: prefix.to_owned(), failure };
+        let mut query = Query::new(prefix, "").map_err(failed)?;
+        let (mut next, mut all) = (Some(NodeId(1)), Vec::new());
+        while let Some(node) = next {
+            let operation = Operation::List { node, text: ArenaRange { slot: 0, bytes: 0 } };
+            let plan = Plan { outgoing: query.encode().to_vec(), incoming: Listing::PAGE_BYTES, operation };
+            let make: Make = |range, plan| {
+                let text = ArenaRange { bytes: plan.outgoing.len() as u32, ..range };
+                plan.operation.with_range(text)
+            };
+            let (completion, bytes) = self.call("list", prefix, plan, make).await?;
+            let page = Page::decode(&completion.data);
+            let found = listings(&page, &bytes).map_err(failed)?;
+            next = after(&page, &mut query, found.last());
+            all.extend(found);
+        }
+        Ok(all)
     }
 
     /// The node that this client is on.

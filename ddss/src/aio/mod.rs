@@ -21,6 +21,7 @@
 
 mod call;
 mod client;
+mod more;
 mod reactor;
 mod road;
 mod segment;

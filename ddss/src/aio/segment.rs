@@ -1,12 +1,12 @@
 //! A segment whose calls are futures.
 
-use super::call::{Make, Plan};
+use super::call::{Plan, as_given};
 use super::client::{AsyncClient, bare};
 use crate::error::Error;
 use crate::segment::{Place, bounds};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
-use ddss_core::{Opened, Operation, Payload, SegmentId, Terms};
+use ddss_core::{ArenaRange, Opened, Operation, Payload, SegmentId};
 use std::ops::RangeBounds;
 
 /// A [`Segment`](crate::Segment) whose calls are futures. Cheap to clone; dropping it changes nothing.
@@ -29,6 +29,18 @@ impl AsyncSegment {
     pub(super) fn new(client: AsyncClient, name: &str, opened: Opened) -> Self {
         let place = Place::new(&client.blocking().0, name, opened);
         Self { client, place }
+    }
+
+    pub(super) fn at(client: AsyncClient, place: Place) -> Self {
+        Self { client, place }
+    }
+
+    pub(super) fn client(&self) -> &AsyncClient {
+        &self.client
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Its name.
@@ -56,14 +68,10 @@ impl AsyncSegment {
                 return Ok(Value::new(bytes, stamp));
             }
         }
-        let plan = Plan { offset, incoming, ..bare(self.place.id) };
-        let make: Make = |into, plan| Operation::Get {
-            segment: plan.segment,
-            offset: plan.offset,
-            into,
-            inline: plan.incoming <= INLINE_REPLY_BYTES_MAX,
-        };
-        let (completion, bytes) = self.client.call("get", &self.place.name, plan, make).await?;
+        let (segment, into, inline) = (self.place.id, ArenaRange::NOWHERE, incoming <= INLINE_REPLY_BYTES_MAX);
+        let operation = Operation::Get { segment, offset, into, inline, look: self.place.look(None) };
+        let plan = Plan { incoming, operation, ..bare() };
+        let (completion, bytes) = self.client.call("get", &self.place.name, plan, as_given).await?;
         Ok(Value::new(bytes, Stamp::of(&completion)))
     }
 
@@ -72,20 +80,16 @@ impl AsyncSegment {
         self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         let inline = Payload::inline(bytes);
         let outgoing = if inline.is_some() { Vec::new() } else { bytes.to_vec() };
-        let plan = Plan { offset, outgoing, inline, ..bare(self.place.id) };
-        let make: Make = |range, plan| Operation::Put {
-            segment: plan.segment,
-            offset: plan.offset,
-            from: plan.inline.unwrap_or(Payload::Arena(range)),
-            terms: Terms::default(),
-        };
-        let (completion, _) = self.client.call("put", &self.place.name, plan, make).await?;
+        let (segment, from) = (self.place.id, inline.unwrap_or(Payload::Arena(ArenaRange::NOWHERE)));
+        let operation = Operation::Put { segment, offset, from, terms: self.place.terms(None, None) };
+        let plan = Plan { outgoing, operation, ..bare() };
+        let (completion, _) = self.client.call("put", &self.place.name, plan, as_given).await?;
         Ok(Stamp::of(&completion))
     }
 
     /// Takes the segment away from everybody: [`Segment::release`](crate::Segment::release).
     pub async fn release(self) -> Result<(), Error> {
-        let make: Make = |_, plan| Operation::Release { segment: plan.segment };
-        self.client.call("release", &self.place.name, bare(self.place.id), make).await.map(drop)
+        let plan = Plan { operation: Operation::Release { segment: self.place.id }, ..bare() };
+        self.client.call("release", &self.place.name, plan, as_given).await.map(drop)
     }
 }

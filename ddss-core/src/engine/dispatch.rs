@@ -1,0 +1,193 @@
+//! Which way a client's request goes.
+
+use super::action::{Parts, Source};
+use super::core::{Caller, Client, Engine, Now};
+use super::guard::{Get, Owner, Sink, Wanted, Watcher};
+use super::kept::KeptId;
+use super::operations::{Then, Transfer};
+use crate::limits::{ARENA_SLOT_BYTES, RANGES_MAX};
+use crate::listing::{Listing, Query};
+use crate::operation::{ArenaRange, Look, Operation, Payload, Terms};
+use crate::ranges::{Range, Ranges};
+use crate::segment::Name;
+use crate::spec::{Placement, Spec};
+use crate::{Failure, NodeId, Outcome, SegmentId};
+use arrayvec::ArrayVec;
+
+/// The ranges of one call.
+type RangeList = ArrayVec<Range, RANGES_MAX>;
+
+impl Engine {
+    pub(super) fn dispatch(
+        &mut self,
+        now: Now,
+        client: &Client,
+        caller: Caller,
+        operation: &Operation,
+        text: &[u8],
+    ) -> Result<(), Failure> {
+        let fits = |range: &ArenaRange| range.fits(client.arena_bytes).then_some(()).ok_or(Failure::OutOfRange);
+        match *operation {
+            Operation::Null => self.end(&caller, Outcome::Done),
+            Operation::Allocate { .. } => {
+                let (spec, name) = text.split_first_chunk().ok_or(Failure::Malformed)?;
+                let (spec, name) = (Spec::decode(spec)?, Name::from_bytes(name)?);
+                let placement = Placement::Node(self.place(spec.placement, &name));
+                self.look_up(caller, name, Then::Allocate(Spec { placement, ..spec }), now)?;
+            }
+            Operation::Open { .. } => self.look_up(caller, Name::from_bytes(text)?, Then::Open, now)?,
+            Operation::Release { segment } if segment.home() == self.node => {
+                self.release_named(now, Self::asker(&caller), caller.who, segment)?;
+            }
+            Operation::Release { segment } => self.release_far(caller, segment)?,
+            Operation::Get { segment, offset, into, inline, look } => {
+                fits(&into)?;
+                let parts = Parts::One { offset, bytes: into.bytes };
+                self.get(now, caller, Transfer { segment, parts, range: into, inline, look })?;
+            }
+            Operation::GetMany { segment, list, ranges, look } => {
+                fits(&list)?;
+                let (parts, range) = self.parts_in(list, ranges, text)?;
+                let transfer = Transfer { segment, parts, range, inline: false, look };
+                self.get(now, caller, transfer).inspect_err(|_| self.give_up_table(&parts))?;
+            }
+            Operation::Put { segment, offset, from, terms } => {
+                if let Payload::Arena(range) = &from {
+                    fits(range)?;
+                }
+                self.put(now, caller, segment, Parts::One { offset, bytes: from.length() }, from, terms)?;
+            }
+            Operation::PutMany { segment, list, ranges, terms } => {
+                fits(&list)?;
+                let (parts, range) = self.parts_in(list, ranges, text)?;
+                let put = self.put(now, caller, segment, parts, Payload::Arena(range), terms);
+                put.inspect_err(|_| self.give_up_table(&parts))?;
+            }
+            Operation::Atomic { segment, offset, change, token } if segment.home() == self.node => {
+                self.ask_here(now, &caller, segment, Wanted::Atomic { offset, change, token })?;
+            }
+            Operation::Lock { segment, wish } if segment.home() == self.node => {
+                self.ask_here(now, &caller, segment, Wanted::Lock(wish))?;
+            }
+            Operation::Await { segment, above } if segment.home() == self.node => {
+                let (asker, deadline_us) = (Self::asker(&caller), caller.deadline_us);
+                self.await_here(segment, caller.who, Watcher { asker, above, deadline_us })?;
+            }
+            Operation::Unlock { segment, token } if segment.home() == self.node => {
+                let told = self.unlock_here(now, segment, token, Owner::Client(caller.lane.client))?;
+                self.answer(Self::asker(&caller), Outcome::Done, told);
+            }
+            Operation::Atomic { .. } | Operation::Lock { .. } | Operation::Await { .. } | Operation::Unlock { .. } => {
+                self.ask_far(caller, operation)?;
+            }
+            Operation::List { node, text: range } => {
+                fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..range })?;
+                self.list_from(&caller, node, range, &Query::decode(text)?)?;
+            }
+            Operation::Stat { segment, page } => {
+                fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..page })?;
+                self.stat(&caller, segment, page)?;
+            }
+            Operation::Permit { segment, permit } => self.permit(&caller, segment, permit)?,
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, now: Now, caller: Caller, transfer: Transfer) -> Result<(), Failure> {
+        let Transfer { segment, parts, range, inline, look } = transfer;
+        if segment.home() != self.node {
+            return self.get_far(now, caller, transfer);
+        }
+        let sink = if inline { Sink::Inline } else { Sink::Arena(range) };
+        let minds = self.minds_of_get(segment, &look)?;
+        let Look { version, .. } = look;
+        self.ask_here(now, &caller, segment, Wanted::Get(Get { parts, sink, minds, version, token: None }))
+    }
+
+    fn put(
+        &mut self,
+        now: Now,
+        caller: Caller,
+        segment: SegmentId,
+        parts: Parts,
+        from: Payload,
+        terms: Terms,
+    ) -> Result<(), Failure> {
+        if segment.home() != self.node {
+            return self.put_far(caller, segment, parts, from, terms);
+        }
+        let source = Source::Client(caller.lane.client, from);
+        self.ask_here(now, &caller, segment, Wanted::Put { parts, source, terms })
+    }
+
+    /// Which ranges a vectored call means, and where their bytes are in the arena: they begin with the slot
+    /// behind the table's.
+    fn parts_in(&mut self, list: ArenaRange, ranges: u8, text: &[u8]) -> Result<(Parts, ArenaRange), Failure> {
+        let bytes = usize::from(ranges) * Ranges::ENTRY_BYTES;
+        let table = text.get(..bytes).ok_or(Failure::Malformed)?;
+        let sum = Ranges::decode(table)?.sum();
+        if (list.bytes as usize) < ARENA_SLOT_BYTES + sum as usize {
+            return Err(Failure::OutOfRange);
+        }
+        let data = ArenaRange { slot: list.slot.saturating_add(1), bytes: sum };
+        Ok((self.keep_table(table, sum), data))
+    }
+
+    /// Keeps a table that was checked.
+    pub(super) fn keep_table(&mut self, table: &[u8], bytes: u32) -> Parts {
+        Parts::Many { table: self.kept.insert(table), bytes }
+    }
+
+    /// The ranges that some parts are.
+    pub fn ranges(&self, parts: &Parts) -> RangeList {
+        match *parts {
+            Parts::One { offset, bytes } => RangeList::from_iter([Range { offset, bytes }]),
+            Parts::Many { table, .. } => {
+                let ranges = Ranges::decode(self.kept.get(table)).expect("a table is checked before it is kept");
+                RangeList::from_iter(ranges.as_slice().iter().copied())
+            }
+        }
+    }
+
+    /// The table of some parts is not used any more once all is done that is due.
+    pub(super) fn give_up_table(&mut self, parts: &Parts) {
+        if let Some(table) = Self::table_of(parts) {
+            self.give_up(table);
+        }
+    }
+
+    fn table_of(parts: &Parts) -> Option<KeptId> {
+        match *parts {
+            Parts::Many { table, .. } => Some(table),
+            Parts::One { .. } => None,
+        }
+    }
+
+    /// Which node a new segment goes to.
+    fn place(&mut self, placement: Placement, name: &Name) -> NodeId {
+        match placement {
+            Placement::Local => self.node,
+            Placement::Node(node) => node,
+            Placement::RoundRobin => {
+                let up = self.peers.iter().filter(|&(_, up)| up).map(|(node, _)| node);
+                let mut nodes: Vec<NodeId> = up.chain([self.node]).collect();
+                nodes.sort_unstable();
+                self.placed += 1;
+                nodes[(self.placed - 1) as usize % nodes.len()]
+            }
+            Placement::Hash => {
+                let nodes = self.peers.iter().map(|(node, _)| node).chain([self.node]);
+                nodes.max_by_key(|&node| (weight(node, name), node)).unwrap_or(self.node)
+            }
+        }
+    }
+}
+
+/// How much a name wants to be with a node (FNV-1a over both, mixed once more): each name goes to the node that it wants
+/// most, so a node that comes or goes moves only the names that it gets or had.
+fn weight(node: NodeId, name: &Name) -> u64 {
+    let bytes = node.0.to_le_bytes().into_iter().chain(name.as_str().bytes());
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ hash >> 32
+}

@@ -1,0 +1,220 @@
+//! What is told about segments, and who may use them: lists, facts, permissions.
+
+use super::action::{Action, Tail};
+use super::core::{Caller, Engine, Now};
+use super::guard::Asker;
+use super::kept::KeptId;
+use super::near::Told;
+use super::operations::{StepId, Wait};
+use super::segments::Segment;
+use crate::listing::{Listing, Page, Query};
+use crate::operation::{ArenaRange, Permit};
+use crate::segment::{Identity, Permissions, Wish};
+use crate::{Completion, Facts, Failure, LaneId, Message, NodeId, Outcome, RequestId, SegmentId};
+use arrayvec::ArrayVec;
+
+type Bytes = ArrayVec<u8, { Listing::PAGE_BYTES }>;
+
+fn listing(id: SegmentId, segment: &Segment) -> Listing {
+    let many = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
+    Listing {
+        name: segment.name,
+        facts: segment.facts(id),
+        version: segment.version,
+        timestamp: segment.timestamp,
+        holders: many(segment.guard.holders()),
+        locked: segment.guard.held_alone(),
+        waiting: many(segment.guard.waiting()),
+        readers: many(segment.seen_by.len()),
+    }
+}
+
+/// Who may neither read nor write a segment nor release it does not hear of it.
+fn may_hear(permissions: &Permissions, who: Identity) -> Result<(), Failure> {
+    let may = |wish| permissions.allow(who, wish);
+    may(Wish::Read).or_else(|_| may(Wish::Write)).or_else(|_| may(Wish::Release))
+}
+
+impl Engine {
+    /// The next page of this node's segments, and whether there are more.
+    fn page(&self, who: Identity, query: &Query) -> (Bytes, bool) {
+        let mut page = Bytes::new();
+        let (prefix, after) = (query.prefix.as_str(), query.after.as_str());
+        // The prefix itself may be a name, so the first look is at what comes right before it.
+        let exact = self.segments.exact(prefix).filter(|_| after < prefix);
+        let from = if after < prefix { prefix } else { after };
+        let behind = self.segments.after(from).take_while(|(_, segment)| segment.name.as_str().starts_with(prefix));
+        for (id, segment) in exact.into_iter().chain(behind) {
+            if may_hear(&segment.permissions, who).is_ok() && !listing(id, segment).add_to(&mut page) {
+                return (page, true);
+            }
+        }
+        (page, false)
+    }
+
+    /// A list for a client: of the first node that can be reached from that one on.
+    pub(super) fn list_from(
+        &mut self,
+        caller: &Caller,
+        from: NodeId,
+        text: ArenaRange,
+        query: &Query,
+    ) -> Result<(), Failure> {
+        let up = self.peers.iter().filter(|&(_, up)| up).map(|(node, _)| node);
+        let next = up.chain([self.node]).filter(|&node| node >= from).min();
+        match next {
+            None => self.tell_page(caller.lane, caller.request, Page::default()),
+            Some(node) if node == self.node => {
+                let (bytes, more) = self.page(caller.who, query);
+                self.give_page(caller.lane, caller.request, text, &bytes, (node, more));
+            }
+            Some(node) => {
+                let step = self.begin(caller, Wait::Page { node, into: text, list: true })?.to_bits();
+                let kept = self.kept.insert(&query.encode());
+                let message = Message::List { step, who: caller.who };
+                self.act(Action::Send { node, message, tail: Tail::Kept(kept) });
+                self.give_up(kept);
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer asks for a page.
+    pub(super) fn list_here(&mut self, node: NodeId, step: u64, who: Identity, query: &Query) {
+        let (page, more) = self.page(who, query);
+        self.send_page(node, step, &page, more);
+    }
+
+    /// All facts of one segment, for a client.
+    pub(super) fn stat(&mut self, caller: &Caller, segment: SegmentId, into: ArenaRange) -> Result<(), Failure> {
+        if segment.home() == self.node {
+            let page = self.page_of_one(segment, caller.who)?;
+            self.give_page(caller.lane, caller.request, into, &page, (self.node, false));
+            return Ok(());
+        }
+        let node = self.reachable_home(segment)?;
+        let step = self.begin(caller, Wait::Page { node, into, list: false })?.to_bits();
+        self.send(node, Message::Stat { step, who: caller.who, segment });
+        Ok(())
+    }
+
+    /// The same for a peer.
+    pub(super) fn stat_here(&mut self, node: NodeId, step: u64, who: Identity, id: SegmentId) -> Result<(), Failure> {
+        let page = self.page_of_one(id, who)?;
+        self.send_page(node, step, &page, false);
+        Ok(())
+    }
+
+    fn page_of_one(&self, id: SegmentId, who: Identity) -> Result<Bytes, Failure> {
+        let segment = self.segments.get(id)?;
+        may_hear(&segment.permissions, who)?;
+        let mut page = Bytes::new();
+        assert!(listing(id, segment).add_to(&mut page), "a page holds at least one");
+        Ok(page)
+    }
+
+    fn send_page(&mut self, node: NodeId, step: u64, page: &[u8], more: bool) {
+        let kept = self.kept.insert(page);
+        self.act(Action::Send { node, message: Message::Listed { step, more }, tail: Tail::Kept(kept) });
+        self.give_up(kept);
+    }
+
+    /// A peer sent a page.
+    pub(super) fn listed(&mut self, node: NodeId, step: StepId, more: bool, page: &[u8]) {
+        let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.wait.is_on(node)).copied() else {
+            self.counters.stale += 1;
+            return;
+        };
+        let Wait::Page { into, .. } = pending.wait else { return self.act(Action::Cut { node }) };
+        self.over(step);
+        self.give_page(pending.lane, pending.request, into, page, (node, more));
+    }
+
+    fn give_page(&mut self, lane: LaneId, request: RequestId, into: ArenaRange, page: &[u8], of: (NodeId, bool)) {
+        let bytes = page.len() as u16;
+        let kept: KeptId = self.kept.insert(page);
+        let into = ArenaRange { bytes: bytes.into(), ..into };
+        self.act(Action::WriteOut { kept, client: lane.client, into });
+        self.give_up(kept);
+        self.tell_page(lane, request, Page { node: of.0, bytes, more: of.1 });
+    }
+
+    /// Tells a client about a page; a node that went away in between had nothing more.
+    pub(super) fn tell_page(&mut self, lane: LaneId, request: RequestId, page: Page) {
+        let done = Completion::bare(request, Outcome::Done);
+        self.reply(lane, Completion { data: page.encode(), ..done }, None);
+    }
+
+    /// New permissions of a segment at home here: its owner and root may give them. Where other people may read it than
+    /// before, it moves to their memory: whoever has the old one mapped sees it no more.
+    pub(super) fn permit_here(
+        &mut self,
+        who: Identity,
+        id: SegmentId,
+        permit: Permit,
+        asker: Asker,
+    ) -> Result<(), Failure> {
+        let segment = self.segments.get(id)?;
+        segment.permissions.allow(who, Wish::Release)?;
+        let old = segment.permissions;
+        let new = Permissions { mode: permit.mode, ..old };
+        if new.audience() == old.audience() {
+            let segment = self.segments.get_mut(id)?;
+            segment.permissions = new;
+            let record = segment.record(id);
+            self.act(Action::Rewrite { record });
+            self.permitted(id, asker);
+            return Ok(());
+        }
+        let (record, from, bytes) = self.segments.begin_move(id, new, asker)?;
+        self.act(Action::Move { record, from, bytes });
+        Ok(())
+    }
+
+    /// A segment is in its new place, or could not be brought there.
+    pub fn moved(&mut self, now: Now, id: SegmentId, made: bool) {
+        let deadline_us = now.steady_us + Self::FORGET_US;
+        let Some((asker, readers)) = self.segments.end_move(id, made, deadline_us) else { return };
+        for node in readers {
+            self.send(node, Message::Forget { segment: id });
+        }
+        self.reclaim();
+        if made {
+            self.permitted(id, asker);
+        } else {
+            self.answer(asker, Outcome::Failed(Failure::NoSpace), Told::default());
+        }
+    }
+
+    /// Every node that has noted the old permissions is told, and the one who gave new ones.
+    fn permitted(&mut self, id: SegmentId, asker: Asker) {
+        let Ok(segment) = self.segments.get(id) else { return };
+        let told = Told { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        let (facts, readers) = (segment.facts(id), segment.seen_by.clone());
+        for node in readers {
+            self.send(node, Message::Changed { facts });
+        }
+        self.answer(asker, Outcome::Done, told);
+    }
+
+    /// The same, asked by a client.
+    pub(super) fn permit(&mut self, caller: &Caller, segment: SegmentId, permit: Permit) -> Result<(), Failure> {
+        if segment.home() == self.node {
+            return self.permit_here(caller.who, segment, permit, Asker::Client(caller.lane, caller.request));
+        }
+        let node = self.reachable_home(segment)?;
+        let step = self.begin(caller, Wait::Answer { segment, harmless: false })?.to_bits();
+        self.send(node, Message::Permit { step, who: caller.who, segment, permit });
+        Ok(())
+    }
+
+    /// A home changed the permissions of one of its segments.
+    pub(super) fn facts_changed(&mut self, node: NodeId, facts: Facts) {
+        if facts.segment.home() != node {
+            return self.act(Action::Cut { node });
+        }
+        if let Some(remote) = self.peers.reachable(node).and_then(|peer| peer.remotes.get_mut(&facts.segment)) {
+            remote.facts.permissions = facts.permissions;
+        }
+    }
+}

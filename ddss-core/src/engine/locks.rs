@@ -1,0 +1,103 @@
+//! Locks of segments at home here: granted, given back, broken; and the line of those who wait.
+
+use super::action::Action;
+use super::core::{Engine, Now};
+use super::guard::{Asker, Holder, Owner};
+use super::near::Told;
+use crate::operation::{LockToken, LockWish};
+use crate::{Failure, Outcome, SegmentId};
+
+impl Engine {
+    /// Gives the lock to one who need not wait for it.
+    pub(super) fn grant(&mut self, now: Now, id: SegmentId, asker: Asker, wish: LockWish) -> Result<(), Failure> {
+        // The clock never gives a number twice, not even after a restart: a good token.
+        let token = LockToken(self.clock.next(now.wall_us).0);
+        let segment = self.segments.get_mut(id)?;
+        let until_us = now.steady_us.saturating_add(wish.lease_us.into());
+        if !segment.guard.grant(Holder { token, owner: asker.owner(), shared: wish.shared, until_us }) {
+            return Err(Failure::Busy);
+        }
+        let told = Told { version: segment.version, timestamp: segment.timestamp, word: token.0 };
+        let at = segment.at;
+        if !wish.shared {
+            self.act(Action::Mark { at, holder: token });
+        }
+        self.segments.note_busy(id);
+        self.answer(asker, Outcome::Done, told);
+        Ok(())
+    }
+
+    /// Takes a grant back.
+    pub(super) fn unlock_here(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        token: LockToken,
+        owner: Owner,
+    ) -> Result<Told, Failure> {
+        let segment = self.segments.get_mut(id)?;
+        if !segment.guard.let_go(token, owner) {
+            return Err(Failure::LockLost);
+        }
+        let told = Told { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        self.unmark(id);
+        self.serve_line(now, id);
+        Ok(told)
+    }
+
+    /// The header says whether somebody holds the lock alone.
+    fn unmark(&mut self, id: SegmentId) {
+        if let Ok(segment) = self.segments.get(id)
+            && !segment.guard.held_alone()
+        {
+            let at = segment.at;
+            self.act(Action::Mark { at, holder: LockToken::default() });
+        }
+    }
+
+    /// Lets those go who need not wait any more, in order.
+    pub(super) fn serve_line(&mut self, now: Now, id: SegmentId) {
+        while let Ok(segment) = self.segments.get_mut(id)
+            && let Some(waiter) = segment.guard.next_ready()
+        {
+            if let Err(failure) = self.do_now(now, id, waiter) {
+                self.turn_away(&waiter, failure);
+            }
+        }
+    }
+
+    /// Somebody is gone: its locks are broken, its places in line given up.
+    pub(super) fn owner_gone(&mut self, now: Now, owner: Owner) {
+        for id in self.segments.busy() {
+            if let Ok(segment) = self.segments.get_mut(id) {
+                for waiter in segment.guard.gone(owner) {
+                    self.drop_kept(&waiter.wanted);
+                }
+            }
+            self.unmark(id);
+            self.serve_line(now, id);
+        }
+    }
+
+    /// Leases and deadlines of those who wait.
+    pub(super) fn tick_guards(&mut self, now: Now) {
+        for id in self.segments.busy() {
+            let Ok(segment) = self.segments.get_mut(id) else { continue };
+            if segment.guard.expire_leases(now.steady_us) {
+                self.unmark(id);
+            }
+            while let Ok(segment) = self.segments.get_mut(id)
+                && let Some(waiter) = segment.guard.next_late(now.steady_us)
+            {
+                self.turn_away(&waiter, Failure::TimedOut);
+            }
+            while let Ok(segment) = self.segments.get_mut(id)
+                && let Some(watcher) = segment.guard.next_unseen(now.steady_us)
+            {
+                self.answer(watcher.asker, Outcome::Failed(Failure::TimedOut), Told::default());
+            }
+            self.serve_line(now, id);
+        }
+        self.segments.forget_idle();
+    }
+}

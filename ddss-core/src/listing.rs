@@ -1,0 +1,155 @@
+//! What a list and a stat tell about a segment.
+
+use crate::failure::Failure;
+use crate::limits::{INLINE_REPLY_BYTES_MAX, LIST_TEXT_BYTES_MAX, NAME_BYTES_MAX};
+use crate::message::Facts;
+use crate::segment::Name;
+use crate::wire::{Reader, Writer};
+use crate::{NodeId, Timestamp, Version};
+use arrayvec::{ArrayString, ArrayVec};
+
+/// A segment as its home sees it at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listing {
+    /// Its name.
+    pub name: Name,
+    /// What it is.
+    pub facts: Facts,
+    /// Its version.
+    pub version: Version,
+    /// When that was committed.
+    pub timestamp: Timestamp,
+    /// Those who hold its lock.
+    pub holders: u16,
+    /// Whether one of them holds it alone.
+    pub locked: bool,
+    /// Those who wait for its lock or behind it.
+    pub waiting: u16,
+    /// Nodes whose clients have opened it.
+    pub readers: u16,
+}
+
+impl Listing {
+    /// Bytes of one page: some listings, one behind the other.
+    pub const PAGE_BYTES: usize = 400;
+
+    /// Puts it behind the others of a page; `false` if there is no room.
+    pub fn add_to(&self, page: &mut ArrayVec<u8, { Self::PAGE_BYTES }>) -> bool {
+        let mut out = Writer::<{ Self::PAGE_BYTES }>::default();
+        let name = self.name.as_str().as_bytes();
+        out.facts(&self.facts).u64(self.version.0).u64(self.timestamp.0);
+        out.u16(self.holders).u8(self.locked.into()).u16(self.waiting).u16(self.readers);
+        out.u8(name.len() as u8).bytes(name);
+        page.try_extend_from_slice(&out.0).is_ok()
+    }
+
+    /// Takes the first of a page off.
+    pub fn take_from(page: &mut &[u8]) -> Result<Self, Failure> {
+        let mut input = Reader(page);
+        let facts = input.facts()?;
+        let (version, timestamp) = (Version(input.u64()?), Timestamp(input.u64()?));
+        let (holders, locked) = (input.u16()?, input.u8()? != 0);
+        let (waiting, readers) = (input.u16()?, input.u16()?);
+        let length = usize::from(input.u8()?);
+        let (name, rest) = input.0.split_at_checked(length).ok_or(Failure::Malformed)?;
+        let name = Name::from_bytes(name)?;
+        *page = rest;
+        Ok(Self { name, facts, version, timestamp, holders, locked, waiting, readers })
+    }
+}
+
+/// Which segments are asked for: those whose names begin like this and come after that one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Query {
+    /// How the names begin.
+    pub prefix: ArrayString<NAME_BYTES_MAX>,
+    /// The last name that is known already, or nothing.
+    pub after: ArrayString<NAME_BYTES_MAX>,
+}
+
+impl Query {
+    /// Checks what a person wrote.
+    pub fn new(prefix: &str, after: &str) -> Result<Self, Failure> {
+        let text = |text| ArrayString::from(text).map_err(|_| Failure::BadName);
+        Ok(Self { prefix: text(prefix)?, after: text(after)? })
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> ArrayVec<u8, LIST_TEXT_BYTES_MAX> {
+        let mut out = Writer::<LIST_TEXT_BYTES_MAX>::default();
+        out.u8(self.prefix.len() as u8).bytes(self.prefix.as_bytes()).bytes(self.after.as_bytes());
+        out.0
+    }
+
+    /// Reads and checks what [`encode`](Self::encode) wrote.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Failure> {
+        let mut input = Reader(bytes);
+        let length = usize::from(input.u8()?);
+        let (prefix, after) = input.0.split_at_checked(length).ok_or(Failure::Malformed)?;
+        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| Failure::BadName);
+        Self::new(text(prefix)?, text(after)?)
+    }
+}
+
+/// What the completion of a list tells about the page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Page {
+    /// Whose segments they are; nobody if no node is left.
+    pub node: NodeId,
+    /// Bytes of the page in the arena.
+    pub bytes: u16,
+    /// Whether that node has more.
+    pub more: bool,
+}
+
+impl Page {
+    /// As completion data.
+    pub fn encode(&self) -> [u8; INLINE_REPLY_BYTES_MAX] {
+        let mut data = [0; INLINE_REPLY_BYTES_MAX];
+        data[..2].copy_from_slice(&self.node.0.to_le_bytes());
+        data[2..4].copy_from_slice(&self.bytes.to_le_bytes());
+        data[4] = self.more.into();
+        data
+    }
+
+    /// From completion data.
+    pub fn decode(data: &[u8; INLINE_REPLY_BYTES_MAX]) -> Self {
+        let word = |at: usize| u16::from_le_bytes([data[at], data[at + 1]]);
+        Self { node: NodeId(word(0)), bytes: word(2), more: data[4] != 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Identity, Model, Permissions, SegmentId};
+
+    #[test]
+    fn a_page_holds_at_least_two_of_the_longest_names() {
+        // If this broke, a list would never get beyond a segment with a long name, or tell the facts of another.
+        let permissions = Permissions { owner: Identity { uid: 1, gid: 2 }, mode: 0o640 };
+        let segment = SegmentId::new(NodeId(1), 2, 3);
+        let facts = Facts { segment, bytes: 9, model: Model::Delta(3), permissions, keeps: 4 };
+        let name = Name::new(&"n".repeat(128)).unwrap();
+        let (version, timestamp) = (Version(5), Timestamp(6));
+        let listing = Listing { name, facts, version, timestamp, holders: 1, locked: true, waiting: 7, readers: 8 };
+        let mut page = ArrayVec::new();
+        assert!(listing.add_to(&mut page) && listing.add_to(&mut page) && !listing.add_to(&mut page));
+        let mut left = &page[..];
+        assert_eq!(Listing::take_from(&mut left), Ok(listing));
+        assert_eq!(Listing::take_from(&mut left), Ok(listing));
+        assert_eq!(Listing::take_from(&mut left), Err(Failure::Malformed));
+    }
+
+    #[test]
+    fn a_query_survives_the_arena_and_lies_do_not() {
+        // If this broke, a list would leave segments out, or show the same ones for ever.
+        let query = Query::new("scores/", &"n".repeat(128)).unwrap();
+        assert_eq!(Query::decode(&query.encode()), Ok(query));
+        assert_eq!(Query::decode(&[]), Err(Failure::Malformed));
+        assert_eq!(Query::decode(&[9, b'a']), Err(Failure::Malformed));
+        assert_eq!(Query::decode(&[1, 0xff]), Err(Failure::BadName));
+        let page = Page { node: NodeId(3), bytes: 400, more: true };
+        assert_eq!(Page::decode(&page.encode()), page);
+    }
+}

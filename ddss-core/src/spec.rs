@@ -1,0 +1,152 @@
+//! What a segment shall be: size, model, permissions, place, history.
+
+use crate::failure::Failure;
+use crate::limits::{HISTORY_MAX, SEGMENT_BYTES_MAX, TRANSFER_BYTES_MAX};
+use crate::model::Model;
+use crate::segment::{Header, Permissions};
+use crate::{NodeId, Version};
+
+/// Which node a segment shall have as its home.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Placement {
+    /// The node of who allocates it.
+    #[default]
+    Local,
+    /// That one.
+    Node(NodeId),
+    /// One after the other of those that can be reached.
+    RoundRobin,
+    /// The one that its name falls to: the same for whoever asks, as long as the nodes are the same.
+    Hash,
+}
+
+impl Placement {
+    const fn to_parts(self) -> (u8, NodeId) {
+        match self {
+            Placement::Local => (0, NodeId::NOBODY),
+            Placement::Node(node) => (1, node),
+            Placement::RoundRobin => (2, NodeId::NOBODY),
+            Placement::Hash => (3, NodeId::NOBODY),
+        }
+    }
+
+    const fn from_parts(kind: u8, node: NodeId) -> Result<Self, Failure> {
+        match (kind, node.0) {
+            (0, 0) => Ok(Placement::Local),
+            (1, 1..) => Ok(Placement::Node(node)),
+            (2, 0) => Ok(Placement::RoundRobin),
+            (3, 0) => Ok(Placement::Hash),
+            _ => Err(Failure::Malformed),
+        }
+    }
+}
+
+/// What a segment shall be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spec {
+    /// Bytes.
+    pub bytes: u64,
+    /// Coherence.
+    pub model: Model,
+    /// The nine Unix bits.
+    pub mode: u16,
+    /// Where it shall live.
+    pub placement: Placement,
+    /// How many versions before the newest one are kept, to be had with a get that names one.
+    pub history: u16,
+}
+
+impl Spec {
+    /// Bytes of an encoded specification, in front of the name.
+    pub const ENCODED_BYTES: usize = 24;
+
+    /// A segment of that many bytes, everything else as usual.
+    pub const fn new(bytes: u64) -> Self {
+        let (model, mode, placement) = (Model::Strict, Permissions::MODE_DEFAULT, Placement::Local);
+        Self { bytes, model, mode, placement, history: 0 }
+    }
+
+    /// As bytes, for the arena and for messages.
+    ///
+    /// ```text
+    ///  0        8       12     14     16      17      18        20         24
+    /// +--------+-------+------+------+-------+-------+---------+----------+
+    /// | bytes  | param | mode | home | model | place | history | reserved |
+    /// +--------+-------+------+------+-------+-------+---------+----------+
+    /// ```
+    pub fn encode(&self) -> [u8; Self::ENCODED_BYTES] {
+        let (kind, parameter) = self.model.to_parts();
+        let mut out = [0; Self::ENCODED_BYTES];
+        out[0..8].copy_from_slice(&self.bytes.to_le_bytes());
+        out[8..12].copy_from_slice(&parameter.to_le_bytes());
+        out[12..14].copy_from_slice(&self.mode.to_le_bytes());
+        let (place, home) = self.placement.to_parts();
+        out[14..16].copy_from_slice(&home.0.to_le_bytes());
+        (out[16], out[17]) = (kind, place);
+        out[18..20].copy_from_slice(&self.history.to_le_bytes());
+        out
+    }
+
+    /// Reads and checks what [`encode`](Self::encode) wrote.
+    pub fn decode(bytes: &[u8; Self::ENCODED_BYTES]) -> Result<Self, Failure> {
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let size = word(0);
+        if size == 0 || size > SEGMENT_BYTES_MAX {
+            return Err(Failure::BadSize);
+        }
+        let rest = word(8);
+        let mode = (rest >> 32) as u16;
+        if mode & !0o777 != 0 {
+            return Err(Failure::Malformed);
+        }
+        let model = Model::from_parts(bytes[16], rest as u32)?;
+        let placement = Placement::from_parts(bytes[17], NodeId((rest >> 48) as u16))?;
+        let history = u16::from_le_bytes([bytes[18], bytes[19]]);
+        if bytes[20..] != [0; 4] {
+            return Err(Failure::Malformed);
+        }
+        let spec = Self { bytes: size, model, mode, placement, history };
+        match spec.keeps() {
+            0 => Ok(spec),
+            keeps if keeps > HISTORY_MAX => Err(Failure::BadSize),
+            _ if size > TRANSFER_BYTES_MAX as u64 => Err(Failure::TooLarge),
+            _ => Ok(spec),
+        }
+    }
+
+    /// Where all headers of such a segment are, counted from its first one: its own, and those of what is kept.
+    pub fn header_lines(&self) -> impl Iterator<Item = u64> + use<> {
+        let (bytes, keeps) = (self.bytes, self.keeps());
+        let kept = (0..=u64::from(keeps)).filter_map(move |version| Header::line_of(bytes, keeps, Version(version)));
+        kept.chain([0])
+    }
+
+    /// How many versions before the newest one are kept, for those who name one and for the model.
+    pub fn keeps(&self) -> u32 {
+        self.model.keeps().max(self.history.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_survives_the_arena_and_lies_do_not() {
+        // If this broke, a segment could be made with another size or with permissions nobody asked for.
+        let spec =
+            Spec { bytes: 77, model: Model::Delta(9), mode: 0o640, placement: Placement::Node(NodeId(3)), history: 4 };
+        assert_eq!(Spec::decode(&spec.encode()), Ok(spec));
+        assert_eq!(Spec::decode(&Spec { bytes: 0, ..spec }.encode()), Err(Failure::BadSize));
+        assert_eq!(Spec::decode(&Spec { bytes: u64::MAX, ..spec }.encode()), Err(Failure::BadSize));
+        assert_eq!(Spec::decode(&Spec { mode: 0o1777, ..spec }.encode()), Err(Failure::Malformed));
+        assert_eq!(Spec::decode(&Spec { history: u16::MAX, ..spec }.encode()), Err(Failure::BadSize));
+        assert_eq!(Spec::decode(&Spec { bytes: 1 << 30, ..spec }.encode()), Err(Failure::TooLarge));
+        for placement in [Placement::Local, Placement::RoundRobin, Placement::Hash] {
+            assert_eq!(Spec::decode(&Spec { placement, ..spec }.encode()), Ok(Spec { placement, ..spec }));
+        }
+        let mut bytes = spec.encode();
+        bytes[16] = 99;
+        assert_eq!(Spec::decode(&bytes), Err(Failure::Malformed));
+    }
+}

@@ -1,0 +1,118 @@
+//! What goes wrong: connections, clients and whole nodes, at any moment.
+
+use crate::network::Event;
+use crate::node::ARENA_BYTES;
+use crate::workload::Client;
+use crate::world::{USER, World};
+use ddss_core::{ClientId, Failure, NodeId};
+
+impl World {
+    pub(crate) fn misfortune(&mut self, node: usize, client: usize) {
+        if !self.plan.faults {
+            return;
+        }
+        let soon = self.now_us + self.random.below(200);
+        if self.random.one_in(200) {
+            self.network.at(soon, Event::Kill { node, client });
+        }
+        if self.random.one_in(300) && self.plan.nodes > 1 {
+            let peer = (node + 1 + self.random.below(self.plan.nodes as u64 - 1) as usize) % self.plan.nodes;
+            self.network.at(soon, Event::Cut { a: node, b: peer });
+        }
+        if self.random.one_in(500) {
+            let until_us = soon + 1 + self.random.below(30_000);
+            self.network.at(soon, Event::Pause { node, until_us });
+        }
+        if self.random.one_in(2000) {
+            self.network.at(soon, Event::Crash { node });
+        }
+    }
+
+    pub(crate) fn kill(&mut self, node: usize, index: usize) {
+        self.report.client_kills += 1;
+        let client = &mut self.nodes[node].clients[index];
+        let old = client.id;
+        let asked = client.asked.take();
+        *client = Client::new(ClientId { index: old.index, generation: old.generation + 1 });
+        let fresh = client.id;
+        if let Some(asked) = asked {
+            self.note_lost(node, &asked);
+        }
+        let now = self.now(node);
+        self.nodes[node].engine.detach(now, old);
+        self.nodes[node].engine.attach(fresh, USER, ARENA_BYTES as u64);
+        self.perform(node);
+        self.network.at(self.now_us + 1 + self.random.below(100), Event::Ask { node, client: index });
+    }
+
+    pub(crate) fn cut(&mut self, a: usize, b: usize) {
+        if !self.network.cut(a, b) {
+            return;
+        }
+        self.report.cuts += 1;
+        self.windows.retain(|_, &mut (home, peer, _)| (home, peer) != (a, b) && (home, peer) != (b, a));
+        let (first, second) = (self.random.below(500), self.random.below(500));
+        self.network.at(self.now_us + first, Event::Down { node: a, peer: b });
+        self.network.at(self.now_us + second, Event::Down { node: b, peer: a });
+        self.network.at(self.now_us + first.max(second) + 1 + self.random.below(5000), Event::Up { a, b });
+    }
+
+    pub(crate) fn down(&mut self, node: usize, peer: usize) {
+        let lost: Vec<_> = self.fetches.iter().copied().filter(|&(from, to, _)| from == node && to == peer).collect();
+        let fetches_first = self.random.one_in(2);
+        for turn in [true, false] {
+            if turn == fetches_first {
+                for key in &lost {
+                    self.fetches.remove(key);
+                    self.fetched(node, key.2, Err(Failure::NodeDown));
+                }
+            } else {
+                let now = self.now(node);
+                self.nodes[node].engine.peer_down(now, NodeId(peer as u16 + 1));
+                self.perform(node);
+            }
+        }
+    }
+
+    /// The node dies with its daemon, its clients and its memory.
+    pub(crate) fn crash(&mut self, node: usize) {
+        if self.nodes[node].dead {
+            return;
+        }
+        self.report.crashes += 1;
+        self.check_counter();
+        for peer in (0..self.plan.nodes).filter(|&peer| peer != node) {
+            self.cut(node, peer);
+        }
+        self.fetches.retain(|&(from, _, _)| from != node);
+        let lost: Vec<_> = self.places.iter().filter(|(_, place)| place.0 == node).map(|(&id, _)| id).collect();
+        for id in lost {
+            self.lost.entry(id).or_insert(self.now_us);
+        }
+        for temp in 0..Self::TEMPS {
+            if let Some(target) = self.temps[temp].filter(|target| self.lost.contains_key(&target.id)) {
+                self.gone.push(target);
+                self.forget_temp(temp);
+            }
+        }
+        for index in 0..self.plan.clients {
+            if let Some(asked) = self.nodes[node].clients[index].asked.take() {
+                self.note_lost(node, &asked);
+            }
+        }
+        self.nodes[node].dead = true;
+        self.network.at(self.now_us + 600 + self.random.below(20_000), Event::Restart { node });
+    }
+
+    pub(crate) fn restart(&mut self, node: usize) {
+        let ids = self.ids();
+        self.nodes[node].start_again(ids[node], &ids, &mut self.random);
+        for index in (node..self.plan.segments).step_by(self.plan.nodes) {
+            self.gone.push(self.targets[index]);
+            self.allocate(index);
+        }
+        for client in 0..self.plan.clients {
+            self.network.at(self.now_us + 1 + self.random.below(100), Event::Ask { node, client });
+        }
+    }
+}

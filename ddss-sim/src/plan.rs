@@ -1,0 +1,75 @@
+//! What a run is made of, and what comes out of it.
+
+/// What a run is made of.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Nodes.
+    pub nodes: usize,
+    /// Clients on each.
+    pub clients: usize,
+    /// Segments, spread over the nodes; the models take turns.
+    pub segments: usize,
+    /// Calls to ask for.
+    pub operations: usize,
+    /// Whether connections are cut, clients and nodes die, and nodes stop for a while.
+    pub faults: bool,
+    /// How long everything takes from one node to another, in virtual microseconds; `None`: anything.
+    pub hop_us: Option<u64>,
+    /// A bug that every engine has.
+    #[cfg(feature = "planted")]
+    pub bug: Option<ddss_core::engine::Bug>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            nodes: 3,
+            clients: 3,
+            segments: 9,
+            operations: 5000,
+            faults: true,
+            hop_us: None,
+            #[cfg(feature = "planted")]
+            bug: None,
+        }
+    }
+}
+
+/// What came out of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// Calls that were asked for.
+    pub operations: u64,
+    /// Of those, how many ended as done.
+    pub done: u64,
+    /// Connections cut.
+    pub cuts: u64,
+    /// Clients killed.
+    pub client_kills: u64,
+    /// Nodes that died with all that they had, and came back empty.
+    pub crashes: u64,
+    /// Nodes that stopped for a while.
+    pub pauses: u64,
+    /// Fetches that met a put.
+    pub torn_fetches: u64,
+    /// Gets that a home carried out for another node.
+    pub handed: u64,
+    /// Gets that were answered from a copy on their own node.
+    pub copied: u64,
+    /// Gets of a version that is not the newest one.
+    pub older: u64,
+    /// Segments that were released.
+    pub released: u64,
+    /// Puts and additions made under a lock.
+    pub sections: u64,
+    /// Windows of a history for which an order was searched.
+    pub searched: u64,
+    /// Additions that nobody knows of.
+    pub maybe_added: u64,
+    /// A number that two equal runs share.
+    pub trace: u64,
+    /// Everything that must not be.
+    pub violations: Vec<String>,
+}

@@ -1,0 +1,132 @@
+//! The rest of a segment's calls as futures: versions, words, several ranges, facts.
+
+use super::call::{Plan, as_given};
+use super::client::bare;
+use super::segment::AsyncSegment;
+use crate::error::Error;
+use crate::facts::listings;
+use crate::many::{list_bytes, split};
+use crate::segment::{Place, bounds};
+use crate::value::{Stamp, Value};
+use crate::words::Changed;
+use ddss_core::limits::ARENA_SLOT_BYTES;
+use ddss_core::{
+    ArenaRange, Change, Completion, Failure, Listing, Model, Operation, Page, Payload, Permit, Terms, Version,
+};
+use std::ops::{Range, RangeBounds};
+
+const SOMEWHERE: ArenaRange = ArenaRange::NOWHERE;
+
+impl AsyncSegment {
+    /// The same segment with calls that ask for at least this model: [`Segment::asking`](crate::Segment::asking).
+    #[must_use]
+    pub fn asking(&self, model: Model) -> Self {
+        let place = Place { asks: Some(model), ..self.place().clone() };
+        Self::at(self.client().clone(), place)
+    }
+
+    /// Reads a version that was committed before: [`Segment::get_at`](crate::Segment::get_at).
+    pub async fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+        let place = self.place();
+        let (offset, end) = bounds(range, place.bytes);
+        let incoming = place.check("get", offset, end)?;
+        let look = place.look(Some(version));
+        let operation = Operation::Get { segment: place.id, offset, into: SOMEWHERE, inline: false, look };
+        let plan = Plan { incoming, operation, ..bare() };
+        let (completion, bytes) = self.client().call("get", &place.name, plan, as_given).await?;
+        Ok(Value::new(bytes, Stamp::of(&completion)))
+    }
+
+    /// Writes bytes if the segment still has that version: [`Segment::put_if`](crate::Segment::put_if).
+    pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+        let place = self.place();
+        place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
+        let (from, terms) = (Payload::Arena(SOMEWHERE), place.terms(Some(version), None));
+        let operation = Operation::Put { segment: place.id, offset, from, terms };
+        let plan = Plan { outgoing: bytes.to_vec(), operation, ..bare() };
+        let (completion, _) = self.client().call("put", &place.name, plan, as_given).await?;
+        Ok(Stamp::of(&completion))
+    }
+
+    /// Reads several ranges of one version: [`Segment::get_many`](crate::Segment::get_many).
+    pub async fn get_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
+        let place = self.place();
+        let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
+        let ranges = place.check_many("get", ends)?;
+        let (outgoing, incoming) = (ranges.encode().to_vec(), list_bytes(ranges.sum()));
+        let (count, look) = (ranges.as_slice().len() as u8, place.look(None));
+        let operation = Operation::GetMany { segment: place.id, list: SOMEWHERE, ranges: count, look };
+        let plan = Plan { outgoing, incoming, operation };
+        let (completion, bytes) = self.client().call("get", &place.name, plan, as_given).await?;
+        Ok(split(&ranges, &bytes[ARENA_SLOT_BYTES..], Stamp::of(&completion)))
+    }
+
+    /// Writes several ranges as one version: [`Segment::put_many`](crate::Segment::put_many).
+    pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+        let terms = self.place().terms(None, None);
+        self.put_many_on(parts, terms).await
+    }
+
+    async fn put_many_on(&self, parts: &[(u64, &[u8])], terms: Terms) -> Result<Stamp, Error> {
+        let place = self.place();
+        let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
+        let ranges = place.check_many("put", ends)?;
+        let mut outgoing = ranges.encode().to_vec();
+        outgoing.resize(ARENA_SLOT_BYTES, 0);
+        parts.iter().for_each(|(_, bytes)| outgoing.extend_from_slice(bytes));
+        let count = ranges.as_slice().len() as u8;
+        let operation = Operation::PutMany { segment: place.id, list: SOMEWHERE, ranges: count, terms };
+        let plan = Plan { outgoing, operation, ..bare() };
+        let (completion, _) = self.client().call("put", &place.name, plan, as_given).await?;
+        Ok(Stamp::of(&completion))
+    }
+
+    /// Adds to a word: [`Segment::fetch_add`](crate::Segment::fetch_add).
+    pub async fn fetch_add(&self, offset: u64, add: u64) -> Result<Changed, Error> {
+        self.change("add to", offset, Change::Add(add)).await
+    }
+
+    /// Puts a word: [`Segment::swap`](crate::Segment::swap).
+    pub async fn swap(&self, offset: u64, new: u64) -> Result<Changed, Error> {
+        self.change("swap a word of", offset, Change::Swap(new)).await
+    }
+
+    /// Compares and puts a word: [`Segment::compare_swap`](crate::Segment::compare_swap).
+    pub async fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<Changed, Error> {
+        self.change("compare and swap a word of", offset, Change::CompareSwap { expected, new }).await
+    }
+
+    async fn change(&self, action: &'static str, offset: u64, change: Change) -> Result<Changed, Error> {
+        self.place().check(action, offset, u128::from(offset) + 8)?;
+        let operation = Operation::Atomic { segment: self.id(), offset, change, token: None };
+        self.ask(action, operation).await.map(|completion| Changed::of(&completion))
+    }
+
+    /// Waits until the version is above that one: [`Segment::wait_newer_than`](crate::Segment::wait_newer_than).
+    pub async fn wait_newer_than(&self, version: Version) -> Result<Stamp, Error> {
+        let operation = Operation::Await { segment: self.id(), above: version };
+        self.ask("watch", operation).await.map(|completion| Stamp::of(&completion))
+    }
+
+    /// All facts of the segment: [`Segment::stat`](crate::Segment::stat).
+    pub async fn stat(&self) -> Result<Listing, Error> {
+        let place = self.place();
+        let operation = Operation::Stat { segment: place.id, page: SOMEWHERE };
+        let plan = Plan { incoming: Listing::PAGE_BYTES, operation, ..bare() };
+        let (completion, bytes) = self.client().call("stat", &place.name, plan, as_given).await?;
+        let failed = |failure| Error::Failed { action: "stat", target: place.name.to_string(), failure };
+        let found = listings(&Page::decode(&completion.data), &bytes).map_err(failed)?;
+        found.into_iter().next().ok_or(failed(Failure::Malformed))
+    }
+
+    /// Changes its nine Unix bits: [`Segment::set_mode`](crate::Segment::set_mode).
+    pub async fn set_mode(&self, mode: u16) -> Result<(), Error> {
+        let permit = Permit { mode: mode & 0o777 };
+        self.ask("change the permissions of", Operation::Permit { segment: self.id(), permit }).await.map(drop)
+    }
+
+    async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
+        let plan = Plan { operation, ..bare() };
+        self.client().call(action, self.name(), plan, as_given).await.map(|(completion, _)| completion)
+    }
+}

@@ -1,0 +1,136 @@
+//! Which segments there are, what they are, and who may use them.
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::segment::Segment;
+use ddss_core::{ArenaRange, Completion, Failure, Listing, NodeId, Operation, Outcome, Page, Permit, Query};
+use ddss_ipc::WaitClass;
+
+/// The segments that a [`Client::list`] finds, node after node and in the order of their names.
+///
+/// ```no_run
+/// for listing in ddss::Client::connect()?.list("scores/")? {
+///     let listing = listing?;
+///     println!("{} {} bytes on {}", listing.name, listing.facts.bytes, listing.facts.segment.home());
+/// }
+/// # Ok::<(), ddss::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Listings {
+    client: Client,
+    query: Query,
+    node: Option<NodeId>,
+    /// Of the last page, the last one first.
+    ready: Vec<Listing>,
+}
+
+/// What a completion and the bytes in the arena say about a page.
+pub(crate) fn listings(page: &Page, bytes: &[u8]) -> Result<Vec<Listing>, Failure> {
+    let mut left = bytes.get(..page.bytes.into()).ok_or(Failure::Malformed)?;
+    let mut found = Vec::new();
+    while !left.is_empty() {
+        found.push(Listing::take_from(&mut left)?);
+    }
+    Ok(found)
+}
+
+/// From where on a list goes on after a page.
+pub(crate) fn after(page: &Page, query: &mut Query, last: Option<&Listing>) -> Option<NodeId> {
+    match (page.node, last) {
+        (NodeId::NOBODY, _) => None,
+        (node, Some(last)) if page.more => {
+            query.after.clear();
+            query.after.push_str(last.name.as_str());
+            Some(node)
+        }
+        (NodeId(node), _) => {
+            query.after.clear();
+            node.checked_add(1).map(NodeId)
+        }
+    }
+}
+
+impl Client {
+    /// The segments of the cluster whose names begin like that, as far as their nodes can be reached and this user may
+    /// read, write or release them. They are asked for page by page, so the list is no picture of one moment.
+    pub fn list(&self, prefix: &str) -> Result<Listings, Error> {
+        let query = Query::new(prefix, "").map_err(|failure| Error::Failed {
+            action: "list",
+            target: prefix.to_owned(),
+            failure,
+        })?;
+        Ok(Listings { client: self.clone(), query, node: Some(NodeId(1)), ready: Vec::new() })
+    }
+
+    /// An operation whose answer is a page in the arena.
+    fn page(
+        &self,
+        action: &'static str,
+        target: &str,
+        text: &[u8],
+        operation: impl Fn(ArenaRange) -> Operation,
+    ) -> Result<(Page, Vec<Listing>), Error> {
+        let (completion, found): (Completion, _) = self.with_call(action, target, true, |mut call| {
+            let buffer = call.buffer(Listing::PAGE_BYTES)?;
+            let range = buffer.range(text.len());
+            call.write(range.offset(), text);
+            call.run(operation(range), Some(buffer), WaitClass::Sleeping, |completion, arena| {
+                let mut bytes = [0; Listing::PAGE_BYTES];
+                let read = arena.read(range.offset() as usize, &mut bytes);
+                read.expect("a buffer lies inside the arena");
+                let page = Page::decode(&completion.data);
+                let found = if completion.outcome == Outcome::Done { listings(&page, &bytes) } else { Ok(Vec::new()) };
+                (*completion, found)
+            })
+        })?;
+        Error::of(completion.outcome, action, target)?;
+        let found = found.map_err(|failure| Error::Failed { action, target: target.to_owned(), failure })?;
+        Ok((Page::decode(&completion.data), found))
+    }
+}
+
+impl Iterator for Listings {
+    type Item = Result<Listing, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(listing) = self.ready.pop() {
+                return Some(Ok(listing));
+            }
+            let node = self.node?;
+            let (text, prefix) = (self.query.encode(), self.query.prefix);
+            let page = self.client.page("list", &prefix, &text, |text| Operation::List { node, text });
+            match page {
+                Ok((page, mut found)) => {
+                    self.node = after(&page, &mut self.query, found.last());
+                    found.reverse();
+                    self.ready = found;
+                }
+                Err(error) => {
+                    self.node = None;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl Segment {
+    /// All facts of the segment as its home sees it now.
+    pub fn stat(&self) -> Result<Listing, Error> {
+        let operation = |page| Operation::Stat { segment: self.id(), page };
+        let (_, found) = self.client().page("stat", self.name(), &[], operation)?;
+        found.into_iter().next().ok_or_else(|| Error::Failed {
+            action: "stat",
+            target: self.name().to_owned(),
+            failure: Failure::Malformed,
+        })
+    }
+
+    /// Changes its nine Unix bits. Only its owner and root may. If others may read it from now on, its bytes move to
+    /// memory that the new readers share: who had the old one mapped sees it no more.
+    pub fn set_mode(&self, mode: u16) -> Result<(), Error> {
+        let operation = Operation::Permit { segment: self.id(), permit: Permit { mode: mode & 0o777 } };
+        self.ask("change the permissions of", operation, WaitClass::Sleeping).map(drop)
+    }
+}

@@ -1,0 +1,125 @@
+//! Several ranges of one segment in one call: all of one version, all or nothing.
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::segment::{Place, Segment};
+use crate::value::{Stamp, Value};
+use ddss_core::limits::ARENA_SLOT_BYTES;
+use ddss_core::{ArenaRange, Failure, Operation, Outcome, Ranges, Terms, Version};
+use std::ops::Range;
+
+impl Place {
+    /// Checks all ranges, and that they are few and small enough.
+    pub(crate) fn check_many(
+        &self,
+        action: &'static str,
+        ranges: impl Iterator<Item = (u64, u128)> + Clone,
+    ) -> Result<Ranges, Error> {
+        let failed = |failure| Error::Failed { action, target: self.name.to_string(), failure };
+        for (offset, end) in ranges.clone() {
+            self.check(action, offset, end)?;
+        }
+        let range = |(offset, end): (u64, u128)| {
+            let bytes = u32::try_from(end - u128::from(offset)).map_err(|_| failed(Failure::TooLarge))?;
+            Ok(ddss_core::Range { offset, bytes })
+        };
+        let ranges = ranges.map(range).collect::<Result<Vec<_>, Error>>()?;
+        Ranges::new(ranges).map_err(failed)
+    }
+}
+
+/// Arena memory for a table of ranges in its first slot, and their bytes behind it.
+pub(crate) const fn list_bytes(sum: u32) -> usize {
+    ARENA_SLOT_BYTES + sum as usize
+}
+
+/// The bytes of each range, out of all of them.
+pub(crate) fn split(ranges: &Ranges, bytes: &[u8], stamp: Stamp) -> Vec<Value> {
+    let mut left = bytes;
+    let part = |range: &ddss_core::Range| {
+        let (part, rest) = left.split_at(range.bytes as usize);
+        left = rest;
+        Value::new(part.to_vec(), stamp)
+    };
+    ranges.as_slice().iter().map(part).collect()
+}
+
+impl Segment {
+    /// Ranges that one call may name.
+    pub const RANGES_MAX: usize = ddss_core::limits::RANGES_MAX;
+
+    /// Reads several ranges, all of one version.
+    ///
+    /// ```no_run
+    /// # let table = ddss::Client::connect()?.open("table")?;
+    /// let [head, tail] = table.get_many(&[0..8, 4000..4096])?.try_into().expect("as many values as ranges");
+    /// assert_eq!(head.version(), tail.version());
+    /// # Ok::<(), ddss::Error>(())
+    /// ```
+    pub fn get_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
+        self.get_many_on(ranges, None)
+    }
+
+    /// The same of a version that was committed before: [`get_at`](Segment::get_at).
+    pub fn get_many_at(&self, version: Version, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
+        self.get_many_on(ranges, Some(version))
+    }
+
+    fn get_many_on(&self, ranges: &[Range<u64>], version: Option<Version>) -> Result<Vec<Value>, Error> {
+        let place = self.place();
+        let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
+        let ranges = place.check_many("get", ends)?;
+        let (table, sum) = (ranges.encode(), ranges.sum());
+        let mut bytes = vec![0; sum as usize];
+        let (outcome, stamp) = self.client().with_call("get", &place.name, true, |mut call| {
+            let buffer = call.buffer(list_bytes(sum))?;
+            let list = buffer.range(list_bytes(sum));
+            call.write(list.offset(), &table);
+            let count = ranges.as_slice().len() as u8;
+            let operation = Operation::GetMany { segment: place.id, list, ranges: count, look: place.look(version) };
+            let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |completion, arena| {
+                if completion.outcome == Outcome::Done {
+                    let from = ArenaRange { slot: list.slot + 1, bytes: sum };
+                    arena.read(from.offset() as usize, &mut bytes).expect("a buffer lies inside the arena");
+                }
+            })?;
+            Ok((outcome, Stamp::of(&completion)))
+        })?;
+        Error::of(outcome, "get", &place.name)?;
+        Ok(split(&ranges, &bytes, stamp))
+    }
+
+    /// Writes several ranges as one version: every get sees all of them or none. Where they overlap, the later one
+    /// counts.
+    pub fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+        self.put_many_on(parts, self.place().terms(None, None))
+    }
+
+    /// The same if the segment still has that version: [`put_if`](Segment::put_if).
+    pub fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+        self.put_many_on(parts, self.place().terms(Some(version), None))
+    }
+
+    pub(crate) fn put_many_on(&self, parts: &[(u64, &[u8])], terms: Terms) -> Result<Stamp, Error> {
+        let place = self.place();
+        let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
+        let ranges = place.check_many("put", ends)?;
+        let (table, sum) = (ranges.encode(), ranges.sum());
+        let (outcome, stamp) = self.client().with_call("put", &place.name, false, |mut call| {
+            let buffer = call.buffer(list_bytes(sum))?;
+            let list = buffer.range(list_bytes(sum));
+            call.write(list.offset(), &table);
+            let mut at = ArenaRange { slot: list.slot + 1, bytes: sum }.offset();
+            for (_, bytes) in parts {
+                call.write(at, bytes);
+                at += bytes.len() as u64;
+            }
+            let count = ranges.as_slice().len() as u8;
+            let operation = Operation::PutMany { segment: place.id, list, ranges: count, terms };
+            let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |_, _| ())?;
+            Ok((outcome, Stamp::of(&completion)))
+        })?;
+        Error::of(outcome, "put", &place.name)?;
+        Ok(stamp)
+    }
+}

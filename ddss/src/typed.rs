@@ -1,0 +1,325 @@
+//! Typed views: a value, or many of one type, at a place of a segment.
+//!
+//! Any type that [`zerocopy`] knows to be plain bytes: derive [`FromBytes`], [`IntoBytes`] and [`Immutable`] on it. Both
+//! sides have to lay it out in the same way, so `#[repr(C)]` and the integers of [`zerocopy::little_endian`] are right for
+//! clusters of more than one kind of machine.
+
+use crate::aio::AsyncSegment;
+use crate::client::Client;
+use crate::error::Error;
+use crate::segment::Segment;
+use crate::value::Stamp;
+use ddss_core::{Failure, Spec, Version};
+use std::marker::PhantomData;
+use std::ops::{Deref, Range};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// A value with the stamp of the version that it is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Typed<T> {
+    /// The value.
+    pub value: T,
+    /// Version and timestamp.
+    pub stamp: Stamp,
+}
+
+impl<T> Deref for Typed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+/// One `T` at a place of a segment. `S` is [`Segment`] or [`AsyncSegment`].
+///
+/// ```no_run
+/// use ddss::{Client, Shared};
+/// use zerocopy::{FromBytes, Immutable, IntoBytes};
+///
+/// #[derive(FromBytes, IntoBytes, Immutable, Clone, Copy)]
+/// #[repr(C)]
+/// struct Load {
+///     requests: u64,
+///     queued: u64,
+/// }
+///
+/// let client = Client::connect()?;
+/// let load: Shared<Load> = Shared::allocate(&client, "load", &Load { requests: 0, queued: 0 })?;
+/// load.update(|load| load.requests += 1)?;
+/// println!("{} requests as of {}", load.get()?.requests, load.get()?.stamp.version);
+/// # Ok::<(), ddss::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Shared<T, S = Segment> {
+    segment: S,
+    offset: u64,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T, S: Clone> Clone for Shared<T, S> {
+    fn clone(&self) -> Self {
+        Self { segment: self.segment.clone(), offset: self.offset, kind: PhantomData }
+    }
+}
+
+impl<T, S> Shared<T, S> {
+    /// The segment that it lies in.
+    pub fn segment(&self) -> &S {
+        &self.segment
+    }
+}
+
+/// Whether `count` values of `T` from `offset` on lie in a segment.
+fn check<T>(bytes: u64, name: &str, offset: u64, count: usize) -> Result<(), Error> {
+    let end = u128::from(offset) + size_of::<T>() as u128 * count as u128;
+    if end > u128::from(bytes) {
+        return Err(Error::OutOfRange { action: "view", target: name.to_owned(), offset, end, bytes });
+    }
+    Ok(())
+}
+
+fn size<T>() -> u64 {
+    size_of::<T>() as u64
+}
+
+impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
+    /// A view of a segment that is there.
+    pub fn new(segment: Segment, offset: u64) -> Result<Self, Error> {
+        check::<T>(segment.bytes(), segment.name(), offset, 1)?;
+        Ok(Self { segment, offset, kind: PhantomData })
+    }
+
+    /// Makes a segment that holds one value.
+    pub fn allocate(client: &Client, name: &str, value: &T) -> Result<Self, Error> {
+        let shared = Self::new(client.allocate(name, Spec::new(size::<T>()))?, 0)?;
+        shared.put(value)?;
+        Ok(shared)
+    }
+
+    /// Finds a segment by its name, and takes its first bytes for the value.
+    pub fn open(client: &Client, name: &str) -> Result<Self, Error> {
+        Self::new(client.open(name)?, 0)
+    }
+
+    /// Reads it, as a whole.
+    pub fn get(&self) -> Result<Typed<T>, Error> {
+        let mut value = T::new_zeroed();
+        let stamp = self.segment.get_into(self.offset, value.as_mut_bytes())?;
+        Ok(Typed { value, stamp })
+    }
+
+    /// Writes it, as a whole.
+    pub fn put(&self, value: &T) -> Result<Stamp, Error> {
+        self.segment.put(self.offset, value.as_bytes())
+    }
+
+    /// Writes it if the segment still has that version: [`Segment::put_if`].
+    pub fn put_if(&self, version: Version, value: &T) -> Result<Stamp, Error> {
+        self.segment.put_if(version, self.offset, value.as_bytes())
+    }
+
+    /// Reads, changes and writes it, again and again until nobody came in between. Returns what was written.
+    ///
+    /// A call that fails with an [indeterminate](Error::is_indeterminate) end may have happened: it is not repeated.
+    pub fn update(&self, mut change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
+        loop {
+            let Typed { mut value, stamp } = self.get()?;
+            change(&mut value);
+            match self.put_if(stamp.version, &value) {
+                Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => std::hint::spin_loop(),
+                ended => return ended.map(|stamp| Typed { value, stamp }),
+            }
+        }
+    }
+}
+
+impl<T: FromBytes + IntoBytes + Immutable> Shared<T, AsyncSegment> {
+    /// A view of a segment that is there.
+    pub fn of(segment: AsyncSegment, offset: u64) -> Result<Self, Error> {
+        check::<T>(segment.bytes(), segment.name(), offset, 1)?;
+        Ok(Self { segment, offset, kind: PhantomData })
+    }
+
+    /// Reads it, as a whole.
+    pub async fn get(&self) -> Result<Typed<T>, Error> {
+        let read = self.segment.get(self.offset..self.offset + size::<T>()).await?;
+        let value = T::read_from_bytes(&read).expect("as many bytes were asked for");
+        Ok(Typed { value, stamp: read.stamp() })
+    }
+
+    /// Writes it, as a whole.
+    pub async fn put(&self, value: &T) -> Result<Stamp, Error> {
+        self.segment.put(self.offset, value.as_bytes()).await
+    }
+
+    /// Writes it if the segment still has that version.
+    pub async fn put_if(&self, version: Version, value: &T) -> Result<Stamp, Error> {
+        self.segment.put_if(version, self.offset, value.as_bytes()).await
+    }
+}
+
+/// Many `T`, one behind the other, at a place of a segment.
+///
+/// ```no_run
+/// use ddss::{Client, SharedSlice};
+/// let scores: SharedSlice<u64> = SharedSlice::allocate(&Client::connect()?, "scores", 1000)?;
+/// scores.put(7, &42)?;
+/// let some = scores.get_range(5..10)?;
+/// assert_eq!(some.value, [0, 0, 42, 0, 0]);
+/// # Ok::<(), ddss::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SharedSlice<T> {
+    segment: Segment,
+    offset: u64,
+    count: usize,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for SharedSlice<T> {
+    fn clone(&self) -> Self {
+        Self { segment: self.segment.clone(), kind: PhantomData, ..*self }
+    }
+}
+
+impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
+    /// A view of `count` values from `offset` on, of a segment that is there.
+    pub fn new(segment: Segment, offset: u64, count: usize) -> Result<Self, Error> {
+        check::<T>(segment.bytes(), segment.name(), offset, count)?;
+        Ok(Self { segment, offset, count, kind: PhantomData })
+    }
+
+    /// Makes a segment that holds `count` values, all bytes zero.
+    pub fn allocate(client: &Client, name: &str, count: usize) -> Result<Self, Error> {
+        let bytes = size::<T>().saturating_mul(count as u64);
+        Self::new(client.allocate(name, Spec::new(bytes))?, 0, count)
+    }
+
+    /// Finds a segment by its name, and takes all of it for values.
+    pub fn open(client: &Client, name: &str) -> Result<Self, Error> {
+        let segment = client.open(name)?;
+        let count = segment.bytes().checked_div(size::<T>()).unwrap_or(0);
+        Self::new(segment, 0, usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// The segment that it lies in.
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// How many values.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Where so many values from `index` on begin.
+    fn place(&self, action: &'static str, index: usize, count: usize) -> Result<u64, Error> {
+        let byte = |index: usize| u128::from(self.offset) + index as u128 * u128::from(size::<T>());
+        let end = byte(index).saturating_add(u128::from(size::<T>()) * count as u128);
+        if end > byte(self.count) {
+            let (target, bytes) = (self.segment.name().to_owned(), self.segment.bytes());
+            let offset = u64::try_from(byte(index)).unwrap_or(u64::MAX);
+            return Err(Error::OutOfRange { action, target, offset, end, bytes });
+        }
+        Ok(byte(index) as u64)
+    }
+
+    /// Reads one.
+    pub fn get(&self, index: usize) -> Result<Typed<T>, Error> {
+        let place = self.place("get", index, 1)?;
+        let mut value = T::new_zeroed();
+        let stamp = self.segment.get_into(place, value.as_mut_bytes())?;
+        Ok(Typed { value, stamp })
+    }
+
+    /// Reads some, all of one version.
+    pub fn get_range(&self, range: Range<usize>) -> Result<Typed<Vec<T>>, Error> {
+        let count = range.end.saturating_sub(range.start);
+        self.place("get", range.start, count)?;
+        let mut value: Vec<T> = std::iter::repeat_with(T::new_zeroed).take(count).collect();
+        let stamp = self.get_into(range.start, &mut value)?;
+        Ok(Typed { value, stamp })
+    }
+
+    /// Reads as many as `into` has, all of one version.
+    pub fn get_into(&self, index: usize, into: &mut [T]) -> Result<Stamp, Error> {
+        let place = self.place("get", index, into.len())?;
+        self.segment.get_into(place, into.as_mut_bytes())
+    }
+
+    /// Writes one.
+    pub fn put(&self, index: usize, value: &T) -> Result<Stamp, Error> {
+        self.segment.put(self.place("put", index, 1)?, value.as_bytes())
+    }
+
+    /// Writes some, as one version.
+    pub fn put_range(&self, index: usize, values: &[T]) -> Result<Stamp, Error> {
+        self.segment.put(self.place("put", index, values.len())?, values.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestNode, block_on};
+
+    #[derive(FromBytes, IntoBytes, Immutable, Clone, Copy, PartialEq, Debug)]
+    #[repr(C)]
+    struct Point {
+        x: u64,
+        y: u64,
+    }
+
+    #[test]
+    fn a_value_is_read_as_it_was_written_and_no_update_is_lost() {
+        // If this broke, two services would see different values, or count less than happened.
+        let node = TestNode::start();
+        let client = node.client();
+        let point = Shared::allocate(&client, "point", &Point { x: 1, y: 2 }).unwrap();
+        assert_eq!(*point.get().unwrap(), Point { x: 1, y: 2 });
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let point = Shared::<Point>::open(&node.client(), "point").unwrap();
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        point.update(|point| point.x += 1).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(*point.get().unwrap(), Point { x: 201, y: 2 });
+        let stale = point.put_if(Version(1), &Point { x: 0, y: 0 }).unwrap_err();
+        assert_eq!(stale.failure(), Some(Failure::VersionMismatch));
+        assert!(matches!(Shared::<Point>::new(point.segment().clone(), 1), Err(Error::OutOfRange { .. })));
+        let tasks = client.to_async().unwrap();
+        let later = Shared::<Point, _>::of(block_on(tasks.open("point")).unwrap(), 0).unwrap();
+        let put = block_on(later.put(&Point { x: 5, y: 6 })).unwrap();
+        assert_eq!(block_on(later.get()).unwrap(), Typed { value: Point { x: 5, y: 6 }, stamp: put });
+    }
+
+    #[test]
+    fn values_keep_their_places_and_nobody_reads_beyond_the_last() {
+        // If this broke, one value would be taken for another.
+        let node = TestNode::start();
+        let client = node.client();
+        let scores: SharedSlice<u32> = SharedSlice::allocate(&client, "scores", 100).unwrap();
+        scores.put(99, &7).unwrap();
+        scores.put_range(10, &[1, 2, 3]).unwrap();
+        assert_eq!(scores.get_range(9..14).unwrap().value, [0, 1, 2, 3, 0]);
+        assert_eq!(SharedSlice::<u32>::open(&client, "scores").unwrap().len(), 100);
+        assert_eq!(*scores.get(99).unwrap(), 7);
+        for error in
+            [scores.get(100).map(drop), scores.put(usize::MAX, &1).map(drop), scores.get_range(99..101).map(drop)]
+        {
+            assert!(matches!(error, Err(Error::OutOfRange { .. })));
+        }
+        let part = SharedSlice::<u32>::new(scores.segment().clone(), 4, 9).unwrap();
+        assert!(part.get(9).is_err() && part.get(8).is_ok());
+    }
+}
