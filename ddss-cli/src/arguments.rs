@@ -79,6 +79,56 @@ pub(crate) enum Command {
     },
     /// Take a segment away from everybody
     Release(Named),
+    /// The nodes of the cluster, one a line
+    Nodes(Place),
+    /// Make a cluster, and bring nodes into it
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum ClusterCommand {
+    /// Make the key of a new cluster on this node
+    Init(StatePlace),
+    /// Show the key, to be carried to another node: it is the whole secret
+    Token(StatePlace),
+    /// Prepare this node to join a cluster when its daemon starts
+    Join(JoinOptions),
+    /// Take the node of the running daemon out of its cluster, with the names of its segments
+    Leave(Place),
+    /// Take a node out that will not come back, with the names of its segments
+    Remove(RemoveOptions),
+    /// Who leads, who votes, who is alive
+    Status(Place),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct JoinOptions {
+    /// A node of the cluster and where it listens
+    pub(crate) address: std::net::SocketAddr,
+    /// The word that `ddss cluster token` shows there; `-` takes it from standard input
+    pub(crate) token: String,
+    #[command(flatten)]
+    pub(crate) state: StatePlace,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RemoveOptions {
+    /// Number of the node
+    #[arg(value_parser = node)]
+    pub(crate) node: NodeId,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// Where a daemon keeps what survives a restart.
+#[derive(Args, Debug)]
+pub(crate) struct StatePlace {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Folder of what survives a restart [default: $DDSS_STATE_DIR, else as ddssd has it]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
 }
 
 /// Which daemon.
@@ -265,6 +315,11 @@ pub(crate) struct PutOptions {
 fn octal(text: &str) -> Result<u16, String> {
     let mode = u16::from_str_radix(text, 8).ok().filter(|mode| mode & !0o777 == 0);
     mode.ok_or_else(|| format!("{text:?} is no permission: give three octal digits, as in 640"))
+}
+
+fn node(text: &str) -> Result<NodeId, String> {
+    let node = text.parse().ok().filter(|&node| node != 0).map(NodeId);
+    node.ok_or_else(|| format!("{text:?} is no node: give its number, 1 or more"))
 }
 
 fn placement(text: &str) -> Result<Placement, String> {

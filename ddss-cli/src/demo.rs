@@ -4,7 +4,7 @@
 use crate::arguments::DemoOptions;
 use crate::failure::CommandError;
 use ddss::NodeId;
-use ddssd::{Config, CoreChoice, PeerAddress, Service};
+use ddssd::{ClusterKey, Config, CoreChoice, PeerAddress, Service, StartError};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -21,7 +21,10 @@ pub(crate) fn run(options: &DemoOptions) -> Result<(), CommandError> {
     let (first, second) = start_nodes(&folder.0)?;
     for node in [&first, &second] {
         let core = node.core().map_or_else(|| "no core of its own".to_owned(), |core| format!("core {core}"));
-        println!("  node at {:<16} progress thread on {core}", node.address().to_string());
+        println!(
+            "  node at {:<16} progress thread on {core}",
+            node.address().map_or_else(String::new, |address| address.to_string())
+        );
     }
     let mut writer = DemoClient::start(&folder.0.join("1"), "writer", options.measure_ms)?;
     let put = writer.expect("put")?;
@@ -55,6 +58,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<(), CommandError> {
 /// Starts two nodes that know each other. Their ports are free a moment before; if somebody is faster, others are
 /// tried.
 fn start_nodes(folder: &Path) -> Result<(Service, Service), CommandError> {
+    let key = ClusterKey::generate().map_err(StartError::from)?;
     let mut attempts = 5;
     loop {
         attempts -= 1;
@@ -65,12 +69,13 @@ fn start_nodes(folder: &Path) -> Result<(Service, Service), CommandError> {
             config.node = NodeId(index as u16 + 1);
             config.listen = addresses[index];
             config.peers = vec![PeerAddress { node: NodeId(other as u16 + 1), address: addresses[other] }];
+            config.key = Some(key.clone());
             config.core = core_for(index);
             config.pool_bytes = 16 << 20;
             Service::start(config)
         };
         match start(0).and_then(|first| Ok((first, start(1)?))) {
-            Err(ddssd::StartError::Listen { .. }) if attempts > 0 => {}
+            Err(StartError::Listen { .. }) if attempts > 0 => {}
             other => return Ok(other?),
         }
     }
@@ -82,9 +87,20 @@ fn core_for(index: usize) -> CoreChoice {
     if cores > 1 { CoreChoice::Core(cores - 1 - index % cores) } else { CoreChoice::Unpinned }
 }
 
+/// An address where nobody listens, nor one port above: a node takes two.
 fn free_address(ip: &str) -> Result<SocketAddr, CommandError> {
-    let listener = TcpListener::bind((ip, 0)).map_err(CommandError::system("find a free port"))?;
-    listener.local_addr().map_err(CommandError::system("find a free port"))
+    let system = || CommandError::system("find two free ports");
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        let upper = TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr()).map_err(system())?;
+        let address = SocketAddr::new(upper.ip(), upper.port() - 1);
+        match TcpListener::bind(address) {
+            Ok(_) => return Ok(address),
+            Err(error) if tried == 50 => return Err(system()(error)),
+            Err(_) => {}
+        }
+    }
 }
 
 /// The nodes may need a moment to find each other; until then the segment is not found from the second one.

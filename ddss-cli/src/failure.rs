@@ -1,12 +1,15 @@
 //! How a command fails: one sentence, and an exit code that a script can tell apart.
 
 use std::io;
+use std::path::PathBuf;
 
 /// Why a command did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     #[error(transparent)]
     Client(#[from] ddss::Error),
+    #[error(transparent)]
+    Key(#[from] ddssd::KeyError),
     #[error("cannot start a node")]
     Node(#[from] ddssd::StartError),
     #[error("cannot {tried}")]
@@ -15,6 +18,10 @@ pub(crate) enum CommandError {
         #[source]
         source: io::Error,
     },
+    #[error("the daemon in {} belongs to no cluster: `ddss cluster init` makes one, `ddss cluster join` brings it into one", folder.display())]
+    Alone { folder: PathBuf },
+    #[error("{0}")]
+    Refused(String),
     #[error("{0}")]
     Demo(String),
     #[error("{0}")]

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod bytes;
+mod cluster;
 mod demo;
 mod demo_client;
 mod doctor;
@@ -55,5 +56,7 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Completions { shell } => pages::completions(*shell),
         Command::Man { folder } => pages::manual(folder),
         Command::Release(named) => bytes::release(named, json),
+        Command::Nodes(place) => cluster::nodes(place, json),
+        Command::Cluster(command) => cluster::run(command, json),
     }
 }

@@ -278,12 +278,14 @@ pub enum Message {
 impl Message {
     /// The `staged` of a put whose bytes are in the message.
     pub const NOT_STAGED: u64 = u64::MAX;
-    /// Bytes of data that fit behind the fields of a put.
+    /// Bytes of data that fit behind the fields of a put, with room for a seal.
     pub const PUT_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 96;
+    /// Bytes of the longest message before it is sealed.
+    pub const PLAIN_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16;
 
     /// As bytes; `tail` is the data of a put and empty otherwise.
-    pub fn encode(&self, tail: &[u8]) -> ArrayVec<u8, MESSAGE_BYTES_MAX> {
-        let mut out = Writer::<MESSAGE_BYTES_MAX>::default();
+    pub fn encode(&self, tail: &[u8]) -> ArrayVec<u8, { Message::PLAIN_BYTES_MAX }> {
+        let mut out = Writer::<{ Message::PLAIN_BYTES_MAX }>::default();
         match *self {
             Message::Welcome { staging } => out.u8(1).window(staging),
             Message::Lookup { step, who, name } => out.u8(2).u64(step).identity(who).bytes(name.as_str().as_bytes()),

@@ -93,6 +93,9 @@ impl World {
                 self.send(node, peer, None, &message, &bytes);
             }
             Action::Introduce { node: peer, message, at, bytes } => self.introduce(node, peer, &message, at, bytes),
+            Action::Claim { .. } | Action::Disclaim { .. } | Action::Confirm { .. } => {
+                unreachable!("no engine here was told to share its names")
+            }
             Action::Cut { node: peer } => self.violation(format!("node {} cut {peer} for no reason", node + 1)),
             Action::Reply { lane, mut completion, data } => {
                 if let Some((at, bytes)) = data {

@@ -1,16 +1,21 @@
 //! What a daemon is told. Every value has a default that works; the flags of `ddssd` are these fields.
 
 use crate::fabric::FabricChoice;
+use crate::service::StartError;
+use crate::trust::ClusterKey;
 use ddss_core::NodeId;
 use ddss_runtime::Pace;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// On which core the progress thread runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum CoreChoice {
-    /// The last core that the process may use, if it may use more than one.
+    /// The last core that no other daemon of this machine took, and never the first.
     #[default]
     Sensible,
     /// This one.
@@ -34,8 +39,19 @@ impl FromStr for CoreChoice {
     }
 }
 
+impl fmt::Display for CoreChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CoreChoice::Sensible => f.write_str("auto"),
+            CoreChoice::Core(core) => write!(f, "{core}"),
+            CoreChoice::Unpinned => f.write_str("none"),
+        }
+    }
+}
+
 /// Another node and where it listens.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct PeerAddress {
     /// Which node.
     pub node: NodeId,
@@ -55,6 +71,33 @@ impl FromStr for PeerAddress {
     }
 }
 
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.node.0, self.address)
+    }
+}
+
+/// In files they are written as they are on a command line.
+macro_rules! as_text {
+    ($($kind:ty),*) => {$(
+        impl TryFrom<String> for $kind {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+
+        impl From<$kind> for String {
+            fn from(value: $kind) -> String {
+                value.to_string()
+            }
+        }
+    )*};
+}
+
+as_text!(CoreChoice, PeerAddress);
+
 /// A daemon's configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -64,12 +107,22 @@ pub struct Config {
     pub folder: PathBuf,
     /// The folder of its shared memory; on a memory file system.
     pub memory_folder: PathBuf,
+    /// The folder of what survives a restart.
+    pub state_folder: PathBuf,
     /// Where other nodes reach it; port 0 picks one.
     pub listen: SocketAddr,
     /// Over what it reaches the others, and they it.
     pub fabric: FabricChoice,
-    /// The other nodes.
+    /// Where other nodes find it, if that is not where it listens.
+    pub advertise: Option<SocketAddr>,
+    /// A node of the cluster to join.
+    pub join: Option<SocketAddr>,
+    /// Whether `node` was asked for; if not, a cluster that is joined gives a number.
+    pub node_named: bool,
+    /// The other nodes with which a new cluster begins.
     pub peers: Vec<PeerAddress>,
+    /// The key of its cluster. Without one the node is alone, and listens to no other.
+    pub key: Option<ClusterKey>,
     /// Where its progress thread runs.
     pub core: CoreChoice,
     /// How that thread behaves when there is nothing to do.
@@ -95,9 +148,14 @@ impl Config {
             node: NodeId(1),
             folder: folder.to_owned(),
             memory_folder: folder.join("memory"),
+            state_folder: folder.join("state"),
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
             fabric: FabricChoice::Auto,
+            advertise: None,
+            join: None,
+            node_named: true,
             peers: Vec::new(),
+            key: None,
             core: CoreChoice::Sensible,
             pace: Pace::default(),
             pool_bytes: Self::POOL_BYTES,
@@ -106,9 +164,51 @@ impl Config {
         }
     }
 
+    /// Whether a node can be started with it, as far as it shows without trying.
+    pub fn check(&self) -> Result<(), StartError> {
+        let good = |node: NodeId| node != NodeId::NOBODY && usize::from(node.0) <= ddss_core::limits::NODES_MAX;
+        if !good(self.node) {
+            return Err(StartError::BadNode(self.node));
+        }
+        if self.key.is_none() && (self.join.is_some() || !self.peers.is_empty()) {
+            return Err(StartError::NoKey { state_folder: self.state_folder.clone() });
+        }
+        for (index, peer) in self.peers.iter().enumerate() {
+            let again = self.peers[..index].iter().any(|other| other.node == peer.node);
+            if !good(peer.node) {
+                return Err(StartError::BadNode(peer.node));
+            }
+            if again || peer.node == self.node {
+                return Err(StartError::BadPeer(peer.node));
+            }
+        }
+        Ok(())
+    }
+
     /// Where clients attach.
     pub fn socket(&self) -> PathBuf {
         self.folder.join(ddss_ipc::SOCKET_NAME)
+    }
+}
+
+/// The file in the state folder that says where a node that has not joined yet is to join.
+pub const JOIN_FILE_NAME: &str = "join";
+
+/// Names the folder of what survives a restart.
+pub const STATE_VARIABLE: &str = "DDSS_STATE_DIR";
+
+/// Where a daemon keeps what survives a restart when it is not told: in its own folder if that was named, else where
+/// the user's other services keep theirs (a folder of sockets is often empty after a boot).
+pub fn default_state_folder(folder: Option<&Path>) -> PathBuf {
+    let user_state = || {
+        let named = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
+        named.or_else(home).map(|base| base.join("ddss"))
+    };
+    match folder {
+        Some(folder) => folder.join("state"),
+        None if rustix::process::getuid().is_root() => "/var/lib/ddss".into(),
+        None => user_state().unwrap_or_else(|| ddss_ipc::default_folder().join("state")),
     }
 }
 

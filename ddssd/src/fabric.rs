@@ -1,13 +1,15 @@
 //! The road to the other nodes: which fabric is taken, and one line in the log that says so and why.
 
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::str::FromStr;
 
 use crate::service::StartError;
 
 /// Over what the node reaches its peers. All nodes of a cluster take the same.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FabricChoice {
     /// The RDMA adapter that has the address on which the node listens, if one has; else iWARP in user space.
     #[default]

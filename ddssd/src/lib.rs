@@ -16,26 +16,40 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod admission;
 mod audiences;
 mod config;
+mod control;
+mod core_claim;
 mod fabric;
 mod fetches;
 mod folder;
 mod kept;
 mod links;
+mod meeting;
 mod memory;
+mod notify;
 mod perform;
 mod progress;
 mod pulse;
 mod recovery;
 mod register;
 mod service;
+mod settings;
+#[cfg(test)]
+mod strangers;
+mod trust;
 mod undo;
 mod words;
 
-pub use config::{Config, CoreChoice, PeerAddress};
+pub use config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, STATE_VARIABLE, default_state_folder};
+pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
+pub use ddss_ipc::default_folder;
 pub use fabric::FabricChoice;
 pub use folder::FolderError;
 pub use memory::PoolError;
+pub use notify::notify;
 pub use service::{Service, StartError};
+pub use settings::{Mode, Settings, SettingsError};
+pub use trust::{ClusterKey, KeyError};
 pub use words::in_one_line;

@@ -1,19 +1,17 @@
-//! The daemon of one node: flags in, a [`Service`] that runs until it is told to stop.
+//! The daemon of one node: settings in, a [`Service`] that runs until it is told to stop.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
 
 use clap::Parser;
-use ddss_core::NodeId;
-use ddss_runtime::Pace;
-use ddssd::{Config, CoreChoice, FabricChoice, PeerAddress, Service, StartError, in_one_line};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use ddssd::{Service, Settings, StartError, in_one_line, notify};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::error::Error;
 use std::io::{IsTerminal, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
 /// The node service of DDSS: shares memory segments with every process of this node and of its peers.
 #[derive(Parser, Debug)]
@@ -23,118 +21,153 @@ use tracing_subscriber::EnvFilter;
     after_help = "\
 Examples:
   ddssd                                          one node, for this machine only
-  ddssd --node 1 --listen 127.0.0.1:7400 --peer 2=127.0.0.2:7400 --dir /dev/shm/node-1
-  ddssd --node 2 --listen 127.0.0.2:7400 --peer 1=127.0.0.1:7400 --dir /dev/shm/node-2
+  ddss cluster init && ddssd --listen 10.0.0.1:7400
+  ddssd --print-config > /etc/ddss/ddssd.conf    every setting, to be changed there
 
-Peers are not authenticated yet: listen only where every process is trusted.
+Flags come before the environment, the environment before the file, the file before defaults. SIGHUP reads the file
+again: `log` changes at once, the rest with the next start.
 
-Exit codes: 0 stopped as asked, 1 could not start or ended badly, 2 wrong flags."
+Nodes of a cluster share a key (ddss cluster init, ddss cluster token). Without one a node is alone and does not listen.
+
+Exit codes: 0 stopped as asked, 1 ended badly, 2 wrong flags or configuration, 3 another ddssd works in the folder,
+4 folder, memory or disk cannot be used, 5 no key or none that can be used, 6 the network or the cluster."
 )]
 struct Arguments {
-    /// Number of this node, 1 to 1024
-    #[arg(long, env = "DDSS_NODE", default_value_t = 1, value_name = "N")]
-    node: u16,
-    /// Folder of the clients' socket [default: $XDG_RUNTIME_DIR/ddss, else /run/ddss for root, else /tmp/ddss-USER]
-    #[arg(long, env = ddss_ipc::FOLDER_VARIABLE, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Folder of the shared memory, on a memory file system [default: /dev/shm/ddss-USER-N, or DIR/memory with --dir]
-    #[arg(long, env = "DDSS_MEMORY_DIR", value_name = "DIR")]
-    memory_dir: Option<PathBuf>,
-    /// Where other nodes reach this one
-    #[arg(long, env = "DDSS_LISTEN", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Config::PORT), value_name = "IP:PORT")]
-    listen: SocketAddr,
-    /// Another node and where it listens; once for each
-    #[arg(long, env = "DDSS_PEERS", value_delimiter = ',', value_name = "N=IP:PORT")]
-    peer: Vec<PeerAddress>,
-    /// Road to the other nodes: auto (the RDMA adapter that has the listening address, else iwarp), iwarp, or rdma
-    #[arg(long, env = "DDSS_FABRIC", default_value = "auto", value_name = "FABRIC")]
-    fabric: FabricChoice,
-    /// Core of the progress thread: a number, auto (the last one), or none
-    #[arg(long, env = "DDSS_CORE", default_value = "auto", value_name = "CORE")]
-    core: CoreChoice,
-    /// Microseconds the progress thread spins before it sleeps
-    #[arg(long, env = "DDSS_SPIN_US", default_value_t = 50, value_name = "US")]
-    spin_us: u64,
-    /// Never sleep: for a core that nobody else uses
-    #[arg(long, env = "DDSS_BUSY")]
-    busy: bool,
-    /// Bytes for segments
-    #[arg(long, env = "DDSS_POOL_BYTES", default_value_t = Config::POOL_BYTES, value_name = "BYTES")]
-    pool_bytes: u64,
-    /// Throw away the segments that an earlier daemon left in the memory folder, and those of this one when it stops
-    #[arg(long, env = "DDSS_DISCARD")]
-    discard: bool,
-    /// Permission bits of the clients' socket, octal
-    #[arg(long, env = "DDSS_SOCKET_MODE", default_value = "600", value_name = "MODE", value_parser = octal)]
-    socket_mode: u32,
-    /// Log lines as JSON
-    #[arg(long, env = "DDSS_LOG_JSON")]
-    log_json: bool,
+    /// A TOML file with settings, named as the flags are [default: ddssd.conf in the daemon's folder, if it is there]
+    #[arg(long, env = "DDSS_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Show every setting as it would be used, as a TOML file, and end
+    #[arg(long)]
+    print_config: bool,
+    /// Look whether the daemon could start with these settings, and end
+    #[arg(long, conflicts_with = "print_config")]
+    check_config: bool,
+    #[command(flatten)]
+    settings: Settings,
 }
 
-fn octal(text: &str) -> Result<u32, String> {
-    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| mode & !0o777 == 0);
-    mode.ok_or_else(|| format!("{text:?} is no permission: give three octal digits, as in 660"))
+type LogFilter = reload::Handle<EnvFilter, Registry>;
+
+/// What failed, and with which exit code.
+struct Failed {
+    code: u8,
+    error: Box<dyn Error>,
 }
 
-impl Arguments {
-    fn into_config(self) -> Config {
-        let node = NodeId(self.node);
-        let user = rustix::process::getuid().as_raw();
-        let memory_folder = match (self.memory_dir, &self.dir) {
-            (Some(folder), _) => folder,
-            (None, Some(folder)) => folder.join("memory"),
-            (None, None) => format!("/dev/shm/ddss-{user}-{}", node.0).into(),
-        };
-        Config {
-            node,
-            folder: self.dir.unwrap_or_else(ddss_ipc::default_folder),
-            memory_folder,
-            listen: self.listen,
-            fabric: self.fabric,
-            peers: self.peer,
-            core: self.core,
-            pace: Pace { spin: Duration::from_micros(self.spin_us), busy: self.busy, ..Pace::default() },
-            pool_bytes: self.pool_bytes,
-            discard: self.discard,
-            socket_mode: self.socket_mode,
-        }
+impl Failed {
+    const CONFIGURATION: u8 = 2;
+
+    fn settings(error: impl Into<Box<dyn Error>>) -> Self {
+        Self { code: Self::CONFIGURATION, error: error.into() }
     }
 }
 
-fn start_log(json: bool) {
-    let filter = EnvFilter::try_from_env("DDSS_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if json {
-        log.json().init();
-    } else {
-        log.with_ansi(std::io::stderr().is_terminal()).with_target(false).init();
+impl From<StartError> for Failed {
+    fn from(error: StartError) -> Self {
+        Self { code: error.exit_code(), error: error.into() }
+    }
+}
+
+impl From<std::io::Error> for Failed {
+    fn from(error: std::io::Error) -> Self {
+        Self { code: 1, error: error.into() }
     }
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    start_log(arguments.log_json);
-    match run(arguments.into_config()) {
+    match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+        Err(Failed { code, error }) => {
             eprintln!("ddssd: {}", in_one_line(error.as_ref()));
-            ExitCode::FAILURE
+            ExitCode::from(code)
         }
     }
 }
 
-fn run(config: Config) -> Result<(), Box<dyn Error>> {
+impl Arguments {
+    /// What the flags, the environment and the file say together.
+    fn read(&self) -> Result<Settings, Failed> {
+        let file = self.settings.file(self.config.as_deref());
+        let from_file = file.map(|path| Settings::read(&path)).transpose().map_err(Failed::settings)?;
+        Ok(self.settings.clone().or(from_file.unwrap_or_default()))
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Failed> {
+    let settings = arguments.read()?;
+    if arguments.print_config {
+        print!("{}", settings.resolved().to_toml().map_err(Failed::settings)?);
+        return Ok(());
+    }
+    let filter = log_filter(&settings)?;
+    let config = settings.clone().into_config()?;
+    if arguments.check_config {
+        println!("the settings are good");
+        return Ok(());
+    }
+    let log = start_log(filter, settings.log_json.unwrap_or_default());
     // Before anything else runs, so that a signal during the start is a clean end, too.
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT])?;
-    let node = config.node;
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let service = Service::start(config)?;
-    println!("ready {node} socket {} listen {}", service.socket().display(), service.address());
+    let node = service.node();
+    let listen = service.address().map_or_else(|| "none".to_owned(), |address| address.to_string());
+    println!("ready {node} socket {} listen {listen}", service.socket().display());
     std::io::stdout().flush()?;
     let core = service.core().map_or_else(|| "none".to_owned(), |core| core.to_string());
-    tracing::info!(node = node.0, socket = %service.socket().display(), listen = %service.address(), core, "ready");
-    if let Some(signal) = signals.forever().next() {
+    tracing::info!(node = node.0, socket = %service.socket().display(), listen, core, "ready");
+    tell("READY=1");
+    for signal in signals.forever() {
+        if signal == SIGHUP {
+            reload(arguments, &settings, &log);
+            continue;
+        }
         tracing::info!(signal, "stopping");
+        tell("STOPPING=1");
+        break;
     }
-    service.stop().map_err(|error: StartError| error.into())
+    Ok(service.stop()?)
+}
+
+fn tell(state: &str) {
+    if let Err(error) = notify(state) {
+        tracing::warn!(%error, state, "cannot tell the service manager");
+    }
+}
+
+fn log_filter(settings: &Settings) -> Result<EnvFilter, Failed> {
+    let levels = settings.log.as_deref().unwrap_or("info");
+    EnvFilter::try_new(levels).map_err(|error| Failed::settings(format!("log = {levels:?}: {error}")))
+}
+
+fn start_log(filter: EnvFilter, json: bool) -> LogFilter {
+    let (filter, handle) = reload::Layer::new(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = if json {
+        lines.json().boxed()
+    } else {
+        lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).boxed()
+    };
+    tracing_subscriber::registry().with(filter).with(lines).init();
+    handle
+}
+
+/// Reads the settings again, takes what can be taken while the daemon runs, and names the rest.
+fn reload(arguments: &Arguments, started_with: &Settings, log: &LogFilter) {
+    let read = arguments.read().and_then(|settings| Ok((log_filter(&settings)?, settings)));
+    let (filter, settings) = match read {
+        Ok(read) => read,
+        Err(Failed { error, .. }) => {
+            let error = in_one_line(error.as_ref());
+            return tracing::error!(error, "the settings are wrong: going on with those of before");
+        }
+    };
+    if let Err(error) = log.reload(filter) {
+        tracing::error!(%error, "cannot change what is logged");
+    }
+    let mut waits = started_with.changed(&settings);
+    waits.retain(|name| name != "log");
+    tracing::info!(log = settings.log.as_deref().unwrap_or("info"), "read the settings again");
+    if !waits.is_empty() {
+        tracing::warn!(settings = waits.join(", "), "these change with the next start");
+    }
 }

@@ -1,11 +1,11 @@
 //! The memory of one node: the areas in which segments live, with a register of them and the undo record of the commit
-//! under way; the staging memory that peers write into; a scratch line for each operation. This file does what the
+//! under way; a scratch line for each operation. (What peers write into is theirs one by one: `links.rs`.) This file does what the
 //! engine's actions say about bytes.
 
 use crate::register::{Entry, Register, Unusable};
 use crate::undo::Undo;
 use ddss_core::engine::{OWN_AREA, area_of, offset_of};
-use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, LINE_BYTES, OPERATIONS_MAX, STAGING_BYTES};
+use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, LINE_BYTES, OPERATIONS_MAX};
 use ddss_core::{Header, LockToken, NodeId, Range, Record, Timestamp, Version};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
@@ -73,7 +73,6 @@ pub(crate) struct NodeMemory {
     area_bytes: usize,
     pub(crate) register: Register,
     undo: Undo,
-    pub(crate) staging: Option<SharedMemory>,
     pub(crate) scratch: SharedMemory,
 }
 
@@ -88,8 +87,8 @@ impl NodeMemory {
     /// Where in a scratch line the state word goes that is read after the bytes.
     const STATE_AFTER: u64 = 48;
 
-    /// Opens the memory that is in `folder`, or makes it; `peers` is how many nodes may stage.
-    pub(crate) fn open(folder: &Path, node: NodeId, pool_bytes: u64, peers: usize) -> Result<Self, PoolError> {
+    /// Opens the memory that is in `folder`, or makes it.
+    pub(crate) fn open(folder: &Path, node: NodeId, pool_bytes: u64) -> Result<Self, PoolError> {
         let at = |name: &str| folder.join(name);
         let file = |path: PathBuf| move |source| PoolError::File { path, source };
         let register = Register::open(&at(Self::REGISTER_NAME)).map_err(file(at(Self::REGISTER_NAME)))?;
@@ -100,11 +99,10 @@ impl NodeMemory {
         let undo = Undo::open(&at(Self::UNDO_NAME)).map_err(file(at(Self::UNDO_NAME)))?;
         let anonymous =
             |name, bytes| SharedMemory::create(name, bytes).map_err(|source| PoolError::Anonymous { bytes, source });
-        let staging = if peers > 0 { Some(anonymous("ddss-staging", peers * STAGING_BYTES)?) } else { None };
         let scratch = anonymous("ddss-scratch", OPERATIONS_MAX * LINE_BYTES)?;
         let area_bytes = usize::try_from(pool_bytes).unwrap_or(usize::MAX / 2).next_multiple_of(BLOCK_BYTES);
         let areas = vec![Some(anonymous("ddss-own", area_bytes)?)];
-        Ok(Self { folder: folder.to_owned(), areas, area_bytes, register, undo, staging, scratch })
+        Ok(Self { folder: folder.to_owned(), areas, area_bytes, register, undo, scratch })
     }
 
     /// Throws the segments away, and everything that has a name. Who has them mapped sees that they are gone; their

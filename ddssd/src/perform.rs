@@ -1,11 +1,14 @@
 //! What the engine decided, done: copies in this node's memory, work for the fabric, replies to clients.
 
 use crate::audiences::Audiences;
+use crate::config::PeerAddress;
+use crate::control::{Ask, Desk, Tell};
 use crate::fetches::Fetches;
 use crate::fetches::Tag;
 use crate::links::Links;
 use crate::memory::NodeMemory;
 use crate::pulse::Pulse;
+use arrayvec::ArrayVec;
 use ddss_core::engine::{Action, Engine, HandId, KeptId, Now, Parts, Source, StepId, Tail, area_of, offset_of};
 use ddss_core::{
     ArenaRange, Audience, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Record,
@@ -13,7 +16,7 @@ use ddss_core::{
 };
 use ddss_ipc::SharedMemory;
 use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Trust, Work};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What an engine's action names was checked by the engine before.
 const CHECKED: &str = "the engine checks ranges against the arena and the segment";
@@ -43,6 +46,10 @@ pub(crate) struct Hands {
     /// What calls take.
     pub(crate) pulse: Pulse,
     pub(crate) began: Instant,
+    /// To and from the control plane, if the node belongs to a cluster.
+    pub(crate) desk: Option<Desk>,
+    /// Somebody may be due to be connected to.
+    pub(crate) members_changed: bool,
     /// The time as it was a few rounds ago at the most: no request waits for a clock to be read.
     pub(crate) now: Now,
 }
@@ -66,6 +73,62 @@ impl Hands {
     /// The arena of a client that is attached.
     pub(crate) fn arena(&self, client: ClientId) -> Option<&Arena> {
         self.arenas.get(client.index as usize)?.as_ref().filter(|arena| arena.client == client)
+    }
+
+    /// Asks the control plane; `false` if there is none any more.
+    fn ask(&self, ask: Ask) -> bool {
+        self.desk.as_ref().is_some_and(|desk| desk.ask(ask))
+    }
+
+    /// Hears what the control plane has to tell; how much that was.
+    pub(crate) fn hear_control(&mut self) -> usize {
+        let Some(desk) = self.desk.as_ref().filter(|desk| desk.is_rung()) else { return 0 };
+        desk.heard();
+        let tells: ArrayVec<Tell, { Desk::BATCH }> = std::iter::from_fn(|| desk.next()).take(Desk::BATCH).collect();
+        if tells.is_full() {
+            desk.ring_again();
+        }
+        let count = tells.len();
+        for tell in tells {
+            self.hear_tell(tell);
+            self.perform();
+        }
+        count.max(1)
+    }
+
+    fn hear_tell(&mut self, tell: Tell) {
+        match tell {
+            Tell::Name { name, home } => self.engine.set_home(name, home),
+            Tell::Names(homes) => self.engine.set_homes(homes),
+            Tell::Members(members) => self.take_members(&members),
+            Tell::Dead(node) => self.links.lose(self.fabric.as_mut(), node),
+            Tell::Claimed { claim, result } => self.engine.claimed(self.now, claim, result),
+            Tell::Disclaimed { claim } => self.engine.disclaimed(claim),
+            Tell::Confirmed { step, result } => self.engine.confirmed(step, result),
+        }
+    }
+
+    /// These are the other nodes of the cluster, and nobody else.
+    fn take_members(&mut self, members: &[PeerAddress]) {
+        for node in self.links.nodes() {
+            if !members.iter().any(|member| member.node == node) {
+                tracing::info!(node = node.0, "is no node of this cluster any more");
+                self.links.remove(self.fabric.as_mut(), node);
+                self.engine.peer_gone(self.now, node);
+            }
+        }
+        for member in members {
+            self.admit(member);
+            self.engine.peer_known(member.node);
+        }
+        self.members_changed = true;
+    }
+
+    /// Takes a node in, or notes its new address.
+    pub(crate) fn admit(&mut self, member: &PeerAddress) {
+        if let Err(error) = self.links.add(self.fabric.as_mut(), member) {
+            tracing::warn!(node = member.node.0, error, "cannot give staging memory");
+        }
     }
 
     /// Does everything that the engine has decided.
@@ -103,6 +166,23 @@ impl Hands {
                 Action::Send { node, message, tail } => self.send(node, &message, tail),
                 Action::Introduce { node, message, at, bytes } => self.introduce(node, message, at, bytes),
                 Action::Withdraw { at } => self.links.withdraw(self.fabric.as_mut(), at),
+                Action::Claim { claim, name, within_us } => {
+                    let within = Duration::from_micros(within_us.into());
+                    if !self.ask(Ask::Claim { claim, name, within }) {
+                        self.engine.claimed(self.now, claim, Err(Failure::NodeDown));
+                    }
+                }
+                Action::Disclaim { claim, name } => {
+                    if !self.ask(Ask::Disclaim { claim, name }) {
+                        self.engine.disclaimed(claim);
+                    }
+                }
+                Action::Confirm { step, name, within_us } => {
+                    let within = Duration::from_micros(within_us.into());
+                    if !self.ask(Ask::Confirm { step, name, within }) {
+                        self.engine.confirmed(step, Err(Failure::NodeDown));
+                    }
+                }
                 Action::Cut { node } => self.links.cut(self.fabric.as_mut(), node),
                 Action::Reply { lane, completion, data } => self.reply(lane, completion, data),
             }
@@ -184,11 +264,9 @@ impl Hands {
     }
 
     fn unstage(&self, node: NodeId, at: u64, client: ClientId, into: ArenaRange) {
-        if let (Some(arena), Some(staging), Some(part)) =
-            (self.arena(client), &self.memory.staging, self.links.staging_of(node))
-        {
+        if let (Some(arena), Some(staging)) = (self.arena(client), self.links.staging_of(node)) {
             let (to, bytes) = (into.offset() as usize, into.bytes as usize);
-            SharedMemory::copy(staging, (part + at) as usize, &arena.memory, to, bytes).expect(CHECKED);
+            SharedMemory::copy(staging, at as usize, &arena.memory, to, bytes).expect(CHECKED);
         }
     }
 
@@ -235,8 +313,8 @@ impl Hands {
                 }
             }
             Source::Staged { node, at } => {
-                if let (Some(staging), Some(part)) = (&self.memory.staging, self.links.staging_of(node)) {
-                    SharedMemory::copy(staging, (part + at + skip) as usize, area, to, bytes).expect(CHECKED);
+                if let Some(staging) = self.links.staging_of(node) {
+                    SharedMemory::copy(staging, (at + skip) as usize, area, to, bytes).expect(CHECKED);
                 }
             }
             Source::Word(word) => area.write(to, &word.to_le_bytes()).expect(CHECKED),
@@ -267,7 +345,7 @@ impl Hands {
         match self.fabric.post(&[write]) {
             Ok(()) => {
                 let tail = table.map_or(&[][..], |table| self.engine.kept(table));
-                self.links.send(self.fabric.as_mut(), node, message.encode(tail));
+                self.links.send(self.fabric.as_mut(), node, &message.encode(tail));
             }
             Err(error) => self.engine.refused(step, failure_of(error.kind)),
         }
@@ -286,7 +364,7 @@ impl Hands {
             remote: RemoteRange { key: staging.key, address: staging.base + at },
         };
         match self.fabric.post(&[write]) {
-            Ok(()) => self.links.send(self.fabric.as_mut(), node, message.encode(&[])),
+            Ok(()) => self.links.send(self.fabric.as_mut(), node, &message.encode(&[])),
             Err(_) => self.engine.not_handed(node, hand, message),
         }
     }
@@ -321,7 +399,7 @@ impl Hands {
                 length
             }
         };
-        self.links.send(self.fabric.as_mut(), node, message.encode(&bytes[..length]));
+        self.links.send(self.fabric.as_mut(), node, &message.encode(&bytes[..length]));
     }
 
     fn introduce(&mut self, node: NodeId, message: Message, at: u64, bytes: u64) {
@@ -343,7 +421,7 @@ impl Hands {
                 word: 0,
             },
         };
-        self.links.send(self.fabric.as_mut(), node, message.encode(&[]));
+        self.links.send(self.fabric.as_mut(), node, &message.encode(&[]));
     }
 
     fn reply(&mut self, lane: LaneId, completion: Completion, data: Option<(u64, u8)>) {

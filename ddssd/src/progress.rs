@@ -11,23 +11,24 @@
 
 use crate::audiences::Audiences;
 use crate::config::Config;
+use crate::control::Desk;
 use crate::fetches::{Fetches, Tag};
-use crate::links::{Change, Links};
+use crate::links::{Change, Heard, Links};
 use crate::memory::NodeMemory;
 use crate::perform::{Arena, Hands};
 use crate::pulse::Pulse;
 use crate::recovery::{self, Found};
 use crate::service::StartError;
 use ddss_core::engine::{Engine, EngineConfig, OWN_AREA, Reply};
-use ddss_core::limits::{CLIENTS_MAX, TEXT_BYTES_MAX};
+use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX, TEXT_BYTES_MAX};
 use ddss_core::{
-    ArenaRange, ClientId, Entry, Failure, Identity, LaneId, Message, NodeId, Operation, PeerHello, Request,
+    ArenaRange, ClientId, Entry, Failure, Identity, LaneId, Message, Name, NodeId, Operation, PeerHello, Request,
 };
 use ddss_ipc::{Arrival, Idling, Session, SharedMemory, Station};
 use ddss_runtime::Work;
-use ddss_verbs::{Event, Events, Fabric, Trust, WorkError};
+use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// Everything that the progress thread owns.
@@ -63,32 +64,35 @@ impl Node {
         mut fabric: Box<dyn Fabric>,
         mut memory: NodeMemory,
         audiences: Audiences,
-        incarnation: u64,
+        run: u32,
+        desk: Option<Desk>,
     ) -> Result<Self, StartError> {
         let mut register = |memory: &SharedMemory, trust| {
             fabric.register(memory.descriptor(), trust, memory.offset() as u64, memory.len() as u64)
         };
         let scratch_region = register(&memory.scratch, Trust::Sealed)?;
-        let staging = memory.staging.as_ref().map(|staging| register(staging, Trust::Sealed)).transpose()?;
         let mut engine = Engine::new(&EngineConfig {
             node: config.node,
             pool_bytes: config.pool_bytes,
             peers: config.peers.iter().map(|peer| peer.node).collect(),
             // The low half of a time in nanoseconds: as good as random.
-            first_generation: incarnation as u32,
+            first_generation: run,
         });
         let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;
         if found.segments > 0 {
             let Found { segments, bytes, undone, .. } = found;
             tracing::info!(segments, bytes, undone, "found what the last daemon left");
         }
-        let hello = PeerHello { node: config.node, incarnation };
+        if desk.is_some() {
+            engine.share_names();
+        }
+        let hello = PeerHello { node: config.node, run };
         station.tell_core();
         let began = Instant::now();
         let mut hands = Hands {
             fabric,
             engine,
-            links: Links::new(hello, &config.peers, staging),
+            links: Links::new(hello, config.key.clone()),
             memory,
             fetches: Fetches::new(),
             area_regions: Vec::new(),
@@ -98,6 +102,8 @@ impl Node {
             replies: Vec::with_capacity(Self::BATCH),
             pulse: Pulse::default(),
             began,
+            desk,
+            members_changed: false,
             now: Hands::read_clocks(began),
         };
         hands.register_area(OWN_AREA).map_err(StartError::Area)?;
@@ -233,21 +239,11 @@ impl Node {
         tracing::trace!(?event, "fabric");
         let change = match event {
             Event::Done { tag, outcome, .. } => return self.done(tag, outcome),
-            Event::Message { peer, bytes, .. } => match self.hands.links.node_of(peer) {
-                Some(node) => return self.take_message(node, bytes),
-                None => match Message::decode(bytes) {
-                    Ok((message, _)) => self.hands.links.welcomed(peer, &message).or_else(|| {
-                        self.hands.fabric.close(peer);
-                        None
-                    }),
-                    Err(_) => {
-                        self.hands.fabric.close(peer);
-                        None
-                    }
-                },
-            },
+            Event::Message { peer, bytes, .. } => return self.hear(peer, bytes),
             Event::Asked { peer, address, hello } => {
-                self.hands.links.asked(self.hands.fabric.as_mut(), peer, address, hello)
+                self.next_connect = Some(Instant::now());
+                self.hands.links.asked(self.hands.fabric.as_mut(), peer, address, hello);
+                None
             }
             Event::Connected { peer, hello } => {
                 self.hands.links.connected(self.hands.fabric.as_mut(), peer, hello);
@@ -260,11 +256,26 @@ impl Node {
             _ => None,
         };
         match change {
-            Some(Change::Up(node)) => self.hands.engine.peer_up(node),
             Some(Change::Down(node)) => self.hands.engine.peer_down(now, node),
             None => return,
         }
         self.perform();
+    }
+
+    /// A message, still sealed.
+    fn hear(&mut self, peer: PeerId, sealed: &[u8]) {
+        let mut plain = [0; MESSAGE_BYTES_MAX];
+        match self.hands.links.hear(self.hands.fabric.as_mut(), peer, sealed, &mut plain) {
+            Heard::Said(node, length) => self.take_message(node, &plain[..length]),
+            Heard::Met { node, again } => {
+                if again {
+                    self.hands.engine.peer_down(self.hands.now, node);
+                }
+                self.hands.engine.peer_up(node);
+                self.perform();
+            }
+            Heard::Nothing => {}
+        }
     }
 
     fn take_message(&mut self, node: NodeId, bytes: &[u8]) {
@@ -323,6 +334,11 @@ impl Node {
         }
     }
 
+    /// The names of the segments that it has.
+    pub(crate) fn names(&self) -> Vec<Name> {
+        self.hands.engine.names()
+    }
+
     /// Where other nodes reach this one.
     pub(crate) fn listen(fabric: &mut dyn Fabric, address: SocketAddr) -> Result<SocketAddr, StartError> {
         fabric.listen(address).map_err(|source| StartError::Listen { address, source })
@@ -375,7 +391,14 @@ impl Work for Node {
         let arrivals = self.take_arrivals();
         let requests = self.take_requests();
         let events = self.take_events();
-        let work = arrivals + requests + events;
+        let told = self.hands.hear_control();
+        if told > 0 {
+            self.publish();
+            if std::mem::take(&mut self.hands.members_changed) {
+                self.next_connect = Some(Instant::now());
+            }
+        }
+        let work = arrivals + requests + events + told;
         self.keep_time(work > 0);
         // Room in a socket is not an event: whoever has messages waiting stays awake for it.
         let waits = self.hands.links.flush(self.hands.fabric.as_mut());
@@ -385,8 +408,10 @@ impl Work for Node {
     }
 
     fn arm(&mut self) -> bool {
-        self.hands.fabric.arm() && {
+        let is_told = || self.hands.desk.as_ref().is_some_and(Desk::is_rung);
+        !is_told() && self.hands.fabric.arm() && {
             let rests = self.station.arm();
+            // What is told from now on can be read from the desk's descriptor.
             if !rests {
                 self.hands.fabric.disarm();
             }
@@ -401,7 +426,11 @@ impl Work for Node {
     }
 
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {
-        wait(&[self.station.descriptor(), self.hands.fabric.descriptor().as_fd()]);
+        let (station, fabric) = (self.station.descriptor(), self.hands.fabric.descriptor());
+        match &self.hands.desk {
+            Some(desk) => wait(&[station, fabric, desk.descriptor()]),
+            None => wait(&[station, fabric]),
+        }
     }
 
     /// Clients that poll count on a thread that does; with those only that sleep in the kernel there is nothing to spin

@@ -149,7 +149,7 @@ mod tests {
     fn open(folder: &Path) -> (NodeMemory, Engine) {
         let engine =
             Engine::new(&EngineConfig { node: NodeId(1), pool_bytes: POOL, peers: Vec::new(), first_generation: 0 });
-        (NodeMemory::open(folder, NodeId(1), POOL, 0).unwrap(), engine)
+        (NodeMemory::open(folder, NodeId(1), POOL).unwrap(), engine)
     }
 
     fn formatted(folder: &Path) -> NodeMemory {

@@ -1,18 +1,23 @@
 //! A running node: starts what it needs in the right order, and stops it in the other one.
 
+use crate::admission::Admission;
 use crate::audiences::Audiences;
 use crate::config::{Config, CoreChoice};
+use crate::control::{ControlConfig, ControlError, ControlPlane, Desk};
+use crate::core_claim::CoreClaim;
 use crate::fabric;
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
 use crate::progress::Node;
+use crate::trust::KeyError;
 use ddss_core::NodeId;
 use ddss_ipc::{Reception, ReceptionConfig, Station};
-use ddss_runtime::{ProgressThread, RuntimeError, choose_core};
+use ddss_runtime::{ProgressThread, RuntimeError};
 use ddss_verbs::FabricError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Why a node could not start, or not end well.
@@ -22,6 +27,15 @@ pub enum StartError {
     /// Its number is none.
     #[error("{0} cannot be: nodes are numbered from 1 to 1024")]
     BadNode(NodeId),
+    /// There are peers and no key.
+    #[error("--listen, --peer and --join need a cluster key, and there is none in {}: `ddss cluster init` makes one, `ddss cluster token` shows it for the other nodes", state_folder.display())]
+    NoKey {
+        /// Where it would lie.
+        state_folder: PathBuf,
+    },
+    /// The cluster's key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// A peer is named twice, or is the node itself.
     #[error("the peers name {0} twice, or it is this node itself")]
     BadPeer(NodeId),
@@ -61,9 +75,53 @@ pub enum StartError {
     /// The fabric refused.
     #[error("cannot set up the fabric")]
     Fabric(#[from] FabricError),
+    /// Nobody could find it.
+    #[error("{address} is no address that other nodes could connect to: say with --advertise where they find this one")]
+    Advertise {
+        /// Where it listens.
+        address: SocketAddr,
+    },
+    /// The state folder is another node's.
+    #[error("{} holds the state of {found}: start it without --node {}, or with another --state-dir", path.display(), named.0)]
+    OtherNode {
+        /// Which folder.
+        path: PathBuf,
+        /// Whose it is.
+        found: NodeId,
+        /// Who was asked for.
+        named: NodeId,
+    },
+    /// What was written down about the cluster cannot be used.
+    #[error("cannot use the cluster's state in {}", path.display())]
+    State {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The control plane could not start.
+    #[error(transparent)]
+    Control(#[from] ControlError),
     /// The thread could not be started, or ended badly.
     #[error(transparent)]
     Thread(#[from] RuntimeError),
+}
+
+impl StartError {
+    /// What a script is told by the exit code; the flags and the configuration have 2.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } | Self::OtherNode { .. } => 2,
+            Self::Folder(FolderError::Taken { .. }) => 3,
+            Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } | Self::State { .. } => 4,
+            Self::Control(ControlError::State { .. }) => 4,
+            Self::NoKey { .. } | Self::Key(_) => 5,
+            Self::Listen { .. } | Self::Network(_) | Self::Control(_) => 6,
+            Self::Thread(RuntimeError::Setup(inside)) => inside.downcast_ref().map_or(1, Self::exit_code),
+            _ => 1,
+        }
+    }
 }
 
 /// A running node, in this process.
@@ -71,32 +129,41 @@ pub enum StartError {
 pub struct Service {
     reception: Option<Reception>,
     progress: Option<ProgressThread>,
-    address: SocketAddr,
+    control: Option<ControlPlane>,
+    node: NodeId,
+    address: Option<SocketAddr>,
     socket: PathBuf,
     core: Option<usize>,
     memory_folder: PathBuf,
     discard: bool,
+    _claim: Option<CoreClaim>,
     _lock: FolderLock,
 }
 
 impl Service {
     /// Starts a node; when this returns, clients can attach and other nodes can connect.
-    pub fn start(config: Config) -> Result<Self, StartError> {
-        check(&config)?;
+    pub fn start(mut config: Config) -> Result<Self, StartError> {
+        config.check()?;
         folder::make(&config.folder)?;
         let lock = FolderLock::take(&config.folder)?;
         folder::make(&config.memory_folder)?;
         if config.discard {
             NodeMemory::discard(&config.memory_folder);
         }
-        let memory = NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes, config.peers.len())?;
+        let claim = if config.core == CoreChoice::Sensible { CoreClaim::take() } else { None };
         let core = match config.core {
             CoreChoice::Core(core) => Some(core),
             CoreChoice::Unpinned => None,
-            CoreChoice::Sensible => choose_core().unwrap_or(None),
+            CoreChoice::Sensible => claim.as_ref().map(|claim| claim.core),
         };
         let mut fabric = fabric::open(config.fabric, config.listen)?;
-        let address = Node::listen(fabric.as_mut(), config.listen)?;
+        // Without a key nobody could prove that he may speak to this node: so nobody is listened to.
+        let admission = Admission::take(&config, fabric.as_mut())?;
+        let node = admission.as_ref().map_or(config.node, |admission| admission.node);
+        config.node = node;
+        let memory = NodeMemory::open(&config.memory_folder, node, config.pool_bytes)?;
+        let (desk, teller, asked) = Desk::open().map_err(StartError::Network)?;
+        let desk = admission.is_some().then_some(desk);
         let socket = config.socket();
         let at_socket = |source| StartError::Socket { path: socket.clone(), source };
         let station = Station::open(config.node).map_err(at_socket)?;
@@ -106,23 +173,44 @@ impl Service {
         reception.views = audiences.views(&config.memory_folder);
         let inbox = station.inbox();
         // Any number that the last run did not have will do: it only tells two runs apart.
-        let incarnation = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
         let (memory_folder, discard) = (config.memory_folder.clone(), config.discard);
         let pace = config.pace;
+        let (peers, state_folder, folder) = (config.peers.clone(), config.state_folder.clone(), config.folder.clone());
+        let (tell_names, names) = mpsc::sync_channel(1);
         let progress = ProgressThread::start("ddss-progress", core, pace, move || {
-            Node::new(&config, station, fabric, memory, audiences, incarnation)
+            let made = Node::new(&config, station, fabric, memory, audiences, run, desk)?;
+            // Whoever asked has stopped listening only if the start has failed.
+            let _ = tell_names.send(made.names());
+            Ok::<_, StartError>(made)
         })?;
+        let address = admission.as_ref().map(|admission| admission.address);
+        let control = admission.map(|Admission { node, key, address, listener, founder }| {
+            let names = names.recv().unwrap_or_default();
+            let config =
+                ControlConfig { node, run, key, address, listener, state_folder, folder, peers, founder, names };
+            ControlPlane::start(config, teller, asked)
+        });
+        let control = control.transpose()?;
         let reception = Reception::start(&socket, reception, inbox.sink()).map_err(at_socket)?;
         Ok(Self {
             reception: Some(reception),
             progress: Some(progress),
+            control,
+            node,
             address,
             socket,
             core,
             memory_folder,
             discard,
+            _claim: claim,
             _lock: lock,
         })
+    }
+
+    /// Its number; a cluster that it joined may have given it.
+    pub fn node(&self) -> NodeId {
+        self.node
     }
 
     /// Where clients attach.
@@ -130,8 +218,8 @@ impl Service {
         &self.socket
     }
 
-    /// Where other nodes connect to.
-    pub fn address(&self) -> SocketAddr {
+    /// Where other nodes connect to, if this node belongs to a cluster.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
@@ -154,6 +242,7 @@ impl Service {
         if let Some(reception) = self.reception.take() {
             reception.stop();
         }
+        drop(self.control.take());
         let Some(progress) = self.progress.take() else { return Ok(()) };
         let ended = progress.stop();
         if self.discard {
@@ -169,21 +258,4 @@ impl Drop for Service {
             tracing::error!(%error, "the node did not end well");
         }
     }
-}
-
-fn check(config: &Config) -> Result<(), StartError> {
-    let good = |node: NodeId| node != NodeId::NOBODY && usize::from(node.0) <= ddss_core::limits::NODES_MAX;
-    if !good(config.node) {
-        return Err(StartError::BadNode(config.node));
-    }
-    for (index, peer) in config.peers.iter().enumerate() {
-        let again = config.peers[..index].iter().any(|other| other.node == peer.node);
-        if !good(peer.node) {
-            return Err(StartError::BadNode(peer.node));
-        }
-        if again || peer.node == config.node {
-            return Err(StartError::BadPeer(peer.node));
-        }
-    }
-    Ok(())
 }

@@ -1,7 +1,10 @@
 //! A real daemon in a process of its own.
 
 use std::ffi::OsString;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -10,6 +13,8 @@ use crate::{Error, Process, TempNode, binary, free_tcp_port};
 
 /// How long a daemon has until it serves. It takes milliseconds; a machine that runs other tests takes longer.
 const READY_MAX: Duration = Duration::from_secs(20);
+/// The key that the daemons of tests share. It is no secret and guards nothing.
+pub const TEST_KEY: &str = "7e57000000000000000000000000000000000000000000000000000000000001";
 
 /// How a daemon is to be started.
 #[derive(Debug)]
@@ -17,6 +22,10 @@ pub struct DaemonOptions {
     node: u16,
     listen: SocketAddr,
     peers: Vec<(u16, SocketAddr)>,
+    clustered: bool,
+    numbered: bool,
+    key: String,
+    namespace: Option<String>,
     more: Vec<OsString>,
 }
 
@@ -24,13 +33,34 @@ impl DaemonOptions {
     /// Node `node` on a free port of 127.0.0.`node` (of 127.0.X.Y for large ones), without peers.
     pub fn new(node: u16) -> Result<DaemonOptions, Error> {
         let [high, low] = node.to_be_bytes();
-        DaemonOptions::at(node, IpAddr::V4(Ipv4Addr::new(127, 0, high, low)))
+        DaemonOptions::on(node, IpAddr::V4(Ipv4Addr::new(127, 0, high, low)))
     }
 
     /// Node `node` on a free port of another address of this machine.
-    pub fn at(node: u16, ip: IpAddr) -> Result<DaemonOptions, Error> {
+    pub fn on(node: u16, ip: IpAddr) -> Result<DaemonOptions, Error> {
         let listen = SocketAddr::new(ip, free_tcp_port(ip)?);
-        Ok(DaemonOptions { node, listen, peers: Vec::new(), more: Vec::new() })
+        Ok(DaemonOptions::at(node, listen))
+    }
+
+    /// Node `node` at that address, without peers.
+    pub fn at(node: u16, listen: SocketAddr) -> DaemonOptions {
+        DaemonOptions {
+            node,
+            listen,
+            peers: Vec::new(),
+            clustered: false,
+            numbered: true,
+            key: TEST_KEY.to_owned(),
+            namespace: None,
+            more: Vec::new(),
+        }
+    }
+
+    /// It runs in that network namespace.
+    #[must_use]
+    pub fn inside(mut self, namespace: &str) -> DaemonOptions {
+        self.namespace = Some(namespace.to_owned());
+        self
     }
 
     /// Where other nodes reach it.
@@ -42,7 +72,28 @@ impl DaemonOptions {
     #[must_use]
     pub fn peer(mut self, other: &DaemonOptions) -> DaemonOptions {
         self.peers.push((other.node, other.listen));
+        self.clustered()
+    }
+
+    /// It has the key of the cluster of all tests, and listens to other nodes.
+    #[must_use]
+    pub fn clustered(mut self) -> DaemonOptions {
+        self.clustered = true;
         self
+    }
+
+    /// It joins the cluster of `other`, which gives it a number.
+    #[must_use]
+    pub fn joins(mut self, other: SocketAddr) -> DaemonOptions {
+        self.numbered = false;
+        self.clustered().argument("--join").argument(other.to_string())
+    }
+
+    /// It has another key than the daemons of other tests.
+    #[must_use]
+    pub fn key(mut self, token: &str) -> DaemonOptions {
+        self.key = token.to_owned();
+        self.clustered()
     }
 
     /// Its progress thread runs on `core`.
@@ -68,6 +119,9 @@ impl DaemonOptions {
     pub fn start(self) -> Result<Daemon, Error> {
         let program = binary("ddssd")?;
         let folder = TempNode::new()?;
+        if self.clustered {
+            write_key(folder.path(), &self.key)?;
+        }
         let process = self.spawn(&program, &folder)?;
         let mut daemon = Daemon { process, program, options: self, folder };
         daemon.wait_until_ready()?;
@@ -75,21 +129,45 @@ impl DaemonOptions {
     }
 
     fn spawn(&self, program: &Path, folder: &TempNode) -> Result<Process, Error> {
-        let mut command = Command::new(program);
+        let mut command = match &self.namespace {
+            // It becomes the program: the pid is the daemon's.
+            Some(namespace) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", namespace]).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
         command.args(self.arguments(folder.path()));
         Process::start(command, folder.path(), "ddssd")
     }
 
     fn arguments(&self, folder: &Path) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = vec!["--node".into(), self.node.to_string().into()];
+        let mut arguments: Vec<OsString> = Vec::new();
+        if self.numbered {
+            arguments.extend(["--node".into(), self.node.to_string().into()]);
+        }
         arguments.extend(["--dir".into(), folder.into()]);
-        arguments.extend(["--listen".into(), self.listen.to_string().into()]);
+        if self.clustered {
+            arguments.extend(["--listen".into(), self.listen.to_string().into()]);
+        }
         for (node, address) in &self.peers {
             arguments.extend(["--peer".into(), format!("{node}={address}").into()]);
         }
         arguments.extend(self.more.iter().cloned());
         arguments
     }
+}
+
+/// Writes the key of a cluster to where a daemon in `folder` looks for it.
+pub fn write_key(folder: &Path, token: &str) -> Result<(), Error> {
+    let state = folder.join("state");
+    let path = state.join("cluster.key");
+    let written = DirBuilder::new().recursive(true).mode(0o700).create(&state).and_then(|()| {
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        writeln!(file?, "{token}")
+    });
+    written.map_err(Error::system(format!("writing {}", path.display())))
 }
 
 /// A running `ddssd`. Process and folder are gone when this is dropped.

@@ -4,6 +4,7 @@
 //!   killed, stopped and started again, and is gone when the test is.
 //! * [`Process`] is any other program, with the same end. [`binary`] builds the programs of the workspace and finds them.
 //! * [`ScriptedClient`] is a process that uses the client crate and does what its test tells it, call by call.
+//! * [`Islands`] is a network of namespaces in which nodes can be cut off from each other.
 //! * [`skipped`] says that a test lacks what it needs, where the reader sees it.
 //! * [`house`] reads the workspace and says what breaks its rules; `tests/tidy.rs` holds the rules themselves.
 //!
@@ -24,6 +25,7 @@ pub mod house;
 mod binary;
 mod daemon;
 mod error;
+mod islands;
 mod node;
 mod process;
 #[cfg(doctest)]
@@ -32,8 +34,9 @@ mod scripted;
 mod skipped;
 
 pub use binary::binary;
-pub use daemon::{Daemon, DaemonOptions};
+pub use daemon::{Daemon, DaemonOptions, TEST_KEY, write_key};
 pub use error::Error;
+pub use islands::{Cut, Islands};
 pub use node::{TempNode, free_tcp_port};
 pub use process::Process;
 pub use scripted::{ScriptedClient, pattern};

@@ -45,7 +45,7 @@ impl TempNode {
     }
 }
 
-/// A port of `ip` on which nobody listens.
+/// A port of `ip` on which nobody listens, nor on the next one: a node of a cluster takes two.
 ///
 /// It is not reserved. It is never given twice by one process, and two processes begin to look at different ports.
 pub fn free_tcp_port(ip: IpAddr) -> Result<u16, Error> {
@@ -54,10 +54,10 @@ pub fn free_tcp_port(ip: IpAddr) -> Result<u16, Error> {
     // Neighbouring pids begin far from each other: 101 ports are more than one test program takes.
     let first = process::id().wrapping_mul(101) % u32::from(count);
     for _ in 0..count {
-        let given = GIVEN.fetch_add(1, Ordering::Relaxed);
-        let offset = (first + u32::from(given)) % u32::from(count);
+        let given = GIVEN.fetch_add(2, Ordering::Relaxed);
+        let offset = ((first + u32::from(given)) % u32::from(count)) & !1;
         let port = PORTS.start + u16::try_from(offset).expect("the offset is smaller than the count");
-        if TcpListener::bind((ip, port)).is_ok() {
+        if TcpListener::bind((ip, port)).is_ok() && TcpListener::bind((ip, port + 1)).is_ok() {
             return Ok(port);
         }
     }

@@ -16,7 +16,7 @@ fn pair(test: &str, fabric: &str) -> Option<[Daemon; 2]> {
         skipped(test, "no rdma adapter (DDSS_RDMA_A, DDSS_RDMA_B); scripts/vm has some");
         return None;
     };
-    let options = |node, at| DaemonOptions::at(node, at).unwrap().argument("--fabric").argument(fabric);
+    let options = |node, at| DaemonOptions::on(node, at).unwrap().argument("--fabric").argument(fabric);
     let (a, b) = (options(1, a).pool_bytes(16 << 20), options(2, b).pool_bytes(16 << 20));
     let a = a.peer(&b);
     let b = b.peer(&a);

@@ -1,12 +1,13 @@
 //! What the engine wants done. The daemon does these in order; each is one thing.
 
+use super::directory::ClaimId;
 use super::hand::HandId;
 use super::kept::KeptId;
 use super::operations::StepId;
 use crate::message::RemoteWindow;
 use crate::operation::{ArenaRange, LockToken, Payload};
 use crate::record::Record;
-use crate::segment::Header;
+use crate::segment::{Header, Name};
 use crate::{ClientId, Completion, LaneId, Message, NodeId, SegmentId, Timestamp, Version};
 
 /// Where the bytes of a commit are.
@@ -276,6 +277,31 @@ pub enum Action {
     Cut {
         /// Whom.
         node: NodeId,
+    },
+    /// Ask the cluster for a name; comes back with [`Engine::claimed`](super::Engine::claimed).
+    Claim {
+        /// The engine's number.
+        claim: ClaimId,
+        /// The name.
+        name: Name,
+        /// How long it is waited for, in microseconds.
+        within_us: u32,
+    },
+    /// Give a name back; comes back with [`Engine::disclaimed`](super::Engine::disclaimed).
+    Disclaim {
+        /// The engine's number.
+        claim: ClaimId,
+        /// The name.
+        name: Name,
+    },
+    /// Ask the cluster where a name is; comes back with [`Engine::confirmed`](super::Engine::confirmed).
+    Confirm {
+        /// Who waits for it.
+        step: StepId,
+        /// The name.
+        name: Name,
+        /// How long it is waited for, in microseconds.
+        within_us: u32,
     },
     /// Tell a client. If `data` says so, the first bytes at that place of the pool go into the completion.
     Reply {

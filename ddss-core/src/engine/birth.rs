@@ -40,10 +40,14 @@ impl Engine {
         let Some(asker) = self.segments.formed(id) else { return };
         if !made {
             // Nobody has seen it yet.
+            let name = self.segments.get(id).map(|segment| segment.name);
             if let Ok(released) = self.segments.release(id, now.steady_us) {
                 debug_assert!(released.is_empty());
             }
             self.reclaim();
+            if let Ok(name) = name {
+                self.give_name_back(name);
+            }
             return self.answer(asker, Outcome::Failed(Failure::NoSpace), Told::default());
         }
         if let Ok(segment) = self.segments.get(id)

@@ -2,6 +2,7 @@
 
 use super::action::{Action, Tail};
 use super::copies::Copies;
+use super::directory::Directory;
 use super::guard::{Owner, Waiter, Wanted};
 use super::hand::Hands;
 use super::held::Held;
@@ -103,6 +104,8 @@ pub struct Engine {
     pub(super) looks: VecDeque<Look>,
     pub(super) kept: Kept,
     pub(super) held: Vec<Held>,
+    /// The names of the cluster, if this node belongs to one.
+    pub(super) directory: Option<Directory>,
     pub(super) hands: Hands,
     pub(super) copies: Copies,
     /// Segments that were placed round robin.
@@ -147,6 +150,7 @@ impl Engine {
             looks: VecDeque::new(),
             kept: Kept::default(),
             held: Vec::new(),
+            directory: None,
             hands: Hands::default(),
             copies: Copies::default(),
             placed: 0,

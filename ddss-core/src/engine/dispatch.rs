@@ -38,8 +38,7 @@ impl Engine {
             }
             Operation::Open { .. } => self.look_up(caller, Name::from_bytes(text)?, Then::Open, now)?,
             Operation::Release { segment } if segment.home() == self.node => {
-                self.release_here(now, caller.who, segment)?;
-                self.end(&caller, Outcome::Done);
+                self.release_named(now, Self::asker(&caller), caller.who, segment)?;
             }
             Operation::Release { segment } => self.release_far(caller, segment)?,
             Operation::Get { segment, offset, into, inline, look } => {

@@ -53,13 +53,16 @@ impl Engine {
         if matches!(then, Then::Allocate(_)) && self.segments.is_taken(&name) {
             return Err(Failure::AlreadyExists);
         }
+        if self.directory.is_some() {
+            return self.look_up_shared(now, caller, name, then);
+        }
         let peers: Vec<_> = self.peers.iter().collect();
         let (mut asked, mut silent) = (Asked::default(), 0);
         for &(node, up) in &peers {
             if up { asked.add(node) } else { silent += 1 }
         }
         let step = self.begin(&caller, Wait::Lookup)?;
-        self.lookups.insert(step, Lookup { name, then, asked, silent });
+        self.lookups.insert(step, Lookup { name, then, asked, silent, confirmed: false });
         for (node, _) in peers.into_iter().filter(|&(node, _)| asked.contains(node)) {
             self.send(node, Message::Lookup { step: step.to_bits(), who: caller.who, name });
         }
@@ -71,6 +74,9 @@ impl Engine {
 
     /// No peer that could be asked has the name.
     fn nobody_has(&mut self, now: Now, step: StepId) {
+        if self.confirm_first(step) {
+            return;
+        }
         let Some(Lookup { name, then, silent, .. }) = self.lookups.remove(&step) else { return };
         let Some(pending) = self.operations.remove(step) else { return };
         let outcome = match then {
@@ -86,7 +92,7 @@ impl Engine {
         }
     }
 
-    fn allocate_far(&mut self, pending: &Pending, name: Name, spec: crate::Spec) -> Result<(), Failure> {
+    pub(super) fn allocate_far(&mut self, pending: &Pending, name: Name, spec: crate::Spec) -> Result<(), Failure> {
         // A node that nobody here has heard of answers as little as one that is down.
         let Placement::Node(home) = spec.placement else { return Err(Failure::Malformed) };
         let home = self.reachable_home(SegmentId::new(home, 0, 0)).map_err(|_| Failure::NodeDown)?;

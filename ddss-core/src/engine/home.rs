@@ -7,7 +7,7 @@ use super::hand::Got;
 use super::near::Told;
 use super::operations::StepId;
 use super::planted::planted;
-use crate::limits::TRANSFER_BYTES_MAX;
+use crate::limits::{TIMEOUT_DEFAULT_US, TRANSFER_BYTES_MAX};
 use crate::listing::Query;
 use crate::model::Minds;
 use crate::operation::Look;
@@ -35,7 +35,8 @@ impl Engine {
                 self.introduce_to(node, step, who, segment).map_err(|failure| (step, failure))
             }
             Message::Allocate { step, who, spec, name } => {
-                self.allocate_here(now, Asker::Peer(node, step), who, name, spec).map_err(|failure| (step, failure))
+                let made = self.make_here(now, Asker::Peer(node, step), who, name, spec, TIMEOUT_DEFAULT_US);
+                made.map_err(|failure| (step, failure))
             }
             Message::Put { step, who, segment, offset, length, staged, ranges, terms, timeout_us } => {
                 let asker = Asker::Peer(node, step);
@@ -109,10 +110,7 @@ impl Engine {
                     .map_err(|failure| (step, failure))
             }
             Message::Release { step, who, segment } => {
-                let released = self.release_here(now, who, segment);
-                released
-                    .map(|()| self.answer(Asker::Peer(node, step), Outcome::Done, Told::default()))
-                    .map_err(|failure| (step, failure))
+                self.release_named(now, Asker::Peer(node, step), who, segment).map_err(|failure| (step, failure))
             }
             Message::Found { step, facts, window } => {
                 self.found(now, node, StepId::from_bits(step), facts, window);

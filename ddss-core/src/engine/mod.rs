@@ -19,6 +19,7 @@
 //! | `copies.rs` | copies of remote Temporal segments for this node's readers |
 //! | `far.rs` | everything else for a segment whose home is elsewhere |
 //! | `home.rs` | what another node's engine asks of this one |
+//! | `directory.rs` | names, when they are the whole cluster's |
 //! | `facts.rs` | lists, facts and permissions |
 //! | `held.rs`, `kept.rs` | locks of other homes that clients of this node hold; bytes kept for a while |
 //! | `segments.rs`, `blocks.rs` | the segments at home here and the memory they have |
@@ -31,6 +32,7 @@ mod birth;
 mod blocks;
 mod copies;
 mod core;
+mod directory;
 mod dispatch;
 mod facts;
 mod far;
@@ -51,6 +53,7 @@ mod staging;
 pub use action::{Action, Parts, Source, Tail, Target};
 pub use areas::{OWN_AREA, area_of, offset_of};
 pub use core::{Counters, Engine, EngineConfig, Now, Reply};
+pub use directory::ClaimId;
 pub use hand::HandId;
 pub use kept::KeptId;
 pub use operations::StepId;

@@ -129,6 +129,8 @@ pub(super) struct Lookup {
     pub(super) asked: Asked,
     /// Peers that could not be asked.
     pub(super) silent: u16,
+    /// The whole cluster was asked where it is.
+    pub(super) confirmed: bool,
 }
 
 /// The peers that a lookup waits for.

@@ -50,6 +50,10 @@ impl Peers {
         self.by_id.entry(node).or_default()
     }
 
+    pub(super) fn remove(&mut self, node: NodeId) {
+        self.by_id.remove(&node);
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, bool)> + '_ {
         self.by_id.iter().map(|(&node, peer)| (node, peer.up))
     }

@@ -242,6 +242,11 @@ impl Segments {
         self.names.contains_key(name)
     }
 
+    /// All names, also of those that are still being made.
+    pub(super) fn names(&self) -> Vec<Name> {
+        self.names.keys().copied().collect()
+    }
+
     /// The segments whose names come after that one, in order.
     pub(super) fn after(&self, name: &str) -> impl Iterator<Item = (SegmentId, &Segment)> + '_ {
         let from = (Bound::Excluded(name), Bound::Unbounded);

@@ -1,0 +1,173 @@
+//! The commands that make a cluster, and bring nodes into it.
+
+use crate::arguments::{ClusterCommand, JoinOptions, Place, StatePlace};
+use crate::failure::CommandError;
+use ddss::Client;
+use ddssd::{AdminAnswer, AdminAsk, ClusterKey, NodeReport};
+use serde_json::json;
+use std::fs::DirBuilder;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+/// More than a token is.
+const TOKEN_BYTES_MAX: u64 = 256;
+
+pub(crate) fn run(command: &ClusterCommand, json: bool) -> Result<(), CommandError> {
+    match command {
+        ClusterCommand::Init(place) => init(place, json),
+        ClusterCommand::Token(place) => token(place, json),
+        ClusterCommand::Join(options) => join(options, json),
+        ClusterCommand::Leave(place) => done(&ask(place, &AdminAsk::Leave)?, "left the cluster: stop the daemon", json),
+        ClusterCommand::Remove(options) => {
+            let answer = ask(&options.place, &AdminAsk::Remove { node: options.node.0 })?;
+            done(&answer, &format!("{} is out of the cluster", options.node), json)
+        }
+        ClusterCommand::Status(place) => status(place, json),
+    }
+}
+
+impl Place {
+    fn folder(&self) -> PathBuf {
+        self.dir.clone().or_else(|| named("DDSS_DIR")).unwrap_or_else(ddssd::default_folder)
+    }
+}
+
+/// What the environment names.
+fn named(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Asks the daemon; one that has no control plane is alone.
+fn ask(place: &Place, ask: &AdminAsk) -> Result<AdminAnswer, CommandError> {
+    let folder = place.folder();
+    match ask.ask(&folder) {
+        Ok(answer) => Ok(answer),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            // Who does not run at all is told as everywhere else.
+            Client::builder().folder(&folder).lanes(1).connect()?;
+            Err(CommandError::Alone { folder })
+        }
+        Err(error) => Err(CommandError::system("ask the daemon about its cluster")(error)),
+    }
+}
+
+fn done(answer: &AdminAnswer, words: &str, json: bool) -> Result<(), CommandError> {
+    match answer {
+        AdminAnswer::Refused(why) => return Err(CommandError::Refused(why.clone())),
+        _ if json => println!("{}", json!({ "done": true })),
+        _ => println!("{words}"),
+    }
+    Ok(())
+}
+
+/// The nodes as the daemon sees them, and who leads them.
+fn look(place: &Place) -> Result<(u16, Option<u16>, Vec<NodeReport>, usize), CommandError> {
+    match ask(place, &AdminAsk::Status)? {
+        AdminAnswer::Status { node, leader, nodes, names } => Ok((node, leader, nodes, names)),
+        AdminAnswer::Refused(why) => Err(CommandError::Refused(why)),
+        _ => Err(CommandError::Refused("the daemon answers another question: is it of another release?".to_owned())),
+    }
+}
+
+/// One node in words.
+fn role(report: &NodeReport, leader: Option<u16>) -> &'static str {
+    match report {
+        NodeReport { node, .. } if Some(*node) == leader => "leads",
+        NodeReport { voter: true, .. } => "votes",
+        _ => "learns",
+    }
+}
+
+pub(crate) fn nodes(place: &Place, json: bool) -> Result<(), CommandError> {
+    let (ours, leader, nodes, _) = look(place)?;
+    if json {
+        println!("{}", json!(nodes));
+        return Ok(());
+    }
+    for report in &nodes {
+        let alive = if report.alive { "alive" } else { "dead" };
+        let here = if report.node == ours { ", here" } else { "" };
+        println!("{:<6}{:<24}{:<8}{alive}{here}", report.node, report.address.to_string(), role(report, leader));
+    }
+    Ok(())
+}
+
+fn status(place: &Place, json: bool) -> Result<(), CommandError> {
+    let (node, leader, nodes, names) = look(place)?;
+    if json {
+        println!("{}", json!({ "node": node, "leader": leader, "nodes": nodes, "names": names }));
+        return Ok(());
+    }
+    let leader_words = leader.map_or_else(|| "nobody leads".to_owned(), |leader| format!("node {leader} leads"));
+    let alive = nodes.iter().filter(|report| report.alive).count();
+    let voters = nodes.iter().filter(|report| report.voter).count();
+    println!(
+        "this is node {node}; {leader_words}; {alive} of {} nodes are alive, {voters} vote; {names} names",
+        nodes.len()
+    );
+    Ok(())
+}
+
+fn join(options: &JoinOptions, json: bool) -> Result<(), CommandError> {
+    let mut token = options.token.clone();
+    if token == "-" {
+        token.clear();
+        let mut input = std::io::stdin().lock().take(TOKEN_BYTES_MAX);
+        input.read_to_string(&mut token).map_err(CommandError::system("read standard input"))?;
+    }
+    let key: ClusterKey = token.trim().parse()?;
+    let place = &options.state;
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(place.folder());
+    made.map_err(CommandError::system("make the state folder"))?;
+    key.write(&place.key_path())?;
+    let path = place.folder().join(ddssd::JOIN_FILE_NAME);
+    std::fs::write(&path, format!("{}\n", options.address)).map_err(CommandError::system("write where to join"))?;
+    if json {
+        println!("{}", json!({ "key_file": place.key_path(), "join": options.address }));
+    } else {
+        println!("the key is in {}", place.key_path().display());
+        println!("next: ddssd --listen IP:7400   joins the cluster at {} as it starts", options.address);
+    }
+    Ok(())
+}
+
+impl StatePlace {
+    /// The folder that the daemon itself would take.
+    fn folder(&self) -> PathBuf {
+        let state = self.state_dir.clone().or_else(|| named(ddssd::STATE_VARIABLE));
+        state.unwrap_or_else(|| {
+            let folder = self.place.dir.clone().or_else(|| named("DDSS_DIR"));
+            ddssd::default_state_folder(folder.as_deref())
+        })
+    }
+
+    fn key_path(&self) -> PathBuf {
+        self.folder().join(ClusterKey::FILE_NAME)
+    }
+}
+
+fn init(place: &StatePlace, json: bool) -> Result<(), CommandError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(place.folder());
+    made.map_err(CommandError::system("make the state folder"))?;
+    let path = place.key_path();
+    ClusterKey::generate()?.write(&path)?;
+    if json {
+        println!("{}", json!({ "key_file": path }));
+    } else {
+        println!("the key of a new cluster is in {}", path.display());
+        println!("next: ddssd --listen IP:7400 here, and on every other node");
+        println!("      ddss cluster join IP:7400 TOKEN   with the word that `ddss cluster token` shows here");
+    }
+    Ok(())
+}
+
+fn token(place: &StatePlace, json: bool) -> Result<(), CommandError> {
+    let token = ClusterKey::read(&place.key_path())?.token();
+    if json {
+        println!("{}", json!({ "token": token }));
+    } else {
+        println!("{token}");
+    }
+    Ok(())
+}

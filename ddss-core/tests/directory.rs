@@ -1,0 +1,192 @@
+//! Names that are the whole cluster's, as one engine deals with them: events in, actions out.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss_core::engine::{Action, ClaimId, Engine, EngineConfig, Now, StepId};
+use ddss_core::{
+    ArenaRange, ClientId, Completion, Failure, Identity, LaneId, Message, Name, NodeId, Operation, Outcome, Placement,
+    Request, RequestId, Spec,
+};
+
+const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
+const LANE: LaneId = LaneId { client: CLIENT, index: 0 };
+const WHO: Identity = Identity { uid: 1, gid: 1 };
+const NOW: Now = Now { steady_us: 1, wall_us: 1 };
+
+struct Node {
+    engine: Engine,
+    request: u64,
+}
+
+impl Node {
+    fn new() -> Self {
+        let config = EngineConfig { node: NodeId(1), pool_bytes: 1 << 20, peers: Vec::new(), first_generation: 0 };
+        let mut engine = Engine::new(&config);
+        engine.share_names();
+        engine.attach(CLIENT, WHO, 1 << 20);
+        Self { engine, request: 0 }
+    }
+
+    fn ask(&mut self, operation: Operation, text: &[u8]) -> Vec<Action> {
+        self.request += 1;
+        self.engine.request(NOW, LANE, &Request::new(RequestId(self.request), operation), text);
+        self.actions()
+    }
+
+    fn allocate(&mut self, name: &str, home: u16) -> Vec<Action> {
+        let placement = if home == 0 { Placement::Local } else { Placement::Node(NodeId(home)) };
+        let spec = Spec { placement, ..Spec::new(64) };
+        let text = [&spec.encode()[..], name.as_bytes()].concat();
+        self.ask(Operation::Allocate { spec_and_name: range(text.len()) }, &text)
+    }
+
+    fn open(&mut self, name: &str) -> Vec<Action> {
+        self.ask(Operation::Open { name: range(name.len()) }, name.as_bytes())
+    }
+
+    fn actions(&mut self) -> Vec<Action> {
+        std::iter::from_fn(|| self.engine.next_action()).collect()
+    }
+
+    /// Makes a segment of that name.
+    fn make(&mut self, name: &str) -> Vec<Action> {
+        let claim = claim_in(&self.allocate(name, 0));
+        self.engine.claimed(NOW, claim, Ok(()));
+        let actions = self.actions();
+        let [Action::Format { record, .. }] = actions[..] else { panic!("{actions:?}") };
+        self.engine.formatted(NOW, record.segment, true);
+        self.actions()
+    }
+}
+
+fn range(bytes: usize) -> ArenaRange {
+    ArenaRange { slot: 0, bytes: bytes as u32 }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn claim_in(actions: &[Action]) -> ClaimId {
+    let [Action::Claim { claim, .. }] = actions[..] else { panic!("{actions:?}") };
+    claim
+}
+
+fn step_in(actions: &[Action]) -> StepId {
+    let [Action::Confirm { step, .. }] = actions[..] else { panic!("{actions:?}") };
+    step
+}
+
+fn end_in(actions: &[Action]) -> Outcome {
+    let [Action::Reply { completion: Completion { outcome, .. }, .. }] = actions[..] else { panic!("{actions:?}") };
+    outcome
+}
+
+#[test]
+fn a_segment_is_made_after_its_name_is_claimed_and_not_before() {
+    // If this broke, two nodes could make one name, or memory would be taken for a name that is another's.
+    let mut node = Node::new();
+    let claim = claim_in(&node.allocate("a", 0));
+    // While it is claimed nobody else here gets it, and the cluster is not asked twice.
+    assert_eq!(end_in(&node.allocate("a", 1)), Outcome::Failed(Failure::AlreadyExists));
+    node.engine.claimed(NOW, claim, Err(Failure::AlreadyExists));
+    assert_eq!(end_in(&node.actions()), Outcome::Failed(Failure::AlreadyExists));
+    // A late word about an old claim is nobody's.
+    node.engine.claimed(NOW, claim, Ok(()));
+    assert_eq!(node.actions(), []);
+    assert_eq!(end_in(&node.make("a")), Outcome::Done);
+    assert_eq!(node.engine.names(), [name("a")]);
+    assert_eq!(end_in(&node.open("a")), Outcome::Done, "what is here needs no question");
+}
+
+#[test]
+fn a_name_is_given_back_when_its_segment_comes_to_nothing_or_is_released() {
+    // If this broke, names would be used up by failures, or be free for others before they are free for their maker.
+    let mut node = Node::new();
+    let claim = claim_in(&node.allocate("a", 0));
+    node.engine.claimed(NOW, claim, Ok(()));
+    let actions = node.actions();
+    let [Action::Format { record, .. }] = actions[..] else { panic!("{actions:?}") };
+    node.engine.formatted(NOW, record.segment, false);
+    let actions = node.actions();
+    let given_back = actions.iter().filter(|action| matches!(action, Action::Disclaim { .. })).count();
+    let told = actions.iter().filter(|action| matches!(action, Action::Reply { .. })).count();
+    assert_eq!((given_back, told), (1, 1), "{actions:?}");
+    for action in actions {
+        if let Action::Disclaim { claim, .. } = action {
+            node.engine.disclaimed(claim);
+        }
+    }
+    assert_eq!(node.actions(), []);
+    assert_eq!(end_in(&node.make("b")), Outcome::Done);
+    let opened = node.open("b");
+    let [Action::Reply { completion, .. }] = opened[..] else { panic!("{opened:?}") };
+    let segment = ddss_core::Opened::decode(&completion.data).segment;
+    let actions = node.ask(Operation::Release { segment }, b"");
+    assert!(!actions.iter().any(|action| matches!(action, Action::Reply { .. })), "{actions:?}");
+    let claim = actions.iter().find_map(|action| match action {
+        Action::Disclaim { claim, .. } => Some(*claim),
+        _ => None,
+    });
+    node.engine.disclaimed(claim.unwrap());
+    assert_eq!(end_in(&node.actions()), Outcome::Done);
+}
+
+#[test]
+fn what_is_known_is_asked_of_its_home_and_what_is_not_is_asked_about_once() {
+    // If this broke, every open would cost a question to the cluster, or "not found" would be said of what is there.
+    let mut node = Node::new();
+    let step = step_in(&node.open("x"));
+    node.engine.confirmed(step, Ok(None));
+    assert_eq!(end_in(&node.actions()), Outcome::Failed(Failure::NotFound));
+    node.engine.peer_known(NodeId(2));
+    node.engine.set_home(name("x"), Some(NodeId(2)));
+    assert_eq!(end_in(&node.open("x")), Outcome::Failed(Failure::NodeDown));
+    node.engine.peer_up(NodeId(2));
+    let actions = node.open("x");
+    let [Action::Send { node: NodeId(2), message: Message::Lookup { step, .. }, .. }] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    // The home does not have it any more: our copy is old, so the cluster is asked once, and not again.
+    let gone = |step| Message::Ended {
+        step,
+        outcome: Outcome::Failed(Failure::NotFound),
+        version: Default::default(),
+        timestamp: Default::default(),
+        word: 0,
+    };
+    node.engine.message(NOW, NodeId(2), &gone(step), &[]);
+    let confirm = step_in(&node.actions());
+    node.engine.confirmed(confirm, Ok(Some(NodeId(2))));
+    let actions = node.actions();
+    let [Action::Send { message: Message::Lookup { step, .. }, .. }] = actions[..] else { panic!("{actions:?}") };
+    node.engine.message(NOW, NodeId(2), &gone(step), &[]);
+    assert_eq!(end_in(&node.actions()), Outcome::Failed(Failure::NotFound));
+    // A node that left is nobody's home.
+    node.engine.peer_gone(NOW, NodeId(2));
+    node.engine.set_homes([]);
+    let step = step_in(&node.open("x"));
+    node.engine.confirmed(step, Err(Failure::NodeDown));
+    assert_eq!(end_in(&node.actions()), Outcome::Failed(Failure::NodeDown));
+}
+
+#[test]
+fn a_segment_elsewhere_is_made_by_its_home() {
+    // If this broke, the one who asks would claim a name for a segment that it does not keep.
+    let mut node = Node::new();
+    node.engine.peer_known(NodeId(2));
+    node.engine.peer_up(NodeId(2));
+    let actions = node.allocate("far", 2);
+    assert!(
+        matches!(actions[..], [Action::Send { node: NodeId(2), message: Message::Allocate { .. }, .. }]),
+        "{actions:?}"
+    );
+    let allocate = Message::Allocate { step: 5, who: WHO, spec: Spec::new(64), name: name("near") };
+    node.engine.message(NOW, NodeId(2), &allocate, &[]);
+    let claim = claim_in(&node.actions());
+    node.engine.claimed(NOW, claim, Err(Failure::TimedOut));
+    let actions = node.actions();
+    let [Action::Send { message: Message::Ended { step: 5, outcome, .. }, .. }] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(outcome, Outcome::Failed(Failure::TimedOut));
+}

@@ -1,0 +1,87 @@
+//! How a node comes into a cluster: where it listens, which number it has, and whether it may begin a cluster.
+
+use crate::config::Config;
+use crate::control::{Identity, control_address, join};
+use crate::folder;
+use crate::progress::Node;
+use crate::service::StartError;
+use crate::trust::ClusterKey;
+use ddss_core::NodeId;
+use ddss_verbs::Fabric;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+/// How long a cluster may take to let a node in.
+const JOIN_MAX: Duration = Duration::from_secs(10);
+/// Pairs of ports that are tried when any will do.
+const PORTS_TRIED_MAX: u32 = 64;
+
+/// A node that may take part.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) node: NodeId,
+    pub(crate) key: ClusterKey,
+    /// Where other nodes find its data plane.
+    pub(crate) address: SocketAddr,
+    pub(crate) listener: TcpListener,
+    pub(crate) founder: bool,
+}
+
+impl Admission {
+    /// Listens, and joins if the node is to and has not yet. `None` for a node without a key, which is alone.
+    pub(crate) fn take(config: &Config, fabric: &mut dyn Fabric) -> Result<Option<Self>, StartError> {
+        let Some(key) = config.key.clone() else { return Ok(None) };
+        folder::make(&config.state_folder)?;
+        let (bound, listener) = listen(fabric, config.listen)?;
+        let address = config.advertise.unwrap_or(bound);
+        if address.ip().is_unspecified() {
+            return Err(StartError::Advertise { address });
+        }
+        let state = |source| StartError::State { path: config.state_folder.clone(), source };
+        let found = Identity::read(&config.state_folder).map_err(state)?;
+        let named = config.node_named.then_some(config.node);
+        let identity = match (found, config.join) {
+            (Some(found), _) => {
+                if let Some(named) = named.filter(|named| named.0 != found.node) {
+                    let path = config.state_folder.clone();
+                    return Err(StartError::OtherNode { path, found: NodeId(found.node), named });
+                }
+                found
+            }
+            (None, Some(at)) => {
+                let node = join(&key, at, address, named.map(|node| node.0), JOIN_MAX)?;
+                Identity { node: node.0, founder: false }
+            }
+            (None, None) => Identity { node: config.node.0, founder: true },
+        };
+        if found.is_none() {
+            identity.write(&config.state_folder).map_err(state)?;
+        }
+        let Identity { node, founder } = identity;
+        Ok(Some(Self { node: NodeId(node), key, address, listener, founder }))
+    }
+}
+
+/// Listens for both planes: the control plane is one port above the data plane. Port 0 takes any two.
+fn listen(fabric: &mut dyn Fabric, address: SocketAddr) -> Result<(SocketAddr, TcpListener), StartError> {
+    let refused = |address| move |source| StartError::Listen { address, source };
+    if address.port() != 0 {
+        let control = control_address(address);
+        let listener = TcpListener::bind(control).map_err(refused(control))?;
+        return Ok((Node::listen(fabric, address)?, listener));
+    }
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        let listener = TcpListener::bind(address).map_err(refused(address))?;
+        let control = listener.local_addr().map_err(refused(address))?;
+        let data = SocketAddr::new(control.ip(), control.port() - 1);
+        match Node::listen(fabric, data) {
+            Ok(bound) => return Ok((bound, listener)),
+            Err(StartError::Listen { source, .. })
+                if source.kind() == io::ErrorKind::AddrInUse && tried < PORTS_TRIED_MAX => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

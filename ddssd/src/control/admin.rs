@@ -1,0 +1,175 @@
+//! What an operator asks a running daemon about its cluster: one line of JSON in, one out, through a socket beside
+//! the clients' one that only the daemon's user and root may use.
+
+use super::calls::{Call, Reply};
+use super::server::Context;
+use super::types::Member;
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+
+/// The name of the socket in the daemon's folder.
+pub const ADMIN_NAME: &str = "ddssd.admin";
+
+/// How long an answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Bytes of a question.
+const ASK_BYTES_MAX: u64 = 4096;
+
+/// What is asked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum AdminAsk {
+    /// How is the cluster?
+    Status,
+    /// This node leaves it for good.
+    Leave,
+    /// That node left for good.
+    Remove {
+        /// Which.
+        node: u16,
+    },
+}
+
+/// What is answered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum AdminAnswer {
+    /// How the cluster is, as this node sees it.
+    Status {
+        /// This node.
+        node: u16,
+        /// The leader, if there is one that this node knows.
+        leader: Option<u16>,
+        /// Every node.
+        nodes: Vec<NodeReport>,
+        /// Names in the directory.
+        names: usize,
+    },
+    /// It is done.
+    Done,
+    /// It is not.
+    Refused(String),
+}
+
+/// One node of a cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeReport {
+    /// Its number.
+    pub node: u16,
+    /// Where its data plane listens; its control plane is one port above.
+    pub address: SocketAddr,
+    /// Whether it votes.
+    pub voter: bool,
+    /// Whether the cluster has agreed that it is alive.
+    pub alive: bool,
+    /// How many lives it had.
+    pub epoch: u64,
+}
+
+impl AdminAsk {
+    /// Asks the daemon that works in `folder`.
+    pub fn ask(&self, folder: &Path) -> io::Result<AdminAnswer> {
+        let mut stream = std::os::unix::net::UnixStream::connect(folder.join(ADMIN_NAME))?;
+        stream.set_read_timeout(Some(ANSWER_MAX * 2))?;
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        stream.write_all(&line)?;
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer)?;
+        Ok(serde_json::from_str(&answer)?)
+    }
+}
+
+/// Opens the socket and answers until the runtime ends.
+pub(super) fn open(context: &Context, folder: &Path, state_folder: &Path) -> io::Result<()> {
+    let path = folder.join(ADMIN_NAME);
+    // The folder is locked, so what is there was left by a daemon that died.
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path)?;
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600))?;
+    let (context, state_folder) = (context.clone(), state_folder.to_owned());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (context, state_folder) = (context.clone(), state_folder.clone());
+            tokio::spawn(tokio::time::timeout(ANSWER_MAX, async move {
+                if let Err(error) = converse(&context, stream, state_folder).await {
+                    tracing::debug!(%error, "an operator's question came to nothing");
+                }
+            }));
+        }
+    });
+    Ok(())
+}
+
+async fn converse(context: &Context, mut stream: UnixStream, state_folder: PathBuf) -> io::Result<()> {
+    let user = stream.peer_cred()?.uid();
+    if user != 0 && user != rustix::process::geteuid().as_raw() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let (read, mut write) = stream.split();
+    let mut line = String::new();
+    tokio::io::BufReader::new(read.take(ASK_BYTES_MAX)).read_line(&mut line).await?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(AdminAsk::Status) => context.status(),
+        Ok(AdminAsk::Remove { node }) => context.take_out(node).await,
+        Ok(AdminAsk::Leave) => {
+            let answer = context.take_out(context.node).await;
+            if answer == AdminAnswer::Done {
+                forget(&state_folder)?;
+                tracing::warn!("left the cluster: stop this daemon; its next start needs --join");
+            }
+            answer
+        }
+        Err(error) => AdminAnswer::Refused(error.to_string()),
+    };
+    let mut answer = serde_json::to_vec(&answer)?;
+    answer.push(b'\n');
+    write.write_all(&answer).await
+}
+
+/// A node that left begins anew when it is started again.
+fn forget(state_folder: &Path) -> io::Result<()> {
+    for name in ["node.json", "raft.log", "directory.json"] {
+        match std::fs::remove_file(state_folder.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl Context {
+    fn status(&self) -> AdminAnswer {
+        let leader = self.raft.metrics().borrow().current_leader;
+        let voters = self.voters();
+        let mut nodes: Vec<NodeReport> = self
+            .members()
+            .into_iter()
+            .map(|(node, Member { address })| {
+                let life = self.keeper.look(|directory| directory.life(node));
+                NodeReport { node, address, voter: voters.contains(&node.into()), alive: life.alive, epoch: life.epoch }
+            })
+            .collect();
+        nodes.sort_by_key(|report| report.node);
+        let names = self.keeper.look(|directory| directory.names().count());
+        AdminAnswer::Status { node: self.node, leader: leader.and_then(|leader| leader.try_into().ok()), nodes, names }
+    }
+
+    async fn take_out(&self, node: u16) -> AdminAnswer {
+        match self.ask_leader(&Call::Remove { node }, ANSWER_MAX / 2).await {
+            Ok(Reply::Done) => AdminAnswer::Done,
+            Ok(Reply::Refused(why)) => AdminAnswer::Refused(why),
+            Ok(_) => AdminAnswer::Refused("the leader answers another question".to_owned()),
+            Err(error) => AdminAnswer::Refused(format!("the cluster's leader does not answer: {error}")),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What one control plane asks another.
+
+use super::types::{Answer, Command, Group, LogId, Member};
+use openraft::error::{InstallSnapshotError, RaftError};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse, VoteRequest,
+    VoteResponse,
+};
+use serde::{Deserialize, Serialize};
+
+/// A question.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Call {
+    /// Raft's own.
+    Append(AppendEntriesRequest<Group>),
+    Vote(VoteRequest<u64>),
+    Snapshot(InstallSnapshotRequest<Group>),
+    /// To the leader: change the directory.
+    Propose(Command),
+    /// To the leader: what is the newest that was decided?
+    Newest,
+    /// To the leader: take a node in; without a number it gets the lowest that is free.
+    Join {
+        node: Option<u16>,
+        member: Member,
+    },
+    /// To the leader: this member is there, at this place, in this run.
+    Announce {
+        node: u16,
+        member: Member,
+        run: u32,
+    },
+    /// To the leader: this member will not come back.
+    Remove {
+        node: u16,
+    },
+}
+
+/// An answer.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    Append(Result<AppendEntriesResponse<u64>, RaftError<u64>>),
+    Vote(Result<VoteResponse<u64>, RaftError<u64>>),
+    Snapshot(Result<InstallSnapshotResponse<u64>, RaftError<u64, InstallSnapshotError>>),
+    Applied(Answer),
+    Newest(Option<LogId>),
+    Joined {
+        node: u16,
+    },
+    Done,
+    /// Ask that one, if there is one.
+    NotLeader(Option<Member>),
+    /// It cannot be, and asking again changes nothing.
+    Refused(String),
+    /// It may be later.
+    NotNow(String),
+}

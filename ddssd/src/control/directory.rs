@@ -1,0 +1,183 @@
+//! The state that all nodes have in common: names and their homes, nodes and their epochs.
+
+use super::types::{Answer, Command};
+use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Who has a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Holder {
+    pub(crate) home: u16,
+    /// The home's own number for this claim; a name that is made again has another.
+    pub(crate) claim: u64,
+}
+
+/// How a node is, as the cluster has agreed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Life {
+    /// Goes up each time that the node is found alive again: a death is declared once in each.
+    pub(crate) epoch: u64,
+    pub(crate) alive: bool,
+    pub(crate) run: u32,
+}
+
+/// What a command changed, for those who keep a copy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    Name { name: String, home: Option<u16> },
+    Dead(u16),
+}
+
+/// Names and nodes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Directory {
+    names: BTreeMap<String, Holder>,
+    /// How many of them each home has.
+    counts: BTreeMap<u16, u32>,
+    lives: BTreeMap<u16, Life>,
+}
+
+impl Directory {
+    pub(crate) fn holder(&self, name: &str) -> Option<Holder> {
+        self.names.get(name).copied()
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, Holder)> {
+        self.names.iter().map(|(name, &holder)| (name.as_str(), holder))
+    }
+
+    /// How many names a home has.
+    fn count(&self, home: u16) -> usize {
+        self.counts.get(&home).map_or(0, |&count| count as usize)
+    }
+
+    pub(crate) fn life(&self, node: u16) -> Life {
+        self.lives.get(&node).copied().unwrap_or_default()
+    }
+
+    /// Applies a command, and tells what it changed.
+    pub(crate) fn apply(&mut self, command: &Command, mut tell: impl FnMut(Change)) -> Answer {
+        match command {
+            Command::Claim { name, home, claim } => {
+                let wanted = Holder { home: *home, claim: *claim };
+                match self.names.get(name) {
+                    Some(&held) if held != wanted => return Answer::Taken { home: held.home },
+                    Some(_) => {}
+                    None if self.count(*home) >= SEGMENTS_PER_NODE_MAX => return Answer::Full,
+                    None => {
+                        *self.counts.entry(*home).or_default() += 1;
+                        self.names.insert(name.clone(), wanted);
+                        tell(Change::Name { name: name.clone(), home: Some(*home) });
+                    }
+                }
+            }
+            Command::Disclaim { name, claim } => {
+                if let Some(&Holder { home, .. }) = self.names.get(name).filter(|held| held.claim == *claim) {
+                    self.names.remove(name);
+                    if let Some(count) = self.counts.get_mut(&home) {
+                        *count -= 1;
+                    }
+                    tell(Change::Name { name: name.clone(), home: None });
+                }
+            }
+            Command::Alive { node, run } => {
+                let life = self.lives.entry(*node).or_default();
+                if !life.alive || life.run != *run {
+                    *life = Life { epoch: life.epoch + 1, alive: true, run: *run };
+                }
+            }
+            Command::Dead { node, epoch } => {
+                let life = self.lives.entry(*node).or_default();
+                if life.alive && life.epoch == *epoch {
+                    life.alive = false;
+                    tell(Change::Dead(*node));
+                }
+            }
+            Command::Gone { node } => {
+                self.lives.remove(node);
+                self.counts.remove(node);
+                self.names.retain(|name, holder| {
+                    let stays = holder.home != *node;
+                    if !stays {
+                        tell(Change::Name { name: name.clone(), home: None });
+                    }
+                    stays
+                });
+            }
+        }
+        Answer::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(name: &str, home: u16, claim: u64) -> Command {
+        Command::Claim { name: name.to_owned(), home, claim }
+    }
+
+    #[test]
+    fn one_of_two_claims_succeeds_and_a_claim_that_is_repeated_is_one() {
+        // If this broke, one name would stand for two segments, or a retry would lose its own claim.
+        let mut directory = Directory::default();
+        let mut changes = Vec::new();
+        assert_eq!(directory.apply(&claim("x", 1, 7), |change| changes.push(change)), Answer::Done);
+        assert_eq!(directory.apply(&claim("x", 1, 7), |change| changes.push(change)), Answer::Done);
+        assert_eq!(directory.apply(&claim("x", 2, 7), |_| panic!("changed")), Answer::Taken { home: 1 });
+        assert_eq!(directory.apply(&claim("x", 1, 8), |_| panic!("changed")), Answer::Taken { home: 1 });
+        assert_eq!(changes, [Change::Name { name: "x".to_owned(), home: Some(1) }]);
+        // A late word about an older claim takes nothing away.
+        let disclaim = |claim| Command::Disclaim { name: "x".to_owned(), claim };
+        directory.apply(&disclaim(6), |_| panic!("changed"));
+        assert_eq!(directory.holder("x"), Some(Holder { home: 1, claim: 7 }));
+        directory.apply(&disclaim(7), |change| changes.push(change));
+        assert_eq!((changes.len(), directory.holder("x")), (2, None));
+    }
+
+    #[test]
+    fn a_home_has_no_more_names_than_segments() {
+        // If this broke, one node could fill the memory of all.
+        let mut directory = Directory::default();
+        for index in 0..SEGMENTS_PER_NODE_MAX as u64 {
+            assert_eq!(directory.apply(&claim(&format!("n{index}"), 1, index), |_| {}), Answer::Done);
+        }
+        assert_eq!(directory.apply(&claim("more", 1, 1), |_| panic!("changed")), Answer::Full);
+        assert_eq!(directory.apply(&claim("more", 2, 1), |_| {}), Answer::Done);
+        directory.apply(&Command::Disclaim { name: "n5".to_owned(), claim: 5 }, |_| {});
+        assert_eq!(directory.apply(&claim("again", 1, 1), |_| {}), Answer::Done);
+    }
+
+    #[test]
+    fn a_death_is_declared_once_for_each_life() {
+        // If this broke, a node that came back could be declared dead by an old word, or die for ever.
+        let mut directory = Directory::default();
+        let mut deaths = 0;
+        let mut apply = |directory: &mut Directory, command| {
+            directory.apply(&command, |change| deaths += usize::from(change == Change::Dead(3)));
+            deaths
+        };
+        apply(&mut directory, Command::Alive { node: 3, run: 1 });
+        let epoch = directory.life(3).epoch;
+        assert_eq!(apply(&mut directory, Command::Dead { node: 3, epoch }), 1);
+        assert_eq!(apply(&mut directory, Command::Dead { node: 3, epoch }), 1);
+        apply(&mut directory, Command::Alive { node: 3, run: 1 });
+        assert!(directory.life(3).alive && directory.life(3).epoch == epoch + 1);
+        assert_eq!(apply(&mut directory, Command::Dead { node: 3, epoch }), 1, "an old word");
+        assert_eq!(apply(&mut directory, Command::Dead { node: 3, epoch: epoch + 1 }), 2);
+    }
+
+    #[test]
+    fn a_node_that_leaves_takes_its_names_with_it() {
+        // If this broke, names of a node that is gone for good could never be used again.
+        let mut directory = Directory::default();
+        for (name, home) in [("a", 1), ("b", 2), ("c", 1)] {
+            directory.apply(&claim(name, home, 1), |_| {});
+        }
+        let mut gone = Vec::new();
+        directory.apply(&Command::Gone { node: 1 }, |change| gone.push(change));
+        assert_eq!(gone.len(), 2);
+        assert_eq!(directory.names().map(|(name, _)| name).collect::<Vec<_>>(), ["b"]);
+    }
+}

@@ -1,0 +1,40 @@
+//! Which node of which cluster a state folder belongs to, so that a restart needs no flags.
+
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// What is written down when a node founds or joins a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) node: u16,
+    /// Whether it may begin a cluster: not if it joined one.
+    pub(crate) founder: bool,
+}
+
+impl Identity {
+    const NAME: &str = "node.json";
+
+    pub(crate) fn read(folder: &Path) -> io::Result<Option<Self>> {
+        match std::fs::read(folder.join(Self::NAME)) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
+        replace(folder, Self::NAME, &serde_json::to_vec(self)?)
+    }
+}
+
+/// Replaces a file whole, or not at all, and returns when that would survive a loss of power.
+pub(super) fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let (path, fresh) = (folder.join(name), folder.join(format!("{name}.new")));
+    let mut file = File::create(&fresh)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&fresh, &path)?;
+    File::open(folder)?.sync_all()
+}

@@ -1,0 +1,31 @@
+//! The control plane: who is in the cluster, and which node is the home of which name. One Raft group, on a thread
+//! of its own, apart from the progress thread; the two speak through a [`Desk`].
+//!
+//! Three or five nodes vote (one, where there are fewer than three), every other node learns, so a name is looked
+//! up where it is asked for. What a node does not find it asks the leader about once, so that nobody is told *not
+//! found* of what another node has made before.
+
+mod admin;
+mod calls;
+mod desk;
+mod directory;
+#[cfg(test)]
+mod hostile;
+mod identity;
+mod keeper;
+mod log;
+mod network;
+mod plane;
+mod server;
+mod snapshot;
+mod types;
+mod watch;
+mod wire;
+
+pub use admin::{ADMIN_NAME, AdminAnswer, AdminAsk, NodeReport};
+pub use plane::ControlError;
+
+pub(crate) use desk::{Ask, Desk, Tell};
+pub(crate) use identity::Identity;
+pub(crate) use network::control_address;
+pub(crate) use plane::{ControlConfig, ControlPlane, join};

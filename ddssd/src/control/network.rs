@@ -1,0 +1,174 @@
+//! How the group's nodes reach each other: one stream to each, made anew when it breaks.
+
+use super::calls::{Call, Reply};
+use super::types::{Group, Member};
+use super::wire::{Wire, within};
+use crate::trust::ClusterKey;
+use ddss_core::PeerHello;
+use openraft::error::{InstallSnapshotError, NetworkError, RPCError, RaftError, RemoteError, Timeout, Unreachable};
+use openraft::network::RPCOption;
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse, VoteRequest,
+    VoteResponse,
+};
+use openraft::{RPCTypes, RaftNetwork, RaftNetworkFactory};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Where the control plane of a node listens whose data plane listens there.
+pub(crate) fn control_address(data: SocketAddr) -> SocketAddr {
+    SocketAddr::new(data.ip(), data.port().wrapping_add(1))
+}
+
+/// When each node last answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard(Arc<Mutex<HashMap<u16, Instant>>>);
+
+impl Heard {
+    fn note(&self, node: u16) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node, Instant::now());
+    }
+
+    pub(crate) fn when(&self, node: u16) -> Option<Instant> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&node).copied()
+    }
+}
+
+/// Who we are to others.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) key: ClusterKey,
+    pub(crate) ours: PeerHello,
+}
+
+impl Caller {
+    /// Asks once, on a stream of its own.
+    pub(crate) async fn ask(&self, member: Member, call: &Call, limit: Duration) -> io::Result<Reply> {
+        within(limit, async {
+            let (_, mut wire) = Wire::connect(control_address(member.address), &self.key, &self.ours).await?;
+            wire.send(call).await?;
+            wire.receive().await
+        })
+        .await
+    }
+}
+
+/// Makes the streams.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub(crate) caller: Caller,
+    pub(crate) heard: Heard,
+}
+
+/// The stream to one node.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    node: u16,
+    member: Member,
+    network: Network,
+    wire: Option<Wire>,
+}
+
+impl RaftNetworkFactory<Group> for Network {
+    type Network = Stream;
+
+    async fn new_client(&mut self, target: u64, member: &Member) -> Stream {
+        Stream { node: u16::try_from(target).unwrap_or(0), member: *member, network: self.clone(), wire: None }
+    }
+}
+
+impl Stream {
+    async fn ask(&mut self, call: &Call, limit: Duration) -> io::Result<Reply> {
+        // What breaks in the middle leaves no stream behind, so no answer is taken for another's.
+        let kept = self.wire.take();
+        let (reply, wire) = within(limit, async {
+            let mut wire = match kept {
+                Some(wire) => wire,
+                None => {
+                    let Caller { key, ours } = &self.network.caller;
+                    let (theirs, wire) = Wire::connect(control_address(self.member.address), key, ours).await?;
+                    if theirs.node.0 != self.node {
+                        return Err(io::Error::other(format!("{} answers in its place", theirs.node)));
+                    }
+                    wire
+                }
+            };
+            wire.send(call).await?;
+            let reply = wire.receive().await?;
+            Ok((reply, wire))
+        })
+        .await?;
+        self.wire = Some(wire);
+        self.network.heard.note(self.node);
+        Ok(reply)
+    }
+
+    fn failed<E: std::error::Error>(
+        &self,
+        error: &io::Error,
+        action: RPCTypes,
+        limit: Duration,
+    ) -> RPCError<u64, Member, E> {
+        match error.kind() {
+            io::ErrorKind::TimedOut => {
+                Timeout { action, id: self.network.caller.ours.node.0.into(), target: self.node.into(), timeout: limit }
+                    .into()
+            }
+            io::ErrorKind::ConnectionRefused => Unreachable::new(error).into(),
+            _ => NetworkError::new(error).into(),
+        }
+    }
+
+    #[expect(clippy::result_large_err, reason = "it is the group's own error")]
+    fn remote<T, E: std::error::Error>(&self, result: Result<T, E>) -> Result<T, RPCError<u64, Member, E>> {
+        result.map_err(|error| RemoteError::new_with_node(self.node.into(), self.member, error).into())
+    }
+}
+
+fn other_answer() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "an answer to another question")
+}
+
+impl RaftNetwork<Group> for Stream {
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<Group>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<u64>, RPCError<u64, Member, RaftError<u64>>> {
+        let limit = option.hard_ttl();
+        match self.ask(&Call::Append(rpc), limit).await {
+            Ok(Reply::Append(result)) => self.remote(result),
+            Ok(_) => Err(self.failed(&other_answer(), RPCTypes::AppendEntries, limit)),
+            Err(error) => Err(self.failed(&error, RPCTypes::AppendEntries, limit)),
+        }
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        rpc: InstallSnapshotRequest<Group>,
+        option: RPCOption,
+    ) -> Result<InstallSnapshotResponse<u64>, RPCError<u64, Member, RaftError<u64, InstallSnapshotError>>> {
+        let limit = option.hard_ttl();
+        match self.ask(&Call::Snapshot(rpc), limit).await {
+            Ok(Reply::Snapshot(result)) => self.remote(result),
+            Ok(_) => Err(self.failed(&other_answer(), RPCTypes::InstallSnapshot, limit)),
+            Err(error) => Err(self.failed(&error, RPCTypes::InstallSnapshot, limit)),
+        }
+    }
+
+    async fn vote(
+        &mut self,
+        rpc: VoteRequest<u64>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<u64>, RPCError<u64, Member, RaftError<u64>>> {
+        let limit = option.hard_ttl();
+        match self.ask(&Call::Vote(rpc), limit).await {
+            Ok(Reply::Vote(result)) => self.remote(result),
+            Ok(_) => Err(self.failed(&other_answer(), RPCTypes::Vote, limit)),
+            Err(error) => Err(self.failed(&error, RPCTypes::Vote, limit)),
+        }
+    }
+}

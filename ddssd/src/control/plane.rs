@@ -1,0 +1,428 @@
+//! The control plane of one node: its thread, what it starts, and what it does for the progress thread.
+
+use super::admin;
+use super::calls::{Call, Reply};
+use super::desk::{Ask, Tell, Teller};
+use super::directory::{Directory, Holder};
+use super::keeper::Keeper;
+use super::log::LogStore;
+use super::network::{Caller, Heard, Network};
+use super::server::{Context, serve};
+use super::types::{Answer, Command, Member, Raft};
+use super::watch::watch;
+use super::wire::MEET_MAX;
+use crate::config::PeerAddress;
+use crate::trust::ClusterKey;
+use ddss_core::engine::ClaimId;
+use ddss_core::{Failure, Name, NodeId, PeerHello};
+use openraft::{Config, SnapshotPolicy};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc as asynchronous, oneshot};
+
+/// Why the control plane could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// What it wrote down cannot be used.
+    #[error("cannot use the cluster's state in {}", path.display())]
+    State {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It could not be started.
+    #[error("cannot start the control plane: {0}")]
+    Start(String),
+    /// The cluster could not be joined.
+    #[error("cannot join the cluster at {address}: {why}")]
+    Join {
+        /// Where it was tried.
+        address: SocketAddr,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What a control plane is told.
+#[derive(Debug)]
+pub(crate) struct ControlConfig {
+    pub(crate) node: NodeId,
+    pub(crate) run: u32,
+    pub(crate) key: ClusterKey,
+    /// Where other nodes reach this one's data plane.
+    pub(crate) address: SocketAddr,
+    pub(crate) listener: TcpListener,
+    pub(crate) state_folder: PathBuf,
+    pub(crate) folder: PathBuf,
+    /// The nodes with which it begins, if it begins a cluster.
+    pub(crate) peers: Vec<PeerAddress>,
+    /// Whether it may begin one.
+    pub(crate) founder: bool,
+    /// The segments that it has already.
+    pub(crate) names: Vec<Name>,
+}
+
+/// The names that this node has or is about to have, each with its claim; without one, whatever the directory says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held(Arc<Mutex<HashMap<String, Option<u64>>>>);
+
+impl Held {
+    fn names(&self) -> MutexGuard<'_, HashMap<String, Option<u64>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn give_up(&self, name: &str) {
+        self.names().remove(name);
+    }
+
+    /// What has to be said so that directory and node agree.
+    pub(super) fn compare(&self, directory: &Directory, node: u16, max: usize) -> Vec<Command> {
+        let mut held = self.names();
+        let mut commands = Vec::new();
+        for (name, Holder { home, claim }) in directory.names().filter(|(_, holder)| holder.home == node) {
+            match held.get_mut(name) {
+                Some(ours @ None) => *ours = Some(claim),
+                Some(Some(ours)) if *ours == claim => {}
+                _ => commands.push(Command::Disclaim { name: name.to_owned(), claim }),
+            }
+            debug_assert_eq!(home, node);
+            if commands.len() == max {
+                return commands;
+            }
+        }
+        let unknown = held
+            .iter()
+            .filter(|(name, claim)| claim.is_none() && directory.holder(name).is_none_or(|holder| holder.home != node));
+        let claims = unknown.map(|(name, _)| Command::Claim { name: name.clone(), home: node, claim: 0 });
+        commands.extend(claims.take(max));
+        commands
+    }
+}
+
+/// The running control plane. It ends with this value.
+#[derive(Debug)]
+pub(crate) struct ControlPlane {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ControlPlane {
+    /// Starts it; when this returns, other nodes are answered.
+    pub(crate) fn start(
+        config: ControlConfig,
+        teller: Teller,
+        asked: asynchronous::UnboundedReceiver<Ask>,
+    ) -> Result<Self, ControlError> {
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = mpsc::sync_channel(1);
+        let body = move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(tell.send(Err(ControlError::Start(error.to_string())))),
+            };
+            runtime.block_on(async {
+                match begin(config, teller, asked).await {
+                    Ok(context) => {
+                        let _ = tell.send(Ok(()));
+                        // An error is a value that was dropped: then it is to stop as well.
+                        let _ = stopped.await;
+                        let _ = tokio::time::timeout(Duration::from_secs(1), context.raft.shutdown()).await;
+                    }
+                    Err(error) => drop(tell.send(Err(error))),
+                }
+            });
+            runtime.shutdown_timeout(Duration::from_millis(100));
+        };
+        let thread = std::thread::Builder::new().name("ddss-control".to_owned()).spawn(body);
+        let thread = thread.map_err(|error| ControlError::Start(error.to_string()))?;
+        let began = told.recv().unwrap_or_else(|_| Err(ControlError::Start("its thread ended".to_owned())));
+        let plane = Self { stop: Some(stop), thread: Some(thread) };
+        began.map(|()| plane)
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in there was logged by the runtime; the node ends all the same.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn group_config() -> Result<Config, ControlError> {
+    let config = Config {
+        cluster_name: "ddss".to_owned(),
+        heartbeat_interval: 100,
+        election_timeout_min: 500,
+        election_timeout_max: 1000,
+        install_snapshot_timeout: 2000,
+        max_payload_entries: 64,
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(2000),
+        max_in_snapshot_log_to_keep: 500,
+        snapshot_max_chunk_size: 256 << 10,
+        ..Config::default()
+    };
+    config.validate().map_err(|error| ControlError::Start(error.to_string()))
+}
+
+async fn begin(
+    config: ControlConfig,
+    teller: Teller,
+    asked: asynchronous::UnboundedReceiver<Ask>,
+) -> Result<Context, ControlError> {
+    let state = |source| ControlError::State { path: config.state_folder.clone(), source };
+    let failed = |error: &dyn std::fmt::Display| ControlError::Start(error.to_string());
+    let node = config.node.0;
+    let ours = Member { address: config.address };
+    let caller = Caller { key: config.key.clone(), ours: PeerHello { node: config.node, run: config.run } };
+    let heard = Heard::default();
+    let log = LogStore::open(&config.state_folder).map_err(state)?;
+    let keeper = Keeper::open(&config.state_folder, node, teller.clone()).map_err(state)?;
+    let network = Network { caller: caller.clone(), heard: heard.clone() };
+    let group = Arc::new(group_config()?);
+    let raft = Raft::new(node.into(), group, network, log, keeper.clone()).await;
+    let raft = raft.map_err(|error| failed(&error))?;
+    let context = Context { raft, keeper, caller, heard, node, ours, members: Arc::default(), turn: Arc::default() };
+    let initialized = context.raft.is_initialized().await.map_err(|error| failed(&error))?;
+    if config.founder && !initialized {
+        let founders = founders(node, ours, &config.peers);
+        // The others of the founders may have been faster, with the same words.
+        if founders.contains_key(&node.into())
+            && let Err(error) = context.raft.initialize(founders).await
+        {
+            tracing::debug!(%error, "the cluster exists already");
+        }
+    }
+    let listener =
+        config.listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(config.listener));
+    let listener = listener.map_err(|error| failed(&error))?;
+    let held = Held::default();
+    held.names().extend(config.names.iter().map(|name| (name.as_str().to_owned(), None)));
+    admin::open(&context, &config.folder, &config.state_folder).map_err(|error| failed(&error))?;
+    tokio::spawn(serve(context.clone(), listener));
+    tokio::spawn(watch(context.clone(), config.run, config.peers, held.clone()));
+    tokio::spawn(attend(context.clone(), asked, teller, held, config.run));
+    Ok(context)
+}
+
+/// Who votes in a cluster that begins with these nodes: the lowest one, three or five.
+fn founders(node: u16, ours: Member, peers: &[PeerAddress]) -> BTreeMap<u64, Member> {
+    let peers = peers.iter().map(|peer| (peer.node.0.into(), Member { address: peer.address }));
+    let all: BTreeMap<u64, Member> = peers.chain([(node.into(), ours)]).collect();
+    let count = match all.len() {
+        0..3 => 1,
+        3..5 => 3,
+        _ => 5,
+    };
+    all.into_iter().take(count).collect()
+}
+
+/// Does what the progress thread asks, each on its own.
+async fn attend(
+    context: Context,
+    mut asked: asynchronous::UnboundedReceiver<Ask>,
+    teller: Teller,
+    held: Held,
+    run: u32,
+) {
+    while let Some(ask) = asked.recv().await {
+        let (context, teller, held) = (context.clone(), teller.clone(), held.clone());
+        tokio::spawn(async move {
+            let tell = match ask {
+                Ask::Claim { claim, name, within } => {
+                    let result = context.claim(&held, &name, number(run, claim), within).await;
+                    Tell::Claimed { claim, result }
+                }
+                Ask::Disclaim { claim, name } => {
+                    context.disclaim(&held, &name).await;
+                    Tell::Disclaimed { claim }
+                }
+                Ask::Confirm { step, name, within } => {
+                    Tell::Confirmed { step, result: context.confirm(&name, within).await }
+                }
+            };
+            teller.tell(tell);
+        });
+    }
+}
+
+/// A number that no other claim of this node has, in this run or an older one.
+fn number(run: u32, claim: ClaimId) -> u64 {
+    u64::from(run) << 32 | claim.to_bits() & 0xffff_ffff
+}
+
+impl Context {
+    /// How long a name that is given back is waited for. What the cluster does not hear in that time, it is told later.
+    const DISCLAIM_MAX: Duration = Duration::from_secs(2);
+    /// How long until the leader is asked again.
+    const AGAIN: Duration = Duration::from_millis(20);
+
+    /// Asks the leader, whoever it is by now, until it answers or time is up.
+    pub(crate) async fn ask_leader(&self, call: &Call, limit: Duration) -> io::Result<Reply> {
+        let end = Instant::now() + limit;
+        let mut named: Option<Member> = None;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let reply = if self.is_leader() {
+                tokio::time::timeout(left, self.answer(call.clone())).await.map_err(|_| io::ErrorKind::TimedOut.into())
+            } else {
+                match named.take().or_else(|| self.leader()).or_else(|| self.somebody()) {
+                    Some(member) => self.caller.ask(member, call, left.min(MEET_MAX)).await,
+                    None => Err(io::ErrorKind::NotConnected.into()),
+                }
+            };
+            match reply {
+                Ok(Reply::NotLeader(leader)) => named = leader,
+                Ok(Reply::NotNow(why)) => tracing::debug!(why, "the leader cannot do it now"),
+                Ok(reply) => return Ok(reply),
+                Err(error) => tracing::debug!(%error, "the leader does not answer"),
+            }
+            tokio::time::sleep(Self::AGAIN.min(left)).await;
+        }
+    }
+
+    /// Any other member: it knows the leader, or somebody who does.
+    fn somebody(&self) -> Option<Member> {
+        let others: Vec<_> = self.members().into_iter().filter(|&(node, _)| node != self.node).collect();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        others.get(turn % others.len().max(1)).map(|&(_, member)| member)
+    }
+
+    async fn claim(&self, held: &Held, name: &Name, claim: u64, within: Duration) -> Result<(), Failure> {
+        let name = name.as_str().to_owned();
+        // Noted before it is asked for, or the sweep could take it for a name that nobody has.
+        held.names().insert(name.clone(), Some(claim));
+        let call = Call::Propose(Command::Claim { name: name.clone(), home: self.node, claim });
+        let result = match self.ask_leader(&call, within).await {
+            Ok(Reply::Applied(Answer::Done)) => return Ok(()),
+            Ok(Reply::Applied(Answer::Taken { .. })) => Err(Failure::AlreadyExists),
+            Ok(Reply::Applied(Answer::Full)) => Err(Failure::NoSpace),
+            // If it happens all the same, the sweep gives it back.
+            _ => Err(Failure::TimedOut),
+        };
+        let mut names = held.names();
+        if names.get(&name) == Some(&Some(claim)) {
+            names.remove(&name);
+        }
+        result
+    }
+
+    async fn disclaim(&self, held: &Held, name: &Name) {
+        let Some(claim) = held.names().remove(name.as_str()) else { return };
+        let name = name.as_str().to_owned();
+        let holder = || self.keeper.look(|directory| directory.holder(&name)).filter(|holder| holder.home == self.node);
+        let Some(claim) = claim.or_else(|| holder().map(|holder| holder.claim)) else { return };
+        let call = Call::Propose(Command::Disclaim { name: name.clone(), claim });
+        if self.ask_leader(&call, Self::DISCLAIM_MAX).await.is_err() {
+            tracing::info!(name, "a name is given back when the cluster can be reached");
+        }
+    }
+
+    async fn confirm(&self, name: &Name, within: Duration) -> Result<Option<NodeId>, Failure> {
+        let end = Instant::now() + within;
+        let Ok(Reply::Newest(newest)) = self.ask_leader(&Call::Newest, within).await else {
+            return Err(Failure::NodeDown);
+        };
+        let left = end.saturating_duration_since(Instant::now());
+        let newest = newest.map(|log_id| log_id.index);
+        let caught_up = self.raft.wait(Some(left)).applied_index_at_least(newest, "confirm").await;
+        caught_up.map_err(|_| Failure::TimedOut)?;
+        Ok(self.keeper.look(|directory| directory.holder(name.as_str())).map(|holder| NodeId(holder.home)))
+    }
+}
+
+/// Asks the cluster at `address` to take this node in; says which number it has there.
+pub(crate) fn join(
+    key: &ClusterKey,
+    address: SocketAddr,
+    ours: SocketAddr,
+    node: Option<u16>,
+    limit: Duration,
+) -> Result<NodeId, ControlError> {
+    let failed = |why: String| ControlError::Join { address, why };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed(error.to_string()))?;
+    let caller = Caller { key: key.clone(), ours: PeerHello { node: NodeId::NOBODY, run: 0 } };
+    let call = Call::Join { node, member: Member { address: ours } };
+    let end = Instant::now() + limit;
+    runtime.block_on(async {
+        let mut ask = Member { address };
+        loop {
+            let why = match caller.ask(ask, &call, MEET_MAX * 2).await {
+                Ok(Reply::Joined { node }) => return Ok(NodeId(node)),
+                Ok(Reply::Refused(why)) => return Err(failed(why)),
+                Ok(Reply::NotLeader(Some(leader))) => {
+                    ask = leader;
+                    "its leader is changing".to_owned()
+                }
+                Ok(Reply::NotLeader(None)) => "it has no leader: do most of its nodes run?".to_owned(),
+                Ok(Reply::NotNow(why)) => why,
+                Ok(_) => "it answers another question".to_owned(),
+                Err(error) => {
+                    ask = Member { address };
+                    error.to_string()
+                }
+            };
+            if Instant::now() >= end {
+                return Err(failed(why));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_gives_back_what_it_does_not_have_and_keeps_what_it_has() {
+        // If this broke, a crash would leave names that nobody can use, or a restart would give away names in use.
+        let mut directory = Directory::default();
+        for (name, home, claim) in [("mine", 1, 5), ("lost", 1, 6), ("older", 1, 7), ("theirs", 2, 8), ("found", 1, 9)]
+        {
+            directory.apply(&Command::Claim { name: name.to_owned(), home, claim }, |_| {});
+        }
+        let held = Held::default();
+        let names =
+            [("mine", Some(5)), ("older", Some(70)), ("found", None), ("unknown", None), ("under way", Some(1))];
+        held.names().extend(names.map(|(name, claim)| (name.to_owned(), claim)));
+        let disclaim = |name: &str, claim| Command::Disclaim { name: name.to_owned(), claim };
+        let claim = |name: &str| Command::Claim { name: name.to_owned(), home: 1, claim: 0 };
+        let said = held.compare(&directory, 1, 64);
+        assert_eq!(said, [disclaim("lost", 6), disclaim("older", 7), claim("unknown")]);
+        assert_eq!(held.names()["found"], Some(9), "taken up under the claim that the directory has");
+        assert_eq!(held.compare(&directory, 1, 1).len(), 1, "bounded");
+    }
+
+    #[test]
+    fn those_who_begin_a_cluster_agree_who_votes() {
+        // If this broke, nodes that start with the same words would begin two clusters.
+        let member = |node: u16| Member { address: SocketAddr::from(([127, 0, 0, node as u8], 7400)) };
+        for (count, voters) in [(1, 1), (2, 1), (3, 3), (4, 3), (5, 5), (9, 5)] {
+            let seen: Vec<_> = (1..=count)
+                .map(|node| {
+                    let peers = (1..=count).filter(|&other| other != node);
+                    let peers: Vec<_> =
+                        peers.map(|node| PeerAddress { node: NodeId(node), address: member(node).address }).collect();
+                    founders(node, member(node), &peers)
+                })
+                .collect();
+            assert!(seen.iter().all(|founders| *founders == seen[0] && founders.len() == voters), "{seen:?}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Answers other control planes, and this node's own questions when it is the leader.
+
+use super::calls::{Call, Reply};
+use super::keeper::Keeper;
+use super::network::{Caller, Heard};
+use super::types::{Command, Member, Raft};
+use super::wire::{Wire, within};
+use openraft::ChangeMembers;
+use openraft::error::{ClientWriteError, RaftError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Mutex, Semaphore};
+
+/// What every part of the control plane works with.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) raft: Raft,
+    pub(crate) keeper: Keeper,
+    pub(crate) caller: Caller,
+    pub(crate) heard: Heard,
+    pub(crate) node: u16,
+    pub(crate) ours: Member,
+    /// One change of the members at a time.
+    pub(crate) members: Arc<Mutex<()>>,
+    /// Whom to ask next where no leader is known.
+    pub(crate) turn: Arc<AtomicUsize>,
+}
+
+/// How long a stream may be silent.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// How long an answer may take to be made and sent.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Streams at the same time: each node of a cluster has a few.
+const STREAMS_MAX: usize = 256;
+
+/// Takes streams until the runtime ends.
+pub(crate) async fn serve(context: Context, listener: TcpListener) {
+    let room = Arc::new(Semaphore::new(STREAMS_MAX));
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                let context = context.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = converse(&context, stream).await
+                        && error.kind() != io::ErrorKind::UnexpectedEof
+                    {
+                        tracing::debug!(%address, %error, "a control stream ended");
+                    }
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot take a control stream");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn converse(context: &Context, stream: TcpStream) -> io::Result<()> {
+    let (theirs, mut wire) =
+        Wire::accept(stream, &context.caller.key, &context.caller.ours).await.inspect_err(|error| {
+            tracing::info!(%error, "turned a control stream away");
+        })?;
+    loop {
+        let call = within(IDLE_MAX, wire.receive()).await?;
+        tracing::trace!(node = theirs.node.0, ?call, "asked");
+        let reply = context.answer(call).await;
+        within(ANSWER_MAX, wire.send(&reply)).await?;
+    }
+}
+
+fn not_now(error: impl std::fmt::Display) -> Reply {
+    Reply::NotNow(error.to_string())
+}
+
+/// What a change that did not happen is answered with.
+fn unwritten(error: &RaftError<u64, ClientWriteError<u64, Member>>) -> Reply {
+    match error.forward_to_leader() {
+        Some(forward) => Reply::NotLeader(forward.leader_node),
+        None => not_now(error),
+    }
+}
+
+impl Context {
+    /// Answers a question, wherever it comes from.
+    pub(crate) async fn answer(&self, call: Call) -> Reply {
+        match call {
+            Call::Append(request) => Reply::Append(self.raft.append_entries(request).await),
+            Call::Vote(request) => Reply::Vote(self.raft.vote(request).await),
+            Call::Snapshot(request) => Reply::Snapshot(self.raft.install_snapshot(request).await),
+            Call::Propose(command) if !command.makes_sense() => Reply::Refused("that makes no sense".to_owned()),
+            Call::Propose(command) => match self.raft.client_write(command).await {
+                Ok(done) => Reply::Applied(done.data),
+                Err(error) => unwritten(&error),
+            },
+            Call::Newest => match self.raft.get_read_log_id().await {
+                Ok((newest, _)) => Reply::Newest(newest),
+                Err(error) => match error.forward_to_leader() {
+                    Some(forward) => Reply::NotLeader(forward.leader_node),
+                    None => not_now(error),
+                },
+            },
+            Call::Join { node, member } => self.as_leader(self.join(node, member)).await,
+            Call::Announce { node, member, run } => self.as_leader(self.announce(node, member, run)).await,
+            Call::Remove { node } => self.as_leader(self.remove(node)).await,
+        }
+    }
+
+    pub(crate) fn is_leader(&self) -> bool {
+        self.raft.metrics().borrow().current_leader == Some(self.node.into())
+    }
+
+    /// The leader, as far as this node knows.
+    pub(crate) fn leader(&self) -> Option<Member> {
+        let leader = self.raft.metrics().borrow().current_leader?;
+        self.members().into_iter().find(|&(node, _)| u64::from(node) == leader).map(|(_, member)| member)
+    }
+
+    /// The nodes of the newest membership, decided or about to be.
+    pub(crate) fn members(&self) -> Vec<(u16, Member)> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let nodes = metrics.membership_config.nodes();
+        nodes.filter_map(|(&node, &member)| Some((u16::try_from(node).ok()?, member))).collect()
+    }
+
+    pub(crate) fn voters(&self) -> BTreeSet<u64> {
+        self.raft.metrics().borrow().membership_config.membership().voter_ids().collect()
+    }
+
+    async fn as_leader(&self, change: impl Future<Output = Reply>) -> Reply {
+        if !self.is_leader() {
+            return Reply::NotLeader(self.leader());
+        }
+        let _one_at_a_time = self.members.lock().await;
+        change.await
+    }
+
+    async fn join(&self, wanted: Option<u16>, member: Member) -> Reply {
+        let members: BTreeMap<u16, Member> = self.members().into_iter().collect();
+        let here = members.iter().find(|&(_, other)| *other == member).map(|(&node, _)| node);
+        let node = match (wanted, here) {
+            // Asked again, since the first answer was lost.
+            (None, Some(node)) => return Reply::Joined { node },
+            (Some(node), Some(same)) if node == same => return Reply::Joined { node },
+            (Some(node), _) => match members.get(&node) {
+                Some(other) => {
+                    return Reply::Refused(format!(
+                        "number {node} belongs to the node at {other}: give another --node, or none, or take that one out with `ddss cluster remove {node}`"
+                    ));
+                }
+                None => node,
+            },
+            (None, None) => match (1..=ddss_core::limits::NODES_MAX as u16).find(|node| !members.contains_key(node)) {
+                Some(node) => node,
+                None => return Reply::Refused("the cluster is full".to_owned()),
+            },
+        };
+        match self.raft.add_learner(node.into(), member, false).await {
+            Ok(_) => {
+                tracing::info!(node, address = %member, "took a node into the cluster");
+                Reply::Joined { node }
+            }
+            Err(error) => unwritten(&error),
+        }
+    }
+
+    async fn announce(&self, node: u16, member: Member, run: u32) -> Reply {
+        let Some((_, known)) = self.members().into_iter().find(|&(other, _)| other == node) else {
+            return Reply::Refused(format!("node {node} is no member of this cluster"));
+        };
+        if known != member {
+            let nodes = BTreeMap::from([(node.into(), member)]);
+            tracing::info!(node, from = %known, to = %member, "a node has moved");
+            if let Err(error) = self.raft.change_membership(ChangeMembers::SetNodes(nodes), true).await {
+                return unwritten(&error);
+            }
+        }
+        match self.raft.client_write(Command::Alive { node, run }).await {
+            Ok(_) => Reply::Done,
+            Err(error) => unwritten(&error),
+        }
+    }
+
+    async fn remove(&self, node: u16) -> Reply {
+        let members = self.members();
+        if members.len() == 1 {
+            return Reply::Refused("it is the only node of its cluster".to_owned());
+        }
+        if !members.iter().any(|&(other, _)| other == node) {
+            return Reply::Done;
+        }
+        if self.voters().contains(&node.into()) {
+            let voters = self.wanted_voters(Instant::now(), Some(node));
+            if let Err(error) = self.raft.change_membership(ChangeMembers::ReplaceAllVoters(voters), true).await {
+                return unwritten(&error);
+            }
+            if node == self.node {
+                return not_now("handing over to another leader");
+            }
+        }
+        let nodes = BTreeSet::from([node.into()]);
+        if let Err(error) = self.raft.change_membership(ChangeMembers::RemoveNodes(nodes), true).await {
+            return unwritten(&error);
+        }
+        match self.raft.client_write(Command::Gone { node }).await {
+            Ok(_) => Reply::Done,
+            Err(error) => unwritten(&error),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What has to be looked after: who is alive, who votes, whether this node is known to the cluster as it is now, and
+//! whether the names it holds are the ones that it has.
+
+use super::calls::{Call, Reply};
+use super::plane::Held;
+use super::server::Context;
+use super::types::{Answer, Command, Member};
+use crate::config::PeerAddress;
+use openraft::ChangeMembers;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// How often all of it is looked at.
+const PAUSE: Duration = Duration::from_millis(250);
+/// How often at the beginning, and for how long.
+const PAUSE_QUICK: Duration = Duration::from_millis(20);
+const QUICK_FOR: Duration = Duration::from_secs(3);
+/// A node that has not answered the leader for so long is declared dead.
+const DEAD_AFTER: Duration = Duration::from_secs(3);
+/// One that has answered within this is alive.
+const ALIVE_WITHIN: Duration = Duration::from_secs(1);
+/// How long one question of this kind may take.
+const ASK_MAX: Duration = Duration::from_secs(1);
+/// Names that are set right in one round.
+const SWEEP_MAX: usize = 64;
+
+/// Looks after everything until the runtime ends.
+pub(crate) async fn watch(context: Context, run: u32, peers: Vec<PeerAddress>, held: Held) {
+    let mut leading_since = None;
+    let began = Instant::now();
+    loop {
+        // Nodes that start together want to know each other soon.
+        let pause = if began.elapsed() < QUICK_FOR { PAUSE_QUICK } else { PAUSE };
+        tokio::time::sleep(pause).await;
+        let now = Instant::now();
+        if let Err(error) = &context.raft.metrics().borrow().running_state {
+            tracing::error!(%error, "the control plane has stopped: no name is made or given back until this daemon is started again");
+            return;
+        }
+        if context.is_leader() {
+            let since = *leading_since.get_or_insert(now);
+            context.lead(now, since, &peers).await;
+        } else {
+            leading_since = None;
+        }
+        context.announce_ourselves(run).await;
+        context.sweep(&held).await;
+    }
+}
+
+impl Context {
+    /// Whether a node answers the leader. A leader that is new gives everybody time.
+    fn answers(&self, node: u16, now: Instant, within: Duration) -> bool {
+        node == self.node || self.heard.when(node).is_some_and(|when| now.duration_since(when) <= within)
+    }
+
+    async fn lead(&self, now: Instant, since: Instant, peers: &[PeerAddress]) {
+        let _one_at_a_time = self.members.lock().await;
+        let members = self.members();
+        for peer in peers.iter().filter(|peer| !members.iter().any(|&(node, _)| node == peer.node.0)) {
+            let member = Member { address: peer.address };
+            if let Err(error) = self.raft.add_learner(peer.node.0.into(), member, false).await {
+                tracing::debug!(node = peer.node.0, %error, "cannot take a peer into the cluster");
+            }
+        }
+        for &(node, _) in members.iter().filter(|&&(node, _)| node != self.node) {
+            let life = self.keeper.look(|directory| directory.life(node));
+            let command =
+                if life.alive && now.duration_since(since) > DEAD_AFTER && !self.answers(node, now, DEAD_AFTER) {
+                    Command::Dead { node, epoch: life.epoch }
+                } else if !life.alive && life.epoch > 0 && self.answers(node, now, ALIVE_WITHIN) {
+                    Command::Alive { node, run: life.run }
+                } else {
+                    continue;
+                };
+            if let Err(error) = self.raft.client_write(command).await {
+                tracing::debug!(node, %error, "cannot say how a node is");
+            }
+        }
+        let (voters, wanted) = (self.voters(), self.wanted_voters(now, None));
+        if voters != wanted {
+            tracing::info!(?voters, ?wanted, "changing who votes");
+            if let Err(error) = self.raft.change_membership(ChangeMembers::ReplaceAllVoters(wanted), true).await {
+                tracing::debug!(%error, "cannot change who votes");
+            }
+        }
+    }
+
+    /// Who should vote: one, three or five, those who answer first, then those who do already, then by number.
+    pub(crate) fn wanted_voters(&self, now: Instant, without: Option<u16>) -> BTreeSet<u64> {
+        let voters = self.voters();
+        let mut nodes: Vec<u16> = self.members().into_iter().map(|(node, _)| node).collect();
+        nodes.retain(|&node| Some(node) != without);
+        let count = match nodes.len() {
+            0..3 => 1,
+            3..5 => 3,
+            _ => 5,
+        };
+        // The leader stays as long as it may: a change of leader is a pause for everybody.
+        nodes.sort_by_key(|&node| {
+            let answers = self.answers(node, now, DEAD_AFTER);
+            (node != self.node, !answers, !voters.contains(&node.into()), node)
+        });
+        nodes.into_iter().take(count).map(u64::from).collect()
+    }
+
+    /// Tells the cluster that this node is there, in this run and at this place, until the cluster knows it.
+    async fn announce_ourselves(&self, run: u32) {
+        let life = self.keeper.look(|directory| directory.life(self.node));
+        let known = self.keeper.members().into_iter().find(|&(node, _)| node == self.node);
+        if life.alive && life.run == run && known.is_some_and(|(_, member)| member == self.ours) {
+            return;
+        }
+        let call = Call::Announce { node: self.node, member: self.ours, run };
+        match self.ask_leader(&call, ASK_MAX).await {
+            Ok(Reply::Refused(why)) => tracing::warn!(why, "the cluster does not know this node"),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "cannot reach the cluster's leader yet"),
+        }
+    }
+
+    /// Gives back names that the directory holds for this node and that it does not have, as after a crash between a
+    /// claim and the segment it was for; and claims those that it has and that the directory does not know.
+    async fn sweep(&self, held: &Held) {
+        let node = self.node;
+        let stale = self.keeper.look(|directory| held.compare(directory, node, SWEEP_MAX));
+        for command in stale {
+            let name = match &command {
+                Command::Claim { name, .. } | Command::Disclaim { name, .. } => name.clone(),
+                _ => continue,
+            };
+            match self.ask_leader(&Call::Propose(command), ASK_MAX).await {
+                // The cluster knew it all the time, and this node has not caught up: it will see so.
+                Ok(Reply::Applied(Answer::Taken { home })) if home == node => {}
+                Ok(Reply::Applied(Answer::Taken { home })) => {
+                    tracing::error!(
+                        name,
+                        home,
+                        "a segment of this node has a name that another node holds: release one of them"
+                    );
+                    held.give_up(&name);
+                }
+                Ok(_) => tracing::info!(name, "set a name right in the cluster's directory"),
+                Err(_) => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! What a daemon is told, from where, and in which order: flags, then the environment, then the file, then defaults.
+//! One structure for all of them, so that each setting has one name and one meaning everywhere.
+
+use crate::config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, default_state_folder};
+use crate::fabric::FabricChoice;
+use crate::service::StartError;
+use crate::trust::ClusterKey;
+use ddss_core::NodeId;
+use ddss_runtime::Pace;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Why the settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file says something that is not understood.
+    #[error("{}: {what}", path.display())]
+    Wrong {
+        /// Which.
+        path: PathBuf,
+        /// What, where it stands, and what may have been meant.
+        what: String,
+    },
+    /// They cannot be shown.
+    #[error("cannot show the settings: {0}")]
+    Unshowable(String),
+}
+
+macro_rules! settings {
+    ($($(#[$meta:meta])* $field:ident: $kind:ty,)*) => {
+        /// Every setting of a daemon; what is `None` was not said.
+        #[derive(clap::Args, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        pub struct Settings {
+            $($(#[$meta])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$kind>,)*
+        }
+
+        impl Settings {
+            /// The names as they stand in a file.
+            const NAMES: &[&str] = &[$(stringify!($field),)*];
+
+            /// These settings, and where they say nothing, those.
+            #[must_use]
+            pub fn or(self, other: Settings) -> Settings {
+                Settings { $($field: self.$field.or(other.$field),)* }
+            }
+
+            /// The names of the settings that differ.
+            pub fn changed(&self, other: &Settings) -> Vec<String> {
+                let mut names = Vec::new();
+                $(if self.$field != other.$field { names.push(stringify!($field).replace('_', "-")); })*
+                names
+            }
+        }
+    };
+}
+
+settings! {
+    /// Number of this node, 1 to 1024 [default: 1, or what the cluster gave it when it joined]
+    #[arg(long, env = "DDSS_NODE", value_name = "N")]
+    node: u16,
+    /// Folder of the clients' socket [default: $XDG_RUNTIME_DIR/ddss, else /run/ddss for root, else /tmp/ddss-USER]
+    #[arg(long, env = ddss_ipc::FOLDER_VARIABLE, value_name = "DIR")]
+    dir: PathBuf,
+    /// Folder of the shared memory, on a memory file system [default: /dev/shm/ddss-USER-N, or DIR/memory with --dir]
+    #[arg(long, env = "DDSS_MEMORY_DIR", value_name = "DIR")]
+    memory_dir: PathBuf,
+    /// Folder of what survives a restart [default: DIR/state with --dir, else /var/lib/ddss for root, else ~/.local/state/ddss]
+    #[arg(long, env = crate::config::STATE_VARIABLE, value_name = "DIR")]
+    state_dir: PathBuf,
+    /// The cluster's key; without one this node is alone [default: cluster.key in the state folder, if it is there]
+    #[arg(long, env = "DDSS_KEY_FILE", value_name = "FILE")]
+    key_file: PathBuf,
+    /// Where other nodes reach this one; needs a key [default: 127.0.0.1:7400]
+    #[arg(long, env = "DDSS_LISTEN", value_name = "IP:PORT")]
+    listen: SocketAddr,
+    /// Where other nodes find this one, if that is another address than it listens on
+    #[arg(long, env = "DDSS_ADVERTISE", value_name = "IP:PORT")]
+    advertise: SocketAddr,
+    /// A node of the cluster to join; not needed again after that
+    #[arg(long, env = "DDSS_JOIN", value_name = "IP:PORT")]
+    join: SocketAddr,
+    /// The nodes with which a new cluster begins, the same on each of them; with commas or once for each
+    #[arg(long, env = "DDSS_PEERS", value_name = "N=IP:PORT", value_delimiter = ',', action = clap::ArgAction::Append)]
+    peer: Vec<PeerAddress>,
+    /// Road to the other nodes: auto (the RDMA adapter that has the listening address, else iwarp), iwarp, or rdma
+    #[arg(long, env = "DDSS_FABRIC", value_name = "FABRIC")]
+    fabric: FabricChoice,
+    /// Core of the progress thread: a number, auto (the last one that no other daemon took, never the first), or none
+    #[arg(long, env = "DDSS_CORE", value_name = "CORE")]
+    core: CoreChoice,
+    /// Microseconds the progress thread spins before it sleeps [default: 50]
+    #[arg(long, env = "DDSS_SPIN_US", value_name = "US")]
+    spin_us: u64,
+    /// Never sleep: for a core that nobody else uses
+    #[arg(long, env = "DDSS_BUSY", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    busy: bool,
+    /// Bytes for segments [default: 268435456]
+    #[arg(long, env = "DDSS_POOL_BYTES", value_name = "BYTES")]
+    pool_bytes: u64,
+    /// Throw away the segments that an earlier daemon left in the memory folder, and those of this one when it stops
+    #[arg(long, env = "DDSS_DISCARD", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    discard: bool,
+    /// Permission bits of the clients' socket, octal [default: 600]
+    #[arg(long, env = "DDSS_SOCKET_MODE", value_name = "MODE")]
+    socket_mode: Mode,
+    /// What is logged: error, warn, info, debug, trace, or a level for each module [default: info]
+    #[arg(long, env = "DDSS_LOG", value_name = "LEVELS")]
+    log: String,
+    /// Log lines as JSON
+    #[arg(long, env = "DDSS_LOG_JSON", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    log_json: bool,
+}
+
+/// Permission bits, written in octal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Mode(pub u32);
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| mode & !0o777 == 0);
+        mode.map(Mode).ok_or_else(|| format!("{text:?} is no permission: give three octal digits, as in 660"))
+    }
+}
+
+impl TryFrom<String> for Mode {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Mode> for String {
+    fn from(mode: Mode) -> String {
+        format!("{:o}", mode.0)
+    }
+}
+
+impl Settings {
+    /// The name of the file in the daemon's folder that is read when no other is named.
+    pub const FILE_NAME: &str = "ddssd.conf";
+    /// A configuration is small; what is longer is something else.
+    const FILE_BYTES_MAX: u64 = 1 << 20;
+
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, SettingsError> {
+        let unreadable = |source| SettingsError::Unreadable { path: path.to_owned(), source };
+        let wrong = |what| SettingsError::Wrong { path: path.to_owned(), what };
+        let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
+        if bytes > Self::FILE_BYTES_MAX {
+            return Err(wrong(format!("{bytes} bytes are no configuration")));
+        }
+        Self::parse(&std::fs::read_to_string(path).map_err(unreadable)?).map_err(wrong)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string().trim().to_owned())?;
+        for key in table.keys() {
+            let names = || Self::NAMES.iter().map(|name| name.replace('_', "-"));
+            if names().any(|name| name == *key) {
+                continue;
+            }
+            let near = names().map(|name| (distance(key, &name), name)).min();
+            let hint = match near {
+                Some((distance, name)) if distance <= key.len().max(3) / 2 => format!("did you mean `{name}`?"),
+                _ => format!("there are {}", names().collect::<Vec<_>>().join(", ")),
+            };
+            return Err(format!("unknown setting `{key}`: {hint}"));
+        }
+        toml::from_str(text).map_err(|error| error.to_string().trim().to_owned())
+    }
+
+    /// The file that belongs to these flags: the one that was named, or the one in the folder if it is there.
+    pub fn file(&self, named: Option<&Path>) -> Option<PathBuf> {
+        let folder = || self.dir.clone().unwrap_or_else(ddss_ipc::default_folder);
+        match named {
+            Some(path) => Some(path.to_owned()),
+            None => Some(folder().join(Self::FILE_NAME)).filter(|path| path.exists()),
+        }
+    }
+
+    /// The folder of what survives a restart.
+    pub fn state_folder(&self) -> PathBuf {
+        self.state_dir.clone().unwrap_or_else(|| default_state_folder(self.dir.as_deref()))
+    }
+
+    /// With every default filled in, as it will be used.
+    #[must_use]
+    pub fn resolved(self) -> Settings {
+        let user = rustix::process::getuid().as_raw();
+        let node = self.node.unwrap_or(1);
+        let memory_folder = match &self.dir {
+            Some(folder) => folder.join("memory"),
+            None => format!("/dev/shm/ddss-{user}-{node}").into(),
+        };
+        let state_folder = self.state_folder();
+        let key_file = Some(state_folder.join(ClusterKey::FILE_NAME)).filter(|path| path.exists());
+        let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Config::PORT);
+        let join = std::fs::read_to_string(state_folder.join(JOIN_FILE_NAME)).ok();
+        let clustered = self.key_file.is_some() || key_file.is_some();
+        let defaults = Settings {
+            node: Some(node),
+            dir: Some(ddss_ipc::default_folder()),
+            memory_dir: Some(memory_folder),
+            state_dir: Some(state_folder),
+            key_file,
+            listen: clustered.then_some(listen),
+            advertise: None,
+            join: join.and_then(|text| text.trim().parse().ok()),
+            fabric: Some(FabricChoice::Auto),
+            core: Some(CoreChoice::Sensible),
+            spin_us: Some(Pace::default().spin.as_micros() as u64),
+            busy: Some(false),
+            pool_bytes: Some(Config::POOL_BYTES),
+            discard: Some(false),
+            socket_mode: Some(Mode(0o600)),
+            log: Some("info".to_owned()),
+            log_json: Some(false),
+            peer: None,
+        };
+        self.or(defaults)
+    }
+
+    /// As a file that says all of it.
+    pub fn to_toml(&self) -> Result<String, SettingsError> {
+        toml::to_string(self).map_err(|error| SettingsError::Unshowable(error.to_string()))
+    }
+
+    /// What the service takes; reads the key.
+    pub fn into_config(self) -> Result<Config, StartError> {
+        let named = self.node.is_some();
+        let all = self.resolved();
+        let folder = all.dir.unwrap_or_else(ddss_ipc::default_folder);
+        let mut config = Config::single(&folder);
+        config.state_folder = all.state_dir.unwrap_or(config.state_folder);
+        config.key = all.key_file.map(|path| ClusterKey::read(&path)).transpose()?;
+        if config.key.is_none() && (all.listen.is_some() || all.peer.is_some() || all.join.is_some()) {
+            return Err(StartError::NoKey { state_folder: config.state_folder });
+        }
+        config.node = NodeId(all.node.unwrap_or(1));
+        config.node_named = named;
+        config.advertise = all.advertise;
+        config.join = all.join;
+        config.memory_folder = all.memory_dir.unwrap_or(config.memory_folder);
+        config.listen = all.listen.unwrap_or(config.listen);
+        config.peers = all.peer.unwrap_or_default();
+        config.fabric = all.fabric.unwrap_or_default();
+        config.core = all.core.unwrap_or_default();
+        config.pace.spin = all.spin_us.map_or(config.pace.spin, Duration::from_micros);
+        config.pace.busy = all.busy.unwrap_or_default();
+        config.pool_bytes = all.pool_bytes.unwrap_or(Config::POOL_BYTES);
+        config.discard = all.discard.unwrap_or_default();
+        config.socket_mode = all.socket_mode.map_or(config.socket_mode, |mode| mode.0);
+        config.check()?;
+        Ok(config)
+    }
+}
+
+/// How many letters one word is from another.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, letter) in one.chars().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], index + 1);
+        for (at, theirs) in other.iter().enumerate() {
+            let next = (before + usize::from(letter != *theirs)).min(row[at] + 1).min(row[at + 1] + 1);
+            before = std::mem::replace(&mut row[at + 1], next);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_was_mistyped_is_an_error_that_names_the_right_one() {
+        // If this broke, a daemon would run with a default that somebody believes to have changed.
+        let wrong = |text: &str| Settings::parse(text).unwrap_err();
+        assert_eq!(wrong("pool-byte = 5"), "unknown setting `pool-byte`: did you mean `pool-bytes`?");
+        assert_eq!(wrong("Listen = \"127.0.0.1:1\""), "unknown setting `Listen`: did you mean `listen`?");
+        assert!(wrong("colour = 1").starts_with("unknown setting `colour`: "));
+        assert!(wrong("zzzzzzzzzzzzzzzz = 1").contains("there are node, dir, memory-dir"));
+        assert!(wrong("node = \"one\"").contains("line 1"));
+        assert!(wrong("socket-mode = \"999\"").contains("three octal digits"));
+        assert!(wrong("peer = [\"2\"]").contains("give NODE=ADDRESS:PORT"));
+        assert!(wrong("node =").contains("line 1"));
+    }
+
+    #[test]
+    fn flags_come_before_the_file_and_the_file_before_defaults() {
+        // If this broke, an operator's word would be silently ignored.
+        let file =
+            Settings::parse("node = 4\nspin-us = 7\nbusy = true\ncore = \"none\"\npeer = [\"2=127.0.0.2:7400\"]")
+                .unwrap();
+        let flags = Settings { node: Some(9), dir: Some("/nowhere".into()), ..Settings::default() };
+        let all = flags.or(file).resolved();
+        assert_eq!((all.node, all.spin_us, all.busy), (Some(9), Some(7), Some(true)));
+        assert_eq!(all.memory_dir.as_deref(), Some(Path::new("/nowhere/memory")));
+        assert_eq!(all.pool_bytes, Some(Config::POOL_BYTES));
+        let shown = all.to_toml().unwrap();
+        assert_eq!(Settings::parse(&shown).unwrap(), all, "{shown}");
+        assert!(matches!(all.into_config(), Err(StartError::NoKey { .. })));
+    }
+
+    #[test]
+    fn settings_that_differ_are_named() {
+        // If this broke, a reload would say nothing of what it cannot do.
+        let one = Settings { node: Some(1), log: Some("info".to_owned()), ..Settings::default() };
+        let other = Settings { pool_bytes: Some(1), log: Some("debug".to_owned()), ..one.clone() };
+        assert_eq!(one.changed(&other), ["pool-bytes", "log"]);
+    }
+}

@@ -1,0 +1,173 @@
+//! The secret that all nodes of one cluster share: 32 random bytes in a file that only its owner may read.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The file cannot be read.
+    #[error("cannot read the cluster key {}: copy it from another node, or make a new cluster with `ddss cluster init`", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Others than the owner may read or change it.
+    #[error("others may read or change the cluster key {}, or it is not this user's: chown it and chmod 600 it", path.display())]
+    Exposed {
+        /// Which.
+        path: PathBuf,
+    },
+    /// What it holds is no key.
+    #[error("{} holds no cluster key: 64 hexadecimal digits, as `ddss cluster init` writes them", path.display())]
+    NoKey {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A token is no key.
+    #[error("that is no cluster token: 64 hexadecimal digits, as `ddss cluster token` shows them")]
+    NoToken,
+    /// A key is there already.
+    #[error("there is a cluster key at {} already: this node belongs to a cluster", path.display())]
+    Exists {
+        /// Where.
+        path: PathBuf,
+    },
+    /// It cannot be written.
+    #[error("cannot write the cluster key {}", path.display())]
+    Unwritable {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The system has no random bytes.
+    #[error("the system has no random bytes to make a key of")]
+    NoRandom,
+}
+
+/// The key of a cluster. Whoever has it is a node of the cluster.
+///
+/// ```
+/// use ddssd::ClusterKey;
+/// let key = ClusterKey::generate()?;
+/// let token = key.token();
+/// assert_eq!(token.parse::<ClusterKey>()?, key);
+/// assert!(!format!("{key:?}").contains(&token), "a key never gets into a log");
+/// # Ok::<(), ddssd::KeyError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClusterKey([u8; Self::BYTES]);
+
+impl ClusterKey {
+    /// Bytes of a key.
+    pub const BYTES: usize = 32;
+    /// The name of its file in a daemon's state folder.
+    pub const FILE_NAME: &str = "cluster.key";
+    /// More than a key's file holds: what is longer is none.
+    const FILE_BYTES_MAX: u64 = 256;
+
+    /// A new one.
+    pub fn generate() -> Result<Self, KeyError> {
+        let mut bytes = [0; Self::BYTES];
+        getrandom::fill(&mut bytes).map_err(|_| KeyError::NoRandom)?;
+        Ok(Self(bytes))
+    }
+
+    /// The bytes themselves.
+    pub(super) fn bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+
+    /// As text, to be carried to another node. It is the whole secret.
+    pub fn token(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Reads a key's file, if only its owner could.
+    pub fn read(path: &Path) -> Result<Self, KeyError> {
+        let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
+        let file = File::open(path).map_err(unreadable)?;
+        let found = file.metadata().map_err(unreadable)?;
+        let user = rustix::process::geteuid().as_raw();
+        // Root's key may be handed to a service that runs as somebody else, never the other way round.
+        if found.mode() & 0o077 != 0 || (found.uid() != user && found.uid() != 0) {
+            return Err(KeyError::Exposed { path: path.to_owned() });
+        }
+        let mut text = String::new();
+        file.take(Self::FILE_BYTES_MAX).read_to_string(&mut text).map_err(unreadable)?;
+        text.trim().parse().map_err(|_| KeyError::NoKey { path: path.to_owned() })
+    }
+
+    /// Writes it to a new file. A key that is there is never overwritten.
+    pub fn write(&self, path: &Path) -> Result<(), KeyError> {
+        let unwritable = |source: io::Error| match source.kind() {
+            io::ErrorKind::AlreadyExists => KeyError::Exists { path: path.to_owned() },
+            _ => KeyError::Unwritable { path: path.to_owned(), source },
+        };
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let mut file = file.map_err(unwritable)?;
+        let written = writeln!(file, "{}", self.token()).and_then(|()| file.sync_all());
+        written.map_err(unwritable)
+    }
+}
+
+impl FromStr for ClusterKey {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        if text.len() != 2 * Self::BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(KeyError::NoToken);
+        }
+        let mut bytes = [0; Self::BYTES];
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).map_err(|_| KeyError::NoToken)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Debug for ClusterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClusterKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_key_is_made_once_and_read_only_where_nobody_else_could() {
+        // If this broke, a cluster's secret could be lost by a second init, or used after everybody had read it.
+        let folder = std::env::temp_dir().join(format!("ddssd-key-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(ClusterKey::FILE_NAME);
+        assert!(matches!(ClusterKey::read(&path), Err(KeyError::Unreadable { .. })));
+        let key = ClusterKey::generate().unwrap();
+        key.write(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(ClusterKey::read(&path).unwrap(), key);
+        let again = ClusterKey::generate().unwrap();
+        assert_ne!(again, key);
+        assert!(matches!(again.write(&path), Err(KeyError::Exists { .. })));
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        assert!(matches!(ClusterKey::read(&path), Err(KeyError::Exposed { .. })));
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        for text in ["", "abc", &"g".repeat(64), &"0".repeat(65), &"0".repeat(1000)] {
+            std::fs::write(&path, text).unwrap();
+            assert!(matches!(ClusterKey::read(&path), Err(KeyError::NoKey { .. })), "{text:?}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

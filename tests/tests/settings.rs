@@ -1,0 +1,131 @@
+//! What a daemon is told: flags, environment, file; what it says of it, and to whom.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ddss_tests::{DaemonOptions, Process, TempNode, binary};
+use rustix::process::{Pid, Signal, kill_process};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn ddssd(folder: &Path, words: &[&str], environment: &[(&str, &str)]) -> (i32, String, String) {
+    let mut command = Command::new(binary("ddssd").unwrap());
+    command.args(words).arg("--dir").arg(folder).envs(environment.iter().copied());
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+// If this failed, a daemon would not run with what its operator wrote.
+#[test]
+fn flags_come_before_the_environment_and_that_before_the_file() {
+    let node = TempNode::new().unwrap();
+    std::fs::write(node.join("ddssd.conf"), "node = 3\nspin-us = 30\npool-bytes = 3000000\nlog = \"debug\"\n").unwrap();
+    let environment = [("DDSS_SPIN_US", "20"), ("DDSS_NODE", "2")];
+    let (code, out, why) = ddssd(node.path(), &["--print-config", "--node", "1"], &environment);
+    assert_eq!(code, 0, "{why}");
+    for line in
+        ["node = 1", "spin-us = 20", "pool-bytes = 3000000", "log = \"debug\"", "core = \"auto\"", "busy = false"]
+    {
+        assert!(out.lines().any(|found| found == line), "{line} is not in\n{out}");
+    }
+    // What is printed is a file that says the same.
+    let copy = node.join("copy.toml");
+    std::fs::write(&copy, &out).unwrap();
+    let (_, again, why) = ddssd(node.path(), &["--print-config", "--config", copy.to_str().unwrap()], &[]);
+    assert_eq!(again, out, "{why}");
+    assert_eq!(ddssd(node.path(), &["--check-config"], &[]).0, 0);
+    assert!(!node.join("ddssd.sock").exists() && !node.join("ddssd.lock").exists(), "only looking has made something");
+}
+
+// If this failed, a mistyped setting would be ignored, and a script could not tell a wrong setting from a full disk.
+#[test]
+fn wrong_settings_are_told_with_the_right_word_and_a_code_of_their_own() {
+    let node = TempNode::new().unwrap();
+    let (file, exposed) = (node.join("ddssd.conf"), node.join("exposed.key"));
+    let check = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        ddssd(node.path(), &["--check-config"], &[])
+    };
+    for (text, code, part) in [
+        ("pool-byte = 1", 2, "did you mean `pool-bytes`"),
+        ("node = 0", 2, "numbered from 1"),
+        ("core = \"fast\"", 2, "give a number, auto, or none"),
+        ("log = \"ddssd=loud\"", 2, "log = "),
+        ("listen = \"127.0.0.1:0\"", 5, "ddss cluster init"),
+        ("key-file = \"/nowhere/cluster.key\"", 5, "/nowhere/cluster.key"),
+    ] {
+        let (found, _, why) = check(text);
+        assert_eq!(found, code, "{text}: {why}");
+        assert!(why.contains(part) && !why.contains("panicked"), "{text}: {why}");
+    }
+    std::fs::write(&exposed, "00").unwrap();
+    let (code, _, why) = check(&format!("key-file = {:?}", exposed.to_str().unwrap()));
+    assert_eq!(code, 5);
+    assert!(why.contains("others may read"), "{why}");
+    let (code, _, why) = ddssd(node.path(), &["--config", "/nowhere/ddssd.conf"], &[]);
+    assert_eq!(code, 2);
+    assert!(why.contains("/nowhere/ddssd.conf"), "{why}");
+}
+
+// If this failed, an operator would have to stop a node to see more of what it does.
+#[test]
+fn the_log_changes_while_it_runs_and_what_cannot_change_is_named() {
+    let mut daemon = DaemonOptions::new(1).unwrap().start().unwrap();
+    let file = daemon.folder().join("ddssd.conf");
+    let reload = |daemon: &mut ddss_tests::Daemon, text: &str, expected: &str| {
+        std::fs::write(&file, text).unwrap();
+        let pid = Pid::from_raw(daemon.process().pid().cast_signed()).unwrap();
+        kill_process(pid, Signal::HUP).unwrap();
+        let end = Instant::now() + PATIENCE;
+        while !daemon.process().stderr().contains(expected) {
+            assert!(Instant::now() < end, "{expected} is not in\n{}", daemon.process().stderr());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    reload(&mut daemon, "log = \"debug\"\nspin-us = 9\n", "these change with the next start");
+    assert!(daemon.process().stderr().contains("spin-us"));
+    drop(ddss::Client::builder().folder(daemon.folder()).connect().unwrap());
+    let end = Instant::now() + PATIENCE;
+    while !daemon.process().stderr().contains("attached") {
+        assert!(Instant::now() < end, "debug lines do not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    reload(&mut daemon, "lok = 1\n", "did you mean `log`");
+    drop(ddss::Client::builder().folder(daemon.folder()).connect().unwrap());
+}
+
+// If this failed, systemd would take a node for dead that serves, or for ready that does not.
+#[test]
+fn the_service_manager_is_told_when_it_serves_and_when_it_stops() {
+    let node = TempNode::new().unwrap();
+    let path = node.join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut command = Command::new(binary("ddssd").unwrap());
+    command.arg("--dir").arg(node.path()).args(["--pool-bytes", "1000000"]).env("NOTIFY_SOCKET", &path);
+    let mut daemon = Process::start(command, node.path(), "ddssd").unwrap();
+    let mut words = [0; 64];
+    let length = manager.recv(&mut words).unwrap();
+    assert_eq!(&words[..length], b"READY=1");
+    assert!(node.join("ddssd.sock").exists());
+    daemon.end().unwrap();
+    let length = manager.recv(&mut words).unwrap();
+    assert_eq!(&words[..length], b"STOPPING=1");
+}
+
+// If this failed, the unit that is shipped would start a daemon with flags that it does not know.
+#[test]
+fn the_unit_names_flags_that_exist() {
+    let unit = include_str!("../../packaging/ddssd.service");
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/ddssd ")).unwrap();
+    let help = Command::new(binary("ddssd").unwrap()).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for flag in line.split_whitespace().filter(|word| word.starts_with("--")) {
+        assert!(help.contains(flag), "{flag} is unknown");
+    }
+    assert!(unit.contains("Type=notify") && unit.contains("RestartPreventExitStatus=2 5"));
+}
