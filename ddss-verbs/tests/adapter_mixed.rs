@@ -11,13 +11,14 @@ mod suite;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use common::{Lab, addresses};
+use common::{Lab, Memory, Node, PATIENCE, Seen, addresses, pattern};
 use ddss_verbs::rdma::{Framing, Rdma, RdmaConfig, adapters};
 use ddss_verbs::{
     Capabilities, Events, Fabric, FabricError, Iwarp, IwarpConfig, PeerId, PostError, RegionId, Revision, Rights,
-    Trust, Window, Work,
+    SendMode, Trust, Window, Work,
 };
 
 /// One of the two.
@@ -161,3 +162,81 @@ both!(kernel_asks_revision_one, kernel_is_asked_revision_one, |config| {
     config.revision = Revision::One;
     config.reads_outbound = 128;
 });
+
+/// `rping -s` of rdma-core, on a port of its own.
+struct Rping(Child, SocketAddr);
+
+impl Drop for Rping {
+    fn drop(&mut self) {
+        // It ends by itself when its client goes; if it has not, it is not wanted any more.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn rping(at: IpAddr, port: u16) -> Rping {
+    let words = ["-s".to_owned(), "-a".to_owned(), at.to_string(), "-p".to_owned(), port.to_string()];
+    let child = Command::new("rping").args(words).stdout(Stdio::null()).spawn().unwrap();
+    Rping(child, SocketAddr::new(at, port))
+}
+
+/// What rping's client does: it says where its ping lies, the server reads it; it says where the pong is to go, the
+/// server writes it. Each step of the server's is told by a message.
+fn ping_pong(fabric: Either, server: &Rping) {
+    let mut node = Node::new(fabric);
+    let start = Instant::now();
+    let mut peer = None;
+    // The server may not listen yet.
+    let peer = loop {
+        assert!(start.elapsed() < PATIENCE, "rping does not answer; saw {:?}", node.seen);
+        let asked = *peer.get_or_insert_with(|| node.fabric.connect(server.1, b"").unwrap());
+        node.poll();
+        if node.take(|seen| matches!(seen, Seen::Connected { .. })).is_some() {
+            break asked;
+        }
+        if node.closed(asked).is_some() {
+            std::thread::sleep(Duration::from_millis(50));
+            peer = None;
+        }
+    };
+    let memory = Memory::new(8192);
+    let text = pattern(3, 63).iter().map(|byte| byte % 26 + b'a').collect::<Vec<u8>>();
+    memory.set(0, &text);
+    let region = node.register(&memory);
+    let ping = node.fabric.expose(peer, region, 0, 64, Rights::READ).unwrap();
+    let pong = node.fabric.expose(peer, region, 4096, 64, Rights::WRITE).unwrap();
+    for (tag, window) in [ping, pong].into_iter().enumerate() {
+        let mut words = window.base.to_be_bytes().to_vec();
+        words.extend_from_slice(&window.key.to_be_bytes());
+        words.extend_from_slice(&64_u32.to_be_bytes());
+        let send = Work::Send { peer, tag: tag as u64, message: &words, mode: SendMode::default() };
+        node.fabric.post(&[send]).unwrap();
+        while node.message().is_none() {
+            assert!(start.elapsed() < PATIENCE, "no answer to step {tag}; saw {:?}", node.seen);
+            node.poll();
+        }
+        assert_eq!(node.done(tag as u64), Some(Ok(0)));
+    }
+    assert_eq!(memory.get(4096, 63), text, "the server writes back what it has read");
+    node.fabric.close(peer);
+    while node.closed(peer).is_none() {
+        assert!(start.elapsed() < PATIENCE);
+        node.poll();
+    }
+}
+
+#[test]
+fn rping_serves_our_adapter() {
+    // If this failed, we would understand ourselves and nobody else.
+    let Some((a, b)) = addresses() else { return };
+    let mut config = RdmaConfig::default();
+    (config.address, config.framing) = (Some(a), Framing::Plain);
+    ping_pong(Either::Kernel(Rdma::new(config).unwrap()), &rping(b, 7174));
+}
+
+#[test]
+fn rping_serves_user_space() {
+    // If this failed, user-space iWARP would have no peer but itself and our own use of the kernel's.
+    let Some(lab) = mixed(false, |_| {}) else { return };
+    ping_pong(Either::User(Iwarp::new(IwarpConfig::default()).unwrap()), &rping(lab.ways.1, 7175));
+}

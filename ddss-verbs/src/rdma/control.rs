@@ -56,6 +56,7 @@ impl Rdma {
     fn dial<'a>(&self, hello: &'a [u8], theirs: (u8, u8)) -> Dial<'a> {
         Dial {
             hello,
+            flow_control: true,
             reads_inbound: reads(self.config.reads, self.facts.reads_inbound_max).min(theirs.0),
             reads_outbound: reads(self.config.reads, self.facts.reads_outbound_max).min(theirs.1),
         }
@@ -90,12 +91,9 @@ impl Rdma {
         let timeout_ms = self.config.handshake_timeout.as_millis().try_into().unwrap_or(i32::MAX);
         endpoint.resolve(self.source, address, timeout_ms).map_err(refused("look for the way to the peer"))?;
         let now = Instant::now();
-        let mut peer = Peer::new(id, address, Stage::Resolving, endpoint, self.facts.is_iwarp, now);
+        let mut peer = Peer::new(id, address, Stage::Resolving, endpoint, self.kind(), now);
         peer.traffic.plain = self.config.framing == Framing::Plain;
-        peer.hello = match self.config.framing {
-            Framing::Ours => frame::preamble(self.adapter_atomics(), hello),
-            Framing::Plain => hello.to_vec(),
-        };
+        peer.hello = hello.to_vec();
         peer.deadline = Some(now + self.config.handshake_timeout);
         self.peers.insert(peer);
         Ok(id)
@@ -161,8 +159,13 @@ impl Rdma {
         endpoint.set_token(id.to_bits());
         let _ = endpoint.set_ack_timeout(self.config.ack_timeout);
         let is_iwarp = self.facts.is_iwarp;
-        let mut peer = Peer::new(id, address, Stage::Asked, endpoint, is_iwarp, now);
-        let ours = frame::read_preamble(&event.data);
+        let mut peer = Peer::new(id, address, Stage::Asked, endpoint, self.kind(), now);
+        let ours = if is_iwarp {
+            frame::read_preamble(&event.data)
+        } else {
+            // Over InfiniBand its first frame tells the rest.
+            frame::read_request(&event.data, event.flow_control).map(|hello| (false, hello))
+        };
         peer.traffic.plain = ours.is_none();
         let (atomics, hello) = ours.unwrap_or((false, &event.data));
         peer.traffic.adapter_atomics = atomics;
@@ -229,12 +232,18 @@ impl Rdma {
     fn ask(&mut self, id: PeerId) -> io::Result<()> {
         let holdings = Holdings::new(&self.adapter, self.sinks_are_written(), self.adapter_atomics())?;
         let dial = self.dial(&[], (u8::MAX, u8::MAX));
+        let atomics = self.adapter_atomics();
         let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
         holdings.make_queue(&mut peer.endpoint, &self.channel, !self.facts.is_iwarp).map_err(locked)?;
         peer.holdings = Some(holdings);
         peer.stage = Stage::Dialling;
         let hello = std::mem::take(&mut peer.hello);
-        peer.endpoint.connect(Dial { hello: &hello, ..dial })
+        let (hello, flow_control) = match (peer.traffic.plain, self.facts.is_iwarp) {
+            (true, _) => (hello, true),
+            (false, true) => (frame::preamble(atomics, &hello), true),
+            (false, false) => frame::request(&hello),
+        };
+        peer.endpoint.connect(Dial { hello: &hello, flow_control, ..dial })
     }
 
     fn established(&mut self, id: PeerId, data: &[u8], events: &mut Events, now: Instant) {
@@ -269,6 +278,10 @@ impl Rdma {
         let reason =
             if nobody { CloseReason::Unreachable(io::ErrorKind::ConnectionRefused) } else { CloseReason::Rejected };
         self.lose(id, reason, events, now);
+    }
+
+    fn kind(&self) -> (bool, bool) {
+        (self.facts.is_iwarp, self.adapter_atomics())
     }
 
     /// What the standard lets an iWARP adapter ask for; Soft-iWARP does not.

@@ -13,7 +13,7 @@ use rustix::event::epoll;
 use super::config::RdmaConfig;
 use super::control;
 use super::error::RdmaError;
-use super::frame::{Change, Frame, PREAMBLE_BYTES};
+use super::frame::{Change, Frame, PREAMBLE_BYTES, REQUEST_BYTES};
 use super::local::locked;
 use super::peer::{Peer, Scratch, Stage};
 use super::regions::Regions;
@@ -25,9 +25,7 @@ use crate::limits::WORK_BYTES_MAX;
 use crate::sys::verbs::{Adapter, AdapterFacts, Channel, Endpoint, Hub, PortFacts};
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
 
-/// Bytes of private data in a request over InfiniBand's connection manager.
-const REQUEST_BYTES_INFINIBAND: usize = 56;
-/// The same over iWARP: Soft-iWARP counts them, and four of its own, in eight bits.
+/// Bytes of private data in a request over iWARP: Soft-iWARP counts them, and four of its own, in eight bits.
 const REQUEST_BYTES_IWARP: usize = 251;
 
 /// A fabric over one RDMA adapter. See the crate's page for how to use it.
@@ -131,8 +129,8 @@ impl Rdma {
     }
 
     pub(super) fn hello_bytes_max(&self) -> usize {
-        let private = if self.facts.is_iwarp { REQUEST_BYTES_IWARP } else { REQUEST_BYTES_INFINIBAND };
-        (private - PREAMBLE_BYTES).min(HELLO_BYTES_MAX)
+        let bytes = if self.facts.is_iwarp { REQUEST_BYTES_IWARP - PREAMBLE_BYTES } else { REQUEST_BYTES };
+        bytes.min(HELLO_BYTES_MAX)
     }
 
     fn work_bytes_max(&self) -> u64 {

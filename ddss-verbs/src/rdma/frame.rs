@@ -13,8 +13,12 @@
 //! window that is withdrawn (flag 2), or the one that an atomic goes to. Flag 1 is *solicited*. A frame of kind
 //! *credits* costs no credit itself: there are slots besides for the few that can be under way.
 //!
-//! The private data of a connection begins with `0xDD`, the version, flags and the length of the hello: the fabric of
-//! InfiniBand pads.
+//! Flag 4 on *credits*: the sender leaves atomics on its words to its adapter. The side that connected sends *credits*
+//! first.
+//!
+//! The private data of a connection begins with `0xDD`, the version, flags and the length of the hello, since InfiniBand's
+//! manager pads. Only its request has no room for that: there the 56 bytes are the hello, or, with *flow control*
+//! set (a bit that is carried for us and means nothing to the adapter), a shorter one and its length at the end.
 
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 
@@ -24,6 +28,8 @@ use crate::fault::Fault;
 pub(super) const HEADER_BYTES: usize = 8;
 /// The longest frame, and what a receive slot holds.
 pub(super) const FRAME_BYTES_MAX: usize = (HEADER_BYTES + MESSAGE_BYTES_MAX).next_multiple_of(64);
+/// What InfiniBand's manager carries in a request, and always pads to.
+pub(super) const REQUEST_BYTES: usize = 56;
 /// In front of the hello.
 pub(super) const PREAMBLE_BYTES: usize = 4;
 
@@ -31,6 +37,7 @@ const MAGIC: u8 = 0xdd;
 const VERSION: u8 = 1;
 const SOLICITED: u8 = 1;
 const INVALIDATES: u8 = 2;
+const ADAPTER_ATOMICS: u8 = 4;
 
 /// What to do with a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +53,13 @@ pub(super) enum Frame<'a> {
     Immediate { data: [u8; 8], solicited: bool },
     Atomic { ticket: u32, key: u32, address: u64, change: Change },
     Answer { ticket: u32, result: Result<u64, Fault> },
-    Credits,
+    Credits { adapter_atomics: bool },
 }
 
 impl Frame<'_> {
     /// Whether the other side counts it against what it may receive.
     pub(super) fn costs_credit(&self) -> bool {
-        !matches!(self, Frame::Credits)
+        !matches!(self, Frame::Credits { .. })
     }
 
     /// Writes it; returns its length.
@@ -96,7 +103,10 @@ impl Frame<'_> {
                 body[8..16].copy_from_slice(&value.to_le_bytes());
                 (4, 16)
             }
-            Frame::Credits => (5, 0),
+            Frame::Credits { adapter_atomics } => {
+                flags |= if adapter_atomics { ADAPTER_ATOMICS } else { 0 };
+                (5, 0)
+            }
         };
         out[0] = kind;
         out[1] = flags;
@@ -134,7 +144,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(Frame<'_>, u16)> {
             };
             Frame::Answer { ticket: half(0)?, result }
         }
-        (5, 0) => Frame::Credits,
+        (5, 0) => Frame::Credits { adapter_atomics: flags & ADAPTER_ATOMICS != 0 },
         _ => return None,
     };
     Some((frame, credits))
@@ -146,6 +156,27 @@ pub(super) fn preamble(adapter_atomics: bool, hello: &[u8]) -> Vec<u8> {
     let mut out = vec![MAGIC, VERSION, u8::from(adapter_atomics), bytes];
     out.extend_from_slice(hello);
     out
+}
+
+/// The private data of a request over InfiniBand, and whether its flow control is to be set.
+pub(super) fn request(hello: &[u8]) -> (Vec<u8>, bool) {
+    let mut out = hello.to_vec();
+    if hello.len() >= REQUEST_BYTES {
+        return (out, false);
+    }
+    out.resize(REQUEST_BYTES - 1, 0);
+    out.push(u8::try_from(hello.len()).expect("it was just compared"));
+    (out, true)
+}
+
+/// The hello of such a request; `None` if it is none.
+pub(super) fn read_request(data: &[u8], flow_control: bool) -> Option<&[u8]> {
+    let data = data.get(..REQUEST_BYTES)?;
+    if flow_control {
+        data.get(..usize::from(*data.last()?)).filter(|hello| hello.len() < REQUEST_BYTES)
+    } else {
+        Some(data)
+    }
 }
 
 /// The hello in private data of ours, and whether that side leaves atomics to its adapter; `None` if it is not ours.
@@ -172,7 +203,8 @@ mod tests {
             Frame::Atomic { ticket: 9, key: 77, address: 8, change: Change::FetchAdd { add: 5 } },
             Frame::Answer { ticket: u32::MAX, result: Ok(u64::MAX) },
             Frame::Answer { ticket: 0, result: Err(Fault::RDMAP_RIGHTS) },
-            Frame::Credits,
+            Frame::Credits { adapter_atomics: true },
+            Frame::Credits { adapter_atomics: false },
         ] {
             let mut out = [0xaa; FRAME_BYTES_MAX];
             let bytes = frame.encode(513, &mut out);
@@ -200,6 +232,19 @@ mod tests {
         out[HEADER_BYTES + 4] = 9;
         assert_eq!(decode(&out[..bytes]), None, "an operation that is unknown");
         assert_eq!(decode(&out[..bytes - 1]), None);
+    }
+
+    #[test]
+    fn a_request_of_infiniband_carries_every_length() {
+        // If this failed, the hello by which nodes prove themselves would not fit, or not be what was said.
+        for bytes in 0..=REQUEST_BYTES {
+            let hello = vec![0xdd; bytes];
+            let (data, flow_control) = request(&hello);
+            assert_eq!(data.len(), REQUEST_BYTES);
+            assert_eq!(read_request(&data, flow_control), Some(&hello[..]));
+        }
+        assert_eq!(read_request(&[0; 20], true), None);
+        assert_eq!(read_request(&[0xff; 56], true), None);
     }
 
     #[test]

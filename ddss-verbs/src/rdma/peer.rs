@@ -66,12 +66,13 @@ pub(super) struct Scratch {
 }
 
 impl Peer {
+    /// `kind`: whether the adapter speaks iWARP, and whether it is the arbiter of our words.
     pub(super) fn new(
         id: PeerId,
         address: SocketAddr,
         stage: Stage,
         endpoint: Endpoint,
-        is_iwarp: bool,
+        kind: (bool, bool),
         now: Instant,
     ) -> Self {
         Self {
@@ -80,14 +81,14 @@ impl Peer {
             stage,
             endpoint,
             holdings: None,
-            traffic: Traffic::new(id),
+            traffic: Traffic::new(id, kind.1),
             hello: Vec::new(),
             reads: (0, 0),
             deadline: None,
             progress_at: now,
             leaving: None,
             closing: false,
-            is_iwarp,
+            is_iwarp: kind.0,
         }
     }
 
@@ -202,7 +203,7 @@ impl Peer {
                     return Some(Fault::RDMAP_STREAM);
                 }
             }
-            Frame::Credits => {}
+            Frame::Credits { adapter_atomics } => self.traffic.adapter_atomics = adapter_atomics,
         }
         None
     }

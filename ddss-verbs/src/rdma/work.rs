@@ -59,6 +59,8 @@ pub(super) struct Traffic {
     owed: u32,
     /// The peer has no credits and no frames.
     pub(super) plain: bool,
+    /// Our words belong to our adapter.
+    our_adapter_atomics: bool,
     /// The peer's words belong to its adapter.
     pub(super) adapter_atomics: bool,
     /// The other side may be spoken to.
@@ -72,7 +74,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    pub(super) fn new(id: PeerId) -> Self {
+    pub(super) fn new(id: PeerId, our_adapter_atomics: bool) -> Self {
         Self {
             id,
             ops: vec![Op::Ours; SENDS],
@@ -85,6 +87,7 @@ impl Traffic {
             credits: RECEIVES as u32,
             owed: 0,
             plain: false,
+            our_adapter_atomics,
             adapter_atomics: false,
             may_speak: false,
             refused: None,
@@ -206,8 +209,13 @@ impl Traffic {
     /// The first word of the side that connected, so that the other one may speak.
     pub(super) fn greet(&mut self, queue: &mut Queue, holdings: &Holdings) {
         if !self.plain {
-            self.frame(queue, holdings, Op::Ours, &Frame::Credits);
+            self.give_credits(queue, holdings);
         }
+    }
+
+    fn give_credits(&mut self, queue: &mut Queue, holdings: &Holdings) {
+        let frame = Frame::Credits { adapter_atomics: self.our_adapter_atomics };
+        self.frame(queue, holdings, Op::Ours, &frame);
     }
 
     /// Gives to the adapter what can go: answers, then work in order, then credits if nothing carried them.
@@ -221,7 +229,7 @@ impl Traffic {
             self.go(queue, holdings, tag, step);
         }
         if self.owed >= OWED_MAX && !self.plain && self.may_speak && queue.room() > 0 {
-            self.frame(queue, holdings, Op::Ours, &Frame::Credits);
+            self.give_credits(queue, holdings);
         }
         queue.ring(ended)
     }

@@ -18,6 +18,8 @@ use super::queue::{Completions, Depths, Queue};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dial<'a> {
     pub(crate) hello: &'a [u8],
+    /// One bit that a request carries to the other side; it means nothing to the adapters.
+    pub(crate) flow_control: bool,
     /// Reads and atomics of the peer that may be under way here.
     pub(crate) reads_inbound: u8,
     /// Reads and atomics of ours that may be under way there.
@@ -237,7 +239,7 @@ fn parameters(dial: Dial<'_>) -> ConnectionParameters {
         private_data_len: u8::try_from(dial.hello.len()).expect("whoever says hello has looked at its length"),
         responder_resources: dial.reads_inbound,
         initiator_depth: dial.reads_outbound,
-        flow_control: 1,
+        flow_control: u8::from(dial.flow_control),
         retry_count: 7,
         // For ever: there are credits, and a peer that takes nothing is given up by its deadline.
         rnr_retry_count: 7,

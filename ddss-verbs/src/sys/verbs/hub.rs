@@ -42,6 +42,7 @@ pub(crate) struct ConnectionEvent {
     pub(crate) what: Happened,
     pub(crate) status: i32,
     pub(crate) data: Vec<u8>,
+    pub(crate) flow_control: bool,
     /// Reads that the other side wants to have under way here, and takes from us there.
     pub(crate) reads: (u8, u8),
     /// With `Asked`, the new endpoint.
@@ -99,6 +100,7 @@ impl Hub {
         let speaks = matches!(what, Happened::Asked | Happened::Established | Happened::Rejected);
         let data = if speaks { private_data(event) } else { Vec::new() };
         let reads = (event.connection.responder_resources, event.connection.initiator_depth);
+        let flow_control = event.connection.flow_control != 0;
         let status = event.status;
         let id = event.id;
         // SAFETY: an event names a live id of ours, or, with `Asked`, a new one; both are there until it is acknowledged,
@@ -115,7 +117,7 @@ impl Hub {
         }
         // SAFETY: the event that was just taken, acknowledged once; nothing of it is used from here on.
         unsafe { (self.library.rdma_ack_cm_event)(found.as_ptr()) };
-        Some(ConnectionEvent { token, what, status, data, reads, endpoint })
+        Some(ConnectionEvent { token, what, status, data, flow_control, reads, endpoint })
     }
 }
 
