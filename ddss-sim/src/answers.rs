@@ -225,7 +225,8 @@ impl World {
     fn failed(&mut self, asked: &Asked, failure: Failure) {
         let target = asked.target;
         let named = !matches!(asked.kind, Kind::List(_) | Kind::Make(_) | Kind::Open(_));
-        let kept_from = self.newest(target.id).saturating_sub(target.keeps.into());
+        let oldest = self.oldest.get(&target.id).copied().unwrap_or(0);
+        let kept_from = self.newest(target.id).saturating_sub(target.keeps.into()).max(oldest);
         let wrong = match (failure, asked.kind) {
             (Failure::NotFound, _) => named && !self.is_gone(target.id),
             // What has to be kept is there, and what was committed is not in the future.

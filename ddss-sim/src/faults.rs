@@ -4,7 +4,7 @@ use crate::network::Event;
 use crate::node::ARENA_BYTES;
 use crate::workload::Client;
 use crate::world::{USER, World};
-use ddss_core::{ClientId, Failure, NodeId};
+use ddss_core::{ClientId, Failure, Header, LockToken, NodeId, Record, Timestamp, Version};
 
 impl World {
     pub(crate) fn misfortune(&mut self, node: usize, client: usize) {
@@ -80,11 +80,31 @@ impl World {
             return;
         }
         self.report.crashes += 1;
-        self.check_counter();
         for peer in (0..self.plan.nodes).filter(|&peer| peer != node) {
             self.cut(node, peer);
         }
         self.fetches.retain(|&(from, _, _)| from != node);
+        for index in 0..self.plan.clients {
+            if let Some(asked) = self.nodes[node].clients[index].asked.take() {
+                self.note_lost(node, &asked);
+            }
+        }
+        self.check_counter();
+        self.nodes[node].dead = true;
+        let forgets = self.random.one_in(2);
+        let later_us = self.now_us + 600 + self.random.below(20_000);
+        self.network.at(later_us, Event::Restart { node, forgets });
+        if forgets {
+            self.lose_all(node);
+        } else {
+            self.report.survived += 1;
+        }
+    }
+
+    /// What was at home there is gone.
+    fn lose_all(&mut self, node: usize) {
+        self.records.retain(|id, _| usize::from(id.home().0) != node + 1);
+        self.struck.retain(|place, _| place.0 != node);
         let lost: Vec<_> = self.places.iter().filter(|(_, place)| place.0 == node).map(|(&id, _)| id).collect();
         for id in lost {
             self.lost.entry(id).or_insert(self.now_us);
@@ -95,25 +115,54 @@ impl World {
                 self.forget_temp(temp);
             }
         }
-        for index in 0..self.plan.clients {
-            if let Some(asked) = self.nodes[node].clients[index].asked.take() {
-                self.note_lost(node, &asked);
-            }
-        }
-        self.nodes[node].dead = true;
-        self.network.at(self.now_us + 600 + self.random.below(20_000), Event::Restart { node });
     }
 
     pub(crate) fn restart(&mut self, node: usize) {
         let ids = self.ids();
-        self.nodes[node].start_again(ids[node], &ids, &mut self.random);
+        self.nodes[node].start_again(ids[node], &ids, true, &mut self.random);
         self.plant();
         for index in (node..self.plan.segments).step_by(self.plan.nodes) {
             self.gone.push(self.targets[index]);
             self.allocate(index);
         }
+        self.think_again(node);
+    }
+
+    fn think_again(&mut self, node: usize) {
         for client in 0..self.plan.clients {
             self.network.at(self.now_us + 1 + self.random.below(100), Event::Ask { node, client });
         }
+    }
+
+    /// A daemon that finds what the one before it has left.
+    pub(crate) fn go_on_again(&mut self, node: usize) {
+        let ids = self.ids();
+        let floor = self.nodes[node].engine.last_timestamp();
+        self.nodes[node].start_again(ids[node], &ids, false, &mut self.random);
+        self.plant();
+        let found: Vec<Record> =
+            self.records.values().filter(|record| record.segment.home() == ids[node]).copied().collect();
+        let here = &mut self.nodes[node];
+        for record in &found {
+            here.mark(record.at, LockToken::default());
+            let (header, keeps) = (here.header(record.at), record.spec.keeps());
+            let version = Version(header.state >> 1);
+            if let Some(line) = Header::line_of(record.spec.bytes, keeps, version) {
+                here.keep(record.at, record.at + line, &header);
+            }
+            let restored = here.engine.restore(record, version, Timestamp(header.timestamp));
+            assert_eq!(restored, Ok(()), "what was written down is found again");
+            self.oldest.insert(record.segment, version.0);
+        }
+        // The ids of segments that were released are not given again.
+        for (_, &last) in self.struck.range((node, 0)..=(node, u16::MAX)) {
+            let taken = found.iter().any(|record| record.segment.index() == last.index());
+            if !taken {
+                self.nodes[node].engine.restore_free(last);
+            }
+        }
+        self.nodes[node].engine.restore_clock(floor);
+        self.nodes[node].clear_free(&found);
+        self.think_again(node);
     }
 }

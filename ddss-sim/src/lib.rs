@@ -3,7 +3,7 @@
 //! The engines are the ones that `ddssd` runs; what is simulated is what they touch: memory, the network, clients
 //! and time. A transfer is carried out in pieces at different moments, so a put can come between; connections are
 //! cut with everything that was on them; clients die in the middle of what they asked for; nodes stop for a while, or die
-//! with all that they had and come back empty.
+//! and come back, with their memory or empty.
 //!
 //! Same seed and same commit, same trace:
 //!

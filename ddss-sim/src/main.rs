@@ -31,13 +31,14 @@ struct Arguments {
 }
 
 /// The numbers of a report that are summed up over a campaign, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 13] {
+fn numbers(report: &Report) -> [(&'static str, u64); 14] {
     [
         ("operations", report.operations),
         ("done", report.done),
         ("cuts", report.cuts),
         ("client_kills", report.client_kills),
         ("crashes", report.crashes),
+        ("survived", report.survived),
         ("pauses", report.pauses),
         ("torn_fetches", report.torn_fetches),
         ("handed", report.handed),

@@ -66,8 +66,8 @@ pub(crate) enum Event {
     Tick { node: usize },
     /// A node dies with all that it had.
     Crash { node: usize },
-    /// It is started again.
-    Restart { node: usize },
+    /// It is started again, with or without what it had in memory.
+    Restart { node: usize, forgets: bool },
     /// It does nothing for a while.
     Pause { node: usize, until_us: u64 },
 }

@@ -5,7 +5,7 @@ use crate::random::Random;
 use crate::workload::Client;
 use ddss_core::engine::{Engine, EngineConfig, Parts, Source, Tail, area_of, offset_of};
 use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES};
-use ddss_core::{ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Timestamp, Version};
+use ddss_core::{ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Record, Timestamp, Version};
 use std::collections::BTreeMap;
 
 /// Bytes of one client's arena.
@@ -62,10 +62,12 @@ impl Node {
         }
     }
 
-    /// A new daemon, which knows nothing of what was, with new clients.
-    pub(crate) fn start_again(&mut self, id: NodeId, peers: &[NodeId], random: &mut Random) {
+    /// A new daemon, which knows nothing of what was, with new clients; the memory may be there still.
+    pub(crate) fn start_again(&mut self, id: NodeId, peers: &[NodeId], forgets: bool, random: &mut Random) {
         self.engine = Self::engine(id, peers, random);
-        self.areas.clear();
+        if forgets {
+            self.areas.clear();
+        }
         self.staging.clear();
         for client in &mut self.clients {
             *client = Client::new(ClientId { generation: client.id.generation + 1, ..client.id });
@@ -113,6 +115,21 @@ impl Node {
 
     pub(crate) fn clear(&mut self, at: u64, count: usize) {
         self.write(at, &vec![0; count]);
+    }
+
+    /// Makes everything zeroes that is nobody's.
+    pub(crate) fn clear_free(&mut self, used: &[Record]) {
+        let held: Vec<(u64, Vec<u8>)> = used
+            .iter()
+            .map(|record| {
+                let bytes = Header::bytes_with(record.spec.bytes, record.spec.keeps());
+                (record.at, self.bytes(record.at, bytes as usize))
+            })
+            .collect();
+        self.areas.clear();
+        for (at, bytes) in held {
+            self.write(at, &bytes);
+        }
     }
 
     pub(crate) fn word(&self, at: u64) -> u64 {

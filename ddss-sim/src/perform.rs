@@ -19,16 +19,24 @@ impl World {
             Action::Format { record, header, .. } => {
                 here.format(record.at, &header);
                 self.places.insert(record.segment, (node, record.at));
+                self.records.insert(record.segment, record);
                 let now = self.now(node);
                 self.nodes[node].engine.formatted(now, record.segment, true);
             }
-            Action::Strike { .. } | Action::Rewrite { .. } => {}
+            Action::Strike { segment } => {
+                self.records.remove(&segment);
+                self.struck.insert((node, segment.index()), segment);
+            }
+            Action::Rewrite { record } => {
+                self.records.insert(record.segment, record);
+            }
             Action::Move { record, from, bytes } => {
                 here.relocate(from, record.at, bytes as usize);
                 for line in record.spec.header_lines() {
                     here.erase(from + line);
                 }
                 self.places.insert(record.segment, (node, record.at));
+                self.records.insert(record.segment, record);
                 let now = self.now(node);
                 self.nodes[node].engine.moved(now, record.segment, true);
             }

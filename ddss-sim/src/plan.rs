@@ -48,8 +48,10 @@ pub struct Report {
     pub cuts: u64,
     /// Clients killed.
     pub client_kills: u64,
-    /// Nodes that died with all that they had, and came back empty.
+    /// Nodes that died.
     pub crashes: u64,
+    /// Of those, how many had their memory again when they came back.
+    pub survived: u64,
     /// Nodes that stopped for a while.
     pub pauses: u64,
     /// Fetches that met a put.

@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::workload::{Asked, Client, Kind, Target};
 use ddss_core::engine::{Now, StepId};
 use ddss_core::{
-    ArenaRange, Completion, Header, Identity, LaneId, Model, NodeId, Operation, Request, RequestId, SegmentId,
+    ArenaRange, Completion, Header, Identity, LaneId, Model, NodeId, Operation, Record, Request, RequestId, SegmentId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +34,12 @@ pub(crate) struct World {
     pub(crate) gone: Vec<Target>,
     /// Where each segment's header is.
     pub(crate) places: BTreeMap<SegmentId, (usize, u64)>,
+    /// What each segment's home has written down of it.
+    pub(crate) records: BTreeMap<SegmentId, Record>,
+    /// The last id of each index that is free, as its home has it written down.
+    pub(crate) struck: BTreeMap<(usize, u16), SegmentId>,
+    /// The oldest version that a home can know of a segment that it found again.
+    pub(crate) oldest: BTreeMap<SegmentId, u64>,
     /// Segments whose homes have taken them away.
     pub(crate) erased: BTreeSet<SegmentId>,
     /// Segments that everybody may know to be gone, and since when.
@@ -101,6 +107,9 @@ impl World {
             temps: [None; Self::TEMPS],
             gone: Vec::new(),
             places: BTreeMap::new(),
+            records: BTreeMap::new(),
+            struck: BTreeMap::new(),
+            oldest: BTreeMap::new(),
             erased: BTreeSet::new(),
             lost: BTreeMap::new(),
             history: History::default(),
@@ -214,7 +223,8 @@ impl World {
                 self.network.at(self.now_us + 1000, Event::Tick { node });
             }
             Event::Crash { node } => self.crash(node),
-            Event::Restart { node } => self.restart(node),
+            Event::Restart { node, forgets: true } => self.restart(node),
+            Event::Restart { node, forgets: false } => self.go_on_again(node),
             Event::Pause { node, until_us } => {
                 self.report.pauses += 1;
                 let node = &mut self.nodes[node];
