@@ -1,7 +1,8 @@
 //! What can be written behind `ddss`.
 
+use crate::kinds::Kind;
 use clap::{Args, Parser, Subcommand};
-use ddss::{Model, NodeId};
+use ddss::{Model, NodeId, Placement};
 use std::path::PathBuf;
 
 /// Shows and touches the shared segments of a cluster.
@@ -16,6 +17,10 @@ Examples:
   echo hello | ddss put scores -     its first bytes from a pipe
   ddss get scores --length 5         and back
   ddss get scores --json             the same with version and timestamp
+  ddss put load --as u64 '1 2 3'     numbers instead of bytes
+  ddss watch load --as u64           a line with each new version
+  ddss ls 'scores/*'                 what there is, on all nodes
+  ddss doctor                        whether this machine is set up well
 
 Exit codes: 0 done, 1 failed (nothing happened), 2 wrong arguments, 3 nobody knows whether it happened, 4 no daemon."
 )]
@@ -37,12 +42,41 @@ pub(crate) enum Command {
     Ping(Place),
     /// Make a segment
     Allocate(AllocateOptions),
-    /// What a segment is
+    /// The segments of all nodes that can be reached
+    Ls(ListOptions),
+    /// Everything about one segment
     Stat(Named),
     /// Write a segment's bytes to standard output
     Get(GetOptions),
     /// Write bytes into a segment
     Put(PutOptions),
+    /// Show bytes with their places
+    Hexdump(HexdumpOptions),
+    /// A line with each new version, until somebody stops it
+    Watch(WatchOptions),
+    /// The versions that are kept
+    History(HistoryOptions),
+    /// Copy a segment into a file
+    Export(ExportOptions),
+    /// Copy a file into a segment, made if it is not there
+    Import(ImportOptions),
+    /// Change who may do what
+    Chmod(ChmodOptions),
+    /// The locks that somebody holds or waits for
+    Locks(LocksOptions),
+    /// Look at this machine: what is missing or slow, and what to do about it
+    Doctor(DoctorOptions),
+    /// Completions for a shell, to standard output
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Manual pages, into a folder
+    #[command(hide = true)]
+    Man {
+        /// Where they go
+        folder: PathBuf,
+    },
     /// Take a segment away from everybody
     Release(Named),
     /// The nodes of the cluster, one a line
@@ -149,9 +183,98 @@ pub(crate) struct AllocateOptions {
     /// Permission bits, octal
     #[arg(long, default_value = "600", value_parser = octal)]
     pub(crate) mode: u16,
-    /// The node that shall be its home [default: this one]
-    #[arg(long, value_name = "N", value_parser = node)]
-    pub(crate) home: Option<NodeId>,
+    /// Its home: this node (local), a node's number, round-robin, or hash (by its name)
+    #[arg(long, default_value = "local", value_name = "WHERE", value_parser = placement)]
+    pub(crate) home: Placement,
+    /// How many versions before the newest one are kept
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) history: u16,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ListOptions {
+    /// Which: `*` is any run of characters, `?` any one [default: all]
+    pub(crate) pattern: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LocksOptions {
+    /// Of which segments [default: all]
+    pub(crate) pattern: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct HexdumpOptions {
+    #[command(flatten)]
+    pub(crate) named: Named,
+    /// First byte
+    #[arg(long, default_value_t = 0)]
+    pub(crate) offset: u64,
+    /// How many bytes [default: all to the end]
+    #[arg(long)]
+    pub(crate) length: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WatchOptions {
+    #[command(flatten)]
+    pub(crate) named: Named,
+    /// Show the bytes as well, as this kind
+    #[arg(long = "as", value_name = "KIND")]
+    pub(crate) kind: Option<Kind>,
+    /// First byte that is shown
+    #[arg(long, default_value_t = 0)]
+    pub(crate) offset: u64,
+    /// How many bytes are shown [default: all to the end]
+    #[arg(long)]
+    pub(crate) length: Option<u64>,
+    /// End after so many versions
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct HistoryOptions {
+    #[command(flatten)]
+    pub(crate) named: Named,
+    /// How many bytes of each are shown
+    #[arg(long, default_value_t = 16)]
+    pub(crate) length: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ExportOptions {
+    #[command(flatten)]
+    pub(crate) named: Named,
+    /// The file
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ImportOptions {
+    #[command(flatten)]
+    pub(crate) named: Named,
+    /// The file
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ChmodOptions {
+    /// Permission bits, octal
+    #[arg(value_parser = octal)]
+    pub(crate) mode: u16,
+    #[command(flatten)]
+    pub(crate) named: Named,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DoctorOptions {
+    #[command(flatten)]
+    pub(crate) place: Place,
 }
 
 #[derive(Args, Debug)]
@@ -164,6 +287,12 @@ pub(crate) struct GetOptions {
     /// How many bytes [default: all to the end]
     #[arg(long)]
     pub(crate) length: Option<u64>,
+    /// Show them as numbers, text or JSON instead of writing the bytes themselves
+    #[arg(long = "as", value_name = "KIND")]
+    pub(crate) kind: Option<Kind>,
+    /// Of this version, if it is still kept [default: the newest]
+    #[arg(long, value_name = "N")]
+    pub(crate) version: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -175,6 +304,17 @@ pub(crate) struct PutOptions {
     /// First byte
     #[arg(long, default_value_t = 0)]
     pub(crate) offset: u64,
+    /// What is written are numbers, text or JSON
+    #[arg(long = "as", value_name = "KIND")]
+    pub(crate) kind: Option<Kind>,
+    /// Only if the segment has this version
+    #[arg(long, value_name = "N")]
+    pub(crate) if_version: Option<u64>,
+}
+
+fn node(text: &str) -> Result<NodeId, String> {
+    let node = text.parse().ok().filter(|&node| node != 0).map(NodeId);
+    node.ok_or_else(|| format!("{text:?} is no node: give its number, 1 or more"))
 }
 
 fn octal(text: &str) -> Result<u16, String> {
@@ -182,9 +322,17 @@ fn octal(text: &str) -> Result<u16, String> {
     mode.ok_or_else(|| format!("{text:?} is no permission: give three octal digits, as in 640"))
 }
 
-fn node(text: &str) -> Result<NodeId, String> {
-    let node = text.parse().ok().filter(|&node| node != 0).map(NodeId);
-    node.ok_or_else(|| format!("{text:?} is no node: give its number, 1 or more"))
+fn placement(text: &str) -> Result<Placement, String> {
+    match text {
+        "local" => Ok(Placement::Local),
+        "round-robin" => Ok(Placement::RoundRobin),
+        "hash" => Ok(Placement::Hash),
+        number => {
+            let node = number.parse().ok().filter(|&node| node != 0).map(NodeId);
+            let wrong = || format!("{text:?} is no home: give local, round-robin, hash, or a node's number, 1 or more");
+            node.map(Placement::Node).ok_or_else(wrong)
+        }
+    }
 }
 
 fn model(text: &str) -> Result<Model, String> {
@@ -221,6 +369,7 @@ mod tests {
         Arguments::command().debug_assert();
         assert_eq!(model("delta=3"), Ok(Model::Delta(3)));
         assert!(model("delta").is_err() && model("strict=1").is_err() && model("fast").is_err());
-        assert!(octal("888").is_err() && octal("1777").is_err() && node("0").is_err());
+        assert!(octal("888").is_err() && octal("1777").is_err() && placement("0").is_err());
+        assert_eq!(placement("7"), Ok(Placement::Node(NodeId(7))));
     }
 }

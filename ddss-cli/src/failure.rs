@@ -24,6 +24,14 @@ pub(crate) enum CommandError {
     Refused(String),
     #[error("{0}")]
     Demo(String),
+    #[error("{0}")]
+    Kind(String),
+    #[error(
+        "the file holds parts of more than one version: the segment changed meanwhile (take its lock, or export again)"
+    )]
+    Mixed,
+    #[error("something has to be done: see above")]
+    Sick,
 }
 
 impl CommandError {

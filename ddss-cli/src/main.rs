@@ -5,11 +5,18 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
 
 mod arguments;
+mod bytes;
 mod cluster;
 mod demo;
 mod demo_client;
+mod doctor;
 mod failure;
+mod glob;
+mod kinds;
+mod look;
+mod pages;
 mod segments;
+mod table;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -28,16 +35,28 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), CommandError> {
+    let json = arguments.json;
     match &arguments.command {
         Command::Demo(options) => demo::run(options),
         Command::DemoClient(options) => demo_client::run(options),
-        Command::Ping(place) => segments::ping(place, arguments.json),
-        Command::Allocate(wanted) => segments::allocate(wanted, arguments.json),
-        Command::Stat(named) => segments::stat(named, arguments.json),
-        Command::Get(wanted) => segments::get(wanted, arguments.json),
-        Command::Put(given) => segments::put(given, arguments.json),
-        Command::Release(named) => segments::release(named, arguments.json),
-        Command::Nodes(place) => cluster::nodes(place, arguments.json),
-        Command::Cluster(command) => cluster::run(command, arguments.json),
+        Command::Ping(place) => segments::ping(place, json),
+        Command::Allocate(wanted) => segments::allocate(wanted, json),
+        Command::Ls(wanted) => look::list(wanted, json),
+        Command::Stat(named) => look::stat(named, json),
+        Command::Get(wanted) => bytes::get(wanted, json),
+        Command::Put(given) => bytes::put(given, json),
+        Command::Hexdump(wanted) => bytes::hexdump(wanted),
+        Command::Watch(wanted) => bytes::watch(wanted, json),
+        Command::History(wanted) => look::history(wanted, json),
+        Command::Export(wanted) => bytes::export(wanted, json),
+        Command::Import(wanted) => bytes::import(wanted, json),
+        Command::Chmod(wanted) => look::chmod(wanted, json),
+        Command::Locks(wanted) => look::locks(wanted, json),
+        Command::Doctor(options) => doctor::run(options, json),
+        Command::Completions { shell } => pages::completions(*shell),
+        Command::Man { folder } => pages::manual(folder),
+        Command::Release(named) => bytes::release(named, json),
+        Command::Nodes(place) => cluster::nodes(place, json),
+        Command::Cluster(command) => cluster::run(command, json),
     }
 }

@@ -1,0 +1,255 @@
+//! The commands that move bytes: get, put, hexdump, export, import, watch.
+
+use crate::arguments::{ExportOptions, GetOptions, HexdumpOptions, ImportOptions, Named, PutOptions, WatchOptions};
+use crate::failure::CommandError;
+use crate::segments::{connect, open};
+use ddss::{Segment, Spec, Stamp};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{IsTerminal, Read, Write};
+
+pub(crate) fn stamp_json(stamp: Stamp) -> Value {
+    json!({ "version": stamp.version.0, "timestamp_us": stamp.timestamp.micros() })
+}
+
+pub(crate) fn get(wanted: &GetOptions, json: bool) -> Result<(), CommandError> {
+    let segment = open(&wanted.named)?;
+    let end = wanted.length.map_or(segment.bytes(), |length| wanted.offset.saturating_add(length));
+    let value = match wanted.version {
+        Some(version) => segment.get_at(ddss::Version(version), wanted.offset..end)?,
+        None => segment.get(wanted.offset..end)?,
+    };
+    if json {
+        let mut answer = stamp_json(value.stamp());
+        match wanted.kind {
+            Some(kind) => answer["value"] = kind.read(&value)?,
+            None => answer["hex"] = value.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+        }
+        println!("{answer}");
+        return Ok(());
+    }
+    if let Some(kind) = wanted.kind {
+        println!("{}", kind.in_words(&value)?);
+        return Ok(());
+    }
+    to_stdout(&value)
+}
+
+fn to_stdout(bytes: &[u8]) -> Result<(), CommandError> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(CommandError::system("write to standard output"))
+}
+
+pub(crate) fn put(given: &PutOptions, json: bool) -> Result<(), CommandError> {
+    let mut bytes = Vec::new();
+    if given.bytes == "-" {
+        let limit = Segment::TRANSFER_BYTES_MAX as u64 + 1;
+        let mut input = std::io::stdin().lock().take(limit);
+        input.read_to_end(&mut bytes).map_err(CommandError::system("read standard input"))?;
+    } else {
+        bytes.extend_from_slice(given.bytes.as_bytes());
+    }
+    if let Some(kind) = given.kind {
+        let words = String::from_utf8(bytes).map_err(|_| CommandError::Kind("the input is no text".to_owned()))?;
+        bytes = kind.write(words.trim_end_matches('\n'))?;
+    }
+    let segment = open(&given.named)?;
+    let stamp = match given.if_version {
+        Some(version) => segment.put_if(ddss::Version(version), given.offset, &bytes)?,
+        None => segment.put(given.offset, &bytes)?,
+    };
+    if json {
+        println!("{}", stamp_json(stamp));
+    } else {
+        println!("{} bytes, now {}", bytes.len(), stamp.version);
+    }
+    Ok(())
+}
+
+/// Sixteen bytes a line, as `hexdump -C` writes them.
+fn dump_line(offset: u64, bytes: &[u8]) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x} ")).collect::<String>();
+    let (left, right) = bytes.split_at(bytes.len().min(8));
+    let letter = |&byte: &u8| if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' };
+    let text: String = bytes.iter().map(letter).collect();
+    format!("{offset:08x}  {:<24} {:<24} |{text}|", hex(left), hex(right))
+}
+
+pub(crate) fn hexdump(wanted: &HexdumpOptions) -> Result<(), CommandError> {
+    let segment = open(&wanted.named)?;
+    let end = wanted.length.map_or(segment.bytes(), |length| wanted.offset.saturating_add(length).min(segment.bytes()));
+    let mut out = std::io::stdout().lock();
+    let mut at = wanted.offset;
+    let mut last: Option<Vec<u8>> = None;
+    let mut same = false;
+    while at < end {
+        let value = segment.get(at..end.min(at + Segment::TRANSFER_BYTES_MAX as u64))?;
+        for line in value.chunks(16) {
+            let repeated = last.as_deref() == Some(line);
+            let written = match (repeated, same) {
+                (true, true) => Ok(()),
+                (true, false) => writeln!(out, "*"),
+                (false, _) => writeln!(out, "{}", dump_line(at, line)),
+            };
+            written.map_err(CommandError::system("write to standard output"))?;
+            same = repeated;
+            last = Some(line.to_vec());
+            at += line.len() as u64;
+        }
+    }
+    writeln!(out, "{end:08x}").map_err(CommandError::system("write to standard output"))
+}
+
+/// Tells a terminal how far it is; silent elsewhere.
+struct Progress {
+    total: u64,
+    shown: bool,
+}
+
+impl Progress {
+    fn new(total: u64) -> Self {
+        Self { total, shown: total > 8 << 20 && std::io::stderr().is_terminal() }
+    }
+
+    fn at(&self, done: u64) {
+        if self.shown {
+            let percent = done * 100 / self.total.max(1);
+            let bars = "#".repeat(percent as usize / 4);
+            eprint!("\r[{bars:<25}] {percent:3} %  {} of {} MiB", done >> 20, self.total >> 20);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            eprintln!();
+        }
+    }
+}
+
+pub(crate) fn export(wanted: &ExportOptions, json: bool) -> Result<(), CommandError> {
+    let segment = open(&wanted.named)?;
+    let mut file = File::create(&wanted.file).map_err(CommandError::system("make the file"))?;
+    let progress = Progress::new(segment.bytes());
+    let (mut at, mut stamps) = (0, Vec::new());
+    while at < segment.bytes() {
+        let value = segment.get(at..segment.bytes().min(at + Segment::TRANSFER_BYTES_MAX as u64))?;
+        file.write_all(&value).map_err(CommandError::system("write the file"))?;
+        at += value.len() as u64;
+        stamps.push(value.stamp());
+        progress.at(at);
+    }
+    file.sync_all().map_err(CommandError::system("write the file"))?;
+    drop(progress);
+    let whole = stamps.windows(2).all(|pair| pair[0].version == pair[1].version);
+    let version = stamps.last().map_or(0, |stamp| stamp.version.0);
+    if json {
+        println!("{}", json!({ "bytes": at, "version": version, "one_version": whole }));
+    } else {
+        println!("{at} bytes to {}, version {version}", wanted.file.display());
+    }
+    if whole { Ok(()) } else { Err(CommandError::Mixed) }
+}
+
+pub(crate) fn import(wanted: &ImportOptions, json: bool) -> Result<(), CommandError> {
+    let mut file = File::open(&wanted.file).map_err(CommandError::system("open the file"))?;
+    let bytes = file.metadata().map_err(CommandError::system("look at the file"))?.len();
+    let client = connect(&wanted.named.place)?;
+    let segment = match client.open(&wanted.named.name) {
+        Err(error) if error.failure() == Some(ddss::Failure::NotFound) => {
+            client.allocate(&wanted.named.name, Spec::new(bytes.max(1)))?
+        }
+        found => found?,
+    };
+    if bytes > segment.bytes() {
+        return Err(CommandError::Kind(format!(
+            "{} has {bytes} bytes, and {} only {}: release it, and it is made anew",
+            wanted.file.display(),
+            segment.name(),
+            segment.bytes()
+        )));
+    }
+    let progress = Progress::new(bytes);
+    // What other readers see in between is the old end behind the new begin, unless the holder alone reads.
+    let held = segment.lock()?;
+    let (mut at, mut version) = (0, held.version());
+    let mut buffer = vec![0; Segment::TRANSFER_BYTES_MAX];
+    while at < bytes {
+        let length = file.read(&mut buffer).map_err(CommandError::system("read the file"))?;
+        if length == 0 {
+            break;
+        }
+        version = held.put(at, &buffer[..length])?.version;
+        at += length as u64;
+        progress.at(at);
+    }
+    drop(progress);
+    held.unlock()?;
+    if json {
+        println!("{}", json!({ "bytes": at, "version": version.0 }));
+    } else {
+        println!("{at} bytes into {}, now {version}", segment.name());
+    }
+    Ok(())
+}
+
+pub(crate) fn watch(wanted: &WatchOptions, json: bool) -> Result<(), CommandError> {
+    let segment = open(&wanted.named)?;
+    let mut out = std::io::stdout().lock();
+    let mut left = wanted.count;
+    for stamp in segment.watch() {
+        let stamp = stamp?;
+        let mut line = if json { stamp_json(stamp) } else { Value::Null };
+        let words = match wanted.kind {
+            None => String::new(),
+            Some(kind) => {
+                let end = wanted.length.map_or(segment.bytes(), |length| wanted.offset.saturating_add(length));
+                let value = segment.get(wanted.offset..end)?;
+                if json {
+                    line["value"] = kind.read(&value)?;
+                    String::new()
+                } else {
+                    format!("  {}", kind.in_words(&value)?)
+                }
+            }
+        };
+        let written = if json {
+            writeln!(out, "{line}")
+        } else {
+            writeln!(out, "{} at {} µs{words}", stamp.version, stamp.timestamp.micros())
+        };
+        match written.and_then(|()| out.flush()) {
+            // Whoever read it has seen enough.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written.map_err(CommandError::system("write to standard output"))?,
+        }
+        left = left.map(|left| left.saturating_sub(1));
+        if left == Some(0) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn release(named: &Named, json: bool) -> Result<(), CommandError> {
+    open(named)?.release()?;
+    if json {
+        println!("{}", json!({ "released": named.name }));
+    } else {
+        println!("{}: released", named.name);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dump_reads_as_hexdump_writes_it() {
+        // If this broke, a byte would be read at another place.
+        let line = dump_line(16, b"0123456789ab\0");
+        assert_eq!(line, "00000010  30 31 32 33 34 35 36 37  38 39 61 62 00           |0123456789ab.|");
+    }
+}

@@ -1,0 +1,178 @@
+//! Looks at this machine: what is missing or slow for a node or its clients, and what to do about each.
+
+use crate::arguments::DoctorOptions;
+use crate::failure::CommandError;
+use crate::segments::connect;
+use crate::table::{Table, bytes_in_words};
+use rustix::process::{Resource, Rlimit, getrlimit};
+use serde_json::json;
+use std::path::Path;
+use std::time::Instant;
+
+/// How well something is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Good,
+    /// It works, and could be better.
+    Poor,
+    /// Something does not work.
+    Bad,
+}
+
+struct Finding {
+    what: &'static str,
+    state: State,
+    found: String,
+    advice: String,
+}
+
+fn finding(what: &'static str, state: State, found: impl Into<String>, advice: &str) -> Finding {
+    let advice = if state == State::Good { String::new() } else { advice.to_owned() };
+    Finding { what, state, found: found.into(), advice }
+}
+
+fn read(path: &str) -> Option<String> {
+    Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn number(path: &str) -> Option<u64> {
+    read(path)?.split_whitespace().next()?.parse().ok()
+}
+
+fn daemon(options: &DoctorOptions) -> Finding {
+    let asked = connect(&options.place).and_then(|client| {
+        client.ping()?;
+        let began = Instant::now();
+        client.ping()?;
+        Ok((client.node(), client.strategy(), began.elapsed().as_secs_f64() * 1e6))
+    });
+    match asked {
+        Ok((node, strategy, micros)) => {
+            finding("daemon", State::Good, format!("{node} answers in {micros:.1} µs ({strategy})"), "")
+        }
+        Err(error) => finding(
+            "daemon",
+            State::Bad,
+            ddssd::in_one_line(&error),
+            "start one with `ddssd`, or name its folder with --dir",
+        ),
+    }
+}
+
+fn cores() -> Finding {
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let state = if count > 1 { State::Good } else { State::Poor };
+    let advice = "with one core the progress thread and its clients take turns: microseconds instead of nanoseconds";
+    finding("cores", state, format!("{count} for this process"), advice)
+}
+
+fn limit(what: &'static str, resource: Resource, least: u64, advice: &str) -> Finding {
+    let Rlimit { current, .. } = getrlimit(resource);
+    let state = if current.is_none_or(|current| current >= least) { State::Good } else { State::Poor };
+    finding(what, state, current.map_or_else(|| "no limit".to_owned(), |current| current.to_string()), advice)
+}
+
+fn shared_memory() -> Finding {
+    let path = Path::new("/dev/shm");
+    let Ok(found) = rustix::fs::statvfs(path) else {
+        return finding(
+            "shared memory",
+            State::Bad,
+            "there is no /dev/shm",
+            "mount -t tmpfs tmpfs /dev/shm, or name a --memory-dir",
+        );
+    };
+    let (free, total) = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize);
+    let state = if free >= 256 << 20 { State::Good } else { State::Poor };
+    let words = format!("{} of {} are free in /dev/shm", bytes_in_words(free), bytes_in_words(total));
+    finding("shared memory", state, words, "segments live there: mount -o remount,size=8G /dev/shm")
+}
+
+fn queues() -> Vec<Finding> {
+    let of = |name: &str| number(&format!("/proc/sys/kernel/{name}"));
+    let (Some(queues), Some(bytes)) = (of("msgmni"), of("msgmnb")) else {
+        let advice = "the strategies mq and rmq need them; rcq and auto do not";
+        return vec![finding("message queues", State::Poor, "this kernel has none", advice)];
+    };
+    let state = |good| if good { State::Good } else { State::Poor };
+    vec![
+        finding(
+            "message queues",
+            state(queues >= 1024),
+            queues.to_string(),
+            "each mq client needs two and each rmq client one: sysctl kernel.msgmni=32000",
+        ),
+        finding(
+            "bytes of a queue",
+            state(bytes >= 16384),
+            bytes.to_string(),
+            "too few for many lanes under mq and rmq: sysctl kernel.msgmnb=65536",
+        ),
+    ]
+}
+
+fn huge_pages() -> Finding {
+    let setting = read("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+    let Some(setting) = setting else {
+        return finding(
+            "huge pages",
+            State::Poor,
+            "this kernel has none for shared memory",
+            "large segments cost more page faults",
+        );
+    };
+    let chosen = setting.split_whitespace().find(|word| word.starts_with('[')).unwrap_or(&setting).to_owned();
+    let state = if chosen.contains("never") || chosen.contains("deny") { State::Poor } else { State::Good };
+    let advice = "for large segments: echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    finding("huge pages", state, chosen.trim_matches(['[', ']']), advice)
+}
+
+fn adapters() -> Finding {
+    let found = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
+    let mut names: Vec<String> = found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    let words =
+        if names.is_empty() { "none: nodes talk iWARP in user space over TCP".to_owned() } else { names.join(", ") };
+    finding("RDMA adapters", State::Good, words, "")
+}
+
+pub(crate) fn run(options: &DoctorOptions, json: bool) -> Result<(), CommandError> {
+    let mut findings = vec![daemon(options), cores(), shared_memory()];
+    findings.push(limit(
+        "open files",
+        Resource::Nofile,
+        4096,
+        "each client takes a few: ulimit -n 65536, or LimitNOFILE= in the unit",
+    ));
+    findings.push(limit(
+        "locked memory",
+        Resource::Memlock,
+        64 << 20,
+        "only RDMA adapters need it: ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit",
+    ));
+    findings.extend(queues());
+    findings.extend([huge_pages(), adapters()]);
+    let word = |state| match state {
+        State::Good => "good",
+        State::Poor => "poor",
+        State::Bad => "bad",
+    };
+    if json {
+        let row = |finding: &Finding| json!({ "what": finding.what, "state": word(finding.state), "found": finding.found, "advice": finding.advice });
+        println!("{}", serde_json::Value::Array(findings.iter().map(row).collect()));
+    } else {
+        let mut table = Table::new(&["WHAT", "STATE", "FOUND"]);
+        for finding in &findings {
+            table.row(vec![finding.what.to_owned(), word(finding.state).to_owned(), finding.found.clone()]);
+        }
+        let mut lines = table.lines().into_iter();
+        println!("{}", lines.next().unwrap_or_default());
+        for (line, finding) in lines.zip(&findings) {
+            println!("{line}");
+            if !finding.advice.is_empty() {
+                println!("  → {}", finding.advice);
+            }
+        }
+    }
+    if findings.iter().any(|finding| finding.state == State::Bad) { Err(CommandError::Sick) } else { Ok(()) }
+}

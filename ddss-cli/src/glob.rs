@@ -1,0 +1,67 @@
+//! Patterns of names: `*` is any run of characters, `?` any one; everything else is itself.
+
+/// A pattern.
+#[derive(Clone, Debug)]
+pub(crate) struct Glob {
+    pattern: Vec<char>,
+    prefix: String,
+}
+
+impl Glob {
+    pub(crate) fn new(pattern: &str) -> Self {
+        let prefix = pattern.chars().take_while(|&letter| letter != '*' && letter != '?').collect();
+        Self { pattern: pattern.chars().collect(), prefix }
+    }
+
+    /// What every name begins with that it matches.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        let (pattern, name): (&[char], Vec<char>) = (&self.pattern, name.chars().collect());
+        let (mut at, mut from) = (0, 0);
+        // Where the last star was, and from where in the name it was tried last.
+        let mut star = None;
+        while from < name.len() {
+            match pattern.get(at) {
+                Some('*') => {
+                    star = Some((at, from));
+                    at += 1;
+                }
+                Some(&letter) if letter == '?' || letter == name[from] => (at, from) = (at + 1, from + 1),
+                _ => match star {
+                    Some((place, tried)) => {
+                        star = Some((place, tried + 1));
+                        (at, from) = (place + 1, tried + 1);
+                    }
+                    None => return false,
+                },
+            }
+        }
+        pattern[at..].iter().all(|&letter| letter == '*')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_matches_what_a_shell_would() {
+        // If this broke, a release of some segments would release others.
+        let cases =
+            [("*", "x", true), ("a*", "abc", true), ("a*c", "abc", true), ("a*c", "abd", false), ("", "", true)];
+        let more = [
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*b*b*", "abcb", true),
+            ("*b*b*", "abc", false),
+            ("ab", "abc", false),
+        ];
+        for (pattern, name, expected) in cases.into_iter().chain(more) {
+            assert_eq!(Glob::new(pattern).matches(name), expected, "{pattern} {name}");
+        }
+        assert_eq!(Glob::new("scores/2?/x*").prefix(), "scores/2");
+    }
+}

@@ -1,0 +1,197 @@
+//! The commands that look at segments as a whole: which there are, what they are, who holds them.
+
+use crate::arguments::{ChmodOptions, HistoryOptions, ListOptions, LocksOptions, Named};
+use crate::failure::CommandError;
+use crate::glob::Glob;
+use crate::segments::{connect, open};
+use crate::table::{Table, bytes_in_words};
+use ddss::{Failure, Listing, Model, Version};
+use serde_json::{Value, json};
+
+/// A model as it is written on the command line.
+pub(crate) fn model_in_words(model: Model) -> String {
+    match model {
+        Model::Null => "null".to_owned(),
+        Model::Read => "read".to_owned(),
+        Model::Write => "write".to_owned(),
+        Model::Strict => "strict".to_owned(),
+        Model::Version => "version".to_owned(),
+        Model::Delta(versions) => format!("delta={versions}"),
+        Model::Temporal(micros) => format!("temporal={micros}"),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// `rw-r-----`, as `ls -l` writes it (execution has no meaning here).
+fn mode_in_words(mode: u16) -> String {
+    let bit = |shift: u16, letter| if mode >> shift & 1 != 0 { letter } else { '-' };
+    [8, 5, 2].iter().flat_map(|&high| [bit(high, 'r'), bit(high - 1, 'w'), bit(high - 2, 'x')]).collect()
+}
+
+fn as_json(listing: &Listing) -> Value {
+    let facts = &listing.facts;
+    json!({
+        "name": listing.name.as_str(),
+        "id": facts.segment.to_bits(),
+        "home": facts.segment.home().0,
+        "bytes": facts.bytes,
+        "model": model_in_words(facts.model),
+        "history": facts.keeps,
+        "uid": facts.permissions.owner.uid,
+        "gid": facts.permissions.owner.gid,
+        "mode": format!("{:03o}", facts.permissions.mode),
+        "version": listing.version.0,
+        "timestamp_us": listing.timestamp.micros(),
+        "lock": { "holders": listing.holders, "alone": listing.locked, "waiting": listing.waiting },
+        "nodes_reading": listing.readers,
+    })
+}
+
+/// Everything that a pattern names, in order of home and name.
+pub(crate) fn matching(place: &crate::arguments::Place, pattern: Option<&str>) -> Result<Vec<Listing>, CommandError> {
+    let glob = Glob::new(pattern.unwrap_or("*"));
+    let client = connect(place)?;
+    let mut found = Vec::new();
+    for listing in client.list(glob.prefix())? {
+        let listing = listing?;
+        if glob.matches(listing.name.as_str()) {
+            found.push(listing);
+        }
+    }
+    Ok(found)
+}
+
+pub(crate) fn list(wanted: &ListOptions, json: bool) -> Result<(), CommandError> {
+    let found = matching(&wanted.place, wanted.pattern.as_deref())?;
+    if json {
+        println!("{}", Value::Array(found.iter().map(as_json).collect()));
+        return Ok(());
+    }
+    let mut table = Table::new(&["NAME", "BYTES", "HOME", "MODEL", "MODE", "UID", "VERSION", "LOCK"]);
+    for listing in &found {
+        let facts = &listing.facts;
+        table.row(vec![
+            listing.name.to_string(),
+            bytes_in_words(facts.bytes),
+            facts.segment.home().0.to_string(),
+            model_in_words(facts.model),
+            mode_in_words(facts.permissions.mode),
+            facts.permissions.owner.uid.to_string(),
+            listing.version.0.to_string(),
+            lock_in_words(listing),
+        ]);
+    }
+    table.print();
+    Ok(())
+}
+
+fn lock_in_words(listing: &Listing) -> String {
+    match (listing.locked, listing.holders, listing.waiting) {
+        (_, 0, 0) => "-".to_owned(),
+        (_, 0, waiting) => format!("free, {waiting} waiting"),
+        (true, _, 0) => "held".to_owned(),
+        (true, _, waiting) => format!("held, {waiting} waiting"),
+        (false, holders, 0) => format!("shared by {holders}"),
+        (false, holders, waiting) => format!("shared by {holders}, {waiting} waiting"),
+    }
+}
+
+pub(crate) fn stat(named: &Named, json: bool) -> Result<(), CommandError> {
+    let listing = open(named)?.stat()?;
+    if json {
+        println!("{}", as_json(&listing));
+        return Ok(());
+    }
+    let facts = &listing.facts;
+    let owner = facts.permissions.owner;
+    println!("name      {}", listing.name);
+    println!("id        {}", facts.segment);
+    println!("home      {}", facts.segment.home());
+    println!("bytes     {}", facts.bytes);
+    println!("model     {}", model_in_words(facts.model));
+    println!("history   {} versions before the newest", facts.keeps);
+    println!("owner     user {} group {}", owner.uid, owner.gid);
+    println!("mode      {} ({:03o})", mode_in_words(facts.permissions.mode), facts.permissions.mode);
+    println!("version   {}, {} µs since 1970", listing.version.0, listing.timestamp.micros());
+    println!("lock      {}", lock_in_words(&listing));
+    println!("read by   clients of {} other nodes", listing.readers);
+    Ok(())
+}
+
+pub(crate) fn chmod(wanted: &ChmodOptions, json: bool) -> Result<(), CommandError> {
+    let segment = open(&wanted.named)?;
+    segment.set_mode(wanted.mode)?;
+    if json {
+        println!("{}", json!({ "name": segment.name(), "mode": format!("{:03o}", wanted.mode) }));
+    } else {
+        println!("{}: {}", segment.name(), mode_in_words(wanted.mode));
+    }
+    Ok(())
+}
+
+/// The locks that somebody holds or waits for.
+pub(crate) fn locks(wanted: &LocksOptions, json: bool) -> Result<(), CommandError> {
+    let mut found = matching(&wanted.place, wanted.pattern.as_deref())?;
+    found.retain(|listing| listing.holders > 0 || listing.waiting > 0);
+    if json {
+        println!("{}", Value::Array(found.iter().map(as_json).collect()));
+        return Ok(());
+    }
+    let mut table = Table::new(&["NAME", "HOME", "LOCK"]);
+    for listing in &found {
+        let home = listing.facts.segment.home().0.to_string();
+        table.row(vec![listing.name.to_string(), home, lock_in_words(listing)]);
+    }
+    table.print();
+    Ok(())
+}
+
+/// The versions that are kept, the newest first.
+pub(crate) fn history(wanted: &HistoryOptions, json: bool) -> Result<(), CommandError> {
+    let segment = open(&wanted.named)?;
+    let length = wanted.length.min(segment.bytes());
+    let mut version = segment.stat()?.version;
+    let mut found = Vec::new();
+    loop {
+        match segment.get_at(version, 0..length) {
+            Ok(value) => found.push(value),
+            Err(error) if error.failure() == Some(Failure::VersionGone) => break,
+            // A newer one was committed while we looked: whatever is kept is found from there on.
+            Err(error) if error.failure() == Some(Failure::VersionMismatch) && found.is_empty() => {
+                version = segment.stat()?.version;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let Some(before) = version.0.checked_sub(1) else { break };
+        version = Version(before);
+    }
+    if json {
+        let row = |value: &ddss::Value| {
+            let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+            json!({ "version": value.version().0, "timestamp_us": value.timestamp().micros(), "hex": hex })
+        };
+        println!("{}", Value::Array(found.iter().map(row).collect()));
+        return Ok(());
+    }
+    let mut table = Table::new(&["VERSION", "µs SINCE 1970", "FIRST BYTES"]);
+    for value in &found {
+        let hex: Vec<String> = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        table.row(vec![value.version().0.to_string(), value.timestamp().micros().to_string(), hex.join(" ")]);
+    }
+    table.print();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_reads_as_in_ls() {
+        // If this broke, a person would believe that others cannot read what they can.
+        assert_eq!(mode_in_words(0o640), "rw-r-----");
+        assert_eq!(mode_in_words(0o777), "rwxrwxrwx");
+        assert_eq!(mode_in_words(0), "---------");
+    }
+}
