@@ -34,6 +34,10 @@ pub(crate) enum Idle {
 /// Whether somebody else wants the core is learned from how long a yield takes. On a crowded core the thread yields
 /// early: what it waits for may be just what the other one would do. It stops that for a while when who got the core
 /// kept it for long.
+///
+/// Spinning is for what comes soon. Where work comes now and then, every 100 microseconds say, the whole spin is for
+/// nothing, and a thread that found that out some times in a row spins for a short time only, until work comes so soon
+/// again that spinning would have met it.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     pace: Pace,
@@ -44,11 +48,15 @@ pub(crate) struct Pacer {
     crowded: bool,
     /// When the next early yield may be.
     next_yield: Option<Instant>,
+    /// How often in a row the whole spin was for nothing.
+    in_vain: u32,
+    /// It has spun for longer than [`SPIN_SHORT`](Self::SPIN_SHORT).
+    long: bool,
 }
 
 impl Pacer {
-    /// Reading the clock costs as much as a sweep: once in so many rounds is enough.
-    const ROUNDS_PER_LOOK: u32 = 32;
+    /// Reading the clock costs as much as a round without work: once in so many is enough.
+    const ROUNDS_PER_LOOK: u32 = 8;
     /// The same on a crowded core.
     const ROUNDS_PER_LOOK_CROWDED: u32 = 4;
     /// A yield that lets nobody in takes less.
@@ -59,14 +67,33 @@ impl Pacer {
     const HOG_MIN: Duration = Duration::from_micros(100);
     /// How many times as long as that yield took there is no early one after it.
     const HOG_REST: u32 = 16;
+    /// After so many spins for nothing it spins for a short time.
+    const IN_VAIN_MAX: u32 = 4;
+    /// A short time.
+    const SPIN_SHORT: Duration = Duration::from_micros(1);
 
     pub(crate) fn new(pace: Pace) -> Self {
-        Self { pace, rounds: 0, yields: 0, since: None, crowded: false, next_yield: None }
+        Self { pace, rounds: 0, yields: 0, since: None, crowded: false, next_yield: None, in_vain: 0, long: false }
     }
 
     /// There was work.
+    #[inline]
     pub(crate) fn worked(&mut self) {
+        if self.long {
+            // It came while the thread spun, and a short spin would have missed it.
+            (self.in_vain, self.long) = (0, false);
+        }
         (self.rounds, self.yields, self.since) = (0, 0, None);
+    }
+
+    /// A sleep is over, and there may be work.
+    pub(crate) fn rested(&mut self) {
+        if let Some(since) = self.since {
+            let missed = since.elapsed() <= self.pace.spin;
+            self.in_vain = if missed { 0 } else { self.in_vain.saturating_add(1) };
+        }
+        self.long = false;
+        self.worked();
     }
 
     /// There was none. `spin` tells how long it is to spin this time, if it is not as long as the pace says.
@@ -79,10 +106,15 @@ impl Pacer {
         self.rounds = 0;
         let now = Instant::now();
         let since = *self.since.get_or_insert(now);
-        if now.duration_since(since) < spin(self.pace.spin) {
+        let idle = now.duration_since(since);
+        let wanted = spin(self.pace.spin);
+        let in_vain = self.in_vain >= Self::IN_VAIN_MAX;
+        let enough = if in_vain { wanted.min(Self::SPIN_SHORT) } else { wanted };
+        if idle < enough {
+            self.long = idle > Self::SPIN_SHORT;
             let early = self.crowded && self.next_yield.is_none_or(|next| next <= now);
             if early { Idle::Yield } else { Idle::Spin }
-        } else if self.yields < self.pace.yields || self.pace.busy {
+        } else if (self.yields < self.pace.yields && !in_vain) || self.pace.busy {
             self.yields = self.yields.saturating_add(1);
             Idle::Yield
         } else {
@@ -117,6 +149,29 @@ mod tests {
         assert_eq!(next(&mut pacer), Some(Idle::Yield));
         let mut busy = Pacer::new(Pace { busy: true, ..pace });
         assert!((0..100).all(|_| next(&mut busy) == Some(Idle::Yield)));
+    }
+
+    #[test]
+    fn who_spun_for_nothing_some_times_spins_less_until_it_would_pay() {
+        // If this broke, a request now and then would cost half a core.
+        let pace = Pace { spin: Duration::from_millis(20), yields: 0, ..Pace::default() };
+        let mut pacer = Pacer::new(pace);
+        let spun = |pacer: &mut Pacer| {
+            let began = Instant::now();
+            while pacer.idle(|spin| spin) != Idle::Park {}
+            began.elapsed()
+        };
+        for _ in 0..Pacer::IN_VAIN_MAX {
+            assert!(spun(&mut pacer) >= pace.spin);
+            std::thread::sleep(Duration::from_millis(1));
+            pacer.rested();
+        }
+        while pacer.idle(|spin| spin) != Idle::Park {}
+        assert!(pacer.since.unwrap().elapsed() >= Pacer::SPIN_SHORT && pacer.in_vain == Pacer::IN_VAIN_MAX);
+        // Work comes right after it went to sleep.
+        pacer.since = Some(Instant::now());
+        pacer.rested();
+        assert!(spun(&mut pacer) >= pace.spin);
     }
 
     #[test]

@@ -184,7 +184,7 @@ fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
                     park(work, work.nap().min(pace.nap_max), stopper);
                     work.disarm();
                 }
-                pacer.worked();
+                pacer.rested();
             }
         }
     }

@@ -69,11 +69,23 @@ impl World {
         match completion.outcome {
             Outcome::Done => self.done(node, index, &asked, held, completion, mark),
             Outcome::Indeterminate(_) => self.note_lost(node, &asked),
-            Outcome::Failed(failure) => self.failed(&asked, failure),
+            Outcome::Failed(failure) => {
+                if let (Failure::LockLost, Some(held)) = (failure, held) {
+                    self.lock_lost(&held);
+                }
+                self.failed(&asked, failure);
+            }
         }
         self.last = Some((asked, *completion, now_us));
         if self.plan.hop_us.is_none() {
-            let pause = 1 + self.random.below(60);
+            let mut pause = 1 + self.random.below(60);
+            if self.random.one_in(12)
+                && let Some(held) = self.nodes[node].clients[index].held.as_mut()
+            {
+                // It holds the lock for longer than it may, and then lets go of what is not its own any more.
+                pause += u64::from(LEASE_US) / 2 + self.random.below(LEASE_US.into());
+                held.over |= self.random.one_in(2);
+            }
             self.network.at(now_us + pause, Event::Ask { node, client: index });
         }
     }
@@ -242,6 +254,14 @@ impl World {
         }
     }
 
+    /// A lock lasts as long as its lease, unless its holder's node and its home lose each other.
+    fn lock_lost(&mut self, held: &Held) {
+        let lasts_until_us = held.asked_us + u64::from(LEASE_US);
+        if self.now_us < lasts_until_us && self.trouble_us + 50_000 < held.asked_us && !self.is_gone(held.target.id) {
+            self.violation(format!("a lock was lost at {}, before its lease ran out: {held:?}", self.now_us));
+        }
+    }
+
     /// What a client does next under the lock that it holds, if it holds one.
     fn next_held(held: Option<Held>, asked: &Asked, completion: &Completion, now_us: u64) -> Option<Held> {
         if completion.outcome != Outcome::Done {
@@ -250,7 +270,8 @@ impl World {
         match asked.kind {
             Kind::Lock { shared } => {
                 let (token, granted_us) = (LockToken(first_word(completion)), now_us);
-                Some(Held { target: asked.target, token, shared, granted_us, version: None, over: false })
+                let (target, asked_us) = (asked.target, asked.began_us);
+                Some(Held { target, token, shared, asked_us, granted_us, version: None, over: false })
             }
             Kind::GetHeld => held.map(|held| Held { version: Some(completion.version.0), ..held }),
             Kind::PutHeld | Kind::AddHeld => held.map(|held| Held { over: true, ..held }),

@@ -107,6 +107,7 @@ impl World {
     pub(crate) fn restart(&mut self, node: usize) {
         let ids = self.ids();
         self.nodes[node].start_again(ids[node], &ids, &mut self.random);
+        self.plant();
         for index in (node..self.plan.segments).step_by(self.plan.nodes) {
             self.gone.push(self.targets[index]);
             self.allocate(index);

@@ -18,6 +18,8 @@
 
 mod answers;
 mod check;
+#[cfg(test)]
+mod counted;
 mod faults;
 mod network;
 mod node;

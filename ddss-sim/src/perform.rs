@@ -157,7 +157,9 @@ impl World {
             _ => {}
         }
         if alive {
-            let (message, tail) = Message::decode(bytes).expect("engines write what engines read");
+            let Ok((message, tail)) = Message::decode(bytes) else {
+                return self.violation(format!("node {} wrote what node {} cannot read", from + 1, to + 1));
+            };
             let now = self.now(to);
             self.nodes[to].engine.message(now, NodeId(from as u16 + 1), &message, tail);
             self.perform(to);

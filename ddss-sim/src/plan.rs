@@ -66,6 +66,8 @@ pub struct Report {
     pub sections: u64,
     /// Windows of a history for which an order was searched.
     pub searched: u64,
+    /// Calls with a long deadline that passed.
+    pub starved: u64,
     /// Additions that nobody knows of.
     pub maybe_added: u64,
     /// A number that two equal runs share.

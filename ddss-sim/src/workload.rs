@@ -60,6 +60,8 @@ pub(crate) struct Held {
     pub(crate) target: Target,
     pub(crate) token: LockToken,
     pub(crate) shared: bool,
+    /// When it was asked for, and when its holder heard of it.
+    pub(crate) asked_us: u64,
     pub(crate) granted_us: u64,
     /// The version that was seen under it.
     pub(crate) version: Option<u64>,
@@ -224,6 +226,7 @@ impl World {
     pub(crate) fn ask_for(&mut self, node: usize, index: usize, kind: Kind, target: Target, timeout_us: u32) {
         self.report.operations += 1;
         self.requests += 1;
+        self.asked_us = self.now_us;
         let puts = matches!(kind, Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::PutHeld);
         let mark = puts.then(|| {
             self.marks += 1;
@@ -291,7 +294,7 @@ impl World {
             Kind::Await(above) => Operation::Await { segment, above: Version(above) },
             Kind::Stat => Operation::Stat { segment, page: ArenaRange { slot: 0, bytes: Listing::PAGE_BYTES as u32 } },
             Kind::Permit => {
-                let mode = if self.random.one_in(2) { 0o600 } else { 0o620 };
+                let mode = if self.random.one_in(2) { 0o600 } else { 0o640 };
                 Operation::Permit { segment, permit: Permit { mode } }
             }
             Kind::List(node) => Operation::List { node: NodeId(node), text: short },

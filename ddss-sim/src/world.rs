@@ -5,7 +5,7 @@ use crate::network::{Event, Network};
 use crate::node::Node;
 use crate::plan::{Plan, Report};
 use crate::random::Random;
-use crate::workload::{Asked, Target};
+use crate::workload::{Asked, Client, Kind, Target};
 use ddss_core::engine::{Now, StepId};
 use ddss_core::{
     ArenaRange, Completion, Header, Identity, LaneId, Model, NodeId, Operation, Request, RequestId, SegmentId,
@@ -43,6 +43,10 @@ pub(crate) struct World {
     pub(crate) report: Report,
     pub(crate) marks: u64,
     pub(crate) requests: u64,
+    /// When a connection or a node last had trouble.
+    pub(crate) trouble_us: u64,
+    /// When the last call was asked for.
+    pub(crate) asked_us: u64,
     /// What additions found.
     pub(crate) additions: BTreeSet<u64>,
     /// The last call that ended, for who asks one after the other.
@@ -67,7 +71,8 @@ pub fn run(seed: u64, plan: &Plan) -> Report {
 }
 
 impl World {
-    const LONGEST_US: u64 = 1_000_000_000;
+    /// How long everything may take to come to its end after the last call was asked for.
+    const LONGEST_US: u64 = 10_000_000;
     /// Requests from here on make the segments that are always there.
     pub(crate) const BEGINNING: u64 = 1 << 60;
 
@@ -103,6 +108,8 @@ impl World {
             report: Report { seed, ..Report::default() },
             marks: Self::FRESH,
             requests: 0,
+            trouble_us: 0,
+            asked_us: 0,
             additions: BTreeSet::new(),
             last: None,
         };
@@ -133,9 +140,10 @@ impl World {
 
     fn busy(&self) -> bool {
         let busy = |node: &Node| {
-            node.dead || node.clients.iter().any(|client| client.asked.is_some()) || node.engine.pending() > 0
+            let waits = |client: &Client| client.asked.is_some() || client.lingering.is_some();
+            node.dead || node.clients.iter().any(waits) || node.engine.pending() > 0
         };
-        self.now_us < Self::LONGEST_US && self.nodes.iter().any(busy)
+        self.now_us < self.asked_us + Self::LONGEST_US && self.nodes.iter().any(busy)
     }
 
     pub(crate) fn now(&self, node: usize) -> Now {
@@ -188,7 +196,10 @@ impl World {
             Event::Read { from, to, life, fetch, piece } => self.read(from, to, life, fetch, piece),
             Event::Fetched { from, to, life, fetch } => self.read_is_back(from, to, life, &fetch),
             Event::Cut { a, b } => self.cut(a, b),
-            Event::Down { node, peer } => self.down(node, peer),
+            Event::Down { node, peer } => {
+                self.trouble_us = self.now_us;
+                self.down(node, peer);
+            }
             Event::Up { a, b } => {
                 self.network.connect(a, b);
                 for (node, peer) in [(a, b), (b, a)] {
@@ -218,6 +229,8 @@ impl World {
         if let Some(asked) = client.asked.take_if(|asked| asked.request == request) {
             client.lingering = Some(request);
             client.held = None;
+            let waited_us = self.now_us - asked.began_us;
+            self.report.starved += u64::from(waited_us > 150_000 && !matches!(asked.kind, Kind::Await(_)));
             self.note_lost(node, &asked);
         }
     }
@@ -274,6 +287,11 @@ impl World {
     }
 
     pub(crate) fn finish(mut self) -> Report {
+        let clients = self.nodes.iter().flat_map(|node| &node.clients);
+        let endless = clients.filter(|client| client.lingering.is_some() || client.asked.is_some()).count();
+        if endless > 0 {
+            self.violation(format!("{endless} calls never came to an end"));
+        }
         let stuck = self.nodes.iter().map(|node| node.engine.pending()).sum::<usize>();
         if stuck > 0 {
             self.violation(format!("{stuck} operations never ended"));

@@ -129,6 +129,10 @@ pub struct Capabilities {
     pub reads_abandonable: bool,
     /// A write's completion says that the bytes are in the peer's memory. (Not so on iWARP.)
     pub write_done_is_placed: bool,
+    /// An operation that the peer refuses comes back as
+    /// [`Refused`](crate::WorkError::Refused), and both ends are told why they are
+    /// closed. Without it, a refusal can look like a connection that was lost.
+    pub refusals_named: bool,
 }
 
 /// Who executes atomics on this node's memory. The two are never mixed on one word.
@@ -170,6 +174,16 @@ pub enum FabricError {
     /// The memory could be taken away while it is used.
     #[error("the memory is not sealed against shrinking")]
     NotSealed,
+    /// The adapter may not lock so much memory.
+    #[error(
+        "cannot lock {bytes} bytes of memory for the adapter: the limit is {limit}; raise it (ulimit -l unlimited, or LimitMEMLOCK=infinity in the service's unit)"
+    )]
+    NotLocked {
+        /// How much would be locked in all.
+        bytes: u64,
+        /// How much may be.
+        limit: u64,
+    },
     /// More private data than fits.
     #[error("a hello of {0} bytes is too long")]
     HelloTooLong(usize),

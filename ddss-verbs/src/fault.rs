@@ -43,6 +43,8 @@ faults! {
     RDMAP_KEY_STREAM = 0, 1, 0x03, "key not associated with this stream";
     /// RDMAP: the address wraps around.
     RDMAP_WRAP = 0, 1, 0x04, "address wraps";
+    /// RDMAP: the memory may not be reached like this; an adapter does not say more.
+    RDMAP_PROTECTION = 0, 1, 0xff, "protection error";
     /// RDMAP: the key to be withdrawn cannot be.
     RDMAP_INVALIDATE = 0, 1, 0x09, "key cannot be invalidated";
     /// RDMAP: wrong version.

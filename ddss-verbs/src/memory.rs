@@ -35,26 +35,10 @@ impl Registry {
         offset: u64,
         bytes: u64,
     ) -> Result<RegionId, FabricError> {
-        let page = rustix::param::page_size() as u64;
-        if !offset.is_multiple_of(page) {
-            return Err(FabricError::Unaligned(offset));
-        }
-        let end = offset.checked_add(bytes).ok_or(FabricError::OutOfBounds { offset, bytes })?;
-        let size = fstat(memory).map_err(|error| FabricError::System("look at the memory", error.into()))?.st_size;
-        if bytes == 0 || bytes > isize::MAX as u64 || end > size as u64 {
-            return Err(FabricError::OutOfBounds { offset, bytes });
-        }
-        if trust == Trust::Sealed {
-            let seals = fcntl_get_seals(memory).map_err(|_| FabricError::NotSealed)?;
-            if !seals.contains(SealFlags::SHRINK) {
-                return Err(FabricError::NotSealed);
-            }
-        }
         if self.free.is_empty() && self.slots.len() >= REGIONS_MAX {
             return Err(FabricError::Full("region"));
         }
-        let mapping = Mapping::new(memory, offset, bytes as usize)
-            .map_err(|error| FabricError::System("map the memory", error))?;
+        let mapping = map(memory, trust, offset, bytes)?;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, mapping: None, holds: 0, ending: false });
             self.slots.len() as u32 - 1
@@ -132,6 +116,26 @@ impl Registry {
             self.free.push(index);
         }
     }
+}
+
+/// Maps memory that will stay: the range is inside of it, and nobody can take it away.
+pub(crate) fn map(memory: BorrowedFd<'_>, trust: Trust, offset: u64, bytes: u64) -> Result<Mapping, FabricError> {
+    let page = rustix::param::page_size() as u64;
+    if !offset.is_multiple_of(page) {
+        return Err(FabricError::Unaligned(offset));
+    }
+    let end = offset.checked_add(bytes).ok_or(FabricError::OutOfBounds { offset, bytes })?;
+    let size = fstat(memory).map_err(|error| FabricError::System("look at the memory", error.into()))?.st_size;
+    if bytes == 0 || bytes > isize::MAX as u64 || end > size as u64 {
+        return Err(FabricError::OutOfBounds { offset, bytes });
+    }
+    if trust == Trust::Sealed {
+        let seals = fcntl_get_seals(memory).map_err(|_| FabricError::NotSealed)?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(FabricError::NotSealed);
+        }
+    }
+    Mapping::new(memory, offset, bytes as usize).map_err(|error| FabricError::System("map the memory", error))
 }
 
 /// What a key opens.

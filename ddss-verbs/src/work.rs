@@ -112,6 +112,12 @@ pub enum PostErrorKind {
     /// The peer works on no reads and no atomics.
     #[error("the peer takes no reads and no atomics")]
     NoReads,
+    /// The memory cannot be locked for the adapter; the log says why.
+    #[error("the memory cannot be locked for the adapter")]
+    NotLocked,
+    /// This peer, or the adapter, cannot do this.
+    #[error("the connection carries nothing of this kind")]
+    Unsupported,
     /// Longer than the fabric's capabilities say.
     #[error("longer than the fabric carries")]
     TooLong,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
+#[macro_use]
 mod suite;
 
 use std::net::SocketAddr;
@@ -29,44 +30,6 @@ fn iwarp(change: impl FnOnce(&mut IwarpConfig)) -> Loopback {
     let mut config = IwarpConfig::default();
     change(&mut config);
     Loopback(config)
-}
-
-macro_rules! conformance {
-    ($fabric:ident, $lab:expr, [$($test:ident),* $(,)?]) => {
-        mod $fabric {
-            use super::*;
-            $(
-                #[test]
-                fn $test() {
-                    suite::$test($lab);
-                }
-            )*
-        }
-    };
-}
-
-macro_rules! every {
-    ($fabric:ident, $lab:expr) => {
-        conformance!(
-            $fabric,
-            $lab,
-            [
-                bytes_arrive_at_every_size_and_offset,
-                messages_come_in_order_and_after_the_writes,
-                atomics_are_exact,
-                many_reads_are_under_way,
-                a_bad_key_ends_the_connection_and_names_the_read,
-                bounds_and_rights_hold,
-                local_mistakes_are_refused_before_anything_goes_out,
-                closing_ends_every_operation_once,
-                a_rejected_peer_reads_why,
-                both_sides_talk_at_once,
-                an_abandoned_read_leaves_memory_alone,
-                memory_outlives_its_deregistration_while_it_is_used,
-                too_much_is_busy_and_nothing_is_lost,
-            ]
-        );
-    };
 }
 
 every!(crc, iwarp(|_| {}));

@@ -4,7 +4,9 @@
 mod common;
 mod wire;
 
-use common::Seen;
+use std::time::Instant;
+
+use common::{PATIENCE, Seen};
 use ddss_verbs::{CloseReason, Fabric, Fault};
 use wire::home::{Home, config, read_request, tagged, terminate, untagged};
 use wire::{CRC, Segment, number};
@@ -55,6 +57,47 @@ fn a_peer_may_withdraw_what_it_was_given() {
     assert_eq!(Fault { layer, kind, code }, Fault::RDMAP_KEY);
     home.closed(peer);
     home.is_clean(Some(&mut wire));
+}
+
+#[test]
+fn a_write_whose_window_is_withdrawn_meanwhile_ends_in_nothing() {
+    // If this failed, a home that takes a window back would lose each peer that was just writing, or would let its last
+    // bytes into memory that belongs to somebody else by now.
+    for crc in [CRC, 0] {
+        let mut home = Home::new(config(|config| config.crc = crc != 0));
+        let (mut wire, peer, window) = home.meet(crc);
+        let message = |number, text: &[u8]| untagged(3, 0, number, text);
+        let write = |last, offset: u64, payload: &[u8]| Segment::Tagged {
+            last,
+            opcode: 0,
+            stag: window.key,
+            offset: window.base + offset,
+            payload: payload.to_vec(),
+        };
+        let told = |home: &mut Home, text: &[u8]| {
+            assert_eq!(home.wait("the message", |node| node.message()), text);
+        };
+        wire.segment(&write(true, 0, b"before"));
+        wire.segment(&message(1, b"one"));
+        told(&mut home, b"one");
+        wire.segment(&write(false, 8, b"first"));
+        let start = Instant::now();
+        while home.memory.get(8, 5) != b"first" {
+            assert!(start.elapsed() < PATIENCE, "the first segment does not arrive");
+            home.node.poll();
+        }
+        home.node.fabric.withdraw(peer, window.key);
+        wire.segment(&write(false, 13, b"second"));
+        wire.segment(&write(true, 19, b"third"));
+        wire.segment(&message(2, b"two"));
+        told(&mut home, b"two");
+        assert_eq!(home.memory.get(0, 24), b"before\0\0first\0\0\0\0\0\0\0\0\0\0\0");
+        // Another one is a mistake.
+        wire.segment(&write(true, 0, b"late"));
+        terminate("the refusal", &mut home, &mut wire);
+        home.closed(peer);
+        home.is_clean(Some(&mut wire));
+    }
 }
 
 #[test]

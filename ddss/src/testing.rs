@@ -34,7 +34,7 @@ impl TestNode {
 
     /// A client that waits for nothing long.
     pub(crate) fn impatient_client(&self) -> Client {
-        let soon = std::time::Duration::from_millis(100);
+        let soon = std::time::Duration::from_millis(400);
         Client::builder().folder(&self.folder).timeout(soon).near(false).connect().unwrap()
     }
 }

@@ -117,7 +117,7 @@ mod tests {
             });
             for turn in 0..20u64 {
                 // Longer than one call of the follower may take.
-                std::thread::sleep(std::time::Duration::from_millis(if turn == 3 { 250 } else { 1 }));
+                std::thread::sleep(std::time::Duration::from_millis(if turn == 3 { 900 } else { 1 }));
                 segment.put(0, &turn.to_le_bytes()).unwrap();
             }
             std::thread::sleep(std::time::Duration::from_millis(30));

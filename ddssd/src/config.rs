@@ -1,5 +1,6 @@
 //! What a daemon is told. Every value has a default that works; the flags of `ddssd` are these fields.
 
+use crate::fabric::FabricChoice;
 use crate::service::StartError;
 use crate::trust::ClusterKey;
 use ddss_core::NodeId;
@@ -95,7 +96,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(CoreChoice, PeerAddress);
+as_text!(CoreChoice, FabricChoice, PeerAddress);
 
 /// A daemon's configuration.
 #[derive(Clone, Debug)]
@@ -110,6 +111,8 @@ pub struct Config {
     pub state_folder: PathBuf,
     /// Where other nodes reach it; port 0 picks one.
     pub listen: SocketAddr,
+    /// Over what it reaches the others, and they it.
+    pub fabric: FabricChoice,
     /// Where other nodes find it, if that is not where it listens.
     pub advertise: Option<SocketAddr>,
     /// A node of the cluster to join.
@@ -150,6 +153,7 @@ impl Config {
             advertise: None,
             join: None,
             node_named: true,
+            fabric: FabricChoice::Auto,
             peers: Vec::new(),
             key: None,
             core: CoreChoice::Sensible,

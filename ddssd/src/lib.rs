@@ -21,6 +21,7 @@ mod audiences;
 mod config;
 mod control;
 mod core_claim;
+mod fabric;
 mod fetches;
 mod folder;
 mod kept;
@@ -45,6 +46,7 @@ pub use config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, STATE_VARIABLE
 pub use ddss_ipc::default_folder;
 
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
+pub use fabric::FabricChoice;
 pub use folder::FolderError;
 pub use memory::PoolError;
 pub use notify::notify;

@@ -443,7 +443,7 @@ impl Hands {
 /// What a client is told when the fabric took nothing.
 pub(crate) fn failure_of(kind: PostErrorKind) -> Failure {
     match kind {
-        PostErrorKind::Busy => Failure::Busy,
+        PostErrorKind::Busy | PostErrorKind::NotLocked => Failure::Busy,
         PostErrorKind::UnknownPeer | PostErrorKind::NotConnected => Failure::NodeDown,
         _ => Failure::OutOfRange,
     }

@@ -19,7 +19,7 @@ use crate::perform::{Arena, Hands};
 use crate::pulse::Pulse;
 use crate::recovery::{self, Found};
 use crate::service::StartError;
-use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
+use ddss_core::engine::{Engine, EngineConfig, OWN_AREA, Reply};
 use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX, TEXT_BYTES_MAX};
 use ddss_core::{
     ArenaRange, ClientId, Entry, Failure, Identity, LaneId, Message, Name, NodeId, Operation, PeerHello, Request,
@@ -201,7 +201,7 @@ impl Node {
         self.station.serve(Self::BATCH, |lane, entry| {
             ask(hands, lane, entry);
             // Nearly always there is one reply, to this very request, and nothing else to do.
-            if let Some((to, completion, data)) = hands.engine.only_reply() {
+            if let Some(Reply { lane: to, completion, data }) = hands.engine.only_reply() {
                 let reply = hands.filled(completion, data).encode();
                 if to == lane {
                     return Some(reply);

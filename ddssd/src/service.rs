@@ -5,6 +5,7 @@ use crate::audiences::Audiences;
 use crate::config::{Config, CoreChoice};
 use crate::control::{ControlConfig, ControlError, ControlPlane, Desk};
 use crate::core_claim::CoreClaim;
+use crate::fabric;
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
 use crate::progress::Node;
@@ -12,7 +13,7 @@ use crate::trust::KeyError;
 use ddss_core::NodeId;
 use ddss_ipc::{Reception, ReceptionConfig, Station};
 use ddss_runtime::{ProgressThread, RuntimeError};
-use ddss_verbs::{Fabric, FabricError, Iwarp, IwarpConfig};
+use ddss_verbs::FabricError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -68,6 +69,9 @@ pub enum StartError {
     /// The network could not be used at all.
     #[error("cannot set up the network (too many open files? see ulimit -n)")]
     Network(#[source] io::Error),
+    /// There is no adapter, and one was asked for.
+    #[error("cannot use an rdma adapter (--fabric auto or iwarp does without)")]
+    Adapter(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The fabric refused.
     #[error("cannot set up the fabric")]
     Fabric(#[from] FabricError),
@@ -113,7 +117,7 @@ impl StartError {
             Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } | Self::State { .. } => 4,
             Self::Control(ControlError::State { .. }) => 4,
             Self::NoKey { .. } | Self::Key(_) => 5,
-            Self::Listen { .. } | Self::Network(_) | Self::Control(_) => 6,
+            Self::Listen { .. } | Self::Network(_) | Self::Adapter(_) | Self::Control(_) => 6,
             Self::Thread(RuntimeError::Setup(inside)) => inside.downcast_ref().map_or(1, Self::exit_code),
             _ => 1,
         }
@@ -152,7 +156,7 @@ impl Service {
             CoreChoice::Unpinned => None,
             CoreChoice::Sensible => claim.as_ref().map(|claim| claim.core),
         };
-        let mut fabric: Box<dyn Fabric> = Box::new(Iwarp::new(IwarpConfig::default()).map_err(StartError::Network)?);
+        let mut fabric = fabric::open(config.fabric, config.listen)?;
         // Without a key nobody could prove that he may speak to this node: so nobody is listened to.
         let admission = Admission::take(&config, fabric.as_mut())?;
         let node = admission.as_ref().map_or(config.node, |admission| admission.node);

@@ -2,6 +2,7 @@
 //! One structure for all of them, so that each setting has one name and one meaning everywhere.
 
 use crate::config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, default_state_folder};
+use crate::fabric::FabricChoice;
 use crate::service::StartError;
 use crate::trust::ClusterKey;
 use ddss_core::NodeId;
@@ -94,6 +95,9 @@ settings! {
     /// The nodes with which a new cluster begins, the same on each of them; with commas or once for each
     #[arg(long, env = "DDSS_PEERS", value_name = "N=IP:PORT", value_delimiter = ',', action = clap::ArgAction::Append)]
     peer: Vec<PeerAddress>,
+    /// Road to the other nodes: auto (the RDMA adapter that has the listening address, else iwarp), iwarp, or rdma
+    #[arg(long, env = "DDSS_FABRIC", value_name = "FABRIC")]
+    fabric: FabricChoice,
     /// Core of the progress thread: a number, auto (the last one that no other daemon took, never the first), or none
     #[arg(long, env = "DDSS_CORE", value_name = "CORE")]
     core: CoreChoice,
@@ -219,6 +223,7 @@ impl Settings {
             listen: clustered.then_some(listen),
             advertise: None,
             join: join.and_then(|text| text.trim().parse().ok()),
+            fabric: Some(FabricChoice::Auto),
             core: Some(CoreChoice::Sensible),
             spin_us: Some(Pace::default().spin.as_micros() as u64),
             busy: Some(false),
@@ -255,6 +260,7 @@ impl Settings {
         config.memory_folder = all.memory_dir.unwrap_or(config.memory_folder);
         config.listen = all.listen.unwrap_or(config.listen);
         config.peers = all.peer.unwrap_or_default();
+        config.fabric = all.fabric.unwrap_or(config.fabric);
         config.core = all.core.unwrap_or_default();
         config.pace.spin = all.spin_us.map_or(config.pace.spin, Duration::from_micros);
         config.pace.busy = all.busy.unwrap_or_default();

@@ -33,13 +33,17 @@ impl DaemonOptions {
     /// Node `node` on a free port of 127.0.0.`node` (of 127.0.X.Y for large ones), without peers.
     pub fn new(node: u16) -> Result<DaemonOptions, Error> {
         let [high, low] = node.to_be_bytes();
-        let ip = IpAddr::V4(Ipv4Addr::new(127, 0, high, low));
+        DaemonOptions::at(node, IpAddr::V4(Ipv4Addr::new(127, 0, high, low)))
+    }
+
+    /// Node `node` on a free port of another address of this machine.
+    pub fn at(node: u16, ip: IpAddr) -> Result<DaemonOptions, Error> {
         let listen = SocketAddr::new(ip, free_tcp_port(ip)?);
-        Ok(DaemonOptions::at(node, listen))
+        Ok(DaemonOptions::listening(node, listen))
     }
 
     /// Node `node` at that address, without peers.
-    pub fn at(node: u16, listen: SocketAddr) -> DaemonOptions {
+    pub fn listening(node: u16, listen: SocketAddr) -> DaemonOptions {
         DaemonOptions {
             node,
             listen,
@@ -208,6 +212,11 @@ impl Daemon {
     /// The process: its pid, its output, signals.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
+    }
+
+    /// Its process's number.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
     }
 
     /// Stops it, as `kill -STOP` does; returns when it stands still.

@@ -1,5 +1,7 @@
 //! What can be measured.
 
+use std::time::Duration;
+
 /// Something that goes there and comes back.
 ///
 /// Between [`wake`](RoundTrip::wake) and [`rest`](RoundTrip::rest) it may have threads and processes that poll;
@@ -8,6 +10,11 @@
 pub trait RoundTrip {
     /// One round trip, from the request to the whole answer.
     fn once(&mut self);
+
+    /// How long the last `once` took, if not all of it counts.
+    fn took(&self) -> Option<Duration> {
+        None
+    }
 
     /// Operations that one `once` does: more than one where they travel together.
     fn operations(&self) -> u64 {

@@ -104,7 +104,7 @@ impl Meter {
                 figure.trip.once();
             }
             let now = Instant::now();
-            self.readings[count] = now - last;
+            self.readings[count] = figure.trip.took().unwrap_or(now - last);
             last = now;
             count += 1;
         }

@@ -4,8 +4,11 @@ mod line;
 mod ring;
 mod seqlock;
 mod tcp;
+mod wake;
 
 pub use line::line_ping_pong;
 pub use ring::ring_stream;
 pub use seqlock::seqlock_copy;
 pub use tcp::{Wait, tcp_ping_pong, tcp_stream};
+pub(crate) use wake::IDLE;
+pub use wake::futex_wake;

@@ -72,6 +72,16 @@ impl Cluster {
         self.daemons.first().expect("there is a daemon")
     }
 
+    /// How long the threads of the own daemon have run, all together.
+    pub(crate) fn own_cpu_time(&self) -> Duration {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.own().pid())).expect("the daemon runs");
+        let ran = |task: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        Duration::from_nanos(tasks.flatten().filter_map(ran).sum())
+    }
+
     /// Attaches to the own daemon.
     pub fn client(&self, strategy: Strategy) -> Client {
         self.wake();

@@ -8,6 +8,7 @@ mod cluster;
 mod crowd;
 mod echo;
 mod fabric;
+mod idle;
 mod pipeline;
 
 pub use calls::{Kind, call, near_get, ping};
@@ -15,4 +16,5 @@ pub use cluster::{Cluster, PLACEMENTS, Placement};
 pub use crowd::{Crowd, run_crowd};
 pub use echo::{Echo, echo};
 pub use fabric::{FabricOp, FabricPair, one_sided};
+pub use idle::{first, trickle};
 pub use pipeline::{Task, pipeline};

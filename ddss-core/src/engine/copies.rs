@@ -7,6 +7,7 @@
 use super::action::{Action, Parts, Target};
 use super::core::{Caller, Engine, Now};
 use super::operations::{Fetching, Pending, StepId, Transfer, Wait};
+use super::planted::planted;
 use crate::limits::{COPIES_MAX, COPY_BYTES_MAX};
 use crate::message::Facts;
 use crate::{Completion, Failure, LaneId, NodeId, Outcome, RequestId, SegmentId, Timestamp, Version};
@@ -48,7 +49,9 @@ impl Engine {
         }
         let copy = match self.copies.0.get(&segment) {
             Some(copy) if copy.coming => return Ok(false),
-            Some(copy) if now.steady_us < copy.began_us.saturating_add(copy_us.into()) => {
+            Some(copy)
+                if planted!(self, EternalCopy) || now.steady_us < copy.began_us.saturating_add(copy_us.into()) =>
+            {
                 let copy = *copy;
                 self.counters.copied += 1;
                 self.answer_from(&copy, caller.lane, caller.request, transfer);
@@ -128,6 +131,9 @@ impl Engine {
 
     /// A client of this node changed the segment, or it is gone: what is here does not count any more.
     pub(super) fn spoil_copy(&mut self, segment: SegmentId) {
+        if planted!(self, UnspoiltCopy) {
+            return;
+        }
         match self.copies.0.get_mut(&segment) {
             Some(copy) if copy.coming => copy.spoiled = true,
             Some(_) => self.end_copy(segment),

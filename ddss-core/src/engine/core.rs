@@ -112,19 +112,21 @@ pub struct Engine {
     pub(super) placed: u64,
     clients: Vec<Option<Client>>,
     /// An answer that is the first of all actions, if that is what the first one is: most requests have no other.
-    at_once: Option<AtOnce>,
+    at_once: Option<Reply>,
     actions: VecDeque<Due>,
+    #[cfg(feature = "planted")]
+    pub(super) bug: Option<super::Bug>,
 }
 
-/// To whom, what, and where its bytes are: see [`Action::Reply`].
-pub type OnlyReply = (LaneId, Completion, Option<(u64, u8)>);
-
 /// What [`Action::Reply`] says.
-#[derive(Clone, Copy, Debug)]
-struct AtOnce {
-    lane: LaneId,
-    completion: Completion,
-    data: Option<(u64, u8)>,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reply {
+    /// Where.
+    pub lane: LaneId,
+    /// What.
+    pub completion: Completion,
+    /// Bytes of the pool that go into its data first: from where, and how many.
+    pub data: Option<(u64, u8)>,
 }
 
 impl Engine {
@@ -155,7 +157,16 @@ impl Engine {
             clients: vec![None; CLIENTS_MAX],
             at_once: None,
             actions: VecDeque::with_capacity(1024),
+            #[cfg(feature = "planted")]
+            bug: None,
         }
+    }
+
+    /// Gives the engine a bug, or takes it away.
+    #[cfg(feature = "planted")]
+    pub fn plant(&mut self, bug: Option<super::Bug>) {
+        self.bug = bug;
+        self.segments.bug = bug;
     }
 
     /// What happened so far.
@@ -191,7 +202,7 @@ impl Engine {
 
     /// The next thing to do, in order. What it needs of the engine is there until this is called again.
     pub fn next_action(&mut self) -> Option<Action> {
-        if let Some(AtOnce { lane, completion, data }) = self.at_once.take() {
+        if let Some(Reply { lane, completion, data }) = self.at_once.take() {
             return Some(Action::Reply { lane, completion, data });
         }
         loop {
@@ -205,12 +216,8 @@ impl Engine {
     /// The next thing to do, if that is a reply and the only one: as [`next_action`](Self::next_action) would give it,
     /// without moving it through a queue, which takes longer than all that is decided about a short call.
     #[inline]
-    pub fn only_reply(&mut self) -> Option<OnlyReply> {
-        if !self.actions.is_empty() {
-            return None;
-        }
-        let AtOnce { lane, completion, data } = self.at_once.take()?;
-        Some((lane, completion, data))
+    pub fn only_reply(&mut self) -> Option<Reply> {
+        if self.actions.is_empty() { self.at_once.take() } else { None }
     }
 
     pub(super) fn act(&mut self, action: Action) {
@@ -326,9 +333,9 @@ impl Engine {
         if let Some(table) = pending.wait.table() {
             self.give_up(table);
         }
-        if let Wait::Unlock { token, .. } = pending.wait {
-            // However it ended, its client does not count on the lock any more.
-            self.held.retain(|held| held.token != token);
+        if let Wait::Unlock { token, segment } = pending.wait {
+            // However it ended, its client does not count on the lock any more. Two homes may give the same token.
+            self.held.retain(|held| (held.segment, held.token) != (segment, token));
         }
         if let Some(segment) = pending.wait.changes() {
             self.spoil_copy(segment);
@@ -359,7 +366,7 @@ impl Engine {
             return;
         }
         if self.actions.is_empty() && self.at_once.is_none() {
-            self.at_once = Some(AtOnce { lane, completion, data });
+            self.at_once = Some(Reply { lane, completion, data });
         } else {
             self.act(Action::Reply { lane, completion, data });
         }

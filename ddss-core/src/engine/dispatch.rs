@@ -5,6 +5,7 @@ use super::core::{Caller, Client, Engine, Now};
 use super::guard::{Get, Owner, Sink, Wanted, Watcher};
 use super::kept::KeptId;
 use super::operations::{Then, Transfer};
+use super::planted::planted;
 use crate::limits::{ARENA_SLOT_BYTES, RANGES_MAX};
 use crate::listing::{Listing, Query};
 use crate::operation::{ArenaRange, Look, Operation, Payload, Terms};
@@ -140,6 +141,14 @@ impl Engine {
 
     /// The ranges that some parts are.
     pub fn ranges(&self, parts: &Parts) -> RangeList {
+        let mut ranges = self.ranges_of(parts);
+        if planted!(self, FirstRangeOnly) {
+            ranges.truncate(1);
+        }
+        ranges
+    }
+
+    pub(super) fn ranges_of(&self, parts: &Parts) -> RangeList {
         match *parts {
             Parts::One { offset, bytes } => RangeList::from_iter([Range { offset, bytes }]),
             Parts::Many { table, .. } => {

@@ -120,7 +120,7 @@ impl Engine {
         let home = self.reachable_home(segment)?;
         if let Some(facts) = self.noted(segment) {
             facts.permissions.allow(caller.who, Wish::Write)?;
-            for range in &self.ranges(&parts) {
+            for range in &self.ranges_of(&parts) {
                 check_range(facts.bytes, range.offset, range.bytes)?;
             }
             let minds = terms.token.is_none() && facts.model.put_minds(terms.asks);
@@ -129,7 +129,7 @@ impl Engine {
         let (client, length) = (caller.lane.client, from.length());
         let (offset, ranges, table) = match parts {
             Parts::One { offset, .. } => (offset, 0, None),
-            Parts::Many { table, .. } => (0, self.ranges(&parts).len() as u8, Some(table)),
+            Parts::Many { table, .. } => (0, self.ranges_of(&parts).len() as u8, Some(table)),
         };
         let (who, timeout_us) = (caller.who, caller.timeout_us);
         let put = |step: StepId, staged| {
@@ -348,7 +348,8 @@ impl Engine {
             }
             Operation::Unlock { segment, token } => {
                 let home = self.reachable_home(segment)?;
-                if !self.held.iter().any(|held| held.token == token && held.client == caller.lane.client) {
+                let wanted = (segment, token, caller.lane.client);
+                if !self.held.iter().any(|held| (held.segment, held.token, held.client) == wanted) {
                     return Err(Failure::LockLost);
                 }
                 let step = self.begin(&caller, Wait::Unlock { segment, token })?.to_bits();

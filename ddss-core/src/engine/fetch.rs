@@ -7,6 +7,7 @@
 use super::action::{Action, Parts, Target};
 use super::core::{Caller, Engine, Now};
 use super::operations::{Fetching, Pending, StepId, Transfer, Wait};
+use super::planted::planted;
 use super::segments::check_range;
 use crate::message::Facts;
 use crate::model::Minds;
@@ -22,7 +23,7 @@ impl Engine {
             return self.ask_facts(caller, transfer);
         };
         facts.permissions.allow(caller.who, Wish::Read)?;
-        for range in &self.ranges(&transfer.parts) {
+        for range in &self.ranges_of(&transfer.parts) {
             check_range(facts.bytes, range.offset, range.bytes)?;
         }
         let rules = facts.model.get_rules(transfer.look.asks);
@@ -87,13 +88,17 @@ impl Engine {
         self.read_ended(segment);
         let in_time = now.steady_us < pending.deadline_us;
         let header = match result {
+            Ok((header, _)) if planted!(self, OneLook) => (header, header.state),
+            Ok((header, after)) if planted!(self, TornAccepted) => (Header { state: after & !1, ..header }, after & !1),
             Ok(read) => read,
             Err(failure) => return self.end_fetch(step, &fetching, failure),
         };
-        let minds = facts.map_or(Minds::Nobody, |facts| facts.model.get_rules(transfer.look.asks).minds);
+        // Nothing may be noted any more, since it moves: then its home has to say whether the lock matters.
+        let minds = facts.map_or(Minds::Anyone, |facts| facts.model.get_rules(transfer.look.asks).minds);
         let minds = if transfer.look.version.is_some() { Minds::Nobody } else { minds };
         let own = self.token_of(pending.lane.client, segment).map_or(0, |token| token.0);
         let locked = ![0, own].contains(&header.0.locked) && minds > Minds::Nobody && kept.is_none();
+        let locked = locked && !planted!(self, UnseenLock);
         match header.0.prove(segment, header.1) {
             Proof::Torn if in_time => {
                 self.counters.torn_fetches += 1;
@@ -109,7 +114,12 @@ impl Engine {
             }
             Proof::Whole(version, timestamp) => self.fetched_whole(step, &pending, &transfer, (version, timestamp)),
             // It may have moved, or nothing was kept in that place so far: the home knows.
-            Proof::Gone if in_time && !refresh => self.ask_home_to_get(now, step, &pending, transfer),
+            Proof::Gone if in_time => {
+                if refresh {
+                    self.drop_coming(segment);
+                }
+                self.ask_home_to_get(now, step, &pending, transfer);
+            }
             Proof::Gone => self.end_fetch(step, &fetching, Failure::NotFound),
         }
     }
@@ -144,23 +154,24 @@ impl Engine {
         });
         let kept = if older { Some(Version(state >> 1)) } else { fetching.kept };
         let again = Fetching { tears: tears + 1, kept, ..fetching };
-        self.go_on(step, pending, again);
+        self.go_on(now, step, pending, again);
     }
 
     /// The home had no room to do it.
-    pub(super) fn fetch_again(&mut self, step: StepId, pending: &Pending, transfer: Transfer) {
+    pub(super) fn fetch_again(&mut self, now: Now, step: StepId, pending: &Pending, transfer: Transfer) {
         let keeps = self.noted(transfer.segment).is_some_and(|facts| facts.keeps > 0);
         let kept = transfer.look.version.filter(|_| keeps);
-        self.go_on(step, pending, Fetching { transfer, tears: 0, kept, refresh: false });
+        self.go_on(now, step, pending, Fetching { transfer, tears: 0, kept, refresh: false });
     }
 
-    fn go_on(&mut self, step: StepId, pending: &Pending, fetching: Fetching) {
+    fn go_on(&mut self, now: Now, step: StepId, pending: &Pending, fetching: Fetching) {
         if let Some(pending) = self.operations.get_mut(step) {
             pending.wait = Wait::Fetch(fetching);
         }
         let target = Target::Arena(pending.lane.client, fetching.transfer.range);
-        if let Err(failure) = self.fetch(step, &fetching, target) {
-            self.end_fetch(step, &fetching, failure);
+        if self.fetch(step, &fetching, target).is_err() {
+            // It moves, or is gone: the home knows.
+            self.ask_home_to_get(now, step, pending, fetching.transfer);
         }
     }
 

@@ -11,6 +11,7 @@ use super::core::{Engine, Now};
 use super::guard::Asker;
 use super::near::Told;
 use super::operations::{Pending, StepId, Transfer, Wait};
+use super::planted::planted;
 use super::staging::Ticket;
 use crate::limits::{OPERATIONS_MAX, STAGING_BYTES};
 use crate::{Completion, Failure, Message, NodeId, Outcome, Timestamp, Version};
@@ -98,6 +99,8 @@ impl Engine {
         };
         let (staged, number) = (ticket.at, ticket.number());
         let message = Message::Got { step, version, timestamp, length, staged, number };
+        let here = if let Parts::One { offset, .. } = parts { at + offset } else { to };
+        let to = if planted!(self, NoSnapshot) { here } else { to };
         self.act(Action::Snapshot { at, parts, to });
         self.give_up_table(&parts);
         self.act(Action::Hand { node, hand, at: staged, from: to, bytes: length, message });
@@ -130,6 +133,10 @@ impl Engine {
     /// Lets the home carry a get out that is noted already.
     pub(super) fn ask_home_to_get(&mut self, now: Now, step: StepId, pending: &Pending, transfer: Transfer) {
         let Transfer { segment, parts, look, .. } = transfer;
+        if self.peers.reachable(segment.home()).is_none() {
+            self.over(step);
+            return self.finish(pending, Outcome::Failed(Failure::NodeDown));
+        }
         let left = pending.deadline_us.saturating_sub(now.steady_us);
         let timeout_us = u32::try_from(left).unwrap_or(u32::MAX);
         if let Some(pending) = self.operations.get_mut(step) {
@@ -137,7 +144,7 @@ impl Engine {
         }
         let (offset, ranges, tail) = match parts {
             Parts::One { offset, .. } => (offset, 0, Tail::None),
-            Parts::Many { table, .. } => (0, self.ranges(&parts).len() as u8, Tail::Kept(table)),
+            Parts::Many { table, .. } => (0, self.ranges_of(&parts).len() as u8, Tail::Kept(table)),
         };
         let (who, length, step) = (pending.who, parts.bytes(), step.to_bits());
         let token = self.token_of(pending.lane.client, segment);
@@ -164,6 +171,11 @@ impl Engine {
         }
         let (client, into) = (pending.lane.client, transfer.range);
         self.over(step);
+        let done = Completion { version, timestamp, ..Completion::bare(pending.request, Outcome::Done) };
+        let early = planted!(self, EarlyCompletion);
+        if early {
+            self.reply(pending.lane, done, None);
+        }
         if is_staged {
             self.act(Action::Unstage { node, at: staged, client, into });
             self.send(node, Message::Taken { number });
@@ -172,8 +184,9 @@ impl Engine {
             self.act(Action::WriteOut { kept, client, into });
             self.give_up(kept);
         }
-        let done = Completion::bare(pending.request, Outcome::Done);
-        self.reply(pending.lane, Completion { version, timestamp, ..done }, None);
+        if !early {
+            self.reply(pending.lane, done, None);
+        }
     }
 
     /// The home could not carry a get out: there was no room for the bytes, so this node reads again by itself.
@@ -184,7 +197,7 @@ impl Engine {
             .noted(transfer.segment)
             .is_some_and(|facts| facts.model.get_rules(transfer.look.asks).minds == crate::Minds::Nobody);
         if failure == Failure::Busy && may_read && now.steady_us < pending.deadline_us {
-            self.fetch_again(step, &pending, transfer);
+            self.fetch_again(now, step, &pending, transfer);
         } else if let Some(pending) = self.over(step) {
             self.finish(&pending, Outcome::Failed(failure));
         }

@@ -6,6 +6,7 @@ use super::guard::{Asker, Get, Owner, Sink, Waiter, Wanted, Watcher};
 use super::hand::Got;
 use super::near::Told;
 use super::operations::StepId;
+use super::planted::planted;
 use crate::limits::{TIMEOUT_DEFAULT_US, TRANSFER_BYTES_MAX};
 use crate::listing::Query;
 use crate::model::Minds;
@@ -173,7 +174,11 @@ impl Engine {
     /// Whose lock a get of a segment at home here waits for. A version that is named is there or not.
     pub(super) fn minds_of_get(&self, segment: SegmentId, look: &Look) -> Result<Minds, Failure> {
         let model = self.segments.get(segment)?.spec.model;
-        Ok(if look.version.is_some() { Minds::Nobody } else { model.get_rules(look.asks).minds })
+        match model.get_rules(look.asks).minds {
+            _ if look.version.is_some() => Ok(Minds::Nobody),
+            Minds::Anyone if planted!(self, ReadTogether) => Ok(Minds::Alone),
+            minds => Ok(minds),
+        }
     }
 
     /// Gives a peer a window over a segment, if the one for whom it asks may look at it.

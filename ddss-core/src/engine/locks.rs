@@ -4,6 +4,7 @@ use super::action::Action;
 use super::core::{Engine, Now};
 use super::guard::{Asker, Holder, Owner};
 use super::near::Told;
+use super::planted::planted;
 use crate::operation::{LockToken, LockWish};
 use crate::{Failure, Outcome, SegmentId};
 
@@ -37,6 +38,11 @@ impl Engine {
     ) -> Result<Told, Failure> {
         let segment = self.segments.get_mut(id)?;
         if !segment.guard.let_go(token, owner) {
+            if planted!(self, UncheckedUnlock) {
+                segment.guard.let_all_go();
+                self.unmark(id);
+                self.serve_line(now, id);
+            }
             return Err(Failure::LockLost);
         }
         let told = Told { version: segment.version, timestamp: segment.timestamp, word: 0 };
@@ -60,6 +66,9 @@ impl Engine {
         while let Ok(segment) = self.segments.get_mut(id)
             && let Some(waiter) = segment.guard.next_ready()
         {
+            if planted!(self, WaiterDropped) && now.steady_us.is_multiple_of(5) {
+                continue;
+            }
             if let Err(failure) = self.do_now(now, id, waiter) {
                 self.turn_away(&waiter, failure);
             }
@@ -68,7 +77,9 @@ impl Engine {
 
     /// Somebody is gone: its locks are broken, its places in line given up.
     pub(super) fn owner_gone(&mut self, now: Now, owner: Owner) {
-        for id in self.segments.busy() {
+        let mut next = 0;
+        while let Some(id) = self.segments.busy(next) {
+            next += 1;
             if let Ok(segment) = self.segments.get_mut(id) {
                 for waiter in segment.guard.gone(owner) {
                     self.drop_kept(&waiter.wanted);
@@ -81,9 +92,11 @@ impl Engine {
 
     /// Leases and deadlines of those who wait.
     pub(super) fn tick_guards(&mut self, now: Now) {
-        for id in self.segments.busy() {
+        let mut next = 0;
+        while let Some(id) = self.segments.busy(next) {
+            next += 1;
             let Ok(segment) = self.segments.get_mut(id) else { continue };
-            if segment.guard.expire_leases(now.steady_us) {
+            if !planted!(self, EndlessLease) && segment.guard.expire_leases(now.steady_us) {
                 self.unmark(id);
             }
             while let Ok(segment) = self.segments.get_mut(id)

@@ -23,6 +23,7 @@
 //! | `facts.rs` | lists, facts and permissions |
 //! | `held.rs`, `kept.rs` | locks of other homes that clients of this node hold; bytes kept for a while |
 //! | `segments.rs`, `blocks.rs` | the segments at home here and the memory they have |
+//! | `planted.rs` | bugs for tests to find |
 //! | `operations.rs`, `staging.rs`, `peers.rs` | what is under way, and the bounds on it |
 
 mod action;
@@ -45,13 +46,16 @@ mod locks;
 mod near;
 mod operations;
 mod peers;
+mod planted;
 mod segments;
 mod staging;
 
 pub use action::{Action, Parts, Source, Tail, Target};
 pub use areas::{OWN_AREA, area_of, offset_of};
-pub use core::{Counters, Engine, EngineConfig, Now, OnlyReply};
+pub use core::{Counters, Engine, EngineConfig, Now, Reply};
 pub use directory::ClaimId;
 pub use hand::HandId;
 pub use kept::KeptId;
 pub use operations::StepId;
+#[cfg(feature = "planted")]
+pub use planted::Bug;

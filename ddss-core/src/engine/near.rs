@@ -4,6 +4,7 @@
 use super::action::{Action, Parts, Source};
 use super::core::{Caller, Engine, Now};
 use super::guard::{Asker, Get, Sink, Waiter, Wanted, Watcher};
+use super::planted::planted;
 use crate::operation::{LockWish, Terms};
 use crate::segment::{Header, Identity, Wish};
 use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version};
@@ -61,7 +62,7 @@ impl Engine {
         let segment = self.segments.get(id)?;
         let who = waiter.who;
         let inside = |parts: &Parts| {
-            self.ranges(parts).iter().try_for_each(|range| segment.check_range(range.offset, range.bytes))
+            self.ranges_of(parts).iter().try_for_each(|range| segment.check_range(range.offset, range.bytes))
         };
         match &waiter.wanted {
             Wanted::Get(get) => {
@@ -138,10 +139,11 @@ impl Engine {
 
     fn check_terms(&self, now: Now, id: SegmentId, asker: Asker, terms: Terms) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
-        if terms.token.is_some_and(|token| !segment.guard.admits(token, asker.owner(), now.steady_us)) {
+        let token = terms.token.filter(|_| !planted!(self, UncheckedToken));
+        if token.is_some_and(|token| !segment.guard.admits(token, asker.owner(), now.steady_us)) {
             return Err(Failure::LockLost);
         }
-        if terms.version.is_some_and(|version| version != segment.version) {
+        if terms.version.is_some_and(|version| version != segment.version) && !planted!(self, UncheckedVersion) {
             return Err(Failure::VersionMismatch);
         }
         Ok(())
@@ -157,7 +159,7 @@ impl Engine {
     ) -> Result<(Version, Timestamp), Failure> {
         let timestamp = self.clock.next(now.wall_us);
         let segment = self.segments.get_mut(id)?;
-        segment.version = Version(segment.version.0 + 1);
+        segment.version = Version(segment.version.0 + u64::from(!planted!(self, SkippedVersion)));
         segment.timestamp = timestamp;
         let (at, version) = (segment.at, segment.version);
         let (kept, places) = (segment.line_of(version), segment.stamps.len() as u64);
@@ -167,7 +169,7 @@ impl Engine {
         let (state, bytes) = (Header::committed(version), segment.spec.bytes);
         self.counters.commits += 1;
         self.act(Action::Commit { at, parts, source, version, timestamp });
-        if let Some(to) = kept {
+        if let Some(to) = kept.filter(|_| !planted!(self, HistoryLost)) {
             let (segment, timestamp) = (id.to_bits(), timestamp.0);
             self.act(Action::Keep { at, to, header: Header { state, timestamp, segment, bytes, locked: 0 } });
         }

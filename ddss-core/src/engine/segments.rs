@@ -3,13 +3,14 @@
 use super::areas::Areas;
 use super::core::EngineConfig;
 use super::guard::{Asker, Guard};
+use super::planted::planted;
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::message::Facts;
 use crate::record::Record;
 use crate::segment::{Audience, Header, Name, Permissions};
 use crate::spec::{Placement, Spec};
 use crate::{Failure, NodeId, SegmentId, Timestamp, Version};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// One segment at home here.
@@ -30,6 +31,8 @@ pub(super) struct Segment {
     pub(super) stamps: Box<[Timestamp]>,
     /// Its lock and those who wait.
     pub(super) guard: Guard,
+    /// It is among those whose guards have to be looked after.
+    noted_busy: bool,
     /// Who made it, until its memory is there.
     forming: Option<Asker>,
     /// Where it was, and who might use it there, while it moves.
@@ -43,8 +46,22 @@ impl Segment {
             0 => Box::default(),
             keeps => vec![timestamp; keeps as usize + 1].into(),
         };
-        let (oldest, forming, moving) = (version, None, None);
-        Self { name, spec, permissions, at, version, timestamp, oldest, seen_by, stamps, guard, forming, moving }
+        let (oldest, noted_busy, forming, moving) = (version, false, None, None);
+        Self {
+            name,
+            spec,
+            permissions,
+            at,
+            version,
+            timestamp,
+            oldest,
+            seen_by,
+            stamps,
+            guard,
+            noted_busy,
+            forming,
+            moving,
+        }
     }
 
     /// Bytes of the pool that it takes.
@@ -138,7 +155,9 @@ pub(super) struct Segments {
     areas: Areas,
     leaving: Vec<Leaving>,
     /// Those with a lock that is held or a line that is not empty.
-    busy: BTreeSet<SegmentId>,
+    busy: Vec<SegmentId>,
+    #[cfg(feature = "planted")]
+    pub(super) bug: Option<super::Bug>,
 }
 
 impl Segments {
@@ -151,7 +170,9 @@ impl Segments {
             names: BTreeMap::new(),
             areas: Areas::new(config.pool_bytes),
             leaving: Vec::new(),
-            busy: BTreeSet::new(),
+            busy: Vec::new(),
+            #[cfg(feature = "planted")]
+            bug: None,
         }
     }
 
@@ -161,12 +182,16 @@ impl Segments {
 
     /// This segment's guard has to be looked after.
     pub(super) fn note_busy(&mut self, id: SegmentId) {
-        self.busy.insert(id);
+        if let Ok(segment) = self.get_mut(id)
+            && !std::mem::replace(&mut segment.noted_busy, true)
+        {
+            self.busy.push(id);
+        }
     }
 
-    /// Those whose guards have to be looked after.
-    pub(super) fn busy(&self) -> Vec<SegmentId> {
-        self.busy.iter().copied().collect()
+    /// Those whose guards have to be looked after, one after the other: more may come while they are gone through.
+    pub(super) fn busy(&self, index: usize) -> Option<SegmentId> {
+        self.busy.get(index).copied()
     }
 
     pub(super) fn is_quiet(&self) -> bool {
@@ -176,7 +201,11 @@ impl Segments {
     /// Guards that need nothing any more are looked after no longer.
     pub(super) fn forget_idle(&mut self) {
         let mut busy = std::mem::take(&mut self.busy);
-        busy.retain(|&id| self.get(id).is_ok_and(|segment| !segment.guard.is_idle()));
+        busy.retain(|&id| {
+            let Ok(segment) = self.get_mut(id) else { return false };
+            segment.noted_busy = !segment.guard.is_idle();
+            segment.noted_busy
+        });
         self.busy = busy;
     }
 
@@ -188,7 +217,9 @@ impl Segments {
     pub(super) fn get(&self, id: SegmentId) -> Result<&Segment, Failure> {
         match self.slots.get(usize::from(id.index())) {
             Some(Slot { generation, segment: Some(segment) })
-                if *generation == id.generation() && id.home() == self.node && segment.forming.is_none() =>
+                if (*generation == id.generation() || planted!(self, StaleGeneration))
+                    && id.home() == self.node
+                    && segment.forming.is_none() =>
             {
                 Ok(segment)
             }
@@ -393,7 +424,8 @@ impl Segments {
     /// Takes one released segment that nobody reads any more off the books; says where it was and how long. Its memory
     /// is free when it is [cleared](Self::cleared).
     pub(super) fn reclaim(&mut self) -> Option<(u64, u64)> {
-        let index = self.leaving.iter().position(|leaving| leaving.waiting_for.is_empty())?;
+        let early = planted!(self, EarlyReclaim);
+        let index = self.leaving.iter().position(|leaving| early || leaving.waiting_for.is_empty())?;
         let gone = self.leaving.swap_remove(index);
         if !gone.moved {
             self.free.push(gone.id.index());

@@ -103,6 +103,10 @@ pub(crate) struct Connection {
     // What arrives.
     position: u64,
     partial: Option<Partial>,
+    /// The key of a write of which segments are still to come.
+    writing: Option<u32>,
+    /// The same, if its window was withdrawn meanwhile: the rest of that write goes nowhere.
+    orphaned: Option<u32>,
     ulpdu: Vec<u8>,
     message: Vec<u8>,
     message_opcode: u8,
@@ -146,6 +150,8 @@ impl Connection {
             reply_sequence: 1,
             position: 0,
             partial: None,
+            writing: None,
+            orphaned: None,
             ulpdu: Vec::new(),
             message: Vec::new(),
             message_opcode: 0,
@@ -170,6 +176,18 @@ impl Connection {
 
     pub(crate) fn outbox(&self) -> &Outbox {
         &self.outbox
+    }
+
+    /// The peer may not use that window any more. A write that has begun to arrive is no mistake of the peer: what is
+    /// still to come of it is thrown away. Only a later use of the key ends the connection.
+    pub(crate) fn withdraw(&mut self, key: u32, memory: &mut Registry) {
+        self.windows.withdraw(key);
+        if self.writing == Some(key) {
+            self.orphaned = Some(key);
+        }
+        if let Some(region) = self.partial.as_mut().and_then(|partial| partial.withdraw(key)) {
+            memory.release(region);
+        }
     }
 
     /// It has become quiet: gives back what it does not need now.

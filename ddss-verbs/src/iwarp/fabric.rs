@@ -117,6 +117,7 @@ impl Fabric for Iwarp {
             atomics: Arbiter::Thread,
             reads_abandonable: true,
             write_done_is_placed: false,
+            refusals_named: true,
         }
     }
 
@@ -176,7 +177,7 @@ impl Fabric for Iwarp {
 
     fn withdraw(&mut self, peer: PeerId, key: u32) {
         if let Some(found) = self.peers.get_mut(peer) {
-            found.connection.windows.withdraw(key);
+            found.connection.withdraw(key, &mut self.memory);
         }
     }
 

@@ -290,7 +290,7 @@ pub fn stream(data: &[u8]) {
                 0 => drop(side.connection.accept(b"yes")),
                 1 => drop(side.connection.reject(b"no")),
                 2 => {
-                    side.connection.windows.withdraw(side.key);
+                    side.connection.withdraw(side.key, &mut side.memory);
                 }
                 3 => {
                     let tag = u64::from(input.byte());

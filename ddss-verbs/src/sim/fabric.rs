@@ -189,6 +189,7 @@ impl Fabric for Sim {
             atomics: Arbiter::Thread,
             reads_abandonable: true,
             write_done_is_placed: false,
+            refusals_named: true,
         }
     }
 

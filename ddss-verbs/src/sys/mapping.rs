@@ -8,6 +8,8 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+#[cfg(feature = "rdma")]
+use rustix::mm::mmap_anonymous;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::crc;
@@ -22,6 +24,8 @@ pub(crate) struct Mapping {
 // SAFETY: the mapping belongs to this value alone (it is not tied to a thread), and every access goes through
 // `&self` methods that copy by atomics.
 unsafe impl Send for Mapping {}
+// SAFETY: as above: nobody who has a `&Mapping` takes the memory to be theirs alone, since other processes write it too.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `bytes` bytes from `offset`, which the caller has checked to be inside of the file, for good.
@@ -29,6 +33,16 @@ impl Mapping {
         let flags = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: no address is asked for, so no existing mapping is touched.
         let base = unsafe { mmap(std::ptr::null_mut(), bytes, flags, MapFlags::SHARED, fd, offset) }?;
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { base, bytes })
+    }
+
+    /// Memory of this process alone, for what an adapter reads and writes besides the users' bytes.
+    #[cfg(feature = "rdma")]
+    pub(crate) fn private(bytes: usize) -> io::Result<Self> {
+        let flags = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: no address is asked for, so no existing mapping is touched.
+        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, flags, MapFlags::PRIVATE) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(Self { base, bytes })
     }

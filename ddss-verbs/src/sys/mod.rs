@@ -1,8 +1,10 @@
-//! The unsafe part: mapped memory, and sockets that read into and write from it.
+//! The unsafe part: mapped memory, sockets that read into and write from it, and adapters that do so by themselves.
 
 pub(crate) mod crc;
 mod mapping;
 mod socket;
+#[cfg(feature = "rdma")]
+pub(crate) mod verbs;
 
 pub(crate) use mapping::Mapping;
 pub(crate) use socket::{Part, receive_into, send_parts};

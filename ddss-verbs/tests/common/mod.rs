@@ -146,6 +146,14 @@ pub(crate) trait Lab {
     type Fabric: Fabric;
     fn fabric(&mut self) -> Self::Fabric;
     fn address(&mut self) -> SocketAddr;
+    /// Soft-iWARP lets a peer read a window that is open for writing only.
+    fn checks_reads(&self) -> bool {
+        true
+    }
+    /// Somebody else's iWARP has no atomics and no immediates.
+    fn has_extensions(&self) -> bool {
+        true
+    }
     fn pass(&mut self) {
         std::thread::yield_now();
     }
@@ -207,6 +215,21 @@ impl<L: Lab> Pair<L> {
         (there, here)
     }
 
+    /// Whether `a` is told what `b` refuses: one has to say it and the other to listen.
+    pub(crate) fn names_refusals(&self) -> bool {
+        self.a.fabric.capabilities().refusals_named && self.b.fabric.capabilities().refusals_named
+    }
+
+    /// `a` did what it may not: both lose the connection, and know why if the fabric can tell.
+    pub(crate) fn both_closed_for_cause(&mut self, there: PeerId, here: PeerId, what: &str) {
+        let lost = |reason| matches!(reason, CloseReason::Lost(_) | CloseReason::Gone);
+        let unnamed = !self.names_refusals();
+        let reason = self.wait("b to be closed", |pair| pair.b.closed(here));
+        assert!(unnamed && lost(reason) || matches!(reason, CloseReason::Broken(_)), "{what}: {reason:?}");
+        let reason = self.wait("a to be closed", |pair| pair.a.closed(there));
+        assert!(unnamed && lost(reason) || matches!(reason, CloseReason::Terminated(_)), "{what}: {reason:?}");
+    }
+
     pub(crate) fn a_done(&mut self, tag: u64) -> Result<u64, WorkError> {
         self.wait("a's completion", |pair| pair.a.done(tag))
     }
@@ -224,3 +247,15 @@ impl<L: Lab> Pair<L> {
 }
 
 pub(crate) const ALL: Rights = Rights::READ.and(Rights::WRITE).and(Rights::ATOMIC);
+
+/// Two addresses of RDMA adapters of this machine, if there are any; else the test says that it is skipped.
+pub(crate) fn addresses() -> Option<(std::net::IpAddr, std::net::IpAddr)> {
+    let find = |name| std::env::var(name).ok().map(|address: String| address.parse().unwrap());
+    let found = find("DDSS_RDMA_A").zip(find("DDSS_RDMA_B"));
+    if found.is_none() {
+        let name = std::thread::current().name().unwrap_or("adapter").to_owned();
+        let line = format!("skipped: {name}: no rdma adapter (DDSS_RDMA_A, DDSS_RDMA_B); scripts/vm has some\n");
+        drop(std::io::Write::write_all(&mut std::io::stderr().lock(), line.as_bytes()));
+    }
+    found
+}

@@ -26,6 +26,8 @@ struct Target {
     offset: u64,
     response: bool,
     last: bool,
+    /// What it named.
+    key: u32,
 }
 
 /// A tagged segment whose header was taken and whose payload is still arriving. Only without CRC and markers.
@@ -45,6 +47,11 @@ impl Partial {
     /// abandoned while the connection lives.
     pub(super) fn abandon(&mut self, ended: bool) -> Option<RegionId> {
         if ended || self.target.response { self.target.region.take() } else { None }
+    }
+
+    /// The same for a write into a window that is no more.
+    pub(super) fn withdraw(&mut self, key: u32) -> Option<RegionId> {
+        if !self.target.response && self.target.key == key { self.target.region.take() } else { None }
     }
 }
 
@@ -241,9 +248,15 @@ impl Connection {
     fn tagged(&mut self, header: Tagged, bytes: usize, cx: &mut Context<'_>) -> Result<Target, Fault> {
         match Opcode::parse(header.rdmap)? {
             Opcode::Write => {
-                let mut target = Target { region: None, offset: 0, response: false, last: header.last };
+                let key = header.key;
+                let mut target = Target { region: None, offset: 0, response: false, last: header.last, key };
+                let orphaned = self.orphaned.filter(|orphaned| *orphaned == key);
+                self.writing = (!header.last).then_some(key);
+                if header.last {
+                    self.orphaned = None;
+                }
                 // A segment without payload touches nothing, so its key and address mean nothing.
-                if bytes > 0 {
+                if bytes > 0 && orphaned.is_none() {
                     let (region, offset) = self
                         .windows
                         .translate(cx.memory, header.key, header.address, bytes as u64, Rights::WRITE)
@@ -256,7 +269,7 @@ impl Connection {
             Opcode::ReadResponse => {
                 let read = self.reads.front_mut().ok_or(Fault::DDP_KEY)?;
                 let (region, offset) = read.take(header, bytes)?;
-                Ok(Target { region, offset, response: true, last: header.last })
+                Ok(Target { region, offset, response: true, last: header.last, key: header.key })
             }
             _ => Err(Fault::RDMAP_OPCODE),
         }

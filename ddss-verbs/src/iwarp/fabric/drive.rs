@@ -29,6 +29,8 @@ const LOOK_EVERY: u32 = 64;
 /// call of a local client; so who comes first after a silence waits some microseconds longer (a few tens if the thread is
 /// busy with local clients).
 const LOOK_EVERY_SILENT: u32 = 256;
+/// The same while no peer is connected: only a new one can come.
+const LOOK_EVERY_ALONE: u32 = 16 << 10;
 /// Bytes moved, a packet counting as some, after which epoll is looked at in any case: the quiet ones must not wait for long
 /// behind the busy ones.
 const LOOK_BYTES: usize = 128 << 10;
@@ -49,7 +51,11 @@ impl Iwarp {
         self.close_asked(events);
         self.flush_dirty(events);
         self.serve_hot(events);
-        let every = if self.hot.is_empty() { LOOK_EVERY_SILENT } else { LOOK_EVERY };
+        let every = match (self.hot.is_empty(), self.peers.len()) {
+            (false, _) => LOOK_EVERY,
+            (true, 0) => LOOK_EVERY_ALONE,
+            (true, _) => LOOK_EVERY_SILENT,
+        };
         let quiet_long = self.polls.is_multiple_of(every);
         if self.hot.len() >= HOT_MAX || quiet_long || self.moved >= LOOK_BYTES || self.look {
             self.moved = 0;
@@ -67,6 +73,10 @@ impl Iwarp {
     pub(super) fn prepare_to_sleep(&mut self) -> bool {
         for index in 0..self.hot.len() {
             if let Some(mut peer) = self.peers.take(self.hot[index]) {
+                if peer.busy == 0 {
+                    // Nothing came since the last sleep either.
+                    peer.connection.relax();
+                }
                 peer.busy = 0;
                 if peer.watched.is_empty() {
                     self.watch(&mut peer, epoll::EventFlags::IN);

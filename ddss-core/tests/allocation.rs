@@ -1,0 +1,146 @@
+//! The engine allocates nothing on the data path once it is warm.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss_core::engine::{Action, Engine, EngineConfig, Now, Source, StepId, Tail};
+use ddss_core::{
+    ArenaRange, Change, ClientId, Completion, Header, Identity, LaneId, LockToken, LockWish, Look, Message, Model,
+    NodeId, Opened, Operation, Outcome, Payload, RemoteWindow, Request, RequestId, SegmentId, Spec, Terms,
+};
+
+const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
+const LANE: LaneId = LaneId { client: CLIENT, index: 0 };
+const WHO: Identity = Identity { uid: 7, gid: 7 };
+const RANGE: ArenaRange = ArenaRange { slot: 0, bytes: 4096 };
+
+/// Two engines with nothing between them but this.
+struct Pair {
+    engines: [Engine; 2],
+    now: Now,
+    state: u64,
+    last: Option<Completion>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let peers = vec![NodeId(1), NodeId(2)];
+        let engine = |node| {
+            let (pool_bytes, peers) = (64 << 20, peers.clone());
+            Engine::new(&EngineConfig { node: NodeId(node), pool_bytes, peers, first_generation: 9 })
+        };
+        let mut engines = [engine(1), engine(2)];
+        for (index, engine) in engines.iter_mut().enumerate() {
+            engine.attach(CLIENT, WHO, 1 << 20);
+            engine.peer_up(NodeId(2 - index as u16));
+        }
+        Self { engines, now: Now { steady_us: 1000, wall_us: 1000 }, state: 0, last: None }
+    }
+
+    fn ask(&mut self, node: usize, operation: Operation, text: &[u8]) -> Completion {
+        self.last = None;
+        let request = Request::new(RequestId(5), operation);
+        self.engines[node].request(self.now, LANE, &request, text);
+        while self.perform(0) + self.perform(1) > 0 {}
+        self.now.steady_us += 10;
+        self.last.expect("everything ends")
+    }
+
+    /// Does what there is to do, without memory: what the engine needs to hear is all that counts here.
+    fn perform(&mut self, node: usize) -> usize {
+        let mut count = 0;
+        while let Some(action) = self.engines[node].next_action() {
+            count += 1;
+            match action {
+                Action::Format { record, .. } => self.engines[node].formatted(self.now, record.segment, true),
+                Action::Look { .. } => self.engines[node].looked(1),
+                Action::Commit { source, version, .. } => {
+                    self.state = Header::committed(version);
+                    if let Source::Kept(kept) = source {
+                        self.engines[node].take_kept(kept, |_| ());
+                    }
+                }
+                Action::Fetch { step, .. } => self.fetched(node, step),
+                Action::Send { message, tail, .. } => self.deliver(node, message, &tail),
+                Action::Stage { message, .. } => self.deliver(node, message, &Tail::None),
+                Action::Hand { hand, message, .. } => {
+                    self.engines[node].handed(hand);
+                    self.deliver(node, message, &Tail::None);
+                }
+                Action::Introduce { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
+                    let window = RemoteWindow { key: 1, base: at, bytes };
+                    self.deliver(node, Message::Found { step, facts, window }, &Tail::None);
+                }
+                Action::Reply { completion, .. } => self.last = Some(completion),
+                _ => {}
+            }
+        }
+        count
+    }
+
+    fn fetched(&mut self, node: usize, step: StepId) {
+        let header = Header { state: self.state, segment: self.segment(), bytes: 4096, ..Header::default() };
+        self.engines[node].fetched(self.now, step, Ok((header, self.state)));
+    }
+
+    fn segment(&self) -> u64 {
+        SegmentId::new(NodeId(1), 0, 10).to_bits()
+    }
+
+    fn deliver(&mut self, from: usize, message: Message, tail: &Tail) {
+        let mut bytes = [0; Message::PUT_BYTES_MAX];
+        let length = match tail {
+            Tail::None => 0,
+            Tail::Client(_, payload) => payload.length() as usize,
+            Tail::Pool(_, parts) => parts.bytes() as usize,
+            Tail::Kept(kept) => {
+                let kept = self.engines[from].kept(*kept);
+                bytes[..kept.len()].copy_from_slice(kept);
+                kept.len()
+            }
+        };
+        let (now, node) = (self.now, NodeId(from as u16 + 1));
+        self.engines[1 - from].message(now, node, &message, &bytes[..length]);
+    }
+}
+
+/// One round of everything that a client does again and again.
+fn round(pair: &mut Pair, node: usize, segment: SegmentId, turn: u64) {
+    let done = |completion: Completion| assert_eq!(completion.outcome, Outcome::Done);
+    let get = |look| Operation::Get { segment, offset: 0, into: RANGE, inline: false, look };
+    let put = |bytes, terms| {
+        let from = Payload::Arena(ArenaRange { slot: 0, bytes });
+        Operation::Put { segment, offset: 0, from, terms }
+    };
+    done(pair.ask(node, get(Look::default()), &[]));
+    // The home carries it out.
+    done(pair.ask(node, get(Look { asks: Some(Model::Read), version: None }), &[]));
+    done(pair.ask(node, put(64, Terms::default()), &[]));
+    done(pair.ask(node, put(4096, Terms::default()), &[]));
+    let change = Change::Add(turn);
+    done(pair.ask(node, Operation::Atomic { segment, offset: 8, change, token: None }, &[]));
+    let wish = LockWish { shared: false, no_wait: false, lease_us: 1_000_000 };
+    let locked = pair.ask(node, Operation::Lock { segment, wish }, &[]);
+    let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| locked.data[i])));
+    done(locked);
+    done(pair.ask(node, put(64, Terms { token: Some(token), ..Terms::default() }), &[]));
+    done(pair.ask(node, Operation::Unlock { segment, token }, &[]));
+    for engine in &mut pair.engines {
+        engine.tick(pair.now);
+    }
+}
+
+// If this failed, the progress thread would stop now and then for the allocator, and a busy node would jitter.
+#[test]
+fn nothing_is_allocated_once_the_engine_is_warm() {
+    for node in [0, 1] {
+        let mut pair = Pair::new();
+        let spec = Spec { mode: 0o600, ..Spec::new(4096) };
+        let text = [&spec.encode()[..], b"warm"].concat();
+        let whole = ArenaRange { slot: 0, bytes: text.len() as u32 };
+        let made = pair.ask(0, Operation::Allocate { spec_and_name: whole }, &text);
+        let segment = Opened::decode(&made.data).segment;
+        assert_eq!(segment.to_bits(), pair.segment());
+        (0..100).for_each(|turn| round(&mut pair, node, segment, turn));
+        let counted = allocation_counter::measure(|| (0..1000).for_each(|turn| round(&mut pair, node, segment, turn)));
+        assert_eq!(counted.count_total, 0, "as {}: {counted:?}", if node == 0 { "the home" } else { "another node" });
+    }
+}

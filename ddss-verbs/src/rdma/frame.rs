@@ -1,0 +1,216 @@
+//! What two of us send each other: one send of the adapter each.
+//!
+//! ```text
+//!  0      1       2         4       8
+//! +------+-------+---------+-------+------------------------------------------------------------------+
+//! | kind | flags | credits |  key  | message: the bytes; immediate: 8 bytes; credits: nothing         |
+//! |  u8  |  u8   |   u16   |  u32  | atomic: ticket u32, operation u32, address u64, first u64, second u64 |
+//! |      |       |         |       | answer: ticket u32, fault 4×u8, value u64                        |
+//! +------+-------+---------+-------+------------------------------------------------------------------+
+//! ```
+//!
+//! Little-endian. `credits` is how many receive slots were given back to the adapter since the last frame. `key` is the
+//! window that is withdrawn (flag 2), or the one that an atomic goes to. Flag 1 is *solicited*. A frame of kind
+//! *credits* costs no credit itself: there are slots besides for the few that can be under way.
+//!
+//! The private data of a connection begins with `0xDD`, the version, flags and the length of the hello: the fabric of
+//! InfiniBand pads.
+
+use ddss_core::limits::MESSAGE_BYTES_MAX;
+
+use crate::fault::Fault;
+
+/// In front of every frame.
+pub(super) const HEADER_BYTES: usize = 8;
+/// The longest frame, and what a receive slot holds.
+pub(super) const FRAME_BYTES_MAX: usize = (HEADER_BYTES + MESSAGE_BYTES_MAX).next_multiple_of(64);
+/// In front of the hello.
+pub(super) const PREAMBLE_BYTES: usize = 4;
+
+const MAGIC: u8 = 0xdd;
+const VERSION: u8 = 1;
+const SOLICITED: u8 = 1;
+const INVALIDATES: u8 = 2;
+
+/// What to do with a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    CompareSwap { compare: u64, swap: u64 },
+    FetchAdd { add: u64 },
+}
+
+/// A frame without its credits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frame<'a> {
+    Message { bytes: &'a [u8], solicited: bool, invalidate: Option<u32> },
+    Immediate { data: [u8; 8], solicited: bool },
+    Atomic { ticket: u32, key: u32, address: u64, change: Change },
+    Answer { ticket: u32, result: Result<u64, Fault> },
+    Credits,
+}
+
+impl Frame<'_> {
+    /// Whether the other side counts it against what it may receive.
+    pub(super) fn costs_credit(&self) -> bool {
+        !matches!(self, Frame::Credits)
+    }
+
+    /// Writes it; returns its length.
+    pub(super) fn encode(&self, credits: u16, out: &mut [u8; FRAME_BYTES_MAX]) -> usize {
+        let (mut flags, mut key) = (0, 0_u32);
+        let body = &mut out[HEADER_BYTES..];
+        let (kind, bytes) = match *self {
+            Frame::Message { bytes, solicited, invalidate } => {
+                flags |= if solicited { SOLICITED } else { 0 };
+                if let Some(window) = invalidate {
+                    (flags, key) = (flags | INVALIDATES, window);
+                }
+                body[..bytes.len()].copy_from_slice(bytes);
+                (1, bytes.len())
+            }
+            Frame::Immediate { data, solicited } => {
+                flags |= if solicited { SOLICITED } else { 0 };
+                body[..8].copy_from_slice(&data);
+                (2, 8)
+            }
+            Frame::Atomic { ticket, key: window, address, change } => {
+                key = window;
+                let (operation, first, second) = match change {
+                    Change::CompareSwap { compare, swap } => (1_u32, compare, swap),
+                    Change::FetchAdd { add } => (2, add, 0),
+                };
+                body[..4].copy_from_slice(&ticket.to_le_bytes());
+                body[4..8].copy_from_slice(&operation.to_le_bytes());
+                for (index, word) in [address, first, second].into_iter().enumerate() {
+                    body[8 + index * 8..][..8].copy_from_slice(&word.to_le_bytes());
+                }
+                (3, 32)
+            }
+            Frame::Answer { ticket, result } => {
+                body[..4].copy_from_slice(&ticket.to_le_bytes());
+                let (fault, value) = match result {
+                    Ok(value) => ([0; 4], value),
+                    Err(fault) => ([1, fault.layer, fault.kind, fault.code], 0),
+                };
+                body[4..8].copy_from_slice(&fault);
+                body[8..16].copy_from_slice(&value.to_le_bytes());
+                (4, 16)
+            }
+            Frame::Credits => (5, 0),
+        };
+        out[0] = kind;
+        out[1] = flags;
+        out[2..4].copy_from_slice(&credits.to_le_bytes());
+        out[4..8].copy_from_slice(&key.to_le_bytes());
+        HEADER_BYTES + bytes
+    }
+}
+
+/// Reads a frame and its credits; `None` if it is none.
+pub(super) fn decode(bytes: &[u8]) -> Option<(Frame<'_>, u16)> {
+    let (header, body) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+    let [kind, flags, credits @ .., k0, k1, k2, k3] = *header;
+    let (credits, key) = (u16::from_le_bytes(credits), u32::from_le_bytes([k0, k1, k2, k3]));
+    let solicited = flags & SOLICITED != 0;
+    let word = |at: usize| Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?));
+    let half = |at: usize| Some(u32::from_le_bytes(body.get(at..at + 4)?.try_into().ok()?));
+    let frame = match (kind, body.len()) {
+        (1, 0..=MESSAGE_BYTES_MAX) => {
+            Frame::Message { bytes: body, solicited, invalidate: (flags & INVALIDATES != 0).then_some(key) }
+        }
+        (2, 8) => Frame::Immediate { data: body.try_into().ok()?, solicited },
+        (3, 32) => {
+            let change = match half(4)? {
+                1 => Change::CompareSwap { compare: word(16)?, swap: word(24)? },
+                2 => Change::FetchAdd { add: word(16)? },
+                _ => return None,
+            };
+            Frame::Atomic { ticket: half(0)?, key, address: word(8)?, change }
+        }
+        (4, 16) => {
+            let result = match body[4] {
+                0 => Ok(word(8)?),
+                _ => Err(Fault { layer: body[5], kind: body[6], code: body[7] }),
+            };
+            Frame::Answer { ticket: half(0)?, result }
+        }
+        (5, 0) => Frame::Credits,
+        _ => return None,
+    };
+    Some((frame, credits))
+}
+
+/// The private data of a connection: ours, with a hello in it.
+pub(super) fn preamble(adapter_atomics: bool, hello: &[u8]) -> Vec<u8> {
+    let bytes = u8::try_from(hello.len()).expect("whoever says hello has looked at its length");
+    let mut out = vec![MAGIC, VERSION, u8::from(adapter_atomics), bytes];
+    out.extend_from_slice(hello);
+    out
+}
+
+/// The hello in private data of ours, and whether that side leaves atomics to its adapter; `None` if it is not ours.
+pub(super) fn read_preamble(data: &[u8]) -> Option<(bool, &[u8])> {
+    let ([magic, version, flags, bytes], rest) = data.split_first_chunk::<PREAMBLE_BYTES>()?;
+    let hello = rest.get(..usize::from(*bytes))?;
+    (*magic == MAGIC && *version == VERSION).then_some((flags & 1 != 0, hello))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_back_as_they_were() {
+        // If this failed, two nodes would misunderstand each other.
+        let long = [7; MESSAGE_BYTES_MAX];
+        let change = Change::CompareSwap { compare: u64::MAX, swap: 3 };
+        for frame in [
+            Frame::Message { bytes: &long, solicited: true, invalidate: Some(0xfeed_f00d) },
+            Frame::Message { bytes: b"", solicited: false, invalidate: None },
+            Frame::Immediate { data: *b"8 bytes!", solicited: true },
+            Frame::Atomic { ticket: 9, key: 77, address: 1 << 60, change },
+            Frame::Atomic { ticket: 9, key: 77, address: 8, change: Change::FetchAdd { add: 5 } },
+            Frame::Answer { ticket: u32::MAX, result: Ok(u64::MAX) },
+            Frame::Answer { ticket: 0, result: Err(Fault::RDMAP_RIGHTS) },
+            Frame::Credits,
+        ] {
+            let mut out = [0xaa; FRAME_BYTES_MAX];
+            let bytes = frame.encode(513, &mut out);
+            assert_eq!(decode(&out[..bytes]), Some((frame, 513)));
+            for cut in 0..HEADER_BYTES {
+                assert_eq!(decode(&out[..cut]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_frame_is_refused() {
+        // If this failed, a peer that runs wild would make us read outside of what it sent, or act on garbage.
+        let mut out = [0; FRAME_BYTES_MAX];
+        for kind in 0..=255 {
+            for bytes in 0..FRAME_BYTES_MAX {
+                out[0] = kind;
+                if decode(&out[..bytes]).is_some() {
+                    assert!((1..=5).contains(&kind), "kind {kind} with {bytes} bytes");
+                }
+            }
+        }
+        let change = Change::FetchAdd { add: 1 };
+        let bytes = Frame::Atomic { ticket: 1, key: 1, address: 8, change }.encode(0, &mut out);
+        out[HEADER_BYTES + 4] = 9;
+        assert_eq!(decode(&out[..bytes]), None, "an operation that is unknown");
+        assert_eq!(decode(&out[..bytes - 1]), None);
+    }
+
+    #[test]
+    fn a_hello_survives_padding_and_strangers_are_told_apart() {
+        // If this failed, a node would read zeros behind a hello, or take a stranger's private data for ours.
+        let mut data = preamble(true, b"hello");
+        data.resize(56, 0);
+        assert_eq!(read_preamble(&data), Some((true, &b"hello"[..])));
+        assert_eq!(read_preamble(&preamble(false, b"")), Some((false, &b""[..])));
+        for stranger in [&b""[..], b"DDSSpeer", &[0xdd, 1, 0], &[0xdd, 1, 0, 9, 1], &[0xdd, 2, 0, 0]] {
+            assert_eq!(read_preamble(stranger), None);
+        }
+    }
+}

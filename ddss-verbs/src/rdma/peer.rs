@@ -1,0 +1,220 @@
+//! One connection: its stage, what belongs to it, and what arrives on it.
+//!
+//! ```text
+//!  Resolving ─► Routing ─► Dialling ─┐
+//!                                    ├─► Up ─► Ending ─► gone
+//!              Asked ─► Accepting ───┘
+//! ```
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use super::frame::{self, Frame};
+use super::local::Holdings;
+use super::work::Traffic;
+use crate::events::{CloseReason, Events};
+use crate::fabric::PeerId;
+use crate::fault::Fault;
+use crate::sys::verbs::{Arrived, Ended, Endpoint, Failing};
+use ddss_core::limits::MESSAGE_BYTES_MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The way to the address is being found.
+    Resolving,
+    Routing,
+    /// The other side has been asked.
+    Dialling,
+    /// The other side asks.
+    Asked,
+    Accepting,
+    Up,
+    /// What is under way comes back.
+    Ending(CloseReason),
+}
+
+/// See the module. The endpoint goes before what it uses: fields drop in order.
+pub(super) struct Peer {
+    pub(super) id: PeerId,
+    pub(super) address: SocketAddr,
+    pub(super) stage: Stage,
+    pub(super) endpoint: Endpoint,
+    pub(super) holdings: Option<Holdings>,
+    pub(super) traffic: Traffic,
+    /// What we say when the way is found; later, what the other side said when it turned us away.
+    pub(super) hello: Vec<u8>,
+    /// Reads that the other side asked for, in both directions.
+    pub(super) reads: (u8, u8),
+    /// The next stage comes until then.
+    pub(super) deadline: Option<Instant>,
+    /// Something ended last at about that time.
+    pub(super) progress_at: Instant,
+    /// The peer was told that it broke the rules, and is given a moment to read it.
+    pub(super) leaving: Option<Fault>,
+    /// The owner asked for its end.
+    pub(super) closing: bool,
+    is_iwarp: bool,
+}
+
+/// Buffers of one poll.
+#[derive(Default)]
+pub(super) struct Scratch {
+    pub(super) ended: Vec<Ended>,
+    pub(super) arrived: Vec<Arrived>,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Peer {
+    pub(super) fn new(
+        id: PeerId,
+        address: SocketAddr,
+        stage: Stage,
+        endpoint: Endpoint,
+        is_iwarp: bool,
+        now: Instant,
+    ) -> Self {
+        Self {
+            id,
+            address,
+            stage,
+            endpoint,
+            holdings: None,
+            traffic: Traffic::new(id),
+            hello: Vec::new(),
+            reads: (0, 0),
+            deadline: None,
+            progress_at: now,
+            leaving: None,
+            closing: false,
+            is_iwarp,
+        }
+    }
+
+    /// Gives to the adapter what was posted and takes what it has. The answer says why the connection is over, if it is.
+    pub(super) fn drive(&mut self, scratch: &mut Scratch, events: &mut Events) -> Option<CloseReason> {
+        let (Some(queue), Some(holdings)) = (self.endpoint.queue(), &self.holdings) else { return None };
+        let ending = matches!(self.stage, Stage::Ending(_));
+        if !ending && let Err(error) = self.traffic.flush(queue, holdings, &mut scratch.ended) {
+            self.traffic.take_ended(holdings, &mut scratch.ended, events);
+            return Some(CloseReason::Lost(error.kind()));
+        }
+        match queue.poll(&mut scratch.ended, &mut scratch.arrived) {
+            Ok(false) if scratch.ended.is_empty() => return None,
+            Ok(_) => {}
+            Err(error) => return Some(CloseReason::Lost(error.kind())),
+        }
+        let fault = if ending { None } else { self.take_arrived(scratch, events) };
+        let (Some(queue), Some(holdings)) = (self.endpoint.queue(), &self.holdings) else { return None };
+        for arrived in scratch.arrived.drain(..) {
+            queue.give_back(arrived.slot);
+        }
+        let given = if ending { Ok(()) } else { queue.ring_receives() };
+        self.traffic.take_ended(holdings, &mut scratch.ended, events);
+        if ending {
+            return None;
+        }
+        if let Some(fault) = fault {
+            return Some(CloseReason::Broken(fault));
+        }
+        if let Some(reason) = self.over() {
+            return Some(reason);
+        }
+        let (Some(queue), Some(holdings)) = (self.endpoint.queue(), &self.holdings) else { return None };
+        let flushed = given.and_then(|()| self.traffic.flush(queue, holdings, &mut scratch.ended));
+        self.traffic.take_ended(holdings, &mut scratch.ended, events);
+        flushed.err().map(|error| CloseReason::Lost(error.kind()))
+    }
+
+    /// Whether what the adapter said means that the connection is over, and why.
+    pub(super) fn over(&mut self) -> Option<CloseReason> {
+        let queue = self.endpoint.queue()?;
+        if let Some(fault) = self.traffic.refused {
+            return Some(CloseReason::Terminated(fault));
+        }
+        if queue.trouble().is_peers_fault() {
+            return Some(CloseReason::Broken(Fault::RDMAP_PROTECTION));
+        }
+        if queue.trouble().is_fatal() {
+            return Some(CloseReason::Lost(io::ErrorKind::ConnectionAborted));
+        }
+        match self.traffic.failing {
+            Some(Failing::Unanswered) => Some(CloseReason::Lost(io::ErrorKind::TimedOut)),
+            Some(_) => Some(CloseReason::Lost(io::ErrorKind::ConnectionReset)),
+            // An iWARP connection ends like this, too. Elsewhere only a mistake of the peer's stops a queue by itself.
+            None if queue.receives_flushed() && self.is_iwarp => {
+                Some(CloseReason::Lost(io::ErrorKind::ConnectionReset))
+            }
+            None if queue.receives_flushed() => Some(CloseReason::Broken(Fault::RDMAP_PROTECTION)),
+            None => None,
+        }
+    }
+
+    /// Reads what arrived; the answer is what was wrong with it.
+    fn take_arrived(&mut self, scratch: &mut Scratch, events: &mut Events) -> Option<Fault> {
+        for index in 0..scratch.arrived.len() {
+            let queue = self.endpoint.queue()?;
+            queue.copy_out(scratch.arrived[index], &mut scratch.bytes);
+            self.traffic.may_speak = true;
+            if self.traffic.plain {
+                if scratch.bytes.len() > MESSAGE_BYTES_MAX {
+                    return Some(Fault::DDP_TOO_LONG);
+                }
+                events.message(self.id, &scratch.bytes, false, None);
+                continue;
+            }
+            let Some((frame, credits)) = frame::decode(&scratch.bytes) else { return Some(Fault::RDMAP_OPCODE) };
+            if frame.costs_credit() {
+                self.traffic.owe();
+            }
+            if !self.traffic.credit(credits) {
+                return Some(Fault::RDMAP_STREAM);
+            }
+            if let Some(fault) = self.take_frame(frame, events) {
+                return Some(fault);
+            }
+        }
+        None
+    }
+
+    fn take_frame(&mut self, frame: Frame<'_>, events: &mut Events) -> Option<Fault> {
+        let holdings = self.holdings.as_mut()?;
+        match frame {
+            Frame::Message { bytes, solicited, invalidate } => {
+                if invalidate.is_some_and(|key| !holdings.withdraw(key)) {
+                    return Some(Fault::RDMAP_INVALIDATE);
+                }
+                events.message(self.id, bytes, solicited, invalidate);
+            }
+            Frame::Immediate { data, solicited } => events.immediate(self.id, data, solicited),
+            Frame::Atomic { ticket, key, address, change } => {
+                // Behind a refusal nothing is done.
+                let result = self.leaving.map_or_else(|| holdings.change(key, address, change), Err);
+                if let Err(fault) = result {
+                    self.leaving = Some(fault);
+                }
+                if !self.traffic.answer(ticket, result) {
+                    return Some(Fault::RDMAP_STREAM);
+                }
+            }
+            Frame::Answer { ticket, result } => {
+                if !self.traffic.answered(ticket, result, events) {
+                    return Some(Fault::RDMAP_STREAM);
+                }
+            }
+            Frame::Credits => {}
+        }
+        None
+    }
+
+    /// Why the other side has gone, when it has.
+    pub(super) fn gone(&mut self) -> CloseReason {
+        if let Some(fault) = self.leaving {
+            return CloseReason::Broken(fault);
+        }
+        match self.over() {
+            Some(reason @ (CloseReason::Broken(_) | CloseReason::Terminated(_))) => reason,
+            _ => CloseReason::Gone,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Memory that may be used for transfers. What the adapter makes of it belongs to the peers.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use crate::fabric::{FabricError, RegionId, Trust};
+use crate::limits::REGIONS_MAX;
+use crate::memory;
+use crate::sys::Mapping;
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    mapping: Option<Arc<Mapping>>,
+}
+
+/// All regions of one fabric. One that ended stays mapped while something is under way on it.
+#[derive(Default)]
+pub(super) struct Regions {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    bytes: u64,
+}
+
+impl Regions {
+    pub(super) fn register(
+        &mut self,
+        memory: BorrowedFd<'_>,
+        trust: Trust,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<RegionId, FabricError> {
+        if self.free.is_empty() && self.slots.len() >= REGIONS_MAX {
+            return Err(FabricError::Full("region"));
+        }
+        let mapping = memory::map(memory, trust, offset, bytes)?;
+        check_lock_limit(self.bytes.saturating_add(bytes))?;
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.mapping = Some(Arc::new(mapping));
+        self.bytes += bytes;
+        Ok(RegionId::new(index, slot.generation))
+    }
+
+    /// Whether there was such a region.
+    pub(super) fn deregister(&mut self, region: RegionId) -> bool {
+        let Some(slot) = self.slots.get_mut(region.index as usize) else { return false };
+        if slot.generation != region.generation {
+            return false;
+        }
+        let Some(mapping) = slot.mapping.take() else { return false };
+        self.bytes -= mapping.bytes() as u64;
+        self.free.push(region.index);
+        true
+    }
+
+    /// A region that new work may use.
+    pub(super) fn get(&self, region: RegionId) -> Option<&Arc<Mapping>> {
+        let slot = self.slots.get(region.index as usize)?;
+        if slot.generation != region.generation {
+            return None;
+        }
+        slot.mapping.as_ref()
+    }
+}
+
+/// The adapter locks what it may reach, and the kernel counts that, once for each peer that it is used with. Less than all
+/// of it once is certainly not enough.
+fn check_lock_limit(bytes: u64) -> Result<(), FabricError> {
+    use rustix::process::{Resource, getrlimit};
+    let Some(limit) = getrlimit(Resource::Memlock).current else { return Ok(()) };
+    if bytes <= limit || may_lock_anything() { Ok(()) } else { Err(FabricError::NotLocked { bytes, limit }) }
+}
+
+/// As much as this process may lock, it wants to be able to: root can lift the limit, others can use all of theirs. It is
+/// no failure if neither works; what is missing is said when it is needed.
+pub(super) fn raise_lock_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Memlock);
+    if setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }).is_err() {
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: now.maximum, maximum: now.maximum });
+    }
+}
+
+/// `CAP_IPC_LOCK`, which lifts the limit.
+fn may_lock_anything() -> bool {
+    const IPC_LOCK: u32 = 14;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
+    bits & (1 << IPC_LOCK) != 0
+}

@@ -1,0 +1,142 @@
+//! The two libraries, found and opened when somebody asks for an adapter, and never closed again.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io;
+use std::sync::OnceLock;
+
+use super::abi::{
+    AsyncEvent, CmEvent, CmId, CompletionChannel, ConnectionParameters, Context, Cq, DeviceAttributes, EventChannel,
+    Mr, Pd, PortAttributes, QpInit, SocketAddress,
+};
+
+/// Why there is no adapter to be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// rdma-core is not installed.
+    #[error("rdma-core is not installed: {0}")]
+    NoLibrary(String),
+    /// rdma-core is older than what is needed.
+    #[error("rdma-core is too old: it has no {0}")]
+    TooOld(&'static str),
+    /// The libraries are there, and the kernel knows no device.
+    #[error("there is no rdma device: {0}")]
+    NoDevice(String),
+}
+
+macro_rules! table {
+    ($($field:ident in $library:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*) => {
+        /// What we call, by its own name.
+        pub(super) struct Library {
+            $(pub(super) $field: unsafe extern "C" fn($($argument),*) $(-> $answer)?,)*
+        }
+
+        impl Library {
+            fn open() -> Result<Self, Unavailable> {
+                let verbs = open(c"libibverbs.so.1")?;
+                let cm = open(c"librdmacm.so.1")?;
+                let _ = (verbs, cm);
+                $(
+                    let name = concat!(stringify!($field), "\0");
+                    let found = symbol($library!(verbs, cm), name).ok_or(Unavailable::TooOld(stringify!($field)))?;
+                    // SAFETY: the symbol is a function of this name in a library whose names promise this type
+                    // (`infiniband/verbs.h`, `rdma/rdma_cma.h`), and it is never unloaded.
+                    let $field = unsafe {
+                        std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $answer)?>(found)
+                    };
+                )*
+                Ok(Self { $($field),* })
+            }
+        }
+    };
+}
+
+macro_rules! verbs {
+    ($verbs:ident, $cm:ident) => {
+        $verbs
+    };
+}
+macro_rules! cm {
+    ($verbs:ident, $cm:ident) => {
+        $cm
+    };
+}
+
+table! {
+    ibv_query_device in verbs: fn(*mut Context, *mut DeviceAttributes) -> c_int;
+    ibv_query_port in verbs: fn(*mut Context, u8, *mut PortAttributes) -> c_int;
+    ibv_alloc_pd in verbs: fn(*mut Context) -> *mut Pd;
+    ibv_dealloc_pd in verbs: fn(*mut Pd) -> c_int;
+    ibv_reg_mr in verbs: fn(*mut Pd, *mut c_void, usize, c_int) -> *mut Mr;
+    ibv_dereg_mr in verbs: fn(*mut Mr) -> c_int;
+    ibv_create_comp_channel in verbs: fn(*mut Context) -> *mut CompletionChannel;
+    ibv_destroy_comp_channel in verbs: fn(*mut CompletionChannel) -> c_int;
+    ibv_create_cq in verbs: fn(*mut Context, c_int, *mut c_void, *mut CompletionChannel, c_int) -> *mut Cq;
+    ibv_destroy_cq in verbs: fn(*mut Cq) -> c_int;
+    ibv_get_cq_event in verbs: fn(*mut CompletionChannel, *mut *mut Cq, *mut *mut c_void) -> c_int;
+    ibv_ack_cq_events in verbs: fn(*mut Cq, u32);
+    ibv_get_async_event in verbs: fn(*mut Context, *mut AsyncEvent) -> c_int;
+    ibv_ack_async_event in verbs: fn(*mut AsyncEvent);
+    rdma_get_devices in cm: fn(*mut c_int) -> *mut *mut Context;
+    rdma_free_devices in cm: fn(*mut *mut Context);
+    rdma_create_event_channel in cm: fn() -> *mut EventChannel;
+    rdma_destroy_event_channel in cm: fn(*mut EventChannel);
+    rdma_create_id in cm: fn(*mut EventChannel, *mut *mut CmId, *mut c_void, c_int) -> c_int;
+    rdma_destroy_id in cm: fn(*mut CmId) -> c_int;
+    rdma_bind_addr in cm: fn(*mut CmId, *mut SocketAddress) -> c_int;
+    rdma_listen in cm: fn(*mut CmId, c_int) -> c_int;
+    rdma_resolve_addr in cm: fn(*mut CmId, *mut SocketAddress, *mut SocketAddress, c_int) -> c_int;
+    rdma_resolve_route in cm: fn(*mut CmId, c_int) -> c_int;
+    rdma_create_qp in cm: fn(*mut CmId, *mut Pd, *mut QpInit) -> c_int;
+    rdma_destroy_qp in cm: fn(*mut CmId);
+    rdma_connect in cm: fn(*mut CmId, *mut ConnectionParameters) -> c_int;
+    rdma_accept in cm: fn(*mut CmId, *mut ConnectionParameters) -> c_int;
+    rdma_reject in cm: fn(*mut CmId, *const c_void, u8) -> c_int;
+    rdma_disconnect in cm: fn(*mut CmId) -> c_int;
+    rdma_notify in cm: fn(*mut CmId, c_int) -> c_int;
+    rdma_set_option in cm: fn(*mut CmId, c_int, c_int, *mut c_void, usize) -> c_int;
+    rdma_get_src_port in cm: fn(*mut CmId) -> u16;
+    rdma_get_cm_event in cm: fn(*mut EventChannel, *mut *mut CmEvent) -> c_int;
+    rdma_ack_cm_event in cm: fn(*mut CmEvent) -> c_int;
+}
+
+impl Library {
+    /// The libraries, opened once for the process. A failure stays one: a program that was started without them has to be
+    /// started again.
+    pub(super) fn get() -> Result<&'static Self, Unavailable> {
+        static LIBRARY: OnceLock<Result<Library, Unavailable>> = OnceLock::new();
+        LIBRARY.get_or_init(Library::open).as_ref().map_err(Clone::clone)
+    }
+}
+
+fn open(name: &CStr) -> Result<*mut c_void, Unavailable> {
+    // SAFETY: the name is a C string; what the libraries run when they are loaded is their business, and they are
+    // made to be opened like this by programs that do not link them.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+    if !handle.is_null() {
+        return Ok(handle);
+    }
+    // SAFETY: no other call into the loader comes in between on this thread, which is what the answer belongs to.
+    let why = unsafe { libc::dlerror() };
+    if why.is_null() {
+        return Err(Unavailable::NoLibrary(name.to_string_lossy().into_owned()));
+    }
+    // SAFETY: the loader's own C string, which lives until the thread's next call into it.
+    let why = unsafe { CStr::from_ptr(why) };
+    Err(Unavailable::NoLibrary(why.to_string_lossy().into_owned()))
+}
+
+fn symbol(library: *mut c_void, name: &str) -> Option<*mut c_void> {
+    debug_assert!(name.ends_with('\0'));
+    // SAFETY: the handle is an open library's and the name a C string.
+    let found = unsafe { libc::dlsym(library, name.as_ptr().cast::<c_char>()) };
+    (!found.is_null()).then_some(found)
+}
+
+/// What a call that answers -1 and `errno`, an errno, or (some drivers) a negative errno, says.
+pub(super) fn outcome(answer: c_int) -> io::Result<()> {
+    match answer {
+        0 => Ok(()),
+        -1 => Err(io::Error::last_os_error()),
+        other => Err(io::Error::from_raw_os_error(other.wrapping_abs())),
+    }
+}

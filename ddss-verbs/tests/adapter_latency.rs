@@ -1,0 +1,73 @@
+//! The time of an 8-byte read over an RDMA adapter, printed: `scripts/vm` puts it beside perftest's of the same boot.
+//! Nothing here fails because of a time. Skipped without an adapter, as in `adapter.rs`.
+
+#![cfg(feature = "rdma")]
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use common::{Lab, Memory, Pair, Seen, addresses};
+use ddss_verbs::rdma::{Rdma, RdmaConfig};
+use ddss_verbs::{Event, Events, Fabric};
+use ddss_verbs::{LocalRange, RemoteRange, Rights, Work};
+
+struct Two(IpAddr, IpAddr, bool);
+
+impl Lab for Two {
+    type Fabric = Rdma;
+
+    fn fabric(&mut self) -> Rdma {
+        let mut config = RdmaConfig::default();
+        config.address = Some(if std::mem::replace(&mut self.2, false) { self.0 } else { self.1 });
+        Rdma::new(config).unwrap()
+    }
+
+    fn address(&mut self) -> SocketAddr {
+        SocketAddr::new(self.1, 0)
+    }
+}
+
+#[test]
+fn reads_of_eight_bytes() {
+    // If this failed, a read would not come back, or nobody could compare it with what the adapter can do.
+    let Some((a, b)) = addresses() else { return };
+    let mut pair = Pair::new(Two(a, b, true));
+    let (there, here) = pair.connect();
+    let (mine, theirs) = (Memory::new(4096), Memory::new(4096));
+    theirs.set(0, b"8 bytes!");
+    let region = pair.a.register(&mine);
+    let (_, window) = pair.open(&theirs, here, Rights::READ);
+    pair.wait("the greeting", |pair| (pair.b.seen.is_empty() && pair.a.seen.is_empty()).then_some(()));
+    for _ in 0..100 {
+        pair.step();
+    }
+    let local = LocalRange { region, offset: 0, bytes: 8 };
+    let remote = RemoteRange { key: window.key, address: window.base };
+    let mut events = Events::new();
+    let mut times = Vec::with_capacity(2000);
+    for tag in 0..2200 {
+        let start = Instant::now();
+        pair.a.fabric.post(&[Work::Read { peer: there, tag, local, remote }]).unwrap();
+        while pair.a.fabric.poll(&mut events) == 0 {
+            assert!(start.elapsed().as_secs() < 20, "no answer");
+        }
+        let took = start.elapsed();
+        assert!(
+            matches!(events.get(0), Some(Event::Done { outcome: Ok(0), .. })),
+            "{:?}",
+            events.get(0).map(Seen::from)
+        );
+        events.clear();
+        if tag >= 200 {
+            times.push(took.as_nanos());
+        }
+    }
+    assert_eq!(mine.get(0, 8), b"8 bytes!");
+    times.sort_unstable();
+    let at = |share: usize| times[times.len() * share / 100] as f64 / 1000.0;
+    let line = format!("read of 8 bytes: p50 {:.2} us, p99 {:.2} us\n", at(50), at(99));
+    drop(std::io::Write::write_all(&mut std::io::stderr().lock(), line.as_bytes()));
+}

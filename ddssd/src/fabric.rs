@@ -1,0 +1,113 @@
+//! The road to the other nodes: which fabric is taken, and one line in the log that says so and why.
+
+use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use crate::service::StartError;
+
+/// Over what the node reaches its peers. All nodes of a cluster take the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum FabricChoice {
+    /// The RDMA adapter that has the address on which the node listens, if one has; else iWARP in user space.
+    #[default]
+    Auto,
+    /// iWARP in user space, over TCP.
+    Iwarp,
+    /// The RDMA adapter that has the address on which the node listens; without one the node does not start.
+    Rdma,
+}
+
+impl FromStr for FabricChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(FabricChoice::Auto),
+            "iwarp" => Ok(FabricChoice::Iwarp),
+            "rdma" => Ok(FabricChoice::Rdma),
+            _ => Err(format!("{text:?} is no fabric: give auto, iwarp or rdma")),
+        }
+    }
+}
+
+impl fmt::Display for FabricChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FabricChoice::Auto => "auto",
+            FabricChoice::Iwarp => "iwarp",
+            FabricChoice::Rdma => "rdma",
+        })
+    }
+}
+
+/// Opens the fabric for a node that listens on `address`.
+pub(crate) fn open(choice: FabricChoice, address: SocketAddr) -> Result<Box<dyn Fabric>, StartError> {
+    let why = match choice {
+        FabricChoice::Iwarp => "it was asked for".to_owned(),
+        FabricChoice::Rdma => return adapter(address, "it was asked for").map_err(StartError::Adapter),
+        FabricChoice::Auto if address.ip().is_loopback() => {
+            format!("{} is this machine's own, and no adapter's", address.ip())
+        }
+        FabricChoice::Auto if address.ip().is_unspecified() => {
+            format!("{} is every address: listen on an rdma adapter's own to use it", address.ip())
+        }
+        FabricChoice::Auto => match adapter(address, "it has the address on which this node listens") {
+            Ok(fabric) => return Ok(fabric),
+            Err(error) => crate::words::in_one_line(error.as_ref()),
+        },
+    };
+    let fabric = Iwarp::new(IwarpConfig::default()).map_err(StartError::Network)?;
+    tracing::info!(fabric = "iwarp", over = "tcp", why, "fabric taken");
+    Ok(Box::new(fabric))
+}
+
+type AdapterError = Box<dyn std::error::Error + Send + Sync>;
+
+#[cfg(feature = "rdma")]
+fn adapter(address: SocketAddr, why: &str) -> Result<Box<dyn Fabric>, AdapterError> {
+    use ddss_verbs::rdma::{Rdma, RdmaConfig};
+    let mut config = RdmaConfig::default();
+    config.address = (!address.ip().is_unspecified()).then_some(address.ip());
+    let fabric = Rdma::new(config)?;
+    let over = if fabric.is_iwarp() { "iwarp adapter" } else { "infiniband or roce adapter" };
+    tracing::info!(fabric = "rdma", device = fabric.device(), over, why, "fabric taken");
+    Ok(Box::new(fabric))
+}
+
+#[cfg(not(feature = "rdma"))]
+fn adapter(_: SocketAddr, _: &str) -> Result<Box<dyn Fabric>, AdapterError> {
+    Err("this ddssd was built without its feature rdma".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fabric_is_written_as_one_word() {
+        // If this broke, a node would take another road than its owner wrote.
+        assert_eq!("auto".parse(), Ok(FabricChoice::Auto));
+        assert_eq!("iwarp".parse(), Ok(FabricChoice::Iwarp));
+        assert_eq!("rdma".parse(), Ok(FabricChoice::Rdma));
+        assert!("tcp".parse::<FabricChoice>().is_err());
+    }
+
+    #[test]
+    fn an_address_of_no_adapter_is_reached_over_tcp_or_refused() {
+        // If this failed, a machine without an adapter could not start a node, or would fall back without a word.
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        assert_eq!(open(FabricChoice::Auto, address).unwrap().capabilities().name, "iwarp");
+        let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        assert_eq!(open(FabricChoice::Auto, everywhere).unwrap().capabilities().name, "iwarp");
+        // An address of documentation, which no machine has.
+        let nowhere = SocketAddr::from(([192, 0, 2, 1], 0));
+        assert_eq!(open(FabricChoice::Auto, nowhere).unwrap().capabilities().name, "iwarp");
+        let refused = open(FabricChoice::Rdma, nowhere).err().unwrap();
+        assert!(matches!(refused, StartError::Adapter(_)), "{refused}");
+        assert!(refused.to_string().contains("rdma"), "{refused}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Two daemons over RDMA adapters, with real clients. Without adapters (`DDSS_RDMA_A` and `DDSS_RDMA_B`: an address of
+//! one for each daemon) every test says so and passes; `scripts/vm` runs them on the kernel's own adapters.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use ddss_tests::{Daemon, DaemonOptions, ScriptedClient, skipped};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Nodes 1 and 2 on an adapter each, as `fabric` says, each with the other as its peer.
+fn pair(test: &str, fabric: &str) -> Option<[Daemon; 2]> {
+    let find = |name| std::env::var(name).ok().map(|address| address.parse::<IpAddr>().unwrap());
+    let Some((a, b)) = find("DDSS_RDMA_A").zip(find("DDSS_RDMA_B")) else {
+        skipped(test, "no rdma adapter (DDSS_RDMA_A, DDSS_RDMA_B); scripts/vm has some");
+        return None;
+    };
+    let options = |node, at| DaemonOptions::at(node, at).unwrap().argument("--fabric").argument(fabric);
+    let (a, b) = (options(1, a).pool_bytes(16 << 20), options(2, b).pool_bytes(16 << 20));
+    let a = a.peer(&b);
+    let b = b.peer(&a);
+    Some([a.start().unwrap(), b.start().unwrap()])
+}
+
+fn client(daemon: &Daemon) -> ScriptedClient {
+    let beside = std::env::var("DDSS_BIN_DIR").map(|folder| format!("{folder}/client"));
+    let program = beside.unwrap_or_else(|_| env!("CARGO_BIN_EXE_client").to_owned());
+    ScriptedClient::start(&program, daemon.folder(), "auto").unwrap()
+}
+
+fn said(client: &mut ScriptedClient, line: &str) -> String {
+    client.ask(line).unwrap()
+}
+
+/// Asks again until it works; the last answer.
+fn soon(client: &mut ScriptedClient, line: &str) -> String {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let answer = said(client, line);
+        if answer.starts_with("ok") || Instant::now() > end {
+            return answer;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+// If this failed, a cluster with adapters would be no cluster.
+#[test]
+fn values_cross_the_adapters_whole() {
+    let Some([mut a, b]) = pair("values_cross_the_adapters_whole", "auto") else { return };
+    let log = a.process().stderr();
+    let taken: Vec<&str> = log.lines().filter(|line| line.contains("fabric taken")).collect();
+    assert!(matches!(taken[..], [line] if line.contains("rdma") && line.contains("it has the address")), "{log}");
+    let (mut on_a, mut on_b) = (client(&a), client(&b));
+    assert_eq!(said(&mut on_a, "allocate x 500000"), "ok 500000 bytes");
+    assert_eq!(said(&mut on_a, "put 0 500000 7"), "ok version 1");
+    assert_eq!(soon(&mut on_b, "open x"), "ok 500000 bytes at node 1");
+    assert_eq!(said(&mut on_b, "get 0 500000 7"), "ok version 1 equal");
+    for (version, length) in [(2, 0), (3, 8), (4, 16), (5, 17), (6, 448), (7, 449), (8, 4096), (9, 500_000)] {
+        assert_eq!(said(&mut on_b, &format!("put 0 {length} {version}")), format!("ok version {version}"));
+        let get = format!("get 0 {length} {version}");
+        assert_eq!(said(&mut on_a, &get), format!("ok version {version} equal"), "{length} bytes");
+        assert_eq!(said(&mut on_b, &get), format!("ok version {version} equal"), "{length} bytes");
+    }
+    // Gets beside puts that never stop see whole values only.
+    let mut writer = client(&a);
+    assert_eq!(soon(&mut writer, "open x"), "ok 500000 bytes at node 1");
+    said(&mut writer, "put 0 65536 0");
+    assert_eq!(said(&mut writer, "put-for-ever 65536"), "ok writing");
+    let answer = said(&mut on_b, "whole 65536");
+    assert!(answer.starts_with("ok whole "), "{answer}");
+    writer.kill().unwrap();
+}
+
+// If this failed, two services could hold one lock, or a counter would lose what one of them added.
+#[test]
+fn locks_and_words_are_one_for_both_nodes() {
+    let Some([a, b]) = pair("locks_and_words_are_one_for_both_nodes", "rdma") else { return };
+    let (mut on_a, mut on_b) = (client(&a), client(&b));
+    said(&mut on_a, "allocate words 64");
+    assert!(soon(&mut on_b, "open words").starts_with("ok"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(said(&mut on_a, "add-many 0 100"), "ok"));
+        scope.spawn(|| assert_eq!(said(&mut on_b, "add-many 0 100"), "ok"));
+    });
+    assert_eq!(said(&mut on_b, "add 0 0"), "ok before 200 version 201");
+    assert!(said(&mut on_b, "lock").starts_with("ok"));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| said(&mut on_a, "lock"));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!waits.is_finished(), "two have one lock");
+        assert!(said(&mut on_b, "unlock").starts_with("ok"));
+        assert!(waits.join().unwrap().starts_with("ok"));
+    });
+    assert!(said(&mut on_a, "unlock").starts_with("ok"));
+}
+
+// If this failed, a node whose daemon is starved would take its data along; a home's death would hang its readers.
+#[test]
+fn a_home_that_stands_still_is_read_and_a_dead_one_is_an_error() {
+    let name = "a_home_that_stands_still_is_read_and_a_dead_one_is_an_error";
+    let Some([mut a, b]) = pair(name, "rdma") else { return };
+    let (mut on_a, mut on_b) = (client(&a), client(&b));
+    said(&mut on_a, "allocate still 4096");
+    said(&mut on_a, "put 0 4096 3");
+    assert!(soon(&mut on_b, "open still").starts_with("ok"));
+    assert_eq!(said(&mut on_b, "get 0 4096 3"), "ok version 1 equal");
+    a.pause().unwrap();
+    for _ in 0..50 {
+        assert_eq!(said(&mut on_b, "get 0 4096 3"), "ok version 1 equal");
+    }
+    let put = said(&mut on_b, "put 0 4096 4");
+    assert!(put.starts_with("error"), "nobody commits while the home stands still: {put}");
+    a.resume().unwrap();
+    assert!(soon(&mut on_b, "put 0 4096 5").starts_with("ok"));
+    a.kill().unwrap();
+    let answer = said(&mut on_b, "get 0 4096 5");
+    assert!(answer.starts_with("error"), "{answer}");
+    assert_eq!(said(&mut on_b, "ping"), "ok there");
+    a.start_again().unwrap();
+    let mut again = client(&a);
+    assert!(soon(&mut again, "allocate after 64").starts_with("ok"));
+    assert!(soon(&mut on_b, "open after").starts_with("ok"), "the nodes find each other again");
+}

@@ -1,0 +1,174 @@
+/* Compares the layouts that ddss-verbs/src/sys/verbs/abi.rs pins with rdma-core's own headers. Compiled, never run. */
+#include <stddef.h>
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#define AT(type, field, offset) _Static_assert(offsetof(struct type, field) == (offset), #type "." #field)
+#define SIZE(type, bytes) _Static_assert(sizeof(struct type) == (bytes), #type)
+#define IS(name, value) _Static_assert((name) == (value), #name)
+
+AT(ibv_device, node_type, 16);
+AT(ibv_device, transport_type, 20);
+AT(ibv_device, name, 24);
+AT(ibv_device, ibdev_path, 408);
+SIZE(ibv_device, 664);
+
+AT(ibv_context, device, 0);
+AT(ibv_context, ops.poll_cq, 96);
+AT(ibv_context, ops.req_notify_cq, 104);
+AT(ibv_context, ops.post_send, 208);
+AT(ibv_context, ops.post_recv, 216);
+AT(ibv_context, cmd_fd, 264);
+AT(ibv_context, async_fd, 268);
+AT(ibv_context, num_comp_vectors, 272);
+
+AT(ibv_device_attr, max_mr_size, 80);
+AT(ibv_device_attr, max_qp, 108);
+AT(ibv_device_attr, max_qp_wr, 112);
+AT(ibv_device_attr, max_cqe, 132);
+AT(ibv_device_attr, max_mr, 136);
+AT(ibv_device_attr, max_qp_rd_atom, 144);
+AT(ibv_device_attr, max_qp_init_rd_atom, 156);
+AT(ibv_device_attr, atomic_cap, 164);
+AT(ibv_device_attr, max_pkeys, 224);
+AT(ibv_device_attr, phys_port_cnt, 227);
+SIZE(ibv_device_attr, 232);
+
+AT(ibv_port_attr, state, 0);
+AT(ibv_port_attr, active_mtu, 8);
+AT(ibv_port_attr, gid_tbl_len, 12);
+AT(ibv_port_attr, max_msg_sz, 20);
+AT(ibv_port_attr, link_layer, 46);
+AT(ibv_port_attr, flags, 47);
+AT(ibv_port_attr, port_cap_flags2, 48);
+
+AT(ibv_pd, handle, 8);
+SIZE(ibv_pd, 16);
+AT(ibv_mr, pd, 8);
+AT(ibv_mr, addr, 16);
+AT(ibv_mr, length, 24);
+AT(ibv_mr, handle, 32);
+AT(ibv_mr, lkey, 36);
+AT(ibv_mr, rkey, 40);
+SIZE(ibv_mr, 48);
+AT(ibv_comp_channel, fd, 8);
+AT(ibv_comp_channel, refcnt, 12);
+SIZE(ibv_comp_channel, 16);
+AT(ibv_cq, context, 0);
+AT(ibv_cq, channel, 8);
+AT(ibv_cq, cq_context, 16);
+AT(ibv_cq, handle, 24);
+AT(ibv_cq, cqe, 28);
+AT(ibv_qp, context, 0);
+AT(ibv_qp, pd, 16);
+AT(ibv_qp, send_cq, 24);
+AT(ibv_qp, recv_cq, 32);
+AT(ibv_qp, handle, 48);
+AT(ibv_qp, qp_num, 52);
+AT(ibv_qp_cap, max_inline_data, 16);
+SIZE(ibv_qp_cap, 20);
+AT(ibv_qp_init_attr, send_cq, 8);
+AT(ibv_qp_init_attr, recv_cq, 16);
+AT(ibv_qp_init_attr, srq, 24);
+AT(ibv_qp_init_attr, cap, 32);
+AT(ibv_qp_init_attr, qp_type, 52);
+AT(ibv_qp_init_attr, sq_sig_all, 56);
+SIZE(ibv_qp_init_attr, 64);
+
+AT(ibv_wc, wr_id, 0);
+AT(ibv_wc, status, 8);
+AT(ibv_wc, opcode, 12);
+AT(ibv_wc, byte_len, 20);
+AT(ibv_wc, qp_num, 28);
+AT(ibv_wc, wc_flags, 36);
+SIZE(ibv_wc, 48);
+AT(ibv_sge, length, 8);
+AT(ibv_sge, lkey, 12);
+SIZE(ibv_sge, 16);
+AT(ibv_send_wr, next, 8);
+AT(ibv_send_wr, sg_list, 16);
+AT(ibv_send_wr, num_sge, 24);
+AT(ibv_send_wr, opcode, 28);
+AT(ibv_send_wr, send_flags, 32);
+AT(ibv_send_wr, imm_data, 36);
+AT(ibv_send_wr, wr.rdma.remote_addr, 40);
+AT(ibv_send_wr, wr.rdma.rkey, 48);
+AT(ibv_send_wr, wr.atomic.remote_addr, 40);
+AT(ibv_send_wr, wr.atomic.compare_add, 48);
+AT(ibv_send_wr, wr.atomic.swap, 56);
+AT(ibv_send_wr, wr.atomic.rkey, 64);
+SIZE(ibv_send_wr, 128);
+AT(ibv_recv_wr, next, 8);
+AT(ibv_recv_wr, sg_list, 16);
+AT(ibv_recv_wr, num_sge, 24);
+SIZE(ibv_recv_wr, 32);
+AT(ibv_async_event, event_type, 8);
+SIZE(ibv_async_event, 16);
+
+SIZE(rdma_event_channel, 4);
+AT(rdma_cm_id, verbs, 0);
+AT(rdma_cm_id, channel, 8);
+AT(rdma_cm_id, context, 16);
+AT(rdma_cm_id, qp, 24);
+AT(rdma_cm_id, route.addr.src_storage, 32);
+AT(rdma_cm_id, route.addr.dst_storage, 160);
+AT(rdma_conn_param, private_data_len, 8);
+AT(rdma_conn_param, responder_resources, 9);
+AT(rdma_conn_param, initiator_depth, 10);
+AT(rdma_conn_param, flow_control, 11);
+AT(rdma_conn_param, retry_count, 12);
+AT(rdma_conn_param, rnr_retry_count, 13);
+AT(rdma_conn_param, srq, 14);
+AT(rdma_conn_param, qp_num, 16);
+SIZE(rdma_conn_param, 24);
+AT(rdma_cm_event, listen_id, 8);
+AT(rdma_cm_event, event, 16);
+AT(rdma_cm_event, status, 20);
+AT(rdma_cm_event, param.conn, 24);
+
+IS(IBV_TRANSPORT_IWARP, 1);
+IS(IBV_LINK_LAYER_ETHERNET, 2);
+IS(IBV_ATOMIC_NONE, 0);
+IS(IBV_PORT_ACTIVE, 4);
+IS(IBV_ACCESS_LOCAL_WRITE, 1);
+IS(IBV_ACCESS_REMOTE_WRITE, 2);
+IS(IBV_ACCESS_REMOTE_READ, 4);
+IS(IBV_ACCESS_REMOTE_ATOMIC, 8);
+IS(IBV_QPT_RC, 2);
+IS(IBV_WR_RDMA_WRITE, 0);
+IS(IBV_WR_SEND, 2);
+IS(IBV_WR_RDMA_READ, 4);
+IS(IBV_WR_ATOMIC_CMP_AND_SWP, 5);
+IS(IBV_WR_ATOMIC_FETCH_AND_ADD, 6);
+IS(IBV_SEND_FENCE, 1);
+IS(IBV_SEND_SIGNALED, 2);
+IS(IBV_SEND_SOLICITED, 4);
+IS(IBV_SEND_INLINE, 8);
+IS(IBV_WC_SUCCESS, 0);
+IS(IBV_WC_WR_FLUSH_ERR, 5);
+IS(IBV_WC_REM_INV_REQ_ERR, 9);
+IS(IBV_WC_REM_ACCESS_ERR, 10);
+IS(IBV_WC_REM_OP_ERR, 11);
+IS(IBV_WC_RETRY_EXC_ERR, 12);
+IS(IBV_WC_RNR_RETRY_EXC_ERR, 13);
+IS(IBV_EVENT_CQ_ERR, 0);
+IS(IBV_EVENT_QP_FATAL, 1);
+IS(IBV_EVENT_QP_REQ_ERR, 2);
+IS(IBV_EVENT_QP_ACCESS_ERR, 3);
+IS(IBV_EVENT_COMM_EST, 4);
+IS(IBV_EVENT_DEVICE_FATAL, 8);
+IS(IBV_EVENT_PORT_ACTIVE, 9);
+IS(IBV_EVENT_PORT_ERR, 10);
+IS(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+IS(RDMA_CM_EVENT_ROUTE_RESOLVED, 2);
+IS(RDMA_CM_EVENT_CONNECT_REQUEST, 4);
+IS(RDMA_CM_EVENT_CONNECT_ERROR, 6);
+IS(RDMA_CM_EVENT_UNREACHABLE, 7);
+IS(RDMA_CM_EVENT_REJECTED, 8);
+IS(RDMA_CM_EVENT_ESTABLISHED, 9);
+IS(RDMA_CM_EVENT_DISCONNECTED, 10);
+IS(RDMA_CM_EVENT_DEVICE_REMOVAL, 11);
+IS(RDMA_PS_TCP, 0x106);
+IS(RDMA_OPTION_ID, 0);
+IS(RDMA_OPTION_ID_REUSEADDR, 1);
+IS(RDMA_OPTION_ID_ACK_TIMEOUT, 3);
