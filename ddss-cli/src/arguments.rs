@@ -312,14 +312,14 @@ pub(crate) struct PutOptions {
     pub(crate) if_version: Option<u64>,
 }
 
-fn octal(text: &str) -> Result<u16, String> {
-    let mode = u16::from_str_radix(text, 8).ok().filter(|mode| mode & !0o777 == 0);
-    mode.ok_or_else(|| format!("{text:?} is no permission: give three octal digits, as in 640"))
-}
-
 fn node(text: &str) -> Result<NodeId, String> {
     let node = text.parse().ok().filter(|&node| node != 0).map(NodeId);
     node.ok_or_else(|| format!("{text:?} is no node: give its number, 1 or more"))
+}
+
+fn octal(text: &str) -> Result<u16, String> {
+    let mode = u16::from_str_radix(text, 8).ok().filter(|mode| mode & !0o777 == 0);
+    mode.ok_or_else(|| format!("{text:?} is no permission: give three octal digits, as in 640"))
 }
 
 fn placement(text: &str) -> Result<Placement, String> {

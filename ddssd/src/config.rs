@@ -96,7 +96,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(CoreChoice, PeerAddress);
+as_text!(CoreChoice, FabricChoice, PeerAddress);
 
 /// A daemon's configuration.
 #[derive(Clone, Debug)]
@@ -150,10 +150,10 @@ impl Config {
             memory_folder: folder.join("memory"),
             state_folder: folder.join("state"),
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
-            fabric: FabricChoice::Auto,
             advertise: None,
             join: None,
             node_named: true,
+            fabric: FabricChoice::Auto,
             peers: Vec::new(),
             key: None,
             core: CoreChoice::Sensible,

@@ -2,6 +2,7 @@
 
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
@@ -9,7 +10,7 @@ use crate::service::StartError;
 
 /// Over what the node reaches its peers. All nodes of a cluster take the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(try_from = "String", into = "String")]
 pub enum FabricChoice {
     /// The RDMA adapter that has the address on which the node listens, if one has; else iWARP in user space.
     #[default]
@@ -30,6 +31,16 @@ impl FromStr for FabricChoice {
             "rdma" => Ok(FabricChoice::Rdma),
             _ => Err(format!("{text:?} is no fabric: give auto, iwarp or rdma")),
         }
+    }
+}
+
+impl fmt::Display for FabricChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FabricChoice::Auto => "auto",
+            FabricChoice::Iwarp => "iwarp",
+            FabricChoice::Rdma => "rdma",
+        })
     }
 }
 

@@ -43,8 +43,9 @@ mod undo;
 mod words;
 
 pub use config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, STATE_VARIABLE, default_state_folder};
-pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
 pub use ddss_ipc::default_folder;
+
+pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
 pub use fabric::FabricChoice;
 pub use folder::FolderError;
 pub use memory::PoolError;

@@ -117,7 +117,7 @@ impl StartError {
             Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } | Self::State { .. } => 4,
             Self::Control(ControlError::State { .. }) => 4,
             Self::NoKey { .. } | Self::Key(_) => 5,
-            Self::Listen { .. } | Self::Network(_) | Self::Control(_) => 6,
+            Self::Listen { .. } | Self::Network(_) | Self::Adapter(_) | Self::Control(_) => 6,
             Self::Thread(RuntimeError::Setup(inside)) => inside.downcast_ref().map_or(1, Self::exit_code),
             _ => 1,
         }

@@ -260,7 +260,7 @@ impl Settings {
         config.memory_folder = all.memory_dir.unwrap_or(config.memory_folder);
         config.listen = all.listen.unwrap_or(config.listen);
         config.peers = all.peer.unwrap_or_default();
-        config.fabric = all.fabric.unwrap_or_default();
+        config.fabric = all.fabric.unwrap_or(config.fabric);
         config.core = all.core.unwrap_or_default();
         config.pace.spin = all.spin_us.map_or(config.pace.spin, Duration::from_micros);
         config.pace.busy = all.busy.unwrap_or_default();

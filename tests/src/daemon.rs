@@ -39,11 +39,11 @@ impl DaemonOptions {
     /// Node `node` on a free port of another address of this machine.
     pub fn on(node: u16, ip: IpAddr) -> Result<DaemonOptions, Error> {
         let listen = SocketAddr::new(ip, free_tcp_port(ip)?);
-        Ok(DaemonOptions::at(node, listen))
+        Ok(DaemonOptions::listening(node, listen))
     }
 
     /// Node `node` at that address, without peers.
-    pub fn at(node: u16, listen: SocketAddr) -> DaemonOptions {
+    pub fn listening(node: u16, listen: SocketAddr) -> DaemonOptions {
         DaemonOptions {
             node,
             listen,

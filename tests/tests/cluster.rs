@@ -289,8 +289,16 @@ fn init_token_and_join_are_all_that_it_takes() {
     assert_eq!(code, 0, "{why}");
     let second = start(&two, "127.0.0.2:0");
     assert!(second.stdout().starts_with("ready node 2 "), "{}", second.stdout());
-    let (code, out, _) = run("ddss", &["nodes", "--dir", &path(&two)]);
-    assert_eq!((code, out.lines().count()), (0, 2), "{out}");
+    // It is ready a moment before it has heard of the others.
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let (code, out, why) = run("ddss", &["nodes", "--dir", &path(&two)]);
+        if (code, out.lines().count()) == (0, 2) {
+            break;
+        }
+        assert!(Instant::now() < end, "{out}{why}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     // It comes back at another address, and nobody has to be told.
     drop(second);
     let second = start(&two, "127.0.0.3:0");

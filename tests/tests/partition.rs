@@ -32,7 +32,7 @@ impl Three {
         };
         let options = |node: u8| {
             let listen = SocketAddr::new(islands.address(node), 7400);
-            DaemonOptions::at(node.into(), listen).inside(&islands.inside(node))
+            DaemonOptions::listening(node.into(), listen).inside(&islands.inside(node))
         };
         let mut daemons = vec![options(1).clustered().start().unwrap()];
         for node in 2..=3 {
