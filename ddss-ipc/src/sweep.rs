@@ -21,8 +21,9 @@ const LANE_BATCH_MAX: usize = 16;
 /// it takes some 50 microseconds however many are hot: a crowd in which each has its turn would stay hot altogether
 /// otherwise, and each call would wait for a sweep over all of it.
 const HOT_LOOKS: u32 = 8192;
-/// Sweeps after which it is counted anew how many lanes have requests: some milliseconds while there are any.
-const PERIOD_SWEEPS: u32 = 1 << 16;
+/// Sweeps after which it is counted anew how many lanes have requests: some turns of clients that take turns on a core,
+/// and no longer, because on a machine that counts as full nobody spins for what takes long.
+const PERIOD_SWEEPS: u32 = 1 << 13;
 /// Cold lanes looked at in a sweep that found something, beside half as many as there are hot ones.
 const COLD_SLICE: usize = 2;
 /// The same in a sweep that found nothing: then there is time. In a crowd whose members take turns on their cores this is

@@ -112,7 +112,8 @@ impl Pacer {
         let enough = if in_vain { wanted.min(Self::SPIN_SHORT) } else { wanted };
         if idle < enough {
             self.long = idle > Self::SPIN_SHORT;
-            let early = self.crowded && self.next_yield.is_none_or(|next| next <= now);
+            // A spin that is longer than usual is for who has a core to spare: whoever wants this one gets it.
+            let early = idle >= self.pace.spin || self.crowded && self.next_yield.is_none_or(|next| next <= now);
             if early { Idle::Yield } else { Idle::Spin }
         } else if (self.yields < self.pace.yields && !in_vain) || self.pace.busy {
             self.yields = self.yields.saturating_add(1);
@@ -149,6 +150,18 @@ mod tests {
         assert_eq!(next(&mut pacer), Some(Idle::Yield));
         let mut busy = Pacer::new(Pace { busy: true, ..pace });
         assert!((0..100).all(|_| next(&mut busy) == Some(Idle::Yield)));
+    }
+
+    #[test]
+    fn beyond_the_usual_time_a_thread_spins_only_on_a_core_that_nobody_wants() {
+        // If this broke, the daemon of a client that polls would keep another daemon off their core for a millisecond.
+        let pace = Pace { spin: Duration::from_micros(1), ..Pace::default() };
+        let mut pacer = Pacer::new(pace);
+        let hour = |_| Duration::from_secs(3600);
+        while pacer.idle(hour) != Idle::Yield {}
+        std::thread::sleep(Duration::from_millis(1));
+        let looks = (0..10 * Pacer::ROUNDS_PER_LOOK).filter(|_| pacer.idle(hour) == Idle::Yield).count();
+        assert_eq!(looks, 10, "it yields at each look, and never parks");
     }
 
     #[test]
