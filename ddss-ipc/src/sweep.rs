@@ -1,7 +1,7 @@
 //! Which lanes are looked at, and how often.
 //!
 //! Every lane that had requests of late is *hot* and looked at in each sweep. One that had some long ago is *cold*: a
-//! sweep looks at a slice of those, a larger one when the hot ones had nothing, so a cold lane is found within a bounded
+//! sweep looks at a slice of those, a larger one when the hot ones had nothing for a while, so a cold lane is found within a bounded
 //! number of sweeps and costs next to nothing. One that never had any is *fresh*, and its first request waits longer: most
 //! clients attach with more lanes than they have threads. No memory is shared between clients for that (a shared bitmap would let one client hide the
 //! requests of another); and before the service sleeps, all lanes are looked at.
@@ -24,13 +24,18 @@ const HOT_LOOKS: u32 = 8192;
 /// Sweeps after which it is counted anew how many lanes have requests: some turns of clients that take turns on a core,
 /// and no longer, because on a machine that counts as full nobody spins for what takes long.
 const PERIOD_SWEEPS: u32 = 1 << 13;
-/// Cold lanes looked at in a sweep that found something, beside half as many as there are hot ones.
-const COLD_SLICE: usize = 2;
-/// The same in a sweep that found nothing: then there is time. In a crowd whose members take turns on their cores this is
+/// Cold lanes looked at in a sweep, beside half as many as there are hot ones. A look takes as long as all else in a sweep,
+/// and whoever calls again at once waits for it.
+const COLD_SLICE: usize = 1;
+/// Sweeps in a row without a request after which nobody calls again at once.
+const IDLE_SWEEPS_SHORT: u32 = 16;
+/// Cold lanes looked at in a sweep from then on: there is time. In a crowd whose members take turns on their cores this is
 /// when the next one begins, and it should be found before it has spun for nothing.
 const COLD_SLICE_IDLE: usize = 8;
 /// Fresh lanes looked at in a sweep.
 const FRESH_SLICE: usize = 1;
+/// Sweeps between two looks at fresh lanes while there are requests.
+const FRESH_EVERY: u32 = 16;
 /// Offences that are remembered until somebody asks.
 const OFFENCES_MAX: usize = 64;
 
@@ -55,6 +60,8 @@ pub(crate) struct Sweep {
     /// Where the next look is in each of them.
     cursors: [usize; 3],
     unflushed: VecDeque<u32>,
+    /// Sweeps in a row that found no request in a hot lane.
+    idle_sweeps: u32,
     /// Cold lanes to be looked at before the next wake-up.
     looks_due: usize,
     /// Lanes of which replies are held back, since the client's queue is full.
@@ -75,6 +82,7 @@ impl Sweep {
             lists: Default::default(),
             cursors: [0; 3],
             unflushed: VecDeque::new(),
+            idle_sweeps: 0,
             looks_due: 0,
             held: VecDeque::new(),
             offences: VecDeque::with_capacity(OFFENCES_MAX),
@@ -142,10 +150,14 @@ impl Sweep {
         }
         let mut left = budget;
         self.visit_hot(&mut left, take);
-        let slice = if left == budget { COLD_SLICE_IDLE } else { COLD_SLICE } + self.count(Heat::Hot) / 2;
+        self.idle_sweeps = if left == budget { self.idle_sweeps.saturating_add(1) } else { 0 };
+        let long = self.idle_sweeps > IDLE_SWEEPS_SHORT;
+        let slice = if long { COLD_SLICE_IDLE } else { COLD_SLICE } + self.count(Heat::Hot) / 2;
         self.looks_due = self.looks_due.saturating_sub(slice);
         self.visit_waiting(Heat::Cold, slice, &mut left, take);
-        self.visit_waiting(Heat::Fresh, FRESH_SLICE, &mut left, take);
+        if long || self.period_sweeps.is_multiple_of(FRESH_EVERY) {
+            self.visit_waiting(Heat::Fresh, FRESH_SLICE, &mut left, take);
+        }
         budget - left
     }
 

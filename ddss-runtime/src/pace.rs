@@ -90,7 +90,8 @@ impl Pacer {
     pub(crate) fn rested(&mut self) {
         if let Some(since) = self.since {
             let missed = since.elapsed() <= self.pace.spin;
-            self.in_vain = if missed { 0 } else { self.in_vain.saturating_add(1) };
+            // Where others want the core, the time says more about them than about the work.
+            self.in_vain = if missed || self.crowded { 0 } else { self.in_vain.saturating_add(1) };
         }
         self.long = false;
         self.worked();
