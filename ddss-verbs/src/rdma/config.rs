@@ -32,7 +32,7 @@ pub struct RdmaConfig {
     pub reads: u8,
     /// Whether each read of a batch waits for the one before it: an adapter may otherwise look at memory in another order
     /// than it was asked to, and a get proves by that order that its value is whole. It costs a round trip for each read. By
-    /// itself it is so for adapters, and not for the kernel's Soft-RoCE and Soft-iWARP, which keep the order.
+    /// itself it is so for adapters, and not for the kernel's Soft-RoCE and Soft-iWARP, which keep the order (and Soft-iWARP takes no fence on a read).
     pub fence_reads: Option<bool>,
     /// Finding the way, connecting and being accepted take so long at the most.
     pub handshake_timeout: Duration,
