@@ -9,22 +9,23 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 #[derive(Debug)]
 pub(crate) struct CoreClaim {
     pub(crate) core: usize,
-    _name: UnixDatagram,
+    _name: Option<UnixDatagram>,
 }
 
 impl CoreClaim {
-    /// The last core that no other daemon took. The first one is left to the applications; when all others are taken
-    /// there is none, and the kernel places the thread.
+    /// The last core that no other daemon took, and never the first one, which is left to the applications. When all
+    /// are taken the last one is shared: two daemons that wait for each other do well on one core.
     pub(crate) fn take() -> Option<Self> {
         let cores = allowed_cores().ok()?;
         let others = cores.get(1..).unwrap_or_default();
-        others.iter().rev().find_map(|&core| Self::claim(core))
+        let free = others.iter().rev().find_map(|&core| Self::claim(core));
+        free.or_else(|| others.last().map(|&core| Self { core, _name: None }))
     }
 
     fn claim(core: usize) -> Option<Self> {
         let address = SocketAddr::from_abstract_name(format!("ddssd-core-{core}")).ok()?;
         let name = UnixDatagram::bind_addr(&address).ok()?;
-        Some(Self { core, _name: name })
+        Some(Self { core, _name: Some(name) })
     }
 }
 
