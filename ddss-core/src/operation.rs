@@ -64,7 +64,7 @@ impl Payload {
 pub enum Operation {
     /// Nothing: a round trip.
     Null,
-    /// Make a segment; [`Spec`] and name lie in the arena.
+    /// Make a segment; [`Spec`](crate::Spec) and name lie in the arena.
     Allocate {
         /// Where the specification and, behind it, the name are.
         spec_and_name: ArenaRange,
@@ -79,7 +79,7 @@ pub enum Operation {
         /// Which.
         segment: SegmentId,
     },
-    /// Read bytes. Up to [`INLINE_REPLY_BYTES_MAX`] may come in the completion.
+    /// Read bytes. Up to [`INLINE_REPLY_BYTES_MAX`](crate::limits::INLINE_REPLY_BYTES_MAX) may come in the completion.
     Get {
         /// Which.
         segment: SegmentId,
