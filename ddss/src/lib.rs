@@ -71,7 +71,7 @@ mod value;
 mod versions;
 mod words;
 
-pub use aio::{AsyncClient, AsyncSegment};
+pub use aio::{AsyncClient, AsyncLocked, AsyncSegment};
 pub use batch::{Answer, Batch};
 pub use builder::ClientBuilder;
 pub use client::Client;

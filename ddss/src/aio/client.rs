@@ -60,7 +60,7 @@ impl AsyncClient {
     }
 
     /// The lane for tasks on a daemon that is not known to be gone.
-    fn reactor(&self) -> Result<Arc<Reactor>, Error> {
+    pub(super) fn reactor(&self) -> Result<Arc<Reactor>, Error> {
         let attached = self.client.0.attached_now()?;
         let reactor = self.shared.reactor.load();
         if Arc::ptr_eq(&reactor.attached, &attached) {

@@ -21,10 +21,12 @@
 
 mod call;
 mod client;
+mod lock;
 mod more;
 mod reactor;
 mod road;
 mod segment;
 
 pub use client::AsyncClient;
+pub use lock::AsyncLocked;
 pub use segment::AsyncSegment;

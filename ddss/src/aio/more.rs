@@ -11,7 +11,8 @@ use crate::value::{Stamp, Value};
 use crate::words::Changed;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
-    ArenaRange, Change, Completion, Failure, Listing, Model, Operation, Page, Payload, Permit, Terms, Version,
+    ArenaRange, Change, Completion, Failure, Listing, LockToken, Model, Operation, Page, Payload, Permit, Terms,
+    Version,
 };
 use std::ops::{Range, RangeBounds};
 
@@ -67,7 +68,7 @@ impl AsyncSegment {
         self.put_many_on(parts, terms).await
     }
 
-    async fn put_many_on(&self, parts: &[(u64, &[u8])], terms: Terms) -> Result<Stamp, Error> {
+    pub(super) async fn put_many_on(&self, parts: &[(u64, &[u8])], terms: Terms) -> Result<Stamp, Error> {
         let place = self.place();
         let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
         let ranges = place.check_many("put", ends)?;
@@ -83,22 +84,28 @@ impl AsyncSegment {
 
     /// Adds to a word: [`Segment::fetch_add`](crate::Segment::fetch_add).
     pub async fn fetch_add(&self, offset: u64, add: u64) -> Result<Changed, Error> {
-        self.change("add to", offset, Change::Add(add)).await
+        self.change("add to", offset, Change::Add(add), None).await
     }
 
     /// Puts a word: [`Segment::swap`](crate::Segment::swap).
     pub async fn swap(&self, offset: u64, new: u64) -> Result<Changed, Error> {
-        self.change("swap a word of", offset, Change::Swap(new)).await
+        self.change("swap a word of", offset, Change::Swap(new), None).await
     }
 
     /// Compares and puts a word: [`Segment::compare_swap`](crate::Segment::compare_swap).
     pub async fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<Changed, Error> {
-        self.change("compare and swap a word of", offset, Change::CompareSwap { expected, new }).await
+        self.change("compare and swap a word of", offset, Change::CompareSwap { expected, new }, None).await
     }
 
-    async fn change(&self, action: &'static str, offset: u64, change: Change) -> Result<Changed, Error> {
+    pub(super) async fn change(
+        &self,
+        action: &'static str,
+        offset: u64,
+        change: Change,
+        token: Option<LockToken>,
+    ) -> Result<Changed, Error> {
         self.place().check(action, offset, u128::from(offset) + 8)?;
-        let operation = Operation::Atomic { segment: self.id(), offset, change, token: None };
+        let operation = Operation::Atomic { segment: self.id(), offset, change, token };
         self.ask(action, operation).await.map(|completion| Changed::of(&completion))
     }
 
@@ -125,7 +132,7 @@ impl AsyncSegment {
         self.ask("change the permissions of", Operation::Permit { segment: self.id(), permit }).await.map(drop)
     }
 
-    async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
+    pub(super) async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
         let plan = Plan { operation, ..bare() };
         self.client().call(action, self.name(), plan, as_given).await.map(|(completion, _)| completion)
     }

@@ -11,8 +11,9 @@
 
 use crate::arena::{Run, SharedSlots};
 use crate::lanes::NoCompletion;
+use crate::words::first_word;
 use ddss_core::limits::RING_SLOTS;
-use ddss_core::{Completion, Operation, Request, RequestId};
+use ddss_core::{Completion, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
 use ddss_ipc::{Lane, SharedMemory};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,6 +50,8 @@ struct Slot {
     status: Status,
     run: Option<Run>,
     harmless: bool,
+    /// It asked for this segment's lock: granted to nobody, it has to be given back.
+    lock: Option<SegmentId>,
 }
 
 /// What the tasks of one client share.
@@ -91,7 +94,7 @@ const GRACE: Duration = Duration::from_millis(20);
 
 impl Road {
     pub(super) fn new(lane: Lane, arena: SharedMemory, runs: SharedSlots) -> Self {
-        let slot = || Slot { generation: 0, status: Status::Free, run: None, harmless: true };
+        let slot = || Slot { generation: 0, status: Status::Free, run: None, harmless: true, lock: None };
         let slots = std::iter::repeat_with(slot).take(RING_SLOTS).collect();
         let state = State { lane, slots, room: VecDeque::new(), tickets: 0, armed: false, gone: false };
         Self { state: Mutex::new(state), arena, runs, dormant: AtomicBool::new(true) }
@@ -136,6 +139,10 @@ impl Road {
         slot.run = run;
         let operation = make(run);
         slot.harmless = operation.is_harmless();
+        slot.lock = match operation {
+            Operation::Lock { segment, .. } => Some(segment),
+            _ => None,
+        };
         let id = CallId::new(index, slot.generation);
         let left = deadline.saturating_duration_since(now).as_micros();
         let timeout_us = u32::try_from(left).unwrap_or(u32::MAX).max(1);
@@ -190,10 +197,23 @@ impl Road {
         let mut state = self.lock();
         let index = id.index();
         match state.slots[index].status {
-            Status::Waiting { .. } => state.slots[index].status = Status::Late,
-            Status::Done(_) => state.free(index, &self.runs),
+            Status::Waiting { .. } => {
+                state.slots[index].status = Status::Late;
+                if state.slots[index].lock.is_some() {
+                    // Its grant has to be seen by somebody: the reactor.
+                    while !state.arm(&self.runs) {}
+                }
+            }
+            Status::Done(completion) => state.end_late(index, &completion, &self.runs),
             Status::Late | Status::Free => {}
         }
+    }
+
+    /// Gives a lock back for somebody who does not wait.
+    pub(super) fn let_go(&self, segment: SegmentId, token: LockToken) {
+        let mut state = self.lock();
+        state.reap(&self.runs);
+        state.let_go(segment, token);
     }
 
     /// A future that waited for room was dropped. If its turn had come, it is the next one's.
@@ -218,6 +238,7 @@ impl Road {
         let mut next: Option<Instant> = None;
         let mut waits = false;
         for slot in &mut state.slots {
+            waits |= matches!(slot.status, Status::Late) && slot.lock.is_some();
             let Status::Waiting { waker, deadline } = &mut slot.status else { continue };
             let patience = *deadline + GRACE;
             if gone || patience <= now {
@@ -271,10 +292,32 @@ impl State {
                     slot.status = Status::Done(completion);
                     waker.into_iter().for_each(Waker::wake);
                 }
-                Status::Late => self.free(id.index(), runs),
+                Status::Late => self.end_late(id.index(), &completion, runs),
                 other => slot.status = other,
             }
         }
+    }
+
+    /// A call that nobody waits for has ended. A lock that it was granted goes back.
+    fn end_late(&mut self, index: usize, completion: &Completion, runs: &SharedSlots) {
+        let lock = self.slots[index].lock.take().filter(|_| completion.outcome == Outcome::Done);
+        self.free(index, runs);
+        if let Some(segment) = lock {
+            self.let_go(segment, LockToken(first_word(completion)));
+        }
+    }
+
+    /// Gives a lock back, and waits for nothing. If there is no room for it, the lease ends the lock.
+    fn let_go(&mut self, segment: SegmentId, token: LockToken) {
+        let free = self.slots.iter().position(|slot| matches!(slot.status, Status::Free));
+        let Some(index) = free.filter(|_| !self.gone) else { return };
+        let slot = &mut self.slots[index];
+        slot.generation = slot.generation.wrapping_add(1);
+        (slot.status, slot.run, slot.lock) = (Status::Late, None, None);
+        let id = CallId::new(index, slot.generation);
+        let request = Request::new(RequestId(id.0), Operation::Unlock { segment, token });
+        self.lane.submit(request.encode()).expect("there are as many slots as a lane has places");
+        self.lane.ring();
     }
 
     fn free(&mut self, index: usize, runs: &SharedSlots) {
