@@ -136,7 +136,9 @@ fn tell(state: &str) {
 
 fn log_filter(settings: &Settings) -> Result<EnvFilter, Failed> {
     let levels = settings.log.as_deref().unwrap_or("info");
-    EnvFilter::try_new(levels).map_err(|error| Failed::settings(format!("log = {levels:?}: {error}")))
+    // The library of the group tells of each of its steps; whoever wants to hear that names it.
+    let all = format!("openraft=warn,{levels}");
+    EnvFilter::try_new(all).map_err(|error| Failed::settings(format!("log = {levels:?}: {error}")))
 }
 
 fn start_log(filter: EnvFilter, json: bool) -> LogFilter {
