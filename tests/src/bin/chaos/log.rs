@@ -1,0 +1,90 @@
+//! What a worker did, written where it outlives the worker: each record is whole before its number counts.
+
+use ddss_ipc::{MemoryError, SharedMemory};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// What was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Get,
+    Put,
+    Add,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Done,
+    Failed,
+    Unknown,
+}
+
+/// One call. Times are nanoseconds of the machine's monotonic clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Record {
+    pub(crate) kind: Kind,
+    pub(crate) end: End,
+    pub(crate) segment: usize,
+    pub(crate) began_ns: u64,
+    pub(crate) ended_ns: u64,
+    pub(crate) version: u64,
+    /// A put's or a get's mark, or the word before an add.
+    pub(crate) value: u64,
+}
+
+/// A file of records.
+pub(crate) struct Log {
+    memory: SharedMemory,
+    count: u64,
+}
+
+impl Log {
+    const RECORD_BYTES: usize = 48;
+    const HEAD_BYTES: usize = 64;
+    /// Records of one worker's life; it ends by itself before there are more.
+    pub(crate) const RECORDS_MAX: u64 = 8_000_000;
+
+    pub(crate) fn open(path: &Path) -> Result<Self, MemoryError> {
+        let bytes = Self::HEAD_BYTES + Self::RECORDS_MAX as usize * Self::RECORD_BYTES;
+        let memory = SharedMemory::open_sparse_file(path, bytes)?;
+        let count = memory.load(0, Ordering::Acquire)?;
+        Ok(Self { memory, count })
+    }
+
+    pub(crate) fn add(&mut self, record: &Record) -> Result<(), MemoryError> {
+        let at = Self::HEAD_BYTES + self.count as usize * Self::RECORD_BYTES;
+        let what = (record.segment as u64) << 16 | (record.kind as u64) << 8 | record.end as u64;
+        let words = [what, record.began_ns, record.ended_ns, record.version, record.value];
+        for (index, word) in words.into_iter().enumerate() {
+            self.memory.store(at + index * 8, word, Ordering::Relaxed)?;
+        }
+        self.count += 1;
+        self.memory.store(0, self.count, Ordering::Release)
+    }
+
+    pub(crate) fn records(&self) -> Result<Vec<Record>, MemoryError> {
+        let word = |at: usize| self.memory.load(at, Ordering::Relaxed);
+        let count = self.count.min(Self::RECORDS_MAX) as usize;
+        let record = |index: usize| {
+            let at = Self::HEAD_BYTES + index * Self::RECORD_BYTES;
+            let what = word(at)?;
+            Ok(Record {
+                kind: [Kind::Get, Kind::Put, Kind::Add][(what >> 8 & 0xff).min(2) as usize],
+                end: [End::Done, End::Failed, End::Unknown][(what & 0xff).min(2) as usize],
+                segment: (what >> 16) as usize,
+                began_ns: word(at + 8)?,
+                ended_ns: word(at + 16)?,
+                version: word(at + 24)?,
+                value: word(at + 32)?,
+            })
+        };
+        (0..count).map(record).collect()
+    }
+}
+
+/// The machine's monotonic clock, the same for every process.
+pub(crate) fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,124 @@
+//! A client process that gets, puts and adds until it is told to stop, or killed.
+
+use crate::log::{End, Kind, Log, Record, now_ns};
+use ddss::{Client, Segment, Stamp, Strategy};
+use ddss_ipc::SharedMemory;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The deadline of each call.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes of a segment of values: one mark, again and again.
+pub(crate) const BYTES: usize = 64;
+/// Segments with values, and behind them those with a counter.
+pub(crate) const VALUES: usize = 6;
+pub(crate) const COUNTERS: usize = 3;
+/// What somebody holds who starts when no daemon is there.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) fn name(index: usize) -> String {
+    format!("chaos/{index}")
+}
+
+/// Who put a value, in which life, and which of his puts it was.
+pub(crate) fn mark(worker: u16, life: u16, sequence: u32) -> u64 {
+    u64::from(worker) << 48 | u64::from(life) << 32 | u64::from(sequence)
+}
+
+/// A small generator: chaos needs no good one.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+fn patiently<T>(mut attempt: impl FnMut() -> Result<T, ddss::Error>) -> Result<T, ddss::Error> {
+    let begin = Instant::now();
+    loop {
+        match attempt() {
+            Err(_) if begin.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(5)),
+            ended => return ended,
+        }
+    }
+}
+
+pub(crate) fn open_all(client: &Client) -> Result<Vec<Segment>, ddss::Error> {
+    (0..VALUES + COUNTERS).map(|index| patiently(|| client.open(&name(index)))).collect()
+}
+
+pub(crate) fn attach(folder: &Path, strategy: Strategy, near: bool) -> Result<Client, ddss::Error> {
+    patiently(|| Client::builder().folder(folder).strategy(strategy).near(near).lanes(1).timeout(TIMEOUT).connect())
+}
+
+fn ended(result: &Result<(Stamp, u64), ddss::Error>) -> (End, u64, u64) {
+    match result {
+        Ok((stamp, value)) => (End::Done, stamp.version.0, *value),
+        Err(error) if error.is_indeterminate() => (End::Unknown, 0, 0),
+        Err(_) => (End::Failed, 0, 0),
+    }
+}
+
+/// `FOLDER LOG STOP WORKER LIFE`.
+pub(crate) fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
+    let [folder, log, stop, worker, life] = words else { return Err("a worker takes five words".into()) };
+    let (worker, life): (u16, u16) = (worker.parse()?, life.parse()?);
+    let mut dice = Dice(u64::from(worker) << 20 | u64::from(life) << 4 | 7);
+    let stop = SharedMemory::open_file(&PathBuf::from(stop))?;
+    let mut log = Log::open(&PathBuf::from(log))?;
+    // The rings and the queues, the near road and the other one.
+    let strategy = if worker % 8 == 7 { Strategy::Rmq } else { Strategy::Auto };
+    let client = attach(&PathBuf::from(folder), strategy, worker.is_multiple_of(2))?;
+    let segments = open_all(&client)?;
+    let mut sequence = 0;
+    for _ in 0..Log::RECORDS_MAX {
+        if stop.load(0, Ordering::Relaxed)? != 0 {
+            break;
+        }
+        let (kind, segment) = match dice.below(20) {
+            0..12 => (Kind::Get, dice.below(VALUES as u64) as usize),
+            12..17 => (Kind::Put, dice.below(VALUES as u64) as usize),
+            _ => (Kind::Add, VALUES + dice.below(COUNTERS as u64) as usize),
+        };
+        let handle = &segments[segment];
+        let began_ns = now_ns();
+        let result = match kind {
+            Kind::Get => {
+                let mut bytes = [0; BYTES];
+                handle.get_into(0, &mut bytes).map(|stamp| (stamp, whole(&bytes)))
+            }
+            Kind::Put => {
+                sequence += 1;
+                let value = mark(worker, life, sequence);
+                let bytes: Vec<u8> = std::iter::repeat_n(value.to_le_bytes(), BYTES / 8).flatten().collect();
+                handle.put(0, &bytes).map(|stamp| (stamp, value))
+            }
+            Kind::Add => handle.fetch_add(0, 1).map(|changed| (changed.stamp, changed.before)),
+        };
+        let ended_ns = now_ns();
+        let (end, version, mut value) = ended(&result);
+        if kind == Kind::Put {
+            value = mark(worker, life, sequence);
+        }
+        log.add(&Record { kind, end, segment, began_ns, ended_ns, version, value })?;
+        if end != End::Done {
+            // Whoever is told that nobody is there does not ask again at once.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(())
+}
+
+/// What a torn value shows as.
+pub(crate) const TORN: u64 = u64::MAX;
+
+/// The mark that all bytes are of.
+pub(crate) fn whole(bytes: &[u8]) -> u64 {
+    let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(std::array::from_fn(|i| word[i])));
+    let first = words.next().unwrap_or(TORN);
+    if words.all(|word| word == first) { first } else { TORN }
+}
