@@ -35,6 +35,8 @@ struct Run {
     quiet_per_second: f64,
     client_kills: u64,
     daemon_kills: u64,
+    /// Workers that found no daemon, or not their segments, for as long as they could wait.
+    stranded: u64,
 }
 
 struct Worker {
@@ -138,7 +140,9 @@ impl Chaos {
         }
         self.stop.store(0, 1, Ordering::Release)?;
         for worker in &mut self.workers {
-            worker.child.wait()?;
+            if !worker.child.wait()?.success() {
+                run.stranded += 1;
+            }
         }
         Ok(run)
     }
@@ -172,12 +176,12 @@ fn run(seconds: u64, json: bool) -> Result<bool, Box<dyn Error>> {
     let enough =
         verdict.operations > 1000 * seconds && run.client_kills >= 2 * seconds && run.daemon_kills >= seconds / 10;
     let check::Verdict { operations, failed, unknown, violations, lost, late } = &verdict;
-    let Run { quiet_per_second, client_kills, daemon_kills } = run;
+    let Run { quiet_per_second, client_kills, daemon_kills, stranded } = run;
     if json {
         let found = serde_json::json!({
             "seconds": seconds, "operations": operations, "failed": failed, "indeterminate": unknown,
             "operations_per_second_before_faults": quiet_per_second.round(), "client_kills": client_kills,
-            "daemon_kills": daemon_kills, "violations": violations.len(), "lost": lost, "late": late, "enough": enough,
+            "daemon_kills": daemon_kills, "stranded": stranded, "violations": violations.len(), "lost": lost, "late": late, "enough": enough,
         });
         println!("{found}");
     } else {
@@ -185,6 +189,7 @@ fn run(seconds: u64, json: bool) -> Result<bool, Box<dyn Error>> {
         println!("failed, unknown       {failed}, {unknown}");
         println!("client kills          {client_kills}");
         println!("daemon kills          {daemon_kills}");
+        println!("stranded clients      {stranded}");
         println!("violations            {}", violations.len());
         println!("lost                  {lost}");
         println!("late                  {late}");
@@ -195,7 +200,7 @@ fn run(seconds: u64, json: bool) -> Result<bool, Box<dyn Error>> {
     for violation in violations.iter().take(20) {
         eprintln!("{violation}");
     }
-    Ok(violations.is_empty() && *lost == 0 && *late == 0 && enough)
+    Ok(violations.is_empty() && *lost == 0 && *late == 0 && stranded == 0 && enough)
 }
 
 fn main() -> ExitCode {

@@ -37,22 +37,25 @@ impl Dice {
     }
 }
 
-fn patiently<T>(mut attempt: impl FnMut() -> Result<T, ddss::Error>) -> Result<T, ddss::Error> {
-    let begin = Instant::now();
+/// Tries again and again: somebody who starts may find a daemon that is just being killed.
+fn patiently<T>(until: Instant, mut attempt: impl FnMut() -> Result<T, ddss::Error>) -> Result<T, ddss::Error> {
     loop {
         match attempt() {
-            Err(_) if begin.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(5)),
+            Err(_) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
             ended => return ended,
         }
     }
 }
 
 pub(crate) fn open_all(client: &Client) -> Result<Vec<Segment>, ddss::Error> {
-    (0..VALUES + COUNTERS).map(|index| patiently(|| client.open(&name(index)))).collect()
+    let until = Instant::now() + PATIENCE;
+    (0..VALUES + COUNTERS).map(|index| patiently(until, || client.open(&name(index)))).collect()
 }
 
 pub(crate) fn attach(folder: &Path, strategy: Strategy, near: bool) -> Result<Client, ddss::Error> {
-    patiently(|| Client::builder().folder(folder).strategy(strategy).near(near).lanes(1).timeout(TIMEOUT).connect())
+    patiently(Instant::now() + PATIENCE, || {
+        Client::builder().folder(folder).strategy(strategy).near(near).lanes(1).timeout(TIMEOUT).connect()
+    })
 }
 
 fn ended(result: &Result<(Stamp, u64), ddss::Error>) -> (End, u64, u64) {
