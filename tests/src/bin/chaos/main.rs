@@ -168,8 +168,12 @@ impl Chaos {
 }
 
 fn run(seconds: u64, json: bool) -> Result<bool, Box<dyn Error>> {
+    eprintln!("starting {NODES} daemons; if they are not built yet, that takes minutes");
     let mut chaos = Chaos::start()?;
     chaos.make_segments()?;
+    eprintln!(
+        "{WORKERS} clients for {seconds} s, one killed every {CLIENT_KILL_EVERY:?}, a daemon every {DAEMON_KILL_EVERY:?}"
+    );
     let run = chaos.torment(seconds)?;
     let verdict = chaos.judge()?;
     // A run that did too little proves nothing.
