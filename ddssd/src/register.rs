@@ -66,7 +66,6 @@ impl Register {
         let mut register = Self { memory, floor: 0 };
         register.memory.reserve(0, Self::RECORDS_AT)?;
         register.floor = register.word(Self::FLOOR_AT);
-        register.end_intent();
         Ok(register)
     }
 
@@ -104,7 +103,12 @@ impl Register {
             return Err(Unusable::Version(found.1));
         }
         let theirs = NodeId(self.word(Self::NODE_AT) as u16);
-        if theirs == node { Ok(()) } else { Err(Unusable::Node(theirs)) }
+        if theirs != node {
+            return Err(Unusable::Node(theirs));
+        }
+        // Only now: what is another's is left as it is.
+        self.end_intent();
+        Ok(())
     }
 
     fn record_at(index: usize) -> usize {
@@ -226,5 +230,44 @@ mod tests {
         assert_eq!(entries.len(), 3);
         assert_eq!(register.floor(), floor);
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_record_that_was_being_written_again_is_the_new_one_after_a_crash() {
+        // If this broke, a crash in the middle of a chmod would lose the segment, or open it to whom it was closed.
+        let path = std::env::temp_dir().join(format!("ddssd-intent-{}", std::process::id()));
+        let record = |mode| Record {
+            segment: SegmentId::new(NodeId(1), 4, 9),
+            at: 1 << 48,
+            name: Name::new("n").unwrap(),
+            spec: Spec::new(8),
+            permissions: Permissions { owner: Identity { uid: 1, gid: 2 }, mode },
+        };
+        let live = |register: &Register| register.entries().nth(4);
+        // The daemon dies before the old record is touched, while it is free, and when it is half the new one.
+        for touched in [0, 1, 2] {
+            let register = Register::open(&path).unwrap();
+            register.claim(NodeId(1)).unwrap();
+            register.write(&record(0o644)).unwrap();
+            register.memory.write(Register::INTENT_AT, &record(0o600).encode()).unwrap();
+            assert_eq!(live(&register), Some(Entry::Live(record(0o644))), "without its state the intent is none");
+            register.set(Register::INTENT_AT + Record::STATE_OFFSET, Record::LIVE, Ordering::Release);
+            if touched > 0 {
+                register.set(Register::record_at(4) + Record::STATE_OFFSET, Record::FREE, Ordering::Release);
+            }
+            if touched > 1 {
+                register.memory.write(Register::record_at(4) + 8, &record(0o600).encode()[8..40]).unwrap();
+            }
+            drop(register);
+            let register = Register::open(&path).unwrap();
+            assert_eq!(register.claim(NodeId(2)), Err(Unusable::Node(NodeId(1))));
+            assert_eq!(register.word(Register::INTENT_AT + Record::STATE_OFFSET), Record::LIVE, "left alone");
+            register.claim(NodeId(1)).unwrap();
+            assert_eq!(live(&register), Some(Entry::Live(record(0o600))));
+            assert_eq!(register.word(Register::INTENT_AT + Record::STATE_OFFSET), Record::FREE);
+            register.rewrite(&record(0o640));
+            assert_eq!(live(&register), Some(Entry::Live(record(0o640))));
+            std::fs::remove_file(&path).unwrap();
+        }
     }
 }
