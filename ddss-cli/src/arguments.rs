@@ -1,5 +1,6 @@
 //! What can be written behind `ddss`.
 
+use crate::demo::{DemoClientOptions, DemoNodeOptions, DemoOptions};
 use crate::kinds::Kind;
 use clap::{Args, Parser, Subcommand};
 use ddss::{Model, NodeId, Placement};
@@ -12,7 +13,7 @@ use std::path::PathBuf;
     version,
     after_help = "\
 Examples:
-  ddss demo                          two nodes, real clients, measured; ends by itself
+  ddss demo                          two nodes, real clients, timed and killed; ends by itself
   ddss allocate scores 4096          a segment of 4096 bytes on this node
   echo hello | ddss put scores -     its first bytes from a pipe
   ddss get scores --length 5         and back
@@ -34,8 +35,10 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Start two nodes and real client processes, show a put here and a get there, and what each costs
+    /// Start two nodes and real clients: a value travels, each strategy is timed, a client and a daemon are killed
     Demo(DemoOptions),
+    #[command(hide = true)]
+    DemoNode(DemoNodeOptions),
     #[command(hide = true)]
     DemoClient(DemoClientOptions),
     /// One round trip to the daemon's progress thread
@@ -146,29 +149,6 @@ pub(crate) struct Named {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) place: Place,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct DemoOptions {
-    /// How long each figure is measured, in milliseconds
-    #[arg(long, default_value_t = 500, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
-    pub(crate) measure_ms: u64,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct DemoClientOptions {
-    #[command(flatten)]
-    pub(crate) place: Place,
-    #[arg(long)]
-    pub(crate) role: DemoRole,
-    #[arg(long)]
-    pub(crate) measure_ms: u64,
-}
-
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DemoRole {
-    Writer,
-    Reader,
 }
 
 #[derive(Args, Debug)]

@@ -8,7 +8,6 @@ mod arguments;
 mod bytes;
 mod cluster;
 mod demo;
-mod demo_client;
 mod doctor;
 mod failure;
 mod glob;
@@ -38,7 +37,8 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let json = arguments.json;
     match &arguments.command {
         Command::Demo(options) => demo::run(options),
-        Command::DemoClient(options) => demo_client::run(options),
+        Command::DemoNode(options) => demo::run_node(options),
+        Command::DemoClient(options) => demo::run_client(options),
         Command::Ping(place) => segments::ping(place, json),
         Command::Allocate(wanted) => segments::allocate(wanted, json),
         Command::Ls(wanted) => look::list(wanted, json),
