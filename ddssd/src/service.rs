@@ -156,7 +156,7 @@ impl Service {
             CoreChoice::Unpinned => None,
             CoreChoice::Sensible => claim.as_ref().map(|claim| claim.core),
         };
-        let mut fabric = fabric::open(config.fabric, config.listen)?;
+        let mut fabric = fabric::open(&config.fabric, config.listen)?;
         // Without a key nobody could prove that he may speak to this node: so nobody is listened to.
         let admission = Admission::take(&config, fabric.as_mut())?;
         let node = admission.as_ref().map_or(config.node, |admission| admission.node);

@@ -95,7 +95,8 @@ settings! {
     /// The nodes with which a new cluster begins, the same on each of them; with commas or once for each
     #[arg(long, env = "DDSS_PEERS", value_name = "N=IP:PORT", value_delimiter = ',', action = clap::ArgAction::Append)]
     peer: Vec<PeerAddress>,
-    /// Road to the other nodes: auto (the RDMA adapter that has the listening address, else iwarp), iwarp, or rdma
+    /// Road to the other nodes: auto (the RDMA adapter that has the listening address, else iwarp), iwarp, rdma, or
+    /// rdma:NAME
     #[arg(long, env = "DDSS_FABRIC", value_name = "FABRIC")]
     fabric: FabricChoice,
     /// Core of the progress thread: a number, auto (the last one that no other daemon took, never the first), or none
