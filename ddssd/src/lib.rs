@@ -18,6 +18,7 @@
 
 mod admission;
 mod audiences;
+mod chores;
 mod config;
 mod control;
 mod core_claim;

@@ -5,6 +5,7 @@
 //! * [`Process`] is any other program, with the same end. [`binary`] builds the programs of the workspace and finds them.
 //! * [`ScriptedClient`] is a process that uses the client crate and does what its test tells it, call by call.
 //! * [`Islands`] is a network of namespaces in which nodes can be cut off from each other.
+//! * [`Besieged`] is a node with attackers of another user.
 //! * [`skipped`] says that a test lacks what it needs, where the reader sees it.
 //! * [`house`] reads the workspace and says what breaks its rules; `tests/tidy.rs` holds the rules themselves.
 //!
@@ -22,6 +23,7 @@
 
 pub mod house;
 
+mod besieged;
 mod binary;
 mod daemon;
 mod error;
@@ -33,6 +35,7 @@ mod readme;
 mod scripted;
 mod skipped;
 
+pub use besieged::Besieged;
 pub use binary::binary;
 pub use daemon::{Daemon, DaemonOptions, TEST_KEY, write_key};
 pub use error::Error;
