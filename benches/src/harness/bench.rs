@@ -110,6 +110,13 @@ impl Bench {
         self.report.row(row).expect("the rows can be written");
     }
 
+    /// Prints a row of something that was measured elsewhere.
+    pub fn row(&mut self, row: Row) {
+        if self.options.wants(&row.label) {
+            self.report.row(row).expect("the rows can be written");
+        }
+    }
+
     /// Prints the table for people.
     pub fn finish(self) {
         self.report.finish().expect("the table can be written");
