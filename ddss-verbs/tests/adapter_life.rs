@@ -459,6 +459,7 @@ fn a_device_that_is_removed_is_an_error() {
     assert_eq!(pair.a_done(1), Ok(0));
     let device = pair.a.fabric.device();
     // It waits until nobody uses the device any more, and rdma-core keeps it open as long as this process lives.
+    #[allow(clippy::zombie_processes, reason = "this process ends before it")]
     let _remover = Command::new("rdma").args(["link", "delete", &device]).spawn().unwrap();
     let reason = pair.wait("a to be closed", |pair| pair.a.closed(there));
     assert!(matches!(reason, CloseReason::Lost(_)), "{reason:?}");
