@@ -21,6 +21,7 @@ mod audiences;
 mod config;
 mod control;
 mod core_claim;
+mod ephemeral;
 mod fabric;
 mod fetches;
 mod folder;
@@ -46,6 +47,7 @@ pub use config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, STATE_VARIABLE
 pub use ddss_ipc::default_folder;
 
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
+pub use ephemeral::Ephemeral;
 pub use fabric::FabricChoice;
 pub use folder::FolderError;
 pub use memory::PoolError;
