@@ -447,7 +447,10 @@ fn a_device_that_is_removed_is_an_error() {
     // If this failed, an adapter that is pulled out or whose driver is unloaded would leave its users waiting.
     let Some((a, b)) = addresses() else { return };
     if !is_iwarp() {
-        return skipped("a_device_that_is_removed_is_an_error", "Soft-RoCE works on for those who use it, and tells nobody");
+        return skipped(
+            "a_device_that_is_removed_is_an_error",
+            "Soft-RoCE works on for those who use it, and tells nobody",
+        );
     }
     let mut pair = Pair::new(Two(a, b, 0, |_| {}));
     let (there, here) = pair.connect();

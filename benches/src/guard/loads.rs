@@ -181,7 +181,7 @@ fn question(station: &mut Station, engines: &mut Engines, lane: &mut Lane, round
     lane.submit(request.encode()).expect("one fits");
     lane.ring();
     let now = engines.now;
-    let served = station.serve(16, |from, entry: &Entry| {
+    let served = station.serve(16, |from, entry: &Entry, _| {
         let request = Request::decode(entry).expect("what was encoded is a request");
         engines.engines[0].request(now, from, &request, &[]);
         engines.engines[0].only_reply().map(|reply| reply.completion.encode())
