@@ -23,6 +23,8 @@ const HOUSE: &[Room] = &[
     room("ddss-sim", &["ddss-core"], &[]),
     Room { name: "ddss-tests", leans_on: LeansOn::Anything, tests_also: &[] },
     Room { name: "ddss-benches", leans_on: LeansOn::Anything, tests_also: &[] },
+    // As an application does, and with a node of their own.
+    room("ddss-examples", &["ddss", "ddssd"], &[]),
 ];
 
 /// The only files in which `unsafe` may stand.
@@ -30,7 +32,8 @@ const UNSAFE_FILES: &[&str] =
     &["ddss-ipc/src/sys/**", "ddss-ipc/src/ring.rs", "ddss-verbs/src/sys/**", "ddss-runtime/src/affinity.rs"];
 
 /// The members that say `#![forbid(unsafe_code)]` themselves, in their library and in each of their programs.
-const FORBID_UNSAFE: &[&str] = &["ddss-core", "ddss", "ddssd", "ddss-cli", "ddss-sim", "ddss-tests", "ddss-benches"];
+const FORBID_UNSAFE: &[&str] =
+    &["ddss-core", "ddss", "ddssd", "ddss-cli", "ddss-sim", "ddss-tests", "ddss-benches", "ddss-examples"];
 
 /// Lines of a file of Rust.
 const FILE_LINES_MAX: usize = 600;
