@@ -268,6 +268,15 @@ pub enum Message {
         /// To what.
         permit: Permit,
     },
+    /// Take the lock from whoever holds it.
+    Break {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+        /// Which segment.
+        segment: SegmentId,
+    },
     /// One of the sender's segments is not as it was told.
     Changed {
         /// What it is now.
@@ -335,6 +344,7 @@ impl Message {
                 out.u8(21).u64(step).identity(who).u64(segment.to_bits()).u64(permit.mode.into())
             }
             Message::Changed { facts } => out.u8(22).facts(&facts),
+            Message::Break { step, who, segment } => out.u8(23).u64(step).identity(who).u64(segment.to_bits()),
         };
         out.0
     }
@@ -429,6 +439,7 @@ impl Message {
                 permit: Permit::new(input.u64()?)?,
             },
             22 => Message::Changed { facts: input.facts()? },
+            23 => Message::Break { step: input.u64()?, who: input.identity()?, segment: input.segment()? },
             _ => return Err(Failure::Malformed),
         };
         if message.allows_tail(input.0.len()) { Ok((message, input.0)) } else { Err(Failure::Malformed) }
@@ -492,6 +503,7 @@ mod tests {
             Message::Listed { step: 1, more: true },
             Message::Permit { step: 1, who, segment, permit },
             Message::Changed { facts },
+            Message::Break { step: 1, who, segment },
             Message::Forget { segment },
             Message::Forgotten { segment },
         ];

@@ -54,6 +54,7 @@ mod aio;
 mod arena;
 mod attached;
 mod batch;
+mod breaking;
 mod builder;
 mod client;
 mod error;
@@ -76,7 +77,7 @@ pub use batch::{Answer, Batch};
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use ddss_core::{
-    Facts, Failure, Listing, Model, NodeId, Permissions, Placement, SegmentId, Spec, Timestamp, Version,
+    Facts, Failure, Listing, LockHolder, Model, NodeId, Permissions, Placement, SegmentId, Spec, Timestamp, Version,
 };
 pub use ddss_ipc::{FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, default_folder};
 pub use error::Error;
