@@ -73,6 +73,9 @@ pub(crate) enum Command {
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
+        /// Of which program
+        #[arg(long, default_value = "ddss", value_name = "PROGRAM")]
+        of: Program,
     },
     /// Manual pages, into a folder
     #[command(hide = true)]
@@ -80,13 +83,22 @@ pub(crate) enum Command {
         /// Where they go
         folder: PathBuf,
     },
-    /// Take a segment away from everybody
-    Release(Named),
+    /// Take segments away from everybody
+    Release(ReleaseOptions),
+    /// One look at a node: does its daemon run, what does it hold, how is its cluster
+    Status(Place),
     /// The nodes of the cluster, one a line
     Nodes(Place),
     /// Make a cluster, and bring nodes into it
     #[command(subcommand)]
     Cluster(ClusterCommand),
+}
+
+/// The programs that there are.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Program {
+    Ddss,
+    Ddssd,
 }
 
 #[derive(Subcommand, Debug)]
@@ -181,10 +193,16 @@ pub(crate) struct ListOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct LocksOptions {
-    /// Of which segments [default: all]
+    /// Of which segments: `*` is any run of characters, `?` any one [default: all]
     pub(crate) pattern: Option<String>,
     #[command(flatten)]
     pub(crate) place: Place,
+    /// Take them from whoever holds them, after a question
+    #[arg(long = "break", requires = "pattern")]
+    pub(crate) break_them: bool,
+    /// Do not ask before
+    #[arg(long, requires = "break_them")]
+    pub(crate) yes: bool,
 }
 
 #[derive(Args, Debug)]
@@ -249,6 +267,18 @@ pub(crate) struct ChmodOptions {
     pub(crate) mode: u16,
     #[command(flatten)]
     pub(crate) named: Named,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReleaseOptions {
+    /// Names; `*` is any run of characters, `?` any one, and what they match is asked about first
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Do not ask before
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Args, Debug)]

@@ -7,14 +7,18 @@
 mod arguments;
 mod bytes;
 mod cluster;
+mod confirm;
 mod demo;
 mod doctor;
 mod failure;
 mod glob;
 mod kinds;
+mod left;
+mod locks;
 mod look;
 mod pages;
 mod segments;
+mod status;
 mod table;
 
 use arguments::{Arguments, Command};
@@ -45,17 +49,19 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Stat(named) => look::stat(named, json),
         Command::Get(wanted) => bytes::get(wanted, json),
         Command::Put(given) => bytes::put(given, json),
-        Command::Hexdump(wanted) => bytes::hexdump(wanted),
+        Command::Hexdump(wanted) => bytes::hexdump(wanted, json),
         Command::Watch(wanted) => bytes::watch(wanted, json),
         Command::History(wanted) => look::history(wanted, json),
         Command::Export(wanted) => bytes::export(wanted, json),
         Command::Import(wanted) => bytes::import(wanted, json),
         Command::Chmod(wanted) => look::chmod(wanted, json),
-        Command::Locks(wanted) => look::locks(wanted, json),
+        Command::Locks(wanted) => locks::locks(wanted, json),
         Command::Doctor(options) => doctor::run(options, json),
-        Command::Completions { shell } => pages::completions(*shell),
+        Command::Completions { .. } | Command::Man { .. } if json => Err(CommandError::NoJson),
+        Command::Completions { shell, of } => pages::completions(*shell, *of),
         Command::Man { folder } => pages::manual(folder),
         Command::Release(named) => bytes::release(named, json),
+        Command::Status(place) => status::run(place, json),
         Command::Nodes(place) => cluster::nodes(place, json),
         Command::Cluster(command) => cluster::run(command, json),
     }

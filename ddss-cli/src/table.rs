@@ -44,6 +44,44 @@ pub(crate) fn bytes_in_words(bytes: u64) -> String {
     if unit == 0 { bytes.to_string() } else { format!("{value:.1}{}", UNITS[unit]) }
 }
 
+/// A span of time, as short as it makes sense.
+pub(crate) fn seconds_in_words(micros: u32) -> String {
+    match micros {
+        0..1_000 => format!("{micros} µs"),
+        1_000..1_000_000 => format!("{} ms", micros / 1_000),
+        _ => format!("{:.1} s", f64::from(micros) / 1e6),
+    }
+}
+
+/// A moment as people write it, in UTC, to the microsecond.
+pub(crate) fn time_in_words(micros: u64) -> String {
+    if micros == 0 {
+        return "never".to_owned();
+    }
+    let (days, rest) = (micros / 86_400_000_000, micros % 86_400_000_000);
+    let (year, month, day) = date(days);
+    let (seconds, fraction) = (rest / 1_000_000, rest % 1_000_000);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{fraction:06} UTC")
+}
+
+/// Year, month and day of so many days after 1970 began.
+fn date(mut days: u64) -> (u64, u64, u64) {
+    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let lengths = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    (year, month as u64 + 1, days + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +92,10 @@ mod tests {
         let mut table = Table::new(&["NAME", "BYTES", "HOME"]);
         table.row(vec!["größe".to_owned(), bytes_in_words(1536), "1".to_owned()]);
         assert_eq!(table.lines(), ["NAME   BYTES  HOME", "größe  1.5K   1"]);
+        assert_eq!((seconds_in_words(999), seconds_in_words(1_500_000)), ("999 µs".to_owned(), "1.5 s".to_owned()));
+        assert_eq!(time_in_words(951_782_400_000_001), "2000-02-29 00:00:00.000001 UTC");
+        assert_eq!(time_in_words(1_795_305_599_999_999), "2026-11-21 23:59:59.999999 UTC");
+        assert_eq!(time_in_words(0), "never");
         assert_eq!((bytes_in_words(1023), bytes_in_words(1 << 40)), ("1023".to_owned(), "1.0T".to_owned()));
     }
 }

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod arguments;
 mod audiences;
 mod config;
 mod control;
@@ -34,6 +35,7 @@ mod progress;
 mod pulse;
 mod recovery;
 mod register;
+mod remains;
 mod service;
 mod settings;
 #[cfg(test)]
@@ -42,6 +44,7 @@ mod trust;
 mod undo;
 mod words;
 
+pub use arguments::Arguments;
 pub use config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, STATE_VARIABLE, default_state_folder};
 pub use ddss_ipc::default_folder;
 
@@ -50,6 +53,7 @@ pub use fabric::FabricChoice;
 pub use folder::FolderError;
 pub use memory::PoolError;
 pub use notify::notify;
+pub use remains::{NoRemains, Remain, Remains};
 pub use service::{Service, StartError};
 pub use settings::{Mode, Settings, SettingsError};
 pub use trust::{ClusterKey, KeyError};

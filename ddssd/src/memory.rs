@@ -82,7 +82,7 @@ const _: () = assert!(OWN_AREA == 0);
 const CHECKED: &str = "the engine keeps segments inside their areas and ranges inside segments";
 
 impl NodeMemory {
-    const REGISTER_NAME: &str = "register";
+    pub(crate) const REGISTER_NAME: &str = "register";
     const UNDO_NAME: &str = "undo";
     /// Where in a scratch line the state word goes that is read after the bytes.
     const STATE_AFTER: u64 = 48;
