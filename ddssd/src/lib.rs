@@ -36,6 +36,7 @@ mod recovery;
 mod register;
 mod service;
 mod settings;
+mod status;
 #[cfg(test)]
 mod strangers;
 mod trust;
@@ -43,7 +44,7 @@ mod undo;
 mod words;
 
 pub use config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, STATE_VARIABLE, default_state_folder};
-pub use ddss_ipc::default_folder;
+pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, default_folder, read_status};
 
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
 pub use fabric::FabricChoice;
