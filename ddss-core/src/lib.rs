@@ -17,6 +17,7 @@
 
 pub mod engine;
 pub mod limits;
+pub mod status;
 
 mod clock;
 mod completion;

@@ -38,6 +38,7 @@ mod register;
 mod remains;
 mod service;
 mod settings;
+mod status;
 #[cfg(test)]
 mod strangers;
 mod trust;
@@ -46,7 +47,7 @@ mod words;
 
 pub use arguments::Arguments;
 pub use config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, STATE_VARIABLE, default_state_folder};
-pub use ddss_ipc::default_folder;
+pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, default_folder, read_status};
 
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
 pub use fabric::FabricChoice;

@@ -8,8 +8,10 @@ use crate::fetches::Tag;
 use crate::links::Links;
 use crate::memory::NodeMemory;
 use crate::pulse::Pulse;
+use crate::status::Tally;
 use arrayvec::ArrayVec;
 use ddss_core::engine::{Action, Engine, HandId, KeptId, Now, Parts, Source, StepId, Tail, area_of, offset_of};
+use ddss_core::status::Counter;
 use ddss_core::{
     ArenaRange, Audience, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Record,
     Timestamp, Version,
@@ -45,6 +47,8 @@ pub(crate) struct Hands {
     pub(crate) replies: Vec<(LaneId, Entry)>,
     /// What calls take.
     pub(crate) pulse: Pulse,
+    /// What happened.
+    pub(crate) tally: Tally,
     pub(crate) began: Instant,
     /// To and from the control plane, if the node belongs to a cluster.
     pub(crate) desk: Option<Desk>,
@@ -63,6 +67,7 @@ impl Hands {
     /// Reads the clocks, and sees that what is given by them is never given again.
     pub(crate) fn read_time(&mut self) {
         self.now = Self::read_clocks(self.began);
+        self.tally.set_time(self.now.wall_us);
         self.keep_floor();
     }
 
@@ -138,7 +143,10 @@ impl Hands {
                 Action::Format { record, header, bytes } => self.format(&record, &header, bytes),
                 Action::Rewrite { record } => self.memory.register.rewrite(&record),
                 Action::Move { record, from, bytes } => self.relocate(&record, from, bytes),
-                Action::Strike { segment } => self.memory.register.strike(segment),
+                Action::Strike { segment } => {
+                    self.memory.register.strike(segment);
+                    self.tally.released(segment);
+                }
                 Action::Erase { at } => self.memory.erase(at),
                 Action::Clear { at, bytes } => self.clear(at, bytes),
                 Action::CopyOut { at, parts, client, into } => self.copy_out(at, &parts, client, into),
@@ -196,6 +204,7 @@ impl Hands {
         if let Err(error) = &made {
             tracing::warn!(name = record.name.as_str(), bytes, error, "no memory for a segment");
         }
+        self.tally.add(Counter::SegmentsMade, made.is_ok().into());
         self.engine.formatted(self.now, record.segment, made.is_ok());
     }
 
@@ -344,6 +353,7 @@ impl Hands {
         };
         match self.fabric.post(&[write]) {
             Ok(()) => {
+                self.tally.wrote(from.bytes);
                 let tail = table.map_or(&[][..], |table| self.engine.kept(table));
                 self.links.send(self.fabric.as_mut(), node, &message.encode(tail));
             }
@@ -364,7 +374,10 @@ impl Hands {
             remote: RemoteRange { key: staging.key, address: staging.base + at },
         };
         match self.fabric.post(&[write]) {
-            Ok(()) => self.links.send(self.fabric.as_mut(), node, &message.encode(&[])),
+            Ok(()) => {
+                self.tally.wrote(from.1);
+                self.links.send(self.fabric.as_mut(), node, &message.encode(&[]));
+            }
             Err(_) => self.engine.not_handed(node, hand, message),
         }
     }

@@ -117,6 +117,9 @@ settings! {
     /// Permission bits of the clients' socket, octal [default: 600]
     #[arg(long, env = "DDSS_SOCKET_MODE", value_name = "MODE")]
     socket_mode: Mode,
+    /// Permission bits of the status page: who may see counters, processes and users, octal [default: 600]
+    #[arg(long, env = "DDSS_STATUS_MODE", value_name = "MODE")]
+    status_mode: Mode,
     /// What is logged: error, warn, info, debug, trace, or a level for each module [default: info]
     #[arg(long, env = "DDSS_LOG", value_name = "LEVELS")]
     log: String,
@@ -231,6 +234,7 @@ impl Settings {
             pool_bytes: Some(Config::POOL_BYTES),
             discard: Some(false),
             socket_mode: Some(Mode(0o600)),
+            status_mode: Some(Mode(0o600)),
             log: Some("info".to_owned()),
             log_json: Some(false),
             peer: None,
@@ -281,6 +285,7 @@ impl Settings {
         config.pool_bytes = all.pool_bytes.unwrap_or(Config::POOL_BYTES);
         config.discard = all.discard.unwrap_or_default();
         config.socket_mode = all.socket_mode.map_or(config.socket_mode, |mode| mode.0);
+        config.status_mode = all.status_mode.map_or(config.status_mode, |mode| mode.0);
         config.check()?;
         Ok(config)
     }

@@ -25,6 +25,7 @@ impl Engine {
         if !wish.shared {
             self.act(Action::Mark { at, holder: token });
         }
+        self.counters.locks_granted += 1;
         self.segments.note_busy(id);
         self.answer(asker, Outcome::Done, told);
         Ok(())
@@ -107,7 +108,10 @@ impl Engine {
         while let Some(id) = self.segments.busy(next) {
             next += 1;
             if let Ok(segment) = self.segments.get_mut(id) {
-                for waiter in segment.guard.gone(owner) {
+                let held = segment.guard.holders();
+                let waiters = segment.guard.gone(owner);
+                self.counters.locks_broken += (held - segment.guard.holders()) as u64;
+                for waiter in waiters {
                     self.drop_kept(&waiter.wanted);
                 }
             }
@@ -122,7 +126,9 @@ impl Engine {
         while let Some(id) = self.segments.busy(next) {
             next += 1;
             let Ok(segment) = self.segments.get_mut(id) else { continue };
+            let held = segment.guard.holders();
             if !planted!(self, EndlessLease) && segment.guard.expire_leases(now.steady_us) {
+                self.counters.locks_broken += (held - segment.guard.holders()) as u64;
                 self.unmark(id);
             }
             while let Ok(segment) = self.segments.get_mut(id)
