@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Locks(LocksOptions),
     /// Look at this machine: what is missing or slow, and what to do about it
     Doctor(DoctorOptions),
+    /// Measure this machine: calls under each strategy, gets and puts here and on another node
+    Bench(BenchOptions),
     /// Completions for a shell, to standard output
     Completions {
         /// Which shell
@@ -285,6 +287,26 @@ pub(crate) struct ReleaseOptions {
 pub(crate) struct DoctorOptions {
     #[command(flatten)]
     pub(crate) place: Place,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ddss bench                          on two nodes in this process: nothing needs to run
+  ddss bench --plot figures.svg       and as a picture
+  ddss bench --dir /run/ddss          on a daemon that runs, and the first other node of its cluster
+
+On fewer cores than three the nodes and the client share them, and a call to the other node waits for its turn.")]
+pub(crate) struct BenchOptions {
+    /// On the daemon in this folder, and on another node of its cluster [default: on two nodes in this process]
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// How long each figure is measured, in milliseconds
+    #[arg(long, default_value_t = 300, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub(crate) measure_ms: u64,
+    /// Draw a picture as well
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

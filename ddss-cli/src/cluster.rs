@@ -45,6 +45,11 @@ impl Seen {
         self.nodes.iter().filter(|report| report.voter).count()
     }
 
+    /// Another node that is alive.
+    pub(crate) fn other(&self) -> Option<u16> {
+        self.nodes.iter().find(|report| report.alive && report.node != self.node).map(|report| report.node)
+    }
+
     /// As one sentence.
     pub(crate) fn in_words(&self) -> String {
         let leader = self.leader.map_or_else(|| "nobody leads".to_owned(), |leader| format!("node {leader} leads"));

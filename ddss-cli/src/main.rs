@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
 
 mod arguments;
+mod bench;
 mod bytes;
 mod cluster;
 mod confirm;
@@ -31,7 +32,9 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ddss: {}", ddssd::in_one_line(&error));
+            // What a person wrote is repeated; it must not paint his terminal.
+            let words = ddssd::in_one_line(&error).replace(char::is_control, "\u{fffd}");
+            eprintln!("ddss: {words}");
             ExitCode::from(error.exit_code())
         }
     }
@@ -61,6 +64,7 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Completions { shell, of } => pages::completions(*shell, *of),
         Command::Man { folder } => pages::manual(folder),
         Command::Release(named) => bytes::release(named, json),
+        Command::Bench(options) => bench::run(options, json),
         Command::Status(place) => status::run(place, json),
         Command::Nodes(place) => cluster::nodes(place, json),
         Command::Cluster(command) => cluster::run(command, json),

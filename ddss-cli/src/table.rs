@@ -2,34 +2,80 @@
 
 /// Rows under a head; the last column is not padded.
 #[derive(Debug)]
-pub(crate) struct Table(Vec<Vec<String>>);
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+    /// Columns of numbers, whose last digits stand under each other.
+    right: Vec<usize>,
+}
+
+/// Letters that are left of a column in a narrow terminal.
+const COLUMN_LEAST: usize = 8;
 
 impl Table {
     pub(crate) fn new(head: &[&str]) -> Self {
-        Self(vec![head.iter().map(|&word| word.to_owned()).collect()])
+        Self { rows: vec![head.iter().map(|&word| word.to_owned()).collect()], right: Vec::new() }
+    }
+
+    /// These columns are numbers.
+    pub(crate) fn right(&mut self, columns: &[usize]) {
+        self.right.extend_from_slice(columns);
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.0.push(cells);
+        self.rows.push(cells);
+    }
+
+    /// How wide each column is.
+    fn widths(&self) -> Vec<usize> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        (0..columns).map(width).collect()
     }
 
     /// The lines, each column as wide as its widest cell.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            self.0.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}"));
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        };
-        self.0.iter().map(line).collect()
+        self.lines_within(usize::MAX)
     }
 
-    pub(crate) fn print(&self) {
-        self.lines().iter().for_each(|line| println!("{line}"));
+    /// The same in a terminal of so many columns: the widest columns are cut where they have to be, and say so.
+    pub(crate) fn lines_within(&self, most: usize) -> Vec<String> {
+        let mut widths = self.widths();
+        let gaps = 2 * widths.len().saturating_sub(1);
+        while widths.iter().sum::<usize>() + gaps > most
+            && let Some(widest) = widths.iter_mut().max().filter(|width| **width > COLUMN_LEAST)
+        {
+            *widest -= 1;
+        }
+        let line = |row: &Vec<String>| {
+            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+                let cell = cut(cell, width);
+                if self.right.contains(&column) { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+            });
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        self.rows.iter().map(line).collect()
     }
+
+    /// To standard output; in a terminal no line is broken by its edge.
+    pub(crate) fn print(&self) {
+        self.lines_within(terminal_columns().unwrap_or(usize::MAX)).iter().for_each(|line| println!("{line}"));
+    }
+}
+
+/// How wide the terminal is that shows standard output, if one does.
+pub(crate) fn terminal_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(size.ws_col.into())
+}
+
+/// As much of it as there is room for.
+fn cut(cell: &str, width: usize) -> String {
+    if cell.chars().count() <= width {
+        return cell.to_owned();
+    }
+    cell.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// 4.0K, 1.5M: three figures are enough for a table.
@@ -92,6 +138,11 @@ mod tests {
         let mut table = Table::new(&["NAME", "BYTES", "HOME"]);
         table.row(vec!["größe".to_owned(), bytes_in_words(1536), "1".to_owned()]);
         assert_eq!(table.lines(), ["NAME   BYTES  HOME", "größe  1.5K   1"]);
+        table.right(&[1]);
+        assert_eq!(table.lines(), ["NAME   BYTES  HOME", "größe   1.5K  1"]);
+        table.row(vec!["a name that is longer".to_owned(), "1".to_owned(), "22".to_owned()]);
+        assert_eq!(table.lines_within(24)[2], "a name tha…      1  22");
+        assert!(table.lines_within(24).iter().all(|line| line.chars().count() <= 24));
         assert_eq!((seconds_in_words(999), seconds_in_words(1_500_000)), ("999 µs".to_owned(), "1.5 s".to_owned()));
         assert_eq!(time_in_words(951_782_400_000_001), "2000-02-29 00:00:00.000001 UTC");
         assert_eq!(time_in_words(1_795_305_599_999_999), "2026-11-21 23:59:59.999999 UTC");

@@ -21,6 +21,9 @@ struct Said {
 fn say(folder: &Path, words: &[&str], input: &str) -> Said {
     let mut command = Command::new(binary("ddss").unwrap());
     command.args(words).env("DDSS_DIR", folder).env("DDSS_STATE_DIR", folder.join("state"));
+    if folder.is_dir() {
+        command.current_dir(folder);
+    }
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // One that has ended already does not want it.
@@ -92,6 +95,15 @@ fn what_each_command_says_as_json_is_as_its_schema_says() {
         [&["cluster", "join", "127.0.0.1:7", token.as_str(), "--state-dir"][..], &[path.to_str().unwrap()]].concat();
     of("cluster-join", &join);
     assert_eq!(of("release", &["release", "b", "c"])[0]["released"].as_array().unwrap().len(), 2);
+    let plot = folder.join("plot.svg");
+    let words = ["bench", "--measure-ms", "10", "--plot", plot.to_str().unwrap()];
+    let figures = of("bench", &[&words[..], &["--dir", folder.to_str().unwrap()]].concat());
+    // Four strategies, three gets in place, three gets and three puts through the daemon.
+    assert_eq!(figures[0]["rows"].as_array().unwrap().len(), 13);
+    let picture = std::fs::read_to_string(&plot).unwrap();
+    assert_eq!(picture.matches("<circle").count(), 13);
+    assert!(picture.ends_with("</svg>\n") && picture.contains("null call, rcq"), "{picture}");
+    assert_eq!(of("ls", &["ls", "ddss-bench/*"])[0].as_array().unwrap().len(), 0);
     // The same names when the daemon is dead.
     let mut daemon = daemon;
     daemon.kill().unwrap();
@@ -152,6 +164,8 @@ fn complete(command: &str) -> &'static [&'static str] {
         "chmod" => &["600", "x"],
         "completions" => &["bash"],
         "cluster" => &["status"],
+        // Without a daemon's folder it brings its own and measures.
+        "bench" => &["--dir", "/nowhere"],
         _ => &[],
     }
 }
@@ -193,6 +207,17 @@ fn answered(folder: &Path, words: &[&str]) -> i32 {
     assert!(said.err.trim().len() > 10 && !said.err.contains("panicked"), "{words:?}: {}", said.err);
     assert!(!said.err.contains('\u{1b}'), "{words:?} paints the terminal: {:?}", said.err);
     said.code
+}
+
+// If this failed, whoever wants to know what the machine can do would have to set up a cluster first.
+#[test]
+fn a_measurement_brings_two_nodes_of_its_own() {
+    let node = TempNode::new().unwrap();
+    let said = say(node.path(), &["bench", "--measure-ms", "10"], "");
+    assert_eq!(said.code, 0, "{}", said.err);
+    for part in ["null call, mq", "get 8 B, near", "put 4096 B, daemon", "get 65536 B, remote", "one cache line"] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
 }
 
 // If this failed, an operator could not free a lock of a program that hangs, or would free one by mistake.
