@@ -251,6 +251,19 @@ impl Settings {
         self.or(defaults)
     }
 
+    /// Where the daemon in that folder (`None`: the usual one) has its segments, as far as the environment and the file in
+    /// the folder tell; a flag `--memory-dir` of its own they do not know.
+    pub fn memory_folder(dir: Option<PathBuf>) -> PathBuf {
+        let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let dir = dir.or_else(|| named(ddss_ipc::FOLDER_VARIABLE).map(PathBuf::from));
+        let memory_dir = named("DDSS_MEMORY_DIR").map(PathBuf::from);
+        let node = named("DDSS_NODE").and_then(|text| text.to_str()?.parse().ok());
+        let told = Settings { dir, memory_dir, node, ..Settings::default() };
+        let file = told.file(None).and_then(|path| Settings::read(&path).ok());
+        let all = told.or(file.unwrap_or_default()).resolved();
+        all.memory_dir.expect("every setting is filled in")
+    }
+
     /// As a file that says all of it.
     pub fn to_toml(&self) -> Result<String, SettingsError> {
         toml::to_string(self).map_err(|error| SettingsError::Unshowable(error.to_string()))
