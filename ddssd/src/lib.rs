@@ -33,6 +33,7 @@ mod liars;
 mod links;
 mod meeting;
 mod memory;
+mod metrics;
 mod notify;
 mod perform;
 mod progress;
@@ -45,12 +46,15 @@ mod settings;
 mod status;
 #[cfg(test)]
 mod strangers;
+mod tables;
 mod trust;
 mod undo;
 mod words;
 
 pub use arguments::Arguments;
-pub use config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, STATE_VARIABLE, default_state_folder};
+pub use config::{
+    Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, STATE_VARIABLE, default_state_folder,
+};
 pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, default_folder, read_status};
 
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
