@@ -9,6 +9,14 @@ use crate::{NodeId, Timestamp, Version};
 use arrayvec::{ArrayString, ArrayVec};
 
 /// A segment as its home sees it at one moment.
+///
+/// ```
+/// use ddss_core::Listing;
+/// fn line(listing: &Listing) -> String {
+///     let Listing { name, facts, version, .. } = listing;
+///     format!("{name}: {} bytes at {version} on {}", facts.bytes, facts.segment.home())
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listing {
     /// Its name.

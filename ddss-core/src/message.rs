@@ -27,6 +27,16 @@ pub struct RemoteWindow {
 }
 
 /// What every node may know about a segment: as much as a get or put from afar needs.
+///
+/// ```
+/// use ddss_core::{Facts, Identity, Model, NodeId, Permissions, SegmentId, Wish};
+/// let owner = Identity { uid: 1000, gid: 50 };
+/// let permissions = Permissions { owner, mode: 0o600 };
+/// let segment = SegmentId::new(NodeId(2), 0, 1);
+/// let facts = Facts { segment, bytes: 4096, model: Model::Strict, permissions, keeps: 0 };
+/// assert_eq!(facts.segment.home(), NodeId(2));
+/// assert!(facts.permissions.allow(Identity { uid: 7, gid: 7 }, Wish::Read).is_err());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts {
     /// Which segment.

@@ -60,15 +60,21 @@
 //!
 //! It does not know what an [`Entry`](ddss_core::Entry) means, what a segment is, or that there are other nodes.
 
-#![cfg_attr(loom, allow(dead_code, reason = "the models use a part of the crate"))]
+#![cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "the models use a part of the crate"))]
 
 mod park;
 mod ring;
+mod slots;
 mod sync;
 
 #[cfg(loom)]
+#[path = "sys/claim.rs"]
+mod claim;
+#[cfg(loom)]
 #[doc(hidden)]
 pub mod model;
+
+pub use slots::SlotMap;
 
 /// What talks to the kernel has no place in a model.
 macro_rules! outside_the_model {
@@ -115,6 +121,6 @@ outside_the_model! {
     pub use station::{Idling, Inbox, Offence, Station, StationCounts};
     pub use status::{Life, STATUS_NAME, StatusReadError, process_began, read_status};
     pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
-    pub use sys::{Access, MemoryError, SharedMemory};
+    pub use sys::{Access, Claimed, Claims, Framed, MemoryError, SharedMemory};
     pub use view::{Views, view};
 }

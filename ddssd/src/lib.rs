@@ -19,9 +19,11 @@
 mod admission;
 mod arguments;
 mod audiences;
+mod chores;
 mod config;
 mod control;
 mod core_claim;
+mod ephemeral;
 mod fabric;
 mod fetches;
 mod folder;
@@ -50,6 +52,7 @@ pub use config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, STATE_VARIABLE
 pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, default_folder, read_status};
 
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
+pub use ephemeral::Ephemeral;
 pub use fabric::FabricChoice;
 pub use folder::FolderError;
 pub use memory::PoolError;

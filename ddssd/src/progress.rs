@@ -10,6 +10,7 @@
 //! request that needs nobody else goes out before the next request is looked at.
 
 use crate::audiences::Audiences;
+use crate::chores::Chores;
 use crate::config::Config;
 use crate::control::Desk;
 use crate::fetches::{Fetches, Tag};
@@ -102,6 +103,7 @@ impl Node {
             engine,
             links: Links::new(hello, config.key.clone()),
             memory,
+            chores: Chores::default(),
             fetches: Fetches::new(),
             area_regions: Vec::new(),
             audiences,
@@ -462,7 +464,11 @@ impl Work for Node {
                 self.next_connect = Some(Instant::now());
             }
         }
-        let work = arrivals + requests + events + told;
+        let chores = self.hands.do_chores();
+        if chores > 0 {
+            self.publish();
+        }
+        let work = arrivals + requests + events + told + chores;
         self.keep_time(work > 0);
         // Room in a socket is not an event: whoever has messages waiting stays awake for it.
         let waits = self.hands.links.flush(self.hands.fabric.as_mut());

@@ -6,6 +6,7 @@
 //!   the workspace and find them.
 //! * [`ScriptedClient`] is a process that uses the client crate and does what its test tells it, call by call.
 //! * [`Islands`] is a network of namespaces in which nodes can be cut off from each other.
+//! * [`Besieged`] is a node with attackers of another user.
 //! * [`schema_complaints`] holds a command's JSON against its schema.
 //! * [`skipped`] says that a test lacks what it needs, where the reader sees it.
 //! * [`house`] reads the workspace and says what breaks its rules; `tests/tidy.rs` holds the rules themselves.
@@ -24,6 +25,7 @@
 
 pub mod house;
 
+mod besieged;
 mod binary;
 mod daemon;
 mod error;
@@ -36,6 +38,7 @@ mod schema;
 mod scripted;
 mod skipped;
 
+pub use besieged::Besieged;
 pub use binary::{binary, example};
 pub use daemon::{Daemon, DaemonOptions, TEST_KEY, write_key};
 pub use error::Error;

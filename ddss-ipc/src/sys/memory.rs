@@ -392,7 +392,7 @@ impl SharedMemory {
     }
 
     #[inline]
-    fn check(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>, MemoryError> {
+    pub(super) fn check(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>, MemoryError> {
         if bytes > self.bytes || offset > self.bytes - bytes {
             return Err(MemoryError::OutOfBounds { offset, bytes, within: self.bytes });
         }
