@@ -28,6 +28,8 @@ mod fabric;
 mod fetches;
 mod folder;
 mod kept;
+#[cfg(test)]
+mod liars;
 mod links;
 mod meeting;
 mod memory;

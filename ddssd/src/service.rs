@@ -142,7 +142,7 @@ pub struct Service {
     discard: bool,
     page: Page,
     _claim: Option<CoreClaim>,
-    _lock: FolderLock,
+    _locks: Vec<FolderLock>,
 }
 
 impl Service {
@@ -150,8 +150,13 @@ impl Service {
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         config.check()?;
         folder::make(&config.folder)?;
-        let lock = FolderLock::take(&config.folder)?;
         folder::make(&config.memory_folder)?;
+        let mut folders = vec![&*config.folder, &*config.memory_folder];
+        if config.key.is_some() {
+            folder::make(&config.state_folder)?;
+            folders.push(&config.state_folder);
+        }
+        let locks = FolderLock::take_all(&folders)?;
         if config.discard {
             NodeMemory::discard(&config.memory_folder);
             Page::discard(&config.folder, &config.memory_folder);
@@ -216,7 +221,7 @@ impl Service {
             discard,
             page,
             _claim: claim,
-            _lock: lock,
+            _locks: locks,
         })
     }
 
