@@ -27,6 +27,16 @@ pub struct RemoteWindow {
 }
 
 /// What every node may know about a segment: as much as a get or put from afar needs.
+///
+/// ```
+/// use ddss_core::{Facts, Identity, Model, NodeId, Permissions, SegmentId, Wish};
+/// let owner = Identity { uid: 1000, gid: 50 };
+/// let permissions = Permissions { owner, mode: 0o600 };
+/// let segment = SegmentId::new(NodeId(2), 0, 1);
+/// let facts = Facts { segment, bytes: 4096, model: Model::Strict, permissions, keeps: 0 };
+/// assert_eq!(facts.segment.home(), NodeId(2));
+/// assert!(facts.permissions.allow(Identity { uid: 7, gid: 7 }, Wish::Read).is_err());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts {
     /// Which segment.
@@ -268,6 +278,15 @@ pub enum Message {
         /// To what.
         permit: Permit,
     },
+    /// Take the lock from whoever holds it.
+    Break {
+        /// The asker's number.
+        step: u64,
+        /// For whom.
+        who: Identity,
+        /// Which segment.
+        segment: SegmentId,
+    },
     /// One of the sender's segments is not as it was told.
     Changed {
         /// What it is now.
@@ -335,6 +354,7 @@ impl Message {
                 out.u8(21).u64(step).identity(who).u64(segment.to_bits()).u64(permit.mode.into())
             }
             Message::Changed { facts } => out.u8(22).facts(&facts),
+            Message::Break { step, who, segment } => out.u8(23).u64(step).identity(who).u64(segment.to_bits()),
         };
         out.0
     }
@@ -429,6 +449,7 @@ impl Message {
                 permit: Permit::new(input.u64()?)?,
             },
             22 => Message::Changed { facts: input.facts()? },
+            23 => Message::Break { step: input.u64()?, who: input.identity()?, segment: input.segment()? },
             _ => return Err(Failure::Malformed),
         };
         if message.allows_tail(input.0.len()) { Ok((message, input.0)) } else { Err(Failure::Malformed) }
@@ -492,6 +513,7 @@ mod tests {
             Message::Listed { step: 1, more: true },
             Message::Permit { step: 1, who, segment, permit },
             Message::Changed { facts },
+            Message::Break { step: 1, who, segment },
             Message::Forget { segment },
             Message::Forgotten { segment },
         ];

@@ -179,6 +179,11 @@ pub enum Operation {
         /// To what.
         permit: Permit,
     },
+    /// Take the lock from whoever holds it; the completion says how many did.
+    Break {
+        /// Which.
+        segment: SegmentId,
+    },
 }
 
 /// New permissions.
@@ -228,6 +233,7 @@ impl Operation {
             | Operation::Put { .. }
             | Operation::PutMany { .. }
             | Operation::Permit { .. }
+            | Operation::Break { .. }
             | Operation::Atomic { .. }
             | Operation::Unlock { .. } => false,
         }

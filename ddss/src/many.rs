@@ -51,11 +51,13 @@ impl Segment {
 
     /// Reads several ranges, all of one version.
     ///
-    /// ```no_run
-    /// # let table = ddss::Client::connect()?.open("table")?;
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
     /// let [head, tail] = table.get_many(&[0..8, 4000..4096])?.try_into().expect("as many values as ranges");
     /// assert_eq!(head.version(), tail.version());
-    /// # Ok::<(), ddss::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
         self.get_many_on(ranges, None)

@@ -25,6 +25,8 @@ const HOUSE: &[Room] = &[
     room("ddss-apps", &["ddss", "ddss-tests"], &["ddssd"]),
     Room { name: "ddss-tests", leans_on: LeansOn::Anything, tests_also: &[] },
     Room { name: "ddss-benches", leans_on: LeansOn::Anything, tests_also: &[] },
+    // As an application does, and with a node of their own.
+    room("ddss-examples", &["ddss", "ddssd"], &[]),
 ];
 
 /// The only files in which `unsafe` may stand.
@@ -38,7 +40,8 @@ const UNSAFE_FILES: &[&str] = &[
 ];
 
 /// The members that say `#![forbid(unsafe_code)]` themselves, in their library and in each of their programs.
-const FORBID_UNSAFE: &[&str] = &["ddss-core", "ddss", "ddssd", "ddss-cli", "ddss-sim", "ddss-tests", "ddss-benches"];
+const FORBID_UNSAFE: &[&str] =
+    &["ddss-core", "ddss", "ddssd", "ddss-cli", "ddss-sim", "ddss-tests", "ddss-benches", "ddss-examples"];
 
 /// Lines of a file of Rust.
 const FILE_LINES_MAX: usize = 600;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ddss_benches::harness::{Bench, Row, Sample};
+use ddss_benches::harness::{Bench, More, Row, Sample};
 
 /// What one run of a program took.
 #[derive(Debug, Clone, Copy, Default)]
@@ -129,5 +129,7 @@ fn row(label: String, sample: &Sample, first: &Result, first_us: f64, notes: Vec
     let is_first = label.starts_with(first.name);
     let ratio = (!is_first && first_us > 0.0).then(|| p50_us / first_us);
     let operations_per_s = sample.operations_per_s();
-    Row { label, p50_us, p99_us, operations_per_s, ratio, rate_ratio: ratio.map(f64::recip), notes }
+    let p999_us = sample.quantile_us(0.999);
+    let (rate_ratio, more) = (ratio.map(f64::recip), More::default());
+    Row { label, p50_us, p99_us, p999_us, operations_per_s, ratio, rate_ratio, more, notes }
 }
