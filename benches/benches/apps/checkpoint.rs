@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ddss::{Client, NodeId, Placement, Segment, Strategy};
 use ddss_apps::checkpoint::{Member, Tally};
-use ddss_benches::harness::{Bench, Row, Sample};
+use ddss_benches::harness::{Bench, Cores, More, Row, Sample};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::road::{Nodes, Placed, Road, patiently, say};
@@ -76,7 +76,8 @@ fn row(label: String, sample: &Sample, tally: Tally) -> Row {
     let note =
         format!("{late:.0} of 100 came too late, {} failed, {} restarts consistent", tally.failures, tally.restarts);
     let operations_per_s = sample.operations_per_s();
-    Row { label, p50_us, p99_us, operations_per_s, ratio: None, rate_ratio: None, notes: vec![note] }
+    let (p999_us, more) = (sample.quantile_us(0.999), More::default());
+    Row { label, p50_us, p99_us, operations_per_s, p999_us, ratio: None, rate_ratio: None, more, notes: vec![note] }
 }
 
 fn run(
@@ -107,9 +108,9 @@ fn run(
     let (over, ready) = (AtomicBool::new(false), Barrier::new(processes + 1));
     let (laps, elapsed) = thread::scope(|scope| {
         let begin = |mut member: Member| {
-            let (over, ready, road) = (&over, &ready, road);
+            let (over, ready, cores) = (&over, &ready, road.cores);
             scope.spawn(move || {
-                both_cores(road);
+                both_cores(cores);
                 let mut laps = Vec::with_capacity(1 << 14);
                 ready.wait();
                 while !over.load(Ordering::Relaxed) {
@@ -141,9 +142,9 @@ fn run(
     (sample, tally)
 }
 
-fn both_cores(road: &Road) {
+fn both_cores(cores: Cores) {
     let mut both = CpuSet::new();
-    both.set(road.cores.client);
-    both.set(road.cores.service);
+    both.set(cores.client);
+    both.set(cores.service);
     sched_setaffinity(None, &both).expect("the cores are among those that this process may use");
 }

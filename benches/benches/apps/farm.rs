@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ddss_apps::monitor::{FILE_BYTES, Farm, FarmOptions, Progress, Watched};
-use ddss_benches::harness::{Bench, Row, Sample};
+use ddss_benches::harness::{Bench, More, Row, Sample};
 
 use crate::road::{Road, say};
 
@@ -85,5 +85,6 @@ fn row(label: String, sample: &Sample, first: Option<&Sample>, notes: Vec<String
     let ratio = first.map(|first| p50_us / first.quantile_us(0.5));
     let operations_per_s = sample.operations_per_s();
     let rate_ratio = first.map(|first| operations_per_s / first.operations_per_s());
-    Row { label, p50_us, p99_us, operations_per_s, ratio, rate_ratio, notes }
+    let (p999_us, more) = (sample.quantile_us(0.999), More::default());
+    Row { label, p50_us, p99_us, operations_per_s, p999_us, ratio, rate_ratio, more, notes }
 }

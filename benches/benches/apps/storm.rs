@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ddss::{NodeId, Placement, Strategy};
 use ddss_apps::places;
-use ddss_apps::storm::{CHUNKS, Directory, DirectoryServer, Found, Record, RedisDirectory, SharedDirectory, Storm};
+use ddss_apps::storm::{CHUNKS, Directory, Found, Record, RedisDirectory, SharedDirectory, Storm};
 use ddss_benches::harness::Bench;
 
 use crate::compare::{Result, Took, Way, in_turns};
