@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::chunk::{CHUNKS, Chunk, Record};
 use super::directory::Directory;
 use crate::Error;
+use crate::cache::open_or_allocate;
 use crate::places::Place;
 
 /// From where distances are counted.
@@ -52,13 +53,13 @@ fn name(name: &str, part: usize) -> String {
 }
 
 impl Storm {
-    /// Spreads records over nodes, in chunks; returns what the directory has to know.
+    /// Spreads records over nodes, in chunks; returns what the directory has to know. It can be called again if it failed.
     pub fn create(client: &Client, set: &str, nodes: &[NodeId], records: &[Record]) -> Result<Vec<Chunk>, Error> {
         let per_chunk = records.len().div_ceil(CHUNKS).max(1);
         let part_bytes = (per_chunk * CHUNKS.div_ceil(nodes.len()) * size_of::<Record>()) as u64;
         let allocate = |(part, &node): (usize, &NodeId)| {
             let spec = Spec { model: Model::Write, placement: Placement::Node(node), ..Spec::new(part_bytes) };
-            client.allocate(&name(set, part), spec)
+            open_or_allocate(client, &name(set, part), spec)
         };
         let data = nodes.iter().enumerate().map(allocate).collect::<Result<Vec<_>, _>>()?;
         let chunk = |index: usize| {
