@@ -160,7 +160,7 @@ impl AsyncSegment {
         self.ask("change the permissions of", Operation::Permit { segment: self.id(), permit }).await.map(drop)
     }
 
-    pub(super) async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
+    pub(crate) async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
         let plan = Plan { operation, ..bare() };
         self.client().call(action, self.name(), plan, as_given).await.map(|(completion, _)| completion)
     }
