@@ -17,6 +17,8 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+#[cfg(test)]
+mod allocation;
 mod arguments;
 mod audiences;
 mod chores;

@@ -200,6 +200,8 @@ impl Service {
             let made = Node::new(&config, Parts { station, fabric, memory, audiences, tally, desk }, run)?;
             // Whoever asked has stopped listening only if the start has failed.
             let _ = tell_names.send(made.names());
+            #[cfg(test)]
+            let made = crate::allocation::Counted::new(made, &config.folder);
             Ok::<_, StartError>(made)
         })?;
         let address = admission.as_ref().map(|admission| admission.address);
