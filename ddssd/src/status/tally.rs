@@ -387,7 +387,7 @@ impl Tally {
                 self.page.set(Layout::operation_at(kind, column), value);
             }
         }
-        for (code, &value) in (0..).zip(&self.failures) {
+        for (code, &value) in (0..=u8::MAX).zip(&self.failures) {
             self.page.set(Layout::failure_at(code), value);
         }
         for index in self.dirty.drain(..) {
