@@ -122,10 +122,9 @@ fn what_each_command_says_as_json_is_as_its_schema_says() {
     let mut daemon = daemon;
     daemon.kill().unwrap();
     let left = of("ls", &["ls"]);
-    assert_eq!(
-        (&left[0][0]["name"], &left[0][0]["version"], &left[0][0]["live"]),
-        (&"a".into(), &1.into(), &false.into())
-    );
+    assert_eq!((&left[0][0]["name"], &left[0][0]["live"]), (&"a".into(), &false.into()));
+    // What `trace` put there counts as well.
+    assert!(left[0][0]["version"].as_u64() > Some(1), "{left:?}");
     assert_eq!(of("stat", &["stat", "a"])[0]["live"], false);
     assert_eq!(of("status", &["status"])[0]["daemon"], "dead");
     for command in ["counters", "top", "trace"] {
