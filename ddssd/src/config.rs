@@ -1,6 +1,7 @@
 //! What a daemon is told. Every value has a default that works; the flags of `ddssd` are these fields.
 
 use crate::fabric::FabricChoice;
+use crate::quotas::QuotaTable;
 use crate::service::StartError;
 use crate::trust::ClusterKey;
 use ddss_core::NodeId;
@@ -155,6 +156,8 @@ pub struct Config {
     pub discard: bool,
     /// Permission bits of the socket.
     pub socket_mode: u32,
+    /// What each user may have.
+    pub quotas: QuotaTable,
     /// Where a monitor asks over HTTP, if it may.
     pub metrics: Option<SocketAddr>,
     /// Permission bits of the page on which others see how the daemon is.
@@ -186,6 +189,7 @@ impl Config {
             pool_bytes: Self::POOL_BYTES,
             discard: true,
             socket_mode: 0o600,
+            quotas: QuotaTable::default(),
             metrics: None,
             status_mode: 0o600,
         }

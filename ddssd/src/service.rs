@@ -10,12 +10,13 @@ use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
 use crate::metrics::Metrics;
 use crate::progress::{Node, Parts};
+use crate::quotas::{QuotaTable, SharedQuotas};
 use crate::status::{Page, PageIdentity, Tally, let_through};
 use crate::trust::KeyError;
 use ddss_core::NodeId;
 use ddss_core::limits::CLIENTS_MAX;
 use ddss_core::status::{Gauge, State};
-use ddss_ipc::{Reception, ReceptionConfig, Station};
+use ddss_ipc::{PerUser, Reception, ReceptionConfig, Station};
 use ddss_runtime::{ProgressThread, RuntimeError};
 use ddss_verbs::FabricError;
 use std::io;
@@ -43,6 +44,9 @@ pub enum StartError {
     /// A peer is named twice, or is the node itself.
     #[error("the peers name {0} twice, or it is this node itself")]
     BadPeer(NodeId),
+    /// A quota makes no sense.
+    #[error("quota: {0}")]
+    Quota(String),
     /// Its folder cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
@@ -116,7 +120,7 @@ impl StartError {
     /// What a script is told by the exit code; the flags and the configuration have 2.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } | Self::OtherNode { .. } => 2,
+            Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } | Self::OtherNode { .. } | Self::Quota(_) => 2,
             Self::Folder(FolderError::Taken { .. }) => 3,
             Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } | Self::State { .. } => 4,
             Self::Control(ControlError::State { .. }) => 4,
@@ -142,6 +146,7 @@ pub struct Service {
     memory_folder: PathBuf,
     discard: bool,
     page: Page,
+    quotas: SharedQuotas,
     metrics: Option<Metrics>,
     _claim: Option<CoreClaim>,
     _locks: Vec<FolderLock>,
@@ -189,6 +194,10 @@ impl Service {
         reception.socket_mode = config.socket_mode;
         let audiences = Audiences::default();
         reception.views = audiences.views(&config.memory_folder);
+        let quotas = SharedQuotas::default();
+        quotas.set(config.quotas.clone());
+        let (doorkeeper, kept_quotas) = (quotas.clone(), quotas.clone());
+        reception.per_user = PerUser::new(move |uid, clients| doorkeeper.admit(uid, clients));
         let inbox = station.inbox();
         let (memory_folder, discard) = (config.memory_folder.clone(), config.discard);
         let pace = config.pace;
@@ -197,7 +206,7 @@ impl Service {
         let tally = Tally::new(node, page.clone(), CLIENTS_MAX);
         let kept_folder = folder.clone();
         let progress = ProgressThread::start("ddss-progress", core, pace, move || {
-            let made = Node::new(&config, Parts { station, fabric, memory, audiences, tally, desk }, run)?;
+            let made = Node::new(&config, Parts { station, fabric, memory, audiences, tally, quotas, desk }, run)?;
             // Whoever asked has stopped listening only if the start has failed.
             let _ = tell_names.send(made.names());
             #[cfg(test)]
@@ -227,6 +236,7 @@ impl Service {
             memory_folder,
             discard,
             page,
+            quotas: kept_quotas,
             metrics,
             _claim: claim,
             _locks: locks,
@@ -265,6 +275,11 @@ impl Service {
     /// The core of its progress thread, if it has one.
     pub fn core(&self) -> Option<usize> {
         self.core
+    }
+
+    /// What each user may have, from now on. Nobody loses what he has.
+    pub fn set_quotas(&self, quotas: QuotaTable) {
+        self.quotas.set(quotas);
     }
 
     /// Whether its progress thread still runs.

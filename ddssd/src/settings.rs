@@ -3,6 +3,7 @@
 
 use crate::config::{Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, default_state_folder};
 use crate::fabric::FabricChoice;
+use crate::quotas::{QuotaRule, QuotaTable};
 use crate::service::StartError;
 use crate::tables::take_apart;
 use crate::trust::ClusterKey;
@@ -118,6 +119,9 @@ settings! {
     /// Permission bits of the clients' socket, octal [default: 600]
     #[arg(long, env = "DDSS_SOCKET_MODE", value_name = "MODE")]
     socket_mode: Mode,
+    /// What a user may have: USER:bytes=SIZE,segments=N,clients=N; USER is a name, a number, or default for all but root [default: no bound]
+    #[arg(long, env = "DDSS_QUOTA", value_name = "RULE", value_delimiter = ';', action = clap::ArgAction::Append)]
+    quota: Vec<QuotaRule>,
     /// Where Prometheus and health checks ask; a port alone is one of 127.0.0.1. Off when nothing is said
     #[arg(long, env = "DDSS_METRICS_LISTEN", value_name = "IP:PORT")]
     metrics_listen: MetricsAddress,
@@ -242,6 +246,7 @@ impl Settings {
             pool_bytes: Some(Config::POOL_BYTES),
             discard: Some(false),
             socket_mode: Some(Mode(0o600)),
+            quota: None,
             metrics_listen: None,
             status_mode: Some(Mode(0o600)),
             log: Some("info".to_owned()),
@@ -294,6 +299,7 @@ impl Settings {
         config.pool_bytes = all.pool_bytes.unwrap_or(Config::POOL_BYTES);
         config.discard = all.discard.unwrap_or_default();
         config.socket_mode = all.socket_mode.map_or(config.socket_mode, |mode| mode.0);
+        config.quotas = QuotaTable::new(&all.quota.unwrap_or_default()).map_err(StartError::Quota)?;
         config.metrics = all.metrics_listen.map(|address| address.0);
         config.status_mode = all.status_mode.map_or(config.status_mode, |mode| mode.0);
         config.check()?;
@@ -335,6 +341,9 @@ mod tests {
         assert!(wrong("metrics = 1").contains("is a table"));
         assert!(wrong("metrics-listen = \"1\"\n[metrics]\nlisten = \"2\"").contains("twice"));
         assert!(wrong("[metrics]\nlisten = \"here\"").contains("give IP:PORT"));
+        assert!(wrong("quota = 1").contains("invalid type"));
+        assert!(wrong("[quota.default]\nbites = 1").contains("there are bytes, segments and clients"));
+        assert!(wrong("[quota]\nbytes = 1").contains("[quota.default]"));
     }
 
     #[test]
@@ -344,6 +353,12 @@ mod tests {
         assert_eq!(listen("[metrics]\nlisten = \"7480\""), "127.0.0.1:7480");
         assert_eq!(listen("node = 3\n[metrics]\nlisten = \"10.0.0.1:7480\""), "10.0.0.1:7480");
         assert_eq!(listen("metrics-listen = \"[::1]:7480\""), "[::1]:7480");
+        let text = "[quota.default]\nbytes = \"1G\"\nclients = 5\n[quota.1000]\nsegments = 7";
+        let rules = Settings::parse(text).unwrap().quota.unwrap();
+        assert_eq!(
+            rules.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["1000:segments=7", "default:bytes=1073741824,clients=5"]
+        );
     }
 
     #[test]

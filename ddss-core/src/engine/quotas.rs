@@ -84,6 +84,14 @@ impl Accounts {
         }
     }
 
+    /// A segment has another owner.
+    pub(super) fn hand_on(&mut self, from: u32, to: u32, spec: &Spec) {
+        if from != to {
+            self.give(from, spec);
+            self.take(to, spec);
+        }
+    }
+
     fn usage(&self, uid: u32) -> Usage {
         self.used.get(&uid).copied().unwrap_or_default()
     }
@@ -144,6 +152,9 @@ mod tests {
         assert_eq!(accounts.broken_by(0, &Spec::new(1 << 40)), None);
         accounts.take(5, &page);
         assert_eq!(accounts.broken_by(5, &page), Some((Failure::QuotaSegments, 2, 2)));
+        accounts.hand_on(5, 9, &page);
+        assert_eq!((accounts.usage(5).segments, accounts.usage(9)), (1, Usage { bytes: 4096, segments: 1 }));
+        accounts.hand_on(9, 5, &page);
         accounts.give(5, &two);
         accounts.give(5, &page);
         accounts.give(5, &page);

@@ -336,7 +336,9 @@ impl Segments {
         let from = std::mem::replace(&mut segment.at, to);
         let old = std::mem::replace(&mut segment.permissions, permissions);
         segment.moving = Some((from, old, asker));
-        Ok((segment.record(id), from, bytes))
+        let (record, spec) = (segment.record(id), segment.spec);
+        self.accounts.hand_on(old.owner.uid, permissions.owner.uid, &spec);
+        Ok((record, from, bytes))
     }
 
     /// It is there, or stays where it was. Who waits for it, and the peers that have to forget the old place.
@@ -351,7 +353,9 @@ impl Segments {
             return Some((asker, readers));
         }
         let to = std::mem::replace(&mut segment.at, from);
-        segment.permissions = old;
+        let tried = std::mem::replace(&mut segment.permissions, old);
+        let spec = segment.spec;
+        self.accounts.hand_on(tried.owner.uid, old.owner.uid, &spec);
         self.areas.give(to, bytes);
         Some((asker, Vec::new()))
     }

@@ -109,6 +109,11 @@ impl Tally {
         self.counters[Counter::FabricMessageBytes.index()] = bytes;
     }
 
+    /// What quotas did not allow so far.
+    pub(crate) fn refused(&mut self, many: u64) {
+        self.counters[Counter::QuotaRefusals.index()] = many;
+    }
+
     /// Another node said something.
     pub(crate) fn heard(&mut self, message: &Message) {
         self.count(Counter::MessagesHeard);
