@@ -47,6 +47,7 @@ attacks! {
     rings::never_reaps: "the daemon's memory fills with answers";
     rings::completions_overwritten: "the daemon reads back what it answered";
     rings::all_lanes_at_once: "nobody else is looked at any more";
+    rings::never_stops: "the same, with rings that are never empty";
     rings::dies_in_the_middle: "half a put stays, or its place is never free again";
     rings::stops_in_the_middle: "everybody waits for one who stands still";
     requests::unknown_opcodes: "an operation that nobody checked";
