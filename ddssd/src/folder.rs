@@ -58,19 +58,27 @@ impl FolderLock {
             let real = path.canonicalize();
             let real = real.map_err(|source| FolderError::Unusable { path: path.to_path_buf(), source })?;
             if !taken.contains(&real) {
-                locks.push(Self::take(path)?);
+                locks.push(Self::take_itself(path)?);
                 taken.push(real);
             }
         }
         Ok(locks)
     }
 
-    /// Locks a folder, or says who is there.
+    /// Locks a folder by a file in it, or says who is there.
     pub(crate) fn take(path: &Path) -> Result<Self, FolderError> {
-        let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
         let mut options = OpenOptions::new();
-        let file = options.create(true).truncate(false).write(true).mode(0o600).open(path.join("ddssd.lock"));
-        let file = file.map_err(unusable)?;
+        Self::hold(path, options.create(true).truncate(false).write(true).mode(0o600).open(path.join("ddssd.lock")))
+    }
+
+    /// Locks the folder itself: nothing of that is left in it.
+    fn take_itself(path: &Path) -> Result<Self, FolderError> {
+        Self::hold(path, File::open(path))
+    }
+
+    fn hold(path: &Path, opened: io::Result<File>) -> Result<Self, FolderError> {
+        let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
+        let file = opened.map_err(unusable)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(FolderError::Taken { path: path.to_owned() }),

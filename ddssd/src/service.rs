@@ -157,13 +157,14 @@ impl Service {
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         config.check()?;
         folder::make(&config.folder)?;
+        let mut locks = vec![FolderLock::take(&config.folder)?];
         folder::make(&config.memory_folder)?;
         let mut folders = vec![&*config.folder, &*config.memory_folder];
         if config.key.is_some() {
             folder::make(&config.state_folder)?;
             folders.push(&config.state_folder);
         }
-        let locks = FolderLock::take_all(&folders)?;
+        locks.extend(FolderLock::take_all(&folders)?);
         if config.discard {
             NodeMemory::discard(&config.memory_folder);
             Page::discard(&config.folder, &config.memory_folder);
