@@ -16,8 +16,8 @@ use ddss_benches::report::{Machine, Rows, run};
 
 /// The word before a load and its rounds: what runs under valgrind is this program again.
 const LOAD: &str = "--load";
-/// Instructions may vary with the seeds of hash tables and with how often a socket is asked.
-const INSTRUCTIONS_TOLERANCE: f64 = 0.03;
+/// Instructions are the same to a thousandth from run to run; this much a change may cost without being asked why.
+const INSTRUCTIONS_TOLERANCE: f64 = 0.05;
 /// Ratios to a limit that is measured beside them still vary by the machine's neighbours.
 const RATIOS_TOLERANCE: f64 = 0.35;
 /// The ratios that are kept: bench, row, and which column.

@@ -79,9 +79,9 @@ impl Cluster {
 
     /// Two daemons, so placed, one in each of two namespaces.
     pub fn between(placement: Placement, cable: &Cable) -> Rc<Cluster> {
-        // Several pairs may share a cable.
+        // Several pairs may share a cable, and a daemon takes more ports than the one it is told.
         static PAIRS: AtomicU16 = AtomicU16::new(0);
-        let port = PORT + PAIRS.fetch_add(1, Ordering::Relaxed);
+        let port = PORT + 10 * PAIRS.fetch_add(1, Ordering::Relaxed);
         let new = |node: u8, core| {
             let at = SocketAddr::new(cable.address(node), port);
             DaemonOptions::listening(node.into(), at).inside(&cable.inside(node)).core(core)

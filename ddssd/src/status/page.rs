@@ -151,8 +151,7 @@ impl Page {
     }
 
     /// A copy, as a reader makes it.
-    #[cfg(test)]
-    fn copy(&self) -> Vec<u8> {
+    pub(crate) fn copy(&self) -> Vec<u8> {
         (0..Layout::BYTES).step_by(size_of::<u64>()).flat_map(|at| self.word(at).to_ne_bytes()).collect()
     }
 }
