@@ -19,7 +19,7 @@ fn every_directory_leads_to_the_records_that_a_scan_finds() {
     let connect = |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(DEADLINE).connect().unwrap();
     let [here, there] = [connect(&daemons[0]), connect(&daemons[1])];
     let all = places::places().unwrap();
-    for count in [7, 1000, 10_000] {
+    for count in [7, 3000] {
         let (set, records) = (format!("set-{count}"), Record::at(&all, count));
         let begin = Instant::now();
         let chunks = loop {
@@ -51,7 +51,7 @@ fn every_directory_leads_to_the_records_that_a_scan_finds() {
         let mut storm = Storm::open(&here, &set, 2).unwrap();
         for directory in &mut directories {
             assert_eq!(directory.chunks().unwrap(), chunks);
-            for (west, east) in [(-180.0, 180.0), (-20.0, 30.5), (77.0, 77.5), (10.0, -10.0)] {
+            for (west, east) in [(-20.0, 30.5), (10.0, -10.0)] {
                 let scanned = Found::scan(&records, west, east);
                 assert_eq!(storm.select(&mut **directory, west, east).unwrap().0, scanned);
                 assert_eq!(storm.select_at_once(&mut **directory, west, east).unwrap().0, scanned);

@@ -50,9 +50,6 @@ impl Where {
 
 /// Measures all places, strategies and counts.
 pub(crate) fn measure(bench: &mut Bench, road: &Road, placed: &[Placed]) {
-    if bench.options.only.as_deref().is_some_and(|only| !only.contains("checkpoint")) {
-        return;
-    }
     let (counts, time): (&[usize], _) = match (bench.options.bench, bench.options.quick) {
         (false, _) => (&[2], Duration::from_millis(5)),
         (true, true) => (&[1, 4, 16, 64], Duration::from_millis(80)),

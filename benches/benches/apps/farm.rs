@@ -14,9 +14,6 @@ const CLIENTS: usize = 4;
 
 /// Measures all sizes, with the progress thread on the proxy's core and on another one.
 pub(crate) fn measure(bench: &mut Bench, road: &Road) {
-    if bench.options.only.as_deref().is_some_and(|only| !only.contains("monitor")) {
-        return;
-    }
     let (sizes, rounds, time): (&[usize], _, _) = match (bench.options.bench, bench.options.quick) {
         (false, _) => (&[2], 1, Duration::from_millis(50)),
         (true, true) => (&[4, 8], 2, Duration::from_millis(400)),

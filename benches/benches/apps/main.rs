@@ -18,14 +18,32 @@ mod trees;
 
 use ddss_benches::harness::Bench;
 
+/// What each part measures.
+const PARTS: [&[&str]; 4] = [&["page", "get", "rtree", "btree"], &["storm"], &["checkpoint"], &["monitor"]];
+
+/// Whether a part has to be run: with `--only`, unless that names an operation of another part.
+fn wants(bench: &Bench, part: usize) -> bool {
+    let named = |only: &str, part: &[&str]| part.iter().any(|op| only.contains(op));
+    let only = bench.options.only.as_deref();
+    only.is_none_or(|only| named(only, PARTS[part]) || !PARTS.iter().any(|part| named(only, part)))
+}
+
 fn main() {
     let mut bench = Bench::start("apps", std::env::args_os().skip(1));
     let road = road::Road::lay(bench.cores);
     let placed = road.place();
-    trees::measure(&mut bench, &road, &placed);
-    storm::measure(&mut bench, &road, &placed);
-    checkpoint::measure(&mut bench, &road, &placed);
+    if wants(&bench, 0) {
+        trees::measure(&mut bench, &road, &placed);
+    }
+    if wants(&bench, 1) {
+        storm::measure(&mut bench, &road, &placed);
+    }
+    if wants(&bench, 2) {
+        checkpoint::measure(&mut bench, &road, &placed);
+    }
     drop(placed);
-    farm::measure(&mut bench, &road);
+    if wants(&bench, 3) {
+        farm::measure(&mut bench, &road);
+    }
     bench.finish();
 }

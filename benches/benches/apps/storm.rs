@@ -22,9 +22,6 @@ const CHUNK_BYTES: usize = 24;
 
 /// Measures all sizes.
 pub(crate) fn measure(bench: &mut Bench, road: &Road, placed: &[Placed]) {
-    if bench.options.only.as_deref().is_some_and(|only| !only.contains("storm")) {
-        return;
-    }
     let all = places::places().expect("the places are part of the repository");
     for (count, word) in SIZES {
         if bench.options.bench || count < 100_000 {

@@ -63,9 +63,6 @@ impl Shelf<'_> {
 
 /// Measures pages alone, then all queries.
 pub(crate) fn measure(bench: &mut Bench, road: &Road, placed: &[Placed]) {
-    if !["page", "rtree", "btree"].iter().any(|op| bench.options.only.as_deref().is_none_or(|only| only.contains(op))) {
-        return;
-    }
     let all = places::places().expect("the places are part of the repository");
     let sets = PLACES.map(|count| places::spread(&all, count));
     let shelves = shelves(road, placed, &sets);

@@ -11,7 +11,7 @@ use ddss::Client;
 use ddss_apps::checkpoint::{Campaign, Member, Tally, Where};
 
 const USAGE: &str = "\
-usage: checkpoint [--commits N] [--processes N] [--together N] [--place one-node|one-home|spread]
+usage: checkpoint [--commits N] [--kills N] [--processes N] [--together N] [--place one-node|one-home|spread]
                   [--bytes N] [--kill-every-ms N] [--seed N]
 
 Starts nodes and processes that commit checkpoints, kills a process every so often, and checks that each restart is from a
@@ -57,6 +57,7 @@ fn campaign(options: &[&str]) -> Result<Campaign, Box<dyn Error>> {
         place: Where::Spread,
         bytes: 1024,
         commits: 1_000_000,
+        kills: 100,
         kill_every: Duration::from_millis(50),
         seed: 1,
     };
@@ -64,6 +65,7 @@ fn campaign(options: &[&str]) -> Result<Campaign, Box<dyn Error>> {
         let [option, value] = pair else { return Err(USAGE.into()) };
         match *option {
             "--commits" => campaign.commits = value.parse()?,
+            "--kills" => campaign.kills = value.parse()?,
             "--processes" => campaign.processes = value.parse::<usize>()?.max(1),
             "--together" => campaign.together = value.parse::<usize>()?.max(1),
             "--bytes" => campaign.bytes = value.parse()?,

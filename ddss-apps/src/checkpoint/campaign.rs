@@ -70,8 +70,10 @@ pub struct Campaign {
     pub place: Where,
     /// Bytes of a state.
     pub bytes: usize,
-    /// It ends with so many commits.
+    /// It ends with so many commits,
     pub commits: u64,
+    /// and not before so many processes were killed.
+    pub kills: u64,
     /// One process is killed so often, and another one takes its place.
     pub kill_every: Duration,
     /// Whom to kill when.
@@ -120,7 +122,8 @@ impl Campaign {
         let mut workers = (0..self.processes).map(&mut start).collect::<Result<Vec<_>, _>>()?;
         let mut random = Random::new(self.seed);
         let (mut next_kill, mut last_commit) = (Instant::now() + self.kill_every, Instant::now());
-        while outcome.commits < self.commits && outcome.violations.is_empty() {
+        let is_enough = |outcome: &Outcome| outcome.commits >= self.commits && outcome.kills >= self.kills;
+        while !is_enough(&outcome) && outcome.violations.is_empty() {
             thread::sleep(LOOK_EVERY);
             let commits = commits(&applications)?;
             if commits > outcome.commits {

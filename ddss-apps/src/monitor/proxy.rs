@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ddss::Client;
 
@@ -90,6 +90,7 @@ impl Proxy {
 
 fn watch(watcher: &mut Watcher<Load>, servers: &Servers, names: &[String], every: Duration) {
     while !servers.over.load(Ordering::Acquire) {
+        let begin = Instant::now();
         // If the node does not answer, the loads are those that were known.
         for reading in watcher.read(Duration::ZERO).unwrap_or_default() {
             if let Some(index) = names.iter().position(|name| *name == reading.instance) {
@@ -97,7 +98,7 @@ fn watch(watcher: &mut Watcher<Load>, servers: &Servers, names: &[String], every
             }
         }
         servers.readings.fetch_add(1, Ordering::Relaxed);
-        thread::sleep(every);
+        thread::sleep(every.saturating_sub(begin.elapsed()));
     }
 }
 
