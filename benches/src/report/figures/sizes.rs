@@ -87,8 +87,8 @@ pub(super) fn gets(rows: &Rows) -> Picture {
     }
     let ours = |path: &str| small(rows, "get", path);
     let far = ours("tcp-lo");
-    let near = rows.one("sizes", "ddss", "get", 64, "near/spin/t1").map_or_else(String::new, |entry| {
-        format!(" In place, without a daemon, 64 bytes take {}.", units::time(entry.p50_us))
+    let near = rows.one("sizes", "ddss", "get", 8, "near/spin/t1").map_or_else(String::new, |entry| {
+        format!(" In place, without a daemon, 8 bytes take {}.", units::time(entry.p50_us))
     });
     Picture {
         id: "fig-3b",
