@@ -17,6 +17,8 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+#[cfg(test)]
+mod allocation;
 mod arguments;
 mod audiences;
 mod chores;
@@ -28,6 +30,8 @@ mod fabric;
 mod fetches;
 mod folder;
 mod kept;
+#[cfg(test)]
+mod liars;
 mod links;
 mod meeting;
 mod memory;

@@ -149,7 +149,7 @@ pub struct Service {
     quotas: SharedQuotas,
     metrics: Option<Metrics>,
     _claim: Option<CoreClaim>,
-    _lock: FolderLock,
+    _locks: Vec<FolderLock>,
 }
 
 impl Service {
@@ -157,8 +157,13 @@ impl Service {
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         config.check()?;
         folder::make(&config.folder)?;
-        let lock = FolderLock::take(&config.folder)?;
         folder::make(&config.memory_folder)?;
+        let mut folders = vec![&*config.folder, &*config.memory_folder];
+        if config.key.is_some() {
+            folder::make(&config.state_folder)?;
+            folders.push(&config.state_folder);
+        }
+        let locks = FolderLock::take_all(&folders)?;
         if config.discard {
             NodeMemory::discard(&config.memory_folder);
             Page::discard(&config.folder, &config.memory_folder);
@@ -204,6 +209,8 @@ impl Service {
             let made = Node::new(&config, Parts { station, fabric, memory, audiences, tally, quotas, desk }, run)?;
             // Whoever asked has stopped listening only if the start has failed.
             let _ = tell_names.send(made.names());
+            #[cfg(test)]
+            let made = crate::allocation::Counted::new(made, &config.folder);
             Ok::<_, StartError>(made)
         })?;
         let address = admission.as_ref().map(|admission| admission.address);
@@ -232,7 +239,7 @@ impl Service {
             quotas: kept_quotas,
             metrics,
             _claim: claim,
-            _lock: lock,
+            _locks: locks,
         })
     }
 
