@@ -176,7 +176,9 @@ impl Sweep {
 
     #[inline(always)]
     fn visit_hot(&mut self, left: &mut usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> usize) {
-        let batch = (TURN_MAX / self.count(Heat::Hot).max(1)).clamp(1, LANE_BATCH_MAX);
+        let hot = self.count(Heat::Hot);
+        // With few, as nearly always, there is nothing to divide: that would take as long as the look itself.
+        let batch = if hot <= TURN_MAX / LANE_BATCH_MAX { LANE_BATCH_MAX } else { (TURN_MAX / hot).max(1) };
         for _ in 0..self.count(Heat::Hot) {
             if *left == 0 || self.count(Heat::Hot) == 0 {
                 return;
