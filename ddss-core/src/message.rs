@@ -39,6 +39,32 @@ pub struct Facts {
     pub permissions: Permissions,
     /// How many versions before the newest one it keeps.
     pub keeps: u32,
+    /// On how many nodes it is kept. One with a mirror is read by its home's engine and never through a window.
+    pub copies: u8,
+}
+
+/// What a mirror says of the copy that it shall have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Have {
+    /// It has that very version.
+    Whole = 1,
+    /// It has none, or another version: send the bytes.
+    Empty = 2,
+    /// It cannot have one now.
+    No = 3,
+    /// The asker is the home no longer.
+    Fenced = 4,
+}
+
+/// What a mirror has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Stored {
+    /// It has a piece of the copy.
+    Piece = 1,
+    /// It has that put, or has heard of that token.
+    Put = 2,
 }
 
 /// One message. `step` is the asker's own number for what it waits for and comes back in the answer.
@@ -273,6 +299,95 @@ pub enum Message {
         /// What it is now.
         facts: Facts,
     },
+    /// Be the mirror of this segment of mine.
+    Offer {
+        /// Which.
+        segment: SegmentId,
+        /// Which of its homes, one after the other, the sender is.
+        epoch: u32,
+        /// Its newest version.
+        version: Version,
+        /// When that was made.
+        timestamp: Timestamp,
+        /// What it is.
+        spec: Spec,
+        /// Who may.
+        permissions: Permissions,
+        /// Its name.
+        name: Name,
+    },
+    /// What the mirror has of it.
+    Having {
+        /// Which.
+        segment: SegmentId,
+        /// As it was offered, or the newer one that it knows of.
+        epoch: u32,
+        /// What.
+        have: Have,
+    },
+    /// A piece of the copy: the tail, or in the mirror's staging memory.
+    Piece {
+        /// Which.
+        segment: SegmentId,
+        /// The sender's.
+        epoch: u32,
+        /// Where in the segment.
+        offset: u64,
+        /// How many bytes.
+        length: u32,
+        /// Where they are in the staging memory; `u64::MAX` if they are the tail.
+        staged: u64,
+        /// The home's number for that place.
+        number: u64,
+    },
+    /// With what was sent before the copy is whole.
+    Whole {
+        /// Which.
+        segment: SegmentId,
+        /// The sender's.
+        epoch: u32,
+        /// Its version.
+        version: Version,
+        /// When that was made.
+        timestamp: Timestamp,
+    },
+    /// A put that the home will commit when the mirror has it. The tail is the bytes, or the table of ranges. With the
+    /// version that the mirror has already and no bytes: a token that is about to be given.
+    Forward {
+        /// Which.
+        segment: SegmentId,
+        /// The sender's.
+        epoch: u32,
+        /// The version that it makes.
+        version: Version,
+        /// When, or the token.
+        timestamp: Timestamp,
+        /// To where.
+        offset: u64,
+        /// How many bytes.
+        length: u32,
+        /// Where they are in the staging memory; `u64::MAX` if they are the tail.
+        staged: u64,
+        /// The home's number for that place.
+        number: u64,
+        /// Ranges in the table; 0 if there is none.
+        ranges: u8,
+    },
+    /// The mirror has it.
+    Mirrored {
+        /// Which.
+        segment: SegmentId,
+        /// The home's.
+        epoch: u32,
+        /// What.
+        stored: Stored,
+        /// The version that it has.
+        version: Version,
+        /// As it came.
+        timestamp: Timestamp,
+        /// The number of the place in the staging memory that is free again; `u64::MAX` for none.
+        number: u64,
+    },
 }
 
 impl Message {
@@ -282,6 +397,23 @@ impl Message {
     pub const PUT_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 96;
     /// Bytes of the longest message before it is sealed.
     pub const PLAIN_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16;
+
+    /// The segment of which something is asked.
+    pub(crate) fn segment(&self) -> Option<SegmentId> {
+        match *self {
+            Message::Describe { segment, .. }
+            | Message::Put { segment, .. }
+            | Message::Atomic { segment, .. }
+            | Message::Await { segment, .. }
+            | Message::Lock { segment, .. }
+            | Message::Unlock { segment, .. }
+            | Message::Release { segment, .. }
+            | Message::Get { segment, .. }
+            | Message::Stat { segment, .. }
+            | Message::Permit { segment, .. } => Some(segment),
+            _ => None,
+        }
+    }
 
     /// As bytes; `tail` is the data of a put and empty otherwise.
     pub fn encode(&self, tail: &[u8]) -> ArrayVec<u8, { Message::PLAIN_BYTES_MAX }> {
@@ -335,6 +467,25 @@ impl Message {
                 out.u8(21).u64(step).identity(who).u64(segment.to_bits()).u64(permit.mode.into())
             }
             Message::Changed { facts } => out.u8(22).facts(&facts),
+            Message::Offer { segment, epoch, version, timestamp, spec, permissions, name } => {
+                out.u8(23).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0).bytes(&spec.encode());
+                out.identity(permissions.owner).u16(permissions.mode).bytes(name.as_str().as_bytes())
+            }
+            Message::Having { segment, epoch, have } => out.u8(24).u64(segment.to_bits()).u32(epoch).u8(have as u8),
+            Message::Piece { segment, epoch, offset, length, staged, number } => {
+                out.u8(25).u64(segment.to_bits()).u32(epoch).u64(offset).u32(length).u64(staged).u64(number).bytes(tail)
+            }
+            Message::Whole { segment, epoch, version, timestamp } => {
+                out.u8(26).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0)
+            }
+            Message::Forward { segment, epoch, version, timestamp, offset, length, staged, number, ranges } => {
+                out.u8(27).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0);
+                out.u64(offset).u32(length).u64(staged).u64(number).u8(ranges).bytes(tail)
+            }
+            Message::Mirrored { segment, epoch, stored, version, timestamp, number } => {
+                out.u8(28).u64(segment.to_bits()).u32(epoch).u8(stored as u8);
+                out.u64(version.0).u64(timestamp.0).u64(number)
+            }
         };
         out.0
     }
@@ -429,6 +580,49 @@ impl Message {
                 permit: Permit::new(input.u64()?)?,
             },
             22 => Message::Changed { facts: input.facts()? },
+            23 => Message::Offer {
+                segment: input.segment()?,
+                epoch: input.u32()?,
+                version: Version(input.u64()?),
+                timestamp: Timestamp(input.u64()?),
+                spec: Spec::decode(&input.array()?)?,
+                permissions: input.permissions()?,
+                name: input.name()?,
+            },
+            24 => Message::Having { segment: input.segment()?, epoch: input.u32()?, have: input.have()? },
+            25 => Message::Piece {
+                segment: input.segment()?,
+                epoch: input.u32()?,
+                offset: input.u64()?,
+                length: input.u32()?,
+                staged: input.u64()?,
+                number: input.u64()?,
+            },
+            26 => Message::Whole {
+                segment: input.segment()?,
+                epoch: input.u32()?,
+                version: Version(input.u64()?),
+                timestamp: Timestamp(input.u64()?),
+            },
+            27 => Message::Forward {
+                segment: input.segment()?,
+                epoch: input.u32()?,
+                version: Version(input.u64()?),
+                timestamp: Timestamp(input.u64()?),
+                offset: input.u64()?,
+                length: input.u32()?,
+                staged: input.u64()?,
+                number: input.u64()?,
+                ranges: input.ranges()?,
+            },
+            28 => Message::Mirrored {
+                segment: input.segment()?,
+                epoch: input.u32()?,
+                stored: input.stored()?,
+                version: Version(input.u64()?),
+                timestamp: Timestamp(input.u64()?),
+                number: input.u64()?,
+            },
             _ => return Err(Failure::Malformed),
         };
         if message.allows_tail(input.0.len()) { Ok((message, input.0)) } else { Err(Failure::Malformed) }
@@ -444,6 +638,10 @@ impl Message {
             Message::Get { ranges, .. } => table(ranges),
             Message::Got { staged: Self::NOT_STAGED, length, .. } => bytes == length as usize,
             Message::Got { staged, length, .. } => bytes == 0 && placed(staged, length),
+            Message::Piece { staged: Self::NOT_STAGED, length, .. }
+            | Message::Forward { staged: Self::NOT_STAGED, length, ranges: 0, .. } => bytes == length as usize,
+            Message::Piece { staged, length, .. } => bytes == 0 && placed(staged, length),
+            Message::Forward { staged, length, ranges, .. } => table(ranges) && placed(staged, length),
             Message::Listed { .. } => bytes <= Listing::PAGE_BYTES,
             Message::List { .. } => bytes <= LIST_TEXT_BYTES_MAX,
             _ => bytes == 0,
@@ -464,7 +662,7 @@ mod tests {
         let name = Name::new(&"n".repeat(128)).expect("a good name");
         let segment = SegmentId::new(NodeId(1), 2, 3);
         let permissions = Permissions { owner: who, mode: 0o640 };
-        let facts = Facts { segment, bytes: 4096, model: Model::Temporal(5), permissions, keeps: 7 };
+        let facts = Facts { segment, bytes: 4096, model: Model::Temporal(5), permissions, keeps: 7, copies: 2 };
         let window = RemoteWindow { key: 1, base: 2, bytes: 3 };
         let terms = Terms { version: Some(Version(6)), token: None, asks: Some(Model::Strict) };
         let look = Look { asks: Some(Model::Delta(4)), version: Some(Version(8)) };
@@ -494,13 +692,31 @@ mod tests {
             Message::Changed { facts },
             Message::Forget { segment },
             Message::Forgotten { segment },
+            Message::Offer { segment, epoch: 1, version, timestamp, spec: Spec::new(9), permissions, name },
+            Message::Having { segment, epoch: 1, have: Have::Fenced },
+            Message::Piece { segment, epoch: 1, offset: 2, length: 3, staged: 4, number: 5 },
+            Message::Whole { segment, epoch: 1, version, timestamp },
+            Message::Forward {
+                segment,
+                epoch: 1,
+                version,
+                timestamp,
+                offset: 2,
+                length: 3,
+                staged: 4,
+                number: 5,
+                ranges: 0,
+            },
+            Message::Mirrored { segment, epoch: 1, stored: Stored::Put, version, timestamp, number: 7 },
         ];
         for message in all {
             let bytes = message.encode(&[]);
             assert_eq!(Message::decode(&bytes), Ok((message, &[][..])));
             for cut in 0..bytes.len() {
                 let short = Message::decode(&bytes[..cut]);
-                assert!(short.is_err() || matches!(message, Message::Lookup { .. } | Message::Allocate { .. }));
+                let named =
+                    matches!(message, Message::Lookup { .. } | Message::Allocate { .. } | Message::Offer { .. });
+                assert!(short.is_err() || named);
             }
         }
         let (length, staged) = (Message::PUT_BYTES_MAX as u32, Message::NOT_STAGED);

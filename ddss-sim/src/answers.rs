@@ -94,7 +94,10 @@ impl World {
         let opened = Opened::decode(&completion.data);
         assert_eq!(completion.outcome, Outcome::Done, "the run begins with its segments");
         let index = (completion.request.0 - Self::BEGINNING) as usize;
-        let spec = Self::spec_of(index, opened.bytes / 8);
+        let spec = self.spec_of(index, opened.bytes / 8);
+        if spec.copies > 1 {
+            self.mirrored.insert(opened.segment);
+        }
         let (length, model, keeps) = (opened.bytes as usize, spec.model, spec.keeps());
         let target = Target { id: opened.segment, length, model, keeps };
         self.history.model(opened.segment.to_bits(), model);
@@ -192,14 +195,15 @@ impl World {
             let Ok(listing) = Listing::take_from(&mut left) else {
                 return self.violation("a page cannot be read".to_owned());
             };
-            if listing.name.as_str() <= last.as_str() || listing.facts.segment.home() != page.node {
+            if listing.name.as_str() <= last.as_str() || listing.home != page.node {
                 return self.violation(format!("a page is out of order: {listing:?} behind {last}"));
             }
             last = listing.name.as_str().to_owned();
             found.push(listing.facts.segment);
         }
         let complete = page.node.0 >= from && !page.more && page.bytes > 0;
-        let here = self.targets.iter().filter(|target| target.id.home() == page.node);
+        let stays = |target: &&Target| target.id.home() == page.node && !self.mirrored.contains(&target.id);
+        let here = self.targets.iter().filter(stays);
         let missing: Vec<SegmentId> = here.map(|target| target.id).filter(|id| !found.contains(id)).collect();
         if complete && missing.iter().any(|&id| !self.is_gone(id)) {
             self.violation(format!("a list left {missing:?} out"));

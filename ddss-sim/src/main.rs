@@ -31,7 +31,7 @@ struct Arguments {
 }
 
 /// The numbers of a report that are summed up over a campaign, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 14] {
+fn numbers(report: &Report) -> [(&'static str, u64); 18] {
     [
         ("operations", report.operations),
         ("done", report.done),
@@ -45,6 +45,10 @@ fn numbers(report: &Report) -> [(&'static str, u64); 14] {
         ("copied", report.copied),
         ("older", report.older),
         ("released", report.released),
+        ("takeovers", report.takeovers),
+        ("pairings", report.pairings),
+        ("isolations", report.isolations),
+        ("lost_twice", report.lost_twice),
         ("under_lock", report.sections),
         ("windows_searched", report.searched),
     ]

@@ -53,6 +53,10 @@ fn obey(
             let made = segment.insert(client.allocate(name, Spec::new(bytes.parse()?))?);
             Ok(format!("{} bytes", made.bytes()))
         }
+        ["allocate-mirrored", name, bytes] => {
+            let spec = Spec { copies: 2, ..Spec::new(bytes.parse()?) };
+            Ok(format!("{} bytes", segment.insert(client.allocate(name, spec)?).bytes()))
+        }
         ["open", name] => {
             let found = segment.insert(client.open(name)?);
             Ok(format!("{} bytes at {}", found.bytes(), found.id().home()))

@@ -1,0 +1,92 @@
+//! The names that this node answers for in the directory.
+
+use super::directory::{Directory, Holder};
+use super::types::Command;
+use ddss_core::Name;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Each with its claim; without one, whatever the directory says.
+    claims: HashMap<String, Option<u64>>,
+    /// Segments that were first at home elsewhere, found at the start: held if the directory says so.
+    adopted: HashSet<String>,
+}
+
+/// The names that this node has or is about to have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held(Arc<Mutex<Names>>);
+
+impl Held {
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The names of the segments that were found at the start.
+    pub(super) fn take_up(&self, found: &[(Name, bool)]) {
+        let mut names = self.names();
+        for (name, is_adopted) in found {
+            let name = name.as_str().to_owned();
+            if *is_adopted {
+                names.adopted.insert(name);
+            } else {
+                names.claims.insert(name, None);
+            }
+        }
+    }
+
+    pub(super) fn insert(&self, name: &str, claim: u64) {
+        self.names().claims.insert(name.to_owned(), Some(claim));
+    }
+
+    pub(super) fn remove(&self, name: &str) -> Option<Option<u64>> {
+        self.names().claims.remove(name)
+    }
+
+    /// Takes a name back that was to be claimed so.
+    pub(super) fn remove_claim(&self, name: &str, claim: u64) {
+        let mut names = self.names();
+        if names.claims.get(name) == Some(&Some(claim)) {
+            names.claims.remove(name);
+        }
+    }
+
+    pub(super) fn give_up(&self, name: &str) {
+        self.remove(name);
+    }
+
+    /// What has to be said so that directory and node agree.
+    pub(super) fn compare(&self, directory: &Directory, node: u16, max: usize) -> Vec<Command> {
+        let mut names = self.names();
+        let Names { claims, adopted } = &mut *names;
+        let mut commands = Vec::new();
+        for (name, Holder { claim, mirrored, .. }) in directory.names().filter(|(_, holder)| holder.home == node) {
+            if adopted.remove(name) {
+                claims.insert(name.to_owned(), None);
+            }
+            match (claims.get_mut(name), mirrored) {
+                (Some(ours @ None), _) => *ours = Some(claim),
+                (Some(Some(ours)), _) if *ours == claim => {}
+                // It came back without what it had: its mirror has it.
+                (_, Some(mirrored)) if mirrored.paired => {
+                    let (name, epoch) = (name.to_owned(), mirrored.epoch);
+                    commands.extend((!mirrored.vacant).then_some(Command::Yield { name, home: node, epoch }));
+                }
+                _ => commands.push(Command::Disclaim { name: name.to_owned(), claim }),
+            }
+            if commands.len() == max {
+                return commands;
+            }
+        }
+        // A segment with a mirror that is at home elsewhere by now is here as a copy.
+        let is_ours = |name: &String| match directory.holder(name) {
+            None => true,
+            Some(holder) => holder.home != node && holder.mirrored.is_none(),
+        };
+        let unknown = claims.iter().filter(|(name, claim)| claim.is_none() && is_ours(name));
+        let wanted = unknown.map(|(name, _)| Command::Claim { name: name.clone(), home: node, claim: 0 });
+        commands.extend(wanted.take(max));
+        commands
+    }
+}
