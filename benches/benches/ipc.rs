@@ -2,16 +2,27 @@
 //!
 //! `null` is `Client::ping`: the client crate, the ring, the progress thread of a daemon in another process, its
 //! engine, and back. `echo` is the road alone: a station that answers each entry with itself. `first` is a `null` of a
-//! daemon that sleeps, and `trickle` one every 100 microseconds.
+//! daemon that sleeps, `trickle` one every 100 microseconds, `paced` one every so often; they ask whether or not the last
+//! answer came, and count from when a request was due. `shm-threads` and `shm-processes` are several clients at once.
 #![forbid(unsafe_code)]
 
 use ddss::Strategy;
 use ddss_benches::harness::Bench;
 use ddss_benches::raw::{futex_wake, line_ping_pong, ring_stream};
-use ddss_benches::road::{Cluster, Echo, Task, echo, first, ping, pipeline, trickle};
+use ddss_benches::road::{
+    Cluster, Crowd, Echo, Members, Task, echo, first, paced, ping, pipeline, run_as_member, run_crowd, run_members,
+};
 use std::time::Duration;
 
+/// Between two requests of a trickle.
+const TRICKLE_EVERY: Duration = Duration::from_micros(100);
+/// Between two requests of what is paced, in microseconds.
+const PACES_US: [u64; 6] = [1000, 100, 30, 10, 3, 1];
+
 fn main() {
+    if run_as_member() {
+        return;
+    }
     let mut bench = Bench::start("ipc", std::env::args_os().skip(1));
     let (cluster, station) = (Cluster::single(bench.cores), Echo::start(bench.cores));
 
@@ -31,15 +42,51 @@ fn main() {
     // A node that sleeps, beside a thread that sleeps; and one that is asked now and then.
     let sleepers = [Strategy::Mq, Strategy::Auto];
     bench.family(futex_wake(bench.cores), sleepers.map(|strategy| first(&cluster, strategy)).into());
-    let time = Duration::from_millis(if bench.options.quick { 300 } else { 2000 });
-    let time = if bench.options.bench { time } else { Duration::from_millis(5) };
-    let mut limit = line_ping_pong(bench.cores);
-    for strategy in sleepers {
-        let label = format!("ddss,trickle,8,shm/{strategy}/t1,1");
-        bench.by_itself(&mut limit, &label, time, |time| {
-            cluster.wake();
-            trickle(&cluster, strategy, time)
-        });
-    }
+    open_loop(&mut bench, &cluster);
+    several(&mut bench, &cluster);
     bench.finish();
+}
+
+/// For how long something runs by itself.
+fn time(bench: &Bench, full_ms: u64) -> Duration {
+    match (bench.options.bench, bench.options.quick) {
+        (false, _) => Duration::from_millis(5),
+        (true, true) => Duration::from_millis(full_ms / 5),
+        (true, false) => Duration::from_millis(full_ms),
+    }
+}
+
+/// A client that asks every so often.
+fn open_loop(bench: &mut Bench, cluster: &Cluster) {
+    let mut limit = line_ping_pong(bench.cores);
+    for strategy in [Strategy::Mq, Strategy::Auto] {
+        let label = format!("ddss,trickle,8,shm/{strategy}/t1,1");
+        let time = time(bench, 1500);
+        bench.by_itself(&mut limit, &label, time, |time| paced(cluster, strategy, TRICKLE_EVERY, time));
+    }
+    for strategy in [Strategy::Rcq, Strategy::Auto] {
+        for pace_us in PACES_US {
+            let label = format!("ddss,paced,8,shm-every-{pace_us}us/{strategy}/t1,1");
+            let time = time(bench, 500);
+            let every = Duration::from_micros(pace_us);
+            bench.by_itself(&mut limit, &label, time, |time| paced(cluster, strategy, every, time));
+        }
+    }
+}
+
+/// Clients side by side, as threads and as processes.
+fn several(bench: &mut Bench, cluster: &Cluster) {
+    let (mut limit, cores, time) = (line_ping_pong(bench.cores), bench.cores, time(bench, 400));
+    for count in [1, 2, 4, 8] {
+        for strategy in Strategy::ALL {
+            let crowd = Crowd { clients: count, strategy, reserved: false };
+            let label = format!("ddss,null,8,shm-threads/{strategy}/t{count},1");
+            bench.by_itself(&mut limit, &label, time, |time| run_crowd(cluster, cores, crowd, time));
+            let members = Members { count, strategy, segment: None };
+            let label = format!("ddss,null,8,shm-processes/{strategy}/t{count},1");
+            bench.by_itself(&mut limit, &label, time, |time| {
+                run_members(cluster, cores, &members, time).expect("this program can be started again")
+            });
+        }
+    }
 }

@@ -16,8 +16,8 @@ fn main() {
     let mut bench = Bench::start("scaling", std::env::args_os().skip(1));
     let (most, time) = match (bench.options.bench, bench.options.quick) {
         (false, _) => (4, Duration::from_millis(5)),
-        (true, true) => (if bench.options.only.is_some() { 512 } else { 64 }, Duration::from_millis(300)),
-        (true, false) => (512, Duration::from_secs(2)),
+        (true, true) => (if bench.options.only.is_some() { 512 } else { 64 }, Duration::from_millis(150)),
+        (true, false) => (512, Duration::from_millis(1500)),
     };
     let cores = bench.cores;
     let cluster = Cluster::single(cores);
@@ -25,8 +25,11 @@ fn main() {
     bench.family(line_ping_pong(cores), Vec::new());
     let mut limit = line_ping_pong(cores);
     let doubling = std::iter::successors(Some(1), |clients| Some(clients * 2));
+    let paths = [("shm", false), ("shm-reserved", true)];
+    // A look is at what is usual: no core is reserved.
+    let paths = if bench.options.quick && bench.options.only.is_none() { &paths[..1] } else { &paths[..] };
     for clients in doubling.take_while(|clients| *clients <= most) {
-        for (path, reserved) in [("shm", false), ("shm-reserved", true)] {
+        for &(path, reserved) in paths {
             for strategy in Strategy::ALL {
                 let crowd = Crowd { clients, strategy, reserved };
                 let label = format!("ddss,null,8,{path}/{strategy}/t{clients},1");

@@ -1,5 +1,6 @@
 //! What can be written behind `ddss`.
 
+use crate::demo::{DemoClientOptions, DemoNodeOptions, DemoOptions};
 use crate::kinds::Kind;
 use clap::{Args, Parser, Subcommand};
 use ddss::{Model, NodeId, Placement};
@@ -12,7 +13,7 @@ use std::path::PathBuf;
     version,
     after_help = "\
 Examples:
-  ddss demo                          two nodes, real clients, measured; ends by itself
+  ddss demo                          two nodes, real clients, timed and killed; ends by itself
   ddss allocate scores 4096          a segment of 4096 bytes on this node
   echo hello | ddss put scores -     its first bytes from a pipe
   ddss get scores --length 5         and back
@@ -34,8 +35,10 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Start two nodes and real client processes, show a put here and a get there, and what each costs
+    /// Start two nodes and real clients: a value travels, each strategy is timed, a client and a daemon are killed
     Demo(DemoOptions),
+    #[command(hide = true)]
+    DemoNode(DemoNodeOptions),
     #[command(hide = true)]
     DemoClient(DemoClientOptions),
     /// One round trip to the daemon's progress thread
@@ -66,10 +69,15 @@ pub(crate) enum Command {
     Locks(LocksOptions),
     /// Look at this machine: what is missing or slow, and what to do about it
     Doctor(DoctorOptions),
+    /// Measure this machine: calls under each strategy, gets and puts here and on another node
+    Bench(BenchOptions),
     /// Completions for a shell, to standard output
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
+        /// Of which program
+        #[arg(long, default_value = "ddss", value_name = "PROGRAM")]
+        of: Program,
     },
     /// Manual pages, into a folder
     #[command(hide = true)]
@@ -77,13 +85,22 @@ pub(crate) enum Command {
         /// Where they go
         folder: PathBuf,
     },
-    /// Take a segment away from everybody
-    Release(Named),
+    /// Take segments away from everybody
+    Release(ReleaseOptions),
+    /// One look at a node: does its daemon run, what does it hold, how is its cluster
+    Status(Place),
     /// The nodes of the cluster, one a line
     Nodes(Place),
     /// Make a cluster, and bring nodes into it
     #[command(subcommand)]
     Cluster(ClusterCommand),
+}
+
+/// The programs that there are.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Program {
+    Ddss,
+    Ddssd,
 }
 
 #[derive(Subcommand, Debug)]
@@ -149,29 +166,6 @@ pub(crate) struct Named {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct DemoOptions {
-    /// How long each figure is measured, in milliseconds
-    #[arg(long, default_value_t = 500, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
-    pub(crate) measure_ms: u64,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct DemoClientOptions {
-    #[command(flatten)]
-    pub(crate) place: Place,
-    #[arg(long)]
-    pub(crate) role: DemoRole,
-    #[arg(long)]
-    pub(crate) measure_ms: u64,
-}
-
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DemoRole {
-    Writer,
-    Reader,
-}
-
-#[derive(Args, Debug)]
 pub(crate) struct AllocateOptions {
     #[command(flatten)]
     pub(crate) named: Named,
@@ -204,10 +198,16 @@ pub(crate) struct ListOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct LocksOptions {
-    /// Of which segments [default: all]
+    /// Of which segments: `*` is any run of characters, `?` any one [default: all]
     pub(crate) pattern: Option<String>,
     #[command(flatten)]
     pub(crate) place: Place,
+    /// Take them from whoever holds them, after a question
+    #[arg(long = "break", requires = "pattern")]
+    pub(crate) break_them: bool,
+    /// Do not ask before
+    #[arg(long, requires = "break_them")]
+    pub(crate) yes: bool,
 }
 
 #[derive(Args, Debug)]
@@ -275,9 +275,41 @@ pub(crate) struct ChmodOptions {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct ReleaseOptions {
+    /// Names; `*` is any run of characters, `?` any one, and what they match is asked about first
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Do not ask before
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct DoctorOptions {
     #[command(flatten)]
     pub(crate) place: Place,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ddss bench                          on two nodes in this process: nothing needs to run
+  ddss bench --plot figures.svg       and as a picture
+  ddss bench --dir /run/ddss          on a daemon that runs, and the first other node of its cluster
+
+On fewer cores than three the nodes and the client share them, and a call to the other node waits for its turn.")]
+pub(crate) struct BenchOptions {
+    /// On the daemon in this folder, and on another node of its cluster [default: on two nodes in this process]
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// How long each figure is measured, in milliseconds
+    #[arg(long, default_value_t = 300, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub(crate) measure_ms: u64,
+    /// Draw a picture as well
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

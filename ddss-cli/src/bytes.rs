@@ -1,7 +1,12 @@
 //! The commands that move bytes: get, put, hexdump, export, import, watch.
 
-use crate::arguments::{ExportOptions, GetOptions, HexdumpOptions, ImportOptions, Named, PutOptions, WatchOptions};
+use crate::arguments::{
+    ExportOptions, GetOptions, HexdumpOptions, ImportOptions, PutOptions, ReleaseOptions, WatchOptions,
+};
+use crate::confirm::confirm;
 use crate::failure::CommandError;
+use crate::glob::Glob;
+use crate::look::matching;
 use crate::segments::{connect, open};
 use ddss::{Segment, Spec, Stamp};
 use serde_json::{Value, json};
@@ -75,11 +80,14 @@ fn dump_line(offset: u64, bytes: &[u8]) -> String {
     format!("{offset:08x}  {:<24} {:<24} |{text}|", hex(left), hex(right))
 }
 
-pub(crate) fn hexdump(wanted: &HexdumpOptions) -> Result<(), CommandError> {
+pub(crate) fn hexdump(wanted: &HexdumpOptions, json: bool) -> Result<(), CommandError> {
     let segment = open(&wanted.named)?;
     let end = wanted.length.map_or(segment.bytes(), |length| wanted.offset.saturating_add(length).min(segment.bytes()));
     let mut out = std::io::stdout().lock();
     let mut at = wanted.offset;
+    if at > end {
+        return Err(CommandError::Kind(format!("{} has {} bytes: there is no byte {at}", segment.name(), end)));
+    }
     let mut last: Option<Vec<u8>> = None;
     let mut same = false;
     while at < end {
@@ -87,6 +95,11 @@ pub(crate) fn hexdump(wanted: &HexdumpOptions) -> Result<(), CommandError> {
         for line in value.chunks(16) {
             let repeated = last.as_deref() == Some(line);
             let written = match (repeated, same) {
+                // A script wants each line, and needs no picture of letters.
+                _ if json => {
+                    let hex: String = line.iter().map(|byte| format!("{byte:02x}")).collect();
+                    writeln!(out, "{}", json!({ "offset": at, "hex": hex }))
+                }
                 (true, true) => Ok(()),
                 (true, false) => writeln!(out, "*"),
                 (false, _) => writeln!(out, "{}", dump_line(at, line)),
@@ -96,6 +109,9 @@ pub(crate) fn hexdump(wanted: &HexdumpOptions) -> Result<(), CommandError> {
             last = Some(line.to_vec());
             at += line.len() as u64;
         }
+    }
+    if json {
+        return Ok(());
     }
     writeln!(out, "{end:08x}").map_err(CommandError::system("write to standard output"))
 }
@@ -232,12 +248,43 @@ pub(crate) fn watch(wanted: &WatchOptions, json: bool) -> Result<(), CommandErro
     Ok(())
 }
 
-pub(crate) fn release(named: &Named, json: bool) -> Result<(), CommandError> {
-    open(named)?.release()?;
+/// The names that were given, and those that a pattern among them matches.
+fn named(wanted: &ReleaseOptions) -> Result<Vec<String>, CommandError> {
+    let mut names = Vec::new();
+    let mut matched = false;
+    for word in &wanted.names {
+        if !Glob::new(word).is_pattern() {
+            names.push(word.clone());
+            continue;
+        }
+        let found = matching(&wanted.place, Some(word))?;
+        matched |= !found.is_empty();
+        names.extend(found.iter().map(|listing| listing.name.to_string()));
+    }
+    names.sort_unstable();
+    names.dedup();
+    if matched && !wanted.yes {
+        names.iter().for_each(|name| eprintln!("{name}"));
+        confirm(&format!("Release these {}?", names.len()), wanted.yes)?;
+    }
+    Ok(names)
+}
+
+pub(crate) fn release(wanted: &ReleaseOptions, json: bool) -> Result<(), CommandError> {
+    let client = connect(&wanted.place)?;
+    let names = named(wanted)?;
+    let mut rows = Vec::new();
+    for name in names {
+        client.open(&name)?.release()?;
+        if !json {
+            println!("{name}: released");
+        }
+        rows.push(name);
+    }
     if json {
-        println!("{}", json!({ "released": named.name }));
-    } else {
-        println!("{}: released", named.name);
+        println!("{}", json!({ "released": rows }));
+    } else if rows.is_empty() {
+        println!("no segment has such a name");
     }
     Ok(())
 }

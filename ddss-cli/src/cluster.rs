@@ -2,6 +2,7 @@
 
 use crate::arguments::{ClusterCommand, JoinOptions, Place, StatePlace};
 use crate::failure::CommandError;
+use crate::table::Table;
 use ddss::Client;
 use ddssd::{AdminAnswer, AdminAsk, ClusterKey, NodeReport};
 use serde_json::json;
@@ -27,8 +28,42 @@ pub(crate) fn run(command: &ClusterCommand, json: bool) -> Result<(), CommandErr
     }
 }
 
+/// The cluster as one of its nodes sees it.
+pub(crate) struct Seen {
+    node: u16,
+    pub(crate) leader: Option<u16>,
+    pub(crate) nodes: Vec<NodeReport>,
+    pub(crate) names: usize,
+}
+
+impl Seen {
+    pub(crate) fn alive(&self) -> usize {
+        self.nodes.iter().filter(|report| report.alive).count()
+    }
+
+    pub(crate) fn voters(&self) -> usize {
+        self.nodes.iter().filter(|report| report.voter).count()
+    }
+
+    /// Another node that is alive.
+    pub(crate) fn other(&self) -> Option<u16> {
+        self.nodes.iter().find(|report| report.alive && report.node != self.node).map(|report| report.node)
+    }
+
+    /// As one sentence.
+    pub(crate) fn in_words(&self) -> String {
+        let leader = self.leader.map_or_else(|| "nobody leads".to_owned(), |leader| format!("node {leader} leads"));
+        let (node, names, voters) = (self.node, self.names, self.voters());
+        let alive = self.alive();
+        format!(
+            "this is node {node}; {leader}; {alive} of {} nodes are alive, {voters} vote; {names} names",
+            self.nodes.len()
+        )
+    }
+}
+
 impl Place {
-    fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         self.dir.clone().or_else(|| named("DDSS_DIR")).unwrap_or_else(ddssd::default_folder)
     }
 }
@@ -62,9 +97,9 @@ fn done(answer: &AdminAnswer, words: &str, json: bool) -> Result<(), CommandErro
 }
 
 /// The nodes as the daemon sees them, and who leads them.
-fn look(place: &Place) -> Result<(u16, Option<u16>, Vec<NodeReport>, usize), CommandError> {
+pub(crate) fn look(place: &Place) -> Result<Seen, CommandError> {
     match ask(place, &AdminAsk::Status)? {
-        AdminAnswer::Status { node, leader, nodes, names } => Ok((node, leader, nodes, names)),
+        AdminAnswer::Status { node, leader, nodes, names } => Ok(Seen { node, leader, nodes, names }),
         AdminAnswer::Refused(why) => Err(CommandError::Refused(why)),
         _ => Err(CommandError::Refused("the daemon answers another question: is it of another release?".to_owned())),
     }
@@ -80,32 +115,30 @@ fn role(report: &NodeReport, leader: Option<u16>) -> &'static str {
 }
 
 pub(crate) fn nodes(place: &Place, json: bool) -> Result<(), CommandError> {
-    let (ours, leader, nodes, _) = look(place)?;
+    let Seen { node: ours, leader, nodes, .. } = look(place)?;
     if json {
         println!("{}", json!(nodes));
         return Ok(());
     }
+    let mut table = Table::new(&["NODE", "ADDRESS", "ROLE", "STATE"]);
     for report in &nodes {
         let alive = if report.alive { "alive" } else { "dead" };
         let here = if report.node == ours { ", here" } else { "" };
-        println!("{:<6}{:<24}{:<8}{alive}{here}", report.node, report.address.to_string(), role(report, leader));
+        let (node, address) = (report.node.to_string(), report.address.to_string());
+        table.row(vec![node, address, role(report, leader).to_owned(), format!("{alive}{here}")]);
     }
+    table.print();
     Ok(())
 }
 
 fn status(place: &Place, json: bool) -> Result<(), CommandError> {
-    let (node, leader, nodes, names) = look(place)?;
+    let seen = look(place)?;
     if json {
+        let Seen { node, leader, nodes, names } = &seen;
         println!("{}", json!({ "node": node, "leader": leader, "nodes": nodes, "names": names }));
-        return Ok(());
+    } else {
+        println!("{}", seen.in_words());
     }
-    let leader_words = leader.map_or_else(|| "nobody leads".to_owned(), |leader| format!("node {leader} leads"));
-    let alive = nodes.iter().filter(|report| report.alive).count();
-    let voters = nodes.iter().filter(|report| report.voter).count();
-    println!(
-        "this is node {node}; {leader_words}; {alive} of {} nodes are alive, {voters} vote; {names} names",
-        nodes.len()
-    );
     Ok(())
 }
 

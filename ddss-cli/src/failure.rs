@@ -30,6 +30,10 @@ pub(crate) enum CommandError {
         "the file holds parts of more than one version: the segment changed meanwhile (take its lock, or export again)"
     )]
     Mixed,
+    #[error("this is text for a program that reads no JSON: leave --json out")]
+    NoJson,
+    #[error("there is no terminal to ask at, and nothing was done: say --yes")]
+    Unconfirmed,
     #[error("something has to be done: see above")]
     Sick,
 }
@@ -42,6 +46,7 @@ impl CommandError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Client(ddss::Error::NoDaemon { .. }) => 4,
+            Self::NoJson => 2,
             Self::Client(error) if error.is_indeterminate() => 3,
             _ => 1,
         }

@@ -13,6 +13,11 @@ impl Glob {
         Self { pattern: pattern.chars().collect(), prefix }
     }
 
+    /// Whether it can match more than one name.
+    pub(crate) fn is_pattern(&self) -> bool {
+        self.prefix.chars().count() < self.pattern.len()
+    }
+
     /// What every name begins with that it matches.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
@@ -63,5 +68,6 @@ mod tests {
             assert_eq!(Glob::new(pattern).matches(name), expected, "{pattern} {name}");
         }
         assert_eq!(Glob::new("scores/2?/x*").prefix(), "scores/2");
+        assert!(Glob::new("é?").is_pattern() && !Glob::new("é").is_pattern());
     }
 }

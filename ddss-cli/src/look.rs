@@ -1,10 +1,12 @@
 //! The commands that look at segments as a whole: which there are, what they are, who holds them.
 
-use crate::arguments::{ChmodOptions, HistoryOptions, ListOptions, LocksOptions, Named};
+use crate::arguments::{ChmodOptions, HistoryOptions, ListOptions, Named};
 use crate::failure::CommandError;
 use crate::glob::Glob;
+use crate::left;
+use crate::locks::holder_in_words;
 use crate::segments::{connect, open};
-use crate::table::{Table, bytes_in_words};
+use crate::table::{Table, bytes_in_words, seconds_in_words, time_in_words};
 use ddss::{Failure, Listing, Mirroring, Model, NodeId, Version};
 use serde_json::{Value, json};
 
@@ -23,13 +25,16 @@ pub(crate) fn model_in_words(model: Model) -> String {
 }
 
 /// `rw-r-----`, as `ls -l` writes it (execution has no meaning here).
-fn mode_in_words(mode: u16) -> String {
+pub(crate) fn mode_in_words(mode: u16) -> String {
     let bit = |shift: u16, letter| if mode >> shift & 1 != 0 { letter } else { '-' };
     [8, 5, 2].iter().flat_map(|&high| [bit(high, 'r'), bit(high - 1, 'w'), bit(high - 2, 'x')]).collect()
 }
 
-fn as_json(listing: &Listing) -> Value {
+pub(crate) fn as_json(listing: &Listing) -> Value {
     let facts = &listing.facts;
+    let holder = listing
+        .holder
+        .map(|holder| json!({ "node": holder.node.0, "client": holder.client, "lease_left_us": holder.lease_left_us }));
     json!({
         "name": listing.name.as_str(),
         "id": facts.segment.to_bits(),
@@ -44,8 +49,10 @@ fn as_json(listing: &Listing) -> Value {
         "mode": format!("{:03o}", facts.permissions.mode),
         "version": listing.version.0,
         "timestamp_us": listing.timestamp.micros(),
-        "lock": { "holders": listing.holders, "alone": listing.locked, "waiting": listing.waiting },
+        "lock": { "holders": listing.holders, "alone": listing.locked, "waiting": listing.waiting,
+            "holder": holder },
         "nodes_reading": listing.readers,
+        "live": true,
     })
 }
 
@@ -64,7 +71,14 @@ pub(crate) fn matching(place: &crate::arguments::Place, pattern: Option<&str>) -
 }
 
 pub(crate) fn list(wanted: &ListOptions, json: bool) -> Result<(), CommandError> {
-    let found = matching(&wanted.place, wanted.pattern.as_deref())?;
+    let found = match matching(&wanted.place, wanted.pattern.as_deref()) {
+        Ok(found) => found,
+        Err(error) => {
+            let glob = Glob::new(wanted.pattern.as_deref().unwrap_or("*"));
+            left::list(&left::after(error, &wanted.place)?, |name| glob.matches(name), json);
+            return Ok(());
+        }
+    };
     if json {
         println!("{}", Value::Array(found.iter().map(as_json).collect()));
         return Ok(());
@@ -87,7 +101,7 @@ pub(crate) fn list(wanted: &ListOptions, json: bool) -> Result<(), CommandError>
     Ok(())
 }
 
-fn lock_in_words(listing: &Listing) -> String {
+pub(crate) fn lock_in_words(listing: &Listing) -> String {
     match (listing.locked, listing.holders, listing.waiting) {
         (_, 0, 0) => "-".to_owned(),
         (_, 0, waiting) => format!("free, {waiting} waiting"),
@@ -109,7 +123,10 @@ fn mirror_in_words(listing: &Listing) -> String {
 }
 
 pub(crate) fn stat(named: &Named, json: bool) -> Result<(), CommandError> {
-    let listing = open(named)?.stat()?;
+    let listing = match open(named) {
+        Ok(segment) => segment.stat()?,
+        Err(error) => return left::stat(&left::after(error, &named.place)?, &named.name, json),
+    };
     if json {
         println!("{}", as_json(&listing));
         return Ok(());
@@ -125,8 +142,13 @@ pub(crate) fn stat(named: &Named, json: bool) -> Result<(), CommandError> {
     println!("history   {} versions before the newest", facts.keeps);
     println!("owner     user {} group {}", owner.uid, owner.gid);
     println!("mode      {} ({:03o})", mode_in_words(facts.permissions.mode), facts.permissions.mode);
-    println!("version   {}, {} µs since 1970", listing.version.0, listing.timestamp.micros());
+    println!("version   {}", listing.version.0);
+    println!("written   {}", time_in_words(listing.timestamp.micros()));
     println!("lock      {}", lock_in_words(&listing));
+    if let Some(holder) = listing.holder {
+        let left = seconds_in_words(holder.lease_left_us);
+        println!("held by   {}, for {left} at the most", holder_in_words(holder));
+    }
     println!("read by   clients of {} other nodes", listing.readers);
     Ok(())
 }
@@ -139,23 +161,6 @@ pub(crate) fn chmod(wanted: &ChmodOptions, json: bool) -> Result<(), CommandErro
     } else {
         println!("{}: {}", segment.name(), mode_in_words(wanted.mode));
     }
-    Ok(())
-}
-
-/// The locks that somebody holds or waits for.
-pub(crate) fn locks(wanted: &LocksOptions, json: bool) -> Result<(), CommandError> {
-    let mut found = matching(&wanted.place, wanted.pattern.as_deref())?;
-    found.retain(|listing| listing.holders > 0 || listing.waiting > 0);
-    if json {
-        println!("{}", Value::Array(found.iter().map(as_json).collect()));
-        return Ok(());
-    }
-    let mut table = Table::new(&["NAME", "HOME", "LOCK"]);
-    for listing in &found {
-        let home = listing.home.0.to_string();
-        table.row(vec![listing.name.to_string(), home, lock_in_words(listing)]);
-    }
-    table.print();
     Ok(())
 }
 
@@ -187,10 +192,10 @@ pub(crate) fn history(wanted: &HistoryOptions, json: bool) -> Result<(), Command
         println!("{}", Value::Array(found.iter().map(row).collect()));
         return Ok(());
     }
-    let mut table = Table::new(&["VERSION", "µs SINCE 1970", "FIRST BYTES"]);
+    let mut table = Table::new(&["VERSION", "WRITTEN", "FIRST BYTES"]);
     for value in &found {
         let hex: Vec<String> = value.iter().map(|byte| format!("{byte:02x}")).collect();
-        table.row(vec![value.version().0.to_string(), value.timestamp().micros().to_string(), hex.join(" ")]);
+        table.row(vec![value.version().0.to_string(), time_in_words(value.timestamp().micros()), hex.join(" ")]);
     }
     table.print();
     Ok(())

@@ -5,17 +5,21 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
 
 mod arguments;
+mod bench;
 mod bytes;
 mod cluster;
+mod confirm;
 mod demo;
-mod demo_client;
 mod doctor;
 mod failure;
 mod glob;
 mod kinds;
+mod left;
+mod locks;
 mod look;
 mod pages;
 mod segments;
+mod status;
 mod table;
 
 use arguments::{Arguments, Command};
@@ -28,7 +32,9 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ddss: {}", ddssd::in_one_line(&error));
+            // What a person wrote is repeated; it must not paint his terminal.
+            let words = ddssd::in_one_line(&error).replace(char::is_control, "\u{fffd}");
+            eprintln!("ddss: {words}");
             ExitCode::from(error.exit_code())
         }
     }
@@ -38,24 +44,28 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let json = arguments.json;
     match &arguments.command {
         Command::Demo(options) => demo::run(options),
-        Command::DemoClient(options) => demo_client::run(options),
+        Command::DemoNode(options) => demo::run_node(options),
+        Command::DemoClient(options) => demo::run_client(options),
         Command::Ping(place) => segments::ping(place, json),
         Command::Allocate(wanted) => segments::allocate(wanted, json),
         Command::Ls(wanted) => look::list(wanted, json),
         Command::Stat(named) => look::stat(named, json),
         Command::Get(wanted) => bytes::get(wanted, json),
         Command::Put(given) => bytes::put(given, json),
-        Command::Hexdump(wanted) => bytes::hexdump(wanted),
+        Command::Hexdump(wanted) => bytes::hexdump(wanted, json),
         Command::Watch(wanted) => bytes::watch(wanted, json),
         Command::History(wanted) => look::history(wanted, json),
         Command::Export(wanted) => bytes::export(wanted, json),
         Command::Import(wanted) => bytes::import(wanted, json),
         Command::Chmod(wanted) => look::chmod(wanted, json),
-        Command::Locks(wanted) => look::locks(wanted, json),
+        Command::Locks(wanted) => locks::locks(wanted, json),
         Command::Doctor(options) => doctor::run(options, json),
-        Command::Completions { shell } => pages::completions(*shell),
+        Command::Completions { .. } | Command::Man { .. } if json => Err(CommandError::NoJson),
+        Command::Completions { shell, of } => pages::completions(*shell, *of),
         Command::Man { folder } => pages::manual(folder),
         Command::Release(named) => bytes::release(named, json),
+        Command::Bench(options) => bench::run(options, json),
+        Command::Status(place) => status::run(place, json),
         Command::Nodes(place) => cluster::nodes(place, json),
         Command::Cluster(command) => cluster::run(command, json),
     }

@@ -2,34 +2,80 @@
 
 /// Rows under a head; the last column is not padded.
 #[derive(Debug)]
-pub(crate) struct Table(Vec<Vec<String>>);
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+    /// Columns of numbers, whose last digits stand under each other.
+    right: Vec<usize>,
+}
+
+/// Letters that are left of a column in a narrow terminal.
+const COLUMN_LEAST: usize = 8;
 
 impl Table {
     pub(crate) fn new(head: &[&str]) -> Self {
-        Self(vec![head.iter().map(|&word| word.to_owned()).collect()])
+        Self { rows: vec![head.iter().map(|&word| word.to_owned()).collect()], right: Vec::new() }
+    }
+
+    /// These columns are numbers.
+    pub(crate) fn right(&mut self, columns: &[usize]) {
+        self.right.extend_from_slice(columns);
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.0.push(cells);
+        self.rows.push(cells);
+    }
+
+    /// How wide each column is.
+    fn widths(&self) -> Vec<usize> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        (0..columns).map(width).collect()
     }
 
     /// The lines, each column as wide as its widest cell.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            self.0.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}"));
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        };
-        self.0.iter().map(line).collect()
+        self.lines_within(usize::MAX)
     }
 
-    pub(crate) fn print(&self) {
-        self.lines().iter().for_each(|line| println!("{line}"));
+    /// The same in a terminal of so many columns: the widest columns are cut where they have to be, and say so.
+    pub(crate) fn lines_within(&self, most: usize) -> Vec<String> {
+        let mut widths = self.widths();
+        let gaps = 2 * widths.len().saturating_sub(1);
+        while widths.iter().sum::<usize>() + gaps > most
+            && let Some(widest) = widths.iter_mut().max().filter(|width| **width > COLUMN_LEAST)
+        {
+            *widest -= 1;
+        }
+        let line = |row: &Vec<String>| {
+            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+                let cell = cut(cell, width);
+                if self.right.contains(&column) { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+            });
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        self.rows.iter().map(line).collect()
     }
+
+    /// To standard output; in a terminal no line is broken by its edge.
+    pub(crate) fn print(&self) {
+        self.lines_within(terminal_columns().unwrap_or(usize::MAX)).iter().for_each(|line| println!("{line}"));
+    }
+}
+
+/// How wide the terminal is that shows standard output, if one does.
+pub(crate) fn terminal_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(size.ws_col.into())
+}
+
+/// As much of it as there is room for.
+fn cut(cell: &str, width: usize) -> String {
+    if cell.chars().count() <= width {
+        return cell.to_owned();
+    }
+    cell.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// 4.0K, 1.5M: three figures are enough for a table.
@@ -44,6 +90,44 @@ pub(crate) fn bytes_in_words(bytes: u64) -> String {
     if unit == 0 { bytes.to_string() } else { format!("{value:.1}{}", UNITS[unit]) }
 }
 
+/// A span of time, as short as it makes sense.
+pub(crate) fn seconds_in_words(micros: u32) -> String {
+    match micros {
+        0..1_000 => format!("{micros} µs"),
+        1_000..1_000_000 => format!("{} ms", micros / 1_000),
+        _ => format!("{:.1} s", f64::from(micros) / 1e6),
+    }
+}
+
+/// A moment as people write it, in UTC, to the microsecond.
+pub(crate) fn time_in_words(micros: u64) -> String {
+    if micros == 0 {
+        return "never".to_owned();
+    }
+    let (days, rest) = (micros / 86_400_000_000, micros % 86_400_000_000);
+    let (year, month, day) = date(days);
+    let (seconds, fraction) = (rest / 1_000_000, rest % 1_000_000);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{fraction:06} UTC")
+}
+
+/// Year, month and day of so many days after 1970 began.
+fn date(mut days: u64) -> (u64, u64, u64) {
+    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let lengths = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    (year, month as u64 + 1, days + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +138,15 @@ mod tests {
         let mut table = Table::new(&["NAME", "BYTES", "HOME"]);
         table.row(vec!["größe".to_owned(), bytes_in_words(1536), "1".to_owned()]);
         assert_eq!(table.lines(), ["NAME   BYTES  HOME", "größe  1.5K   1"]);
+        table.right(&[1]);
+        assert_eq!(table.lines(), ["NAME   BYTES  HOME", "größe   1.5K  1"]);
+        table.row(vec!["a name that is longer".to_owned(), "1".to_owned(), "22".to_owned()]);
+        assert_eq!(table.lines_within(24)[2], "a name tha…      1  22");
+        assert!(table.lines_within(24).iter().all(|line| line.chars().count() <= 24));
+        assert_eq!((seconds_in_words(999), seconds_in_words(1_500_000)), ("999 µs".to_owned(), "1.5 s".to_owned()));
+        assert_eq!(time_in_words(951_782_400_000_001), "2000-02-29 00:00:00.000001 UTC");
+        assert_eq!(time_in_words(1_795_305_599_999_999), "2026-11-21 23:59:59.999999 UTC");
+        assert_eq!(time_in_words(0), "never");
         assert_eq!((bytes_in_words(1023), bytes_in_words(1 << 40)), ("1023".to_owned(), "1.0T".to_owned()));
     }
 }

@@ -3,6 +3,12 @@
 use thiserror::Error;
 
 /// What went wrong, as it travels in completions and messages. The numbers are part of the protocol.
+///
+/// ```
+/// use ddss_core::Failure;
+/// assert_eq!(Failure::Locked.to_string(), "somebody else holds the lock");
+/// assert_eq!(Failure::from_code(Failure::Locked.code()), Failure::Locked);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 #[repr(u8)]

@@ -4,6 +4,12 @@
 use std::fmt;
 
 /// A node of the cluster. Zero is nobody.
+///
+/// ```
+/// use ddss_core::NodeId;
+/// assert_eq!(NodeId(3).to_string(), "node 3");
+/// assert_eq!(NodeId::default(), NodeId::NOBODY);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct NodeId(pub u16);
 
@@ -25,6 +31,13 @@ impl fmt::Display for NodeId {
 /// +----------+----------+-----------------+
 /// |   home   |  index   |   generation    |
 /// +----------+----------+-----------------+
+/// ```
+///
+/// ```
+/// use ddss_core::{NodeId, SegmentId};
+/// let id = SegmentId::new(NodeId(2), 7, 1);
+/// assert_eq!((id.home(), id.to_string().as_str()), (NodeId(2), "segment 2.7#1"));
+/// assert_eq!(SegmentId::from_bits(id.to_bits()), id);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SegmentId(u64);
@@ -91,6 +104,12 @@ pub struct LaneId {
 pub struct RequestId(pub u64);
 
 /// How often a segment was written: +1 for each committed put, 0 for a fresh segment.
+///
+/// ```
+/// use ddss_core::Version;
+/// assert!(Version(4) > Version(3));
+/// assert_eq!(Version(4).to_string(), "v4");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Version(pub u64);
 
@@ -102,6 +121,12 @@ impl fmt::Display for Version {
 
 /// When a segment was written, on the home's hybrid logical clock: microseconds since 1970 in the high 52 bits,
 /// a counter in the low 12.
+///
+/// ```
+/// use ddss_core::Timestamp;
+/// let at = Timestamp(1_700_000_000_000_000 << Timestamp::COUNTER_BITS | 3);
+/// assert_eq!(at.micros(), 1_700_000_000_000_000);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp(pub u64);
 

@@ -17,6 +17,7 @@
 
 pub mod engine;
 pub mod limits;
+pub mod status;
 
 mod clock;
 mod completion;
@@ -39,7 +40,7 @@ pub use completion::{Completion, Opened};
 pub use failure::{Failure, Outcome};
 pub use hello::{HelloError, PeerHello};
 pub use ids::{ClientId, LaneId, NodeId, RequestId, SegmentId, Timestamp, Version};
-pub use listing::{Listing, Mirroring, Page, Query};
+pub use listing::{Listing, LockHolder, Mirroring, Page, Query};
 pub use message::{Facts, Have, Message, RemoteWindow, Stored};
 pub use model::{GetRules, Minds, Model};
 pub use operation::{ArenaRange, Change, LockToken, LockWish, Look, Operation, Payload, Permit, Terms};

@@ -50,6 +50,14 @@ impl Mirroring {
 }
 
 /// A segment as its home sees it at one moment.
+///
+/// ```
+/// use ddss_core::Listing;
+/// fn line(listing: &Listing) -> String {
+///     let Listing { name, facts, version, .. } = listing;
+///     format!("{name}: {} bytes at {version} on {}", facts.bytes, facts.segment.home())
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listing {
     /// Its name.
@@ -74,11 +82,35 @@ pub struct Listing {
     pub mirror: NodeId,
     /// How the mirror is.
     pub mirroring: Mirroring,
+    /// Who keeps others from the lock.
+    pub holder: Option<LockHolder>,
+}
+
+/// Who holds a lock: alone, or of those who share it the one whose lease ends last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockHolder {
+    /// On which node its client is.
+    pub node: NodeId,
+    /// Which client of that node, if it is the segment's own home: no other tells.
+    pub client: Option<u16>,
+    /// Until its lease ends, in microseconds.
+    pub lease_left_us: u32,
+}
+
+impl LockHolder {
+    fn encode(holder: Option<Self>) -> (u16, u16, u32) {
+        let client = |holder: &Self| holder.client.map_or(0, |client| client.saturating_add(1));
+        holder.map_or((0, 0, 0), |holder| (holder.node.0, client(&holder), holder.lease_left_us))
+    }
+
+    fn decode((node, client, lease_left_us): (u16, u16, u32)) -> Option<Self> {
+        (node != 0).then_some(Self { node: NodeId(node), client: client.checked_sub(1), lease_left_us })
+    }
 }
 
 impl Listing {
     /// Bytes of one page: some listings, one behind the other.
-    pub const PAGE_BYTES: usize = 400;
+    pub const PAGE_BYTES: usize = 408;
 
     /// Puts it behind the others of a page; `false` if there is no room.
     pub fn add_to(&self, page: &mut ArrayVec<u8, { Self::PAGE_BYTES }>) -> bool {
@@ -87,6 +119,8 @@ impl Listing {
         out.facts(&self.facts).u64(self.version.0).u64(self.timestamp.0);
         out.u16(self.holders).u8(self.locked.into()).u16(self.waiting).u16(self.readers);
         out.u16(self.home.0).u16(self.mirror.0).u8(self.mirroring as u8);
+        let (node, client, lease_left_us) = LockHolder::encode(self.holder);
+        out.u16(node).u16(client).u32(lease_left_us);
         out.u8(name.len() as u8).bytes(name);
         page.try_extend_from_slice(&out.0).is_ok()
     }
@@ -100,11 +134,12 @@ impl Listing {
         let (waiting, readers) = (input.u16()?, input.u16()?);
         let (home, mirror) = (NodeId(input.u16()?), NodeId(input.u16()?));
         let mirroring = Mirroring::from_code(input.u8()?)?;
+        let holder = LockHolder::decode((input.u16()?, input.u16()?, input.u32()?));
         let length = usize::from(input.u8()?);
         let (name, rest) = input.0.split_at_checked(length).ok_or(Failure::Malformed)?;
         let name = Name::from_bytes(name)?;
         *page = rest;
-        Ok(Self { name, facts, version, timestamp, holders, locked, waiting, readers, home, mirror, mirroring })
+        Ok(Self { name, facts, version, timestamp, holders, locked, waiting, readers, home, mirror, mirroring, holder })
     }
 }
 
@@ -182,6 +217,7 @@ mod tests {
         let facts = Facts { segment, bytes: 9, model: Model::Delta(3), permissions, keeps: 4, copies: 2 };
         let name = Name::new(&"n".repeat(128)).unwrap();
         let (version, timestamp) = (Version(5), Timestamp(6));
+        let holder = Some(LockHolder { node: NodeId(3), client: Some(0), lease_left_us: 9 });
         let (home, mirror, mirroring) = (NodeId(1), NodeId(3), Mirroring::InSync);
         let listing = Listing {
             name,
@@ -195,6 +231,7 @@ mod tests {
             home,
             mirror,
             mirroring,
+            holder,
         };
         let mut page = ArrayVec::new();
         assert!(listing.add_to(&mut page) && listing.add_to(&mut page) && !listing.add_to(&mut page));

@@ -3,6 +3,13 @@
 use crate::failure::Failure;
 
 /// How readers and writers of a segment see each other.
+///
+/// ```
+/// use ddss_core::{Model, Spec};
+/// // A hundred milliseconds late will do, and no get has to ask the home more often than that.
+/// let spec = Spec { model: Model::Temporal(100_000), ..Spec::new(64) };
+/// assert_eq!((spec.model, Model::default()), (Model::Temporal(100_000), Model::Strict));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Model {

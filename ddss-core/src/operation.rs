@@ -179,6 +179,11 @@ pub enum Operation {
         /// To what.
         permit: Permit,
     },
+    /// Take the lock from whoever holds it; the completion says how many did.
+    Break {
+        /// Which.
+        segment: SegmentId,
+    },
 }
 
 /// New permissions.
@@ -226,6 +231,7 @@ impl Operation {
             | Operation::Lock { segment, .. }
             | Operation::Unlock { segment, .. }
             | Operation::Stat { segment, .. }
+            | Operation::Break { segment }
             | Operation::Permit { segment, .. } => Some(segment),
         }
     }
@@ -246,6 +252,7 @@ impl Operation {
             | Operation::Put { .. }
             | Operation::PutMany { .. }
             | Operation::Permit { .. }
+            | Operation::Break { .. }
             | Operation::Atomic { .. }
             | Operation::Unlock { .. } => false,
         }

@@ -47,6 +47,7 @@ const OP_PUT_MANY: u8 = 12;
 const OP_LIST: u8 = 13;
 const OP_STAT: u8 = 14;
 const OP_PERMIT: u8 = 15;
+const OP_BREAK: u8 = 16;
 
 /// The bytes are in the entry, or may come in the completion.
 const FLAG_INLINE: u16 = 1;
@@ -158,6 +159,10 @@ impl Request {
                 entry[6] = permit.mode.into();
                 OP_PERMIT
             }
+            Operation::Break { segment } => {
+                entry[2] = segment.to_bits();
+                OP_BREAK
+            }
         };
         entry[0] |= u64::from(op) << 32;
         entry
@@ -238,6 +243,7 @@ impl Request {
             }
             OP_LIST => Err(Failure::BadName),
             OP_STAT => Ok(Operation::Stat { segment, page: range }),
+            OP_BREAK => Ok(Operation::Break { segment }),
             OP_PERMIT => Ok(Operation::Permit { segment, permit: Permit::new(entry[6])? }),
             _ => Err(Failure::Unsupported),
         }
@@ -365,6 +371,7 @@ mod tests {
             (any::<u16>(), range(LIST_TEXT_BYTES_MAX))
                 .prop_map(|(node, text)| Operation::List { node: NodeId(node), text }),
             (segment.clone(), range(400)).prop_map(|(segment, page)| Operation::Stat { segment, page }),
+            segment.clone().prop_map(|segment| Operation::Break { segment }),
             (segment.clone(), 0..0o777u16)
                 .prop_map(|(segment, mode)| Operation::Permit { segment, permit: Permit { mode } }),
             (segment.clone(), any::<u64>(), range(TRANSFER_BYTES_MAX)).prop_map(|(segment, offset, range)| {

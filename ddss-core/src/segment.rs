@@ -70,6 +70,14 @@ pub enum Wish {
 }
 
 /// Who owns a segment and what others may do, as with a file (`x` has no meaning).
+///
+/// ```
+/// use ddss_core::{Identity, Permissions, Wish};
+/// let (owner, colleague) = (Identity { uid: 1000, gid: 50 }, Identity { uid: 1001, gid: 50 });
+/// let permissions = Permissions { owner, mode: 0o640 };
+/// assert!(permissions.allow(colleague, Wish::Read).is_ok());
+/// assert!(permissions.allow(colleague, Wish::Write).is_err());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Permissions {
     /// User and group of the process that allocated it.

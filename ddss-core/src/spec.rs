@@ -7,6 +7,13 @@ use crate::segment::{Header, Permissions};
 use crate::{NodeId, Version};
 
 /// Which node a segment shall have as its home.
+///
+/// ```
+/// use ddss_core::{NodeId, Placement, Spec};
+/// let there = Spec { placement: Placement::Node(NodeId(2)), ..Spec::new(4096) };
+/// assert_eq!(Spec::new(4096).placement, Placement::Local);
+/// # assert_ne!(there, Spec::new(4096));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Placement {
     /// The node of who allocates it.
@@ -42,6 +49,13 @@ impl Placement {
 }
 
 /// What a segment shall be.
+///
+/// ```
+/// use ddss_core::{Model, Spec};
+/// // What readers may see up to a second late, who is in the owner's group too, and of which five versions are kept.
+/// let prices = Spec { model: Model::Temporal(1_000_000), mode: 0o640, history: 5, ..Spec::new(4096) };
+/// assert_eq!(prices.keeps(), 5);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spec {
     /// Bytes.
@@ -53,6 +67,11 @@ pub struct Spec {
     /// Where it shall live.
     pub placement: Placement,
     /// How many versions before the newest one are kept, to be had with a get that names one.
+    ///
+    /// Each is a copy of the whole segment, made by its home with each put: so a segment with a history (or of
+    /// [`Model::Delta`]) has at most [`TRANSFER_BYTES_MAX`] bytes, and more ends as [`Failure::TooLarge`]. A larger one
+    /// would hold up everybody else on its home for as long as the copy of it takes. What is larger and needs a history
+    /// is kept as several segments, or as one with a segment of its own for each version.
     pub history: u16,
     /// On how many nodes it is kept: 1, or 2 for a segment with a mirror. An acknowledged put of such a segment is on
     /// both nodes; when its home is declared dead the mirror becomes its home, and handles to it go on.

@@ -279,7 +279,7 @@ fn serve(mut station: Station, stop: &AtomicBool) -> (u64, u64) {
             batch.clear();
             taken
         } else {
-            station.serve(256, |_, entry| Some([entry[0], !entry[1], entry[2], 0, 0, 0, 0, 0]))
+            station.serve(256, |_, entry, _| Some([entry[0], !entry[1], entry[2], 0, 0, 0, 0, 0]))
         };
         if taken > 0 {
             station.flush();

@@ -1,8 +1,7 @@
 //! The road inside a node: shared memory, rings, queues, sleep and wake.
 //!
 //! *The stop before:* `ddss` writes a request into the calling thread's own [`Lane`].
-//! *The stop after:* `ddssd`'s progress thread takes copies out of its [`Station`] and feeds them to the engine in
-//! `ddss-core`.
+//! *The stop after:* `ddssd`'s progress thread takes copies out of its [`Station`], for the engine in `ddss-core`.
 //!
 //! ```text
 //!        client process                                  daemon
@@ -59,18 +58,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! This crate does not know what an [`Entry`](ddss_core::Entry) means, what a segment is, or that there are other
-//! nodes.
+//! It does not know what an [`Entry`](ddss_core::Entry) means, what a segment is, or that there are other nodes.
 
-#![cfg_attr(loom, allow(dead_code, reason = "the models use a part of the crate"))]
+#![cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "the models use a part of the crate"))]
 
 mod park;
 mod ring;
+mod slots;
 mod sync;
 
 #[cfg(loom)]
+#[path = "sys/claim.rs"]
+mod claim;
+#[cfg(loom)]
 #[doc(hidden)]
 pub mod model;
+
+pub use slots::SlotMap;
 
 /// What talks to the kernel has no place in a model.
 macro_rules! outside_the_model {
@@ -83,6 +87,7 @@ outside_the_model! {
     mod core_turn;
     mod door;
     mod first_look;
+    mod follow;
     mod lane;
     mod layout;
     mod ledger;
@@ -97,6 +102,7 @@ outside_the_model! {
     mod session;
     mod socket;
     mod station;
+    mod status;
     mod strategy;
     mod sweep;
     mod sys;
@@ -105,6 +111,7 @@ outside_the_model! {
     mod wire;
 
     pub use attachment::{AttachError, AttachOptions, Attachment};
+    pub use follow::{Followed, clock_ns};
     pub use lane::{Lane, LaneFull};
     pub use layout::LAYOUT_VERSION;
     pub use place::{FOLDER_VARIABLE, SOCKET_NAME, default_folder};
@@ -112,7 +119,8 @@ outside_the_model! {
     pub use road::Waited;
     pub use session::{Arrival, Credentials, Session};
     pub use station::{Idling, Inbox, Offence, Station, StationCounts};
+    pub use status::{Life, STATUS_NAME, StatusReadError, process_began, read_status};
     pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
-    pub use sys::{Access, MemoryError, SharedMemory};
+    pub use sys::{Access, Claimed, Claims, Framed, MemoryError, SharedMemory};
     pub use view::{Views, view};
 }

@@ -4,12 +4,16 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p ddss-ipc --release --test loom
 //! ```
 
+use std::collections::VecDeque;
+
 use ddss_core::Entry;
-use loom::sync::Arc;
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 
+use crate::claim::Claims;
 use crate::park::{self, Sleep};
 use crate::ring::{Consumer, Kind, Producer, Slot, Slots};
+use crate::slots::SlotMap;
 use crate::sync::{AtomicU64, Ordering, order};
 
 /// Slots of a model's ring. Two, so that both "full" and "comes round" happen within three messages.
@@ -151,6 +155,117 @@ pub fn a_client_that_has_rung_is_swept() {
         let relies_on_the_sweep = client.join().unwrap();
         assert!(!relies_on_the_sweep || swept, "the client counts on a sweep that has missed it");
     });
+}
+
+/// Two threads want the one place there is; what the first one wrote is there for the second one.
+pub fn a_place_is_one_threads_at_a_time() {
+    run(|| {
+        let claims = Arc::new(Claims::new([0u64]));
+        let work = |claims: &Claims<u64>| claims.claim(0).map(|mut place| place.with(|count| *count += 1)).is_some();
+        let other = {
+            let claims = Arc::clone(&claims);
+            thread::spawn(move || work(&claims))
+        };
+        let worked = u64::from(work(&claims)) + u64::from(other.join().unwrap());
+        let counted = claims.claim(0).map(|mut place| place.with(|count| *count));
+        assert_eq!(counted, Some(worked), "a place was not given back, or what was done in it is lost");
+        assert!(worked > 0, "both found it taken");
+    });
+}
+
+/// Two threads want two slots each, of three; what each does there is seen by who comes next.
+pub fn a_slot_is_in_one_run_at_a_time() {
+    run(|| {
+        let slots = Arc::new(SlotMap::new(0, 3));
+        let uses: Arc<[AtomicU64; 3]> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
+        // Not one step: who does not see what was done before counts it away.
+        let work = |slots: &SlotMap, uses: &[AtomicU64; 3]| {
+            let Some(first) = slots.take(2) else { return 0 };
+            for slot in &uses[first as usize..first as usize + 2] {
+                let seen = slot.load(Ordering::Relaxed);
+                slot.store(seen + 1, Ordering::Relaxed);
+            }
+            slots.give(first, 2);
+            2
+        };
+        let other = {
+            let (slots, uses) = (Arc::clone(&slots), Arc::clone(&uses));
+            thread::spawn(move || work(&slots, &uses))
+        };
+        let used = work(&slots, &uses) + other.join().unwrap();
+        let counted: u64 = uses.iter().map(|slot| slot.load(Ordering::Relaxed)).sum();
+        assert_eq!(counted, used, "a slot was in two runs at a time");
+        assert_eq!(slots.take(3), Some(0), "a slot was not given back");
+    });
+}
+
+/// `Rmq`: requests by the ring, replies by a queue of which the lane's share is one message. A reply that is held back
+/// when the client takes the one before it is asked for.
+pub fn replies_by_queue_come_or_are_asked_for() {
+    run(|| {
+        let ring = Ring::new();
+        // The kernel's queue has a lock of its own.
+        let queue = Arc::new(Mutex::new(VecDeque::new()));
+        let words = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+        let service = {
+            let mut taken = Consumer::new(ring.clone(), Kind::Request, 0);
+            let (queue, words) = (Arc::clone(&queue), Arc::clone(&words));
+            thread::spawn(move || {
+                let (mut held, mut sent) = (VecDeque::new(), 0);
+                for value in 1..=2 {
+                    let found = loop {
+                        match taken.take() {
+                            Some(found) => break found,
+                            None => thread::yield_now(),
+                        }
+                    };
+                    check(found, value);
+                    held.push_back(entry(value + 100));
+                    send_held(&mut held, &mut sent, &queue, &words);
+                }
+                held.len()
+            })
+        };
+        let mut submitted = Producer::new(ring, Kind::Request, 0);
+        submitted.publish(&entry(1));
+        submitted.publish(&entry(2));
+        let found = loop {
+            match queue.lock().unwrap().pop_front() {
+                Some(found) => break found,
+                None => thread::yield_now(),
+            }
+        };
+        check(found, 101);
+        words.0.store(1, Ordering::Relaxed);
+        order::after_take();
+        let rings = words.1.load(Ordering::Relaxed) != 0;
+        let held = service.join().unwrap();
+        assert!(held == 0 || rings, "a reply is held back and nobody asks for it");
+        assert_eq!(queue.lock().unwrap().len() + held, 1, "the second reply is in one place");
+    });
+}
+
+/// What `ServiceLane::send_held` does with a share of one message.
+fn send_held(
+    held: &mut VecDeque<Entry>,
+    sent: &mut u64,
+    queue: &Mutex<VecDeque<Entry>>,
+    (taken, held_word): &(AtomicU64, AtomicU64),
+) {
+    let mut told = false;
+    while let Some(entry) = held.front() {
+        if *sent - taken.load(Ordering::Relaxed) < 1 {
+            queue.lock().unwrap().push_back(*entry);
+            held.pop_front();
+            *sent += 1;
+        } else if told {
+            return;
+        } else {
+            told = true;
+            held_word.store(1, Ordering::Relaxed);
+            order::before_hold();
+        }
+    }
 }
 
 /// Two words of which each side writes one and then reads the other: at least one of them sees the other's.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ddss_core::Entry;
 use ddss_core::limits::RING_SLOTS;
 
+use crate::follow::{clock_ns, is_followed, stamp};
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::park::{self, Awaited, Sleep};
@@ -170,18 +171,24 @@ impl Awaited for Look {
 /// A ring for requests, a message queue for replies: the service polls, the client sleeps.
 pub(crate) struct Rmq {
     requests: Producer<MappedRing>,
+    stamp: MappedWord,
     replies: Replies,
 }
 
 impl Rmq {
     pub(crate) fn new(parts: &Parts<'_>, replies: Queue) -> Result<Self, MemoryError> {
         let requests = Producer::new(parts.memory.ring_at(parts.layout.ring(parts.lane))?, Kind::Request, 0);
-        Ok(Self { requests, replies: Replies::new(parts, replies)? })
+        let stamp = parts.memory.word_at(parts.layout.stamp(parts.lane))?;
+        Ok(Self { requests, stamp, replies: Replies::new(parts, replies)? })
     }
 }
 
 impl Road for Rmq {
     fn submit(&mut self, entry: &Entry) {
+        let position = self.requests.count();
+        if is_followed(position) {
+            self.stamp.store(stamp(position, clock_ns()), Ordering::Relaxed);
+        }
         self.requests.publish(entry);
     }
 
@@ -216,6 +223,7 @@ pub(crate) struct Mq {
     /// How many messages are in the queue or were, for the service to see.
     sent_word: MappedWord,
     sent: u64,
+    stamp: MappedWord,
     /// Requests that the queue had no room for; with those under way never more than a window.
     backlog: VecDeque<Entry>,
     under_way: usize,
@@ -228,6 +236,7 @@ impl Mq {
             queue: requests,
             sent_word: parts.memory.word_at(parts.layout.sent(parts.lane))?,
             sent: 0,
+            stamp: parts.memory.word_at(parts.layout.stamp(parts.lane))?,
             backlog: VecDeque::with_capacity(RING_SLOTS),
             under_way: 0,
             replies: Replies::new(parts, replies)?,
@@ -249,6 +258,10 @@ impl Mq {
     }
 
     fn send(&mut self, entry: &Entry) -> bool {
+        let position = self.sent as u32;
+        if is_followed(position) {
+            self.stamp.store(stamp(position, clock_ns()), Ordering::Relaxed);
+        }
         match self.queue.send(self.replies.lane, entry) {
             Ok(()) => {
                 self.sent += 1;

@@ -4,6 +4,7 @@
 //! thread anything. Nobody waits for anybody: every socket is non-blocking, and who has not said hello in time is
 //! dropped. The end of a client's socket is the end of the client, however it died.
 
+use std::cmp::Reverse;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,7 +28,7 @@ use crate::sys::SharedMemory;
 use crate::view::Views;
 use crate::wire::{Answer, Asked, BadFrame, HELLO_BYTES, Hello, Refused, Welcome};
 
-/// Handshakes under way at the same time; the oldest makes room.
+/// Handshakes under way at the same time; the oldest of the user who has the most makes room.
 const HANDSHAKES_MAX: usize = 64;
 /// Connections that the kernel keeps for us.
 const BACKLOG: i32 = 512;
@@ -283,10 +284,16 @@ impl Desk {
         self.guests[index] = Some(Guest { socket: Arc::new(socket), credentials, deadline });
     }
 
-    /// A free place, or the one whose guest has waited longest.
+    /// A free place; or, of the user who has the most guests waiting, the one that has waited longest: so whoever
+    /// crowds the door stands in his own way only.
     fn guest_place(&self) -> usize {
-        let waited = |index: &usize| self.guests[*index].as_ref().map(|guest| guest.deadline);
-        (0..self.guests.len()).min_by_key(waited).unwrap_or(0)
+        if let Some(free) = self.guests.iter().position(Option::is_none) {
+            return free;
+        }
+        let uid_at = |index: usize| self.guests[index].as_ref().map(|guest| guest.credentials.uid);
+        let crowd = |index: &usize| (0..self.guests.len()).filter(|&other| uid_at(other) == uid_at(*index)).count();
+        let waited = |index: usize| self.guests[index].as_ref().map(|guest| guest.deadline);
+        (0..self.guests.len()).max_by_key(|index| (crowd(index), Reverse(waited(*index)))).unwrap_or(0)
     }
 
     fn greet(&mut self, index: u32) {

@@ -166,6 +166,12 @@ impl<S: Slots> Producer<S> {
         self.count = self.count.wrapping_add(1);
     }
 
+    /// How many were published: the position of the next one.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
     /// The sequence that was published last.
     #[inline(always)]
     pub(crate) fn published(&self) -> u32 {

@@ -8,6 +8,7 @@ use rustix::thread::futex;
 
 use crate::core_turn::CoreTurn;
 use crate::first_look::FirstLook;
+use crate::follow::{clock_ns, is_followed, stamp};
 use crate::layout::Layout;
 use crate::link::Link;
 use crate::park::{self, Sleep};
@@ -40,6 +41,7 @@ pub(crate) struct Rings {
     requests: Producer<MappedRing>,
     completions: Consumer<MappedRing>,
     control: MappedWord,
+    stamp: MappedWord,
     rung: u64,
     turn: CoreTurn,
     first_look: FirstLook,
@@ -57,6 +59,7 @@ impl Rings {
             requests: Producer::new(memory.ring_at(layout.ring(lane))?, Kind::Request, 0),
             completions: Consumer::new(memory.ring_at(layout.ring(lane))?, Kind::Completion, 0),
             control: memory.word_at(layout.control(lane))?,
+            stamp: memory.word_at(layout.stamp(lane))?,
             rung: 0,
             turn: CoreTurn::new(),
             first_look: FirstLook::default(),
@@ -203,6 +206,11 @@ pub(crate) struct Auto(pub(crate) Rings);
 impl Rings {
     #[inline(always)]
     fn submit(&mut self, entry: &Entry) {
+        let position = self.requests.count();
+        if is_followed(position) {
+            // The request behind it makes it seen.
+            self.stamp.store(stamp(position, clock_ns()), Ordering::Relaxed);
+        }
         self.requests.publish(entry);
     }
 

@@ -7,8 +7,9 @@ use ddss_core::{ClientId, Entry, LaneId};
 use rustix::io::Errno;
 use rustix::thread::futex;
 
+use crate::follow::{Followed, clock_ns, followed, is_followed};
 use crate::park::{self, Sleep};
-use crate::ring::{Consumer, Kind, MappedRing, Producer, Stale};
+use crate::ring::{Consumer, Kind, MappedRing, Producer, Stale, slot_of};
 use crate::session::Session;
 use crate::station::Offence;
 use crate::sweep::Heat;
@@ -70,6 +71,7 @@ pub(crate) struct ServiceLane {
     requests: Requests,
     completions: Completions,
     control: MappedWord,
+    stamp: MappedWord,
     /// Requests taken and not answered: never more than a ring holds, whatever the client says.
     under_way: usize,
     /// The sequence for which the client was woken last.
@@ -116,6 +118,7 @@ impl ServiceLane {
             requests,
             completions,
             control: memory.word_at(layout.control(index))?,
+            stamp: memory.word_at(layout.stamp(index))?,
             under_way: 0,
             woken: None,
             crime: None,
@@ -157,7 +160,11 @@ impl ServiceLane {
 
     /// Passes up to that many requests to `answer` and publishes what it gives.
     #[inline(always)]
-    pub(crate) fn serve(&mut self, most: usize, answer: &mut impl FnMut(LaneId, &Entry) -> Option<Entry>) -> usize {
+    pub(crate) fn serve(
+        &mut self,
+        most: usize,
+        answer: &mut impl FnMut(LaneId, &Entry, Option<Followed>) -> Option<Entry>,
+    ) -> usize {
         let most = most.min(RING_SLOTS - self.under_way);
         let mut taken = 0;
         while taken < most
@@ -165,11 +172,29 @@ impl ServiceLane {
         {
             taken += 1;
             self.under_way += 1;
-            if let Some(reply) = answer(self.id, &entry) {
+            let followed = self.followed(&entry);
+            if let Some(reply) = answer(self.id, &entry, followed) {
                 self.replied = self.reply(&reply);
             }
         }
         taken
+    }
+
+    /// When the request that was just taken set out, if it is one that is followed.
+    #[inline(always)]
+    fn followed(&self, entry: &Entry) -> Option<Followed> {
+        let position = match &self.requests {
+            Requests::Ring(_) => slot_of(entry[0] as u32),
+            Requests::Queue { asked, .. } => (*asked as u32).wrapping_sub(1),
+        };
+        is_followed(position).then(|| self.follow(position))
+    }
+
+    #[cold]
+    fn follow(&self, position: u32) -> Followed {
+        // Taken first: the stamp's line has to come from the client's core.
+        let taken_ns = clock_ns();
+        followed(self.stamp.load(Ordering::Relaxed), position, taken_ns)
     }
 
     /// The next request, if it is there.

@@ -22,6 +22,7 @@ use ddss_core::{ClientId, Entry, LaneId, NodeId};
 use rustix::event::{EventfdFlags, epoll};
 
 use crate::board::Board;
+use crate::follow::Followed;
 use crate::reception::ArrivalSink;
 use crate::session::{Arrival, Credentials, Session};
 use crate::socket;
@@ -255,9 +256,13 @@ impl Station {
 
     /// Like [`poll`](Self::poll), for what can be answered on the spot: passes each request to `answer`, and what that
     /// gives is published before the next one is looked at. A request for which it gives nothing is under way, and is
-    /// answered by [`reply`](Self::reply) later.
+    /// answered by [`reply`](Self::reply) later. With some of them comes when they were sent and taken.
     #[inline]
-    pub fn serve(&mut self, budget: usize, mut answer: impl FnMut(LaneId, &Entry) -> Option<Entry>) -> usize {
+    pub fn serve(
+        &mut self,
+        budget: usize,
+        mut answer: impl FnMut(LaneId, &Entry, Option<Followed>) -> Option<Entry>,
+    ) -> usize {
         let taken = self.sweep.serve(budget, &mut answer);
         self.tell_active();
         taken

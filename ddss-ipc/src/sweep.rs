@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use ddss_core::limits::CLIENTS_MAX;
 use ddss_core::{ClientId, Entry, LaneId};
 
+use crate::follow::Followed;
 use crate::service_lane::{Replied, ServiceLane, Woken};
 use crate::station::Offence;
 use crate::sync::order;
@@ -132,7 +133,11 @@ impl Sweep {
 
     /// Passes up to `budget` requests to `answer`, and publishes what it gives at once.
     #[inline]
-    pub(crate) fn serve(&mut self, budget: usize, answer: &mut impl FnMut(LaneId, &Entry) -> Option<Entry>) -> usize {
+    pub(crate) fn serve(
+        &mut self,
+        budget: usize,
+        answer: &mut impl FnMut(LaneId, &Entry, Option<Followed>) -> Option<Entry>,
+    ) -> usize {
         self.visit(budget, &mut |lane, most| lane.serve(most, answer))
     }
 

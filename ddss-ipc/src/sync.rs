@@ -8,6 +8,11 @@ pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+#[cfg(loom)]
+pub(crate) use loom::cell::UnsafeCell;
+#[cfg(not(loom))]
+pub(crate) use std::cell::UnsafeCell;
+
 /// The orderings that carry a meaning. Everything else in the crate is `Relaxed`.
 pub(crate) mod order {
     use super::{Ordering, fence};
@@ -23,6 +28,30 @@ pub(crate) mod order {
     #[inline(always)]
     pub(crate) fn take() -> Ordering {
         weaken("take", Ordering::Acquire)
+    }
+
+    /// The word of a place, by who claims it: what its last holder wrote is seen. Pairs with [`give_back`].
+    #[inline(always)]
+    pub(crate) fn claim() -> Ordering {
+        weaken("claim", Ordering::Acquire)
+    }
+
+    /// The same word, by who gives the place back. Pairs with [`claim`].
+    #[inline(always)]
+    pub(crate) fn give_back() -> Ordering {
+        weaken("give_back", Ordering::Release)
+    }
+
+    /// The bits of slots, by who takes them: it comes after all that was done with them. Pairs with [`give_slot`].
+    #[inline(always)]
+    pub(crate) fn take_slot() -> Ordering {
+        weaken("take_slot", Ordering::Acquire)
+    }
+
+    /// The bits of slots, by who gives them back. Pairs with [`take_slot`].
+    #[inline(always)]
+    pub(crate) fn give_slot() -> Ordering {
+        weaken("give_slot", Ordering::Release)
     }
 
     /// Between "I sleep" and the last look at the slot, by the client. Pairs with [`before_wake`].

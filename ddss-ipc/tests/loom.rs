@@ -48,9 +48,27 @@ fn a_dozing_watch_is_kicked() {
 }
 
 #[test]
+fn replies_by_queue_come_or_are_asked_for() {
+    // If this broke, a call under Rmq would now and then never get its answer.
+    model::replies_by_queue_come_or_are_asked_for();
+}
+
+#[test]
+fn a_place_is_one_threads_at_a_time() {
+    // If this broke, two threads would write into one lane, or all calls would end for want of one.
+    model::a_place_is_one_threads_at_a_time();
+}
+
+#[test]
+fn a_slot_is_in_one_run_at_a_time() {
+    // If this broke, the bytes of two calls would lie in the same memory.
+    model::a_slot_is_in_one_run_at_a_time();
+}
+
+#[test]
 fn each_ordering_weakened_alone_turns_a_model_red() {
     // If this broke, the models would prove nothing, or the code would pay for a fence that it does not need.
-    const RED: [(&str, &str); 11] = [
+    const RED: [(&str, &str); 17] = [
         ("publish", "entries_arrive_whole_and_in_order"),
         ("take", "entries_arrive_whole_and_in_order"),
         ("before_sleep", "a_sleeping_client_is_seen"),
@@ -60,6 +78,12 @@ fn each_ordering_weakened_alone_turns_a_model_red() {
         ("after_rest", "a_client_that_has_rung_is_swept"),
         ("before_hold", "a_held_reply_is_asked_for"),
         ("after_take", "a_held_reply_is_asked_for"),
+        ("before_hold", "replies_by_queue_come_or_are_asked_for"),
+        ("after_take", "replies_by_queue_come_or_are_asked_for"),
+        ("claim", "a_place_is_one_threads_at_a_time"),
+        ("give_back", "a_place_is_one_threads_at_a_time"),
+        ("take_slot", "a_slot_is_in_one_run_at_a_time"),
+        ("give_slot", "a_slot_is_in_one_run_at_a_time"),
         ("before_doze", "a_dozing_watch_is_kicked"),
         ("before_block", "a_dozing_watch_is_kicked"),
     ];

@@ -146,6 +146,7 @@ impl World {
                 self.added(target.id, first_word(completion));
             }
             Kind::PutHeld => self.put_held(held, version),
+            Kind::Lock { .. } => self.granted(target.id, asked.began_us, first_word(completion)),
             Kind::Unlock => {
                 if let Some(Held { shared, granted_us: began_us, .. }) = held {
                     let ended_us = asked.began_us;
@@ -176,6 +177,19 @@ impl World {
         // A copy may be as old as the model says.
         let old_us = if let Model::Temporal(micros) = asked.target.model { micros.into() } else { 0 };
         named && self.lost.get(&asked.target.id).is_some_and(|&lost_us| lost_us + old_us < asked.began_us)
+    }
+
+    /// A token is greater than all that were given before it was asked for.
+    fn granted(&mut self, id: SegmentId, began_us: u64, token: u64) {
+        let now_us = self.now_us;
+        let given = self.tokens.entry(id).or_default();
+        let before = given.partition_point(|&(ended_us, _)| ended_us < began_us);
+        let greatest = before.checked_sub(1).map_or(0, |last| given[last].1);
+        let newest = given.last().map_or(0, |&(_, newest)| newest);
+        given.push((now_us, newest.max(token)));
+        if token <= greatest {
+            self.violation(format!("token {token} was given after {greatest} for {id}"));
+        }
     }
 
     fn put_held(&mut self, held: Option<Held>, version: u64) {

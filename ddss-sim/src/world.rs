@@ -61,6 +61,8 @@ pub(crate) struct World {
     pub(crate) trouble_us: u64,
     /// When the last call was asked for.
     pub(crate) asked_us: u64,
+    /// Of each segment: when a lock was granted, and the highest token that was given by then.
+    pub(crate) tokens: BTreeMap<SegmentId, Vec<(u64, u64)>>,
     /// What additions found.
     pub(crate) additions: BTreeSet<u64>,
     /// The last call that ended, for who asks one after the other.
@@ -133,6 +135,7 @@ impl World {
             requests: 0,
             trouble_us: 0,
             asked_us: 0,
+            tokens: BTreeMap::new(),
             additions: BTreeSet::new(),
             last: None,
         };

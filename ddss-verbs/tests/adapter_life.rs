@@ -411,3 +411,60 @@ fn a_link_that_goes_down_is_an_error() {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
+
+/// Kilobytes of shared memory that this process has in huge pages.
+fn huge_kilobytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let field = |line: &str| -> Option<u64> {
+        line.strip_prefix("ShmemPmdMapped:")?.trim().strip_suffix("kB")?.trim().parse().ok()
+    };
+    text.lines().filter_map(field).sum()
+}
+
+#[test]
+fn huge_pages_are_taken_where_they_are_given() {
+    // If this failed, a large segment would be registered page by page though the machine has better ones.
+    let Some((a, b)) = addresses() else { return };
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
+    if !["[advise]", "[within_size]", "[always]"].iter().any(|given| setting.contains(given)) {
+        return skipped("huge_pages_are_taken_where_they_are_given", "shmem_enabled gives none");
+    }
+    let mut pair = Pair::new(Two(a, b, 0, |_| {}));
+    let (there, here) = pair.connect();
+    let (mine, theirs) = (Memory::new(8 << 20), Memory::new(8 << 20));
+    let before = huge_kilobytes();
+    let (_, window) = pair.open(&theirs, here, ALL);
+    let region = pair.a.register(&mine);
+    theirs.set(0, &pattern(3, 1 << 20));
+    pair.a.fabric.post(&[read(there, 1, region, 1 << 20, &window)]).unwrap();
+    assert_eq!(pair.a_done(1), Ok(0));
+    assert!(mine.get(0, 1 << 20) == pattern(3, 1 << 20));
+    assert!(huge_kilobytes() >= before + 8 * 1024, "{} kB and {before} before", huge_kilobytes());
+}
+
+#[test]
+fn a_device_that_is_removed_is_an_error() {
+    // If this failed, an adapter that is pulled out or whose driver is unloaded would leave its users waiting.
+    let Some((a, b)) = addresses() else { return };
+    if !is_iwarp() {
+        return skipped(
+            "a_device_that_is_removed_is_an_error",
+            "Soft-RoCE works on for those who use it, and tells nobody",
+        );
+    }
+    let mut pair = Pair::new(Two(a, b, 0, |_| {}));
+    let (there, here) = pair.connect();
+    let theirs = Memory::new(4096);
+    let (_, window) = pair.open(&theirs, here, ALL);
+    let mine = Memory::new(4096);
+    let region = pair.a.register(&mine);
+    pair.a.fabric.post(&[read(there, 1, region, 8, &window)]).unwrap();
+    assert_eq!(pair.a_done(1), Ok(0));
+    let device = pair.a.fabric.device();
+    // It waits until nobody uses the device any more, and rdma-core keeps it open as long as this process lives.
+    #[allow(clippy::zombie_processes, reason = "this process ends before it")]
+    let _remover = Command::new("rdma").args(["link", "delete", &device]).spawn().unwrap();
+    let reason = pair.wait("a to be closed", |pair| pair.a.closed(there));
+    assert!(matches!(reason, CloseReason::Lost(_)), "{reason:?}");
+    assert!(pair.a.fabric.post(&[read(there, 2, region, 8, &window)]).is_err());
+}

@@ -1,8 +1,9 @@
 //! Who uses which slots of the arena: a few belong to each lane, the rest is shared by large transfers.
 
+use crate::lanes::Line;
 use ddss_core::ArenaRange;
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use std::sync::{Condvar, Mutex, PoisonError};
+use ddss_ipc::SlotMap;
 use std::time::Instant;
 
 /// A run of slots.
@@ -28,66 +29,53 @@ impl Run {
 /// The slots that belong to no lane.
 #[derive(Debug)]
 pub(crate) struct SharedSlots {
-    free: Mutex<Vec<Run>>,
-    given: Condvar,
+    slots: SlotMap,
+    line: Line,
 }
 
 impl SharedSlots {
     pub(crate) fn new(first: u32, end: u32) -> Self {
-        let all = Run { first, slots: end.saturating_sub(first) };
-        Self { free: Mutex::new(if all.slots > 0 { vec![all] } else { Vec::new() }), given: Condvar::new() }
+        Self { slots: SlotMap::new(first, end), line: Line::default() }
+    }
+
+    /// Takes a run that holds so many bytes, if there is one.
+    pub(crate) fn try_take(&self, bytes: usize) -> Option<Run> {
+        let slots = bytes.div_ceil(ARENA_SLOT_BYTES) as u32;
+        self.slots.take(slots).map(|first| Run { first, slots })
     }
 
     /// Takes a run that holds so many bytes; waits for one until the deadline.
     pub(crate) fn take(&self, bytes: usize, deadline: Instant) -> Option<Run> {
-        let wanted = bytes.div_ceil(ARENA_SLOT_BYTES) as u32;
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(run) = free.iter_mut().find(|run| run.slots >= wanted) {
-                let taken = Run { first: run.first, slots: wanted };
-                (run.first, run.slots) = (run.first + wanted, run.slots - wanted);
-                free.retain(|run| run.slots > 0);
-                return Some(taken);
-            }
-            let left = deadline.checked_duration_since(Instant::now())?;
-            (free, _) = self.given.wait_timeout(free, left).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.try_take(bytes).or_else(|| self.line.wait(deadline, || self.try_take(bytes)))
     }
 
     /// Gives a run back.
     pub(crate) fn give(&self, run: Run) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = free.partition_point(|other| other.first < run.first);
-        free.insert(at, run);
-        free.dedup_by(|next, before| {
-            let touch = before.first + before.slots == next.first;
-            if touch {
-                before.slots += next.slots;
-            }
-            touch
-        });
-        drop(free);
-        self.given.notify_all();
+        self.slots.give(run.first, run.slots);
+        self.line.tell();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
-    fn runs_do_not_overlap_and_grow_together_again() {
-        // If this broke, two transfers would use the same bytes, or a long-lived client would run out of them.
+    fn who_waits_for_room_gets_it_when_somebody_leaves() {
+        // If this broke, large transfers of many threads would end as busy although each of them is short.
         let slots = SharedSlots::new(4, 12);
-        let now = Instant::now();
-        let first = slots.take(ARENA_SLOT_BYTES * 3, now).unwrap();
-        let second = slots.take(1, now).unwrap();
-        let third = slots.take(ARENA_SLOT_BYTES * 4, now).unwrap();
-        assert_eq!((first.first, second.first, third.first), (4, 7, 8));
-        assert_eq!(slots.take(1, now), None);
-        slots.give(first);
-        slots.give(third);
-        slots.give(second);
-        assert_eq!(slots.take(ARENA_SLOT_BYTES * 8, now), Some(Run { first: 4, slots: 8 }));
+        let soon = || Instant::now() + Duration::from_secs(60);
+        let all = slots.take(ARENA_SLOT_BYTES * 8, soon()).unwrap();
+        assert_eq!(slots.take(1, Instant::now()), None);
+        std::thread::scope(|scope| {
+            let waits: Vec<_> = (0..3).map(|_| scope.spawn(|| slots.take(ARENA_SLOT_BYTES * 2, soon()))).collect();
+            std::thread::sleep(Duration::from_millis(5));
+            slots.give(all);
+            let mut firsts: Vec<u32> = waits.into_iter().map(|run| run.join().unwrap().unwrap().first).collect();
+            firsts.sort_unstable();
+            assert_eq!(firsts, [4, 6, 8]);
+        });
+        assert_eq!(slots.take(ARENA_SLOT_BYTES * 2, soon()), Some(Run { first: 10, slots: 2 }));
     }
 }

@@ -3,13 +3,28 @@
 use crate::client::Client;
 use crate::error::Error;
 use crate::lanes_many::Ended;
-use crate::segment::{Segment, bounds};
+use crate::segment::{Place, Segment, bounds};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
-use ddss_core::{ArenaRange, Operation, Payload};
+use ddss_core::{ArenaRange, Completion, Operation, Payload};
 use std::ops::RangeBounds;
 
 /// What one call of a [`Batch`] brought.
+///
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let segment = client.allocate("answers", ddss::Spec::new(64))?;
+/// let answers = client.batch().put(&segment, 0, b"here")?.run()?;
+/// for answer in answers {
+///     match answer? {
+///         ddss::Answer::Got(value) => println!("{} bytes", value.len()),
+///         ddss::Answer::Put(stamp) => assert_eq!(stamp.version.0, 1),
+///         other => println!("{}", other.stamp().version),
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Answer {
@@ -37,7 +52,8 @@ impl Answer {
     }
 }
 
-enum Wish {
+/// One call of a batch.
+pub(crate) enum Wish {
     Get { offset: u64, length: usize },
     Put { offset: u64, bytes: Vec<u8> },
 }
@@ -45,16 +61,18 @@ enum Wish {
 /// Calls that are made together. Each is a call of its own: they end in any order, and one that fails does nothing to
 /// the others. Several ranges of one segment that belong together are better put with [`Segment::put_many`].
 ///
-/// ```no_run
-/// use ddss::Client;
-/// let client = Client::connect()?;
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let _left = client.allocate("left", ddss::Spec::new(64))?;
+/// # let _right = client.allocate("right", ddss::Spec::new(64))?;
 /// let (left, right) = (client.open("left")?, client.open("right")?);
 /// let mut batch = client.batch();
 /// batch.get(&left, 0..8)?.get(&right, ..)?.put(&left, 8, b"seen")?;
 /// for answer in batch.run()? {
 ///     println!("{}", answer?.stamp().version);
 /// }
-/// # Ok::<(), ddss::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a batch does nothing until `run`"]
 pub struct Batch {
@@ -87,16 +105,13 @@ pub(crate) struct Step {
 impl Batch {
     /// Adds a get.
     pub fn get(&mut self, segment: &Segment, range: impl RangeBounds<u64>) -> Result<&mut Self, Error> {
-        let (offset, end) = bounds(range, segment.bytes());
-        let length = segment.place().check("get", offset, end)?;
-        self.calls.push((segment.clone(), Wish::Get { offset, length }));
+        self.calls.push((segment.clone(), Wish::get(segment.place(), range)?));
         Ok(self)
     }
 
     /// Adds a put.
     pub fn put(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) -> Result<&mut Self, Error> {
-        segment.place().check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        self.calls.push((segment.clone(), Wish::Put { offset, bytes: bytes.to_vec() }));
+        self.calls.push((segment.clone(), Wish::put(segment.place(), offset, bytes)?));
         Ok(self)
     }
 
@@ -104,9 +119,10 @@ impl Batch {
     /// of the whole batch says that there is no daemon, and that nothing happened.
     pub fn run(&mut self) -> Result<Vec<Result<Answer, Error>>, Error> {
         let (client, calls) = (&self.client, std::mem::take(&mut self.calls));
-        let mut answers: Vec<Option<Result<Answer, Error>>> = calls.iter().map(|call| near(client, call)).collect();
+        let near = |(segment, wish): &(Segment, Wish)| wish.near(segment.place()).map(Ok);
+        let mut answers: Vec<Option<Result<Answer, Error>>> = calls.iter().map(near).collect();
         let far: Vec<usize> = (0..calls.len()).filter(|&index| answers[index].is_none()).collect();
-        let steps = far.iter().map(|&index| step(&calls[index])).collect();
+        let steps = far.iter().map(|&index| calls[index].1.step(calls[index].0.place())).collect();
         let ended = client.run_all(steps)?;
         for (index, ended) in far.into_iter().zip(ended) {
             let (segment, wish) = &calls[index];
@@ -116,45 +132,64 @@ impl Batch {
     }
 }
 
-/// What can be read in place needs no ring.
-fn near(client: &Client, (segment, wish): &(Segment, Wish)) -> Option<Result<Answer, Error>> {
-    let Wish::Get { offset, length } = *wish else { return None };
-    if !client.0.near || !segment.place().is_near() {
-        return None;
-    }
-    let mut bytes = vec![0; length];
-    let stamp = segment.place().get_near(offset, &mut bytes)?;
-    Some(Ok(Answer::Got(Value::new(bytes, stamp))))
-}
-
-fn step((segment, wish): &(Segment, Wish)) -> Step {
-    let (place, into) = (segment.place(), ArenaRange::NOWHERE);
-    match wish {
-        Wish::Get { offset, length } => {
-            let (segment, offset, inline) = (place.id, *offset, *length <= INLINE_REPLY_BYTES_MAX);
-            let operation = Operation::Get { segment, offset, into, inline, look: place.look(None) };
-            Step { operation, outgoing: Vec::new(), incoming: *length }
-        }
-        Wish::Put { offset, bytes } => {
-            let terms = place.terms(None, None);
-            let small = Payload::inline(bytes).filter(|_| terms.allow_inline());
-            let outgoing = if small.is_some() { Vec::new() } else { bytes.clone() };
-            let from = small.unwrap_or(Payload::Arena(into));
-            let operation = Operation::Put { segment: place.id, offset: *offset, from, terms };
-            Step { operation, outgoing, incoming: 0 }
-        }
-    }
-}
-
 fn answer(client: &Client, segment: &Segment, wish: &Wish, ended: Ended) -> Result<Answer, Error> {
-    let action = if matches!(wish, Wish::Get { .. }) { "get" } else { "put" };
-    let (completion, bytes) = ended.map_err(|none| client.explain(none, action, segment.name()))?;
-    Error::of(completion.outcome, action, segment.name())?;
-    let stamp = Stamp::of(&completion);
-    Ok(match wish {
-        Wish::Get { .. } => Answer::Got(Value::new(bytes, stamp)),
-        Wish::Put { .. } => Answer::Put(stamp),
-    })
+    let (completion, bytes) = ended.map_err(|none| client.explain(none, wish.action(), segment.name()))?;
+    Error::of(completion.outcome, wish.action(), segment.name())?;
+    Ok(wish.answer(&completion, bytes))
+}
+
+impl Wish {
+    pub(crate) fn get(place: &Place, range: impl RangeBounds<u64>) -> Result<Self, Error> {
+        let (offset, end) = bounds(range, place.bytes);
+        Ok(Wish::Get { offset, length: place.check("get", offset, end)? })
+    }
+
+    pub(crate) fn put(place: &Place, offset: u64, bytes: &[u8]) -> Result<Self, Error> {
+        place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
+        Ok(Wish::Put { offset, bytes: bytes.to_vec() })
+    }
+
+    pub(crate) fn action(&self) -> &'static str {
+        if matches!(self, Wish::Get { .. }) { "get" } else { "put" }
+    }
+
+    /// What can be read in place needs no ring.
+    pub(crate) fn near(&self, place: &Place) -> Option<Answer> {
+        let Wish::Get { offset, length } = *self else { return None };
+        if !place.is_near() {
+            return None;
+        }
+        let mut bytes = vec![0; length];
+        let stamp = place.get_near(offset, &mut bytes)?;
+        Some(Answer::Got(Value::new(bytes, stamp)))
+    }
+
+    pub(crate) fn step(&self, place: &Place) -> Step {
+        let into = ArenaRange::NOWHERE;
+        match self {
+            Wish::Get { offset, length } => {
+                let (segment, offset, inline) = (place.id, *offset, *length <= INLINE_REPLY_BYTES_MAX);
+                let operation = Operation::Get { segment, offset, into, inline, look: place.look(None) };
+                Step { operation, outgoing: Vec::new(), incoming: *length }
+            }
+            Wish::Put { offset, bytes } => {
+                let terms = place.terms(None, None);
+                let small = Payload::inline(bytes).filter(|_| terms.allow_inline());
+                let outgoing = if small.is_some() { Vec::new() } else { bytes.clone() };
+                let from = small.unwrap_or(Payload::Arena(into));
+                let operation = Operation::Put { segment: place.id, offset: *offset, from, terms };
+                Step { operation, outgoing, incoming: 0 }
+            }
+        }
+    }
+
+    pub(crate) fn answer(&self, completion: &Completion, bytes: Vec<u8>) -> Answer {
+        let stamp = Stamp::of(completion);
+        match self {
+            Wish::Get { .. } => Answer::Got(Value::new(bytes, stamp)),
+            Wish::Put { .. } => Answer::Put(stamp),
+        }
+    }
 }
 
 #[cfg(test)]

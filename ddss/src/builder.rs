@@ -11,17 +11,20 @@ use std::time::Duration;
 
 /// What a client may be told before it connects; nothing has to be.
 ///
-/// ```no_run
+/// ```
 /// use ddss::{Client, Strategy};
 /// use std::time::Duration;
 ///
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let folder = node.folder();
 /// let client = Client::builder()
-///     .folder("/run/ddss")
+///     .folder(folder)
 ///     .strategy(Strategy::Rcq)
 ///     .lanes(4)
 ///     .timeout(Duration::from_millis(500))
 ///     .connect()?;
-/// # Ok::<(), ddss::Error>(())
+/// assert_eq!(client.strategy(), Strategy::Rcq);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until `connect`"]

@@ -16,12 +16,15 @@ use std::time::Instant;
 
 /// A process's attachment to the daemon of its node. Clones share it.
 ///
-/// ```no_run
+/// ```
 /// use ddss::{Client, Spec};
-/// let client = Client::connect()?;
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let folder = node.folder();
+/// // `Client::connect()` finds this user's own daemon; here it is another one's folder.
+/// let client = Client::builder().folder(folder).connect()?;
 /// let segment = client.allocate("counters", Spec::new(64))?;
-/// assert_eq!(client.open("counters")?.id(), segment.id());
-/// # Ok::<(), ddss::Error>(())
+/// assert_eq!(client.clone().open("counters")?.id(), segment.id());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client(pub(crate) Arc<Inner>);

@@ -8,12 +8,15 @@ use ddss_ipc::WaitClass;
 
 /// The segments that a [`Client::list`] finds, node after node and in the order of their names.
 ///
-/// ```no_run
-/// for listing in ddss::Client::connect()?.list("scores/")? {
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # client.allocate("scores/today", ddss::Spec::new(64))?;
+/// for listing in client.list("scores/")? {
 ///     let listing = listing?;
 ///     println!("{} {} bytes on {}", listing.name, listing.facts.bytes, listing.facts.segment.home());
 /// }
-/// # Ok::<(), ddss::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Listings {

@@ -1,11 +1,15 @@
 //! The lanes of a client, and one blocking call on one of them.
+//!
+//! No lock lies on the way of a call. A thread claims the lane that it had the last time by one exchange, or, if
+//! another thread is at work there, the next one that is free. Only where more threads call than there are lanes does one
+//! sleep, until another one's call is over. The same goes for memory of the arena that a lane's own run has no room for.
 
 use crate::arena::{Run, SharedSlots};
 use ddss_core::{Completion, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
-use ddss_ipc::{Attachment, Lane, SharedMemory, WaitClass, Waited};
+use ddss_ipc::{Attachment, Claimed, Claims, Lane, SharedMemory, WaitClass, Waited};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How a call on a lane ended that brought no completion.
@@ -47,15 +51,61 @@ pub(crate) struct Late {
 
 /// All lanes of one client.
 pub(crate) struct Lanes {
-    seats: Box<[Mutex<Seat>]>,
+    seats: Claims<Seat>,
     pub(crate) shared: SharedSlots,
     arena: SharedMemory,
     /// The lane and the part of the arena that asynchronous calls use.
     for_tasks: Mutex<Option<(Lane, SharedSlots)>>,
-    /// Threads that found all lanes taken.
+    line: Line,
+}
+
+/// Where threads sleep that found everything taken.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
     waiting: AtomicUsize,
-    freed: Mutex<()>,
-    somebody_left: Condvar,
+    asleep: Mutex<()>,
+    freed: Condvar,
+}
+
+impl Line {
+    /// Who sleeps looks by itself so often, in case the word that something is free came too early.
+    const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+    /// Looks until something is there, or the deadline passes.
+    #[cold]
+    pub(crate) fn wait<T>(&self, deadline: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        loop {
+            let left = deadline.checked_duration_since(Instant::now())?.min(Self::LOOK_AGAIN);
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            let found = look();
+            if found.is_none() {
+                let asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
+                drop(self.freed.wait_timeout(asleep, left));
+            }
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+
+    /// Something is free.
+    #[inline]
+    pub(crate) fn tell(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.freed.notify_all();
+        }
+    }
+}
+
+/// Tells that a lane is free when it is: dropped behind the lane.
+struct Left<'a>(&'a Line);
+
+impl Drop for Left<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.tell();
+    }
 }
 
 /// Arena memory for one call, until the call ends.
@@ -72,7 +122,8 @@ impl Buffer {
 
 /// A call on a lane that this thread holds.
 pub(crate) struct Call<'a> {
-    pub(crate) seat: MutexGuard<'a, Seat>,
+    pub(crate) seat: Claimed<'a, Seat>,
+    _left: Left<'a>,
     pub(crate) lanes: &'a Lanes,
     timeout: Duration,
     /// Known from the first time that somebody has to wait: a call that is answered at once reads no clock for it.
@@ -96,8 +147,6 @@ impl Lanes {
     const OWN_SLOTS: u32 = 16;
     /// How much longer than its deadline a call waits for the daemon to say how it ended.
     pub(crate) const GRACE: Duration = Duration::from_millis(20);
-    /// A thread that waits for a lane looks by itself so often, in case the word of a free one came too early.
-    const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
     /// The last lane and half of the arena's common part are for tasks.
     pub(crate) fn new(attachment: &Attachment) -> Self {
@@ -110,12 +159,11 @@ impl Lanes {
         let middle = first + (slots - first) / 2;
         let seats = lanes.into_iter().enumerate().map(|(index, lane)| {
             let own = Run { first: index as u32 * own, slots: own };
-            Mutex::new(Seat { lane, own, next: 1, late: Vec::new() })
+            Seat { lane, own, next: 1, late: Vec::new() }
         });
         let shared = SharedSlots::new(first, middle);
         let for_tasks = Mutex::new(for_tasks.map(|lane| (lane, SharedSlots::new(middle, slots))));
-        let (waiting, freed, somebody_left) = (AtomicUsize::new(0), Mutex::new(()), Condvar::new());
-        Self { seats: seats.collect(), shared, arena, for_tasks, waiting, freed, somebody_left }
+        Self { seats: Claims::new(seats), shared, arena, for_tasks, line: Line::default() }
     }
 
     /// Gives the lane for tasks away, once.
@@ -124,41 +172,24 @@ impl Lanes {
     }
 
     /// Takes the lane of this thread, or another one that is free; waits for one until the deadline.
+    #[inline]
     pub(crate) fn call(&self, timeout: Duration) -> Result<Call<'_>, NoCompletion> {
-        let count = self.seats.len();
-        let preferred = thread_number() % count;
-        let mut deadline = None;
-        loop {
-            let free = (0..count).find_map(|step| match self.seats[(preferred + step) % count].try_lock() {
-                Ok(seat) => Some(seat),
-                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => None,
-            });
-            if let Some(seat) = free {
-                return Ok(Call { seat, lanes: self, timeout, deadline });
-            }
-            let now = Instant::now();
-            let until = *deadline.get_or_insert(now + timeout);
-            let mut left = until.checked_duration_since(now).ok_or(NoCompletion::Busy)?;
-            left = left.min(Self::LOOK_AGAIN);
-            let freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            drop(self.somebody_left.wait_timeout(freed, left));
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        let number = thread_number();
+        match self.seats.claim(number) {
+            Some(seat) => Ok(Call { seat, _left: Left(&self.line), lanes: self, timeout, deadline: None }),
+            None => self.wait_for_a_lane(number, timeout),
         }
+    }
+
+    #[cold]
+    fn wait_for_a_lane(&self, number: usize, timeout: Duration) -> Result<Call<'_>, NoCompletion> {
+        let until = Instant::now() + timeout;
+        let seat = self.line.wait(until, || self.seats.claim(number)).ok_or(NoCompletion::Busy)?;
+        Ok(Call { seat, _left: Left(&self.line), lanes: self, timeout, deadline: Some(until) })
     }
 
     pub(crate) fn arena(&self) -> &SharedMemory {
         &self.arena
-    }
-}
-
-impl Drop for Call<'_> {
-    fn drop(&mut self) {
-        // The lane itself is freed right after this; who is woken too early looks again in a moment.
-        if self.lanes.waiting.load(Ordering::Relaxed) > 0 {
-            self.lanes.somebody_left.notify_one();
-        }
     }
 }
 

@@ -80,8 +80,11 @@ impl Call<'_> {
     /// Submits one, if there is room; the first one waits for room in the arena.
     fn begin(&mut self, step: &Step, index: usize, first: bool) -> Option<Begun> {
         let bytes = step.outgoing.len().max(step.incoming);
-        let until = if first { self.deadline() } else { Instant::now() };
-        let run = if bytes > 0 { Some(self.lanes.shared.take(bytes, until)?) } else { None };
+        let run = match bytes {
+            0 => None,
+            _ if first => Some(self.lanes.shared.take(bytes, self.deadline())?),
+            _ => Some(self.lanes.shared.try_take(bytes)?),
+        };
         let range = run.map_or(ArenaRange::NOWHERE, |run| run.range(bytes));
         if !step.outgoing.is_empty() {
             self.write(range.offset(), &step.outgoing);

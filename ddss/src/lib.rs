@@ -10,20 +10,15 @@
 //! ```
 //! use ddss::{Client, Spec};
 //!
-//! # let folder = std::env::temp_dir().join(format!("ddss-doc-{}", std::process::id()));
-//! # let mut config = ddssd::Config::single(&folder);
-//! # config.pool_bytes = 1 << 20;
-//! # let node = ddssd::Service::start(config)?;
+//! # let node = ddssd::Ephemeral::start()?;
+//! # let folder = node.folder();
 //! // `Client::connect()` finds the node of this user, or the one that `DDSS_DIR` names.
-//! let client = Client::builder().folder(&folder).connect()?;
+//! let client = Client::builder().folder(folder).connect()?;
 //! let scores = client.allocate("scores", Spec::new(4096))?;
 //! scores.put(0, b"hello")?;
 //! let value = scores.get(0..5)?;
 //! assert_eq!(&value[..], b"hello");
 //! println!("{} at {:?}", value.version(), value.timestamp());
-//! # drop(client);
-//! # node.stop()?;
-//! # std::fs::remove_dir_all(folder)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -54,6 +49,7 @@ mod aio;
 mod arena;
 mod attached;
 mod batch;
+mod breaking;
 mod builder;
 mod client;
 mod error;
@@ -71,12 +67,13 @@ mod value;
 mod versions;
 mod words;
 
-pub use aio::{AsyncClient, AsyncLocked, AsyncSegment};
+pub use aio::{AsyncBatch, AsyncClient, AsyncLocked, AsyncSegment};
 pub use batch::{Answer, Batch};
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use ddss_core::{
-    Facts, Failure, Listing, Mirroring, Model, NodeId, Permissions, Placement, SegmentId, Spec, Timestamp, Version,
+    Facts, Failure, Listing, LockHolder, Mirroring, Model, NodeId, Permissions, Placement, SegmentId, Spec, Timestamp,
+    Version,
 };
 pub use ddss_ipc::{FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, default_folder};
 pub use error::Error;

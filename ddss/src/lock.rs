@@ -10,6 +10,19 @@ use std::ops::RangeBounds;
 use std::time::Duration;
 
 /// How a lock is asked for.
+///
+/// ```
+/// use ddss::{Failure, LockOptions};
+/// use std::time::Duration;
+///
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let account = client.allocate("account", ddss::Spec::new(64))?;
+/// let held = account.lock_with(LockOptions::new().lease(Duration::from_millis(500)))?;
+/// let busy = account.lock_with(LockOptions::new().no_wait()).expect_err("it is held alone");
+/// assert_eq!(busy.failure(), Some(Failure::Locked));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct LockOptions {
@@ -53,14 +66,15 @@ impl LockOptions {
 
 /// A segment's lock. It is let go when this is dropped, and when its process or node dies.
 ///
-/// ```no_run
-/// use ddss::Client;
-/// let account = Client::connect()?.open("account")?;
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let account = client.allocate("account", ddss::Spec::new(64))?;
 /// let held = account.lock()?;
 /// let balance = held.get(0..8)?;
 /// held.put(0, &balance)?;
 /// held.unlock()?;
-/// # Ok::<(), ddss::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Locked {

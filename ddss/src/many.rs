@@ -6,6 +6,7 @@ use crate::segment::{Place, Segment};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{ArenaRange, Failure, Operation, Outcome, Ranges, Terms, Version};
+use ddss_ipc::SharedMemory;
 use std::ops::Range;
 
 impl Place {
@@ -50,11 +51,13 @@ impl Segment {
 
     /// Reads several ranges, all of one version.
     ///
-    /// ```no_run
-    /// # let table = ddss::Client::connect()?.open("table")?;
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
     /// let [head, tail] = table.get_many(&[0..8, 4000..4096])?.try_into().expect("as many values as ranges");
     /// assert_eq!(head.version(), tail.version());
-    /// # Ok::<(), ddss::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
         self.get_many_on(ranges, None)
@@ -66,11 +69,45 @@ impl Segment {
     }
 
     fn get_many_on(&self, ranges: &[Range<u64>], version: Option<Version>) -> Result<Vec<Value>, Error> {
-        let place = self.place();
         let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
-        let ranges = place.check_many("get", ends)?;
-        let (table, sum) = (ranges.encode(), ranges.sum());
-        let mut bytes = vec![0; sum as usize];
+        let ranges = self.place().check_many("get", ends)?;
+        let mut bytes = vec![0; ranges.sum() as usize];
+        let stamp = self.get_list(&ranges, version, |arena, from| {
+            arena.read(from as usize, &mut bytes).expect("a buffer lies inside the arena");
+        })?;
+        Ok(split(&ranges, &bytes, stamp))
+    }
+
+    /// Reads several ranges, all of one version, each straight to where it is wanted: as [`get_many`](Self::get_many),
+    /// with no memory of its own for the bytes.
+    ///
+    /// ```no_run
+    /// # let table = ddss::Client::connect()?.open("table")?;
+    /// let (mut head, mut tail) = ([0; 8], [0; 96]);
+    /// let stamp = table.get_many_into(&mut [(0, &mut head), (4000, &mut tail)])?;
+    /// println!("both are of {}", stamp.version);
+    /// # Ok::<(), ddss::Error>(())
+    /// ```
+    pub fn get_many_into(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Stamp, Error> {
+        let ends = parts.iter().map(|(offset, into)| (*offset, u128::from(*offset) + into.len() as u128));
+        let ranges = self.place().check_many("get", ends)?;
+        self.get_list(&ranges, None, |arena, from| {
+            let mut at = from as usize;
+            for (_, into) in parts.iter_mut() {
+                arena.read(at, into).expect("a buffer lies inside the arena");
+                at += into.len();
+            }
+        })
+    }
+
+    /// Reads ranges; `take` finds their bytes in the arena, one behind the other from an offset on.
+    fn get_list(
+        &self,
+        ranges: &Ranges,
+        version: Option<Version>,
+        mut take: impl FnMut(&SharedMemory, u64),
+    ) -> Result<Stamp, Error> {
+        let (place, table, sum) = (self.place(), ranges.encode(), ranges.sum());
         let (outcome, stamp) = self.client().with_call("get", &place.name, true, |mut call| {
             let buffer = call.buffer(list_bytes(sum))?;
             let list = buffer.range(list_bytes(sum));
@@ -79,14 +116,13 @@ impl Segment {
             let operation = Operation::GetMany { segment: place.id, list, ranges: count, look: place.look(version) };
             let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |completion, arena| {
                 if completion.outcome == Outcome::Done {
-                    let from = ArenaRange { slot: list.slot + 1, bytes: sum };
-                    arena.read(from.offset() as usize, &mut bytes).expect("a buffer lies inside the arena");
+                    take(arena, ArenaRange { slot: list.slot + 1, bytes: sum }.offset());
                 }
             })?;
             Ok((outcome, Stamp::of(&completion)))
         })?;
         Error::of(outcome, "get", &place.name)?;
-        Ok(split(&ranges, &bytes, stamp))
+        Ok(stamp)
     }
 
     /// Writes several ranges as one version: every get sees all of them or none. Where they overlap, the later one

@@ -3,7 +3,7 @@
 use crate::attached::Inner;
 use crate::client::Client;
 use crate::error::Error;
-use crate::near::Near;
+use crate::near::{Near, Sight};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX};
 use ddss_core::{Failure, LockToken, Look, Model, Opened, Operation, Outcome, Payload, SegmentId, Terms, Version};
@@ -19,24 +19,35 @@ pub(crate) struct Place {
     pub(crate) bytes: u64,
     /// The model that calls ask for.
     pub(crate) asks: Option<Model>,
-    pub(crate) near: Option<Arc<Near>>,
+    near: Option<Arc<Near>>,
+    /// How its gets look there.
+    sight: Sight,
 }
 
 impl Place {
     pub(crate) fn new(client: &Inner, name: &str, opened: Opened) -> Self {
         let near = if client.near { Near::map(client, &opened).map(Arc::new) } else { None };
-        Self { name: name.into(), id: opened.segment, bytes: opened.bytes, asks: None, near }
+        let place =
+            Self { name: name.into(), id: opened.segment, bytes: opened.bytes, asks: None, near, sight: Sight::None };
+        place.asking(None)
+    }
+
+    /// The same segment with calls that ask for that.
+    pub(crate) fn asking(&self, asks: Option<Model>) -> Self {
+        let sight = self.near.as_ref().map_or(Sight::None, |near| near.sight(asks));
+        Self { asks, sight, ..self.clone() }
     }
 
     /// Whether reading in place is worth a try.
     pub(crate) fn is_near(&self) -> bool {
-        self.near.is_some()
+        self.sight != Sight::None
     }
 
-    /// Reads a range that was checked, in place; `None` if the daemon has to be asked.
+    /// Reads a range in place; `None` if the daemon has to be asked, or the range is none.
     #[inline]
     pub(crate) fn get_near(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
-        self.near.as_ref()?.get(self.asks, offset, into)
+        let near = self.near.as_ref().filter(|_| into.len() <= TRANSFER_BYTES_MAX)?;
+        near.get(self.sight, offset, into)
     }
 
     /// How a get looks at the segment.
@@ -81,15 +92,16 @@ pub(crate) fn bounds(range: impl RangeBounds<u64>, bytes: u64) -> (u64, u128) {
 
 /// A segment somewhere in the cluster. Cheap to clone; dropping it changes nothing.
 ///
-/// ```no_run
-/// use ddss::{Client, Spec};
-/// let scores = Client::connect()?.allocate("scores", Spec::new(4096))?;
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let scores = client.allocate("scores", ddss::Spec::new(4096))?;
 /// let put = scores.put(16, &42u64.to_le_bytes())?;
 /// let mut bytes = [0; 8];
 /// let got = scores.get_into(16, &mut bytes)?;
 /// assert_eq!((u64::from_le_bytes(bytes), got.version), (42, put.version));
 /// scores.release()?;
-/// # Ok::<(), ddss::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Segment {
@@ -124,16 +136,18 @@ impl Segment {
     /// The same segment with calls that ask for at least what this model promises, each by itself. A call never gets
     /// less than the segment's own model: asking for a weaker one changes nothing.
     ///
-    /// ```no_run
-    /// # let prices = ddss::Client::connect()?.open("prices")?;
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let spec = ddss::Spec { model: ddss::Model::Temporal(100_000), ..ddss::Spec::new(64) };
+    /// # let prices = client.allocate("prices", spec)?;
     /// // The segment allows a copy of up to 100 ms; this once it has to be the newest value.
     /// let now = prices.asking(ddss::Model::Strict).get(..)?;
-    /// # Ok::<(), ddss::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn asking(&self, model: Model) -> Self {
-        let place = Place { asks: Some(model), ..self.place.clone() };
-        Self { client: self.client.clone(), place }
+        Self { client: self.client.clone(), place: self.place.asking(Some(model)) }
     }
 
     /// Reads a range, as a whole: all bytes are of the version that comes with them.
@@ -152,22 +166,24 @@ impl Segment {
         let (start, end) = bounds(range, self.place.bytes);
         let length = self.place.check("get", start, end)?;
         let mut bytes = vec![0; length];
-        let stamp = self.get_on(start, &mut bytes, version)?;
+        let stamp = match version {
+            None => self.get_into(start, &mut bytes)?,
+            Some(_) => self.get_on(start, &mut bytes, version)?,
+        };
         Ok(Value::new(bytes, stamp))
     }
 
     /// Reads as many bytes as `into` has, as a whole.
+    #[inline]
     pub fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-        self.get_on(offset, into, None)
+        match self.place.get_near(offset, into) {
+            Some(stamp) => Ok(stamp),
+            None => self.get_on(offset, into, None),
+        }
     }
 
     fn get_on(&self, offset: u64, into: &mut [u8], version: Option<Version>) -> Result<Stamp, Error> {
         let length = self.place.check("get", offset, u128::from(offset) + into.len() as u128)?;
-        if version.is_none()
-            && let Some(stamp) = self.place.get_near(offset, into)
-        {
-            return Ok(stamp);
-        }
         let (outcome, stamp) = self.client.with_call("get", &self.place.name, true, |mut call| {
             let buffer = call.buffer(length)?;
             let range = buffer.range(length);

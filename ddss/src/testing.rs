@@ -32,6 +32,12 @@ impl TestNode {
         Client::builder().folder(&self.folder).timeout(patient).near(false).connect().unwrap()
     }
 
+    /// A client that reads in place what it may.
+    pub(crate) fn near_client(&self) -> Client {
+        let patient = std::time::Duration::from_secs(60);
+        Client::builder().folder(&self.folder).timeout(patient).connect().unwrap()
+    }
+
     /// A client that waits for nothing long.
     pub(crate) fn impatient_client(&self) -> Client {
         let soon = std::time::Duration::from_millis(400);

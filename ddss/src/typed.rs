@@ -4,7 +4,6 @@
 //! sides have to lay it out in the same way, so `#[repr(C)]` and the integers of [`zerocopy::little_endian`] are right for
 //! clusters of more than one kind of machine.
 
-use crate::aio::AsyncSegment;
 use crate::client::Client;
 use crate::error::Error;
 use crate::segment::Segment;
@@ -15,6 +14,16 @@ use std::ops::{Deref, Range};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// A value with the stamp of the version that it is of.
+///
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let limit = ddss::Shared::allocate(&client, "limit", &100u64)?;
+/// let seen = limit.get()?;
+/// assert_eq!((seen.value, seen.stamp.version.0), (100, 1));
+/// assert_eq!(seen.count_ones(), 3, "it can be used as the value itself");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Typed<T> {
     /// The value.
@@ -31,10 +40,10 @@ impl<T> Deref for Typed<T> {
     }
 }
 
-/// One `T` at a place of a segment. `S` is [`Segment`] or [`AsyncSegment`].
+/// One `T` at a place of a segment. `S` is [`Segment`] or [`AsyncSegment`](crate::AsyncSegment).
 ///
-/// ```no_run
-/// use ddss::{Client, Shared};
+/// ```
+/// use ddss::Shared;
 /// use zerocopy::{FromBytes, Immutable, IntoBytes};
 ///
 /// #[derive(FromBytes, IntoBytes, Immutable, Clone, Copy)]
@@ -44,17 +53,20 @@ impl<T> Deref for Typed<T> {
 ///     queued: u64,
 /// }
 ///
-/// let client = Client::connect()?;
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// let load: Shared<Load> = Shared::allocate(&client, "load", &Load { requests: 0, queued: 0 })?;
 /// load.update(|load| load.requests += 1)?;
-/// println!("{} requests as of {}", load.get()?.requests, load.get()?.stamp.version);
-/// # Ok::<(), ddss::Error>(())
+/// let now = load.get()?;
+/// println!("{} requests as of {}", now.requests, now.stamp.version);
+/// # assert_eq!((now.requests, now.queued), (1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Shared<T, S = Segment> {
-    segment: S,
-    offset: u64,
-    kind: PhantomData<fn() -> T>,
+    pub(crate) segment: S,
+    pub(crate) offset: u64,
+    pub(crate) kind: PhantomData<fn() -> T>,
 }
 
 impl<T, S: Clone> Clone for Shared<T, S> {
@@ -71,7 +83,7 @@ impl<T, S> Shared<T, S> {
 }
 
 /// Whether `count` values of `T` from `offset` on lie in a segment.
-fn check<T>(bytes: u64, name: &str, offset: u64, count: usize) -> Result<(), Error> {
+pub(crate) fn check<T>(bytes: u64, name: &str, offset: u64, count: usize) -> Result<(), Error> {
     let end = u128::from(offset) + size_of::<T>() as u128 * count as u128;
     if end > u128::from(bytes) {
         return Err(Error::OutOfRange { action: "view", target: name.to_owned(), offset, end, bytes });
@@ -79,7 +91,7 @@ fn check<T>(bytes: u64, name: &str, offset: u64, count: usize) -> Result<(), Err
     Ok(())
 }
 
-fn size<T>() -> u64 {
+pub(crate) fn size<T>() -> u64 {
     size_of::<T>() as u64
 }
 
@@ -134,52 +146,62 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
     }
 }
 
-impl<T: FromBytes + IntoBytes + Immutable> Shared<T, AsyncSegment> {
-    /// A view of a segment that is there.
-    pub fn of(segment: AsyncSegment, offset: u64) -> Result<Self, Error> {
-        check::<T>(segment.bytes(), segment.name(), offset, 1)?;
-        Ok(Self { segment, offset, kind: PhantomData })
-    }
-
-    /// Reads it, as a whole.
-    pub async fn get(&self) -> Result<Typed<T>, Error> {
-        let read = self.segment.get(self.offset..self.offset + size::<T>()).await?;
-        let value = T::read_from_bytes(&read).expect("as many bytes were asked for");
-        Ok(Typed { value, stamp: read.stamp() })
-    }
-
-    /// Writes it, as a whole.
-    pub async fn put(&self, value: &T) -> Result<Stamp, Error> {
-        self.segment.put(self.offset, value.as_bytes()).await
-    }
-
-    /// Writes it if the segment still has that version.
-    pub async fn put_if(&self, version: Version, value: &T) -> Result<Stamp, Error> {
-        self.segment.put_if(version, self.offset, value.as_bytes()).await
-    }
-}
-
-/// Many `T`, one behind the other, at a place of a segment.
+/// Many `T`, one behind the other, at a place of a segment. `S` is [`Segment`] or [`AsyncSegment`](crate::AsyncSegment).
 ///
-/// ```no_run
-/// use ddss::{Client, SharedSlice};
-/// let scores: SharedSlice<u64> = SharedSlice::allocate(&Client::connect()?, "scores", 1000)?;
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let scores: ddss::SharedSlice<u64> = ddss::SharedSlice::allocate(&client, "scores", 1000)?;
 /// scores.put(7, &42)?;
 /// let some = scores.get_range(5..10)?;
 /// assert_eq!(some.value, [0, 0, 42, 0, 0]);
-/// # Ok::<(), ddss::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct SharedSlice<T> {
-    segment: Segment,
-    offset: u64,
-    count: usize,
-    kind: PhantomData<fn() -> T>,
+pub struct SharedSlice<T, S = Segment> {
+    pub(crate) segment: S,
+    pub(crate) offset: u64,
+    pub(crate) count: usize,
+    pub(crate) kind: PhantomData<fn() -> T>,
 }
 
-impl<T> Clone for SharedSlice<T> {
+impl<T, S: Clone> Clone for SharedSlice<T, S> {
     fn clone(&self) -> Self {
         Self { segment: self.segment.clone(), kind: PhantomData, ..*self }
+    }
+}
+
+impl<T, S> SharedSlice<T, S> {
+    /// The segment that it lies in.
+    pub fn segment(&self) -> &S {
+        &self.segment
+    }
+
+    /// How many values.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Where so many values from `index` on begin, in a segment of that name and size.
+    pub(crate) fn place(
+        &self,
+        (name, bytes): (&str, u64),
+        action: &'static str,
+        index: usize,
+        count: usize,
+    ) -> Result<u64, Error> {
+        let byte = |index: usize| u128::from(self.offset) + index as u128 * u128::from(size::<T>());
+        let end = byte(index).saturating_add(u128::from(size::<T>()) * count as u128);
+        if end > byte(self.count) {
+            let offset = u64::try_from(byte(index)).unwrap_or(u64::MAX);
+            return Err(Error::OutOfRange { action, target: name.to_owned(), offset, end, bytes });
+        }
+        Ok(byte(index) as u64)
     }
 }
 
@@ -203,36 +225,13 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
         Self::new(segment, 0, usize::try_from(count).unwrap_or(usize::MAX))
     }
 
-    /// The segment that it lies in.
-    pub fn segment(&self) -> &Segment {
-        &self.segment
-    }
-
-    /// How many values.
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Where so many values from `index` on begin.
-    fn place(&self, action: &'static str, index: usize, count: usize) -> Result<u64, Error> {
-        let byte = |index: usize| u128::from(self.offset) + index as u128 * u128::from(size::<T>());
-        let end = byte(index).saturating_add(u128::from(size::<T>()) * count as u128);
-        if end > byte(self.count) {
-            let (target, bytes) = (self.segment.name().to_owned(), self.segment.bytes());
-            let offset = u64::try_from(byte(index)).unwrap_or(u64::MAX);
-            return Err(Error::OutOfRange { action, target, offset, end, bytes });
-        }
-        Ok(byte(index) as u64)
+    fn at(&self, action: &'static str, index: usize, count: usize) -> Result<u64, Error> {
+        self.place((self.segment.name(), self.segment.bytes()), action, index, count)
     }
 
     /// Reads one.
     pub fn get(&self, index: usize) -> Result<Typed<T>, Error> {
-        let place = self.place("get", index, 1)?;
+        let place = self.at("get", index, 1)?;
         let mut value = T::new_zeroed();
         let stamp = self.segment.get_into(place, value.as_mut_bytes())?;
         Ok(Typed { value, stamp })
@@ -241,7 +240,7 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
     /// Reads some, all of one version.
     pub fn get_range(&self, range: Range<usize>) -> Result<Typed<Vec<T>>, Error> {
         let count = range.end.saturating_sub(range.start);
-        self.place("get", range.start, count)?;
+        self.at("get", range.start, count)?;
         let mut value: Vec<T> = std::iter::repeat_with(T::new_zeroed).take(count).collect();
         let stamp = self.get_into(range.start, &mut value)?;
         Ok(Typed { value, stamp })
@@ -249,25 +248,25 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
 
     /// Reads as many as `into` has, all of one version.
     pub fn get_into(&self, index: usize, into: &mut [T]) -> Result<Stamp, Error> {
-        let place = self.place("get", index, into.len())?;
+        let place = self.at("get", index, into.len())?;
         self.segment.get_into(place, into.as_mut_bytes())
     }
 
     /// Writes one.
     pub fn put(&self, index: usize, value: &T) -> Result<Stamp, Error> {
-        self.segment.put(self.place("put", index, 1)?, value.as_bytes())
+        self.segment.put(self.at("put", index, 1)?, value.as_bytes())
     }
 
     /// Writes some, as one version.
     pub fn put_range(&self, index: usize, values: &[T]) -> Result<Stamp, Error> {
-        self.segment.put(self.place("put", index, values.len())?, values.as_bytes())
+        self.segment.put(self.at("put", index, values.len())?, values.as_bytes())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{TestNode, block_on};
+    use crate::testing::TestNode;
 
     #[derive(FromBytes, IntoBytes, Immutable, Clone, Copy, PartialEq, Debug)]
     #[repr(C)]
@@ -297,10 +296,6 @@ mod tests {
         let stale = point.put_if(Version(1), &Point { x: 0, y: 0 }).unwrap_err();
         assert_eq!(stale.failure(), Some(Failure::VersionMismatch));
         assert!(matches!(Shared::<Point>::new(point.segment().clone(), 1), Err(Error::OutOfRange { .. })));
-        let tasks = client.to_async().unwrap();
-        let later = Shared::<Point, _>::of(block_on(tasks.open("point")).unwrap(), 0).unwrap();
-        let put = block_on(later.put(&Point { x: 5, y: 6 })).unwrap();
-        assert_eq!(block_on(later.get()).unwrap(), Typed { value: Point { x: 5, y: 6 }, stamp: put });
     }
 
     #[test]

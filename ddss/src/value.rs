@@ -4,6 +4,16 @@ use ddss_core::{Completion, Timestamp, Version};
 use std::ops::Deref;
 
 /// Which version of a segment a call read or made, and when that version was made.
+///
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let segment = client.allocate("steps", ddss::Spec::new(8))?;
+/// let (first, second) = (segment.put(0, b"1")?, segment.put(0, b"2")?);
+/// assert_eq!(second.version.0, first.version.0 + 1);
+/// assert!(second.timestamp > first.timestamp);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Stamp {
     /// +1 with each put.
@@ -20,11 +30,14 @@ impl Stamp {
 
 /// Bytes that a get returned, with their stamp.
 ///
-/// ```no_run
-/// # let segment = ddss::Client::connect()?.open("scores")?;
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let segment = client.allocate("scores", ddss::Spec::new(64))?;
 /// let value = segment.get(0..8)?;
 /// println!("{:?} are the bytes of {}", &value[..], value.version());
-/// # Ok::<(), ddss::Error>(())
+/// assert_eq!(value.into_bytes(), [0; 8]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Value {

@@ -5,16 +5,27 @@ use crate::error::Error;
 use crate::segment::Segment;
 use crate::value::Stamp;
 use ddss_core::{Failure, Version};
+use futures_core::Stream;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// The stamps of a segment's versions, one after the other: an endless iterator. Versions that follow each other quickly
 /// may come as one, the newest. The network is not asked again and again: the home tells when it happens.
 ///
-/// ```no_run
-/// let scores = ddss::Client::connect()?.open("scores")?;
-/// for stamp in scores.watch() {
-///     println!("{} is there", stamp?.version);
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let scores = client.allocate("scores", ddss::Spec::new(64))?;
+/// let mut versions = scores.watch();
+/// # let mut rounds = 0;
+/// while let Some(stamp) = versions.next().transpose()? {
+///     println!("{} is there", stamp.version);
+/// #   rounds += 1;
+/// #   if rounds == 3 { break }
+///     scores.put(0, b"the next one")?;
 /// }
-/// # Ok::<(), ddss::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Versions {
@@ -22,11 +33,43 @@ pub struct Versions {
     seen: Option<Version>,
 }
 
-/// The same for tasks: [`next`](Self::next).
-#[derive(Clone, Debug)]
+/// The same for tasks: [`next`](Self::next), or a [`Stream`] for those who like combinators.
+///
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let scores = client.to_async()?.allocate("scores", ddss::Spec::new(64)).await?;
+/// let mut versions = scores.watch();
+/// let first = versions.next().await?;
+/// let put = scores.put(0, b"the next one").await?;
+/// assert_eq!(versions.next().await?, put);
+/// # assert!(put.version > first.version);
+/// # Ok::<(), ddss::Error>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "nobody is asked for a version until somebody waits for the next one"]
 pub struct AsyncVersions {
     segment: AsyncSegment,
     seen: Option<Version>,
+    /// The question that is under way.
+    asked: Option<Asked>,
+}
+
+type Asked = Pin<Box<dyn Future<Output = Result<Stamp, Error>> + Send>>;
+
+impl Clone for AsyncVersions {
+    fn clone(&self) -> Self {
+        Self { segment: self.segment.clone(), seen: self.seen, asked: None }
+    }
+}
+
+impl std::fmt::Debug for AsyncVersions {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = out.debug_struct("AsyncVersions");
+        out.field("segment", &self.segment).field("seen", &self.seen).finish_non_exhaustive()
+    }
 }
 
 fn is_late(error: &Error) -> bool {
@@ -48,7 +91,12 @@ impl Segment {
 impl AsyncSegment {
     /// The versions from now on, the present one first.
     pub fn watch(&self) -> AsyncVersions {
-        AsyncVersions { segment: self.clone(), seen: None }
+        AsyncVersions { segment: self.clone(), seen: None, asked: None }
+    }
+
+    /// The versions after that one.
+    pub fn watch_after(&self, version: Version) -> AsyncVersions {
+        AsyncVersions { segment: self.clone(), seen: Some(version), asked: None }
     }
 }
 
@@ -74,33 +122,56 @@ impl Iterator for Versions {
     }
 }
 
+/// The first version after one.
+async fn version_after(segment: AsyncSegment, seen: Option<Version>) -> Result<Stamp, Error> {
+    loop {
+        let stamp = match seen {
+            None => {
+                let facts = segment.stat().await;
+                facts.map(|facts| Stamp { version: facts.version, timestamp: facts.timestamp })
+            }
+            Some(seen) => segment.wait_newer_than(seen).await,
+        };
+        match stamp {
+            Err(error) if is_late(&error) => {}
+            ended => return ended,
+        }
+    }
+}
+
 impl AsyncVersions {
     /// The next version. Dropping the future loses none.
     pub async fn next(&mut self) -> Result<Stamp, Error> {
-        loop {
-            let stamp = match self.seen {
-                None => {
-                    let facts = self.segment.stat().await;
-                    facts.map(|facts| Stamp { version: facts.version, timestamp: facts.timestamp })
-                }
-                Some(seen) => self.segment.wait_newer_than(seen).await,
-            };
-            match stamp {
-                Err(error) if is_late(&error) => {}
-                Err(error) => return Err(error),
-                Ok(stamp) => {
-                    self.seen = Some(stamp.version);
-                    return Ok(stamp);
-                }
-            }
+        std::future::poll_fn(|context| self.poll_stamp(context)).await
+    }
+
+    fn poll_stamp(&mut self, context: &mut Context<'_>) -> Poll<Result<Stamp, Error>> {
+        let (segment, seen) = (&self.segment, self.seen);
+        let asked = self.asked.get_or_insert_with(|| Box::pin(version_after(segment.clone(), seen)));
+        let ended = std::task::ready!(asked.as_mut().poll(context));
+        self.asked = None;
+        if let Ok(stamp) = &ended {
+            self.seen = Some(stamp.version);
         }
+        Poll::Ready(ended)
+    }
+}
+
+/// As endless as [`Versions`]: what it brings may be an error, and then the next thing may not be.
+impl Stream for AsyncVersions {
+    type Item = Result<Stamp, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_stamp(context).map(Some)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{TestNode, block_on};
+    use crate::testing::{TestNode, block_on, poll_once};
     use crate::{Spec, Version};
+    use futures_core::Stream;
+    use std::pin::Pin;
 
     #[test]
     fn whoever_watches_sees_the_newest_version_and_the_end() {
@@ -130,5 +201,13 @@ mod tests {
         assert_eq!(block_on(versions.next()).unwrap().version, Version(0));
         let put = block_on(later.put(0, &[1; 8])).unwrap();
         assert_eq!(block_on(versions.next()).unwrap(), put);
+        // A future that is dropped while it waits, and a stream of the same.
+        drop(poll_once(&mut Box::pin(versions.next())));
+        let put = block_on(later.put(0, &[2; 8])).unwrap();
+        let mut after = later.watch_after(Version(1));
+        for versions in [&mut versions, &mut after] {
+            let next = std::future::poll_fn(|context| Pin::new(&mut *versions).poll_next(context));
+            assert_eq!(block_on(next).unwrap().unwrap(), put);
+        }
     }
 }

@@ -10,6 +10,16 @@ use ddss_ipc::WaitClass;
 use std::ops::RangeBounds;
 
 /// What was in the word before, and the stamp of the segment after.
+///
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let tickets = client.allocate("tickets", ddss::Spec::new(8))?;
+/// tickets.fetch_add(0, 10)?;
+/// let changed = tickets.fetch_add(0, 1)?;
+/// assert_eq!((changed.before, changed.stamp.version.0), (10, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Changed {
     /// What was there.
@@ -41,10 +51,13 @@ impl Segment {
 
     /// Puts `new` at `offset` (a multiple of 8) if `expected` is there; tells what was there.
     ///
-    /// ```no_run
-    /// # let segment = ddss::Client::connect()?.open("leader")?;
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let segment = client.allocate("leader", ddss::Spec::new(8))?;
     /// let won = segment.compare_swap(0, 0, 17)?.before == 0;
-    /// # Ok::<(), ddss::Error>(())
+    /// assert!(won);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<Changed, Error> {
         self.change("compare and swap a word of", offset, Change::CompareSwap { expected, new }, None)

@@ -134,6 +134,8 @@ pub struct Config {
     pub discard: bool,
     /// Permission bits of the socket.
     pub socket_mode: u32,
+    /// Permission bits of the page on which others see how the daemon is.
+    pub status_mode: u32,
 }
 
 impl Config {
@@ -161,6 +163,7 @@ impl Config {
             pool_bytes: Self::POOL_BYTES,
             discard: true,
             socket_mode: 0o600,
+            status_mode: 0o600,
         }
     }
 

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use crate::service::StartError;
 
 /// Over what the node reaches its peers. All nodes of a cluster take the same.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum FabricChoice {
     /// The RDMA adapter that has the address on which the node listens, if one has; else iWARP in user space.
@@ -19,6 +19,8 @@ pub enum FabricChoice {
     Iwarp,
     /// The RDMA adapter that has the address on which the node listens; without one the node does not start.
     Rdma,
+    /// The RDMA adapter of this name; without it the node does not start.
+    Adapter(String),
 }
 
 impl FromStr for FabricChoice {
@@ -29,33 +31,40 @@ impl FromStr for FabricChoice {
             "auto" => Ok(FabricChoice::Auto),
             "iwarp" => Ok(FabricChoice::Iwarp),
             "rdma" => Ok(FabricChoice::Rdma),
-            _ => Err(format!("{text:?} is no fabric: give auto, iwarp or rdma")),
+            _ => match text.split_once(':') {
+                Some(("rdma", name)) if !name.is_empty() => Ok(FabricChoice::Adapter(name.to_owned())),
+                _ => Err(format!("{text:?} is no fabric: give auto, iwarp, rdma, or rdma:NAME as in rdma:mlx5_0")),
+            },
         }
     }
 }
 
 impl fmt::Display for FabricChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FabricChoice::Auto => "auto",
-            FabricChoice::Iwarp => "iwarp",
-            FabricChoice::Rdma => "rdma",
-        })
+        match self {
+            FabricChoice::Auto => f.write_str("auto"),
+            FabricChoice::Iwarp => f.write_str("iwarp"),
+            FabricChoice::Rdma => f.write_str("rdma"),
+            FabricChoice::Adapter(name) => write!(f, "rdma:{name}"),
+        }
     }
 }
 
 /// Opens the fabric for a node that listens on `address`.
-pub(crate) fn open(choice: FabricChoice, address: SocketAddr) -> Result<Box<dyn Fabric>, StartError> {
+pub(crate) fn open(choice: &FabricChoice, address: SocketAddr) -> Result<Box<dyn Fabric>, StartError> {
     let why = match choice {
         FabricChoice::Iwarp => "it was asked for".to_owned(),
-        FabricChoice::Rdma => return adapter(address, "it was asked for").map_err(StartError::Adapter),
+        FabricChoice::Rdma => return adapter(None, address, "it was asked for").map_err(StartError::Adapter),
+        FabricChoice::Adapter(name) => {
+            return adapter(Some(name), address, "it was named").map_err(StartError::Adapter);
+        }
         FabricChoice::Auto if address.ip().is_loopback() => {
             format!("{} is this machine's own, and no adapter's", address.ip())
         }
         FabricChoice::Auto if address.ip().is_unspecified() => {
             format!("{} is every address: listen on an rdma adapter's own to use it", address.ip())
         }
-        FabricChoice::Auto => match adapter(address, "it has the address on which this node listens") {
+        FabricChoice::Auto => match adapter(None, address, "it has the address on which this node listens") {
             Ok(fabric) => return Ok(fabric),
             Err(error) => crate::words::in_one_line(error.as_ref()),
         },
@@ -68,9 +77,10 @@ pub(crate) fn open(choice: FabricChoice, address: SocketAddr) -> Result<Box<dyn 
 type AdapterError = Box<dyn std::error::Error + Send + Sync>;
 
 #[cfg(feature = "rdma")]
-fn adapter(address: SocketAddr, why: &str) -> Result<Box<dyn Fabric>, AdapterError> {
+fn adapter(name: Option<&str>, address: SocketAddr, why: &str) -> Result<Box<dyn Fabric>, AdapterError> {
     use ddss_verbs::rdma::{Rdma, RdmaConfig};
     let mut config = RdmaConfig::default();
+    config.device = name.map(str::to_owned);
     config.address = (!address.ip().is_unspecified()).then_some(address.ip());
     let fabric = Rdma::new(config)?;
     let over = if fabric.is_iwarp() { "iwarp adapter" } else { "infiniband or roce adapter" };
@@ -79,7 +89,7 @@ fn adapter(address: SocketAddr, why: &str) -> Result<Box<dyn Fabric>, AdapterErr
 }
 
 #[cfg(not(feature = "rdma"))]
-fn adapter(_: SocketAddr, _: &str) -> Result<Box<dyn Fabric>, AdapterError> {
+fn adapter(_: Option<&str>, _: SocketAddr, _: &str) -> Result<Box<dyn Fabric>, AdapterError> {
     Err("this ddssd was built without its feature rdma".into())
 }
 
@@ -93,21 +103,25 @@ mod tests {
         assert_eq!("auto".parse(), Ok(FabricChoice::Auto));
         assert_eq!("iwarp".parse(), Ok(FabricChoice::Iwarp));
         assert_eq!("rdma".parse(), Ok(FabricChoice::Rdma));
-        assert!("tcp".parse::<FabricChoice>().is_err());
+        let named: FabricChoice = "rdma:mlx5_0".parse().unwrap();
+        assert_eq!((named.to_string().as_str(), named), ("rdma:mlx5_0", FabricChoice::Adapter("mlx5_0".to_owned())));
+        assert!(["tcp", "rdma:", "iwarp:eth0"].iter().all(|wrong| wrong.parse::<FabricChoice>().is_err()));
     }
 
     #[test]
     fn an_address_of_no_adapter_is_reached_over_tcp_or_refused() {
         // If this failed, a machine without an adapter could not start a node, or would fall back without a word.
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        assert_eq!(open(FabricChoice::Auto, address).unwrap().capabilities().name, "iwarp");
+        assert_eq!(open(&FabricChoice::Auto, address).unwrap().capabilities().name, "iwarp");
         let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        assert_eq!(open(FabricChoice::Auto, everywhere).unwrap().capabilities().name, "iwarp");
+        assert_eq!(open(&FabricChoice::Auto, everywhere).unwrap().capabilities().name, "iwarp");
         // An address of documentation, which no machine has.
         let nowhere = SocketAddr::from(([192, 0, 2, 1], 0));
-        assert_eq!(open(FabricChoice::Auto, nowhere).unwrap().capabilities().name, "iwarp");
-        let refused = open(FabricChoice::Rdma, nowhere).err().unwrap();
-        assert!(matches!(refused, StartError::Adapter(_)), "{refused}");
-        assert!(refused.to_string().contains("rdma"), "{refused}");
+        assert_eq!(open(&FabricChoice::Auto, nowhere).unwrap().capabilities().name, "iwarp");
+        for choice in [FabricChoice::Rdma, FabricChoice::Adapter("mlx5_99".to_owned())] {
+            let refused = open(&choice, nowhere).err().unwrap();
+            assert!(matches!(refused, StartError::Adapter(_)), "{refused}");
+            assert!(refused.to_string().contains("rdma"), "{refused}");
+        }
     }
 }

@@ -91,9 +91,10 @@ impl Hands {
             Target::Arena(client, range) => self.arena(client).map(|arena| (arena.region, range.offset())),
             Target::Pool(at) => self.region_at(at),
         };
-        let (Some((peer, _)), Some((region, mut to))) = (self.links.road_to(node), into) else {
+        let (Some((peer, _)), Some((region, from))) = (self.links.road_to(node), into) else {
             return self.engine.refused(step, Failure::NodeDown);
         };
+        let mut to = from;
         let tag = Tag::Fetch(step).to_bits();
         let read = |region, offset, bytes, address| Work::Read {
             peer,
@@ -110,6 +111,7 @@ impl Hands {
             to += bytes;
         }
         batch.push(read(scratch, NodeMemory::scratch_state_after(index), 8, Header::STATE_OFFSET));
+        self.tally.read(batch.len(), to - from + u64::from(Header::READ_BYTES) + 8);
         match self.fabric.post(&batch) {
             Ok(()) => self.fetches.begin(step, batch.len() as u8, None),
             Err(error) if error.index == 0 => self.engine.refused(step, failure_of(error.kind)),

@@ -17,10 +17,13 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod arguments;
 mod audiences;
+mod chores;
 mod config;
 mod control;
 mod core_claim;
+mod ephemeral;
 mod fabric;
 mod fetches;
 mod folder;
@@ -34,22 +37,27 @@ mod progress;
 mod pulse;
 mod recovery;
 mod register;
+mod remains;
 mod service;
 mod settings;
+mod status;
 #[cfg(test)]
 mod strangers;
 mod trust;
 mod undo;
 mod words;
 
+pub use arguments::Arguments;
 pub use config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, STATE_VARIABLE, default_state_folder};
-pub use ddss_ipc::default_folder;
+pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, default_folder, read_status};
 
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
+pub use ephemeral::Ephemeral;
 pub use fabric::FabricChoice;
 pub use folder::FolderError;
 pub use memory::PoolError;
 pub use notify::notify;
+pub use remains::{NoRemains, Remain, Remains};
 pub use service::{Service, StartError};
 pub use settings::{Mode, Settings, SettingsError};
 pub use trust::{ClusterKey, KeyError};

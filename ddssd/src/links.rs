@@ -15,9 +15,11 @@
 
 use crate::config::PeerAddress;
 use crate::fetches::Tag;
+use crate::status::wall_us;
 use crate::trust::{Channel, ClusterKey, Initiator, SEAL_BYTES};
 use arrayvec::ArrayVec;
 use ddss_core::limits::{MESSAGE_BYTES_MAX, STAGING_BYTES};
+use ddss_core::status::PeerRow;
 use ddss_core::{Message, NodeId, PeerHello, RemoteWindow};
 use ddss_ipc::SharedMemory;
 use ddss_verbs::{Fabric, PeerId, PostErrorKind, RegionId, Rights, SendMode, Trust, Work};
@@ -81,6 +83,8 @@ pub(crate) struct Link {
     pub(crate) windows: HashMap<u64, RemoteWindow>,
     pub(crate) outbox: VecDeque<Wire>,
     pub(crate) complained: bool,
+    /// When it was last met, or lost, or heard of first, in microseconds since 1970.
+    pub(crate) since_us: u64,
 }
 
 /// What became of a connection.
@@ -110,6 +114,9 @@ pub(crate) struct Links {
     pub(crate) key: Option<ClusterKey>,
     pub(crate) links: BTreeMap<NodeId, Link>,
     pub(crate) by_peer: HashMap<PeerId, NodeId>,
+    /// Messages that went out or wait, and their bytes.
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
 }
 
 impl Links {
@@ -126,7 +133,7 @@ impl Links {
     const OUTBOX_MAX: usize = 1 << 14;
 
     pub(crate) fn new(ours: PeerHello, key: Option<ClusterKey>) -> Self {
-        Self { ours, key, links: BTreeMap::new(), by_peer: HashMap::new() }
+        Self { ours, key, links: BTreeMap::new(), by_peer: HashMap::new(), sent: 0, sent_bytes: 0 }
     }
 
     /// Takes a node in, or notes its new address. It gets memory of its own to put into.
@@ -151,9 +158,22 @@ impl Links {
             windows: HashMap::new(),
             outbox: VecDeque::new(),
             complained: false,
+            since_us: wall_us(),
         };
         self.links.insert(member.node, link);
         Ok(())
+    }
+
+    /// Every node, as others are told of it.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = PeerRow> + '_ {
+        self.links.values().map(|link| PeerRow {
+            node: link.node,
+            connected: matches!(link.state, State::Up { .. }),
+            waiting: link.outbox.len() as u32,
+            windows: link.windows.len() as u32,
+            since_us: link.since_us,
+            address: link.address,
+        })
     }
 
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
@@ -222,6 +242,8 @@ impl Links {
     pub(crate) fn send(&mut self, fabric: &mut dyn Fabric, node: NodeId, plain: &Plain) {
         let Some(link) = self.links.get_mut(&node) else { return };
         if matches!(link.state, State::Up { .. }) {
+            self.sent += 1;
+            self.sent_bytes += plain.len() as u64;
             link.post(fabric, plain);
         }
     }

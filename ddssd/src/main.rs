@@ -3,48 +3,14 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
 
 use clap::Parser;
-use ddssd::{Service, Settings, StartError, in_one_line, notify};
+use ddssd::{Arguments, Service, Settings, StartError, in_one_line, notify};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::error::Error;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
-
-/// The node service of DDSS: shares memory segments with every process of this node and of its peers.
-#[derive(Parser, Debug)]
-#[command(
-    name = "ddssd",
-    version,
-    after_help = "\
-Examples:
-  ddssd                                          one node, for this machine only
-  ddss cluster init && ddssd --listen 10.0.0.1:7400
-  ddssd --print-config > /etc/ddss/ddssd.conf    every setting, to be changed there
-
-Flags come before the environment, the environment before the file, the file before defaults. SIGHUP reads the file
-again: `log` changes at once, the rest with the next start.
-
-Nodes of a cluster share a key (ddss cluster init, ddss cluster token). Without one a node is alone and does not listen.
-
-Exit codes: 0 stopped as asked, 1 ended badly, 2 wrong flags or configuration, 3 another ddssd works in the folder,
-4 folder, memory or disk cannot be used, 5 no key or none that can be used, 6 the network or the cluster."
-)]
-struct Arguments {
-    /// A TOML file with settings, named as the flags are [default: ddssd.conf in the daemon's folder, if it is there]
-    #[arg(long, env = "DDSS_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Show every setting as it would be used, as a TOML file, and end
-    #[arg(long)]
-    print_config: bool,
-    /// Look whether the daemon could start with these settings, and end
-    #[arg(long, conflicts_with = "print_config")]
-    check_config: bool,
-    #[command(flatten)]
-    settings: Settings,
-}
 
 type LogFilter = reload::Handle<EnvFilter, Registry>;
 
@@ -84,17 +50,15 @@ fn main() -> ExitCode {
     }
 }
 
-impl Arguments {
-    /// What the flags, the environment and the file say together.
-    fn read(&self) -> Result<Settings, Failed> {
-        let file = self.settings.file(self.config.as_deref());
-        let from_file = file.map(|path| Settings::read(&path)).transpose().map_err(Failed::settings)?;
-        Ok(self.settings.clone().or(from_file.unwrap_or_default()))
-    }
+/// What the flags, the environment and the file say together.
+fn read(arguments: &Arguments) -> Result<Settings, Failed> {
+    let file = arguments.settings.file(arguments.config.as_deref());
+    let from_file = file.map(|path| Settings::read(&path)).transpose().map_err(Failed::settings)?;
+    Ok(arguments.settings.clone().or(from_file.unwrap_or_default()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failed> {
-    let settings = arguments.read()?;
+    let settings = read(arguments)?;
     if arguments.print_config {
         print!("{}", settings.resolved().to_toml().map_err(Failed::settings)?);
         return Ok(());
@@ -155,7 +119,7 @@ fn start_log(filter: EnvFilter, json: bool) -> LogFilter {
 
 /// Reads the settings again, takes what can be taken while the daemon runs, and names the rest.
 fn reload(arguments: &Arguments, started_with: &Settings, log: &LogFilter) {
-    let read = arguments.read().and_then(|settings| Ok((log_filter(&settings)?, settings)));
+    let read = read(arguments).and_then(|settings| Ok((log_filter(&settings)?, settings)));
     let (filter, settings) = match read {
         Ok(read) => read,
         Err(Failed { error, .. }) => {

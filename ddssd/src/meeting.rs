@@ -1,6 +1,7 @@
 //! How two nodes meet: who connects, who gives way, and when one is believed. The states are drawn in `links.rs`.
 
 use crate::links::{Candidate, Change, Heard, Link, Links, State};
+use crate::status::wall_us;
 use crate::trust::{Initiator, Plane, TrustError, respond};
 use ddss_core::limits::{HELLO_BYTES_MAX, STAGING_BYTES};
 use ddss_core::{Message, NodeId, PeerHello, RemoteWindow};
@@ -11,7 +12,7 @@ use std::time::Instant;
 impl Links {
     /// Connects to whoever is due; says when the next one is.
     pub(crate) fn connect_due(&mut self, fabric: &mut dyn Fabric, now: Instant) -> Option<Instant> {
-        let Self { ours, key, links, by_peer } = self;
+        let Self { ours, key, links, by_peer, .. } = self;
         let key = key.as_ref()?;
         let mut next: Option<Instant> = None;
         let mut due = |at: Instant| next = Some(next.map_or(at, |other| other.min(at)));
@@ -63,7 +64,7 @@ impl Links {
 
     fn take_candidate(&mut self, fabric: &mut dyn Fabric, peer: PeerId, hello: &[u8]) -> Result<(), String> {
         let now = Instant::now();
-        let Self { ours, key, links, by_peer } = self;
+        let Self { ours, key, links, by_peer, .. } = self;
         let key = key.as_ref().ok_or("no cluster here")?;
         let answer = respond(key, Plane::Data, ours, hello).map_err(|error| error.to_string())?;
         let theirs = answer.theirs;
@@ -187,6 +188,7 @@ impl Links {
         // Whoever turned us away is not proved to be anybody: its words are for the log and nothing else.
         let told = String::from_utf8_lossy(hello);
         if was_up {
+            link.since_us = wall_us();
             tracing::warn!(node = link.node.0, address = %link.address, %reason, "disconnected");
         } else if !std::mem::replace(&mut link.complained, true) {
             tracing::info!(node = link.node.0, address = %link.address, %reason, %told, "not connected yet, trying again");
@@ -218,6 +220,7 @@ impl Link {
 
     fn up(&mut self, staging: RemoteWindow) {
         self.staging = staging;
+        self.since_us = wall_us();
         self.retry_after = Links::RETRY_FIRST;
         self.complained = false;
         tracing::info!(node = self.node.0, address = %self.address, "connected");

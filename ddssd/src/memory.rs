@@ -82,7 +82,7 @@ const _: () = assert!(OWN_AREA == 0);
 const CHECKED: &str = "the engine keeps segments inside their areas and ranges inside segments";
 
 impl NodeMemory {
-    const REGISTER_NAME: &str = "register";
+    pub(crate) const REGISTER_NAME: &str = "register";
     const UNDO_NAME: &str = "undo";
     /// Where in a scratch line the state word goes that is read after the bytes.
     const STATE_AFTER: u64 = 48;
@@ -173,12 +173,22 @@ impl NodeMemory {
         read_header(area, offset)
     }
 
-    /// A fresh segment: its memory holds zeroes already. Header first, then the record that makes it live.
+    /// A fresh segment: its memory holds zeroes already.
     pub(crate) fn format(&mut self, record: &Record, header: &Header, bytes: u64) -> Result<(), MemoryError> {
+        self.reserve(record.at, bytes)?;
+        self.write_down(record, header)
+    }
+
+    /// Sees that the pages of a range are there.
+    pub(crate) fn reserve(&mut self, at: u64, bytes: u64) -> Result<(), MemoryError> {
         let bytes = bytes.next_multiple_of(BLOCK_BYTES as u64);
-        let area = self.open_area(area_of(record.at))?;
-        let at = offset_of(record.at) as usize;
-        area.reserve(at, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        let area = self.open_area(area_of(at))?;
+        area.reserve(offset_of(at) as usize, usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
+    /// A segment whose pages are there: header first, then the record that makes it live.
+    pub(crate) fn write_down(&self, record: &Record, header: &Header) -> Result<(), MemoryError> {
+        let (area, at) = self.at(record.at);
         store(area, at + Header::TIMESTAMP_OFFSET as usize, header.timestamp, Ordering::Relaxed);
         store(area, at + Header::BYTES_OFFSET as usize, header.bytes, Ordering::Relaxed);
         store(area, at + Header::LOCKED_OFFSET as usize, header.locked, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! What the engine decided, done: copies in this node's memory, work for the fabric, replies to clients.
 
 use crate::audiences::Audiences;
+use crate::chores::{Chore, Chores};
 use crate::config::PeerAddress;
 use crate::control::{Ask, Desk, Tell};
 use crate::fetches::Fetches;
@@ -8,13 +9,15 @@ use crate::fetches::Tag;
 use crate::links::Links;
 use crate::memory::NodeMemory;
 use crate::pulse::Pulse;
+use crate::status::Tally;
 use arrayvec::ArrayVec;
 use ddss_core::engine::{Action, Engine, HandId, KeptId, Now, Parts, Source, StepId, Tail, area_of, offset_of};
+use ddss_core::status::Counter;
 use ddss_core::{
     ArenaRange, Audience, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Record,
     Timestamp, Version,
 };
-use ddss_ipc::SharedMemory;
+use ddss_ipc::{MemoryError, SharedMemory};
 use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Trust, Work};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -35,6 +38,8 @@ pub(crate) struct Hands {
     pub(crate) engine: Engine,
     pub(crate) links: Links,
     pub(crate) memory: NodeMemory,
+    /// What takes long with it.
+    pub(crate) chores: Chores,
     pub(crate) fetches: Fetches,
     /// The areas of the memory that the fabric knows.
     pub(crate) area_regions: Vec<Option<RegionId>>,
@@ -45,6 +50,8 @@ pub(crate) struct Hands {
     pub(crate) replies: Vec<(LaneId, Entry)>,
     /// What calls take.
     pub(crate) pulse: Pulse,
+    /// What happened.
+    pub(crate) tally: Tally,
     pub(crate) began: Instant,
     /// To and from the control plane, if the node belongs to a cluster.
     pub(crate) desk: Option<Desk>,
@@ -63,6 +70,7 @@ impl Hands {
     /// Reads the clocks, and sees that what is given by them is never given again.
     pub(crate) fn read_time(&mut self) {
         self.now = Self::read_clocks(self.began);
+        self.tally.set_time(self.now.wall_us);
         self.keep_floor();
     }
 
@@ -157,7 +165,10 @@ impl Hands {
                 Action::Format { record, header, bytes } => self.format(&record, &header, bytes),
                 Action::Rewrite { record } => self.memory.register.rewrite(&record),
                 Action::Move { record, from, bytes } => self.relocate(&record, from, bytes),
-                Action::Strike { segment } => self.memory.register.strike(segment),
+                Action::Strike { segment } => {
+                    self.memory.register.strike(segment);
+                    self.tally.released(segment);
+                }
                 Action::Erase { at } => self.memory.erase(at),
                 Action::Clear { at, bytes } => self.clear(at, bytes),
                 Action::CopyOut { at, parts, client, into } => self.copy_out(at, &parts, client, into),
@@ -216,19 +227,44 @@ impl Hands {
     }
 
     fn format(&mut self, record: &Record, header: &Header, bytes: u64) {
-        let made = self
-            .know_area(area_of(record.at), record.permissions.audience())
-            .and_then(|()| self.memory.format(record, header, bytes).map_err(|error| error.to_string()));
+        let known = self.know_area(area_of(record.at), record.permissions.audience());
+        if known.is_ok() && bytes > Chores::SLICE {
+            return self.chores.add(Chore::Form { record: *record, header: *header, bytes });
+        }
+        let format = |()| self.memory.format(record, header, bytes).map_err(|error| with_cause(&error));
+        let made = known.and_then(format);
+        self.formatted(record, bytes, made);
+    }
+
+    fn formatted(&mut self, record: &Record, bytes: u64, made: Result<(), String>) {
         if let Err(error) = &made {
             tracing::warn!(name = record.name.as_str(), bytes, error, "no memory for a segment");
         }
+        self.tally.add(Counter::SegmentsMade, made.is_ok().into());
         self.engine.formatted(self.now, record.segment, made.is_ok());
+    }
+
+    /// Does a slice of what takes long; how much that was.
+    pub(crate) fn do_chores(&mut self) -> usize {
+        if self.chores.is_empty() {
+            return 0;
+        }
+        if let Some((chore, ended)) = self.chores.step(&mut self.memory) {
+            match chore {
+                Chore::Form { record, bytes, .. } => {
+                    self.formatted(&record, bytes, ended.map_err(|error| with_cause(&error)));
+                }
+                Chore::Clear { at, bytes } => self.cleared(at, bytes, ended),
+            }
+            self.perform();
+        }
+        1
     }
 
     fn relocate(&mut self, record: &Record, from: u64, bytes: u64) {
         let moved = self
             .know_area(area_of(record.at), record.permissions.audience())
-            .and_then(|()| self.memory.relocate(record, from, bytes).map_err(|error| error.to_string()));
+            .and_then(|()| self.memory.relocate(record, from, bytes).map_err(|error| with_cause(&error)));
         if let Err(error) = &moved {
             tracing::warn!(name = record.name.as_str(), bytes, error, "no memory to move a segment to");
         }
@@ -262,10 +298,21 @@ impl Hands {
     }
 
     fn clear(&mut self, at: u64, bytes: u64) {
-        match self.memory.clear(at, bytes) {
+        if bytes > Chores::SLICE {
+            return self.chores.add(Chore::Clear { at, bytes });
+        }
+        let ended = self.memory.clear(at, bytes);
+        self.cleared(at, bytes, ended);
+    }
+
+    fn cleared(&mut self, at: u64, bytes: u64, ended: Result<(), MemoryError>) {
+        match ended {
             Ok(()) => self.engine.cleared(at, bytes),
             // Better lost to this run of the daemon than shown to the next segment.
-            Err(error) => tracing::error!(at, bytes, %error, "memory cannot be cleared and stays unused"),
+            Err(error) => {
+                let error = with_cause(&error);
+                tracing::error!(at, bytes, error, "memory cannot be cleared and stays unused");
+            }
         }
     }
 
@@ -392,6 +439,7 @@ impl Hands {
         };
         match self.fabric.post(&[write]) {
             Ok(()) => {
+                self.tally.wrote(from.bytes);
                 let tail = table.map_or(&[][..], |table| self.engine.kept(table));
                 self.links.send(self.fabric.as_mut(), node, &message.encode(tail));
             }
@@ -421,6 +469,7 @@ impl Hands {
         };
         match self.fabric.post(&[write]) {
             Ok(()) => {
+                self.tally.wrote(from.1);
                 let tail = table.map_or(&[][..], |table| self.engine.kept(table));
                 self.links.send(self.fabric.as_mut(), node, &message.encode(tail));
             }
@@ -496,6 +545,14 @@ impl Hands {
             area.read(from, &mut completion.data[..usize::from(bytes)]).expect(CHECKED);
         }
         completion
+    }
+}
+
+/// What went wrong, and why: the system's own word for it says what to do.
+fn with_cause(error: &MemoryError) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
     }
 }
 

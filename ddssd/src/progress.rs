@@ -10,6 +10,7 @@
 //! request that needs nobody else goes out before the next request is looked at.
 
 use crate::audiences::Audiences;
+use crate::chores::Chores;
 use crate::config::Config;
 use crate::control::Desk;
 use crate::fetches::{Fetches, Tag};
@@ -19,8 +20,10 @@ use crate::perform::{Arena, Hands};
 use crate::pulse::Pulse;
 use crate::recovery::{self, Found};
 use crate::service::StartError;
+use crate::status::{ClientSeen, Gauges, Tally};
 use ddss_core::engine::{Engine, EngineConfig, OWN_AREA, Reply};
 use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX, TEXT_BYTES_MAX};
+use ddss_core::status::Counter;
 use ddss_core::{
     ArenaRange, ClientId, Entry, Failure, Identity, LaneId, Message, Name, NodeId, Operation, PeerHello, Request,
 };
@@ -39,6 +42,19 @@ pub(crate) struct Node {
     rounds: u32,
     next_tick: Instant,
     next_connect: Option<Instant>,
+    next_gauges: Instant,
+    pool_bytes: u64,
+    latency_ns: u64,
+}
+
+/// What others have made for the progress thread.
+pub(crate) struct Parts {
+    pub(crate) station: Station,
+    pub(crate) fabric: Box<dyn Fabric>,
+    pub(crate) memory: NodeMemory,
+    pub(crate) audiences: Audiences,
+    pub(crate) tally: Tally,
+    pub(crate) desk: Option<Desk>,
 }
 
 impl Node {
@@ -58,15 +74,8 @@ impl Node {
     const TICK_IDLE: Duration = Duration::from_millis(50);
 
     /// Takes everything into the progress thread's hands.
-    pub(crate) fn new(
-        config: &Config,
-        station: Station,
-        mut fabric: Box<dyn Fabric>,
-        mut memory: NodeMemory,
-        audiences: Audiences,
-        run: u32,
-        desk: Option<Desk>,
-    ) -> Result<Self, StartError> {
+    pub(crate) fn new(config: &Config, parts: Parts, run: u32) -> Result<Self, StartError> {
+        let Parts { station, mut fabric, mut memory, audiences, tally, desk } = parts;
         let mut register = |memory: &SharedMemory, trust| {
             fabric.register(memory.descriptor(), trust, memory.offset() as u64, memory.len() as u64)
         };
@@ -94,6 +103,7 @@ impl Node {
             engine,
             links: Links::new(hello, config.key.clone()),
             memory,
+            chores: Chores::default(),
             fetches: Fetches::new(),
             area_regions: Vec::new(),
             audiences,
@@ -101,6 +111,7 @@ impl Node {
             arenas: std::iter::repeat_with(|| None).take(CLIENTS_MAX).collect(),
             replies: Vec::with_capacity(Self::BATCH),
             pulse: Pulse::default(),
+            tally,
             began,
             desk,
             members_changed: false,
@@ -112,7 +123,9 @@ impl Node {
         }
         hands.keep_floor();
         let (events, next_connect) = (Events::new(), Some(began));
-        Ok(Self { station, hands, events, rounds: 0, next_tick: began, next_connect })
+        let (next_tick, next_gauges, pool_bytes) = (began, began, config.pool_bytes);
+        let (rounds, latency_ns) = (0, 0);
+        Ok(Self { station, hands, events, rounds, next_tick, next_connect, next_gauges, pool_bytes, latency_ns })
     }
 
     /// Does what the engine has decided, and makes its replies visible.
@@ -124,6 +137,7 @@ impl Node {
     fn publish(&mut self) {
         for (lane, entry) in self.hands.replies.drain(..) {
             self.hands.pulse.ended(lane, entry[1]);
+            self.hands.tally.landed(lane, &entry);
             self.station.reply(lane, &entry);
         }
     }
@@ -141,13 +155,14 @@ impl Node {
         }
         while let Some(offence) = self.station.offence() {
             tracing::warn!(client = offence.client().index, %offence, "cut off a client");
+            self.hands.tally.count(Counter::CutOff);
             self.bid_farewell(offence.client(), "was cut off");
         }
         taken
     }
 
     fn welcome(&mut self, session: Session) {
-        let who = session.credentials();
+        let (who, seen) = (session.credentials(), ClientSeen::of(&session));
         let adopted = self.station.adopt(session).map_err(|error| error.to_string()).and_then(|client| {
             let memory = self.station.arena(client).cloned().ok_or("its arena is gone")?;
             let (offset, bytes) = (memory.offset() as u64, memory.len() as u64);
@@ -163,9 +178,13 @@ impl Node {
                 tracing::debug!(%client, pid = who.pid, uid = who.uid, "attached");
                 let identity = Identity { uid: who.uid, gid: who.gid };
                 self.hands.engine.attach(client, identity, arena.memory.len() as u64);
+                self.hands.tally.attached(&seen, self.hands.now.wall_us);
                 self.hands.arenas[client.index as usize] = Some(arena);
             }
-            Err(error) => tracing::warn!(pid = who.pid, error, "could not serve a client"),
+            Err(error) => {
+                tracing::warn!(pid = who.pid, error, "could not serve a client");
+                self.hands.tally.count(Counter::NotServed);
+            }
         }
     }
 
@@ -175,6 +194,7 @@ impl Node {
         let now = self.hands.now;
         self.hands.engine.detach(now, client);
         self.perform();
+        self.hands.tally.gone(client);
         if self.hands.arena(client).is_some()
             && let Some(arena) = self.hands.arenas[client.index as usize].take()
         {
@@ -198,23 +218,30 @@ impl Node {
     #[inline]
     fn sweep(&mut self) -> usize {
         let hands = &mut self.hands;
-        self.station.serve(Self::BATCH, |lane, entry| {
+        self.station.serve(Self::BATCH, |lane, entry, followed| {
             ask(hands, lane, entry);
             // Nearly always there is one reply, to this very request, and nothing else to do.
             if let Some(Reply { lane: to, completion, data }) = hands.engine.only_reply() {
                 let reply = hands.filled(completion, data).encode();
                 if to == lane {
+                    hands.tally.answered(lane, entry, &reply, followed);
                     return Some(reply);
                 }
                 hands.replies.push((to, reply));
                 hands.pulse.began(lane, entry[1]);
+                hands.tally.waits(lane, entry, followed);
                 return None;
             }
             hands.perform();
             match hands.replies.iter().position(|&(to, reply)| to == lane && reply[1] == entry[1]) {
-                Some(at) => Some(hands.replies.swap_remove(at).1),
+                Some(at) => {
+                    let reply = hands.replies.swap_remove(at).1;
+                    hands.tally.answered(lane, entry, &reply, followed);
+                    Some(reply)
+                }
                 None => {
                     hands.pulse.began(lane, entry[1]);
+                    hands.tally.waits(lane, entry, followed);
                     None
                 }
             }
@@ -227,6 +254,9 @@ impl Node {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         let taken = self.hands.fabric.poll(&mut events);
+        if taken > 0 {
+            self.hands.tally.notice();
+        }
         for event in events.iter() {
             self.take_event(event);
         }
@@ -241,6 +271,7 @@ impl Node {
             Event::Done { tag, outcome, .. } => return self.done(tag, outcome),
             Event::Message { peer, bytes, .. } => return self.hear(peer, bytes),
             Event::Asked { peer, address, hello } => {
+                self.hands.tally.count(Counter::ConnectionsAsked);
                 self.next_connect = Some(Instant::now());
                 self.hands.links.asked(self.hands.fabric.as_mut(), peer, address, hello);
                 None
@@ -256,7 +287,10 @@ impl Node {
             _ => None,
         };
         match change {
-            Some(Change::Down(node)) => self.hands.engine.peer_down(now, node),
+            Some(Change::Down(node)) => {
+                self.hands.tally.count(Counter::ConnectionsLost);
+                self.hands.engine.peer_down(now, node);
+            }
             None => return,
         }
         self.perform();
@@ -268,7 +302,9 @@ impl Node {
         match self.hands.links.hear(self.hands.fabric.as_mut(), peer, sealed, &mut plain) {
             Heard::Said(node, length) => self.take_message(node, &plain[..length]),
             Heard::Met { node, again } => {
+                self.hands.tally.count(Counter::ConnectionsMade);
                 if again {
+                    self.hands.tally.count(Counter::ConnectionsLost);
                     self.hands.engine.peer_down(self.hands.now, node);
                 }
                 self.hands.engine.peer_up(node);
@@ -282,6 +318,7 @@ impl Node {
         match Message::decode(bytes) {
             Ok((message, tail)) => {
                 self.hands.see_time();
+                self.hands.tally.heard(&message);
                 self.hands.engine.message(self.hands.now, node, &message, tail);
                 self.perform();
             }
@@ -292,9 +329,11 @@ impl Node {
     fn done(&mut self, tag: u64, outcome: Result<u64, WorkError>) {
         let failure = outcome.err().map(|_| Failure::NodeDown);
         let hands = &mut self.hands;
+        hands.tally.add(Counter::FabricFailures, failure.is_some().into());
         match Tag::from_bits(tag) {
             Tag::Fetch(step) => {
                 let Some(result) = hands.fetches.ended(step, failure) else { return };
+                hands.tally.count(Counter::RoundTrips);
                 let read = result.map(|()| hands.memory.fetched(step.index()));
                 hands.engine.fetched(hands.now, step, read);
             }
@@ -330,9 +369,35 @@ impl Node {
             self.hands.engine.tick(self.hands.now);
             self.perform();
             if let Some(average_ns) = self.hands.pulse.beat(now) {
+                self.latency_ns = average_ns;
                 self.station.tell_latency_ns(average_ns);
             }
+            self.tell(now);
         }
+    }
+
+    // What others see of it.
+
+    /// Writes down what happened so far.
+    fn tell_counts(&mut self) {
+        let Hands { tally, engine, links, .. } = &mut self.hands;
+        tally.sent(links.sent, links.sent_bytes);
+        tally.flush(engine.counters(), self.station.counts());
+    }
+
+    /// The same, and from time to time what has to be looked up.
+    fn tell(&mut self, now: Instant) {
+        self.tell_counts();
+        if now < self.next_gauges {
+            return;
+        }
+        self.next_gauges = now + Self::TICK_IDLE;
+        let Hands { tally, engine, links, .. } = &mut self.hands;
+        let (segments, pool_bytes_free) = engine.segments();
+        let (lock_holders, lock_waiters) = engine.locks();
+        let (pool_bytes, under_way) = (self.pool_bytes, engine.pending());
+        let gauges = Gauges { segments, pool_bytes, pool_bytes_free, under_way, lock_holders, lock_waiters };
+        tally.flush_gauges(&gauges, self.latency_ns, links.rows());
     }
 
     /// The names of the segments that it has; with each, whether it was first at home elsewhere.
@@ -390,6 +455,7 @@ fn copy_text(hands: &Hands, client: ClientId, operation: &Operation, text: &mut 
 
 impl Work for Node {
     fn poll(&mut self) -> usize {
+        self.hands.tally.count(Counter::Rounds);
         let arrivals = self.take_arrivals();
         let requests = self.take_requests();
         let events = self.take_events();
@@ -400,7 +466,11 @@ impl Work for Node {
                 self.next_connect = Some(Instant::now());
             }
         }
-        let work = arrivals + requests + events + told;
+        let chores = self.hands.do_chores();
+        if chores > 0 {
+            self.publish();
+        }
+        let work = arrivals + requests + events + told + chores;
         self.keep_time(work > 0);
         // Room in a socket is not an event: whoever has messages waiting stays awake for it.
         let waits = self.hands.links.flush(self.hands.fabric.as_mut());
@@ -410,6 +480,7 @@ impl Work for Node {
     }
 
     fn arm(&mut self) -> bool {
+        self.tell_counts();
         let is_told = || self.hands.desk.as_ref().is_some_and(Desk::is_rung);
         !is_told() && self.hands.fabric.arm() && {
             let rests = self.station.arm();
@@ -452,6 +523,7 @@ impl Work for Node {
     }
 
     fn finish(&mut self) {
+        self.tell_counts();
         self.hands.links.close_all(self.hands.fabric.as_mut());
         // The goodbyes go out with one more round; who does not take them will see the end of the process.
         let mut events = Events::new();

@@ -154,6 +154,19 @@ impl Register {
         self.end_intent();
     }
 
+    /// The record that was being written again when the daemon ended, if one was.
+    pub(crate) fn intent(&self) -> Option<Record> {
+        let mut bytes = [0; Record::BYTES];
+        self.memory.read(Self::INTENT_AT, &mut bytes).expect(CHECKED);
+        let live = self.word(Self::INTENT_AT + Record::STATE_OFFSET) == Record::LIVE;
+        if live { Record::decode(&bytes).ok() } else { None }
+    }
+
+    /// Whose it is.
+    pub(crate) fn node(&self) -> NodeId {
+        NodeId(self.word(Self::NODE_AT) as u16)
+    }
+
     /// Writes what was intended, if anything was.
     fn end_intent(&self) {
         if self.word(Self::INTENT_AT + Record::STATE_OFFSET) != Record::LIVE {

@@ -8,9 +8,12 @@ use crate::core_claim::CoreClaim;
 use crate::fabric;
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
-use crate::progress::Node;
+use crate::progress::{Node, Parts};
+use crate::status::{Page, PageIdentity, Tally, let_through};
 use crate::trust::KeyError;
 use ddss_core::NodeId;
+use ddss_core::limits::CLIENTS_MAX;
+use ddss_core::status::State;
 use ddss_ipc::{Reception, ReceptionConfig, Station};
 use ddss_runtime::{ProgressThread, RuntimeError};
 use ddss_verbs::FabricError;
@@ -134,8 +137,10 @@ pub struct Service {
     address: Option<SocketAddr>,
     socket: PathBuf,
     core: Option<usize>,
+    folder: PathBuf,
     memory_folder: PathBuf,
     discard: bool,
+    page: Page,
     _claim: Option<CoreClaim>,
     _lock: FolderLock,
 }
@@ -149,6 +154,7 @@ impl Service {
         folder::make(&config.memory_folder)?;
         if config.discard {
             NodeMemory::discard(&config.memory_folder);
+            Page::discard(&config.folder, &config.memory_folder);
         }
         let claim = if config.core == CoreChoice::Sensible { CoreClaim::take() } else { None };
         let core = match config.core {
@@ -156,12 +162,15 @@ impl Service {
             CoreChoice::Unpinned => None,
             CoreChoice::Sensible => claim.as_ref().map(|claim| claim.core),
         };
-        let mut fabric = fabric::open(config.fabric, config.listen)?;
+        let mut fabric = fabric::open(&config.fabric, config.listen)?;
         // Without a key nobody could prove that he may speak to this node: so nobody is listened to.
         let admission = Admission::take(&config, fabric.as_mut())?;
         let node = admission.as_ref().map_or(config.node, |admission| admission.node);
         config.node = node;
         let memory = NodeMemory::open(&config.memory_folder, node, config.pool_bytes)?;
+        // Any number that the last run did not have will do: it only tells two runs apart.
+        let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
+        let page = Self::show(&config, run, core)?;
         let (desk, teller, asked) = Desk::open().map_err(StartError::Network)?;
         let desk = admission.is_some().then_some(desk);
         let socket = config.socket();
@@ -172,14 +181,14 @@ impl Service {
         let audiences = Audiences::default();
         reception.views = audiences.views(&config.memory_folder);
         let inbox = station.inbox();
-        // Any number that the last run did not have will do: it only tells two runs apart.
-        let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
         let (memory_folder, discard) = (config.memory_folder.clone(), config.discard);
         let pace = config.pace;
         let (peers, state_folder, folder) = (config.peers.clone(), config.state_folder.clone(), config.folder.clone());
         let (tell_names, names) = mpsc::sync_channel(1);
+        let tally = Tally::new(node, page.clone(), CLIENTS_MAX);
+        let kept_folder = folder.clone();
         let progress = ProgressThread::start("ddss-progress", core, pace, move || {
-            let made = Node::new(&config, station, fabric, memory, audiences, run, desk)?;
+            let made = Node::new(&config, Parts { station, fabric, memory, audiences, tally, desk }, run)?;
             // Whoever asked has stopped listening only if the start has failed.
             let _ = tell_names.send(made.names());
             Ok::<_, StartError>(made)
@@ -193,6 +202,7 @@ impl Service {
         });
         let control = control.transpose()?;
         let reception = Reception::start(&socket, reception, inbox.sink()).map_err(at_socket)?;
+        page.set_state(State::Serving);
         Ok(Self {
             reception: Some(reception),
             progress: Some(progress),
@@ -201,11 +211,22 @@ impl Service {
             address,
             socket,
             core,
+            folder: kept_folder,
             memory_folder,
             discard,
+            page,
             _claim: claim,
             _lock: lock,
         })
+    }
+
+    /// Opens the page on which others see how it is.
+    fn show(config: &Config, run: u32, core: Option<usize>) -> Result<Page, StartError> {
+        let Config { folder, memory_folder, status_mode, .. } = config;
+        let unusable = |source| FolderError::Unusable { path: memory_folder.clone(), source };
+        let_through(memory_folder, *status_mode).map_err(unusable)?;
+        let identity = PageIdentity { node: config.node, run, core, mode: *status_mode };
+        Ok(Page::make(folder, memory_folder, identity)?)
     }
 
     /// Its number; a cluster that it joined may have given it.
@@ -245,8 +266,10 @@ impl Service {
         drop(self.control.take());
         let Some(progress) = self.progress.take() else { return Ok(()) };
         let ended = progress.stop();
+        self.page.set_state(State::Stopped);
         if self.discard {
             NodeMemory::discard(&self.memory_folder);
+            Page::discard(&self.folder, &self.memory_folder);
         }
         Ok(ended?)
     }

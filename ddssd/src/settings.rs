@@ -95,7 +95,8 @@ settings! {
     /// The nodes with which a new cluster begins, the same on each of them; with commas or once for each
     #[arg(long, env = "DDSS_PEERS", value_name = "N=IP:PORT", value_delimiter = ',', action = clap::ArgAction::Append)]
     peer: Vec<PeerAddress>,
-    /// Road to the other nodes: auto (the RDMA adapter that has the listening address, else iwarp), iwarp, or rdma
+    /// Road to the other nodes: auto (the RDMA adapter that has the listening address, else iwarp), iwarp, rdma, or
+    /// rdma:NAME
     #[arg(long, env = "DDSS_FABRIC", value_name = "FABRIC")]
     fabric: FabricChoice,
     /// Core of the progress thread: a number, auto (the last one that no other daemon took, never the first), or none
@@ -116,6 +117,9 @@ settings! {
     /// Permission bits of the clients' socket, octal [default: 600]
     #[arg(long, env = "DDSS_SOCKET_MODE", value_name = "MODE")]
     socket_mode: Mode,
+    /// Permission bits of the status page: who may see counters, processes and users, octal [default: 600]
+    #[arg(long, env = "DDSS_STATUS_MODE", value_name = "MODE")]
+    status_mode: Mode,
     /// What is logged: error, warn, info, debug, trace, or a level for each module [default: info]
     #[arg(long, env = "DDSS_LOG", value_name = "LEVELS")]
     log: String,
@@ -230,11 +234,25 @@ impl Settings {
             pool_bytes: Some(Config::POOL_BYTES),
             discard: Some(false),
             socket_mode: Some(Mode(0o600)),
+            status_mode: Some(Mode(0o600)),
             log: Some("info".to_owned()),
             log_json: Some(false),
             peer: None,
         };
         self.or(defaults)
+    }
+
+    /// Where the daemon in that folder (`None`: the usual one) has its segments, as far as the environment and the file in
+    /// the folder tell; a flag `--memory-dir` of its own they do not know.
+    pub fn memory_folder(dir: Option<PathBuf>) -> PathBuf {
+        let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let dir = dir.or_else(|| named(ddss_ipc::FOLDER_VARIABLE).map(PathBuf::from));
+        let memory_dir = named("DDSS_MEMORY_DIR").map(PathBuf::from);
+        let node = named("DDSS_NODE").and_then(|text| text.to_str()?.parse().ok());
+        let told = Settings { dir, memory_dir, node, ..Settings::default() };
+        let file = told.file(None).and_then(|path| Settings::read(&path).ok());
+        let all = told.or(file.unwrap_or_default()).resolved();
+        all.memory_dir.expect("every setting is filled in")
     }
 
     /// As a file that says all of it.
@@ -267,6 +285,7 @@ impl Settings {
         config.pool_bytes = all.pool_bytes.unwrap_or(Config::POOL_BYTES);
         config.discard = all.discard.unwrap_or_default();
         config.socket_mode = all.socket_mode.map_or(config.socket_mode, |mode| mode.0);
+        config.status_mode = all.status_mode.map_or(config.status_mode, |mode| mode.0);
         config.check()?;
         Ok(config)
     }

@@ -18,8 +18,8 @@ use cargo_metadata::Message;
 use crate::Error;
 use crate::house::workspace_root;
 
-/// Packages whose programs are built.
-const PACKAGES: &[&str] = &["ddssd", "ddss-cli"];
+/// The packages whose programs are built.
+const PROGRAMS: &[&str] = &["--bins", "--package", "ddssd", "--package", "ddss-cli"];
 
 /// The path of the program called `name` (`ddssd` or `ddss`), built.
 pub fn binary(name: &str) -> Result<PathBuf, Error> {
@@ -27,17 +27,25 @@ pub fn binary(name: &str) -> Result<PathBuf, Error> {
     if let Some(folder) = env::var_os("DDSS_BIN_DIR") {
         return Ok(Path::new(&folder).join(name));
     }
-    let programs = BUILT.get_or_init(build).as_ref().map_err(|error| Error::Build(error.clone()))?;
+    let programs = BUILT.get_or_init(|| build(PROGRAMS)).as_ref().map_err(|error| Error::Build(error.clone()))?;
     programs.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
 }
 
-fn build() -> Result<HashMap<String, PathBuf>, String> {
+/// The path of the example called `name`, built as the programs are.
+pub fn example(name: &str) -> Result<PathBuf, Error> {
+    static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
+    let examples = BUILT.get_or_init(|| build(&["--examples", "--package", "ddss-examples"]));
+    let examples = examples.as_ref().map_err(|error| Error::Build(error.clone()))?;
+    examples.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
+}
+
+fn build(what: &[&str]) -> Result<HashMap<String, PathBuf>, String> {
     let test = env::current_exe().map_err(|error| error.to_string())?;
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(&cargo)
-        .args(["build", "--quiet", "--bins", "--message-format=json-render-diagnostics", "--manifest-path"])
+        .args(["build", "--quiet", "--message-format=json-render-diagnostics", "--manifest-path"])
         .arg(workspace_root().join("Cargo.toml"))
-        .args(PACKAGES.iter().flat_map(|package| ["--package", package]))
+        .args(what)
         .args(same_build_as(&test))
         .stdin(Stdio::null())
         .output()

@@ -2,9 +2,12 @@
 //!
 //! * [`Daemon`] is a real `ddssd` in a process of its own, in a folder of its own, on an address of its own. It can be
 //!   killed, stopped and started again, and is gone when the test is.
-//! * [`Process`] is any other program, with the same end. [`binary`] builds the programs of the workspace and finds them.
+//! * [`Process`] is any other program, with the same end. [`binary`] and [`example`] build the programs of
+//!   the workspace and find them.
 //! * [`ScriptedClient`] is a process that uses the client crate and does what its test tells it, call by call.
 //! * [`Islands`] is a network of namespaces in which nodes can be cut off from each other.
+//! * [`Besieged`] is a node with attackers of another user.
+//! * [`schema_complaints`] holds a command's JSON against its schema.
 //! * [`skipped`] says that a test lacks what it needs, where the reader sees it.
 //! * [`house`] reads the workspace and says what breaks its rules; `tests/tidy.rs` holds the rules themselves.
 //!
@@ -22,6 +25,7 @@
 
 pub mod house;
 
+mod besieged;
 mod binary;
 mod daemon;
 mod error;
@@ -30,14 +34,17 @@ mod node;
 mod process;
 #[cfg(doctest)]
 mod readme;
+mod schema;
 mod scripted;
 mod skipped;
 
-pub use binary::binary;
+pub use besieged::Besieged;
+pub use binary::{binary, example};
 pub use daemon::{Daemon, DaemonOptions, TEST_KEY, write_key};
 pub use error::Error;
 pub use islands::{Cut, Islands};
 pub use node::{TempNode, free_tcp_port};
 pub use process::Process;
+pub use schema::schema_complaints;
 pub use scripted::{ScriptedClient, pattern};
 pub use skipped::skipped;

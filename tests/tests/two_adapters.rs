@@ -1,8 +1,9 @@
 //! Two daemons over RDMA adapters, with real clients. Without adapters (`DDSS_RDMA_A` and `DDSS_RDMA_B`: an address of
-//! one for each daemon) every test says so and passes; `scripts/vm` runs them on the kernel's own adapters.
+//! one for each daemon; `DDSS_RDMA_NETNS`: the network namespaces of the two, if they have their own) every test says
+//! so and passes; `scripts/vm` runs them on the kernel's own adapters.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use ddss_tests::{Daemon, DaemonOptions, ScriptedClient, skipped};
@@ -16,7 +17,15 @@ fn pair(test: &str, fabric: &str) -> Option<[Daemon; 2]> {
         skipped(test, "no rdma adapter (DDSS_RDMA_A, DDSS_RDMA_B); scripts/vm has some");
         return None;
     };
-    let options = |node, at| DaemonOptions::on(node, at).unwrap().argument("--fabric").argument(fabric);
+    let namespaces = std::env::var("DDSS_RDMA_NETNS").ok();
+    let options = |node: u16, at| {
+        let options = match namespaces.as_deref().and_then(|both| both.split(',').nth(usize::from(node) - 1)) {
+            // A port cannot be looked for from outside.
+            Some(namespace) => DaemonOptions::listening(node, SocketAddr::new(at, 7400)).inside(namespace),
+            None => DaemonOptions::on(node, at).unwrap(),
+        };
+        options.argument("--fabric").argument(fabric)
+    };
     let (a, b) = (options(1, a).pool_bytes(16 << 20), options(2, b).pool_bytes(16 << 20));
     let a = a.peer(&b);
     let b = b.peer(&a);

@@ -8,7 +8,7 @@ use super::compare::{Compared, compare};
 use super::cores::come_first;
 use super::measure::Meter;
 use super::report::Report;
-use super::{Cores, Figure, Options, Plan, Row, Sample, pin};
+use super::{Alone, Cores, Figure, Options, Plan, Row, pin};
 
 /// Two medians of a short look that lie closer together are the same.
 const NOISE: f64 = 1.15;
@@ -67,6 +67,18 @@ impl Bench {
         }
     }
 
+    /// Says that something is left out, and why, where the reader sees it.
+    pub fn skip(&self, what: &str, why: &str) {
+        ddss_tests::skipped(what, why);
+    }
+
+    /// The same bench with another amount of measuring from here on.
+    pub fn set_plan(&mut self, plan: Plan) {
+        if self.options.bench {
+            self.plan = plan;
+        }
+    }
+
     /// Which of `candidates` has the lowest median beside `limit`, and what to say about the choice. A short look: an
     /// earlier candidate is only left for a later one that is better by more than noise.
     pub fn quickest(&mut self, mut limit: Figure, candidates: Vec<(&str, Figure)>) -> (usize, String) {
@@ -83,24 +95,26 @@ impl Bench {
 
     /// Measures something that runs by itself for the time that it is given, between two probes of `limit`, and
     /// prints its row. `label` is the first five columns.
-    pub fn by_itself(
-        &mut self,
-        limit: &mut Figure,
-        label: &str,
-        time: Duration,
-        run: impl FnOnce(Duration) -> (Sample, Vec<String>),
-    ) {
+    pub fn by_itself(&mut self, limit: &mut Figure, label: &str, time: Duration, run: impl FnOnce(Duration) -> Alone) {
         if !self.options.wants(label) {
             return;
         }
         let before = self.meter.measure(limit, self.plan.probe);
-        let (figure, mut notes) = run(time);
+        let Alone { sample, more, mut notes } = run(time);
         let after = self.meter.measure(limit, self.plan.probe);
-        let compared = Compared::of(before, figure, &after);
+        let compared = Compared::of(before, sample, &after);
         if compared.is_noisy() {
             notes.push("NOISY: the limit moved meanwhile".to_owned());
         }
-        self.report.row(Row::of(label, &compared, notes)).expect("the rows can be written");
+        let row = Row { more, ..Row::of(label, &compared, notes) };
+        self.report.row(row).expect("the rows can be written");
+    }
+
+    /// Prints a row of something that was measured elsewhere.
+    pub fn row(&mut self, row: Row) {
+        if self.options.wants(&row.label) {
+            self.report.row(row).expect("the rows can be written");
+        }
     }
 
     /// Prints the table for people.

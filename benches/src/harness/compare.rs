@@ -26,7 +26,11 @@ pub struct Plan {
 
 impl Plan {
     /// For a page of figures.
-    pub const FULL: Plan = Plan::of(15, Duration::from_millis(100), Duration::from_millis(25));
+    pub const FULL: Plan = Plan::of(9, Duration::from_millis(60), Duration::from_millis(15));
+    /// For a curve of many points.
+    pub const CURVE: Plan = Plan::of(5, Duration::from_millis(30), Duration::from_millis(8));
+    /// For a curve, in a look.
+    pub const QUICK_CURVE: Plan = Plan::of(2, Duration::from_millis(6), Duration::from_millis(3));
     /// For a look.
     pub const QUICK: Plan = Plan::of(5, Duration::from_millis(20), Duration::from_millis(8));
     /// To see that everything runs; the numbers mean nothing.

@@ -71,9 +71,9 @@ impl Sample {
         self.laps_ps.value_at_quantile(quantile) as f64 / 1e6
     }
 
-    /// Operations a second.
+    /// Operations a second; none if nothing was done.
     pub fn operations_per_s(&self) -> f64 {
-        self.operations as f64 / self.elapsed.as_secs_f64()
+        if self.operations == 0 { 0.0 } else { self.operations as f64 / self.elapsed.as_secs_f64() }
     }
 }
 

@@ -4,10 +4,15 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Compared, Figure};
+use super::{Compared, Figure, MORE_COLUMNS, More};
+
+/// The columns that every row has, whoever wrote it.
+pub const CONTRACT: &str = "name,op,size,mode,outstanding,p50_us,p99_us,ops_per_s";
 
 /// The first line of the rows.
-pub(crate) const HEADER: &str = "name,op,size,mode,outstanding,p50_us,p99_us,ops_per_s";
+pub(crate) fn header() -> String {
+    format!("{CONTRACT},{}", MORE_COLUMNS.join(","))
+}
 
 /// One figure of the report.
 #[derive(Debug, Clone)]
@@ -20,10 +25,14 @@ pub struct Row {
     pub p99_us: f64,
     /// Operations a second.
     pub operations_per_s: f64,
+    /// What 999 of 1000 stay below, in microseconds.
+    pub p999_us: f64,
     /// How many times the limit's median the median is; `None` for the limit itself.
     pub ratio: Option<f64>,
     /// How many times the limit's rate the rate is; `None` for the limit itself.
     pub rate_ratio: Option<f64>,
+    /// What else was measured.
+    pub more: More,
     /// What has to be said about it.
     pub notes: Vec<String>,
 }
@@ -51,15 +60,25 @@ impl Row {
             p50_us: sample.quantile_us(0.5),
             p99_us: sample.quantile_us(0.99),
             operations_per_s: sample.operations_per_s(),
+            p999_us: sample.quantile_us(0.999),
             ratio: Some(compared.ratio()),
             rate_ratio: Some(compared.rate_ratio()),
+            more: More::default(),
             notes,
         }
     }
 
-    /// The row as the contract has it.
+    /// The row as the contract has it, and behind that what else is known. What was not measured stays empty.
     pub fn csv(&self) -> String {
-        format!("{},{:.4},{:.4},{:.0}", self.label, self.p50_us, self.p99_us, self.operations_per_s)
+        let contract = format!("{},{:.4},{:.4},{:.0}", self.label, self.p50_us, self.p99_us, self.operations_per_s);
+        let ratios = [Some(self.p999_us), self.ratio, self.rate_ratio];
+        let numbers = ratios.into_iter().chain(self.more.values());
+        let numbers = numbers.map(|number| {
+            // What is divided by nothing is no number.
+            number.filter(|number| number.is_finite()).map_or_else(String::new, |number| format!("{number:.4}"))
+        });
+        let notes = self.notes.join("; ").replace(',', ";").replace('\n', " ");
+        [contract].into_iter().chain(numbers).chain([notes]).collect::<Vec<_>>().join(",")
     }
 
     fn for_people(&self) -> String {
@@ -89,7 +108,7 @@ impl Report {
     pub(crate) fn start(csv: Option<&Path>) -> io::Result<Report> {
         let file = csv.map(|path| File::create(path).map(|file| (path.to_path_buf(), file))).transpose()?;
         let mut report = Report { file, rows: Vec::new() };
-        report.line(HEADER)?;
+        report.line(&header())?;
         Ok(report)
     }
 
@@ -133,12 +152,16 @@ mod tests {
             p50_us: 0.3456,
             p99_us: 1.5,
             operations_per_s: 2_500_000.4,
+            p999_us: 2.0,
             ratio: None,
             rate_ratio: None,
-            notes: Vec::new(),
+            more: More { fair: Some(0.5), ..More::default() },
+            notes: vec!["one, two".into(), "three".into()],
         };
-        assert_eq!(row.csv(), "raw,pingpong,8,shm/spin/t1,1,0.3456,1.5000,2500000");
-        assert_eq!(row.csv().split(',').count(), HEADER.split(',').count());
+        let contract = "raw,pingpong,8,shm/spin/t1,1,0.3456,1.5000,2500000";
+        assert_eq!(row.csv(), format!("{contract},2.0000,,,0.5000,,,,,,,,,one; two; three"));
+        assert!(header().starts_with(CONTRACT));
+        assert_eq!(row.csv().split(',').count(), header().split(',').count());
     }
 
     // If this failed, the file would end where standard output goes on, or hold something else.
@@ -151,14 +174,17 @@ mod tests {
             p50_us: 1.0,
             p99_us: 2.0,
             operations_per_s: 3.0,
+            p999_us: 2.5,
             ratio: Some(1.1),
             rate_ratio: Some(0.9),
+            more: More::default(),
             notes: vec!["a note".into()],
         };
         report.row(row).unwrap();
         drop(report);
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(text, format!("{HEADER}\nddss,null,8,shm/rcq/t1,1,1.0000,2.0000,3\n"));
+        let row = "ddss,null,8,shm/rcq/t1,1,1.0000,2.0000,3,2.5000,1.1000,0.9000,,,,,,,,,,a note";
+        assert_eq!(text, format!("{}\n{row}\n", header()));
     }
 }

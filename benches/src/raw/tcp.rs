@@ -1,15 +1,16 @@
-//! Plain sockets over loopback: the least that a question and its answer can cost between two nodes.
+//! Plain sockets: the least that a question and its answer can cost between two nodes.
 //!
 //! A question has 8 bytes, an answer as many as are asked for. With many outstanding, all questions go out in one
 //! system call and the service answers all it has read in one: nobody who uses sockets does it with less.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use rustix::net::sockopt::set_tcp_congestion;
 
 use crate::harness::{Cores, Figure, RoundTrip, Service, Spinner, Turn};
+use crate::road::Cable;
 
 /// Bytes of one question.
 const QUESTION_BYTES: usize = 8;
@@ -48,17 +49,59 @@ struct PingPong {
     yields: bool,
 }
 
-/// Questions of 8 bytes and answers of `size_bytes`, `outstanding` at a time.
+/// What the bytes go over.
+#[derive(Debug, Clone, Copy)]
+pub enum Over<'a> {
+    /// Loopback.
+    Loopback,
+    /// A cable between two namespaces.
+    Cable(&'a Cable),
+}
+
+impl Over<'_> {
+    fn path(self) -> &'static str {
+        match self {
+            Over::Loopback => "tcp-lo",
+            Over::Cable(_) => "tcp-veth",
+        }
+    }
+
+    /// The client's end and the server's.
+    fn ends(self) -> io::Result<(TcpStream, TcpStream)> {
+        let listen = |ip| TcpListener::bind((ip, 0));
+        let (listener, client) = match self {
+            Over::Loopback => {
+                let listener = listen(IpAddr::V4(Ipv4Addr::LOCALHOST))?;
+                let client = TcpStream::connect(listener.local_addr()?)?;
+                (listener, client)
+            }
+            Over::Cable(cable) => {
+                let listener = cable.at(2, || listen(cable.address(2)))?;
+                let address = listener.local_addr()?;
+                (listener, cable.at(1, || TcpStream::connect(address))?)
+            }
+        };
+        Ok((client, listener.accept()?.0))
+    }
+}
+
+/// Over loopback: questions of 8 bytes and answers of `size_bytes`, `outstanding` at a time.
 pub fn tcp_ping_pong(cores: Cores, wait: Wait, size_bytes: usize, outstanding: usize) -> Figure {
+    tcp_ping_pong_over(Over::Loopback, cores, wait, size_bytes, outstanding)
+}
+
+/// Questions of 8 bytes and answers of `size_bytes`, `outstanding` at a time.
+pub fn tcp_ping_pong_over(over: Over<'_>, cores: Cores, wait: Wait, size_bytes: usize, outstanding: usize) -> Figure {
     assert!(outstanding <= QUESTIONS_MAX, "{outstanding} questions are more than the service takes");
-    let (client, server) = connected(wait).expect("loopback connects");
+    let (client, server) = connected(over, wait).expect("both ends are there");
     let yields = cores.is_shared();
     let mut answerer = Answerer::new(server, size_bytes, outstanding, yields);
     let service = Service::start(cores, move || answerer.turn());
     let questions = vec![1; QUESTION_BYTES * outstanding];
     let answers = vec![0; size_bytes * outstanding];
     let trip = PingPong { client, questions, answers, service, wait, yields };
-    Figure::new("raw", "pingpong", size_bytes, format!("tcp-lo/{}/t1", wait.word()), trip).outstanding(outstanding)
+    Figure::new("raw", "pingpong", size_bytes, format!("{}/{}/t1", over.path(), wait.word()), trip)
+        .outstanding(outstanding)
 }
 
 impl RoundTrip for PingPong {
@@ -150,7 +193,7 @@ struct Stream {
 
 /// Blocks of `size_bytes` one way, with nobody waiting for an answer.
 pub fn tcp_stream(cores: Cores, size_bytes: usize) -> Figure {
-    let (client, mut server) = connected(Wait::Spin).expect("loopback connects");
+    let (client, mut server) = connected(Over::Loopback, Wait::Spin).expect("loopback connects");
     let yields = cores.is_shared();
     let mut input = vec![0; size_bytes.max(1 << 20)];
     let service = Service::start(cores, move || {
@@ -181,11 +224,9 @@ impl RoundTrip for Stream {
     }
 }
 
-/// Two ends of a connection over loopback that send each write at once.
-fn connected(wait: Wait) -> io::Result<(TcpStream, TcpStream)> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let client = TcpStream::connect(listener.local_addr()?)?;
-    let (server, _) = listener.accept()?;
+/// Two ends of a connection that send each write at once.
+fn connected(over: Over<'_>, wait: Wait) -> io::Result<(TcpStream, TcpStream)> {
+    let (client, server) = over.ends()?;
     for socket in [&client, &server] {
         socket.set_nodelay(true)?;
         socket.set_nonblocking(wait == Wait::Spin)?;

@@ -106,3 +106,52 @@ impl RoundTrip for Call {
         self.cluster.rest();
     }
 }
+
+/// Which word is changed how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    /// `Segment::fetch_add`.
+    FetchAdd,
+    /// `Segment::compare_swap`; each finds what it compares with.
+    CompareSwap,
+}
+
+struct Atomic {
+    cluster: Rc<Cluster>,
+    segment: Segment,
+    word: Word,
+    now: u64,
+}
+
+/// An atomic on the first word of `segment`, which nobody else changes.
+pub fn atomic(cluster: &Rc<Cluster>, segment: &Segment, word: Word, path: &str, strategy: Strategy) -> Figure {
+    cluster.wake();
+    let now = segment.fetch_add(0, 0).expect("the home is there").before;
+    cluster.rest();
+    let op = match word {
+        Word::FetchAdd => "fetch_add",
+        Word::CompareSwap => "cas",
+    };
+    let trip = Atomic { cluster: Rc::clone(cluster), segment: segment.clone(), word, now };
+    Figure::new("ddss", op, 8, format!("{path}/{strategy}/t1"), trip)
+}
+
+impl RoundTrip for Atomic {
+    fn once(&mut self) {
+        let Atomic { segment, word, now, .. } = self;
+        let changed = match word {
+            Word::FetchAdd => segment.fetch_add(0, 1),
+            Word::CompareSwap => segment.compare_swap(0, *now, *now + 1),
+        };
+        assert_eq!(changed.expect("the home is there").before, *now, "somebody else changed the word");
+        *now += 1;
+    }
+
+    fn wake(&mut self) {
+        self.cluster.wake();
+    }
+
+    fn rest(&mut self) {
+        self.cluster.rest();
+    }
+}

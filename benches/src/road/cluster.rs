@@ -1,14 +1,18 @@
 //! Daemons that are off their cores while something else is measured.
 
 use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, Segment, Spec, Strategy};
-use ddss_tests::{Daemon, DaemonOptions};
+use ddss_tests::{Daemon, DaemonOptions, Islands};
 
+use super::Cable;
 use crate::harness::Cores;
 
+/// Where daemons listen in namespaces of their own, where every port is free.
+const PORT: u16 = 7400;
 /// Bytes for segments of one daemon.
 const POOL_BYTES: u64 = 16 << 20;
 /// Longer than anything that is measured: a call that ends by its deadline is no figure.
@@ -37,7 +41,17 @@ pub const PLACEMENTS: fn(Cores) -> [Placement; 3] = |cores| {
     ]
 };
 
-/// One daemon, or two that know each other. All of them stand still between [`rest`](Self::rest) and
+/// How long the threads of a process have run, all together.
+fn cpu_time(pid: u32) -> Duration {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the daemon runs");
+    let ran = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Duration::from_nanos(tasks.flatten().filter_map(ran).sum())
+}
+
+/// One daemon, or several that know each other. All of them stand still between [`rest`](Self::rest) and
 /// [`wake`](Self::wake).
 #[derive(Debug)]
 pub struct Cluster {
@@ -62,9 +76,59 @@ impl Cluster {
         Cluster::start(vec![own, home])
     }
 
+    /// Two daemons, so placed, one in each of two namespaces.
+    pub fn between(placement: Placement, cable: &Cable) -> Rc<Cluster> {
+        let new = |node: u8, core| {
+            let at = SocketAddr::new(cable.address(node), PORT + u16::try_from(core).expect("a core has a number"));
+            DaemonOptions::listening(node.into(), at).inside(&cable.inside(node)).core(core)
+        };
+        let (own, home) = (new(1, placement.own), new(2, placement.home));
+        let own = own.peer(&home);
+        let home = home.peer(&own);
+        Cluster::start(vec![own, home])
+    }
+
+    /// Two daemons on adapters with these addresses, so placed.
+    pub fn on_adapters(placement: Placement, own: IpAddr, home: IpAddr) -> Rc<Cluster> {
+        let new = |node, at, core| {
+            let options = DaemonOptions::on(node, at).expect("a free port is to be had").core(core);
+            options.argument("--fabric").argument("rdma")
+        };
+        let (own, home) = (new(1, own, placement.own), new(2, home, placement.home));
+        let own = own.peer(&home);
+        let home = home.peer(&own);
+        Cluster::start(vec![own, home])
+    }
+
+    /// As many daemons as there are islands, each on one, on the two cores in turn; without islands all on loopback.
+    pub fn of_nodes(cores: Cores, count: u8, islands: Option<&Islands>) -> Rc<Cluster> {
+        let new = |node: u8| {
+            let options = match islands {
+                Some(islands) => {
+                    let at = SocketAddr::new(islands.address(node), PORT);
+                    DaemonOptions::listening(node.into(), at).inside(&islands.inside(node))
+                }
+                None => DaemonOptions::new(node.into()).expect("a free port is to be had"),
+            };
+            options.core(if node % 2 == 1 { cores.client } else { cores.service })
+        };
+        // Who comes knows all who came before: that is a connection for each two.
+        let mut options: Vec<DaemonOptions> = Vec::new();
+        for node in 1..=count {
+            let one = options.iter().fold(new(node), DaemonOptions::peer);
+            options.push(one);
+        }
+        Cluster::start(options)
+    }
+
     fn start(options: Vec<DaemonOptions>) -> Rc<Cluster> {
         let start = |options: DaemonOptions| options.pool_bytes(POOL_BYTES).start().expect("a daemon starts");
         Rc::new(Cluster { daemons: options.into_iter().map(start).collect(), awake: Cell::new(true) })
+    }
+
+    /// All daemons, the client's own first.
+    pub fn daemons(&self) -> &[Daemon] {
+        &self.daemons
     }
 
     /// The daemon that the client is attached to.
@@ -72,20 +136,20 @@ impl Cluster {
         self.daemons.first().expect("there is a daemon")
     }
 
-    /// How long the threads of the own daemon have run, all together.
-    pub(crate) fn own_cpu_time(&self) -> Duration {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.own().pid())).expect("the daemon runs");
-        let ran = |task: std::fs::DirEntry| {
-            let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-            text.split_whitespace().next()?.parse::<u64>().ok()
-        };
-        Duration::from_nanos(tasks.flatten().filter_map(ran).sum())
+    /// How long the threads of each daemon have run, all together.
+    pub fn cpu_times(&self) -> Vec<Duration> {
+        self.daemons.iter().map(|daemon| cpu_time(daemon.pid())).collect()
     }
 
     /// Attaches to the own daemon.
     pub fn client(&self, strategy: Strategy) -> Client {
+        self.client_of(0, strategy)
+    }
+
+    /// Attaches to the daemon of that index.
+    pub fn client_of(&self, index: usize, strategy: Strategy) -> Client {
         self.wake();
-        self.attach(self.own(), strategy)
+        self.attach(&self.daemons[index], strategy)
     }
 
     /// Attaches to the own daemon, to read its segments in place.
@@ -103,8 +167,13 @@ impl Cluster {
 
     /// A segment of that size and full of bytes whose home is the last daemon, as `client` sees it.
     pub fn segment(&self, client: &Client, name: &str, bytes: usize) -> Segment {
+        self.segment_at(self.daemons.len() - 1, client, name, bytes)
+    }
+
+    /// The same with the daemon of that index as its home.
+    pub fn segment_at(&self, home: usize, client: &Client, name: &str, bytes: usize) -> Segment {
         self.wake();
-        let home = self.attach(self.daemons.last().expect("there is a daemon"), Strategy::Auto);
+        let home = self.attach(&self.daemons[home], Strategy::Auto);
         let made = home.allocate(name, Spec::new(bytes as u64)).expect("the pool is large enough");
         made.put(0, &vec![7; bytes]).expect("a fresh segment takes bytes");
         let begin = Instant::now();

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use ddss::{Client, Strategy};
 use hdrhistogram::Histogram;
 use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::Cluster;
-use crate::harness::{Cores, Sample, pin};
+use super::members::CALL_MAX;
+use crate::harness::{Alone, Cores, More, Sample, pin};
 
 /// Memory of one client: nothing is carried.
 const ARENA_BYTES: usize = 64 << 10;
-/// A call that takes longer than this is none.
-const CALL_MAX: Duration = Duration::from_secs(60);
 
 const WARM_UP: u8 = 0;
 const COUNT: u8 = 1;
@@ -36,46 +36,94 @@ pub struct Crowd {
 }
 
 /// What one client did.
-struct Share {
-    laps_ns: Histogram<u32>,
-    longest: Duration,
+pub(super) struct Share {
+    pub(super) laps_ns: Histogram<u32>,
+    pub(super) longest: Duration,
+    pub(super) cpu: Duration,
 }
 
-/// Lets the crowd call for that long; what they did together, and how fairly.
-pub fn run_crowd(cluster: &Cluster, cores: Cores, crowd: Crowd, time: Duration) -> (Sample, Vec<String>) {
+impl Share {
+    pub(super) fn none() -> Share {
+        let laps_ns = Histogram::new_with_bounds(1, CALL_MAX.as_nanos() as u64, 2).expect("the bounds are in order");
+        Share { laps_ns, longest: Duration::ZERO, cpu: Duration::ZERO }
+    }
+
+    /// Counts a lap that began then and is over; says when that was.
+    pub(super) fn lap(&mut self, last: Instant) -> Instant {
+        let now = Instant::now();
+        let lap = now - last;
+        self.laps_ns.saturating_record(lap.as_nanos() as u64);
+        self.longest = self.longest.max(lap);
+        now
+    }
+}
+
+/// Something that one client does again and again.
+pub type Task = Box<dyn FnMut() + Send>;
+
+/// Lets the crowd call its daemon for that long; what they did together, how fairly, and what it cost.
+pub fn run_crowd(cluster: &Cluster, cores: Cores, crowd: Crowd, time: Duration) -> Alone {
     cluster.wake();
     let folder = cluster.own().folder();
-    let connect = |_| {
+    let tasks = (0..crowd.clients).map(|_| {
         let builder = Client::builder().folder(folder).strategy(crowd.strategy).lanes(1).near(false);
-        builder.arena_bytes(ARENA_BYTES).timeout(CALL_MAX).connect().expect("the daemon takes so many clients")
-    };
-    let clients: Vec<Client> = (0..crowd.clients).map(connect).collect();
-    let (phase, ready) = (AtomicU8::new(WARM_UP), Barrier::new(crowd.clients + 1));
-    let (shares, elapsed) = thread::scope(|scope| {
-        let begin = |client: Client| {
+        let client = builder.arena_bytes(ARENA_BYTES).timeout(CALL_MAX).connect();
+        let client = client.expect("the daemon takes so many clients");
+        Box::new(move || client.ping().expect("the daemon answers")) as Task
+    });
+    let tasks = tasks.collect();
+    run_tasks(cluster, cores, crowd.reserved, tasks, time)
+}
+
+/// Lets each task run on a thread of its own for that long. If `reserved`, they keep off the core of the service.
+pub fn run_tasks(cluster: &Cluster, cores: Cores, reserved: bool, tasks: Vec<Task>, time: Duration) -> Alone {
+    cluster.wake();
+    let (phase, ready) = (AtomicU8::new(WARM_UP), Barrier::new(tasks.len() + 1));
+    let (shares, elapsed, daemons) = thread::scope(|scope| {
+        let begin = |task: Task| {
             let (phase, ready) = (&phase, &ready);
             scope.spawn(move || {
-                place(cores, crowd.reserved);
+                place(cores, reserved);
                 ready.wait();
-                call(&client, phase)
+                call(task, phase)
             })
         };
-        let threads: Vec<_> = clients.into_iter().map(begin).collect();
+        let threads: Vec<_> = tasks.into_iter().map(begin).collect();
         ready.wait();
         thread::sleep(time / 4);
+        let before = cluster.cpu_times();
         phase.store(COUNT, Ordering::Relaxed);
         let begin = Instant::now();
         thread::sleep(time);
         phase.store(STOP, Ordering::Relaxed);
         let elapsed = begin.elapsed();
+        let daemons: Vec<Duration> =
+            cluster.cpu_times().iter().zip(before).map(|(after, before)| after.saturating_sub(before)).collect();
         let shares: Vec<Share> = threads.into_iter().map(|one| one.join().expect("a client does not panic")).collect();
-        (shares, elapsed)
+        (shares, elapsed, daemons)
     });
     cluster.rest();
-    (together(&shares, elapsed), vec![fairness(&shares)])
+    summary(&shares, elapsed, &daemons)
 }
 
-fn place(cores: Cores, reserved: bool) {
+pub(super) fn summary(shares: &[Share], elapsed: Duration, daemons: &[Duration]) -> Alone {
+    let (fair, longest_ms) = fairness(shares);
+    let mut alone = Alone::new(together(shares, elapsed));
+    let each = |time: Duration| Some(time.as_secs_f64() * 1e6 / alone.sample.operations.max(1) as f64);
+    let clients = shares.iter().map(|share| share.cpu).sum();
+    alone.more = More {
+        fair: Some(fair),
+        longest_ms: Some(longest_ms),
+        client_cpu_us: each(clients),
+        service_cpu_us: daemons.first().copied().and_then(each),
+        home_cpu_us: daemons.get(1..).and_then(<[Duration]>::last).copied().and_then(each),
+        ..More::default()
+    };
+    alone.notes.push(format!("slowest {fair:.2} of its share, longest call {longest_ms:.1} ms"));
+    alone
+}
+
+pub(super) fn place(cores: Cores, reserved: bool) {
     let placed = if reserved {
         pin(cores.client)
     } else {
@@ -87,25 +135,28 @@ fn place(cores: Cores, reserved: bool) {
     placed.expect("the cores are among those that this process may use");
 }
 
-fn call(client: &Client, phase: &AtomicU8) -> Share {
-    let laps_ns = Histogram::new_with_bounds(1, CALL_MAX.as_nanos() as u64, 2).expect("the bounds are in order");
-    let mut share = Share { laps_ns, longest: Duration::ZERO };
+fn call(mut task: Task, phase: &AtomicU8) -> Share {
+    let mut share = Share::none();
     let mut last = Instant::now();
-    let mut counts = false;
+    let mut since = None;
     loop {
-        client.ping().expect("the daemon answers");
-        let now = Instant::now();
-        let lap = now - last;
-        last = now;
-        if counts {
-            share.laps_ns.saturating_record(lap.as_nanos() as u64);
-            share.longest = share.longest.max(lap);
-        }
-        match phase.load(Ordering::Relaxed) {
-            STOP => return share,
-            phase => counts = phase == COUNT,
+        task();
+        last = if since.is_some() { share.lap(last) } else { Instant::now() };
+        match (phase.load(Ordering::Relaxed), since) {
+            (STOP, since) => {
+                share.cpu = since.map_or(Duration::ZERO, |since| thread_time().saturating_sub(since));
+                return share;
+            }
+            (COUNT, None) => since = Some(thread_time()),
+            _ => {}
         }
     }
+}
+
+/// How long the calling thread has run.
+pub(super) fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 fn together(shares: &[Share], elapsed: Duration) -> Sample {
@@ -119,16 +170,13 @@ fn together(shares: &[Share], elapsed: Duration) -> Sample {
     sample
 }
 
-/// How much of its share the slowest client got, and how long the longest call took.
-fn fairness(shares: &[Share]) -> String {
+/// How much of its share the slowest client got, and how long the longest call took, in milliseconds.
+fn fairness(shares: &[Share]) -> (f64, f64) {
     let calls = |share: &Share| share.laps_ns.len();
     let mean = shares.iter().map(calls).sum::<u64>() as f64 / shares.len() as f64;
-    if mean == 0.0 {
-        return "nobody got an answer".to_owned();
-    }
     let least = shares.iter().map(calls).min().unwrap_or(0) as f64;
     let longest = shares.iter().map(|share| share.longest).max().unwrap_or_default();
-    format!("slowest {:.2} of its share, longest call {:.1} ms", least / mean, longest.as_secs_f64() * 1e3)
+    (if mean == 0.0 { 0.0 } else { least / mean }, longest.as_secs_f64() * 1e3)
 }
 
 #[cfg(test)]
@@ -138,15 +186,18 @@ mod tests {
     fn share(calls: u64, longest: Duration) -> Share {
         let mut laps_ns = Histogram::new_with_bounds(1, 1_000_000, 2).unwrap();
         laps_ns.record_n(500, u32::try_from(calls).unwrap()).unwrap();
-        Share { laps_ns, longest }
+        Share { laps_ns, longest, cpu: Duration::from_micros(600) }
     }
 
     // If this failed, a crowd in which one client starves would pass for a fair one.
     #[test]
     fn a_client_that_got_little_is_seen() {
         let shares = [share(300, Duration::from_millis(1)), share(100, Duration::from_millis(40))];
-        assert_eq!(fairness(&shares), "slowest 0.50 of its share, longest call 40.0 ms");
-        let sample = together(&shares, Duration::from_millis(100));
+        let elapsed = Duration::from_millis(100);
+        let Alone { sample, more, notes } = summary(&shares, elapsed, &[Duration::from_micros(800)]);
+        assert_eq!(notes, ["slowest 0.50 of its share, longest call 40.0 ms"]);
+        assert_eq!((more.fair, more.longest_ms), (Some(0.5), Some(40.0)));
+        assert_eq!((more.client_cpu_us, more.service_cpu_us, more.home_cpu_us), (Some(3.0), Some(2.0), None));
         assert_eq!(sample.operations, 400);
         assert!((sample.operations_per_s() - 4000.0).abs() < 1.0);
         assert!((sample.quantile_us(0.5) - 0.5).abs() < 0.01, "{}", sample.quantile_us(0.5));

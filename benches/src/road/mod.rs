@@ -3,18 +3,24 @@
 //! Nothing here is a stand-in. `ping`, `get` and `put` are the calls that everybody uses; what has many operations
 //! under way writes the same requests into the same ring, because the client crate waits for each of its calls.
 
+mod cable;
 mod calls;
 mod cluster;
 mod crowd;
 mod echo;
 mod fabric;
 mod idle;
+mod members;
 mod pipeline;
+mod traced;
 
-pub use calls::{Kind, call, near_get, ping};
+pub use cable::Cable;
+pub use calls::{Kind, Word, atomic, call, near_get, ping};
 pub use cluster::{Cluster, PLACEMENTS, Placement};
-pub use crowd::{Crowd, run_crowd};
+pub use crowd::{Crowd, Task as Repeated, run_crowd, run_tasks};
 pub use echo::{Echo, echo};
 pub use fabric::{FabricOp, FabricPair, one_sided};
-pub use idle::{first, trickle};
+pub use idle::{first, idle, paced};
+pub use members::{Members, run_as_member, run_members};
 pub use pipeline::{Task, pipeline};
+pub use traced::{Calls, system_calls};

@@ -63,6 +63,10 @@ pub struct Counters {
     pub handed: u64,
     /// Gets that were answered from a copy that this node keeps of a remote segment.
     pub copied: u64,
+    /// Locks granted here.
+    pub locks_granted: u64,
+    /// Locks that were taken back: their lease ran out, or their holder was gone.
+    pub locks_broken: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -180,6 +184,13 @@ impl Engine {
     /// Segments at home here, and bytes of the pool that are free.
     pub fn segments(&self) -> (usize, u64) {
         (self.segments.count(), self.segments.free_bytes())
+    }
+
+    /// Who holds locks of segments at home here, and who waits in line for such a segment.
+    pub fn locks(&self) -> (usize, usize) {
+        let busy = (0..).map_while(|index| self.segments.busy(index));
+        let guards = busy.filter_map(|id| Some(&self.segments.get(id).ok()?.guard));
+        guards.fold((0, 0), |(holders, waiters), guard| (holders + guard.holders(), waiters + guard.waiting()))
     }
 
     /// Operations under way.

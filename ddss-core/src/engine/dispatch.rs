@@ -83,13 +83,14 @@ impl Engine {
             }
             Operation::List { node, text: range } => {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..range })?;
-                self.list_from(&caller, node, range, &Query::decode(text)?)?;
+                self.list_from(now, &caller, node, range, &Query::decode(text)?)?;
             }
             Operation::Stat { segment, page } => {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..page })?;
-                self.stat(&caller, segment, page)?;
+                self.stat(now, &caller, segment, page)?;
             }
             Operation::Permit { segment, permit } => self.permit(now, &caller, segment, permit)?,
+            Operation::Break { segment } => self.break_lock(now, &caller, segment)?,
         }
         Ok(())
     }

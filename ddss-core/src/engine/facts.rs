@@ -2,12 +2,12 @@
 
 use super::action::{Action, Tail};
 use super::core::{Caller, Engine, Now};
-use super::guard::Asker;
+use super::guard::{Asker, Owner};
 use super::kept::KeptId;
 use super::near::Told;
 use super::operations::{StepId, Wait};
 use super::segments::Segment;
-use crate::listing::{Listing, Mirroring, Page, Query};
+use crate::listing::{Listing, LockHolder, Mirroring, Page, Query};
 use crate::operation::{ArenaRange, Permit};
 use crate::segment::{Identity, Permissions, Wish};
 use crate::{Completion, Facts, Failure, LaneId, Message, NodeId, Outcome, RequestId, SegmentId};
@@ -15,8 +15,16 @@ use arrayvec::ArrayVec;
 
 type Bytes = ArrayVec<u8, { Listing::PAGE_BYTES }>;
 
-fn listing(node: NodeId, segment: &Segment) -> Listing {
+fn listing(now: Now, node: NodeId, segment: &Segment) -> Listing {
     let many = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
+    let holder = segment.guard.first_holder().map(|holder| {
+        let (node, client) = match holder.owner {
+            Owner::Client(client) => (node, Some(many(client.index as usize))),
+            Owner::Peer(node) => (node, None),
+        };
+        let left = holder.until_us.saturating_sub(now.steady_us);
+        LockHolder { node, client, lease_left_us: u32::try_from(left).unwrap_or(u32::MAX) }
+    });
     Listing {
         name: segment.name,
         facts: segment.facts(segment.id),
@@ -29,6 +37,7 @@ fn listing(node: NodeId, segment: &Segment) -> Listing {
         home: node,
         mirror: segment.mirror.as_ref().map_or(NodeId::NOBODY, |mirror| mirror.node),
         mirroring: segment.mirror.as_ref().map_or(Mirroring::None, |mirror| mirror.mirroring()),
+        holder,
     }
 }
 
@@ -40,7 +49,7 @@ fn may_hear(permissions: &Permissions, who: Identity) -> Result<(), Failure> {
 
 impl Engine {
     /// The next page of this node's segments, and whether there are more.
-    fn page(&self, who: Identity, query: &Query) -> (Bytes, bool) {
+    fn page(&self, now: Now, who: Identity, query: &Query) -> (Bytes, bool) {
         let mut page = Bytes::new();
         let (prefix, after) = (query.prefix.as_str(), query.after.as_str());
         // The prefix itself may be a name, so the first look is at what comes right before it.
@@ -48,7 +57,7 @@ impl Engine {
         let from = if after < prefix { prefix } else { after };
         let behind = self.segments.after(from).take_while(|(_, segment)| segment.name.as_str().starts_with(prefix));
         for (_, segment) in exact.into_iter().chain(behind) {
-            if may_hear(&segment.permissions, who).is_ok() && !listing(self.node, segment).add_to(&mut page) {
+            if may_hear(&segment.permissions, who).is_ok() && !listing(now, self.node, segment).add_to(&mut page) {
                 return (page, true);
             }
         }
@@ -58,6 +67,7 @@ impl Engine {
     /// A list for a client: of the first node that can be reached from that one on.
     pub(super) fn list_from(
         &mut self,
+        now: Now,
         caller: &Caller,
         from: NodeId,
         text: ArenaRange,
@@ -68,7 +78,7 @@ impl Engine {
         match next {
             None => self.tell_page(caller.lane, caller.request, Page::default()),
             Some(node) if node == self.node => {
-                let (bytes, more) = self.page(caller.who, query);
+                let (bytes, more) = self.page(now, caller.who, query);
                 self.give_page(caller.lane, caller.request, text, &bytes, (node, more));
             }
             Some(node) => {
@@ -83,15 +93,21 @@ impl Engine {
     }
 
     /// A peer asks for a page.
-    pub(super) fn list_here(&mut self, node: NodeId, step: u64, who: Identity, query: &Query) {
-        let (page, more) = self.page(who, query);
+    pub(super) fn list_here(&mut self, now: Now, node: NodeId, step: u64, who: Identity, query: &Query) {
+        let (page, more) = self.page(now, who, query);
         self.send_page(node, step, &page, more);
     }
 
     /// All facts of one segment, for a client.
-    pub(super) fn stat(&mut self, caller: &Caller, segment: SegmentId, into: ArenaRange) -> Result<(), Failure> {
+    pub(super) fn stat(
+        &mut self,
+        now: Now,
+        caller: &Caller,
+        segment: SegmentId,
+        into: ArenaRange,
+    ) -> Result<(), Failure> {
         if self.is_home(segment) {
-            let page = self.page_of_one(segment, caller.who)?;
+            let page = self.page_of_one(now, segment, caller.who)?;
             self.give_page(caller.lane, caller.request, into, &page, (self.node, false));
             return Ok(());
         }
@@ -102,20 +118,27 @@ impl Engine {
     }
 
     /// The same for a peer.
-    pub(super) fn stat_here(&mut self, node: NodeId, step: u64, who: Identity, id: SegmentId) -> Result<(), Failure> {
-        let page = self.page_of_one(id, who)?;
+    pub(super) fn stat_here(
+        &mut self,
+        now: Now,
+        node: NodeId,
+        step: u64,
+        who: Identity,
+        id: SegmentId,
+    ) -> Result<(), Failure> {
+        let page = self.page_of_one(now, id, who)?;
         self.send_page(node, step, &page, false);
         Ok(())
     }
 
-    fn page_of_one(&self, id: SegmentId, who: Identity) -> Result<Bytes, Failure> {
+    fn page_of_one(&self, now: Now, id: SegmentId, who: Identity) -> Result<Bytes, Failure> {
         let segment = self.segments.get(id)?;
         if segment.is_copy() {
             return Err(Failure::NodeDown);
         }
         may_hear(&segment.permissions, who)?;
         let mut page = Bytes::new();
-        assert!(listing(self.node, segment).add_to(&mut page), "a page holds at least one");
+        assert!(listing(now, self.node, segment).add_to(&mut page), "a page holds at least one");
         Ok(page)
     }
 

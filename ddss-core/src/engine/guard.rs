@@ -219,9 +219,14 @@ impl Guard {
         self.holders.len() < before
     }
 
-    /// All grants are taken back: a planted bug.
-    pub(super) fn let_all_go(&mut self) {
-        self.holders.clear();
+    /// All grants are taken back; how many there were.
+    pub(super) fn let_all_go(&mut self) -> usize {
+        std::mem::take(&mut self.holders).len()
+    }
+
+    /// The one who keeps others out: who holds it alone, else who shares it for the longest time from now on.
+    pub(super) fn first_holder(&self) -> Option<&Holder> {
+        self.holders.iter().max_by_key(|holder| (!holder.shared, holder.until_us))
     }
 
     /// Whoever is gone holds nothing and waits for nothing. Those of the line are returned, for what they kept.

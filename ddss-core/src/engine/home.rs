@@ -70,10 +70,10 @@ impl Engine {
             }
             Message::List { step, who } => {
                 let query = Query::decode(tail).map_err(|failure| (step, failure));
-                query.map(|query| self.list_here(node, step, who, &query))
+                query.map(|query| self.list_here(now, node, step, who, &query))
             }
             Message::Stat { step, who, segment } => {
-                self.stat_here(node, step, who, segment).map_err(|failure| (step, failure))
+                self.stat_here(now, node, step, who, segment).map_err(|failure| (step, failure))
             }
             Message::Listed { step, more } => {
                 self.listed(node, StepId::from_bits(step), more, tail);
@@ -82,6 +82,9 @@ impl Engine {
             Message::Permit { step, who, segment, permit } => {
                 let asker = Asker::Peer(node, step);
                 self.permit_here(now, who, segment, permit, asker).map_err(|failure| (step, failure))
+            }
+            Message::Break { step, who, segment } => {
+                self.break_here(now, who, segment, Asker::Peer(node, step)).map_err(|failure| (step, failure))
             }
             Message::Changed { facts } => {
                 self.facts_changed(node, facts);

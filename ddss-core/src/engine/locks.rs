@@ -1,12 +1,14 @@
 //! Locks of segments at home here: granted, given back, broken; and the line of those who wait.
 
 use super::action::Action;
-use super::core::{Engine, Now};
+use super::core::{Caller, Engine, Now};
 use super::guard::{Asker, Holder, Owner};
 use super::near::Told;
+use super::operations::Wait;
 use super::planted::planted;
 use crate::operation::{LockToken, LockWish};
-use crate::{Failure, Outcome, SegmentId};
+use crate::segment::{Identity, Wish};
+use crate::{Failure, Message, Outcome, SegmentId};
 
 impl Engine {
     /// Gives the lock to one who need not wait for it.
@@ -38,6 +40,7 @@ impl Engine {
         if !wish.shared {
             self.act(Action::Mark { at, holder: token });
         }
+        self.counters.locks_granted += 1;
         self.segments.note_busy(id);
         self.answer(asker, Outcome::Done, told);
         Ok(())
@@ -70,6 +73,34 @@ impl Engine {
         Ok(told)
     }
 
+    /// Takes the lock from whoever holds it, for its segment's owner and root. A holder that still lives learns it from its
+    /// next put under the lock, which is refused, as after the end of its lease.
+    pub(super) fn break_here(&mut self, now: Now, who: Identity, id: SegmentId, asker: Asker) -> Result<(), Failure> {
+        let segment = self.segments.get_mut(id)?;
+        segment.permissions.allow(who, Wish::Release)?;
+        if segment.mirror.is_some() {
+            self.check_home(now, id)?;
+        }
+        let segment = self.segments.get_mut(id)?;
+        let broken = segment.guard.let_all_go() as u64;
+        let told = Told { version: segment.version, timestamp: segment.timestamp, word: broken };
+        self.unmark(id);
+        self.answer(asker, Outcome::Done, told);
+        self.serve_line(now, id);
+        Ok(())
+    }
+
+    /// The same, asked by a client.
+    pub(super) fn break_lock(&mut self, now: Now, caller: &Caller, segment: SegmentId) -> Result<(), Failure> {
+        if self.is_home(segment) {
+            return self.break_here(now, caller.who, segment, Self::asker(caller));
+        }
+        let node = self.reachable_home(segment)?;
+        let step = self.begin(caller, Wait::Answer { segment, harmless: false })?.to_bits();
+        self.send(node, Message::Break { step, who: caller.who, segment });
+        Ok(())
+    }
+
     /// The header says whether somebody holds the lock alone.
     fn unmark(&mut self, id: SegmentId) {
         if let Ok(segment) = self.segments.get(id)
@@ -100,7 +131,10 @@ impl Engine {
         while let Some(id) = self.segments.busy(next) {
             next += 1;
             if let Ok(segment) = self.segments.get_mut(id) {
-                for waiter in segment.guard.gone(owner) {
+                let held = segment.guard.holders();
+                let waiters = segment.guard.gone(owner);
+                self.counters.locks_broken += (held - segment.guard.holders()) as u64;
+                for waiter in waiters {
                     self.drop_kept(&waiter.wanted);
                 }
             }
@@ -117,7 +151,9 @@ impl Engine {
             self.set_gate(now, id);
             self.expire_forward(now, id);
             let Ok(segment) = self.segments.get_mut(id) else { continue };
+            let held = segment.guard.holders();
             if !planted!(self, EndlessLease) && segment.guard.expire_leases(now.steady_us) {
+                self.counters.locks_broken += (held - segment.guard.holders()) as u64;
                 self.unmark(id);
             }
             while let Ok(segment) = self.segments.get_mut(id)

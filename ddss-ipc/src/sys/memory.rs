@@ -82,6 +82,10 @@ pub enum Access {
 }
 
 /// A mapping, unmapped when the last holder is gone.
+/// Mappings of so many bytes are asked to lie in huge pages, which the machine gives to shared memory or not
+/// (`shmem_enabled`).
+const HUGE_FROM: usize = 2 << 20;
+
 struct Map {
     base: NonNull<c_void>,
     bytes: usize,
@@ -116,7 +120,18 @@ impl Map {
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &descriptor, 0) };
         let base = base.map_err(MemoryError::system("map"))?;
         let base = NonNull::new(base).ok_or(MemoryError::Empty)?;
-        Ok(Self { base, bytes, access, descriptor })
+        let map = Self { base, bytes, access, descriptor };
+        map.prefer_huge_pages();
+        Ok(map)
+    }
+
+    fn prefer_huge_pages(&self) {
+        if self.bytes >= HUGE_FROM {
+            // SAFETY: advice about a mapping of this value's, which changes none of its bytes.
+            let asked = unsafe { rustix::mm::madvise(self.base.as_ptr(), self.bytes, rustix::mm::Advice::LinuxHugepage) };
+            // A kernel without huge pages refuses; small ones do.
+            let _ = asked;
+        }
     }
 }
 
@@ -377,7 +392,7 @@ impl SharedMemory {
     }
 
     #[inline]
-    fn check(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>, MemoryError> {
+    pub(super) fn check(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>, MemoryError> {
         if bytes > self.bytes || offset > self.bytes - bytes {
             return Err(MemoryError::OutOfBounds { offset, bytes, within: self.bytes });
         }

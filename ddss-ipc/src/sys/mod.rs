@@ -2,11 +2,15 @@
 //! [`ring`](crate::ring).
 
 mod barrier;
+mod claim;
 mod files;
+mod framed;
 mod memory;
 mod queue;
 
 pub(crate) use barrier::end_all_before;
 pub(crate) use memory::MappedWord;
 pub(crate) use queue::{Queue, Received};
+pub use claim::{Claimed, Claims};
+pub use framed::Framed;
 pub use memory::{Access, MemoryError, SharedMemory};

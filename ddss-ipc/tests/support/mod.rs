@@ -112,7 +112,7 @@ fn serve(mut station: Station, seen: &Seen, stop: &AtomicBool) {
         let taken = if turn {
             station.poll(256, &mut batch)
         } else {
-            station.serve(256, |lane, entry| match entry[3] {
+            station.serve(256, |lane, entry, _| match entry[3] {
                 NOW => Some([entry[0], !entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7]]),
                 _ => {
                     batch.push((lane, *entry));

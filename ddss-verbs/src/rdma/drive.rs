@@ -13,6 +13,8 @@ use crate::sys::verbs::AsyncNotice;
 
 /// Polls between two looks at everything that is not a completion: each of those looks is a system call.
 const POLLS_PER_LOOK: u32 = 64;
+/// The same while something is under way, when somebody polls for its end and little else.
+const POLLS_PER_LOOK_BUSY: u32 = 1024;
 /// Connections that one look begins.
 const CONNECTION_EVENTS_PER_LOOK: usize = 64;
 /// A peer that broke the rules may take so long to read that it did.
@@ -24,10 +26,11 @@ impl Rdma {
         for id in std::mem::take(&mut self.closing) {
             self.lose(id, CloseReason::Local, events, Instant::now());
         }
-        let mut position = 0;
+        let (mut position, mut busy) = (0, false);
         while position < self.peers.len() && events.len() - before < EVENTS_BUDGET {
             let Some(peer) = self.peers.at(position) else { break };
             let id = peer.id;
+            busy |= peer.stage == Stage::Up && peer.traffic.is_waiting();
             let over = match peer.stage {
                 Stage::Up | Stage::Ending(_) => peer.drive(&mut self.scratch, events),
                 _ => None,
@@ -41,7 +44,8 @@ impl Rdma {
             }
         }
         self.polls = self.polls.wrapping_add(1);
-        if self.look || self.polls.is_multiple_of(POLLS_PER_LOOK) {
+        let polls_per_look = if busy { POLLS_PER_LOOK_BUSY } else { POLLS_PER_LOOK };
+        if self.look || self.polls.is_multiple_of(polls_per_look) {
             self.look = false;
             self.look_around(events);
         }

@@ -10,9 +10,13 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 #[cfg(feature = "rdma")]
 use rustix::mm::mmap_anonymous;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::crc;
+
+/// Mappings of so many bytes are asked to lie in huge pages. Where the machine gives those to shared memory
+/// (`shmem_enabled`), an adapter registers them in a fraction of the time, and copies miss fewer translations.
+const HUGE_FROM: usize = 2 << 20;
 
 /// A shared mapping of a range of a file. Unmapped on drop.
 #[derive(Debug)]
@@ -34,7 +38,18 @@ impl Mapping {
         // SAFETY: no address is asked for, so no existing mapping is touched.
         let base = unsafe { mmap(std::ptr::null_mut(), bytes, flags, MapFlags::SHARED, fd, offset) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Self { base, bytes })
+        let mapping = Self { base, bytes };
+        mapping.prefer_huge_pages();
+        Ok(mapping)
+    }
+
+    fn prefer_huge_pages(&self) {
+        if self.bytes >= HUGE_FROM {
+            // SAFETY: advice about a mapping of this value's, which changes none of its bytes.
+            let asked = unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxHugepage) };
+            // A kernel without huge pages refuses; small ones do.
+            let _ = asked;
+        }
     }
 
     /// Memory of this process alone, for what an adapter reads and writes besides the users' bytes.

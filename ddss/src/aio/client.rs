@@ -16,12 +16,15 @@ use std::time::Instant;
 
 /// A [`Client`] whose calls are futures. Clones share it.
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), ddss::Error> {
-/// let client = ddss::Client::connect()?.to_async()?;
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let client = client.to_async()?;
 /// client.ping().await?;
-/// # Ok(())
-/// # }
+/// # Ok::<(), ddss::Error>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct AsyncClient {

@@ -15,15 +15,18 @@ use std::sync::Arc;
 /// A segment's lock: [`Locked`](crate::Locked) for tasks. It is let go when this is dropped, and when its process or
 /// node dies. A future of [`AsyncSegment::lock`] that is dropped gives back what it may still be granted.
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), ddss::Error> {
-/// let account = ddss::Client::connect()?.to_async()?.open("account").await?;
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let account = client.to_async()?.allocate("account", ddss::Spec::new(64)).await?;
 /// let held = account.lock().await?;
 /// let balance = held.get(0..8).await?;
 /// held.put(0, &balance).await?;
 /// held.unlock().await?;
-/// # Ok(())
-/// # }
+/// # Ok::<(), ddss::Error>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct AsyncLocked {
     segment: AsyncSegment,

@@ -8,17 +8,33 @@
 //! * *Dropped futures:* a call whose future is dropped goes on in the daemon (a put may or may not happen). Its memory
 //!   is used by nobody else until the daemon has said that it ended.
 //!
-//! ```no_run
-//! use ddss::{Client, Spec};
-//! # async fn example() -> Result<(), ddss::Error> {
-//! let client = Client::connect()?.to_async()?;
-//! let scores = client.allocate("scores", Spec::new(4096)).await?;
+//! A test (`tests/parity.rs`) sees that both sides of this table offer the same:
+//!
+//! | what blocks | what is awaited |
+//! | --- | --- |
+//! | [`Client`](crate::Client) | [`AsyncClient`]; what it is attached to: [`AsyncClient::blocking`] |
+//! | [`Segment`](crate::Segment) | [`AsyncSegment`] |
+//! | [`Locked`](crate::Locked) | [`AsyncLocked`] |
+//! | [`Batch`](crate::Batch) | [`AsyncBatch`] |
+//! | [`Versions`](crate::Versions), an iterator | [`AsyncVersions`](crate::AsyncVersions), a stream |
+//! | [`Listings`](crate::Listings), an iterator | all of them at once: [`AsyncClient::list`] |
+//! | `Shared<T>` | `Shared<T, AsyncSegment>`; `of`, `make` and `find` for `new`, `allocate` and `open` |
+//! | `SharedSlice<T>` | `SharedSlice<T, AsyncSegment>`, as above |
+//!
+//! ```
+//! # let node = ddssd::Ephemeral::start()?;
+//! # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! let client = client.to_async()?;
+//! let scores = client.allocate("scores", ddss::Spec::new(4096)).await?;
 //! scores.put(0, b"hello").await?;
 //! assert_eq!(&scores.get(0..5).await?[..], b"hello");
-//! # Ok(())
-//! # }
+//! # Ok::<(), ddss::Error>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod batch;
 mod call;
 mod client;
 mod lock;
@@ -26,7 +42,9 @@ mod more;
 mod reactor;
 mod road;
 mod segment;
+mod typed;
 
+pub use batch::AsyncBatch;
 pub use client::AsyncClient;
 pub use lock::AsyncLocked;
 pub use segment::AsyncSegment;

@@ -6,7 +6,7 @@ use super::segment::AsyncSegment;
 use crate::error::Error;
 use crate::facts::listings;
 use crate::many::{list_bytes, split};
-use crate::segment::{Place, bounds};
+use crate::segment::bounds;
 use crate::value::{Stamp, Value};
 use crate::words::Changed;
 use ddss_core::limits::ARENA_SLOT_BYTES;
@@ -22,8 +22,7 @@ impl AsyncSegment {
     /// The same segment with calls that ask for at least this model: [`Segment::asking`](crate::Segment::asking).
     #[must_use]
     pub fn asking(&self, model: Model) -> Self {
-        let place = Place { asks: Some(model), ..self.place().clone() };
-        Self::at(self.client().clone(), place)
+        Self::at(self.client().clone(), self.place().asking(Some(model)))
     }
 
     /// Reads a version that was committed before: [`Segment::get_at`](crate::Segment::get_at).
@@ -49,13 +48,28 @@ impl AsyncSegment {
         Ok(Stamp::of(&completion))
     }
 
+    /// Waits until the version is above that one, then reads: [`Segment::get_newer_than`](crate::Segment::get_newer_than).
+    pub async fn get_newer_than(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+        self.wait_newer_than(version).await?;
+        self.get(range).await
+    }
+
     /// Reads several ranges of one version: [`Segment::get_many`](crate::Segment::get_many).
     pub async fn get_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
+        self.get_many_on(ranges, None).await
+    }
+
+    /// The same of a version that was committed before: [`Segment::get_many_at`](crate::Segment::get_many_at).
+    pub async fn get_many_at(&self, version: Version, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
+        self.get_many_on(ranges, Some(version)).await
+    }
+
+    async fn get_many_on(&self, ranges: &[Range<u64>], version: Option<Version>) -> Result<Vec<Value>, Error> {
         let place = self.place();
         let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
         let ranges = place.check_many("get", ends)?;
         let (outgoing, incoming) = (ranges.encode().to_vec(), list_bytes(ranges.sum()));
-        let (count, look) = (ranges.as_slice().len() as u8, place.look(None));
+        let (count, look) = (ranges.as_slice().len() as u8, place.look(version));
         let operation = Operation::GetMany { segment: place.id, list: SOMEWHERE, ranges: count, look };
         let plan = Plan { outgoing, incoming, operation };
         let (completion, bytes) = self.client().call("get", &place.name, plan, as_given).await?;
@@ -65,6 +79,12 @@ impl AsyncSegment {
     /// Writes several ranges as one version: [`Segment::put_many`](crate::Segment::put_many).
     pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
         let terms = self.place().terms(None, None);
+        self.put_many_on(parts, terms).await
+    }
+
+    /// The same if the segment still has that version: [`Segment::put_many_if`](crate::Segment::put_many_if).
+    pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+        let terms = self.place().terms(Some(version), None);
         self.put_many_on(parts, terms).await
     }
 

@@ -123,7 +123,7 @@ impl Road {
         }
         state.reap(&self.runs);
         let free = state.slots.iter().position(|slot| matches!(slot.status, Status::Free));
-        let run = if bytes > 0 { self.runs.take(bytes, now).map(Some) } else { Some(None) };
+        let run = if bytes > 0 { self.runs.try_take(bytes).map(Some) } else { Some(None) };
         let (Some(index), Some(run)) = (free, run) else {
             if let Some(Some(run)) = run {
                 self.runs.give(run);

@@ -11,13 +11,17 @@ use std::ops::RangeBounds;
 
 /// A [`Segment`](crate::Segment) whose calls are futures. Cheap to clone; dropping it changes nothing.
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), ddss::Error> {
-/// let scores = ddss::Client::connect()?.to_async()?.open("scores").await?;
-/// let value = scores.get(0..8).await?;
-/// println!("{:?} of {}", &value[..], value.version());
-/// # Ok(())
-/// # }
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let scores = client.to_async()?.allocate("scores", ddss::Spec::new(64)).await?;
+/// let put = scores.put(0, b"42").await?;
+/// let value = scores.get(0..2).await?;
+/// assert_eq!((&value[..], value.version()), (&b"42"[..], put.version));
+/// # Ok::<(), ddss::Error>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct AsyncSegment {
@@ -73,6 +77,18 @@ impl AsyncSegment {
         let plan = Plan { incoming, operation, ..bare() };
         let (completion, bytes) = self.client.call("get", &self.place.name, plan, as_given).await?;
         Ok(Value::new(bytes, Stamp::of(&completion)))
+    }
+
+    /// Reads as many bytes as `into` has, as a whole: [`Segment::get_into`](crate::Segment::get_into).
+    pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+        if let Some(stamp) = self.place.get_near(offset, into) {
+            return Ok(stamp);
+        }
+        let end = u128::from(offset) + into.len() as u128;
+        self.place.check("get", offset, end)?;
+        let value = self.get(offset..offset + into.len() as u64).await?;
+        into.copy_from_slice(&value);
+        Ok(value.stamp())
     }
 
     /// Writes bytes, as a whole: [`Segment::put`](crate::Segment::put). They are copied before the first wait.

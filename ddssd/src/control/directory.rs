@@ -306,6 +306,74 @@ mod tests {
         assert_eq!(apply(&mut directory, Command::Dead { node: 3, epoch: epoch + 1 }), 2);
     }
 
+    /// A name of node 1 with a mirror on node 2, both alive.
+    fn with_mirror() -> Directory {
+        let mut directory = Directory::default();
+        for node in 1..=3 {
+            directory.apply(&Command::Alive { node, run: 10 + u32::from(node) }, |_| {});
+        }
+        directory.apply(&claim("x", 1, 7), |_| {});
+        directory
+    }
+
+    fn pair(run: u32, epoch: u32, turn: u64) -> Command {
+        Command::Pair { name: "x".to_owned(), home: 1, run, segment: 77, epoch, turn, mirror: 2 }
+    }
+
+    fn part(turn: u64) -> Command {
+        Command::Part { name: "x".to_owned(), home: 1, run: 11, epoch: 1, turn }
+    }
+
+    fn take_over(node: u16, epoch: u32) -> Command {
+        Command::TakeOver { name: "x".to_owned(), node, epoch, claim: 99 }
+    }
+
+    fn dies(directory: &mut Directory, node: u16) {
+        let epoch = directory.life(node).epoch;
+        directory.apply(&Command::Dead { node, epoch }, |_| {});
+    }
+
+    #[test]
+    fn only_a_mirror_in_sync_takes_over_and_only_from_the_dead() {
+        // If this broke, two nodes would be the home of one segment, or a mirror would take over without the newest puts.
+        let mut directory = with_mirror();
+        assert_eq!(directory.apply(&take_over(2, 1), |_| panic!("changed")), Answer::Refused, "never paired");
+        assert_eq!(directory.apply(&pair(11, 1, 1), |_| {}), Answer::Done);
+        assert_eq!(directory.apply(&pair(11, 1, 1), |_| panic!("changed")), Answer::Done, "said again");
+        assert_eq!(directory.apply(&take_over(2, 1), |_| panic!("changed")), Answer::Refused, "the home lives");
+        assert_eq!(directory.apply(&part(2), |_| {}), Answer::Done);
+        assert_eq!(directory.apply(&pair(11, 1, 1), |_| panic!("changed")), Answer::Refused, "a late word");
+        dies(&mut directory, 1);
+        assert_eq!(directory.apply(&take_over(2, 1), |_| panic!("changed")), Answer::Refused, "parted");
+        assert_eq!(directory.apply(&pair(10, 1, 3), |_| panic!("changed")), Answer::Refused, "of an older run");
+        assert_eq!(directory.apply(&pair(11, 1, 3), |_| {}), Answer::Done);
+        assert_eq!(directory.apply(&take_over(3, 1), |_| panic!("changed")), Answer::Refused, "not the mirror");
+        assert_eq!(directory.apply(&take_over(2, 1), |_| {}), Answer::Done);
+        assert_eq!(directory.apply(&take_over(2, 1), |_| panic!("changed")), Answer::Done, "said again");
+        let held = directory.holder("x").unwrap();
+        let now = held.mirrored.unwrap();
+        assert_eq!((held.home, held.claim, now.mirror, now.epoch, now.paired), (2, 99, 1, 2, false));
+        // The old home hears that it is none any more, whatever it says.
+        for late in [pair(11, 1, 9), part(9)] {
+            assert_eq!(directory.apply(&late, |_| panic!("changed")), Answer::Refused);
+        }
+        let disclaim = Command::Disclaim { name: "x".to_owned(), claim: 7 };
+        directory.apply(&disclaim, |_| panic!("changed"));
+    }
+
+    #[test]
+    fn what_a_home_has_lost_or_leaves_behind_its_mirror_takes() {
+        // If this broke, a home that comes back empty, or leaves, would take the mirror's copy with it.
+        for gone in [Command::Yield { name: "x".to_owned(), home: 1, epoch: 1 }, Command::Gone { node: 1 }] {
+            let mut directory = with_mirror();
+            directory.apply(&pair(11, 1, 1), |_| {});
+            directory.apply(&gone, |_| {});
+            assert!(directory.holder("x").unwrap().mirrored.unwrap().vacant);
+            assert_eq!(directory.apply(&take_over(2, 1), |_| {}), Answer::Done);
+            assert_eq!(directory.holder("x").unwrap().home, 2);
+        }
+    }
+
     #[test]
     fn a_node_that_leaves_takes_its_names_with_it() {
         // If this broke, names of a node that is gone for good could never be used again.

@@ -90,3 +90,53 @@ impl Held {
         commands
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_gives_back_what_it_does_not_have_and_keeps_what_it_has() {
+        // If this broke, a crash would leave names that nobody can use, or a restart would give away names in use.
+        let mut directory = Directory::default();
+        for (name, home, claim) in [("mine", 1, 5), ("lost", 1, 6), ("older", 1, 7), ("theirs", 2, 8), ("found", 1, 9)]
+        {
+            directory.apply(&Command::Claim { name: name.to_owned(), home, claim }, |_| {});
+        }
+        let held = Held::default();
+        let names =
+            [("mine", Some(5)), ("older", Some(70)), ("found", None), ("unknown", None), ("under way", Some(1))];
+        held.names().claims.extend(names.map(|(name, claim)| (name.to_owned(), claim)));
+        let disclaim = |name: &str, claim| Command::Disclaim { name: name.to_owned(), claim };
+        let claim = |name: &str| Command::Claim { name: name.to_owned(), home: 1, claim: 0 };
+        let said = held.compare(&directory, 1, 64);
+        assert_eq!(said, [disclaim("lost", 6), disclaim("older", 7), claim("unknown")]);
+        assert_eq!(held.names().claims["found"], Some(9), "taken up under the claim that the directory has");
+        assert_eq!(held.compare(&directory, 1, 1).len(), 1, "bounded");
+    }
+
+    #[test]
+    fn a_name_whose_mirror_has_it_is_never_given_away() {
+        // If this broke, a home that comes back empty would take its mirror's copy with it, and one that was relieved would
+        // claim what is another's.
+        let mut directory = Directory::default();
+        for (index, name) in ["copied", "empty", "moved"].into_iter().enumerate() {
+            let (name, claim) = (name.to_owned(), index as u64 + 1);
+            directory.apply(&Command::Claim { name: name.clone(), home: 1, claim }, |_| {});
+            let (segment, epoch, turn, mirror) = (claim, 1, 1, 2);
+            let pair = Command::Pair { name, home: 1, run: 0, segment, epoch, turn, mirror };
+            directory.apply(&pair, |_| {});
+        }
+        directory.apply(&Command::TakeOver { name: "moved".to_owned(), node: 2, epoch: 1, claim: 9 }, |_| {});
+        let name = |text: &str| Name::new(text).unwrap();
+        let old_home = Held::default();
+        old_home.take_up(&[(name("copied"), false), (name("moved"), false)]);
+        let lost = Command::Yield { name: "empty".to_owned(), home: 1, epoch: 1 };
+        assert_eq!(old_home.compare(&directory, 1, 64), [lost]);
+        // The new home finds it after a restart, under the old home's id, and a copy that nobody knows of any more.
+        let new_home = Held::default();
+        new_home.take_up(&[(name("moved"), true), (name("copied"), true), (name("stray"), true)]);
+        assert_eq!(new_home.compare(&directory, 2, 64), []);
+        assert_eq!(new_home.names().claims["moved"], Some(9));
+    }
+}

@@ -85,8 +85,14 @@ impl Log {
         for record in &records {
             append(&mut bytes, record)?;
         }
-        self.file.write_all(&bytes)?;
-        self.file.sync_data()?;
+        let before = self.file.metadata()?.len();
+        if let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.sync_data()) {
+            // Half a record would damage what is written behind it once there is room again.
+            if let Err(error) = self.file.set_len(before) {
+                tracing::error!(%error, folder = %self.folder.display(), "the end of the log cannot be taken back");
+            }
+            return Err(error);
+        }
         records.into_iter().for_each(|record| self.note(record));
         Ok(())
     }

@@ -355,26 +355,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_gives_back_what_it_does_not_have_and_keeps_what_it_has() {
-        // If this broke, a crash would leave names that nobody can use, or a restart would give away names in use.
-        let mut directory = Directory::default();
-        for (name, home, claim) in [("mine", 1, 5), ("lost", 1, 6), ("older", 1, 7), ("theirs", 2, 8), ("found", 1, 9)]
-        {
-            directory.apply(&Command::Claim { name: name.to_owned(), home, claim }, |_| {});
-        }
-        let held = Held::default();
-        let names =
-            [("mine", Some(5)), ("older", Some(70)), ("found", None), ("unknown", None), ("under way", Some(1))];
-        held.names().extend(names.map(|(name, claim)| (name.to_owned(), claim)));
-        let disclaim = |name: &str, claim| Command::Disclaim { name: name.to_owned(), claim };
-        let claim = |name: &str| Command::Claim { name: name.to_owned(), home: 1, claim: 0 };
-        let said = held.compare(&directory, 1, 64);
-        assert_eq!(said, [disclaim("lost", 6), disclaim("older", 7), claim("unknown")]);
-        assert_eq!(held.names()["found"], Some(9), "taken up under the claim that the directory has");
-        assert_eq!(held.compare(&directory, 1, 1).len(), 1, "bounded");
-    }
-
-    #[test]
     fn those_who_begin_a_cluster_agree_who_votes() {
         // If this broke, nodes that start with the same words would begin two clusters.
         let member = |node: u16| Member { address: SocketAddr::from(([127, 0, 0, node as u8], 7400)) };

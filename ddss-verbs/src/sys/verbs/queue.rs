@@ -193,6 +193,8 @@ pub(crate) struct Queue {
     returned: Vec<u32>,
     receiving: Vec<(ReceiveRequest, Piece)>,
     stash: Vec<WorkCompletion>,
+    /// Where the adapter puts what it has; made once, since a poll that finds nothing has no time to clear it.
+    found: Box<[WorkCompletion; SCOOP]>,
     receives_flushed: bool,
     slots: Arc<Registered>,
     completions: Completions,
@@ -229,6 +231,7 @@ impl Queue {
             returned: (0..depths.receives).collect(),
             receiving: Vec::with_capacity(depths.receives as usize),
             stash: Vec::new(),
+            found: Box::new([WorkCompletion::default(); SCOOP]),
             receives_flushed: false,
             slots,
             completions,
@@ -366,10 +369,9 @@ impl Queue {
         }
         self.stash.clear();
         for _ in 0..SCOOPS_MAX {
-            let mut found = [WorkCompletion::default(); SCOOP];
-            let count = self.completions.scoop(&mut found)?;
-            for completion in &found[..count] {
-                self.take(*completion, ended, arrived);
+            let count = self.completions.scoop(&mut self.found)?;
+            for index in 0..count {
+                self.take(self.found[index], ended, arrived);
             }
             any |= count > 0;
             if count < SCOOP {
@@ -402,9 +404,8 @@ impl Queue {
     /// Asks to be woken by what comes next; false if there is something already.
     pub(crate) fn arm(&mut self) -> io::Result<bool> {
         self.completions.arm()?;
-        let mut found = [WorkCompletion::default(); SCOOP];
-        let count = self.completions.scoop(&mut found)?;
-        self.stash.extend_from_slice(&found[..count]);
+        let count = self.completions.scoop(&mut self.found)?;
+        self.stash.extend_from_slice(&self.found[..count]);
         Ok(self.stash.is_empty())
     }
 

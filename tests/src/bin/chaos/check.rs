@@ -1,8 +1,8 @@
 //! Whether what the workers saw can have happened.
 //!
 //! For each segment by version: a version has one writer and one value; no call that began after another had ended goes
-//! back to a lower version (a put: not to the same); no get ends before the put that it saw began. Counters: no two adds saw the
-//! same word, and what is there in the end is what was added. Whatever was acknowledged is there in the end.
+//! back to a lower version (a put: not to the same); no get ends before the put that it saw began. Counters: no two changes
+//! saw the same word, a word is that of its version, and what is there in the end is what was added. Whatever was acknowledged is there in the end.
 
 use crate::log::{End, Kind, Record};
 use crate::worker::{COUNTERS, TIMEOUT, TORN, VALUES};
@@ -122,11 +122,19 @@ fn counter(segment: usize, records: &[Record], last: (u64, u64), lives: u64, ver
     let mut before: HashSet<u64> = HashSet::new();
     let (mut done, mut unknown) = (0, 0);
     for add in records {
+        // Each change adds one, so a counter's version is its word.
+        let word = add.value + u64::from(!add.kind.is_harmless());
+        if add.end == End::Done && add.version != word {
+            verdict.violations.push(format!("counter {segment}: version {} goes with the word {word}", add.version));
+        }
+        if add.kind.is_harmless() {
+            continue;
+        }
         match add.end {
             End::Done => {
                 done += 1;
                 if !before.insert(add.value) {
-                    verdict.violations.push(format!("counter {segment}: two adds saw {}", add.value));
+                    verdict.violations.push(format!("counter {segment}: two changes saw {}", add.value));
                 }
             }
             End::Unknown => unknown += 1,
@@ -154,7 +162,7 @@ fn real_time(segment: usize, records: &[Record], verdict: &mut Verdict) {
             next += 1;
         }
         let back =
-            if record.kind == Kind::Get { record.version < newest } else { record.version <= newest && newest > 0 };
+            if record.kind.is_harmless() { record.version < newest } else { record.version <= newest && newest > 0 };
         if back {
             verdict.violations.push(format!(
                 "segment {segment}: {:?} of version {} after version {newest}",
@@ -204,6 +212,18 @@ mod tests {
         assert!(!judge(vec![add((1, 2), 1, 0), add((3, 4), 2, 0)], (2, 2)).violations.is_empty());
         assert!(!judge(vec![add((1, 2), 1, 0)], (9, 9)).violations.is_empty());
         assert_eq!(judge(vec![add((1, 2), 1, 0), add((3, 4), 2, 1)], (1, 1)).lost, 1);
+        let swap = |times, version, before| Record { kind: Kind::Swap, ..add(times, version, before) };
+        let look = |times, version, before| Record { kind: Kind::Look, ..add(times, version, before) };
+        let good = vec![swap((1, 2), 1, 0), look((3, 4), 1, 1), add((5, 6), 2, 1)];
+        assert!(judge(good, (2, 2)).violations.is_empty());
+        let bad = [
+            vec![swap((1, 2), 1, 0), swap((3, 4), 2, 0)],
+            vec![swap((1, 2), 1, 0), look((3, 4), 0, 0)],
+            vec![swap((1, 2), 1, 0), look((3, 4), 1, 7)],
+        ];
+        for records in bad {
+            assert!(!judge(records.clone(), (2, 2)).violations.is_empty(), "{records:?}");
+        }
         assert_eq!(judge(vec![put((1, 4_000_000_001), 1, 1)], (1, mark(1))).late, 1);
     }
 }

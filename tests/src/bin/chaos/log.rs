@@ -1,6 +1,8 @@
 //! What a worker did, written where it outlives the worker: each record is whole before its number counts.
 
 use ddss_ipc::{MemoryError, SharedMemory};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -10,6 +12,19 @@ pub(crate) enum Kind {
     Get,
     Put,
     Add,
+    /// A compare and swap that found what it expected.
+    Swap,
+    /// One that did not: it saw a word.
+    Look,
+}
+
+impl Kind {
+    const ALL: [Kind; 5] = [Kind::Get, Kind::Put, Kind::Add, Kind::Swap, Kind::Look];
+
+    /// Whether it only looks.
+    pub(crate) fn is_harmless(self) -> bool {
+        matches!(self, Kind::Get | Kind::Look)
+    }
 }
 
 /// How it ended.
@@ -29,7 +44,7 @@ pub(crate) struct Record {
     pub(crate) began_ns: u64,
     pub(crate) ended_ns: u64,
     pub(crate) version: u64,
-    /// A put's or a get's mark, or the word before an add.
+    /// A put's or a get's mark, or the word before an add or a swap.
     pub(crate) value: u64,
 }
 
@@ -63,6 +78,13 @@ impl Log {
         self.memory.store(0, self.count, Ordering::Release)
     }
 
+    /// How many records are in the log at `path`, without a look at them; none if it is not there yet.
+    pub(crate) fn count_at(path: &Path) -> u64 {
+        let mut word = [0; 8];
+        let read = File::open(path).and_then(|file| file.read_exact_at(&mut word, 0));
+        read.map_or(0, |()| u64::from_ne_bytes(word))
+    }
+
     pub(crate) fn records(&self) -> Result<Vec<Record>, MemoryError> {
         let word = |at: usize| self.memory.load(at, Ordering::Relaxed);
         let count = self.count.min(Self::RECORDS_MAX) as usize;
@@ -70,7 +92,7 @@ impl Log {
             let at = Self::HEAD_BYTES + index * Self::RECORD_BYTES;
             let what = word(at)?;
             Ok(Record {
-                kind: [Kind::Get, Kind::Put, Kind::Add][(what >> 8 & 0xff).min(2) as usize],
+                kind: Kind::ALL[(what >> 8 & 0xff).min(4) as usize],
                 end: [End::Done, End::Failed, End::Unknown][(what & 0xff).min(2) as usize],
                 segment: (what >> 16) as usize,
                 began_ns: word(at + 8)?,

@@ -1,210 +1,161 @@
 //! Real processes under kills: three nodes, clients on each, one client killed four times a second and one daemon every
-//! few seconds; then everything that anybody saw is checked, and whatever was acknowledged has to be there.
+//! few seconds; or one node cut off from the others again and again. Then everything that anybody saw is checked, and
+//! whatever was acknowledged has to be there.
 //!
 //! ```sh
 //! cargo run --release -p ddss-tests --bin chaos -- --seconds 60 [--json]
+//! cargo run --release -p ddss-tests --bin chaos -- --namespaces --operations 5000000 --floor 50000
+//! cargo run --release -p ddss-tests --bin chaos -- --cut both      # or deaf, mute, slow
 //! ```
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
 
 mod check;
+mod cuts;
+mod field;
 mod log;
+mod torment;
 mod worker;
 
-use ddss::{Placement, Spec, Strategy};
-use ddss_ipc::SharedMemory;
-use ddss_tests::{Daemon, DaemonOptions, TempNode};
-use std::collections::HashMap;
+use check::Verdict;
+use cuts::How;
+use field::{Field, NODES};
+use serde_json::{Value, json};
 use std::error::Error;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode};
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-use worker::{BYTES, COUNTERS, Dice, VALUES, attach, name, open_all, whole};
+use std::process::ExitCode;
+use torment::{CLIENT_KILL_EVERY, DAEMON_KILL_EVERY, Until, WORKERS};
 
-const NODES: u16 = 3;
-const WORKERS: u16 = 16;
-const CLIENT_KILL_EVERY: Duration = Duration::from_millis(250);
-const DAEMON_KILL_EVERY: Duration = Duration::from_secs(5);
-/// How long everything runs before the first kill.
-const QUIET: Duration = Duration::from_secs(2);
+const USAGE: &str = "usage: chaos [--seconds N] [--operations N] [--namespaces] [--floor CALLS-A-SECOND] [--json]
+       chaos --cut both|deaf|mute|slow [--rounds N] [--json]";
+/// A run that is told how much to do and not how long is given up after this.
+const SECONDS_MAX: u64 = 3600;
 
-/// What the run did, besides what the checker found.
-#[derive(Default)]
-struct Run {
-    quiet_per_second: f64,
-    client_kills: u64,
-    daemon_kills: u64,
-    /// Workers that found no daemon, or not their segments, for as long as they could wait.
-    stranded: u64,
+/// What is asked for.
+struct Wish {
+    seconds: Option<u64>,
+    operations: Option<u64>,
+    namespaces: bool,
+    /// Calls a second before the first kill, below which the run proves too little.
+    floor: u64,
+    cut: Option<How>,
+    rounds: u64,
+    json: bool,
 }
 
-struct Worker {
-    number: u16,
-    life: u16,
-    child: Child,
-}
-
-struct Chaos {
-    daemons: Vec<Daemon>,
-    workers: Vec<Worker>,
-    folder: TempNode,
-    stop: SharedMemory,
-}
-
-impl Chaos {
-    fn start() -> Result<Self, Box<dyn Error>> {
-        let options: Vec<_> = (1..=NODES).map(DaemonOptions::new).collect::<Result<_, _>>()?;
-        let listens: Vec<_> = options.iter().map(DaemonOptions::listen).collect();
-        let mut daemons = Vec::new();
-        for (index, mut option) in options.into_iter().enumerate() {
-            for (other, listen) in listens.iter().enumerate().filter(|&(other, _)| other != index) {
-                option = option.peer(&DaemonOptions::listening(other as u16 + 1, *listen));
-            }
-            daemons.push(option.pool_bytes(64 << 20).argument("--core").argument("none").start()?);
-        }
-        let folder = TempNode::new()?;
-        let stop = SharedMemory::create_file(&folder.join("stop"), 4096)?;
-        Ok(Self { daemons, workers: Vec::new(), folder, stop })
-    }
-
-    /// One after the other on each node; Strict, since that promises the most.
-    fn make_segments(&self) -> Result<(), Box<dyn Error>> {
-        let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
-        let begin = Instant::now();
-        for index in 0..VALUES + COUNTERS {
-            let home = ddss::NodeId(index as u16 % NODES + 1);
-            let mut spec = Spec::new(BYTES as u64);
-            spec.placement = Placement::Node(home);
-            loop {
-                match client.allocate(&name(index), spec) {
-                    Ok(_) => break,
-                    Err(error) if begin.elapsed() > Duration::from_secs(30) => return Err(error.into()),
-                    Err(_) => std::thread::sleep(Duration::from_millis(20)),
+impl Wish {
+    fn parse(words: &[String]) -> Option<Self> {
+        let mut wish =
+            Self { seconds: None, operations: None, namespaces: false, floor: 0, cut: None, rounds: 2, json: false };
+        let mut words = words.iter().map(String::as_str);
+        while let Some(word) = words.next() {
+            match word {
+                "--json" => wish.json = true,
+                "--namespaces" => wish.namespaces = true,
+                "--cut" => wish.cut = Some(How::parse(words.next()?)?),
+                _ => {
+                    let number = words.next()?.parse().ok()?;
+                    match word {
+                        "--seconds" => wish.seconds = Some(number),
+                        "--operations" => wish.operations = Some(number),
+                        "--floor" => wish.floor = number,
+                        "--rounds" => wish.rounds = number,
+                        _ => return None,
+                    }
                 }
             }
         }
-        Ok(())
+        Some(wish)
     }
 
-    fn log_of(&self, number: u16, life: u16) -> PathBuf {
-        self.folder.join(&format!("log-{number}-{life}"))
-    }
-
-    fn spawn(&self, number: u16, life: u16) -> Result<Worker, Box<dyn Error>> {
-        let daemon = &self.daemons[usize::from(number % NODES)];
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("worker").arg(daemon.folder()).arg(self.log_of(number, life)).arg(self.folder.join("stop"));
-        let child = command.arg(number.to_string()).arg(life.to_string()).spawn()?;
-        Ok(Worker { number, life, child })
-    }
-
-    fn records(&self) -> Result<u64, Box<dyn Error>> {
-        let mut sum = 0;
-        for worker in &self.workers {
-            sum += log::Log::open(&self.log_of(worker.number, worker.life))?.records()?.len() as u64;
-        }
-        Ok(sum)
-    }
-
-    fn torment(&mut self, seconds: u64) -> Result<Run, Box<dyn Error>> {
-        let mut run = Run::default();
-        let mut dice = Dice(seconds ^ 0x5eed);
-        for number in 0..WORKERS {
-            let worker = self.spawn(number, 0)?;
-            self.workers.push(worker);
-        }
-        std::thread::sleep(QUIET / 2);
-        let (before, since) = (self.records()?, Instant::now());
-        std::thread::sleep(QUIET / 2);
-        run.quiet_per_second = (self.records()? - before) as f64 / since.elapsed().as_secs_f64();
-        let begin = Instant::now();
-        let (mut next_client, mut next_daemon) = (begin, begin + DAEMON_KILL_EVERY / 2);
-        while begin.elapsed() < Duration::from_secs(seconds) {
-            if Instant::now() >= next_daemon {
-                let index = dice.below(NODES.into()) as usize;
-                self.daemons[index].kill()?;
-                std::thread::sleep(Duration::from_millis(dice.below(500)));
-                self.daemons[index].start_again()?;
-                run.daemon_kills += 1;
-                next_daemon += DAEMON_KILL_EVERY;
-            }
-            let index = dice.below(WORKERS.into()) as usize;
-            self.workers[index].child.kill()?;
-            self.workers[index].child.wait()?;
-            let (number, life) = (self.workers[index].number, self.workers[index].life + 1);
-            self.workers[index] = self.spawn(number, life)?;
-            run.client_kills += 1;
-            next_client += CLIENT_KILL_EVERY;
-            std::thread::sleep(next_client.saturating_duration_since(Instant::now()));
-        }
-        self.stop.store(0, 1, Ordering::Release)?;
-        for worker in &mut self.workers {
-            if !worker.child.wait()?.success() {
-                run.stranded += 1;
-            }
-        }
-        Ok(run)
-    }
-
-    fn judge(&self) -> Result<check::Verdict, Box<dyn Error>> {
-        let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
-        let mut last = Vec::new();
-        for (index, segment) in open_all(&client)?.into_iter().enumerate() {
-            let mut bytes = [0; BYTES];
-            let stamp = segment.get_into(0, &mut bytes)?;
-            let word = u64::from_le_bytes(std::array::from_fn(|i| bytes[i]));
-            last.push((stamp.version.0, if index < VALUES { whole(&bytes) } else { word }));
-        }
-        let mut logs = HashMap::new();
-        for worker in &self.workers {
-            for life in 0..=worker.life {
-                let log = log::Log::open(&self.log_of(worker.number, life))?;
-                logs.insert(u64::from(worker.number) << 16 | u64::from(life), log.records()?);
-            }
-        }
-        Ok(check::check(&logs, &last))
+    fn until(&self) -> Until {
+        let usual = if self.operations.is_some() { SECONDS_MAX } else { 20 };
+        Until { seconds: self.seconds.unwrap_or(usual), operations: self.operations.unwrap_or(u64::MAX) }
     }
 }
 
-fn run(seconds: u64, json: bool) -> Result<bool, Box<dyn Error>> {
-    eprintln!("starting {NODES} daemons; if they are not built yet, that takes minutes");
-    let mut chaos = Chaos::start()?;
-    chaos.make_segments()?;
-    eprintln!(
-        "{WORKERS} clients for {seconds} s, one killed every {CLIENT_KILL_EVERY:?}, a daemon every {DAEMON_KILL_EVERY:?}"
-    );
-    let run = chaos.torment(seconds)?;
-    let verdict = chaos.judge()?;
-    // A run that did too little proves nothing.
-    let enough =
-        verdict.operations > 1000 * seconds && run.client_kills >= 2 * seconds && run.daemon_kills >= seconds / 10;
-    let check::Verdict { operations, failed, unknown, violations, lost, late } = &verdict;
-    let Run { quiet_per_second, client_kills, daemon_kills, stranded } = run;
+/// Says what was found, as lines or as JSON.
+fn tell(json: bool, found: &[(&str, Value)]) {
     if json {
-        let found = serde_json::json!({
-            "seconds": seconds, "operations": operations, "failed": failed, "indeterminate": unknown,
-            "operations_per_second_before_faults": quiet_per_second.round(), "client_kills": client_kills,
-            "daemon_kills": daemon_kills, "stranded": stranded, "violations": violations.len(), "lost": lost, "late": late, "enough": enough,
-        });
-        println!("{found}");
-    } else {
-        println!("operations            {operations} ({quiet_per_second:.0} a second before the first kill)");
-        println!("failed, unknown       {failed}, {unknown}");
-        println!("client kills          {client_kills}");
-        println!("daemon kills          {daemon_kills}");
-        println!("stranded clients      {stranded}");
-        println!("violations            {}", violations.len());
-        println!("lost                  {lost}");
-        println!("late                  {late}");
-        if !enough {
-            println!("too little was done to prove anything");
-        }
+        let found = found.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        println!("{}", Value::Object(found.collect()));
+        return;
     }
+    for (name, value) in found {
+        println!("{:<38}{value}", name.replace('_', " "));
+    }
+}
+
+fn tell_verdict(verdict: &Verdict) -> Vec<(&'static str, Value)> {
+    let Verdict { operations, failed, unknown, violations, lost, late } = verdict;
     for violation in violations.iter().take(20) {
         eprintln!("{violation}");
     }
-    Ok(violations.is_empty() && *lost == 0 && *late == 0 && stranded == 0 && enough)
+    vec![
+        ("operations", json!(operations)),
+        ("failed", json!(failed)),
+        ("indeterminate", json!(unknown)),
+        ("violations", json!(violations.len())),
+        ("lost", json!(lost)),
+        ("late", json!(late)),
+    ]
+}
+
+fn is_good(verdict: &Verdict) -> bool {
+    verdict.violations.is_empty() && verdict.lost == 0 && verdict.late == 0
+}
+
+fn kill(wish: &Wish) -> Result<bool, Box<dyn Error>> {
+    eprintln!("starting {NODES} daemons; if they are not built yet, that takes minutes");
+    let mut field = Field::start(wish.namespaces)?;
+    eprintln!("{WORKERS} clients, one killed every {CLIENT_KILL_EVERY:?}, a daemon every {DAEMON_KILL_EVERY:?}");
+    let run = torment::torment(&mut field, wish.until())?;
+    let verdict = field.judge()?;
+    // A run that did too little proves nothing.
+    let enough = verdict.operations as f64 > 1000.0 * run.seconds
+        && run.client_kills as f64 >= 2.0 * run.seconds
+        && run.daemon_kills as f64 >= (run.seconds / 10.0).floor()
+        && verdict.operations >= wish.operations.unwrap_or(0)
+        && run.quiet_per_second >= wish.floor as f64;
+    let mut found = vec![
+        ("seconds", json!(run.seconds.round())),
+        ("namespaces", json!(wish.namespaces)),
+        ("operations_per_second_before_faults", json!(run.quiet_per_second.round())),
+        ("client_kills", json!(run.client_kills)),
+        ("daemon_kills", json!(run.daemon_kills)),
+        ("stranded", json!(run.stranded)),
+    ];
+    found.extend(tell_verdict(&verdict));
+    found.push(("enough", json!(enough)));
+    tell(wish.json, &found);
+    Ok(is_good(&verdict) && run.stranded == 0 && enough)
+}
+
+fn cut(wish: &Wish, how: How) -> Result<bool, Box<dyn Error>> {
+    eprintln!("starting {NODES} daemons on islands; if they are not built yet, that takes minutes");
+    let mut field = Field::start(true)?;
+    let run = cuts::cut(&mut field, how, wish.rounds as u32)?;
+    let verdict = field.judge()?;
+    let rounds: Vec<Value> = run
+        .rounds
+        .iter()
+        .map(|round| {
+            json!({
+                "calm_per_second": round.calm.round(), "cut_per_second": round.cut.round(),
+                "kept_percent": (round.kept() * 100.0).round(), "whole_after_s": (round.whole_s * 100.0).round() / 100.0,
+            })
+        })
+        .collect();
+    let kept: Vec<f64> = run.rounds.iter().map(cuts::Round::kept).collect();
+    let mean = kept.iter().sum::<f64>() / kept.len().max(1) as f64;
+    let mut found = vec![
+        ("cut", json!(format!("{how:?}"))),
+        ("kept_percent_between_the_others", json!((mean * 100.0).round())),
+        ("stranded", json!(run.stranded)),
+        ("rounds", json!(rounds)),
+    ];
+    found.extend(tell_verdict(&verdict));
+    tell(wish.json, &found);
+    Ok(is_good(&verdict) && run.stranded == 0)
 }
 
 fn main() -> ExitCode {
@@ -212,23 +163,14 @@ fn main() -> ExitCode {
     let ended = match words.first().map(String::as_str) {
         Some("worker") => worker::run(&words[1..]).map(|()| true),
         _ => {
-            let mut seconds = 20;
-            let mut json = false;
-            let mut rest = words.iter();
-            while let Some(word) = rest.next() {
-                match (word.as_str(), rest.clone().next().and_then(|number| number.parse().ok())) {
-                    ("--json", _) => json = true,
-                    ("--seconds", Some(number)) => {
-                        seconds = number;
-                        rest.next();
-                    }
-                    _ => {
-                        eprintln!("usage: chaos [--seconds N] [--json]");
-                        return ExitCode::from(2);
-                    }
-                }
+            let Some(wish) = Wish::parse(&words) else {
+                eprintln!("{USAGE}");
+                return ExitCode::from(2);
+            };
+            match wish.cut {
+                Some(how) => cut(&wish, how),
+                None => kill(&wish),
             }
-            run(seconds, json)
         }
     };
     match ended {

@@ -1,5 +1,6 @@
-//! A client process that gets, puts and adds until it is told to stop, or killed.
+//! A client process that gets, puts, adds, compares and swaps until it is told to stop, or killed.
 
+use crate::field::NODES;
 use crate::log::{End, Kind, Log, Record, now_ns};
 use ddss::{Client, Segment, Stamp, Strategy};
 use ddss_ipc::SharedMemory;
@@ -66,51 +67,124 @@ fn ended(result: &Result<(Stamp, u64), ddss::Error>) -> (End, u64, u64) {
     }
 }
 
-/// `FOLDER LOG STOP WORKER LIFE`.
+/// The node at which a segment lives.
+pub(crate) fn home_of(index: usize) -> u16 {
+    index as u16 % NODES + 1
+}
+
+/// What a worker works on, and how fast.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The homes of its segments.
+    pub(crate) homes: Vec<u16>,
+    /// Between two calls.
+    pub(crate) pause: Duration,
+}
+
+impl Plan {
+    /// Everything, as fast as it goes.
+    pub(crate) fn all() -> Self {
+        Self { homes: (1..=NODES).collect(), pause: Duration::ZERO }
+    }
+
+    pub(crate) fn words(&self) -> [String; 2] {
+        let homes: Vec<String> = self.homes.iter().map(u16::to_string).collect();
+        [homes.join(","), self.pause.as_micros().to_string()]
+    }
+
+    fn parse(homes: &str, pause: &str) -> Result<Self, Box<dyn Error>> {
+        let homes = homes.split(',').map(str::parse).collect::<Result<_, _>>()?;
+        Ok(Self { homes, pause: Duration::from_micros(pause.parse()?) })
+    }
+
+    /// The segments among these that are at one of its homes.
+    fn among(&self, mut segments: std::ops::Range<usize>) -> Vec<usize> {
+        let mine = |index: &usize| self.homes.contains(&home_of(*index));
+        segments.by_ref().filter(mine).collect()
+    }
+}
+
+/// One call, and what came of it.
+struct Call<'a> {
+    segment: &'a Segment,
+    /// What a put puts, or the word that a swap expects.
+    value: u64,
+}
+
+impl Call<'_> {
+    /// How it ended; a swap that found something else is a look.
+    fn make(&self, kind: Kind) -> (Kind, Result<(Stamp, u64), ddss::Error>) {
+        let Call { segment, value } = *self;
+        let ended = match kind {
+            Kind::Get => {
+                let mut bytes = [0; BYTES];
+                segment.get_into(0, &mut bytes).map(|stamp| (stamp, whole(&bytes)))
+            }
+            Kind::Put => {
+                let mut bytes = [0; BYTES];
+                bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
+                segment.put(0, &bytes).map(|stamp| (stamp, value))
+            }
+            Kind::Add => segment.fetch_add(0, 1).map(|changed| (changed.stamp, changed.before)),
+            Kind::Swap | Kind::Look => {
+                let swapped = segment.compare_swap(0, value, value + 1);
+                let ended = swapped.map(|changed| (changed.stamp, changed.before));
+                let found_another = ended.as_ref().is_ok_and(|&(_, before)| before != value);
+                return (if found_another { Kind::Look } else { Kind::Swap }, ended);
+            }
+        };
+        (kind, ended)
+    }
+}
+
+/// `FOLDER LOG STOP WORKER LIFE HOMES PAUSE`.
 pub(crate) fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
-    let [folder, log, stop, worker, life] = words else { return Err("a worker takes five words".into()) };
+    let [folder, log, stop, worker, life, homes, pause] = words else {
+        return Err("a worker takes seven words".into());
+    };
     let (worker, life): (u16, u16) = (worker.parse()?, life.parse()?);
-    let mut dice = Dice(u64::from(worker) << 20 | u64::from(life) << 4 | 7);
+    let plan = Plan::parse(homes, pause)?;
     let stop = SharedMemory::open_file(&PathBuf::from(stop))?;
     let mut log = Log::open(&PathBuf::from(log))?;
     // The rings and the queues, the near road and the other one.
     let strategy = if worker % 8 == 7 { Strategy::Rmq } else { Strategy::Auto };
     let client = attach(&PathBuf::from(folder), strategy, worker.is_multiple_of(2))?;
     let segments = open_all(&client)?;
+    let mut dice = Dice(u64::from(worker) << 20 | u64::from(life) << 4 | 7);
+    let (values, counters) = (plan.among(0..VALUES), plan.among(VALUES..VALUES + COUNTERS));
+    let mut seen = [0; VALUES + COUNTERS];
     let mut sequence = 0;
     for _ in 0..Log::RECORDS_MAX {
         if stop.load(0, Ordering::Relaxed)? != 0 {
             break;
         }
-        let (kind, segment) = match dice.below(20) {
-            0..12 => (Kind::Get, dice.below(VALUES as u64) as usize),
-            12..17 => (Kind::Put, dice.below(VALUES as u64) as usize),
-            _ => (Kind::Add, VALUES + dice.below(COUNTERS as u64) as usize),
+        let (kind, among) = match dice.below(20) {
+            0..12 => (Kind::Get, &values),
+            12..17 => (Kind::Put, &values),
+            17..18 => (Kind::Add, &counters),
+            _ => (Kind::Swap, &counters),
         };
-        let handle = &segments[segment];
+        let segment = among[dice.below(among.len() as u64) as usize];
+        sequence += u32::from(kind == Kind::Put);
+        let value = if kind == Kind::Put { mark(worker, life, sequence) } else { seen[segment] };
         let began_ns = now_ns();
-        let result = match kind {
-            Kind::Get => {
-                let mut bytes = [0; BYTES];
-                handle.get_into(0, &mut bytes).map(|stamp| (stamp, whole(&bytes)))
-            }
-            Kind::Put => {
-                sequence += 1;
-                let value = mark(worker, life, sequence);
-                let bytes: Vec<u8> = std::iter::repeat_n(value.to_le_bytes(), BYTES / 8).flatten().collect();
-                handle.put(0, &bytes).map(|stamp| (stamp, value))
-            }
-            Kind::Add => handle.fetch_add(0, 1).map(|changed| (changed.stamp, changed.before)),
-        };
+        let (kind, result) = Call { segment: &segments[segment], value }.make(kind);
         let ended_ns = now_ns();
-        let (end, version, mut value) = ended(&result);
-        if kind == Kind::Put {
-            value = mark(worker, life, sequence);
+        let (end, version, mut saw) = ended(&result);
+        match kind {
+            Kind::Put => saw = value,
+            // Who comes next finds one more than this one did.
+            Kind::Add | Kind::Swap if end == End::Done => seen[segment] = saw + 1,
+            Kind::Look => seen[segment] = saw,
+            _ => {}
         }
-        log.add(&Record { kind, end, segment, began_ns, ended_ns, version, value })?;
+        log.add(&Record { kind, end, segment, began_ns, ended_ns, version, value: saw })?;
         if end != End::Done {
             // Whoever is told that nobody is there does not ask again at once.
             std::thread::sleep(Duration::from_millis(1));
+        }
+        if !plan.pause.is_zero() {
+            std::thread::sleep(plan.pause);
         }
     }
     Ok(())

@@ -1,0 +1,287 @@
+//! Queries over a B-tree and an R-tree of places (Table 1 and Fig. 5 of the paper).
+
+use std::hint::black_box;
+use std::ops::Bound;
+use std::rc::Rc;
+use std::time::Instant;
+
+use ddss::Strategy;
+use ddss_apps::page::{DdssPages, PAGE_BYTES, PageId, PageStore, RedisPages, Timed, new_page};
+use ddss_apps::places::{self, Place};
+use ddss_apps::tree::{BTree, RTree};
+use ddss_benches::harness::Bench;
+
+use crate::compare::{Result, Took, Way, in_turns};
+use crate::road::{Nodes, Road, patiently, say};
+
+/// How much of the places a query touches, in percent.
+const PERCENTS: [usize; 5] = [20, 40, 60, 80, 100];
+/// Places in the R-tree and in the B-tree: their queries then read about as many pages as those of the paper.
+const PLACES: [usize; 2] = [9500, 3300];
+/// Pages of a store: more than the trees take.
+const PAGES: u32 = 400;
+/// Pages that a call reads where many are read at once.
+const BATCH: usize = 16;
+/// Page gets of a look that takes a choice.
+const LOOKS: usize = 300;
+
+type Store = Timed<Box<dyn PageStore>>;
+
+/// Opens a store by the name of what lies in it.
+type Open<'a> = Box<dyn Fn(&str) -> Box<dyn PageStore> + 'a>;
+
+/// A store with both trees in it.
+struct Shelf<'a> {
+    name: &'static str,
+    road: String,
+    open: Open<'a>,
+    nodes: Option<Rc<Nodes>>,
+}
+
+impl Shelf<'_> {
+    fn way<'b>(&'b self, outstanding: usize, run: impl FnMut() -> Took + 'b) -> Way<'b> {
+        let nodes = &self.nodes;
+        Way {
+            name: self.name,
+            road: self.road.clone(),
+            outstanding,
+            run: Box::new(run),
+            wake: Box::new(move || nodes.iter().for_each(|nodes| nodes.wake())),
+            rest: Box::new(move || nodes.iter().for_each(|nodes| nodes.rest())),
+        }
+    }
+
+    /// Opens what has that name, while its nodes are awake.
+    fn with<T>(&self, name: &str, open: impl FnOnce(Store) -> std::result::Result<T, ddss_apps::Error>) -> T {
+        self.nodes.iter().for_each(|nodes| nodes.wake());
+        let opened = open(Timed::new((self.open)(name))).expect("it was filled");
+        self.nodes.iter().for_each(|nodes| nodes.rest());
+        opened
+    }
+
+    fn store(&self, name: &str) -> Store {
+        self.with(name, Ok)
+    }
+}
+
+/// Measures pages alone, then all queries.
+pub(crate) fn measure(bench: &mut Bench, road: &Road) {
+    if !["page", "rtree", "btree"].iter().any(|op| bench.options.only.as_deref().is_none_or(|only| only.contains(op))) {
+        return;
+    }
+    let all = places::places().expect("the places are part of the repository");
+    let sets = PLACES.map(|count| places::spread(&all, count));
+    let shelves = shelves(road, &sets);
+    pages(bench, &shelves);
+    for percent in PERCENTS {
+        let results = by_position(bench, &shelves, &sets[0], percent);
+        judge(&format!("rtree q{percent}"), &results);
+    }
+    for percent in PERCENTS {
+        let results = by_name(bench, &shelves, &sets[1], percent);
+        judge(&format!("btree q{percent}"), &results);
+    }
+}
+
+/// Fills a store of each sort. The one that others are compared with comes first.
+fn shelves<'a>(road: &'a Road, sets: &[Vec<Place>; 2]) -> Vec<Shelf<'a>> {
+    let mut shelves = Vec::new();
+    if let Some(nfs) = &road.nfs {
+        let open = move |name: &str| -> Box<dyn PageStore> {
+            Box::new(nfs.borrow_mut().pages(&format!("/{name}"), PAGES).expect("the server serves"))
+        };
+        shelves.push(Shelf { name: "none", road: format!("{}/block", road.path), open: Box::new(open), nodes: None });
+    }
+    if let Some(redis) = &road.redis {
+        let open = move |name: &str| -> Box<dyn PageStore> {
+            let client = redis.borrow_mut().client().expect("the server serves");
+            Box::new(RedisPages::new(client, name, PAGES))
+        };
+        shelves.push(Shelf { name: "redis", road: format!("{}/block", road.path), open: Box::new(open), nodes: None });
+    }
+    for shelf in &shelves {
+        fill((shelf.open)("rtree"), (shelf.open)("btree"), sets);
+    }
+    let pairs = road.pairs();
+    for (_, nodes) in &pairs {
+        let home = nodes.at_home();
+        let [rtree, btree] =
+            ["rtree", "btree"].map(|name| DdssPages::create(&home, name, PAGES).expect("room for both"));
+        fill(rtree, btree, sets);
+        patiently(|| nodes.client(Strategy::Auto).open("rtree"));
+        nodes.rest();
+    }
+    for strategy in [Strategy::Mq, Strategy::Rmq, Strategy::Rcq, Strategy::Auto] {
+        let looks = pairs.iter().map(|(placement, nodes)| (look(nodes, strategy), placement, nodes));
+        let (_, placement, nodes) = looks.min_by_key(|look| look.0).expect("there are placements");
+        say(&format!("{strategy}: {}", placement.name));
+        let client = nodes.client(strategy);
+        let open =
+            move |name: &str| -> Box<dyn PageStore> { Box::new(DdssPages::open(&client, name).expect("it was made")) };
+        let road = format!("{}/{strategy}", road.path);
+        shelves.push(Shelf { name: "ddss", road, open: Box::new(open), nodes: Some(Rc::clone(nodes)) });
+    }
+    shelves
+}
+
+fn fill(rtree: impl PageStore, btree: impl PageStore, sets: &[Vec<Place>; 2]) {
+    let positions = places::by_position(rtree, &sets[0]).and_then(|mut tree| tree.check());
+    let names = places::by_name(btree, &sets[1]).and_then(|mut tree| tree.check());
+    positions.and(names).expect("the trees are trees");
+}
+
+/// The median of some page gets.
+fn look(nodes: &Nodes, strategy: Strategy) -> std::time::Duration {
+    let mut pages = DdssPages::open(&nodes.client(strategy), "rtree").expect("it was made");
+    let mut into = new_page();
+    let mut times: Vec<_> = (0..LOOKS)
+        .map(|_| {
+            let begin = Instant::now();
+            pages.read_page(PageId(1), &mut into).expect("the home is there");
+            begin.elapsed()
+        })
+        .collect();
+    nodes.rest();
+    times.sort_unstable();
+    times[LOOKS / 2]
+}
+
+fn read(store: &mut Store, ids: &[PageId], into: &mut [[u8; PAGE_BYTES]]) -> Took {
+    let begin = Instant::now();
+    match ids {
+        [id] => store.read_page(*id, &mut into[0]),
+        ids => store.read_pages(ids, into),
+    }
+    .expect("the store serves");
+    let whole = begin.elapsed();
+    Took { whole, data: store.take().0, operations: ids.len() as u64 }
+}
+
+/// One page, sixteen pages at once, and for DDSS the bare get.
+fn pages(bench: &mut Bench, shelves: &[Shelf<'_>]) {
+    let mut ways = Vec::new();
+    for shelf in shelves {
+        for count in [1, BATCH] {
+            let (mut store, mut into) = (shelf.store("rtree"), vec![[0; PAGE_BYTES]; count]);
+            let ids: Vec<PageId> = (1..).take(count).map(PageId).collect();
+            ways.push(shelf.way(count, move || read(&mut store, &ids, &mut into)));
+        }
+    }
+    let results = in_turns(bench, "page", PAGE_BYTES, "read", &mut ways);
+    drop(ways);
+    let mut bare = Vec::new();
+    for shelf in shelves {
+        let Some(nodes) = &shelf.nodes else { continue };
+        let strategy = shelf.road.rsplit('/').next().and_then(|word| word.parse().ok()).expect("it ends in a strategy");
+        let segment = nodes.client(strategy).open("rtree").expect("it was made");
+        nodes.rest();
+        let (mut into, mut store) = (new_page(), shelf.store("rtree"));
+        bare.push(shelf.way(1, move || {
+            let begin = Instant::now();
+            segment.get_into(PAGE_BYTES as u64, &mut into[..]).expect("the home is there");
+            let whole = begin.elapsed();
+            Took { whole, data: whole, operations: 1 }
+        }));
+        let mut into = vec![[0; PAGE_BYTES]];
+        bare.push(shelf.way(1, move || read(&mut store, &[PageId(1)], &mut into)));
+    }
+    let pairs = in_turns(bench, "get", PAGE_BYTES, "bare-and-page", &mut bare);
+    for two in pairs.chunks(2) {
+        let [get, page] = two else { continue };
+        say(&format!("{}: a page is {:.2} of a bare get", page.wait(), page.whole_us / get.whole_us));
+    }
+    for one in results.iter().filter(|result| result.outstanding == 1) {
+        let many = results.iter().find(|many| many.road == one.road && many.name == one.name && many.outstanding > 1);
+        if let Some(many) = many {
+            say(&format!("{} {}: {BATCH} pages are {:.2} of one", one.name, one.wait(), many.whole_us / one.whole_us));
+        }
+    }
+}
+
+/// What a query makes of the places that it finds: how many they are, and how far they lie from a point together.
+fn work(sum: &mut (u64, f64), at: [f64; 2]) {
+    const FROM: [f64; 2] = [7.44744, 46.94809];
+    sum.0 += 1;
+    sum.1 += Place::distance_km(FROM, at);
+}
+
+fn batches(shelf: &Shelf<'_>) -> &'static [usize] {
+    // libnfs has one call at a time.
+    if shelf.name == "none" { &[1] } else { &[1, BATCH] }
+}
+
+fn by_position(bench: &mut Bench, shelves: &[Shelf<'_>], set: &[Place], percent: usize) -> Vec<Result> {
+    let area = places::area_of(set, percent);
+    let mut ways = Vec::new();
+    for batch in [1, BATCH] {
+        for shelf in shelves.iter().filter(|shelf| batches(shelf).contains(&batch)) {
+            let mut tree = shelf.with("rtree", RTree::open).batch(batch);
+            tree.store_mut().take();
+            ways.push(shelf.way(batch, move || {
+                let begin = Instant::now();
+                let found = tree.fold(area, || (0, 0.0), |sum, rect, _| work(sum, rect.min)).expect("the store serves");
+                let whole = begin.elapsed();
+                assert_eq!(black_box(found).0, (set.len() * percent / 100) as u64, "the answer is another one");
+                let (data, operations) = tree.store_mut().take();
+                Took { whole, data, operations }
+            }));
+        }
+    }
+    in_turns(bench, "rtree", PAGE_BYTES, &format!("q{percent}"), &mut ways)
+}
+
+fn by_name(bench: &mut Bench, shelves: &[Shelf<'_>], set: &[Place], percent: usize) -> Vec<Result> {
+    let last = places::key_at(set, percent);
+    let last = Bound::Included(&last[..]);
+    let mut ways = Vec::new();
+    for batch in [1, BATCH] {
+        for shelf in shelves.iter().filter(|shelf| batches(shelf).contains(&batch)) {
+            let mut tree = shelf.with("btree", BTree::open).batch(batch);
+            tree.store_mut().take();
+            ways.push(shelf.way(batch, move || {
+                let begin = Instant::now();
+                let step = |sum: &mut (u64, f64), _: &[u8], value: &[u8]| {
+                    let degrees = |at: usize| f64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes"));
+                    work(sum, [degrees(0), degrees(8)]);
+                };
+                let found = tree.fold(Bound::Unbounded, last, || (0, 0.0), step).expect("the store serves");
+                let whole = begin.elapsed();
+                assert_eq!(black_box(found).0, (set.len() * percent / 100) as u64, "the answer is another one");
+                let (data, operations) = tree.store_mut().take();
+                Took { whole, data, operations }
+            }));
+        }
+    }
+    in_turns(bench, "btree", PAGE_BYTES, &format!("q{percent}"), &mut ways)
+}
+
+/// Says how far it is from what it must reach.
+fn judge(what: &str, results: &[Result]) {
+    let find = |name: &str, wait: &str, outstanding: usize| {
+        let this = |result: &&Result| (result.name, result.wait(), result.outstanding) == (name, wait, outstanding);
+        results.iter().find(this)
+    };
+    let ddss = |wait, outstanding| find("ddss", wait, outstanding);
+    let (Some(mq), Some(rmq), Some(rcq), Some(auto)) = (ddss("mq", 1), ddss("rmq", 1), ddss("rcq", 1), ddss("auto", 1))
+    else {
+        return;
+    };
+    let mut words = format!(
+        "{what}: rmq {:.2}, mq {:.2}, auto {:.2} of rcq",
+        rmq.whole_us / rcq.whole_us,
+        mq.whole_us / rcq.whole_us,
+        auto.whole_us / rcq.whole_us
+    );
+    for (name, other) in [("nfs", find("none", "block", 1)), ("redis", find("redis", "block", 1))] {
+        let Some(other) = other else { continue };
+        words += &format!(
+            "; {name} {:.2} of mq, data of rcq {:.3} of {name}'s",
+            other.whole_us / mq.whole_us,
+            rcq.data_us / other.data_us
+        );
+        if let Some(many) = ddss("rcq", BATCH) {
+            words += &format!(" ({:.3} with {BATCH} pages a call)", many.data_us / other.data_us);
+        }
+    }
+    say(&words);
+}

@@ -1,0 +1,145 @@
+//! Says whether the road got longer: `cargo run --release -p ddss-benches --bin guard`.
+//!
+//! Without arguments it counts the instructions of short runs under valgrind and compares them with
+//! `benches/guard/instructions.json`. That means the same on a busy machine and a quiet one, and so the tests do it.
+//! `--ratios` runs `cargo bench --bench ipc` and `fabric` with `--quick` and compares ratios to the raw limit with
+//! `benches/guard/ratios.json`; that needs a quiet machine. `--keep` writes what was measured instead of comparing it.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a command talks to who started it")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ddss_benches::guard::{CountError, Kept, LOADS, compare, instructions, run_load};
+use ddss_benches::report::{Machine, Rows, run};
+
+/// The word before a load and its rounds: what runs under valgrind is this program again.
+const LOAD: &str = "--load";
+/// Instructions may vary with the seeds of hash tables and with how often a socket is asked.
+const INSTRUCTIONS_TOLERANCE: f64 = 0.03;
+/// Ratios to a limit that is measured beside them still vary by the machine's neighbours.
+const RATIOS_TOLERANCE: f64 = 0.35;
+/// The ratios that are kept: bench, row, and which column.
+const RATIOS: [(&str, &str, &str); 6] = [
+    ("ipc", "ddss,null,8,shm/rcq/t1,1", "of_limit"),
+    ("ipc", "ddss,null,8,shm/auto/t1,1", "of_limit"),
+    ("ipc", "ddss,echo,8,shm/rcq/t1,1", "of_limit"),
+    ("fabric", "ddss,read,8,tcp-lo/spin/t1,1", "of_limit"),
+    ("fabric", "ddss,read,4096,tcp-lo/spin/t1,1", "of_limit"),
+    ("fabric", "ddss,fetch_add,8,tcp-lo/spin/t1,1", "of_limit"),
+];
+
+const USAGE: &str = "usage: guard [--ratios] [--keep] [--kept FILE]";
+
+#[derive(Default)]
+struct Wishes {
+    ratios: bool,
+    keep: bool,
+    kept: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, load, rounds] = &arguments[..]
+        && word == LOAD
+    {
+        let known = rounds.parse().is_ok_and(|rounds| run_load(load, rounds));
+        return if known { ExitCode::SUCCESS } else { ExitCode::from(2) };
+    }
+    let mut wishes = Wishes::default();
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        match &*argument {
+            "--ratios" => wishes.ratios = true,
+            "--keep" => wishes.keep = true,
+            "--kept" => wishes.kept = arguments.next().map(PathBuf::from),
+            _ => {
+                println!("{USAGE}");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    match judge(&wishes) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("guard: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn judge(wishes: &Wishes) -> Result<bool, String> {
+    let file = if wishes.ratios { "ratios.json" } else { "instructions.json" };
+    let path = wishes.kept.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("guard").join(file));
+    let measured = if wishes.ratios { ratios() } else { counts() };
+    let measured = match measured {
+        Ok(measured) => measured,
+        Err(Skip::Because(why)) => {
+            println!("skipped: guard: {why}");
+            return Ok(true);
+        }
+        Err(Skip::Failed(why)) => return Err(why),
+    };
+    let compiler = Machine::here().compiler;
+    if wishes.keep {
+        let tolerance = if wishes.ratios { RATIOS_TOLERANCE } else { INSTRUCTIONS_TOLERANCE };
+        let kept = Kept { compiler, tolerance, numbers: measured };
+        std::fs::write(&path, kept.json()).map_err(|error| format!("writing {}: {error}", path.display()))?;
+        println!("kept {} numbers in {}", kept.numbers.len(), path.display());
+        return Ok(true);
+    }
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("reading {}: {error}", path.display()))?;
+    let kept = Kept::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let verdicts = compare(&kept, &measured);
+    for (name, verdict) in &verdicts {
+        let was = kept.numbers.get(name).copied().unwrap_or(0.0);
+        let is = measured.get(name).copied().unwrap_or(0.0);
+        println!("{name:<46} {was:>12.2} {is:>12.2}  {verdict}");
+    }
+    if !wishes.ratios && kept.compiler != compiler {
+        println!("skipped: guard: kept with {}, and this is {compiler}: keep anew with --keep", kept.compiler);
+        return Ok(true);
+    }
+    let bad = verdicts.iter().filter(|(_, verdict)| verdict.is_bad()).count();
+    println!("{} numbers, {bad} worse than kept in {}", verdicts.len(), path.display());
+    Ok(bad == 0)
+}
+
+enum Skip {
+    Because(String),
+    Failed(String),
+}
+
+fn counts() -> Result<BTreeMap<String, f64>, Skip> {
+    let program = std::env::current_exe().map_err(|error| Skip::Failed(error.to_string()))?;
+    let mut counts = BTreeMap::new();
+    for (name, _) in LOADS {
+        let count = instructions(&program, &[LOAD, name]).map_err(|error| match error {
+            CountError::NoValgrind(_) => Skip::Because(error.to_string()),
+            failed @ CountError::Failed(_) => Skip::Failed(format!("{name}: {failed}")),
+        })?;
+        counts.insert(name.to_owned(), count);
+    }
+    Ok(counts)
+}
+
+fn ratios() -> Result<BTreeMap<String, f64>, Skip> {
+    let failed = |error: &dyn std::fmt::Display| Skip::Failed(error.to_string());
+    let folder = tempfile::tempdir().map_err(|error| failed(&error))?;
+    let benches = ["ipc", "fabric"].map(str::to_owned);
+    run(&benches, true, folder.path(), |what| println!("{what}")).map_err(|error| failed(&error))?;
+    let rows = Rows::read(folder.path()).map_err(|error| failed(&error))?;
+    let label = |entry: &ddss_benches::report::Entry| {
+        format!("{},{},{},{},{}", entry.name, entry.op, entry.size, entry.mode, entry.outstanding)
+    };
+    let mut ratios = BTreeMap::new();
+    for (bench, row, column) in RATIOS {
+        let entry = rows.of(bench).find(|entry| label(entry) == row);
+        let ratio = entry.and_then(|entry| entry.more(column));
+        let ratio = ratio.ok_or_else(|| Skip::Failed(format!("{bench} has no {column} of {row}")))?;
+        ratios.insert(format!("{bench}: {row}"), ratio);
+    }
+    Ok(ratios)
+}

@@ -1,0 +1,127 @@
+//! The page of figures: `cargo run --release -p ddss-benches --bin report -- [--quick] --out DIR`.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a command talks to who started it")]
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ddss_benches::report::{self, Machine, Picture, Ran, Rows};
+use ddss_benches::shape;
+use serde_json::Value;
+
+const USAGE: &str = "\
+usage: report [--quick] --out DIR [--from DIR] [--with FILE].. [--only BENCH].. [--docs DIR]
+
+Runs the benches, one after the other, and writes into DIR: index.html (one page that needs nothing else), a picture
+NAME.svg for each figure, the rows of each bench (NAME.csv), all of them (results.csv, results.json), and what each
+bench said (NAME.log).
+
+  --quick       fewer and shorter rounds: under a minute instead of under ten
+  --from DIR    runs nothing and draws the rows that are in DIR
+  --with FILE   copies another file of rows into DIR first: what `scripts/vm bench` or the applications wrote
+  --only BENCH  runs only this bench; the rows of the others are those that DIR already has
+  --docs DIR    writes FIGURES.md and figures/NAME.svg there as well";
+
+#[derive(Default)]
+struct Wishes {
+    quick: bool,
+    out: PathBuf,
+    from: Option<PathBuf>,
+    with: Vec<PathBuf>,
+    only: Vec<String>,
+    docs: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let Some(wishes) = wishes(std::env::args().skip(1)) else {
+        println!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match make(&wishes) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("report: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn wishes(mut arguments: impl Iterator<Item = String>) -> Option<Wishes> {
+    let mut wishes = Wishes::default();
+    while let Some(argument) = arguments.next() {
+        match &*argument {
+            "--quick" => wishes.quick = true,
+            "--out" => wishes.out = arguments.next()?.into(),
+            "--from" => wishes.from = Some(arguments.next()?.into()),
+            "--with" => wishes.with.push(arguments.next()?.into()),
+            "--only" => wishes.only.push(arguments.next()?),
+            "--docs" => wishes.docs = Some(arguments.next()?.into()),
+            _ => return None,
+        }
+    }
+    let known = wishes.only.iter().all(|name| report::BENCHES.contains(&&**name));
+    (known && !wishes.out.as_os_str().is_empty()).then_some(wishes)
+}
+
+fn make(wishes: &Wishes) -> io::Result<bool> {
+    let out = &wishes.out;
+    fs::create_dir_all(out)?;
+    for file in &wishes.with {
+        let name = file.file_name().ok_or_else(|| io::Error::other(format!("{} is no file", file.display())))?;
+        fs::copy(file, out.join(name))?;
+    }
+    let (machine, ran, mut rows) = match &wishes.from {
+        Some(from) => recorded(from)?,
+        None => measured(wishes)?,
+    };
+    for file in &wishes.with {
+        let name = file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        rows.add(Rows::parse(&name, &fs::read_to_string(file)?).map_err(io::Error::other)?);
+    }
+    if let Some(shape) = shape::simulate(&rows) {
+        fs::write(out.join("shape.csv"), &shape)?;
+        rows.add(Rows::parse("shape", &shape).map_err(io::Error::other)?);
+    }
+    let pictures = report::figures::figures(&rows);
+    fs::write(out.join("results.csv"), report::to_csv(&rows))?;
+    let json = serde_json::to_string_pretty(&report::to_json(&machine, &ran, &rows)).map_err(io::Error::other)?;
+    fs::write(out.join("results.json"), json + "\n")?;
+    fs::write(out.join("index.html"), report::page(&machine, &ran, &pictures, &rows))?;
+    draw(&pictures, out)?;
+    if let Some(docs) = &wishes.docs {
+        let figures = docs.join("figures");
+        fs::create_dir_all(&figures)?;
+        let command = "cargo run --release -p ddss-benches --bin report -- --out DIR --docs docs";
+        fs::write(docs.join("FIGURES.md"), report::markdown(&machine, command, &pictures))?;
+        draw(&pictures, &figures)?;
+    }
+    let drawn = pictures.iter().filter(|picture| !picture.panels.is_empty()).count();
+    println!("{drawn} of {} figures, {} rows: {}", pictures.len(), rows.0.len(), out.join("index.html").display());
+    Ok(ran.iter().all(|ran| ran.passed))
+}
+
+fn draw(pictures: &[Picture], folder: &Path) -> io::Result<()> {
+    for picture in pictures.iter().filter(|picture| !picture.panels.is_empty()) {
+        fs::write(folder.join(picture.id).with_extension("svg"), report::draw(picture, true))?;
+    }
+    Ok(())
+}
+
+fn measured(wishes: &Wishes) -> io::Result<(Machine, Vec<Ran>, Rows)> {
+    let ran = report::run(&wishes.only, wishes.quick, &wishes.out, |what| println!("{what}"))?;
+    let rows = Rows::read(&wishes.out).map_err(io::Error::other)?;
+    Ok((Machine::here(), ran, rows))
+}
+
+/// What an earlier run left: its rows, and on what machine they were measured.
+fn recorded(from: &Path) -> io::Result<(Machine, Vec<Ran>, Rows)> {
+    let rows = Rows::read(from).map_err(io::Error::other)?;
+    let text = fs::read_to_string(from.join("results.json")).unwrap_or_default();
+    let value: Value = serde_json::from_str(&text).unwrap_or_default();
+    let ran = value["ran"].as_array().map(Vec::as_slice).unwrap_or_default().iter().map(Ran::of).collect();
+    let machine = if value["machine"].is_object() { Machine::of(&value["machine"]) } else { Machine::here() };
+    Ok((machine, ran, rows))
+}

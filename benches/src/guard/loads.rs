@@ -1,0 +1,277 @@
+//! Short runs that do the same each time, on one thread, for whoever counts their instructions.
+
+use std::hint::black_box;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use ddss::{NodeId, SegmentId, Spec, Strategy};
+use ddss_core::engine::{Action, Engine, EngineConfig, Now, StepId, Tail};
+use ddss_core::{
+    ArenaRange, ClientId, Completion, Entry, Header, Identity, LaneId, Look, Message, Opened, Operation, Outcome,
+    Payload, RemoteWindow, Request, RequestId, Terms,
+};
+use ddss_ipc::{Arrival, AttachOptions, Attachment, Lane, Reception, ReceptionConfig, SharedMemory, Station};
+use ddss_verbs::{
+    Event, Events, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RegionId, RemoteRange, Rights, Trust, Window, Work,
+};
+
+const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
+const LANE: LaneId = LaneId { client: CLIENT, index: 0 };
+const RANGE: ArenaRange = ArenaRange { slot: 0, bytes: 64 };
+/// Registered bytes on each side of a fabric.
+const REGION_BYTES: u64 = 1 << 20;
+/// Polls, or looks, after which what was asked for does not come any more.
+const LOOKS_MAX: u32 = 1_000_000;
+/// How long a client of the same process may need to attach.
+const ATTACH_MAX: Duration = Duration::from_secs(20);
+
+/// The loads, and what one round of each does.
+pub const LOADS: [(&str, &str); 9] = [
+    ("codec", "a request and a completion, encoded and decoded"),
+    ("engine-null", "a question that asks for nothing, through the engine"),
+    ("engine-get", "a get of 64 bytes at home, through the engine"),
+    ("engine-put", "a put of 64 bytes at home, through the engine"),
+    ("engine-get-far", "a get of 64 bytes from another node, through the engines of both"),
+    ("rings-null", "a question through the rings of a client, decoded, through the engine, and its answer back"),
+    ("iwarp-read-8", "a read of 8 bytes between two fabrics over loopback, both ends"),
+    ("iwarp-read-4096", "a read of 4096 bytes, with its checksum at both ends"),
+    ("iwarp-write-8", "a write of 8 bytes, and the read behind it that proves it placed"),
+];
+
+/// Does so many rounds of a load; `false` if there is no such load.
+pub fn run_load(name: &str, rounds: u64) -> bool {
+    match name {
+        "codec" => (0..rounds).for_each(codec),
+        "engine-null" => Engines::new().repeat(0, rounds, |_| Operation::Null),
+        "engine-get" => Engines::new().repeat(0, rounds, get),
+        "engine-put" => Engines::new().repeat(0, rounds, |segment| {
+            let from = Payload::Arena(RANGE);
+            Operation::Put { segment, offset: 0, from, terms: Terms::default() }
+        }),
+        "engine-get-far" => Engines::new().repeat(1, rounds, get),
+        "rings-null" => rings(rounds),
+        "iwarp-read-8" => Fabrics::connect().repeat(rounds, 8, false),
+        "iwarp-read-4096" => Fabrics::connect().repeat(rounds, 4096, false),
+        "iwarp-write-8" => Fabrics::connect().repeat(rounds, 8, true),
+        _ => return false,
+    }
+    true
+}
+
+fn get(segment: SegmentId) -> Operation {
+    Operation::Get { segment, offset: 0, into: RANGE, inline: false, look: Look::default() }
+}
+
+fn codec(round: u64) {
+    let request = Request::new(RequestId(round), get(SegmentId::from_bits(1 << 48)));
+    let decoded = Request::decode(black_box(&request.encode())).expect("what was encoded is a request");
+    let completion = Completion::bare(decoded.id, Outcome::Done);
+    assert_eq!(Completion::decode(black_box(&completion.encode())).request, RequestId(round));
+}
+
+/// Two engines with nothing between them but this, and no memory: what an engine needs to hear is all that counts.
+struct Engines {
+    engines: [Engine; 2],
+    now: Now,
+    state: u64,
+    segment: SegmentId,
+    last: Option<Completion>,
+}
+
+impl Engines {
+    fn new() -> Engines {
+        let engine = |node| {
+            let peers = vec![NodeId(1), NodeId(2)];
+            let mut engine =
+                Engine::new(&EngineConfig { node: NodeId(node), pool_bytes: 1 << 20, peers, first_generation: 9 });
+            engine.attach(CLIENT, Identity { uid: 7, gid: 7 }, 1 << 20);
+            engine.peer_up(NodeId(3 - node));
+            engine
+        };
+        let now = Now { steady_us: 1000, wall_us: 1000 };
+        let segment = SegmentId::from_bits(0);
+        let mut engines = Engines { engines: [engine(1), engine(2)], now, state: 0, segment, last: None };
+        let text = [&Spec { mode: 0o600, ..Spec::new(64) }.encode()[..], b"guard"].concat();
+        let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
+        let made = engines.ask(0, Operation::Allocate { spec_and_name }, &text);
+        engines.segment = Opened::decode(&made.data).segment;
+        engines
+    }
+
+    fn repeat(mut self, node: usize, rounds: u64, operation: impl Fn(SegmentId) -> Operation) {
+        let operation = operation(self.segment);
+        for _ in 0..rounds {
+            let completion = self.ask(node, operation, &[]);
+            assert_eq!(completion.outcome, Outcome::Done);
+        }
+    }
+
+    fn ask(&mut self, node: usize, operation: Operation, text: &[u8]) -> Completion {
+        self.last = None;
+        self.engines[node].request(self.now, LANE, &Request::new(RequestId(5), operation), text);
+        while self.perform(0) + self.perform(1) > 0 {}
+        self.now.steady_us += 10;
+        self.last.expect("everything ends")
+    }
+
+    fn perform(&mut self, node: usize) -> usize {
+        let mut count = 0;
+        while let Some(action) = self.engines[node].next_action() {
+            count += 1;
+            match action {
+                Action::Format { record, .. } => self.engines[node].formatted(self.now, record.segment, true),
+                Action::Look { .. } => self.engines[node].looked(1),
+                Action::Commit { version, .. } => self.state = Header::committed(version),
+                Action::Fetch { step, .. } => self.fetched(node, step),
+                Action::Send { message, tail: Tail::None, .. } => self.deliver(node, &message),
+                Action::Introduce { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
+                    let window = RemoteWindow { key: 1, base: at, bytes };
+                    self.deliver(node, &Message::Found { step, facts, window });
+                }
+                Action::Reply { completion, .. } => self.last = Some(completion),
+                _ => {}
+            }
+        }
+        count
+    }
+
+    fn fetched(&mut self, node: usize, step: StepId) {
+        let header = Header { state: self.state, segment: self.segment.to_bits(), bytes: 64, ..Header::default() };
+        self.engines[node].fetched(self.now, step, Ok((header, self.state)));
+    }
+
+    fn deliver(&mut self, from: usize, message: &Message) {
+        let node = NodeId(from as u16 + 1);
+        self.engines[1 - from].message(self.now, node, message, &[]);
+    }
+}
+
+/// A client and a station on one thread: nobody waits, nobody is woken.
+fn rings(rounds: u64) {
+    let folder = tempfile::tempdir().expect("a folder for a socket is to be had");
+    let socket = folder.path().join("socket");
+    let mut station = Station::open(NodeId(1)).expect("a station needs nothing");
+    let config = ReceptionConfig::new(&station);
+    let _reception = Reception::start(&socket, config, station.inbox().sink()).expect("a fresh folder takes it");
+    let mut options = AttachOptions::default();
+    (options.strategy, options.lanes) = (Strategy::Rcq, 1);
+    let attachment = Attachment::connect(&socket, &options).expect("the reception answers by itself");
+    let mut lane = attachment.take_lane().expect("a fresh attachment has a lane");
+    let mut engines = Engines::new();
+    let client = adopt(&mut station);
+    engines.engines[0].attach(client, Identity { uid: 7, gid: 7 }, 1 << 20);
+    for round in 0..rounds {
+        question(&mut station, &mut engines, &mut lane, round);
+    }
+}
+
+fn adopt(station: &mut Station) -> ClientId {
+    let begin = Instant::now();
+    while begin.elapsed() < ATTACH_MAX {
+        if let Some(Arrival::Attached(session)) = station.arrival() {
+            return station.adopt(session).expect("its memory is fine");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("the client does not arrive");
+}
+
+fn question(station: &mut Station, engines: &mut Engines, lane: &mut Lane, round: u64) {
+    let request = Request::new(RequestId(round), Operation::Null);
+    lane.submit(request.encode()).expect("one fits");
+    lane.ring();
+    let now = engines.now;
+    let served = station.serve(16, |from, entry: &Entry, _| {
+        let request = Request::decode(entry).expect("what was encoded is a request");
+        engines.engines[0].request(now, from, &request, &[]);
+        engines.engines[0].only_reply().map(|reply| reply.completion.encode())
+    });
+    station.flush();
+    assert_eq!(served, 1, "the request is there when it was submitted");
+    let answer = lane.reap().expect("the answer is there when it was published");
+    assert_eq!(Completion::decode(&answer).request, RequestId(round));
+}
+
+/// Two fabrics on one thread, with a connection over loopback.
+struct Fabrics {
+    here: Iwarp,
+    there: Iwarp,
+    events: [Events; 2],
+    peer: PeerId,
+    window: Window,
+    region: RegionId,
+}
+
+impl Fabrics {
+    fn connect() -> Fabrics {
+        let fabric = || {
+            let mut fabric = Iwarp::new(IwarpConfig::default()).expect("a fabric needs no more than an epoll");
+            let memory = SharedMemory::create("ddss-guard", REGION_BYTES as usize).expect("a MiB is to be had");
+            let region = fabric.register(memory.descriptor(), Trust::Sealed, 0, REGION_BYTES);
+            (fabric, region.expect("sealed memory can be registered"))
+        };
+        let ((mut here, region), (mut there, home)) = (fabric(), fabric());
+        let address = there.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback listens");
+        let peer = here.connect(address, b"").expect("loopback connects");
+        let mut window = None;
+        let mut events = [Events::new(), Events::new()];
+        for _ in 0..LOOKS_MAX {
+            there.poll(&mut events[1]);
+            for event in events[1].iter() {
+                if let Event::Asked { peer, .. } = event {
+                    let rights = Rights::READ.and(Rights::WRITE);
+                    window = there.expose(peer, home, 0, REGION_BYTES, rights).ok();
+                    there.accept(peer, b"").expect("it asked");
+                }
+            }
+            events[1].clear();
+            here.poll(&mut events[0]);
+            let connected = events[0].iter().any(|event| matches!(event, Event::Connected { .. }));
+            events[0].clear();
+            if let (true, Some(window)) = (connected, window) {
+                return Fabrics { here, there, events, peer, window, region };
+            }
+        }
+        panic!("two ends of a loopback connection do not meet");
+    }
+
+    fn repeat(mut self, rounds: u64, bytes: u64, writes: bool) {
+        let (peer, local) = (self.peer, LocalRange { region: self.region, offset: 0, bytes });
+        let remote = RemoteRange { key: self.window.key, address: self.window.base };
+        let read = Work::Read { peer, tag: 1, local, remote };
+        let batch = if writes { vec![Work::Write { peer, tag: 0, local, remote }, read] } else { vec![read] };
+        for _ in 0..rounds {
+            self.here.post(&batch).expect("a batch fits");
+            let mut left = batch.len();
+            for _ in 0..LOOKS_MAX {
+                self.here.poll(&mut self.events[0]);
+                for event in self.events[0].iter() {
+                    let Event::Done { outcome, .. } = event else { panic!("the connection is gone: {event:?}") };
+                    outcome.expect("the other side does what it is asked");
+                    left -= 1;
+                }
+                self.events[0].clear();
+                if left == 0 {
+                    break;
+                }
+                self.there.poll(&mut self.events[1]);
+                self.events[1].clear();
+            }
+            assert_eq!(left, 0, "no answer");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, the guard would count the instructions of something that does not do what its name says, or nothing.
+    #[test]
+    fn every_load_does_its_rounds() {
+        for (name, _) in LOADS {
+            assert!(run_load(name, 20), "{name}");
+        }
+        assert!(!run_load("nothing", 1));
+    }
+}

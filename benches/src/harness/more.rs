@@ -1,0 +1,78 @@
+//! What a row can say beyond its contract.
+
+use super::Sample;
+
+/// The columns behind those of the contract, in order.
+pub const MORE_COLUMNS: [&str; 13] = [
+    "p999_us",
+    "of_limit",
+    "rate_of_limit",
+    "fair",
+    "longest_ms",
+    "client_cpu_us",
+    "service_cpu_us",
+    "home_cpu_us",
+    "client_calls",
+    "service_calls",
+    "home_calls",
+    "wire_bytes",
+    "notes",
+];
+
+/// What a row can say beyond times and rates; `None` where it was not measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct More {
+    /// How much of its even share the client got that got least.
+    pub fair: Option<f64>,
+    /// The longest call, in milliseconds.
+    pub longest_ms: Option<f64>,
+    /// Processor time of the clients for each operation, in microseconds; of an idle node for each second.
+    pub client_cpu_us: Option<f64>,
+    /// Processor time of the clients' own daemons for each operation.
+    pub service_cpu_us: Option<f64>,
+    /// Processor time of the home's daemon for each operation.
+    pub home_cpu_us: Option<f64>,
+    /// System calls of the clients for each operation; of an idle node for each second.
+    pub client_calls: Option<f64>,
+    /// System calls of the clients' own daemons for each operation.
+    pub service_calls: Option<f64>,
+    /// System calls of the home's daemon for each operation.
+    pub home_calls: Option<f64>,
+    /// Bytes on the wire, both ways, for each operation.
+    pub wire_bytes: Option<f64>,
+}
+
+impl More {
+    /// In the order of [`MORE_COLUMNS`], from `fair` to `wire_bytes`.
+    pub(crate) fn values(&self) -> [Option<f64>; 9] {
+        [
+            self.fair,
+            self.longest_ms,
+            self.client_cpu_us,
+            self.service_cpu_us,
+            self.home_cpu_us,
+            self.client_calls,
+            self.service_calls,
+            self.home_calls,
+            self.wire_bytes,
+        ]
+    }
+}
+
+/// What something that ran by itself brought.
+#[derive(Debug, Clone)]
+pub struct Alone {
+    /// Times and rates.
+    pub sample: Sample,
+    /// What else there is to say in numbers.
+    pub more: More,
+    /// What there is to say in words.
+    pub notes: Vec<String>,
+}
+
+impl Alone {
+    /// Times and rates, and nothing to say.
+    pub fn new(sample: Sample) -> Alone {
+        Alone { sample, more: More::default(), notes: Vec::new() }
+    }
+}

@@ -1,0 +1,45 @@
+//! The raw results, for programs.
+
+use serde_json::{Map, Value, json};
+
+use super::machine::Machine;
+use super::rows::{Entry, Rows};
+use super::run::Ran;
+use crate::harness::{CONTRACT, MORE_COLUMNS};
+
+/// All rows of all benches in one file; the last column says which bench.
+pub fn to_csv(rows: &Rows) -> String {
+    let numbers = &MORE_COLUMNS[..MORE_COLUMNS.len() - 1];
+    let line = |entry: &Entry| {
+        let Entry { name, op, size, mode, outstanding, p50_us, p99_us, ops_per_s, .. } = entry;
+        let more =
+            numbers.iter().map(|column| entry.more(column).map_or_else(String::new, |number| number.to_string()));
+        let more: Vec<String> = more.collect();
+        let notes = entry.notes.replace(',', ";");
+        let first = format!("{name},{op},{size},{mode},{outstanding},{p50_us},{p99_us},{ops_per_s}");
+        format!("{first},{},{notes},{}\n", more.join(","), entry.bench)
+    };
+    let header = format!("{CONTRACT},{},bench\n", MORE_COLUMNS.join(","));
+    std::iter::once(header).chain(rows.0.iter().map(line)).collect()
+}
+
+/// The machine, what was run, and all rows.
+pub fn to_json(machine: &Machine, ran: &[Ran], rows: &Rows) -> Value {
+    let row = |entry: &Entry| {
+        let mut row = Map::new();
+        let more = entry.more.iter().map(|(name, number)| (name.clone(), json!(number)));
+        row.extend(more);
+        let own = json!({
+            "bench": entry.bench, "name": entry.name, "op": entry.op, "size": entry.size, "mode": entry.mode,
+            "outstanding": entry.outstanding, "p50_us": entry.p50_us, "p99_us": entry.p99_us,
+            "ops_per_s": entry.ops_per_s, "notes": entry.notes,
+        });
+        if let Value::Object(own) = own {
+            row.extend(own);
+        }
+        Value::Object(row)
+    };
+    let rows: Vec<Value> = rows.0.iter().map(row).collect();
+    let ran: Vec<Value> = ran.iter().map(Ran::json).collect();
+    json!({ "machine": machine.json(), "ran": ran, "rows": rows })
+}

@@ -1,0 +1,121 @@
+//! What an operation costs besides time.
+
+use super::{bench, beside, called};
+use crate::report::picture::{Bar, Bars, Panel, Part, Picture, Scale};
+use crate::report::rows::{Entry, Rows};
+use crate::report::units;
+
+const TITLE: &str = "What a call costs besides time";
+
+fn parts(entry: &Entry, columns: [&str; 3]) -> Vec<Part> {
+    let names = [("the client", "peer"), ("its daemon", "rcq"), ("the home's daemon", "mq")];
+    let part = |((label, look), column): ((&str, &'static str), &str)| {
+        Some(Part { label: label.to_owned(), look, value: entry.more(column)? })
+    };
+    names.into_iter().zip(columns).filter_map(part).collect()
+}
+
+/// Bars of all strategies for these operations.
+fn bars(rows: &Rows, kinds: &[(&str, &str, &str)], columns: [&str; 3]) -> Vec<Bar> {
+    let bar = |(op, path, label): &(&str, &str, &str), wait: &str| {
+        let entry = rows.one("cost", "ddss", op, 8, &format!("{path}/{wait}/t1"))?;
+        let parts = parts(entry, columns);
+        (!parts.is_empty()).then(|| Bar { label: format!("{label}, {}", called(wait)), parts, paper: None })
+    };
+    kinds.iter().flat_map(|kind| super::STRATEGIES.map(|wait| bar(kind, wait))).flatten().collect()
+}
+
+fn panel(title: &str, unit: &str, scale: Scale, bars: Vec<Bar>) -> Option<Panel> {
+    (!bars.is_empty()).then(|| Panel::Bars(Bars { title: title.to_owned(), unit: (unit.to_owned(), scale), bars }))
+}
+
+/// Processor time, system calls, bytes on the wire, and a node that has nothing to do.
+pub(super) fn cost(rows: &Rows) -> Picture {
+    let time = bars(
+        rows,
+        &[
+            ("null", "shm-cost", "null"),
+            ("get", "shm-cost", "get, same node"),
+            ("get", "tcp-lo-cost", "get, other node"),
+        ],
+        ["client_cpu_us", "service_cpu_us", "home_cpu_us"],
+    );
+    let calls = bars(
+        rows,
+        &[("null", "shm-traced", "null"), ("get", "tcp-lo-traced", "get, other node")],
+        ["client_calls", "service_calls", "home_calls"],
+    );
+    let panels = [
+        panel("processor time of a call", "8 bytes, one client", Scale::TimeFromZero, time),
+        panel("system calls of a call", "8 bytes, one client, counted by strace", Scale::Number, calls),
+        panel("bytes on the wire for each byte asked", "veth pair, all headers, both ways", Scale::Number, wire(rows)),
+        panel(
+            "a node with nothing to do",
+            "processor time of the daemon in each second",
+            Scale::TimeFromZero,
+            idle(rows),
+        ),
+    ];
+    let panels: Vec<Panel> = panels.into_iter().flatten().collect();
+    if panels.is_empty() {
+        return Picture::missing("cost", "Cost", TITLE, &bench("cost"));
+    }
+    Picture {
+        id: "cost",
+        number: "Cost",
+        title: TITLE.to_owned(),
+        says: says(rows),
+        panels,
+        beside: vec![
+            beside("RCQ", "no kernel; “a significant amount of CPU”", calls_of(rows, "rcq"), "both, as the paper says"),
+            beside("MQ", "“does not consume significant CPU”, kernel on both sides", calls_of(rows, "mq"), "as the paper says"),
+        ],
+        commands: vec![bench("cost")],
+        notes: vec![
+            "Who spins while it waits takes as much processor time as the call takes: RCQ pays for its speed with the core of \
+             its client. Under strace a system call takes longer, so what sleeps after a while sleeps more often than usual."
+                .to_owned(),
+        ],
+    }
+}
+
+fn wire(rows: &Rows) -> Vec<Bar> {
+    let all = rows.of("cost").filter(|entry| entry.path() == "tcp-veth-wire" && entry.size > 0);
+    let bar = |entry: &Entry| {
+        let each = entry.more("wire_bytes")? / entry.size as f64;
+        let part = Part { label: String::new(), look: "rmq", value: each };
+        // 8 bytes are mostly headers, and would hide all others.
+        let label = format!("{}, {}", entry.op, units::bytes(entry.size as f64));
+        (entry.size > 8).then(|| Bar { label, parts: vec![part], paper: None })
+    };
+    all.filter_map(bar).collect()
+}
+
+fn idle(rows: &Rows) -> Vec<Bar> {
+    let all = rows.of("cost").filter(|entry| entry.op == "idle");
+    let bar = |entry: &Entry| {
+        let part = Part { label: String::new(), look: "auto", value: entry.more("service_cpu_us")? };
+        Some(Bar { label: format!("one client, {}", called(entry.wait())), parts: vec![part], paper: None })
+    };
+    all.filter_map(bar).collect()
+}
+
+fn calls_of(rows: &Rows, wait: &str) -> String {
+    let traced = rows.one("cost", "ddss", "null", 8, &format!("shm-traced/{wait}/t1"));
+    let time = rows.one("cost", "ddss", "null", 8, &format!("shm-cost/{wait}/t1"));
+    let calls = traced.and_then(|entry| Some(entry.more("client_calls")? + entry.more("service_calls")?));
+    let time = time.and_then(|entry| Some(entry.more("client_cpu_us")? + entry.more("service_cpu_us")?));
+    let calls = calls.map(|calls| format!("{} system calls", units::plain(calls)));
+    let time = time.map(|us| format!("{} of processor time", units::time(us)));
+    let words: Vec<String> = calls.into_iter().chain(time).collect();
+    if words.is_empty() { "not measured".to_owned() } else { format!("{} a call", words.join(", ")) }
+}
+
+fn says(rows: &Rows) -> String {
+    let idle = rows.one("cost", "ddss", "idle", 0, "shm/auto/t1");
+    let idle = rows.of("cost").find(|entry| entry.op == "idle" && entry.wait() == "auto").or(idle);
+    let idle = idle.and_then(|entry| entry.more("service_cpu_us"));
+    let idle = idle
+        .map_or_else(String::new, |us| format!("; a node with nothing to do takes {} of each second", units::time(us)));
+    format!("A call by rings (RCQ) makes {}, one by queues (MQ) {}{idle}.", calls_of(rows, "rcq"), calls_of(rows, "mq"))
+}

@@ -1,0 +1,79 @@
+//! Figure 3a: inside a node.
+
+use super::{bench, beside, by_strategy, curve_of, order, same_order, verdict};
+use crate::report::paper::IPC_US;
+use crate::report::picture::{Curves, Mark, Panel, Picture, Scale};
+use crate::report::rows::{Entry, Rows};
+use crate::report::units;
+
+const TITLE: &str = "A question to the progress thread and back, 8 bytes";
+
+/// Round trips of 8 bytes, for threads and for processes.
+pub(super) fn three_a(rows: &Rows) -> Picture {
+    let one = |wait: &str| rows.one("ipc", "ddss", "null", 8, &format!("shm/{wait}/t1")).map(|entry| entry.p50_us);
+    let Some(rcq) = one("rcq") else { return Picture::missing("fig-3a", "Figure 3a", TITLE, &bench("ipc")) };
+    let raw = rows.one("ipc", "raw", "pingpong", 8, "shm/spin/t1");
+    let ours: Vec<(&str, f64)> = IPC_US.iter().filter_map(|(wait, _)| Some((*wait, one(wait)?))).collect();
+    let panel = |path: &'static str, title: &str| {
+        let of = rows.of("ipc").filter(move |entry| (&*entry.op, entry.path()) == ("null", path));
+        let mut curves = by_strategy(of.clone(), |entry| entry.clients() as f64, |entry| Some(entry.p50_us));
+        let most = of.map(Entry::clients).max().unwrap_or(1);
+        let limit = raw.into_iter().flat_map(|raw| [(1.0, raw.p50_us), (most as f64, raw.p50_us)]);
+        let limit: Vec<(f64, f64)> = limit.collect();
+        curves.extend(curve_of("raw line", "raw", raw.into_iter(), |_| 1.0).map(|mut curve| {
+            curve.points = limit;
+            curve
+        }));
+        let marks = IPC_US.map(|(wait, us)| Mark { label: units::time(us), look: super::look(wait), at: (1.0, us) });
+        Panel::Curves(Curves {
+            title: title.to_owned(),
+            x: ("clients at once".to_owned(), Scale::Count),
+            y: ("median round trip, log scale".to_owned(), Scale::Time),
+            curves,
+            marks: marks.into(),
+        })
+    };
+    let has = |path: &str| rows.of("ipc").any(|entry| entry.path() == path && entry.op == "null");
+    let titles = [("shm-threads", "clients are threads of one process"), ("shm-processes", "clients are processes")];
+    let panels = titles.into_iter().filter(|(path, _)| has(path)).map(|(path, title)| panel(path, title)).collect();
+    let ratio = raw.map_or_else(String::new, |raw| {
+        format!(", {} a bare cache line between two cores", units::times(rcq / raw.p50_us))
+    });
+    let slower = |wait| one(wait).map_or_else(|| "?".to_owned(), |us| units::times(us / rcq));
+    Picture {
+        id: "fig-3a",
+        number: "Figure 3a",
+        title: TITLE.to_owned(),
+        says: format!(
+            "Through rings both ways (RCQ) a client has its answer in {}{ratio}; with a message queue for the answer (RMQ) it \
+             takes {} as long, with queues both ways (MQ) {}.",
+            units::time(rcq),
+            slower("rmq"),
+            slower("mq")
+        ),
+        panels,
+        beside: besides(&ours),
+        commands: vec![bench("ipc")],
+        notes: vec![
+            "One client has a core and the daemon has the other; from two clients on they share both. The raw line is the \
+             same 8 bytes in one cache line, both sides spinning, measured between all slices of the others."
+                .to_owned(),
+            "Queues put both sides to sleep: what they cost here is waking a thread of another core in a virtual machine, \
+             which takes longer than on the paper's machines. So the paper's distance between RMQ and MQ is smaller here."
+                .to_owned(),
+        ],
+    }
+}
+
+fn besides(ours: &[(&str, f64)]) -> Vec<crate::report::picture::Beside> {
+    let mut lines: Vec<_> = ours
+        .iter()
+        .zip(IPC_US)
+        .map(|((wait, us), (_, paper))| {
+            beside(&super::called(wait), units::time(paper), units::time(*us), units::times(us / paper))
+        })
+        .collect();
+    let words = |numbers: &[(&str, f64)]| order(numbers, units::time);
+    lines.push(beside("order", words(&IPC_US), words(ours), verdict(same_order(ours, &IPC_US))));
+    lines
+}

@@ -1,0 +1,148 @@
+//! The machine that was measured: what counts for its figures, and not what it is called.
+
+use std::fs;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+/// What stands beside every figure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// As `/proc/cpuinfo` calls it.
+    pub processor: String,
+    /// How many cores this process may use.
+    pub cores: usize,
+    /// Whether a hypervisor is beneath.
+    pub is_virtual: bool,
+    /// What decides on the clock of the cores, as far as can be seen.
+    pub governor: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// The compiler.
+    pub compiler: String,
+    /// The commit that was measured, and whether something was changed in its files.
+    pub commit: String,
+    /// When, in UTC.
+    pub date: String,
+}
+
+impl Machine {
+    /// This one, now.
+    pub fn here() -> Machine {
+        let cpuinfo = read("/proc/cpuinfo");
+        let field = |name: &str| {
+            let line = cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name));
+            line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
+        };
+        let is_virtual = field("flags").split(' ').any(|flag| flag == "hypervisor");
+        let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").trim().to_owned();
+        let unseen = if is_virtual { "not to be seen in a virtual machine" } else { "not to be seen" };
+        let memory = read("/proc/meminfo");
+        let memory =
+            memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok());
+        Machine {
+            processor: field("model name"),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            is_virtual,
+            governor: if governor.is_empty() { unseen.to_owned() } else { governor },
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            memory_mib: memory.unwrap_or(0) / 1024,
+            compiler: said("rustc", &["--version"]),
+            commit: commit(),
+            date: date(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())),
+        }
+    }
+
+    /// As one sentence.
+    pub fn words(&self) -> String {
+        let Machine { processor, cores, kernel, memory_mib, compiler, commit, date, governor, .. } = self;
+        let kind = if self.is_virtual { " (virtual)" } else { "" };
+        format!(
+            "{processor}{kind}, {cores} cores, {} GiB, Linux {kernel}, governor {governor}, {compiler}, commit {commit}, {date}",
+            memory_mib.div_ceil(1024)
+        )
+    }
+
+    /// As data.
+    pub fn json(&self) -> Value {
+        json!({
+            "processor": self.processor, "cores": self.cores, "virtual": self.is_virtual, "governor": self.governor,
+            "kernel": self.kernel, "memory_mib": self.memory_mib, "compiler": self.compiler, "commit": self.commit,
+            "date": self.date,
+        })
+    }
+
+    /// Back from data; what is missing stays empty.
+    pub fn of(value: &Value) -> Machine {
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        Machine {
+            processor: text("processor"),
+            cores: value["cores"].as_u64().and_then(|cores| usize::try_from(cores).ok()).unwrap_or(0),
+            is_virtual: value["virtual"].as_bool().unwrap_or(false),
+            governor: text("governor"),
+            kernel: text("kernel"),
+            memory_mib: value["memory_mib"].as_u64().unwrap_or(0),
+            compiler: text("compiler"),
+            commit: text("commit"),
+            date: text("date"),
+        }
+    }
+}
+
+fn read(path: &str) -> String {
+    // What a machine does not tell is left out.
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn said(program: &str, words: &[&str]) -> String {
+    let output = Command::new(program).args(words).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn commit() -> String {
+    let commit = said("git", &["rev-parse", "--short=12", "HEAD"]);
+    match (commit.is_empty(), said("git", &["status", "--porcelain", "--untracked-files=no"]).is_empty()) {
+        (true, _) => "unknown".to_owned(),
+        (false, true) => commit,
+        (false, false) => format!("{commit} with changes"),
+    }
+}
+
+/// Seconds since 1970 as a day and a minute.
+fn date(seconds: u64) -> String {
+    let (days, minutes) = (seconds / 86_400, seconds % 86_400 / 60);
+    // Years from March on, in eras of 400 years: a leap day is then the last day of a year.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, a figure would be of another day than the commit that it measured.
+    #[test]
+    fn seconds_become_the_day_that_they_are() {
+        assert_eq!(date(0), "1970-01-01 00:00 UTC");
+        assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(date(1_798_761_599), "2026-12-31 23:59 UTC");
+    }
+
+    // If this failed, figures that are drawn again from recorded rows would be of the machine that draws them.
+    #[test]
+    fn a_machine_survives_its_way_through_a_file() {
+        let machine = Machine::here();
+        assert_eq!(Machine::of(&machine.json()), machine);
+        assert!(machine.cores > 0 && !machine.kernel.is_empty(), "{machine:?}");
+    }
+}

@@ -1,0 +1,40 @@
+//! The page of figures for the documentation.
+
+use super::machine::Machine;
+use super::picture::Picture;
+
+/// `docs/FIGURES.md`: every figure with its picture, what the paper has beside it, and the command under it.
+pub fn markdown(machine: &Machine, command: &str, pictures: &[Picture]) -> String {
+    let mut text = format!(
+        "# Figures\n\nThe figures of the paper, measured again. Written by `{command}`; do not edit.\n\n\
+         **Machine:** {}.\n\nClients and all daemons share the cores of this one machine, so compare orders, ratios and crossings and \
+         not microseconds. MQ: message queues of the kernel both ways. RMQ: a ring for the request, a queue for the answer. RCQ: \
+         rings both ways, both sides poll. Auto: as RCQ, but who waits long goes to sleep.\n",
+        machine.words()
+    );
+    for picture in pictures.iter().filter(|picture| !picture.panels.is_empty()) {
+        text += &one(picture);
+    }
+    let missing: Vec<&Picture> = pictures.iter().filter(|picture| picture.panels.is_empty()).collect();
+    if !missing.is_empty() {
+        text += "\n## Not measured here\n\n| figure | what | command |\n| --- | --- | --- |\n";
+        for Picture { number, title, commands, .. } in missing {
+            text += &format!("| {number} | {title} | `{}` |\n", commands.join("`, `"));
+        }
+    }
+    text
+}
+
+fn one(picture: &Picture) -> String {
+    let Picture { id, number, title, says, beside, commands, notes, .. } = picture;
+    let mut text = format!("\n## {number}: {title}\n\n{says}\n\n![{number}: {title}. {says}](figures/{id}.svg)\n\n");
+    text += "| | the paper | here | so |\n| --- | --- | --- | --- |\n";
+    for line in beside {
+        let cells = [&line.what, &line.paper, &line.here, &line.verdict].map(|cell| cell.replace('|', "\\|"));
+        text += &format!("| {} |\n", cells.join(" | "));
+    }
+    for note in notes {
+        text += &format!("\n{note}\n");
+    }
+    text + &format!("\n```sh\n{}\n```\n", commands.join("\n"))
+}

@@ -1,0 +1,27 @@
+//! What the benches wrote, as figures that people can look at.
+//!
+//! [`Rows`] reads what any bench wrote, [`figures`] says what is drawn of it and what the paper has beside it, and the
+//! page, the pictures and the data come out of that. Nothing here measures.
+
+pub mod figures;
+
+mod chart;
+mod data;
+mod machine;
+mod markdown;
+mod page;
+mod paper;
+mod picture;
+mod rows;
+mod run;
+mod svg;
+mod units;
+
+pub use chart::draw;
+pub use data::{to_csv, to_json};
+pub use machine::Machine;
+pub use markdown::markdown;
+pub use page::page;
+pub use picture::{Bar, Bars, Beside, Curve, Curves, Mark, Panel, Part, Picture, Scale};
+pub use rows::{Entry, RowError, Rows};
+pub use run::{BENCHES, Ran, run};

@@ -1,0 +1,30 @@
+//! The numbers of the paper, as its text and its table give them. Its curves are pictures without numbers: of them there
+//! is what the text says.
+
+/// Figure 3(a): 8 bytes to the service thread and back, in microseconds: MQ, RMQ, RCQ.
+pub(crate) const IPC_US: [(&str, f64); 3] = [("mq", 13.0), ("rmq", 8.8), ("rcq", 0.4)];
+/// Figure 3(b): a small get over InfiniBand, in microseconds.
+pub(crate) const GET_US: [(&str, f64); 3] = [("mq", 22.6), ("rmq", 11.3), ("rcq", 8.2)];
+/// The most client threads of figure 4(a).
+pub(crate) const CLIENTS_MAX: u64 = 512;
+
+/// A line of table 1: application, part of it, and its time in milliseconds without DDSS and by MQ, RMQ and RCQ.
+pub(crate) type Run = (&'static str, &'static str, [f64; 4]);
+
+/// Table 1.
+pub(crate) const APPLICATIONS: [Run; 14] = [
+    ("rtree", "20%", [3.917, 1.868, 1.786, 1.700]),
+    ("rtree", "40%", [12.427, 7.149, 7.013, 6.855]),
+    ("rtree", "60%", [25.360, 15.609, 15.481, 15.189]),
+    ("rtree", "80%", [42.457, 27.529, 27.232, 26.830]),
+    ("rtree", "100%", [60.781, 43.064, 42.587, 42.385]),
+    ("btree", "20%", [4.715, 2.675, 2.605, 2.576]),
+    ("btree", "40%", [8.114, 4.906, 4.805, 4.743]),
+    ("btree", "60%", [12.242, 7.336, 7.186, 7.149]),
+    ("btree", "80%", [16.040, 9.490, 9.425, 9.311]),
+    ("btree", "100%", [20.400, 11.534, 11.360, 11.265]),
+    ("storm", "1K", [2250.0, 1260.2, 1259.4, 1258.2]),
+    ("storm", "10K", [4900.0, 1910.8, 1910.1, 1909.4]),
+    ("storm", "100K", [6200.0, 3211.0, 3210.7, 3210.0]),
+    ("storm", "1000K", [13100.0, 11110.5, 11110.3, 11109.6]),
+];

@@ -1,0 +1,111 @@
+//! Runs the benches, each as its own program, one after the other.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+/// The benches of this package, in the order in which they run.
+pub const BENCHES: [&str; 7] = ["ipc", "fabric", "get", "sizes", "scaling", "nodes", "cost"];
+
+/// A bench that ran.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ran {
+    /// Its name.
+    pub bench: String,
+    /// The command that does the same.
+    pub command: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// What it left out, and why.
+    pub skipped: Vec<String>,
+    /// Whether it came to its end.
+    pub passed: bool,
+}
+
+impl Ran {
+    pub(crate) fn json(&self) -> Value {
+        let Ran { bench, command, seconds, skipped, passed } = self;
+        json!({ "bench": bench, "command": command, "seconds": seconds, "skipped": skipped, "passed": passed })
+    }
+
+    /// Back from data.
+    pub fn of(value: &Value) -> Ran {
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let skipped = value["skipped"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Ran {
+            bench: text("bench"),
+            command: text("command"),
+            seconds: value["seconds"].as_f64().unwrap_or(0.0),
+            skipped: skipped.iter().filter_map(|why| why.as_str().map(str::to_owned)).collect(),
+            passed: value["passed"].as_bool().unwrap_or(false),
+        }
+    }
+}
+
+/// Builds all benches, then runs those that are asked for and puts their rows into `out`. `tell` hears what happens.
+pub fn run(only: &[String], quick: bool, out: &Path, mut tell: impl FnMut(&str)) -> io::Result<Vec<Ran>> {
+    tell("building the benches");
+    let programs = build()?;
+    let wanted = BENCHES.iter().filter(|bench| only.is_empty() || only.iter().any(|name| name == *bench));
+    let mut all = Vec::new();
+    for bench in wanted {
+        let Some(program) = programs.get(*bench) else { continue };
+        tell(&format!("{bench} ..."));
+        let ran = one(bench, program, quick, out)?;
+        for line in &ran.skipped {
+            tell(line);
+        }
+        tell(&format!("{bench}: {:.0} s{}", ran.seconds, if ran.passed { "" } else { ", and it FAILED" }));
+        all.push(ran);
+    }
+    Ok(all)
+}
+
+fn one(bench: &str, program: &Path, quick: bool, out: &Path) -> io::Result<Ran> {
+    let csv = fs::canonicalize(out)?.join(bench).with_extension("csv");
+    let mut command = Command::new(program);
+    command.arg("--bench").arg("--csv").arg(&csv).args(quick.then_some("--quick"));
+    let begin = Instant::now();
+    let output = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    fs::write(csv.with_extension("log"), said.as_bytes())?;
+    let quick = if quick { "--quick " } else { "" };
+    Ok(Ran {
+        bench: bench.to_owned(),
+        command: format!("cargo bench -p ddss-benches --bench {bench} -- {quick}--csv {bench}.csv"),
+        seconds: begin.elapsed().as_secs_f64(),
+        skipped: said.lines().filter(|line| line.starts_with("skipped: ")).map(str::to_owned).collect(),
+        passed: output.status.success(),
+    })
+}
+
+/// The programs of the benches, as cargo names them.
+fn build() -> io::Result<HashMap<String, PathBuf>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["bench", "--quiet", "--no-run", "--message-format=json-render-diagnostics", "-p", "ddss-benches"]);
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(format!("building the benches failed: {}", output.status)));
+    }
+    let mut programs = HashMap::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let message: Value = serde_json::from_str(line).unwrap_or_default();
+        let is_bench =
+            message["target"]["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "bench"));
+        if let (true, Some(name), Some(path)) =
+            (is_bench, message["target"]["name"].as_str(), message["executable"].as_str())
+        {
+            programs.insert(name.to_owned(), PathBuf::from(path));
+        }
+    }
+    // The daemons are built by the first bench that needs one; that is no part of what is timed.
+    ddss_tests::binary("ddssd").map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(programs)
+}

@@ -1,0 +1,68 @@
+//! Numbers as people read them.
+
+/// A number with as many digits as mean something, and no more.
+fn short(number: f64) -> String {
+    let digits = match number.abs() {
+        value if value >= 100.0 => 0,
+        value if value >= 10.0 => 1,
+        value if value >= 1.0 => 2,
+        _ => 3,
+    };
+    let text = format!("{number:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// A time of so many microseconds.
+pub(crate) fn time(us: f64) -> String {
+    match us {
+        0.0 => "0".to_owned(),
+        us if us < 0.9995 => format!("{} ns", short((us * 1e3 * 10.0).round() / 10.0)),
+        us if us < 999.5 => format!("{} µs", short(us)),
+        us if us < 999_500.0 => format!("{} ms", short(us / 1e3)),
+        us => format!("{} s", short(us / 1e6)),
+    }
+}
+
+/// So many a second.
+pub(crate) fn rate(per_s: f64) -> String {
+    match per_s {
+        rate if rate < 999.5 => format!("{}/s", short(rate)),
+        rate if rate < 999_500.0 => format!("{} k/s", short(rate / 1e3)),
+        rate => format!("{} M/s", short(rate / 1e6)),
+    }
+}
+
+/// So many bytes.
+pub(crate) fn bytes(bytes: f64) -> String {
+    const KIB: f64 = 1024.0;
+    match bytes {
+        bytes if bytes < KIB => format!("{} B", short(bytes)),
+        bytes if bytes < KIB * KIB => format!("{} KiB", short(bytes / KIB)),
+        bytes => format!("{} MiB", short(bytes / KIB / KIB)),
+    }
+}
+
+/// A bare number.
+pub(crate) fn plain(number: f64) -> String {
+    short(number)
+}
+
+/// How many times as much.
+pub(crate) fn times(ratio: f64) -> String {
+    format!("{} ×", short(ratio))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, a stranger would read a figure a thousand times too large, or count zeros.
+    #[test]
+    fn numbers_have_the_unit_that_needs_few_digits() {
+        let times = [0.0, 0.011, 0.4, 8.8, 22.6, 999.0, 1500.0, 2_500_000.0].map(time);
+        assert_eq!(times, ["0", "11 ns", "400 ns", "8.8 µs", "22.6 µs", "999 µs", "1.5 ms", "2.5 s"]);
+        assert_eq!([12.0, 1234.0, 2_500_000.0].map(rate), ["12/s", "1.23 k/s", "2.5 M/s"]);
+        assert_eq!([1.0, 512.0, 4096.0, 1_048_576.0].map(bytes), ["1 B", "512 B", "4 KiB", "1 MiB"]);
+        assert_eq!(plain(100.0), "100");
+    }
+}

@@ -1,0 +1,32 @@
+//! Changes a tree step by step and says after each commit how many there were, until it is killed. A test does that.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::error::Error;
+use std::io::{self, Write};
+
+use ddss::Client;
+use ddss_apps::page::DdssPages;
+use ddss_apps::tree::{BTree, RTree, trial};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [folder, name, sort, seed] = &arguments[..] else {
+        return Err("usage: tree-writer FOLDER NAME btree|rtree SEED".into());
+    };
+    let client = Client::builder().folder(folder).connect()?;
+    let (pages, seed) = (DdssPages::open(&client, name)?, seed.parse()?);
+    let mut step: Box<dyn FnMut() -> Result<u64, ddss_apps::Error>> = if sort == "btree" {
+        let mut tree = BTree::open(pages)?;
+        Box::new(move || trial::step(&mut tree, seed))
+    } else {
+        let mut tree = RTree::open(pages)?;
+        Box::new(move || trial::step_in_place(&mut tree, seed))
+    };
+    let mut out = io::stdout().lock();
+    loop {
+        let steps = step()?;
+        writeln!(out, "{steps}")?;
+        out.flush()?;
+    }
+}

@@ -1,0 +1,53 @@
+//! Real programs on DDSS, with and without it side by side. Each is small enough to learn from.
+//!
+//! *The stop before:* nothing; this is what people write. *The stop after:* `ddss`, the client crate.
+//!
+//! * [`page`]: pages of 8 KiB behind one trait: in a DDSS segment, in a file on a network file system, in Redis.
+//! * [`tree`]: a B-tree and an R-tree on such pages, for many readers and one writer at a time, over nodes.
+//! * [`places`]: the places of the world that fill the trees.
+//! * [storm]: selections over records that are spread on nodes; where they are stands in DDSS, or in a server.
+//! * [`checkpoint`]: processes that commit their state if nobody came before, and restart from the last commit if they die.
+//! * [`monitor`]: counters that a service publishes and everybody reads, with a bound on their age; and a proxy that
+//!   chooses a web server by them.
+//! * [`cache`] and [`locks`]: two services that others build on: a read-through cache and a lock manager.
+//! * [`stage`]: the daemons and servers that tests and benches need, each in its place.
+//!
+//! ```
+//! use ddss::{Client, Spec};
+//! use ddss_apps::page::DdssPages;
+//! use ddss_apps::tree::BTree;
+//!
+//! # let folder = std::env::temp_dir().join(format!("ddss-apps-lib-{}", std::process::id()));
+//! # let mut config = ddssd::Config::single(&folder);
+//! # config.pool_bytes = 16 << 20;
+//! # let node = ddssd::Service::start(config)?;
+//! let client = Client::builder().folder(&folder).connect()?;
+//! let mut tree = BTree::create(DdssPages::create(&client, "capitals", 256)?)?;
+//! tree.write(|tree| {
+//!     tree.insert(b"Bern", b"Switzerland")?;
+//!     tree.insert(b"Lima", b"Peru")
+//! })?;
+//! assert_eq!(tree.get(b"Lima")?.as_deref(), Some(&b"Peru"[..]));
+//! # node.stop()?;
+//! # std::fs::remove_dir_all(folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![deny(unsafe_code)]
+
+pub mod cache;
+// pub mod checkpoint;
+pub mod locks;
+// pub mod monitor;
+pub mod page;
+pub mod places;
+pub mod stage;
+// pub mod storm;
+pub mod tree;
+
+mod error;
+mod random;
+#[allow(unsafe_code, reason = "libnfs is a C library, opened when somebody asks for it")]
+mod sys;
+
+pub use error::Error;
+pub use random::Random;

@@ -1,0 +1,78 @@
+//! A lock manager: locks by name, for the processes of all nodes, that end with whoever holds them.
+//!
+//! A lock is a segment's lock under a name of its own. It comes with a *token* that is greater than those of all who held it
+//! before. A holder can be slow, and its lease can run out while it believes to hold the lock; so whatever the lock protects
+//! outside of DDSS should remember the greatest token that it saw, and refuse what comes with a lesser one.
+//!
+//! Locks are spread over the nodes by their names. A lock lives as long as its home; segments of locks are small, and stay.
+//!
+//! ```
+//! # let folder = std::env::temp_dir().join(format!("ddss-apps-locks-{}", std::process::id()));
+//! # let mut config = ddssd::Config::single(&folder);
+//! # config.pool_bytes = 16 << 20;
+//! # let node = ddssd::Service::start(config)?;
+//! # let client = ddss::Client::builder().folder(&folder).connect()?;
+//! use ddss_apps::locks::LockManager;
+//!
+//! let locks = LockManager::new(&client, "accounts");
+//! // Both or none, in an order that everybody keeps: nobody waits in a circle.
+//! let held = locks.acquire_all(&["alice", "bob"])?;
+//! println!("nobody before had tokens like {} and {}", held[0].token(), held[1].token());
+//! assert!(locks.try_acquire("bob")?.is_none());
+//! drop(held);
+//! assert!(locks.try_acquire("bob")?.is_some());
+//! # node.stop()?;
+//! # std::fs::remove_dir_all(folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use ddss::{Client, Failure, LockOptions, Locked, Placement, Segment, Spec};
+
+use crate::Error;
+use crate::cache::open_or_allocate;
+
+/// Locks by name. See the [module](self).
+#[derive(Debug, Clone)]
+pub struct LockManager {
+    client: Client,
+    prefix: String,
+}
+
+impl LockManager {
+    /// The locks whose names are told apart from all others by `prefix`.
+    pub fn new(client: &Client, prefix: &str) -> LockManager {
+        LockManager { client: client.clone(), prefix: prefix.to_owned() }
+    }
+
+    fn segment(&self, name: &str) -> Result<Segment, Error> {
+        let spec = Spec { placement: Placement::Hash, mode: 0o666, ..Spec::new(8) };
+        open_or_allocate(&self.client, &format!("locks/{}/{name}", self.prefix), spec)
+    }
+
+    /// Takes a lock, waiting in line for it until the client's deadline.
+    pub fn acquire(&self, name: &str) -> Result<Locked, Error> {
+        self.acquire_with(name, LockOptions::new())
+    }
+
+    /// Takes a lock as the options say.
+    pub fn acquire_with(&self, name: &str, options: LockOptions) -> Result<Locked, Error> {
+        Ok(self.segment(name)?.lock_with(options)?)
+    }
+
+    /// Takes a lock if nobody has it.
+    pub fn try_acquire(&self, name: &str) -> Result<Option<Locked>, Error> {
+        match self.segment(name)?.lock_with(LockOptions::new().no_wait()) {
+            Err(error) if error.failure() == Some(Failure::Locked) => Ok(None),
+            ended => Ok(Some(ended?)),
+        }
+    }
+
+    /// Takes several locks, one for each different name and in the order of the names, so that two who want the same ones
+    /// never wait for each other. If one cannot be had, none is held.
+    pub fn acquire_all(&self, names: &[&str]) -> Result<Vec<Locked>, Error> {
+        let mut names = names.to_vec();
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(|name| self.acquire(name)).collect()
+    }
+}

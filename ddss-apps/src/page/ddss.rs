@@ -1,0 +1,121 @@
+//! Pages in one segment.
+//!
+//! The version is one for the whole tree and not one for each page: a segment for each page would cost an open and a
+//! window each, and nothing could be committed over two of them. With one, up to 16 pages are read in one call and of
+//! one version, a commit of up to 16 pages is one put that is there whole or not at all, and the writers' lock is that
+//! segment's. What it costs: a reader far away whose page comes while another page is committed reads it once more.
+//!
+//! The model is `Write`: a get takes the newest commit and no lock, so no reader waits for a writer.
+
+use ddss::{Client, LockOptions, Locked, Model, Placement, Segment, Spec};
+
+use super::store::{Change, PAGE_BYTES, Page, PageId, PageStore};
+use crate::Error;
+
+/// Pages in a DDSS segment.
+#[derive(Debug)]
+pub struct DdssPages {
+    segment: Segment,
+    options: LockOptions,
+    /// The writers' lock, while this is the writer. What is put under it is refused when it was lost.
+    held: Option<Locked>,
+}
+
+impl DdssPages {
+    /// Makes a segment of so many pages, at home on the client's node.
+    pub fn create(client: &Client, name: &str, pages: u32) -> Result<DdssPages, Error> {
+        DdssPages::create_at(client, name, pages, Placement::Local)
+    }
+
+    /// The same with another home.
+    pub fn create_at(client: &Client, name: &str, pages: u32, placement: Placement) -> Result<DdssPages, Error> {
+        let spec = Spec { model: Model::Write, placement, ..Spec::new(PageId(pages).offset()) };
+        Ok(DdssPages::of(client.allocate(name, spec)?))
+    }
+
+    /// Finds one by its name.
+    pub fn open(client: &Client, name: &str) -> Result<DdssPages, Error> {
+        Ok(DdssPages::of(client.open(name)?))
+    }
+
+    fn of(segment: Segment) -> DdssPages {
+        DdssPages { segment, options: LockOptions::new(), held: None }
+    }
+
+    /// How the writers' lock is asked for: how long it may be held, whether to wait for it.
+    #[must_use]
+    pub fn lock_options(mut self, options: LockOptions) -> DdssPages {
+        self.options = options;
+        self
+    }
+
+    /// The segment.
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+}
+
+impl PageStore for DdssPages {
+    fn pages(&self) -> u32 {
+        u32::try_from(self.segment.bytes() / PAGE_BYTES as u64).unwrap_or(u32::MAX)
+    }
+
+    fn read_page(&mut self, page: PageId, into: &mut Page) -> Result<(), Error> {
+        self.segment.get_into(page.offset(), into)?;
+        Ok(())
+    }
+
+    fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
+        for (pages, into) in pages.chunks(Segment::RANGES_MAX).zip(into.chunks_mut(Segment::RANGES_MAX)) {
+            let mut parts: Vec<(u64, &mut [u8])> =
+                pages.iter().zip(into).map(|(page, into)| (page.offset(), &mut into[..])).collect();
+            self.segment.get_many_into(&mut parts)?;
+        }
+        Ok(())
+    }
+
+    fn write_page(&mut self, page: PageId, bytes: &Page) -> Result<(), Error> {
+        match &self.held {
+            Some(held) => held.put(page.offset(), bytes)?,
+            None => self.segment.put(page.offset(), bytes)?,
+        };
+        Ok(())
+    }
+
+    fn commit(&mut self, fresh: &[Change], last: (PageId, &Page)) -> Result<(), Error> {
+        // All that fits goes with the last page, as one version; what does not has to be there before.
+        let before = fresh.len().saturating_sub(Segment::RANGES_MAX - 1).next_multiple_of(Segment::RANGES_MAX);
+        let (before, with) = fresh.split_at(before.min(fresh.len()));
+        for some in before.chunks(Segment::RANGES_MAX) {
+            self.put_many(&some.iter().map(part).collect::<Vec<_>>())?;
+        }
+        let last = std::iter::once((last.0.offset(), &last.1[..]));
+        self.put_many(&with.iter().map(part).chain(last).collect::<Vec<_>>())
+    }
+
+    fn begin_write(&mut self) -> Result<(), Error> {
+        // Another session of this same store would wait for itself.
+        debug_assert!(self.held.is_none(), "a session of this store is open");
+        self.held = Some(self.segment.lock_with(self.options)?);
+        Ok(())
+    }
+
+    fn end_write(&mut self) -> Result<(), Error> {
+        self.held.take().map_or(Ok(()), Locked::unlock)?;
+        Ok(())
+    }
+}
+
+fn part((page, bytes): &Change) -> (u64, &[u8]) {
+    (page.offset(), &bytes[..])
+}
+
+impl DdssPages {
+    fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<(), Error> {
+        match &self.held {
+            Some(held) => held.put_many(parts)?,
+            None => self.segment.put_many(parts)?,
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! Pages in Redis, one key each, and the little of its protocol that this takes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::store::{Change, PAGE_BYTES, Page, PageId, PageStore};
+use crate::Error;
+
+/// How long a server has for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// Commands that are under way at the same time, at the most.
+const WINDOW: usize = 64;
+
+/// A connection to a Redis server.
+#[derive(Debug)]
+pub struct RedisClient {
+    stream: BufReader<TcpStream>,
+    command: Vec<u8>,
+}
+
+impl RedisClient {
+    /// Connects.
+    pub fn connect(server: SocketAddr) -> Result<RedisClient, Error> {
+        let open = || {
+            let stream = TcpStream::connect(server)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(ANSWER_MAX))?;
+            Ok(stream)
+        };
+        let stream = open().map_err(Error::system(format!("connecting to redis at {server}")))?;
+        Ok(RedisClient { stream: BufReader::with_capacity(64 << 10, stream), command: Vec::new() })
+    }
+
+    /// Notes a command; [`send`](Self::send) sends all that were noted.
+    fn note(&mut self, words: &[&[u8]]) {
+        let bulk = |command: &mut Vec<u8>, mark: u8, number: usize| {
+            command.push(mark);
+            command.extend_from_slice(number.to_string().as_bytes());
+            command.extend_from_slice(b"\r\n");
+        };
+        bulk(&mut self.command, b'*', words.len());
+        for word in words {
+            bulk(&mut self.command, b'$', word.len());
+            self.command.extend_from_slice(word);
+            self.command.extend_from_slice(b"\r\n");
+        }
+    }
+
+    fn send(&mut self) -> Result<(), Error> {
+        let sent = self.stream.get_mut().write_all(&self.command).map_err(Error::system("asking redis"));
+        self.command.clear();
+        sent
+    }
+
+    /// The next line of an answer, without its end.
+    fn line(&mut self) -> Result<String, Error> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).map_err(Error::system("reading what redis answered"))?;
+        match line.strip_suffix("\r\n") {
+            Some(line) => Ok(line.to_owned()),
+            None => Err(Error::Protocol { server: "redis", answer: format!("{line:?}, which has no end") }),
+        }
+    }
+
+    fn expect_ok(&mut self) -> Result<(), Error> {
+        match self.line()? {
+            line if line == "+OK" => Ok(()),
+            answer => Err(Error::Protocol { server: "redis", answer }),
+        }
+    }
+
+    /// Reads a bulk string into `into`; says whether there was one. One of another length is an error.
+    fn expect_bulk(&mut self, into: &mut [u8]) -> Result<bool, Error> {
+        let line = self.line()?;
+        if line == "$-1" {
+            return Ok(false);
+        }
+        if line.strip_prefix('$').and_then(|bytes| bytes.parse().ok()) != Some(into.len()) {
+            return Err(Error::Protocol { server: "redis", answer: line });
+        }
+        let mut end = [0; 2];
+        let read = self.stream.read_exact(into).and_then(|()| self.stream.read_exact(&mut end));
+        read.map_err(Error::system("reading what redis answered"))?;
+        Ok(true)
+    }
+
+    /// Reads the value of a key, which has as many bytes as `into`; says whether there is one.
+    pub fn get(&mut self, key: &[u8], into: &mut [u8]) -> Result<bool, Error> {
+        self.note(&[b"GET", key]);
+        self.send()?;
+        self.expect_bulk(into)
+    }
+
+    /// Writes the value of a key.
+    pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.note(&[b"SET", key, value]);
+        self.send()?;
+        self.expect_ok()
+    }
+}
+
+/// Pages in Redis, one key each.
+#[derive(Debug)]
+pub struct RedisPages {
+    client: RedisClient,
+    name: String,
+    pages: u32,
+}
+
+impl RedisPages {
+    /// Pages whose keys begin with `name`. A page that was never written is one of zeros.
+    pub fn new(client: RedisClient, name: &str, pages: u32) -> RedisPages {
+        RedisPages { client, name: name.to_owned(), pages }
+    }
+
+    fn key(&self, page: PageId) -> Vec<u8> {
+        format!("{}:{}", self.name, page.0).into_bytes()
+    }
+}
+
+impl PageStore for RedisPages {
+    fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    fn read_page(&mut self, page: PageId, into: &mut Page) -> Result<(), Error> {
+        let key = self.key(page);
+        if !self.client.get(&key, into)? {
+            into.fill(0);
+        }
+        Ok(())
+    }
+
+    fn write_page(&mut self, page: PageId, bytes: &Page) -> Result<(), Error> {
+        let key = self.key(page);
+        self.client.set(&key, bytes)
+    }
+
+    fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
+        for (pages, into) in pages.chunks(WINDOW).zip(into.chunks_mut(WINDOW)) {
+            for &page in pages {
+                let key = self.key(page);
+                self.client.note(&[b"GET", &key]);
+            }
+            self.client.send()?;
+            for into in into {
+                if !self.client.expect_bulk(into)? {
+                    into.fill(0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, fresh: &[Change], last: (PageId, &Page)) -> Result<(), Error> {
+        // Redis carries out the commands of one connection in their order.
+        for some in fresh.chunks(WINDOW) {
+            for (page, bytes) in some {
+                let key = self.key(*page);
+                self.client.note(&[b"SET", &key, &bytes[..PAGE_BYTES]]);
+            }
+            self.client.send()?;
+            some.iter().try_for_each(|_| self.client.expect_ok())?;
+        }
+        self.write_page(last.0, last.1)
+    }
+}

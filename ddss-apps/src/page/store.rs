@@ -1,0 +1,103 @@
+//! What an index asks of whoever keeps its pages.
+
+use std::fmt;
+
+use crate::Error;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 8192;
+
+/// The bytes of a page.
+pub type Page = [u8; PAGE_BYTES];
+
+/// The number of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageId(pub u32);
+
+impl fmt::Display for PageId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "page {}", self.0)
+    }
+}
+
+impl PageId {
+    /// Where it begins, where pages lie one behind the other.
+    pub fn offset(self) -> u64 {
+        u64::from(self.0) * PAGE_BYTES as u64
+    }
+}
+
+/// A page of zeros.
+pub fn new_page() -> Box<Page> {
+    // Not `Box::new([0; ..])`, which a debug build makes on the stack first.
+    vec![0; PAGE_BYTES].into_boxed_slice().try_into().expect("it has the bytes of a page")
+}
+
+/// A page that is to be written.
+pub type Change = (PageId, Box<Page>);
+
+/// Who keeps pages.
+///
+/// A page comes whole: all its bytes are of one write. Pages are independent of each other, but for
+/// [`commit`](Self::commit). Bytes 8 to 12 of a page belong to the store; it may keep a checksum there.
+pub trait PageStore {
+    /// How many pages there are.
+    fn pages(&self) -> u32;
+
+    /// Reads a page.
+    fn read_page(&mut self, page: PageId, into: &mut Page) -> Result<(), Error>;
+
+    /// Writes a page.
+    fn write_page(&mut self, page: PageId, bytes: &Page) -> Result<(), Error>;
+
+    /// Reads several pages, in the fewest trips that the store can do.
+    fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
+        pages.iter().zip(into).try_for_each(|(&page, into)| self.read_page(page, into))
+    }
+
+    /// Writes pages to which nothing points, and then the one that points to them: who sees the last one sees all.
+    fn commit(&mut self, fresh: &[Change], last: (PageId, &Page)) -> Result<(), Error> {
+        fresh.iter().try_for_each(|(page, bytes)| self.write_page(*page, bytes))?;
+        self.write_page(last.0, last.1)
+    }
+
+    /// Becomes the only writer, if the store can see to that. One that cannot trusts its callers to be only one.
+    fn begin_write(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Ends what [`begin_write`](Self::begin_write) began.
+    fn end_write(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl<S: PageStore + ?Sized> PageStore for Box<S> {
+    fn pages(&self) -> u32 {
+        (**self).pages()
+    }
+
+    fn read_page(&mut self, page: PageId, into: &mut Page) -> Result<(), Error> {
+        (**self).read_page(page, into)
+    }
+
+    fn write_page(&mut self, page: PageId, bytes: &Page) -> Result<(), Error> {
+        (**self).write_page(page, bytes)
+    }
+
+    fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
+        (**self).read_pages(pages, into)
+    }
+
+    fn commit(&mut self, fresh: &[Change], last: (PageId, &Page)) -> Result<(), Error> {
+        (**self).commit(fresh, last)
+    }
+
+    fn begin_write(&mut self) -> Result<(), Error> {
+        (**self).begin_write()
+    }
+
+    fn end_write(&mut self) -> Result<(), Error> {
+        (**self).end_write()
+    }
+}

@@ -1,0 +1,64 @@
+//! How long the store takes, apart from what is done with its pages.
+
+use std::time::{Duration, Instant};
+
+use super::store::{Change, Page, PageId, PageStore};
+use crate::Error;
+
+/// A store whose reads are timed.
+#[derive(Debug)]
+pub struct Timed<S> {
+    store: S,
+    took: Duration,
+    pages: u64,
+}
+
+impl<S> Timed<S> {
+    /// Nothing was read yet.
+    pub fn new(store: S) -> Timed<S> {
+        Timed { store, took: Duration::ZERO, pages: 0 }
+    }
+
+    /// How long reads took since the last time that somebody asked, and how many pages they read.
+    pub fn take(&mut self) -> (Duration, u64) {
+        (std::mem::take(&mut self.took), std::mem::take(&mut self.pages))
+    }
+
+    fn count<T>(&mut self, pages: usize, read: impl FnOnce(&mut S) -> T) -> T {
+        let begin = Instant::now();
+        let done = read(&mut self.store);
+        self.took += begin.elapsed();
+        self.pages += pages as u64;
+        done
+    }
+}
+
+impl<S: PageStore> PageStore for Timed<S> {
+    fn pages(&self) -> u32 {
+        self.store.pages()
+    }
+
+    fn read_page(&mut self, page: PageId, into: &mut Page) -> Result<(), Error> {
+        self.count(1, |store| store.read_page(page, into))
+    }
+
+    fn write_page(&mut self, page: PageId, bytes: &Page) -> Result<(), Error> {
+        self.store.write_page(page, bytes)
+    }
+
+    fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
+        self.count(pages.len(), |store| store.read_pages(pages, into))
+    }
+
+    fn commit(&mut self, fresh: &[Change], last: (PageId, &Page)) -> Result<(), Error> {
+        self.store.commit(fresh, last)
+    }
+
+    fn begin_write(&mut self) -> Result<(), Error> {
+        self.store.begin_write()
+    }
+
+    fn end_write(&mut self) -> Result<(), Error> {
+        self.store.end_write()
+    }
+}

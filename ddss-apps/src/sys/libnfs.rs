@@ -1,0 +1,180 @@
+//! One file on an NFS server, through libnfs.
+//!
+//! The library is opened at run time and never closed. A context and the files opened in it belong to one thread at a
+//! time, which `&mut self` sees to.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+use crate::Error;
+
+/// Major version of the protocol. Version 4 of libnfs 4.0 cannot write more than 4 KiB at once.
+const PROTOCOL: c_int = 3;
+const OPEN_READ_WRITE: c_int = 2;
+const MODE: c_int = 0o644;
+
+macro_rules! table {
+    ($($field:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*) => {
+        struct Library {
+            $($field: unsafe extern "C" fn($($argument),*) $(-> $answer)?,)*
+        }
+
+        impl Library {
+            fn open() -> Result<Library, String> {
+                // Its 13th interface; later ones have other arguments for reads and writes.
+                let library = open(c"libnfs.so.13")?;
+                $(
+                    let name = concat!(stringify!($field), "\0");
+                    let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("it ends with the only zero");
+                    let found = symbol(library, name).ok_or_else(|| format!("libnfs has no {}", stringify!($field)))?;
+                    // SAFETY: the symbol is a function of this name in a library whose header (`nfsc/libnfs.h`, version
+                    // 4) promises this type, and it is never unloaded.
+                    let $field = unsafe {
+                        std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $answer)?>(found)
+                    };
+                )*
+                Ok(Library { $($field),* })
+            }
+        }
+    };
+}
+
+table! {
+    nfs_init_context: fn() -> *mut c_void;
+    nfs_destroy_context: fn(*mut c_void);
+    nfs_set_version: fn(*mut c_void, c_int) -> c_int;
+    nfs_set_timeout: fn(*mut c_void, c_int);
+    nfs_get_error: fn(*mut c_void) -> *const c_char;
+    nfs_mount: fn(*mut c_void, *const c_char, *const c_char) -> c_int;
+    nfs_open: fn(*mut c_void, *const c_char, c_int, *mut *mut c_void) -> c_int;
+    nfs_creat: fn(*mut c_void, *const c_char, c_int, *mut *mut c_void) -> c_int;
+    nfs_close: fn(*mut c_void, *mut c_void) -> c_int;
+    nfs_pread: fn(*mut c_void, *mut c_void, u64, u64, *mut c_void) -> c_int;
+    nfs_pwrite: fn(*mut c_void, *mut c_void, u64, u64, *const c_void) -> c_int;
+}
+
+impl Library {
+    fn get() -> Result<&'static Library, Error> {
+        static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
+        let library = LIBRARY.get_or_init(Library::open).as_ref();
+        library.map_err(|why| Error::Missing { what: "libnfs", why: why.clone() })
+    }
+}
+
+fn open(name: &CStr) -> Result<*mut c_void, String> {
+    // SAFETY: the name is a C string, and libnfs runs nothing when it is loaded.
+    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+    if library.is_null() { Err(format!("{} is not installed", name.to_string_lossy())) } else { Ok(library) }
+}
+
+fn symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the handle is an open library's and the name a C string.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+/// An open file on an NFS server. The connection is its own, and ends with it.
+pub(crate) struct NfsFile {
+    library: &'static Library,
+    context: NonNull<c_void>,
+    /// Null until the file is open.
+    file: *mut c_void,
+}
+
+// SAFETY: a context is tied to no thread, and this value is the only one that has it: calls take `&mut self`.
+unsafe impl Send for NfsFile {}
+
+impl std::fmt::Debug for NfsFile {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("NfsFile").finish_non_exhaustive()
+    }
+}
+
+impl NfsFile {
+    /// Connects, and opens the file, which is made if it is not there.
+    pub(crate) fn open(host: &str, export: &str, path: &str) -> Result<NfsFile, Error> {
+        let library = Library::get()?;
+        // SAFETY: it takes nothing, and gives a context or null.
+        let context = unsafe { (library.nfs_init_context)() };
+        let context = NonNull::new(context).ok_or(Error::Missing { what: "libnfs", why: "no context".to_owned() })?;
+        let mut file = NfsFile { library, context, file: std::ptr::null_mut() };
+        file.mount(host, export)?;
+        file.open_or_create(path)?;
+        Ok(file)
+    }
+
+    fn mount(&mut self, host: &str, export: &str) -> Result<(), Error> {
+        let (server, path) = (c_string(host)?, c_string(export)?);
+        // SAFETY: the context is alive until this value is dropped.
+        let answer = unsafe { (self.library.nfs_set_version)(self.context.as_ptr(), PROTOCOL) };
+        self.outcome(answer, "choosing a protocol of libnfs")?;
+        // SAFETY: as above; the number is milliseconds.
+        unsafe { (self.library.nfs_set_timeout)(self.context.as_ptr(), 20_000) };
+        // SAFETY: as above, and both names are C strings that live through the call.
+        let answer = unsafe { (self.library.nfs_mount)(self.context.as_ptr(), server.as_ptr(), path.as_ptr()) };
+        self.outcome(answer, &format!("mounting {export} of {host}")).map(drop)
+    }
+
+    fn open_or_create(&mut self, path: &str) -> Result<(), Error> {
+        let name = c_string(path)?;
+        let (context, file) = (self.context.as_ptr(), &raw mut self.file);
+        // SAFETY: the context is alive, the name a C string, and the place for the handle this value's own.
+        let opened = unsafe { (self.library.nfs_open)(context, name.as_ptr(), OPEN_READ_WRITE, file) };
+        if opened == 0 {
+            return Ok(());
+        }
+        // SAFETY: as above.
+        let created = unsafe { (self.library.nfs_creat)(context, name.as_ptr(), MODE, file) };
+        self.outcome(created, &format!("creating {path}")).map(drop)
+    }
+
+    /// Reads as many bytes as there are, up to those of `into`.
+    pub(crate) fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, Error> {
+        let (context, count, to) = (self.context.as_ptr(), into.len() as u64, into.as_mut_ptr().cast());
+        // SAFETY: the context is alive and the file open in it; libnfs writes at most `count` bytes, which `into` has, and
+        // the call returns when it no longer does.
+        let answer = unsafe { (self.library.nfs_pread)(context, self.file, offset, count, to) };
+        self.outcome(answer, &format!("reading {count} bytes at {offset}"))
+    }
+
+    /// Writes bytes; says how many.
+    pub(crate) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<usize, Error> {
+        let (context, count, from) = (self.context.as_ptr(), bytes.len() as u64, bytes.as_ptr().cast());
+        // SAFETY: as for reading; libnfs reads the `count` bytes of `bytes` until the call returns.
+        let answer = unsafe { (self.library.nfs_pwrite)(context, self.file, offset, count, from) };
+        self.outcome(answer, &format!("writing {count} bytes at {offset}"))
+    }
+
+    /// A negative answer is an errno, and the context has words for it.
+    fn outcome(&self, answer: c_int, what: &str) -> Result<usize, Error> {
+        if let Ok(done) = usize::try_from(answer) {
+            return Ok(done);
+        }
+        // SAFETY: the context is alive.
+        let words = unsafe { (self.library.nfs_get_error)(self.context.as_ptr()) };
+        let why = if words.is_null() {
+            String::new()
+        } else {
+            // SAFETY: a C string of the context's own, which it keeps until the next call.
+            unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned()
+        };
+        let source = std::io::Error::from_raw_os_error(answer.saturating_neg());
+        Err(Error::system(format!("{what} over nfs ({why})"))(source))
+    }
+}
+
+impl Drop for NfsFile {
+    fn drop(&mut self) {
+        if !self.file.is_null() {
+            // SAFETY: the file is open in the context, and nobody uses it after this.
+            unsafe { (self.library.nfs_close)(self.context.as_ptr(), self.file) };
+        }
+        // SAFETY: the context was made by `nfs_init_context`, and nobody uses it after this.
+        unsafe { (self.library.nfs_destroy_context)(self.context.as_ptr()) };
+    }
+}
+
+fn c_string(text: &str) -> Result<CString, Error> {
+    CString::new(text).map_err(|error| Error::system(format!("naming {text:?} to libnfs"))(error.into()))
+}

@@ -1,0 +1,5 @@
+//! C libraries, opened when somebody asks for them: a build needs none of them.
+
+mod libnfs;
+
+pub(crate) use libnfs::NfsFile;

@@ -1,0 +1,316 @@
+//! A B-tree: values by key, in the order of the keys.
+
+use std::ops::Bound;
+
+use super::census::Census;
+use super::head::{START, count, quarter};
+use super::pages::Pages;
+use super::shape::{Shape, children};
+use crate::Error;
+use crate::page::{PAGE_BYTES, Page, PageId, PageStore};
+
+/// Bytes of the longest key.
+pub const KEY_BYTES_MAX: usize = 512;
+/// Bytes of the longest value.
+pub const VALUE_BYTES_MAX: usize = 1024;
+/// Lengths in front of each key and its value.
+const LENGTHS: usize = 4;
+
+// A node that one entry made too large can be split so that both parts fit.
+const _: () = assert!(START + 4 * (LENGTHS + KEY_BYTES_MAX + VALUE_BYTES_MAX) <= PAGE_BYTES);
+
+/// Key and value; in an inner node, the least key of a child and its page. The first child of a node has all keys that are
+/// less than the second one's, whatever its own entry says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+}
+
+/// Cells of a page, without copying them.
+pub(crate) fn cells(page: &Page) -> impl Iterator<Item = Result<(&[u8], &[u8]), &'static str>> {
+    let mut at = START;
+    (0..count(page)).map(move |_| {
+        let lengths = (at + LENGTHS <= PAGE_BYTES).then(|| (quarter(page, at).into(), quarter(page, at + 2).into()));
+        let (key_bytes, value_bytes): (usize, usize) = lengths.ok_or("an entry begins behind its end")?;
+        let (key, value) = (at + LENGTHS, at + LENGTHS + key_bytes);
+        at = value + value_bytes;
+        let cell = page.get(key..value).zip(page.get(value..at));
+        cell.ok_or("an entry reaches beyond its end")
+    })
+}
+
+fn page_of(value: &[u8]) -> Option<PageId> {
+    value.try_into().ok().map(|bytes| PageId(u32::from_le_bytes(bytes)))
+}
+
+pub(crate) struct ByKey;
+
+impl Shape for ByKey {
+    type Item = Cell;
+
+    const SORT: u32 = 1;
+
+    fn decode(page: &Page) -> Result<Vec<Cell>, &'static str> {
+        cells(page).map(|cell| cell.map(|(key, value)| Cell { key: key.to_vec(), value: value.to_vec() })).collect()
+    }
+
+    fn encode(items: &[Cell], page: &mut Page) {
+        let mut at = START;
+        let mut write = |bytes: &[u8]| {
+            page[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        for Cell { key, value } in items {
+            write(&(key.len() as u16).to_le_bytes());
+            write(&(value.len() as u16).to_le_bytes());
+            write(key);
+            write(value);
+        }
+    }
+
+    fn bytes(items: &[Cell]) -> usize {
+        START + items.iter().map(|cell| LENGTHS + cell.key.len() + cell.value.len()).sum::<usize>()
+    }
+
+    fn child(item: &Cell) -> PageId {
+        // No tree has this page: what follows it says that the tree is broken.
+        page_of(&item.value).unwrap_or(PageId(0))
+    }
+
+    fn point_to(page: PageId, items: &[Cell], old: Option<&Cell>) -> Cell {
+        let key = old.unwrap_or(&items[0]).key.clone();
+        Cell { key, value: page.0.to_le_bytes().to_vec() }
+    }
+
+    fn split(mut items: Vec<Cell>) -> (Vec<Cell>, Vec<Cell>) {
+        let half = Self::bytes(&items) / 2;
+        let mut bytes = START;
+        let middle = items.iter().position(|cell| {
+            bytes += LENGTHS + cell.key.len() + cell.value.len();
+            bytes >= half
+        });
+        let right = items.split_off(middle.unwrap_or(0).clamp(1, items.len() - 1));
+        (items, right)
+    }
+
+    fn neighbour(items: &[Cell], index: usize) -> usize {
+        if index + 1 < items.len() { index + 1 } else { index - 1 }
+    }
+
+    fn join(mut left: Vec<Cell>, mut right: Vec<Cell>, pointer: &Cell, level: u32) -> Vec<Cell> {
+        if level > 0
+            && let Some(first) = right.first_mut()
+        {
+            // It is the first no more, so its key counts from now on.
+            first.key.clone_from(&pointer.key);
+        }
+        left.append(&mut right);
+        left
+    }
+}
+
+enum Edit<'a> {
+    Insert(&'a [u8], &'a [u8]),
+    Remove(&'a [u8]),
+}
+
+impl Edit<'_> {
+    fn key(&self) -> &[u8] {
+        match self {
+            Edit::Insert(key, _) | Edit::Remove(key) => key,
+        }
+    }
+}
+
+/// What an edit did: what points to the node now, and the value that was there before.
+type Edited = (Vec<Cell>, Option<Vec<u8>>);
+
+/// A key and its value.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// A B-tree on pages. See the [module](super) for who may do what at the same time.
+#[derive(Debug)]
+pub struct BTree<S> {
+    pages: Pages<S>,
+}
+
+impl<S: PageStore> BTree<S> {
+    /// Makes an empty tree, over whatever the store has.
+    pub fn create(store: S) -> Result<Self, Error> {
+        Ok(Self { pages: Pages::create(store, ByKey::SORT)? })
+    }
+
+    /// Opens a tree that somebody made.
+    pub fn open(store: S) -> Result<Self, Error> {
+        Ok(Self { pages: Pages::open(store, ByKey::SORT)? })
+    }
+
+    /// How many pages one call reads at the most; 1 reads them one after the other.
+    #[must_use]
+    pub fn batch(mut self, pages: usize) -> Self {
+        self.pages.set_batch(pages);
+        self
+    }
+
+    /// The store.
+    pub fn store_mut(&mut self) -> &mut S {
+        self.pages.store_mut()
+    }
+
+    /// How many keys the version has that was read last.
+    pub fn len(&self) -> u64 {
+        self.pages.head().items
+    }
+
+    /// Whether it had none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of a key.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let only = Bound::Included(key);
+        self.fold(only, only, || None, |found, _, value| *found = Some(value.to_vec()))
+    }
+
+    /// All keys of a range with their values, in order, of one version.
+    pub fn range(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Vec<Pair>, Error> {
+        self.fold(from, to, Vec::new, |all, key, value| all.push((key.to_vec(), value.to_vec())))
+    }
+
+    /// Goes over the keys of a range in order, all of one version, and brings what `step` makes of them together. It begins
+    /// anew with what `begin` gives when writers were quicker.
+    pub fn fold<A>(
+        &mut self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        begin: impl Fn() -> A,
+        mut step: impl FnMut(&mut A, &[u8], &[u8]),
+    ) -> Result<A, Error> {
+        self.pages.read(|pages| {
+            let mut all = begin();
+            let pick = |page, bytes: &Page, below: &mut Vec<PageId>| {
+                pick(bytes, from, to, below).map_err(|why| Error::Broken { page, why })
+            };
+            pages.sweep(pick, |page, bytes| {
+                for cell in cells(bytes) {
+                    let (key, value) = cell.map_err(|why| Error::Broken { page, why })?;
+                    if !is_before(key, from) && !is_behind(key, to) {
+                        step(&mut all, key, value);
+                    }
+                }
+                Ok(())
+            })?;
+            Ok(all)
+        })
+    }
+
+    /// Becomes the only writer, does what `change` says, and makes all of it visible at once; nothing of it if `change`
+    /// fails. What `change` reads is the newest version with its own changes.
+    pub fn write<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        self.pages.begin(children::<ByKey>)?;
+        match change(self) {
+            Ok(done) => self.pages.commit().map(|()| done),
+            Err(error) => {
+                self.pages.abandon()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts a key's value; tells what was there. Within [`write`](Self::write) only.
+    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
+            let bytes_max = KEY_BYTES_MAX + VALUE_BYTES_MAX;
+            return Err(Error::TooLong { key_bytes: key.len(), value_bytes: value.len(), bytes_max });
+        }
+        let before = self.edit_root(&Edit::Insert(key, value))?;
+        self.pages.head_mut().items += u64::from(before.is_none());
+        Ok(before)
+    }
+
+    /// Takes a key away; tells what was there. Within [`write`](Self::write) only.
+    pub fn remove(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let before = self.edit_root(&Edit::Remove(key))?;
+        self.pages.head_mut().items -= u64::from(before.is_some());
+        Ok(before)
+    }
+
+    fn edit_root(&mut self, edit: &Edit<'_>) -> Result<Option<Vec<u8>>, Error> {
+        let (root, height) = (self.pages.head().root, self.pages.head().height);
+        let Some((parts, before)) = self.edit(root, height, edit, None)? else { return Ok(None) };
+        self.pages.replace_root::<ByKey>(parts)?;
+        Ok(before)
+    }
+
+    /// `None` if there was nothing to do.
+    fn edit(
+        &mut self,
+        page: PageId,
+        level: u32,
+        edit: &Edit<'_>,
+        pointer: Option<&Cell>,
+    ) -> Result<Option<Edited>, Error> {
+        let mut items = self.pages.node::<ByKey>(page, level)?;
+        if level == 0 {
+            let place = items.binary_search_by(|cell| cell.key.as_slice().cmp(edit.key()));
+            let before = match (edit, place) {
+                (Edit::Insert(_, value), Ok(index)) => Some(std::mem::replace(&mut items[index].value, value.to_vec())),
+                (Edit::Insert(key, value), Err(index)) => {
+                    items.insert(index, Cell { key: key.to_vec(), value: value.to_vec() });
+                    None
+                }
+                (Edit::Remove(_), Ok(index)) => Some(items.remove(index).value),
+                (Edit::Remove(_), Err(_)) => return Ok(None),
+            };
+            return Ok(Some((self.pages.put_node::<ByKey>(page, level, items, pointer)?, before)));
+        }
+        let index = items.partition_point(|cell| cell.key.as_slice() <= edit.key()).saturating_sub(1);
+        let child = items.get(index).cloned().ok_or(Error::Broken { page, why: "it has no child" })?;
+        let Some((parts, before)) = self.edit(ByKey::child(&child), level - 1, edit, Some(&child))? else {
+            return Ok(None);
+        };
+        self.pages.replace::<ByKey>(&mut items, index, parts, level - 1)?;
+        Ok(Some((self.pages.put_node::<ByKey>(page, level, items, pointer)?, before)))
+    }
+
+    /// Looks at every page, and checks that the tree is one: for tests, and after a crash that one wants to see for oneself.
+    pub fn check(&mut self) -> Result<Census, Error> {
+        self.pages.read(|pages| Census::of_btree(pages))
+    }
+}
+
+fn is_before(key: &[u8], from: Bound<&[u8]>) -> bool {
+    match from {
+        Bound::Unbounded => false,
+        Bound::Included(from) => key < from,
+        Bound::Excluded(from) => key <= from,
+    }
+}
+
+fn is_behind(key: &[u8], to: Bound<&[u8]>) -> bool {
+    match to {
+        Bound::Unbounded => false,
+        Bound::Included(to) => key > to,
+        Bound::Excluded(to) => key >= to,
+    }
+}
+
+/// The children of an inner page that may have keys of the range.
+fn pick(page: &Page, from: Bound<&[u8]>, to: Bound<&[u8]>, below: &mut Vec<PageId>) -> Result<(), &'static str> {
+    let first = below.len();
+    for cell in cells(page) {
+        let (key, value) = cell?;
+        let child = page_of(value).ok_or("it does not point to a page")?;
+        if below.len() > first && is_behind(key, to) {
+            break;
+        }
+        // The child before this one has only keys that are less.
+        if matches!(from, Bound::Included(from) | Bound::Excluded(from) if key <= from) {
+            below.truncate(first);
+        }
+        below.push(child);
+    }
+    Ok(())
+}

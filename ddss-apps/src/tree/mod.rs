@@ -1,0 +1,26 @@
+//! A B-tree and an R-tree on pages, for many readers and one writer at a time.
+//!
+//! **No page that a tree reaches is ever changed.** A writer copies the pages on its way into free ones, changes the copies,
+//! and at last writes page 0, the *head*, which says where the root is. That one write makes all of it visible. So:
+//!
+//! * A writer that dies anywhere leaves the tree as it was, on every store that writes one page whole.
+//! * A reader reads the head, and sees that one version of the tree to its end, whatever is committed meanwhile.
+//! * Which pages are free stands in the head as well, so a crash loses none.
+//!
+//! A page carries the number of the commit that it was written for (*born*). A reader that was so slow that one of its
+//! pages was used again sees a page born after its head, and begins anew. That check is exact; no reader takes a lock.
+//!
+//! Writers exclude each other by [`PageStore::begin_write`](crate::page::PageStore::begin_write): on DDSS the segment's
+//! lock, whose token comes with every put. A writer that lost it (its lease ran out, its node was cut off) is refused.
+
+mod btree;
+mod census;
+mod head;
+mod pages;
+mod rtree;
+mod shape;
+pub mod trial;
+
+pub use btree::{BTree, KEY_BYTES_MAX, Pair, VALUE_BYTES_MAX};
+pub use census::Census;
+pub use rtree::{RTree, Rect};

@@ -1,0 +1,263 @@
+//! The pages of one tree: a version that is read, and the next one while it is made.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::head::{self, HEAD, Head, Kind};
+use crate::Error;
+use crate::page::{Change, Page, PageId, PageStore, new_page};
+
+/// Pages that one call reads, as long as nothing else is asked for.
+const BATCH: usize = 16;
+/// How often a reader begins anew before it says so.
+const TRIES_MAX: u32 = 1000;
+/// So many pages that no head names are counted again by the next writer.
+const LEAKED_MAX: u32 = 256;
+
+/// The pages of one tree.
+#[derive(Debug)]
+pub(crate) struct Pages<S> {
+    store: S,
+    head: Head,
+    /// What the next version has and this one has not; `None` while nobody writes.
+    session: Option<Session>,
+    batch: usize,
+    buffer: Vec<Page>,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    fresh: BTreeMap<PageId, Box<Page>>,
+    /// Fresh pages that are not needed after all.
+    spare: Vec<PageId>,
+}
+
+/// A reader saw a page of a later version.
+fn stale() -> Error {
+    Error::Restless { tries: 1 }
+}
+
+impl<S: PageStore> Pages<S> {
+    /// Makes an empty tree of that sort.
+    pub(crate) fn create(mut store: S, of: u32) -> Result<Self, Error> {
+        let head = Head::new(of);
+        let (mut root, mut first) = (new_page(), new_page());
+        head::start(&mut root, head.generation, Kind::Leaf, 0);
+        head.encode(&mut first);
+        store.begin_write()?;
+        let made = store.commit(&[(head.root, root)], (HEAD, &first));
+        store.end_write()?;
+        made.map(|()| Self::of(store, head))
+    }
+
+    pub(crate) fn open(mut store: S, of: u32) -> Result<Self, Error> {
+        let mut page = new_page();
+        store.read_page(HEAD, &mut page)?;
+        let head = Head::decode(&page, of, store.pages())?;
+        Ok(Self::of(store, head))
+    }
+
+    fn of(store: S, head: Head) -> Self {
+        Self { store, head, session: None, batch: BATCH, buffer: Vec::new() }
+    }
+
+    pub(crate) fn set_batch(&mut self, pages: usize) {
+        self.batch = pages.max(1);
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    pub(crate) fn head_mut(&mut self) -> &mut Head {
+        &mut self.head
+    }
+
+    pub(crate) fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    /// Takes the newest version for what is read from now on.
+    fn refresh(&mut self) -> Result<(), Error> {
+        let mut page = new_page();
+        self.store.read_page(HEAD, &mut page)?;
+        self.head = Head::decode(&page, self.head.of, self.store.pages())?;
+        Ok(())
+    }
+
+    /// Reads one version of the tree, anew if one of its pages was used again meanwhile.
+    pub(crate) fn read<T>(&mut self, mut look: impl FnMut(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        if self.session.is_some() {
+            return look(self);
+        }
+        for _ in 0..TRIES_MAX {
+            self.refresh()?;
+            match look(self) {
+                Err(Error::Restless { .. }) => {}
+                ended => return ended,
+            }
+        }
+        Err(Error::Restless { tries: TRIES_MAX })
+    }
+
+    /// Becomes the only writer, and begins with the newest version.
+    pub(crate) fn begin(&mut self, children: fn(&Page) -> Vec<PageId>) -> Result<(), Error> {
+        self.store.begin_write()?;
+        let begun = self.refresh().and_then(|()| {
+            self.session = Some(Session::default());
+            if self.head.leaked > LEAKED_MAX { self.count_free(children) } else { Ok(()) }
+        });
+        if begun.is_err() {
+            self.abandon()?;
+        }
+        begun
+    }
+
+    /// Makes what was changed the newest version.
+    pub(crate) fn commit(&mut self) -> Result<(), Error> {
+        let session = self.session.take().expect("a session was begun");
+        let fresh: Vec<Change> = session.fresh.into_iter().collect();
+        for page in session.spare {
+            self.head.give_back(page);
+        }
+        self.head.generation += 1;
+        let mut page = new_page();
+        self.head.encode(&mut page);
+        let committed = self.store.commit(&fresh, (HEAD, &page));
+        let ended = self.store.end_write();
+        committed.and(ended)
+    }
+
+    /// Forgets what was changed.
+    pub(crate) fn abandon(&mut self) -> Result<(), Error> {
+        self.session = None;
+        self.store.end_write()
+    }
+
+    /// In which commit a page that is written now is born.
+    fn next_generation(&self) -> u64 {
+        self.head.generation + 1
+    }
+
+    /// Reads a page of this version that is at that level.
+    pub(crate) fn fetch(&mut self, page: PageId, level: u32) -> Result<Box<Page>, Error> {
+        let fresh = self.session.as_ref().and_then(|session| session.fresh.get(&page));
+        if let Some(fresh) = fresh {
+            return Ok(fresh.clone());
+        }
+        let mut read = new_page();
+        self.store.read_page(page, &mut read)?;
+        self.check(page, &read, level)?;
+        Ok(read)
+    }
+
+    fn check(&self, id: PageId, page: &Page, level: u32) -> Result<(), Error> {
+        if head::born(page) > self.head.generation && self.session.is_none() {
+            return Err(stale());
+        }
+        if head::is_kind(page, Kind::of_level(level)) {
+            return Ok(());
+        }
+        Err(Error::Broken { page: id, why: "it is not of the kind that its level has" })
+    }
+
+    /// Goes from the root to the leaves, level by level: `pick` names the children of an inner page that are wanted, and
+    /// `visit` sees the leaves that are reached, from the left to the right.
+    pub(crate) fn sweep(
+        &mut self,
+        mut pick: impl FnMut(PageId, &Page, &mut Vec<PageId>) -> Result<(), Error>,
+        mut visit: impl FnMut(PageId, &Page) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut level_ids = vec![self.head.root];
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(self.batch, [0; _]);
+        let mut swept = Ok(());
+        for level in (0..=self.head.height).rev() {
+            let mut below = Vec::new();
+            for ids in level_ids.chunks(self.batch) {
+                swept = swept.and_then(|()| self.fetch_many(ids, &mut buffer[..ids.len()], level));
+                for (&id, page) in ids.iter().zip(&buffer) {
+                    swept = swept.and_then(|()| if level == 0 { visit(id, page) } else { pick(id, page, &mut below) });
+                }
+            }
+            level_ids = below;
+        }
+        self.buffer = buffer;
+        swept
+    }
+
+    fn fetch_many(&mut self, ids: &[PageId], into: &mut [Page], level: u32) -> Result<(), Error> {
+        if let Some(bad) = ids.iter().find(|id| id.0 == 0 || id.0 >= self.head.next) {
+            return Err(Error::Broken { page: *bad, why: "the tree has no such page" });
+        }
+        if self.session.is_some() {
+            // A writer's own pages are not in the store yet.
+            for (&id, into) in ids.iter().zip(into) {
+                into.copy_from_slice(&self.fetch(id, level)?[..]);
+            }
+            return Ok(());
+        }
+        match (ids, &mut *into) {
+            (&[id], [into]) => self.store.read_page(id, into)?,
+            (ids, into) => self.store.read_pages(ids, into)?,
+        }
+        ids.iter().zip(into).try_for_each(|(&id, page)| self.check(id, page, level))
+    }
+
+    /// Writes a node of the next version: over `old` if that is fresh, else to a free page, and `old` is free then.
+    pub(crate) fn put(
+        &mut self,
+        old: Option<PageId>,
+        level: u32,
+        count: usize,
+        fill: impl FnOnce(&mut Page),
+    ) -> Result<PageId, Error> {
+        let mut page = new_page();
+        fill(&mut page);
+        head::start(&mut page, self.next_generation(), Kind::of_level(level), count);
+        let session = self.session.as_mut().expect("a session was begun");
+        let id = match old {
+            Some(old) if session.fresh.contains_key(&old) => old,
+            _ => {
+                let pages = self.store.pages();
+                let id = session.spare.pop().or_else(|| self.head.take(pages)).ok_or(Error::Full { pages })?;
+                if let Some(old) = old {
+                    self.head.give_back(old);
+                }
+                id
+            }
+        };
+        session.fresh.insert(id, page);
+        Ok(id)
+    }
+
+    /// The next version does not reach that page.
+    pub(crate) fn drop_page(&mut self, page: PageId) {
+        let session = self.session.as_mut().expect("a session was begun");
+        match session.fresh.remove(&page) {
+            Some(_) => session.spare.push(page),
+            None => self.head.give_back(page),
+        }
+    }
+
+    /// Finds the free pages that the head had no room for: all that the tree does not reach.
+    fn count_free(&mut self, children: fn(&Page) -> Vec<PageId>) -> Result<(), Error> {
+        let mut reached = HashSet::new();
+        let mut leaves = Vec::new();
+        let pick = |id, page: &Page, below: &mut Vec<PageId>| {
+            reached.insert(id);
+            below.extend(children(page));
+            Ok(())
+        };
+        self.sweep(pick, |id, _| {
+            leaves.push(id);
+            Ok(())
+        })?;
+        reached.extend(leaves);
+        self.head.free.clear();
+        self.head.leaked = 0;
+        for page in (1..self.head.next).map(PageId).filter(|page| !reached.contains(page)) {
+            self.head.give_back(page);
+        }
+        Ok(())
+    }
+}

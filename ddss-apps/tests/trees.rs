@@ -1,0 +1,289 @@
+//! Trees on pages of real stores: what they answer, who may read while somebody writes, and what a crash leaves.
+#![allow(clippy::unwrap_used, reason = "the helpers of a test may unwrap as the test may")]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ddss::{Client, Failure, LockOptions};
+use ddss_apps::page::{DdssPages, NfsPages, PAGE_BYTES, PageId, PageStore, RedisPages, new_page};
+use ddss_apps::places::{self, Place};
+use ddss_apps::stage::{self, NfsServer, RedisServer, Site};
+use ddss_apps::tree::{BTree, RTree, Rect, trial};
+use ddss_apps::{Error, Random};
+use ddss_tests::{Daemon, DaemonOptions, Islands, Process, skipped};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+fn client(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(DEADLINE).connect().unwrap()
+}
+
+fn pair() -> [Daemon; 2] {
+    let new = |node| DaemonOptions::new(node).unwrap().pool_bytes(64 << 20);
+    let (a, b) = (new(1), new(2));
+    let a = a.peer(&b);
+    let b = b.peer(&a);
+    [a.start().unwrap(), b.start().unwrap()]
+}
+
+/// Opens what another node made, as soon as the nodes know each other.
+fn patiently<T>(mut open: impl FnMut() -> Result<T, Error>) -> T {
+    let begin = std::time::Instant::now();
+    loop {
+        match open() {
+            Ok(opened) => return opened,
+            Err(error) => assert!(begin.elapsed() < DEADLINE, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Queries of all sizes over places, each answer compared with a plain scan.
+fn answers_are_those_of_a_scan(names: impl PageStore, positions: impl PageStore, all: &[Place]) {
+    let mut by_name = places::by_name(names, all).unwrap();
+    let mut by_position = places::by_position(positions, all).unwrap();
+    assert_eq!(by_name.check().unwrap().items, all.len() as u64);
+    assert_eq!(by_position.check().unwrap().items, all.len() as u64);
+    let mut sorted: Vec<_> =
+        all.iter().enumerate().map(|(index, place)| (place.key(index), place.value().to_vec())).collect();
+    sorted.sort();
+    for percent in [0, 20, 40, 60, 80, 100] {
+        let to = places::key_at(all, percent);
+        let scanned: Vec<_> = sorted.iter().filter(|(key, _)| *key <= to).cloned().collect();
+        assert_eq!(by_name.range(Bound::Unbounded, Bound::Included(&to)).unwrap(), scanned);
+        let from = places::key_at(all, percent / 2);
+        let scanned: Vec<_> = sorted.iter().filter(|(key, _)| *key > from && *key < to).cloned().collect();
+        assert_eq!(by_name.range(Bound::Excluded(&from), Bound::Excluded(&to)).unwrap(), scanned);
+
+        let area = places::area_of(all, percent);
+        let mut found: Vec<u64> = by_position.search(area).unwrap().into_iter().map(|(_, index)| index).collect();
+        found.sort_unstable();
+        let inside = |(index, place): (usize, &Place)| area.holds(&Rect::point(place.at)).then_some(index as u64);
+        assert_eq!(found, all.iter().enumerate().filter_map(inside).collect::<Vec<_>>());
+    }
+    for (index, place) in all.iter().enumerate().step_by(97) {
+        assert_eq!(by_name.get(&place.key(index)).unwrap().unwrap(), place.value());
+        assert_eq!(by_name.get(&place.key(index + 1)).unwrap(), None);
+    }
+}
+
+// If this failed, a query over pages of another node would leave out places, or find some that are not there.
+#[test]
+fn trees_in_ddss_answer_what_a_plain_scan_answers() {
+    let daemons = pair();
+    let [here, there] = [client(&daemons[0]), client(&daemons[1])];
+    DdssPages::create(&there, "names", 400).unwrap();
+    DdssPages::create(&there, "positions", 400).unwrap();
+    let all = places::spread(&places::places().unwrap(), 5000);
+    let open = |name| patiently(|| DdssPages::open(&here, name));
+    answers_are_those_of_a_scan(open("names"), open("positions"), &all);
+    // The other node sees the same, one page at a time.
+    let mut elsewhere = BTree::open(DdssPages::open(&there, "names").unwrap()).unwrap().batch(1);
+    assert_eq!(elsewhere.check().unwrap().items, 5000);
+    assert_eq!(elsewhere.get(&all[77].key(77)).unwrap().unwrap(), all[77].value());
+}
+
+// If this failed, DDSS would be compared with a tree that gives other answers.
+#[test]
+fn trees_over_nfs_and_redis_answer_what_a_plain_scan_answers() {
+    let all = places::spread(&places::places().unwrap(), 3000);
+    let here = Site { namespace: None, address: "127.0.0.1".parse().unwrap(), core: None };
+    match RedisServer::start(&here) {
+        Err(error @ Error::Missing { .. }) => skipped("trees over redis", &error.to_string()),
+        started => {
+            let mut server = started.unwrap();
+            let mut store = |name| RedisPages::new(server.client().unwrap(), name, 200);
+            answers_are_those_of_a_scan(store("names"), store("positions"), &all);
+        }
+    }
+    let islands = match Islands::new(2) {
+        Ok(islands) => islands,
+        Err(error) => return skipped("trees over nfs", &error.to_string()),
+    };
+    // The thread that reads is on one island, the server on the other.
+    std::thread::scope(|scope| {
+        let tried = scope.spawn(|| {
+            stage::enter(&islands.inside(1))?;
+            let site = Site { namespace: Some(islands.inside(2)), address: islands.address(2), core: None };
+            let mut server = NfsServer::start(&site)?;
+            let (names, positions) = (server.pages("/names", 200)?, server.pages("/positions", 200)?);
+            answers_are_those_of_a_scan(names, positions, &all);
+            a_torn_page_is_read_again(server.pages("/torn", 2)?);
+            Ok(())
+        });
+        match tried.join().unwrap() {
+            Err(error @ Error::Missing { .. }) => skipped("trees over nfs", &error.to_string()),
+            ended => ended.unwrap(),
+        }
+    });
+}
+
+fn a_torn_page_is_read_again(mut store: NfsPages) {
+    let mut page = new_page();
+    page[20..].fill(7);
+    store.write_page(PageId(1), &page).unwrap();
+    let mut read = new_page();
+    store.read_page(PageId(1), &mut read).unwrap();
+    assert_eq!((&read[20..], &read[..8]), (&page[20..], &page[..8]));
+    store.read_page(PageId(0), &mut read).unwrap();
+    assert_eq!(read[..], [0; PAGE_BYTES][..]);
+}
+
+// If this failed, the trees would lose or invent entries after some thousand changes, and only then.
+#[test]
+fn random_changes_leave_what_a_map_would_have() {
+    let daemon = Daemon::start(1).unwrap();
+    let client = client(&daemon);
+    let mut tree = BTree::create(DdssPages::create(&client, "random", 700).unwrap()).unwrap();
+    let mut map = BTreeMap::new();
+    let mut random = Random::new(5);
+    for round in 0..60 {
+        tree.write(|tree| {
+            for _ in 0..200 {
+                let key = vec![b'a' + random.below(4) as u8; 1 + random.below(300) as usize];
+                if random.below(10) < if round / 15 % 2 == 0 { 8 } else { 2 } {
+                    let value = vec![round; random.below(500) as usize];
+                    assert_eq!(tree.insert(&key, &value)?, map.insert(key, value));
+                } else {
+                    assert_eq!(tree.remove(&key)?, map.remove(&key));
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(tree.check().unwrap().items, map.len() as u64);
+    }
+    assert!(tree.range(Bound::Unbounded, Bound::Unbounded).unwrap().into_iter().eq(map.clone()));
+    // Down to the last one: the tree is one empty leaf then, and all other pages are free.
+    tree.write(|tree| map.keys().try_for_each(|key| tree.remove(key).map(drop))).unwrap();
+    let census = tree.check().unwrap();
+    assert_eq!((census.items, census.leaves, census.inner, census.height), (0, 1, 0, 0));
+    let too_long = tree.write(|tree| tree.insert(&[0; 600], b"")).unwrap_err();
+    assert!(matches!(too_long, Error::TooLong { key_bytes: 600, .. }), "{too_long}");
+}
+
+// If this failed, a change that failed in the middle would be there in part, or a full store would break its tree.
+#[test]
+fn a_change_that_fails_did_not_happen_and_a_full_store_stays_a_tree() {
+    let daemon = Daemon::start(1).unwrap();
+    let client = client(&daemon);
+    let mut tree = RTree::create(DdssPages::create(&client, "small", 12).unwrap()).unwrap();
+    let mut random = Random::new(9);
+    let mut kept = 0;
+    let full = loop {
+        let points: Vec<_> = (0..50).map(|_| [random.unit(), random.unit()]).collect();
+        let added = tree.write(|tree| points.iter().try_for_each(|&at| tree.insert(Rect::point(at), 1)));
+        match added {
+            Ok(()) => kept += 50,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, Error::Full { pages: 12 }), "{full}");
+    assert_eq!((tree.check().unwrap().items, kept > 500), (kept, true));
+    let none = tree.write(|tree| {
+        tree.insert(Rect::point([0.5, 0.5]), 2)?;
+        Err::<(), _>(Error::Inconsistent("on purpose".into()))
+    });
+    assert!(matches!(none, Err(Error::Inconsistent(_))));
+    assert_eq!(tree.search(Rect::new([0.0, 0.0], [1.0, 1.0])).unwrap().len() as u64, kept);
+    // The lock was given back.
+    assert!(tree.store_mut().segment().lock_with(LockOptions::new().no_wait()).is_ok());
+}
+
+// If this failed, a writer that was thought dead could come back and overwrite the tree of its successor.
+#[test]
+fn a_writer_that_lost_its_lock_is_refused() {
+    let daemon = Daemon::start(1).unwrap();
+    let (slow, quick) = (client(&daemon), client(&daemon));
+    let short = LockOptions::new().lease(Duration::from_millis(5));
+    let pages = DdssPages::create(&slow, "fenced", 64).unwrap().lock_options(short);
+    let mut late = BTree::create(pages).unwrap();
+    let mut next = BTree::open(DdssPages::open(&quick, "fenced").unwrap()).unwrap();
+    let refused = late.write(|late| {
+        late.insert(b"late", b"1")?;
+        // It waits for the lease of the other one to run out.
+        next.write(|next| next.insert(b"next", b"2"))
+    });
+    assert!(matches!(&refused, Err(Error::Ddss(error)) if error.failure() == Some(Failure::LockLost)), "{refused:?}");
+    assert_eq!(next.check().unwrap().items, 1);
+    assert_eq!(next.get(b"next").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+fn writer(folder: &Path, name: &str, sort: &str, seed: u64, round: u32) -> Process {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tree-writer"));
+    command.arg(folder).args([name, sort, &seed.to_string()]);
+    Process::start(command, folder, &format!("{name}-{round}")).unwrap()
+}
+
+/// The last step that a writer said to have done.
+fn said(writer: &Process) -> u64 {
+    let words = writer.stdout();
+    // What stands behind the last end of a line was cut off.
+    words.rsplit_once('\n').and_then(|(whole, _)| whole.lines().last()?.parse().ok()).unwrap_or(0)
+}
+
+/// Kills a writer on the other node again and again, while somebody reads all of its tree; what is there after each kill is
+/// what it acknowledged, or one step more.
+fn kill_writers(sort: &str, check: impl Fn(&Client, u64) -> Result<u64, Error> + Sync) {
+    let daemons = pair();
+    let clients = [client(&daemons[0]), client(&daemons[1])];
+    let pages = DdssPages::create(&clients[0], sort, 600).unwrap();
+    if sort == "btree" {
+        drop(BTree::create(pages).unwrap())
+    } else {
+        drop(RTree::create(pages).unwrap())
+    }
+    patiently(|| DdssPages::open(&clients[1], sort));
+    let (seed, over) = (11, AtomicBool::new(false));
+    let mut random = Random::new(3);
+    let (mut steps, mut kills_in_the_middle) = (0, 0);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut seen, mut looks) = (0, 0);
+            while !over.load(Ordering::Relaxed) {
+                let now = check(&clients[0], seed).unwrap();
+                assert!(now >= seen, "the tree went back from step {seen} to {now}");
+                (seen, looks) = (now, looks + 1);
+            }
+            looks
+        });
+        for round in 0..25 {
+            let mut writer = writer(daemons[1].folder(), sort, sort, seed, round);
+            let until = steps + 5 + random.below(60);
+            writer.wait_until(DEADLINE, |writer| said(writer) > until).unwrap();
+            std::thread::sleep(Duration::from_micros(random.below(3000)));
+            writer.kill().unwrap();
+            let acknowledged = said(&writer);
+            steps = check(&clients[0], seed).unwrap();
+            assert!((acknowledged..=acknowledged + 1).contains(&steps), "{acknowledged} acknowledged, {steps} there");
+            kills_in_the_middle += u32::from(steps > acknowledged);
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(reader.join().unwrap() > 10, "nobody looked");
+    });
+    assert!(steps > 700, "the trees never shrank: {steps} steps, {kills_in_the_middle} not acknowledged");
+}
+
+// If this failed, a writer's death could leave a tree with half of a change, or stop all writers after it.
+#[test]
+fn a_killed_writer_leaves_a_whole_b_tree() {
+    kill_writers("btree", |client, seed| {
+        let mut tree = BTree::open(DdssPages::open(client, "btree")?)?;
+        tree.check()?;
+        trial::check(&mut tree, seed)
+    });
+}
+
+// If this failed, the same for places.
+#[test]
+fn a_killed_writer_leaves_a_whole_r_tree() {
+    kill_writers("rtree", |client, seed| {
+        let mut tree = RTree::open(DdssPages::open(client, "rtree")?)?;
+        tree.check()?;
+        trial::check_places(&mut tree, seed)
+    });
+}

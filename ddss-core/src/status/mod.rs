@@ -1,0 +1,36 @@
+//! What a daemon tells of itself, in a page of memory that everybody who may can read without its help.
+//!
+//! The page is a file beside the segments (see `ddssd/src/status.rs`, which writes it, and `ddss-ipc/src/status.rs`, which
+//! reads the file). It stays when its daemon ends, however that ends. Only numbers are in it: a segment is its id, and
+//! who may not see a segment's name learns none here.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `layout.rs` | where each word of the page is |
+//! | `names.rs` | what is counted, and what it is called |
+//! | `histogram.rs` | how a time becomes a bucket, and buckets a percentile |
+//! | `rows.rs` | one client, segment, peer, sampled request |
+//! | `read.rs` | a copy of the page, checked: [`Status`] |
+//!
+//! ```
+//! use ddss_core::status::{Counter, Layout, Status, StatusError};
+//! let mut page = vec![0; Layout::BYTES];
+//! assert_eq!(Status::decode(&page), Err(StatusError::NotOne));
+//! Layout::begin(|at, word| page[at..at + 8].copy_from_slice(&word.to_ne_bytes()));
+//! let at = Layout::counter_at(Counter::Requests);
+//! page[at..at + 8].copy_from_slice(&7u64.to_ne_bytes());
+//! assert_eq!(Status::decode(&page)?.counter(Counter::Requests), 7);
+//! # Ok::<(), StatusError>(())
+//! ```
+
+mod histogram;
+mod layout;
+mod names;
+mod read;
+mod rows;
+
+pub use histogram::Histogram;
+pub use layout::{IdentityWord, Layout, Section};
+pub use names::{Counter, Gauge, Kind, Road, Step, Tally};
+pub use read::{Daemon, OperationCount, State, Status, StatusError};
+pub use rows::{ClientRow, PeerRow, Row, SampleRow, SegmentRow};

@@ -1,0 +1,319 @@
+//! Many nodes under load: the engines of [`ddss_core`] in virtual time, where each step of a daemon takes what it was
+//! measured to take. For the shape of what no two cores can show; nothing goes wrong here, and nothing is checked.
+//!
+//! Each node has one progress thread, which does one thing after the other. A get takes the own daemon's time twice (to
+//! ask, and when the bytes are back), the home's once, and two hops. Memory is left out: the engines decide without it.
+
+use crate::random::Random;
+use ddss_core::engine::{Action, Engine, EngineConfig, Now, StepId, Tail, Target};
+use ddss_core::{
+    ArenaRange, ClientId, Completion, Header, Identity, LaneId, Look, Message, NodeId, Opened, Operation, Outcome,
+    RemoteWindow, Request, RequestId, SegmentId, Spec,
+};
+use std::collections::BTreeMap;
+
+/// What each step takes, in virtual nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// From an answer in the client's ring to the next request in it.
+    pub client_ns: u64,
+    /// The progress thread of the client's own node, for one get.
+    pub own_ns: u64,
+    /// The progress thread of the home, for one get of another node.
+    pub home_ns: u64,
+    /// From one node to another, on average.
+    pub hop_ns: u64,
+}
+
+/// Who asks for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Nodes.
+    pub nodes: usize,
+    /// Clients on each, each with one get under way.
+    pub clients: usize,
+    /// Whether each client's data is at the node behind its own, and not all of it at the first node.
+    pub spread: bool,
+    /// Gets that count, of each client.
+    pub gets: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scaled {
+    /// Gets a second, of all clients.
+    pub gets_per_s: f64,
+    /// What each get took, sorted, in nanoseconds.
+    pub times_ns: Vec<u64>,
+    /// How much of the time the busiest progress thread worked.
+    pub busiest: f64,
+}
+
+enum Event {
+    Ask { node: usize, client: usize },
+    Read { from: usize, home: usize, step: StepId, segment: SegmentId },
+    Fetched { node: usize, step: StepId, segment: SegmentId },
+    Deliver { from: usize, to: usize, message: Message },
+}
+
+struct Client {
+    segment: SegmentId,
+    asked_ns: u64,
+    done: u64,
+}
+
+struct World {
+    costs: Costs,
+    load: Load,
+    now_ns: u64,
+    random: Random,
+    events: BTreeMap<(u64, u64), Event>,
+    count: u64,
+    engines: Vec<Engine>,
+    clients: Vec<Vec<Client>>,
+    /// Until when each progress thread is at work, and how long it was in all.
+    busy: Vec<(u64, u64)>,
+    made: Option<SegmentId>,
+    times_ns: Vec<u64>,
+    last_ns: u64,
+}
+
+const GENERATION: u32 = 1;
+const BYTES: u64 = 64;
+const POOL_BYTES: u64 = 64 << 20;
+const TIMEOUT_US: u32 = 1_000_000_000;
+
+fn id(client: usize) -> ClientId {
+    ClientId { index: client as u32, generation: GENERATION }
+}
+
+/// Runs a load. The same seed gives the same answer.
+pub fn scale(seed: u64, costs: Costs, load: Load) -> Scaled {
+    let mut world = World::new(seed, costs, load);
+    // What making the segments left to do is no part of this.
+    world.run();
+    let begin_ns = world.busy.iter().map(|(until, _)| *until).max().unwrap_or(0).max(world.now_ns);
+    world.busy.iter_mut().for_each(|(_, worked)| *worked = 0);
+    for node in 0..load.nodes {
+        for client in 0..load.clients {
+            // Nobody begins at the same moment as somebody else.
+            let soon = world.random.below(costs.client_ns.max(1) + 2 * costs.hop_ns.max(1));
+            world.at(begin_ns + soon, Event::Ask { node, client });
+        }
+    }
+    world.run();
+    world.times_ns.sort_unstable();
+    let busiest = world.busy.iter().map(|(_, worked)| *worked).max().unwrap_or(0);
+    let took_ns = world.last_ns.saturating_sub(begin_ns).max(1) as f64;
+    Scaled {
+        gets_per_s: world.times_ns.len() as f64 * 1e9 / took_ns,
+        busiest: busiest as f64 / took_ns,
+        times_ns: world.times_ns,
+    }
+}
+
+impl World {
+    fn new(seed: u64, costs: Costs, load: Load) -> World {
+        let peers: Vec<NodeId> = (1..=load.nodes as u16).map(NodeId).collect();
+        let engine = |node: &NodeId| {
+            let config =
+                EngineConfig { node: *node, pool_bytes: POOL_BYTES, peers: peers.clone(), first_generation: 9 };
+            let mut engine = Engine::new(&config);
+            peers.iter().filter(|peer| *peer != node).for_each(|peer| engine.peer_up(*peer));
+            (0..load.clients).for_each(|client| engine.attach(id(client), Identity { uid: 7, gid: 7 }, 1 << 20));
+            engine
+        };
+        let mut world = World {
+            costs,
+            load,
+            now_ns: 0,
+            random: Random::new(seed),
+            events: BTreeMap::new(),
+            count: 0,
+            engines: peers.iter().map(engine).collect(),
+            clients: Vec::new(),
+            busy: vec![(0, 0); load.nodes],
+            made: None,
+            times_ns: Vec::new(),
+            last_ns: 0,
+        };
+        for node in 0..load.nodes {
+            let home = if load.spread { (node + 1) % load.nodes } else { 0 };
+            let clients = (0..load.clients).map(|client| Client {
+                segment: world.make(home, &format!("{node}-{client}")),
+                asked_ns: 0,
+                done: 0,
+            });
+            let clients = clients.collect();
+            world.clients.push(clients);
+        }
+        world
+    }
+
+    /// Until nothing is left to happen.
+    fn run(&mut self) {
+        while let Some(((time_ns, _), event)) = self.events.pop_first() {
+            self.now_ns = time_ns;
+            self.handle(event);
+        }
+    }
+
+    /// A segment, made at its home before anything begins.
+    fn make(&mut self, home: usize, name: &str) -> SegmentId {
+        let text = [&Spec { mode: 0o600, ..Spec::new(BYTES) }.encode()[..], name.as_bytes()].concat();
+        let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
+        let request = Request::new(RequestId(0), Operation::Allocate { spec_and_name });
+        let (now, lane) = (self.now(), LaneId { client: id(0), index: 0 });
+        self.made = None;
+        self.engines[home].request(now, lane, &request, &text);
+        self.perform(home, 0);
+        // It may have to ask the others whether one of them has that name.
+        while self.made.is_none() {
+            let ((time_ns, _), event) = self.events.pop_first().expect("the pool is large enough");
+            self.now_ns = time_ns;
+            self.handle(event);
+        }
+        self.made.take().expect("it was waited for")
+    }
+
+    fn now(&self) -> Now {
+        let us = 1000 + self.now_ns / 1000;
+        Now { steady_us: us, wall_us: us }
+    }
+
+    fn at(&mut self, time_ns: u64, event: Event) {
+        self.count += 1;
+        self.events.insert((time_ns, self.count), event);
+    }
+
+    /// The progress thread of a node works so long, when it has done what came before; says when it is done.
+    fn work(&mut self, node: usize, cost_ns: u64) -> u64 {
+        let (until, worked) = &mut self.busy[node];
+        *until = (*until).max(self.now_ns) + cost_ns;
+        *worked += cost_ns;
+        *until
+    }
+
+    /// A hop takes between half and one and a half of the average.
+    fn hop(&mut self) -> u64 {
+        self.costs.hop_ns / 2 + self.random.below(self.costs.hop_ns.max(1))
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Ask { node, client } => {
+                self.clients[node][client].asked_ns = self.now_ns;
+                let segment = self.clients[node][client].segment;
+                let into = ArenaRange { slot: 0, bytes: BYTES as u32 };
+                let operation = Operation::Get { segment, offset: 0, into, inline: false, look: Look::default() };
+                let request = Request { timeout_us: TIMEOUT_US, ..Request::new(RequestId(client as u64), operation) };
+                let done = self.work(node, self.costs.own_ns / 2);
+                let (now, lane) = (self.now(), LaneId { client: id(client), index: 0 });
+                self.engines[node].request(now, lane, &request, &[]);
+                self.perform(node, done);
+            }
+            Event::Read { from, home, step, segment } => {
+                let back = self.work(home, self.costs.home_ns) + self.hop();
+                self.at(back, Event::Fetched { node: from, step, segment });
+            }
+            Event::Fetched { node, step, segment } => {
+                let done = self.work(node, self.costs.own_ns - self.costs.own_ns / 2);
+                let header = Header { segment: segment.to_bits(), bytes: BYTES, ..Header::default() };
+                let now = self.now();
+                self.engines[node].fetched(now, step, Ok((header, header.state)));
+                self.perform(node, done);
+            }
+            Event::Deliver { from, to, message } => {
+                let done = self.work(to, self.costs.home_ns);
+                let now = self.now();
+                self.engines[to].message(now, NodeId(from as u16 + 1), &message, &[]);
+                self.perform(to, done);
+            }
+        }
+    }
+
+    /// Does what an engine decided, at that time.
+    fn perform(&mut self, node: usize, time_ns: u64) {
+        while let Some(action) = self.engines[node].next_action() {
+            match action {
+                Action::Format { record, .. } => {
+                    let now = self.now();
+                    self.engines[node].formatted(now, record.segment, true);
+                }
+                Action::Fetch { node: home, step, target: Target::Arena(client, _), .. } => {
+                    let there = time_ns + self.hop();
+                    let segment = self.clients[node][client.index as usize].segment;
+                    self.at(there, Event::Read { from: node, home: usize::from(home.0) - 1, step, segment });
+                }
+                Action::Send { node: to, message, tail: Tail::None } => self.send(node, to, message, time_ns),
+                Action::Introduce { node: to, message: Message::Found { step, facts, .. }, at, bytes } => {
+                    let window = RemoteWindow { key: 1, base: at, bytes };
+                    self.send(node, to, Message::Found { step, facts, window }, time_ns);
+                }
+                Action::Reply { lane, completion, .. } => self.answer(node, lane, &completion, time_ns),
+                _ => {}
+            }
+        }
+    }
+
+    fn send(&mut self, from: usize, to: NodeId, message: Message, time_ns: u64) {
+        let there = time_ns + self.hop();
+        self.at(there, Event::Deliver { from, to: usize::from(to.0) - 1, message });
+    }
+
+    fn answer(&mut self, node: usize, lane: LaneId, completion: &Completion, time_ns: u64) {
+        assert_eq!(completion.outcome, Outcome::Done, "nothing goes wrong here");
+        if self.clients.len() < self.load.nodes {
+            self.made = Some(Opened::decode(&completion.data).segment);
+            return;
+        }
+        let index = lane.client.index as usize;
+        let ready = time_ns + self.costs.client_ns;
+        let client = &mut self.clients[node][index];
+        client.done += 1;
+        let (done, took) = (client.done, ready - client.asked_ns);
+        // The first get of each client asks what its segment is.
+        if done > 1 {
+            self.times_ns.push(took);
+            self.last_ns = self.last_ns.max(ready);
+        }
+        if done <= self.load.gets {
+            self.at(ready, Event::Ask { node, client: index });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COSTS: Costs = Costs { client_ns: 500, own_ns: 1000, home_ns: 500, hop_ns: 5000 };
+
+    fn run(nodes: usize, clients: usize, spread: bool) -> Scaled {
+        scale(1, COSTS, Load { nodes, clients, spread, gets: 100 })
+    }
+
+    #[test]
+    fn one_home_fills_up_and_spread_data_does_not() {
+        // If this broke, the figure that says how DDSS grows would say what its author hoped for.
+        let (one, many) = (run(4, 4, false), run(24, 4, false));
+        assert!(many.busiest > 0.95, "24 nodes fill one home: {}", many.busiest);
+        // A home that does nothing else answers 1 / home_ns; its own clients take some of it.
+        assert!((1.0e6..2.1e6).contains(&many.gets_per_s), "{}", many.gets_per_s);
+        assert!(many.gets_per_s < 3.0 * one.gets_per_s);
+        let (few, all) = (run(4, 4, true), run(24, 4, true));
+        let gain = all.gets_per_s / few.gets_per_s;
+        assert!((5.4..6.6).contains(&gain), "{gain} for 6 times the nodes");
+    }
+
+    #[test]
+    fn a_lonely_get_takes_the_sum_of_its_steps() {
+        // If this broke, the costs that were measured would count twice, or not at all.
+        let Scaled { times_ns, .. } = run(2, 1, true);
+        let (least, most) = (times_ns[0], times_ns[times_ns.len() - 1]);
+        // Both nodes ask each other, so a step may wait for the other's.
+        assert!((6500..12_500).contains(&least), "{least}");
+        assert!((11_000..20_000).contains(&most), "{most}");
+        assert_eq!(run(2, 1, true), run(2, 1, true), "the same seed gives the same answer");
+    }
+}

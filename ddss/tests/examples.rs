@@ -1,0 +1,72 @@
+//! Every type that the crate shows has an example, and every example runs.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::path::{Path, PathBuf};
+
+/// The crates whose types it shows.
+const SOURCES: [&str; 3] = ["src", "../ddss-core/src", "../ddss-ipc/src"];
+
+fn rust_files(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            into.push((path, text));
+        }
+    }
+}
+
+/// The names in the `pub use` lines of a contents page.
+fn shown(text: &str) -> Vec<String> {
+    let uses = text.split("\npub use ").skip(1).map(|rest| rest.split(';').next().unwrap());
+    let words = uses.flat_map(|line| line.split(|letter: char| !letter.is_alphanumeric() && letter != '_'));
+    let is_type = |word: &&str| {
+        let mut letters = word.chars();
+        letters.next().is_some_and(char::is_uppercase) && letters.any(char::is_lowercase)
+    };
+    words.filter(is_type).map(str::to_owned).collect()
+}
+
+/// The documentation in front of a type.
+fn documentation<'text>(text: &'text str, name: &str) -> Option<Vec<&'text str>> {
+    let lines: Vec<&str> = text.lines().collect();
+    let begins = |line: &str| {
+        let rest = line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum "));
+        rest.and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    };
+    let at = lines.iter().position(|line| begins(line))?;
+    let above = lines[..at].iter().rev().take_while(|line| line.starts_with("///") || line.starts_with("#["));
+    Some(above.copied().collect())
+}
+
+#[test]
+fn every_type_that_is_shown_has_an_example_that_runs() {
+    // If this failed, somebody who meets a type for the first time would have to guess how it is used.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    SOURCES.iter().for_each(|folder| rust_files(&root.join(folder), &mut files));
+    let names = shown(&std::fs::read_to_string(root.join("src/lib.rs")).unwrap());
+    for known in ["Client", "AsyncSegment", "Shared", "Version", "Strategy", "Error"] {
+        assert!(names.iter().any(|name| name == known), "{known} is not among {names:?}");
+    }
+    let mut without = Vec::new();
+    for name in &names {
+        let Some(lines) = files.iter().find_map(|(_, text)| documentation(text, name)) else {
+            without.push(format!("{name} (not found)"));
+            continue;
+        };
+        // An opening fence of which the compiler is told nothing: its code is built and run.
+        let fences = lines.iter().rev().filter(|line| line.starts_with("/// ```"));
+        if !fences.step_by(2).any(|line| *line == "/// ```") {
+            without.push(name.clone());
+        }
+    }
+    assert!(without.is_empty(), "no example that runs: {without:?}");
+    for (path, text) in files.iter().filter(|(path, _)| path.starts_with(root.join("src"))) {
+        for kind in ["no_run", "ignore", "should_panic"] {
+            assert!(!text.contains(&format!("```{kind}")), "an example that does not run in {}", path.display());
+        }
+    }
+}

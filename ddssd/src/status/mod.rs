@@ -1,0 +1,20 @@
+//! What this daemon tells of itself: counted by the progress thread in its own memory, and written by it, now and then and
+//! before it sleeps, into a page that stays when the daemon ends. Nobody is asked, nothing waits.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `page.rs` | the file: made anew at each start, the one before it kept |
+//! | `tally.rs` | counts requests, clients, everything else; decides what is written when |
+//! | `busiest.rs` | the segments with the most calls, in a table that is never longer |
+//! | `flights.rs` | requests that were not answered at once, until they are |
+//!
+//! What each word means stands in `ddss-core/src/status/`, who may read it in
+//! `docs/decisions/what-a-daemon-shows.md`.
+
+mod busiest;
+mod flights;
+mod page;
+mod tally;
+
+pub(crate) use page::{Page, PageIdentity, let_through, wall_us};
+pub(crate) use tally::{ClientSeen, Gauges, Tally};

@@ -1,0 +1,223 @@
+//! The file of the page: `status` beside the segments, found through a link in the daemon's folder.
+//!
+//! Each run makes its own and puts it in the place of the one before, which stays as `status.before`: after a crash it
+//! says how far that daemon had come. A reader that has the old file open reads on in the old file.
+
+use crate::memory::PoolError;
+use ddss_core::NodeId;
+use ddss_core::status::{Counter, Gauge, Histogram, IdentityWord, Kind, Layout, Road, Row, Section, State, Step};
+use ddss_ipc::{LAYOUT_VERSION, MemoryError, STATUS_NAME, SharedMemory, clock_ns, process_began};
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const CHECKED: &str = "the layout keeps every word inside the page";
+
+/// Whose page it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageIdentity {
+    pub(crate) node: NodeId,
+    pub(crate) run: u32,
+    pub(crate) core: Option<usize>,
+    /// Permission bits of the file.
+    pub(crate) mode: u32,
+}
+
+/// The page, mapped. Clones name the same one; each word has one writer.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    memory: SharedMemory,
+}
+
+impl Page {
+    const NAME: &str = "status";
+    const BEFORE_NAME: &str = "status.before";
+    const FRESH_NAME: &str = "status.new";
+
+    /// Makes the page of this run, and lets the daemon's folder show the way to it.
+    pub(crate) fn make(folder: &Path, memory_folder: &Path, identity: PageIdentity) -> Result<Self, PoolError> {
+        let path = memory_folder.join(Self::NAME);
+        let fresh = memory_folder.join(Self::FRESH_NAME);
+        remove(&fresh).map_err(system(&fresh))?;
+        let memory = SharedMemory::create_file(&fresh, Layout::BYTES);
+        let memory = memory.map_err(|source| PoolError::File { path: fresh.clone(), source })?;
+        let page = Self { memory };
+        page.begin(identity);
+        std::fs::set_permissions(&fresh, Permissions::from_mode(identity.mode)).map_err(system(&fresh))?;
+        match std::fs::rename(&path, memory_folder.join(Self::BEFORE_NAME)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(system(&path)(error)),
+            _ => {}
+        }
+        std::fs::rename(&fresh, &path).map_err(system(&path))?;
+        let link = folder.join(STATUS_NAME);
+        show_the_way(&path, &link).map_err(system(&link))?;
+        Ok(page)
+    }
+
+    /// Takes everything away that has a name.
+    pub(crate) fn discard(folder: &Path, memory_folder: &Path) {
+        for name in [Self::NAME, Self::BEFORE_NAME, Self::FRESH_NAME] {
+            // Somebody else may have tidied up.
+            let _ = std::fs::remove_file(memory_folder.join(name));
+        }
+        let _ = std::fs::remove_file(folder.join(STATUS_NAME));
+    }
+
+    fn begin(&self, identity: PageIdentity) {
+        let pid = std::process::id();
+        let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let mut release = [0; 16];
+        let name = env!("CARGO_PKG_VERSION").as_bytes();
+        let length = name.len().min(release.len());
+        release[..length].copy_from_slice(&name[..length]);
+        let half = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| release[at + byte]));
+        self.set(IdentityWord::Node.at(), identity.node.0.into());
+        self.set(IdentityWord::Pid.at(), pid.into());
+        self.set(IdentityWord::ProcessBegan.at(), process_began(pid).unwrap_or(0));
+        self.set(IdentityWord::Run.at(), identity.run.into());
+        self.set(IdentityWord::StartedUs.at(), wall_us());
+        self.set(IdentityWord::User.at(), u64::from(user.0) | u64::from(user.1) << 32);
+        self.set(IdentityWord::Protocol.at(), LAYOUT_VERSION.into());
+        self.set(IdentityWord::Release.at(), half(0));
+        self.set(IdentityWord::Release.at() + 8, half(8));
+        self.set(IdentityWord::Core.at(), identity.core.map_or(0, |core| core as u64 + 1));
+        self.set_state(State::Starting);
+        self.beat(wall_us());
+        Layout::begin(|at, word| self.set(at, word));
+    }
+
+    /// How far the daemon has come.
+    pub(crate) fn set_state(&self, state: State) {
+        self.set(IdentityWord::State.at(), state.code());
+    }
+
+    /// A sign of life.
+    pub(crate) fn beat(&self, wall_us: u64) {
+        self.set(IdentityWord::HeartbeatNs.at(), clock_ns());
+        self.set(IdentityWord::HeartbeatUs.at(), wall_us);
+    }
+
+    pub(crate) fn set_counter(&self, counter: Counter, value: u64) {
+        self.set(Layout::counter_at(counter), value);
+    }
+
+    pub(crate) fn set_gauge(&self, gauge: Gauge, value: u64) {
+        self.set(Layout::gauge_at(gauge), value);
+    }
+
+    /// Notes how long a step took.
+    pub(crate) fn note(&self, kind: Kind, road: Road, step: Step, ns: u64) {
+        let at = Layout::histogram_at(kind, road, step);
+        self.add(at + Histogram::bucket_of(ns) * size_of::<u64>(), 1);
+        self.add(at + Layout::SUM_AT, ns);
+    }
+
+    /// Writes a row.
+    pub(crate) fn set_row<R: Row>(&self, section: Section, index: usize, row: Option<&R>) {
+        let at = section.at + index % section.rows * section.row_bytes;
+        let (load, store) = (|offset| self.word(at + offset), |offset, word| self.set_last(at + offset, word));
+        match row {
+            Some(row) => row.write(load, store),
+            None => R::erase(load, store),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, at: usize, value: u64) {
+        self.memory.store(at, value, Ordering::Relaxed).expect(CHECKED);
+    }
+
+    /// Sets a word that is seen no sooner than those before it.
+    fn set_last(&self, at: usize, value: u64) {
+        self.memory.store(at, value, Ordering::Release).expect(CHECKED);
+    }
+
+    fn add(&self, at: usize, value: u64) {
+        self.set(at, self.word(at).wrapping_add(value));
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.memory.load(at, Ordering::Relaxed).expect(CHECKED)
+    }
+
+    /// A copy, as a reader makes it.
+    #[cfg(test)]
+    fn copy(&self) -> Vec<u8> {
+        (0..Layout::BYTES).step_by(size_of::<u64>()).flat_map(|at| self.word(at).to_ne_bytes()).collect()
+    }
+}
+
+/// Microseconds since 1970.
+pub(crate) fn wall_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn system(path: &Path) -> impl Fn(io::Error) -> PoolError {
+    let path = path.to_owned();
+    move |source| PoolError::File { path: path.clone(), source: MemoryError::System { tried: "name", source } }
+}
+
+/// Puts a link in its place, or in the place of an older one.
+fn show_the_way(path: &Path, link: &Path) -> io::Result<()> {
+    let path = std::path::absolute(path)?;
+    let fresh: PathBuf = link.with_extension("status.new");
+    remove(&fresh)?;
+    symlink(path, &fresh)?;
+    std::fs::rename(&fresh, link)
+}
+
+/// Lets those who may read the page through the folder in which it lies. They see no other file of it: those are their
+/// owner's only.
+pub(crate) fn let_through(memory_folder: &Path, mode: u32) -> io::Result<()> {
+    let through = (mode & 0o044) >> 2;
+    let found = std::fs::metadata(memory_folder)?.permissions().mode() & 0o777;
+    if found & through == through {
+        return Ok(());
+    }
+    std::fs::set_permissions(memory_folder, Permissions::from_mode(found | through))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ddss_core::status::Status;
+    use ddss_ipc::read_status;
+
+    #[test]
+    fn each_run_has_its_own_page_and_keeps_the_one_before() {
+        // If this broke, a crashed daemon's last words would be lost with its restart, or mixed with those of the next.
+        let folder = std::env::temp_dir().join(format!("ddssd-page-{}", std::process::id()));
+        let memory_folder = folder.join("memory");
+        std::fs::create_dir_all(&memory_folder).unwrap();
+        let identity = |run| PageIdentity { node: NodeId(3), run, core: Some(1), mode: 0o640 };
+        let first = Page::make(&folder, &memory_folder, identity(1)).unwrap();
+        first.set_counter(Counter::Commits, 5);
+        first.set_state(State::Serving);
+        let seen = read_status(&folder).unwrap();
+        assert_eq!((seen.daemon.run, seen.daemon.core, seen.counter(Counter::Commits)), (1, Some(1), 5));
+        assert_eq!(seen.daemon.release, env!("CARGO_PKG_VERSION"));
+        assert_eq!(Status::decode(&first.copy()).unwrap(), seen);
+        let second = Page::make(&folder, &memory_folder, identity(2)).unwrap();
+        second.set_counter(Counter::Commits, 1);
+        first.set_counter(Counter::Commits, 6);
+        let seen = read_status(&folder).unwrap();
+        assert_eq!((seen.daemon.run, seen.counter(Counter::Commits)), (2, 1));
+        let before = Status::decode(&std::fs::read(memory_folder.join(Page::BEFORE_NAME)).unwrap()).unwrap();
+        assert_eq!((before.daemon.run, before.counter(Counter::Commits)), (1, 6));
+        let mode = std::fs::metadata(folder.join(STATUS_NAME)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        Page::discard(&folder, &memory_folder);
+        assert_eq!(std::fs::read_dir(&memory_folder).unwrap().count(), 0);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,111 @@
+//! **Async on tokio.** Many tasks on one node call at the same time through one client, while a task on the other node
+//! follows a segment and is told of each new version.
+//!
+//! ```sh
+//! cargo run --example async_tokio
+//! ```
+//!
+//! What to learn: `Client::to_async` gives the same calls as futures, for tokio or any other executor; up to 64 of one client
+//! are under way at a time, and more wait in line. A future may be dropped at any moment, as `select!` and `timeout` do.
+//! `watch` sleeps until the home tells that there is a newer version.
+#![allow(clippy::print_stdout, reason = "an example talks to who started it")]
+
+use ddss::{AsyncClient, AsyncSegment, Spec};
+use ddss_examples::{Failed, Nodes, PATIENCE, check, may_come};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+const TASKS: u64 = 200;
+const SLOT_BYTES: u64 = 64;
+const PRICES: u64 = 50;
+
+fn main() -> Result<(), Failed> {
+    run(&Nodes::take(2)?)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run(nodes: &Nodes) -> Result<(), Failed> {
+    let (here, there) = (nodes.client(0)?.to_async()?, nodes.client(1)?.to_async()?);
+    many_at_once(&here).await?;
+    follow(&here, &there).await?;
+    give_up(&here).await
+}
+
+/// Each task has a slot of its own, and reads its left neighbour's, which may be there already or not.
+async fn many_at_once(client: &AsyncClient) -> Result<(), Failed> {
+    let board = client.allocate("examples/board", Spec::new(TASKS * SLOT_BYTES)).await?;
+    let mut tasks = JoinSet::new();
+    for index in 0..TASKS {
+        let board = board.clone();
+        tasks.spawn(async move {
+            let place = |index: u64| index * SLOT_BYTES..(index + 1) * SLOT_BYTES;
+            board.put(place(index).start, &[index as u8; SLOT_BYTES as usize]).await?;
+            let left = (index + TASKS - 1) % TASKS;
+            let slot = board.get(place(left)).await?;
+            let whole = [[left as u8; SLOT_BYTES as usize], [0; SLOT_BYTES as usize]].contains(&slot[..].try_into()?);
+            check(whole, || format!("slot {left} is {:?}", &slot[..]))
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    let version = board.stat().await?.version.0;
+    board.release().await?;
+    check(version == TASKS, || format!("{TASKS} puts made version {version}"))?;
+    println!("{TASKS} tasks put and got at the same time");
+    Ok(())
+}
+
+/// One task sets prices; one on the other node follows them. It may miss one that was replaced quickly, never the last.
+async fn follow(here: &AsyncClient, there: &AsyncClient) -> Result<(), Failed> {
+    let price = here.allocate("examples/price", Spec::new(8)).await?;
+    let follower = tokio::spawn(follower(open_soon(there, "examples/price").await?));
+    for value in 1..=PRICES {
+        price.put(0, &value.to_le_bytes()).await?;
+        sleep(Duration::from_micros(200)).await;
+    }
+    let seen = timeout(PATIENCE, follower).await???;
+    price.release().await?;
+    println!("a task on the other node was told of {seen} of {PRICES} prices, the last one among them");
+    Ok(())
+}
+
+async fn follower(price: AsyncSegment) -> Result<u64, Failed> {
+    let (mut versions, mut seen, mut last) = (price.watch(), 0, 0);
+    while last < PRICES {
+        let stamp = versions.next().await?;
+        let value = price.get(..).await?;
+        let now = u64::from_le_bytes(value[..].try_into()?);
+        check(now >= last && value.version() >= stamp.version, || format!("price {now} came after {last}"))?;
+        (seen, last) = (seen + 1, now);
+    }
+    Ok(seen)
+}
+
+/// A call that is given up: whoever drops a future gets its memory back when the daemon is done with it, and a lock that
+/// nobody waits for any more goes to the next in line.
+async fn give_up(client: &AsyncClient) -> Result<(), Failed> {
+    let door = client.allocate("examples/door", Spec::new(8)).await?;
+    let held = door.lock().await?;
+    let waited = timeout(Duration::from_millis(50), door.lock()).await;
+    check(waited.is_err(), || "the lock was granted twice".to_owned())?;
+    held.unlock().await?;
+    door.lock().await?.unlock().await?;
+    door.release().await?;
+    println!("a task gave up waiting for a lock, and left nothing behind");
+    Ok(())
+}
+
+/// Opens a segment whose name may not have come to this node yet.
+async fn open_soon(client: &AsyncClient, name: &str) -> Result<AsyncSegment, Failed> {
+    let open = async {
+        loop {
+            match client.open(name).await {
+                Err(error) if may_come(&error) => sleep(Duration::from_millis(5)).await,
+                ended => return ended,
+            }
+        }
+    };
+    Ok(timeout(PATIENCE, open).await??)
+}

@@ -1,0 +1,94 @@
+//! **A feature table with many readers.** One process writes rows of a table again and again; readers on two nodes look
+//! rows up as fast as they can, and never see half a row.
+//!
+//! ```sh
+//! cargo run --release --example feature_table
+//! ```
+//!
+//! What to learn: a typed view (`SharedSlice`) of any plain struct; the model `write`, under which a get takes no lock and
+//! waits for nobody; and that the readers of the home's own node read the table in place, by a mapping, without any
+//! daemon, while those of the other node read it by one-sided transfers. Both are the same call.
+#![allow(clippy::print_stdout, reason = "an example talks to who started it")]
+
+use ddss::{Client, Model, SharedSlice, Spec};
+use ddss_examples::{Failed, Nodes, Task, check, open_soon};
+use std::time::Instant;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+const NAME: &str = "examples/features";
+const USERS: usize = 1_000;
+const ROUNDS: u64 = 10;
+const READERS: usize = 4;
+
+/// What is known of one user: one line of 64 bytes.
+#[derive(FromBytes, IntoBytes, Immutable, Clone, Copy, PartialEq, Debug)]
+#[repr(C)]
+struct Row {
+    user: u64,
+    round: u64,
+    features: [f32; 12],
+}
+
+impl Row {
+    fn new(user: usize, round: u64) -> Self {
+        let feature = |index: usize| (user * 31 + index) as f32 * 0.5 + round as f32;
+        Self { user: user as u64, round, features: std::array::from_fn(feature) }
+    }
+}
+
+fn main() -> Result<(), Failed> {
+    match Task::given() {
+        Some(task) if task.name == "write" => write(&task.client()?),
+        Some(task) => read(&task.client()?),
+        None => start(),
+    }
+}
+
+/// The one who knows the features: writes the whole table, row after row, ten times.
+fn write(client: &Client) -> Result<(), Failed> {
+    let table: SharedSlice<Row> = SharedSlice::open(client, NAME)?;
+    for round in 1..=ROUNDS {
+        for user in 0..USERS {
+            table.put(user, &Row::new(user, round))?;
+        }
+    }
+    Ok(())
+}
+
+/// A reader goes through the table until it has seen the last round everywhere.
+fn read(client: &Client) -> Result<(), Failed> {
+    let table: SharedSlice<Row> = SharedSlice::new(open_soon(client, NAME)?, 0, USERS)?;
+    let (begin, mut gets) = (Instant::now(), 0);
+    let mut seen = [0; USERS];
+    while seen.iter().any(|&round| round < ROUNDS) {
+        for (user, seen) in seen.iter_mut().enumerate() {
+            let row = table.get(user)?.value;
+            gets += 1;
+            // Whole, and never older than what was seen before.
+            let whole = row.round == 0 || row == Row::new(user, row.round);
+            check(whole && row.round >= *seen, || format!("a reader got {row:?} after round {seen}"))?;
+            *seen = row.round;
+        }
+    }
+    let rate = f64::from(gets) / begin.elapsed().as_secs_f64();
+    println!("  a reader on {}: {gets} rows, all whole, {rate:.0} a second", client.node());
+    Ok(())
+}
+
+fn start() -> Result<(), Failed> {
+    let nodes = Nodes::take(2)?;
+    let bytes = (USERS * size_of::<Row>()) as u64;
+    let table = nodes.client(0)?.allocate(NAME, Spec { model: Model::Write, ..Spec::new(bytes) })?;
+    let readers: Result<Vec<_>, _> = (0..READERS).map(|index| nodes.worker(index, "read")).collect();
+    let writer = nodes.worker(0, "write")?;
+    writer.finish()?;
+    println!("the writer put {USERS} rows {ROUNDS} times");
+    for reader in readers? {
+        reader.finish()?;
+    }
+    let version = table.stat()?.version.0;
+    table.release()?;
+    check(version == USERS as u64 * ROUNDS, || format!("the table has version {version}"))?;
+    println!("{READERS} readers on two nodes saw every row in its last round, version {version}, and no row in halves");
+    Ok(())
+}

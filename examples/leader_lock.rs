@@ -1,0 +1,94 @@
+//! **A leader lock.** Processes on two nodes want to lead; one does. It is killed, and the next one leads.
+//!
+//! ```sh
+//! cargo run --example leader_lock
+//! ```
+//!
+//! What to learn: a lock ends with its holder's process, so nobody waits for a time-out of the dead. Each grant has a
+//! number greater than all before (its *token*): what a former leader still wants to write under the lock is refused, and
+//! things outside of DDSS can refuse it by the same number. The model `write` lets everybody else look while it is held.
+#![allow(clippy::print_stdout, reason = "an example talks to who started it")]
+
+use ddss::{Failure, LockOptions, Model, Shared, Spec};
+use ddss_examples::{Failed, Nodes, PATIENCE, Task, check, open_soon};
+use std::time::Duration;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+const NAME: &str = "examples/leader";
+const CANDIDATES: usize = 3;
+
+/// Who leads, for everybody to see.
+#[derive(FromBytes, IntoBytes, Immutable, Clone, Copy, Debug)]
+#[repr(C)]
+struct Leader {
+    pid: u64,
+    token: u64,
+}
+
+fn main() -> Result<(), Failed> {
+    match Task::given() {
+        Some(task) => stand(&task),
+        None => watch(),
+    }
+}
+
+/// A candidate waits in line for the lock, and leads as long as it lives.
+fn stand(task: &Task) -> Result<(), Failed> {
+    let segment = open_soon(&task.client()?, NAME)?;
+    // Who holds it for longer than that without a word (a machine that stands still) leads no more.
+    let held = segment.lock_with(LockOptions::new().lease(PATIENCE))?;
+    let leader = Leader { pid: std::process::id().into(), token: held.token() };
+    held.put(0, leader.as_bytes())?;
+    // Whatever a leader does. This one leads until somebody kills it.
+    std::thread::sleep(PATIENCE);
+    Err("nobody killed the leader".into())
+}
+
+fn watch() -> Result<(), Failed> {
+    let nodes = Nodes::take(2)?;
+    let spec = Spec { model: Model::Write, ..Spec::new(size_of::<Leader>() as u64) };
+    let segment = nodes.client(0)?.allocate(NAME, spec)?;
+    let view: Shared<Leader> = Shared::new(segment.clone(), 0)?;
+    let mut candidates = Vec::new();
+    for index in 0..CANDIDATES {
+        candidates.push(nodes.worker(index, "stand")?);
+    }
+    let mut tokens = Vec::new();
+    // The home tells when there is a newer version: nobody asks again and again.
+    for stamp in segment.watch() {
+        if stamp?.version.0 <= tokens.len() as u64 {
+            continue;
+        }
+        let leader = view.get()?.value;
+        println!("  process {} leads, token {}", leader.pid, leader.token);
+        tokens.push(leader.token);
+        let place = candidates.iter().position(|worker| u64::from(worker.pid()) == leader.pid);
+        let place = place.ok_or_else(|| format!("process {} leads, and was no candidate", leader.pid))?;
+        candidates.swap_remove(place).kill()?;
+        println!("  process {} was killed", leader.pid);
+        if candidates.is_empty() {
+            break;
+        }
+    }
+    let refused = fence(&nodes)?;
+    segment.release()?;
+    check(tokens.is_sorted_by(|a, b| a < b), || format!("the tokens are {tokens:?}"))?;
+    println!(
+        "{} leaders, one after the other, each with a greater token; a late put was refused: {refused}",
+        tokens.len()
+    );
+    Ok(())
+}
+
+/// A holder that was away for too long: its lease has ended, somebody else leads, and what it puts is refused.
+fn fence(nodes: &Nodes) -> Result<String, Failed> {
+    let (slow, next) = (open_soon(&nodes.client(0)?, NAME)?, open_soon(&nodes.client(1)?, NAME)?);
+    let late = slow.lock_with(LockOptions::new().lease(Duration::from_millis(20)))?;
+    // This one waits in line until the lease has ended.
+    let held = next.lock()?;
+    check(held.token() > late.token(), || "a later grant has a smaller token".to_owned())?;
+    match late.put(0, &[0; 16]) {
+        Err(error) if error.failure() == Some(Failure::LockLost) => Ok(error.to_string()),
+        ended => Err(format!("a put under a lock that was lost ended as {ended:?}").into()),
+    }
+}

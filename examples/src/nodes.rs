@@ -1,0 +1,82 @@
+//! The nodes that an example runs on.
+
+use crate::{Failed, PATIENCE, Task, Worker};
+use ddss::Client;
+use ddssd::{ClusterKey, Config, Service};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Some nodes of one cluster. Those that this process started end with this value.
+#[derive(Debug)]
+pub struct Nodes {
+    folders: Vec<PathBuf>,
+    // The order counts: the nodes end before their folder goes.
+    services: Vec<Service>,
+    _folder: Option<TempDir>,
+}
+
+impl Nodes {
+    /// The daemons whose folders stand on the command line; if there are none, `count` new nodes in this process.
+    pub fn take(count: usize) -> Result<Self, Failed> {
+        let folders: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+        match folders.len() {
+            0 => Self::start(count),
+            given if given == count => Ok(Self { folders, services: Vec::new(), _folder: None }),
+            given => Err(format!("this example runs on {count} nodes, and {given} folders were named").into()),
+        }
+    }
+
+    /// New nodes in this process, whatever stands on the command line.
+    pub fn start(count: usize) -> Result<Self, Failed> {
+        let memory = Path::new("/dev/shm");
+        let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let folder = tempfile::Builder::new().prefix("ddss-example-").tempdir_in(base)?;
+        let key = ClusterKey::generate()?;
+        let (mut folders, mut services): (Vec<PathBuf>, Vec<Service>) = Default::default();
+        for number in 1..=count {
+            let own = folder.path().join(number.to_string());
+            let mut config = Config::single(&own);
+            config.pool_bytes = 16 << 20;
+            if count > 1 {
+                // Each has an address of its own on this machine; port 0 takes any that is free.
+                config.listen = format!("127.0.0.{number}:0").parse()?;
+                config.key = Some(key.clone());
+                config.node_named = false;
+                config.join = services.first().and_then(Service::address);
+            }
+            services.push(Service::start(config)?);
+            folders.push(own);
+        }
+        Ok(Self { folders, services, _folder: Some(folder) })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.folders.len()
+    }
+
+    /// Where clients of a node attach.
+    pub fn folder(&self, index: usize) -> &Path {
+        &self.folders[index % self.folders.len()]
+    }
+
+    /// A client on one of them. A machine that does other things may be slow: here no call is in a hurry.
+    pub fn client(&self, index: usize) -> Result<Client, Failed> {
+        Ok(Client::builder().folder(self.folder(index)).timeout(PATIENCE).connect()?)
+    }
+
+    /// Starts another process of this example, whose client is on that node: its [`Task`] is called `name`.
+    pub fn worker(&self, index: usize, name: &str) -> Result<Worker, Failed> {
+        Worker::start(&Task { name: name.to_owned(), folder: self.folder(index).to_owned() })
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        // The last one first: the first one leads them.
+        while let Some(service) = self.services.pop() {
+            // The example has its result by now; a node that ends badly says so in its log.
+            drop(service);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Other processes of the same example.
+
+use crate::{Failed, PATIENCE};
+use ddss::Client;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// What tells a process that it is a worker, and not the one that a person started.
+const MARK: &str = "--as-worker";
+
+/// What a worker is to do, and on which node.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// What.
+    pub name: String,
+    /// The folder of its node.
+    pub folder: PathBuf,
+}
+
+impl Task {
+    /// The task of this process, if it is a worker.
+    pub fn given() -> Option<Self> {
+        let mut words = std::env::args_os().skip(1);
+        (words.next()? == MARK).then_some(())?;
+        Some(Self { name: words.next()?.into_string().ok()?, folder: words.next()?.into() })
+    }
+
+    /// A client on the task's node.
+    pub fn client(&self) -> Result<Client, Failed> {
+        Ok(Client::builder().folder(&self.folder).timeout(PATIENCE).connect()?)
+    }
+}
+
+/// A process of this example. It is killed if it still runs when this is dropped.
+#[derive(Debug)]
+pub struct Worker(Child);
+
+impl Worker {
+    pub(crate) fn start(task: &Task) -> Result<Self, Failed> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(MARK).arg(&task.name).arg(&task.folder).stdin(Stdio::null());
+        Ok(Self(command.spawn()?))
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Waits until it has done its task.
+    pub fn finish(mut self) -> Result<(), Failed> {
+        let status = self.0.wait()?;
+        crate::check(status.success(), || format!("a worker process failed: {status}"))
+    }
+
+    /// Kills it as `kill -9` does: it can tidy up nothing.
+    pub fn kill(mut self) -> Result<(), Failed> {
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // One that has ended needs no end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

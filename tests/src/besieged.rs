@@ -1,0 +1,88 @@
+//! A node that is attacked: what a good client has there, and attackers as another user.
+
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ddss::{Client, LockOptions, Locked, Segment, Spec, Strategy};
+
+use crate::{Daemon, DaemonOptions, Error, TempNode};
+
+/// Who nobody is.
+const NOBODY: u32 = 65534;
+
+/// A node whose socket is open to everybody, with a good client's segments in it.
+#[derive(Debug)]
+pub struct Besieged {
+    /// The good client's, closed to everybody else.
+    pub secret: Segment,
+    /// Open to everybody; its lock is the good client's.
+    pub held: Locked,
+    words: Vec<String>,
+    // The order counts: clients end before their daemon, and that before its folder.
+    _clients: [Client; 2],
+    attacker: PathBuf,
+    folder: TempNode,
+    /// The node.
+    pub daemon: Daemon,
+}
+
+impl Besieged {
+    /// Starts a node. Its secret is `word`, again and again; `program` attacks it.
+    pub fn start(word: u64, program: &Path) -> Result<Besieged, Box<dyn std::error::Error>> {
+        let options = DaemonOptions::new(1)?.pool_bytes(64 << 20).argument("--core").argument("none");
+        let daemon = options.argument("--socket-mode").argument("666").start()?;
+        fs::set_permissions(daemon.folder(), Permissions::from_mode(0o711))?;
+        let builder = |strategy| Client::builder().folder(daemon.folder()).strategy(strategy).timeout(PATIENCE);
+        let before = queues();
+        let queued = builder(Strategy::Rmq).near(false).connect()?;
+        let queue = queues().difference(&before).next().copied().unwrap_or(-1);
+        let client = builder(Strategy::Auto).near(false).connect()?;
+        let secret = client.allocate("secret/1", Spec { mode: 0o600, ..Spec::new(64 << 10) })?;
+        let bytes: Vec<u8> = std::iter::repeat_n(word.to_le_bytes(), 8 << 10).flatten().collect();
+        secret.put(0, &bytes)?;
+        let held = queued.allocate("held", Spec { mode: 0o666, ..Spec::new(4096) })?;
+        let id = held.id();
+        let held = held.lock_with(LockOptions::new().lease(Duration::from_secs(600)))?;
+        let words = [
+            daemon.socket().display().to_string(),
+            secret.id().to_bits().to_string(),
+            id.to_bits().to_string(),
+            held.token().to_string(),
+            queue.to_string(),
+        ];
+        // Where another user can run it.
+        let folder = TempNode::new()?;
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o711))?;
+        let attacker = folder.join("attacker");
+        fs::copy(program, &attacker)?;
+        fs::set_permissions(&attacker, Permissions::from_mode(0o755))?;
+        Ok(Besieged { secret, held, words: words.into(), _clients: [queued, client], attacker, folder, daemon })
+    }
+
+    /// An attack, again and again for so many seconds (or once), as another user where this one may become another.
+    pub fn attack(&self, name: &str, seconds: u64) -> Result<Child, Error> {
+        let mut command = Command::new(&self.attacker);
+        command.arg("attack").arg(name).args(&self.words).arg(seconds.to_string());
+        command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+            .spawn()
+            .map_err(Error::system(format!("starting the attack {name} in {}", self.folder.path().display())))
+    }
+}
+
+/// A machine that runs other tests takes its time.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The System V message queues that there are.
+fn queues() -> BTreeSet<i32> {
+    let table = fs::read_to_string("/proc/sysvipc/msg").unwrap_or_default();
+    table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)?.parse().ok()).collect()
+}

@@ -1,0 +1,172 @@
+//! The three nodes and the processes that work on them.
+
+use crate::check::{self, Verdict};
+use crate::log::Log;
+use crate::worker::{BYTES, COUNTERS, Plan, VALUES, attach, home_of, name, open_all, whole};
+use ddss::{Placement, Spec, Strategy};
+use ddss_ipc::SharedMemory;
+use ddss_tests::{Daemon, DaemonOptions, Islands, TempNode};
+use std::collections::HashMap;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Nodes, numbered from 1.
+pub(crate) const NODES: u16 = 3;
+/// Where a node listens that has a network of its own.
+const PORT: u16 = 7400;
+/// How long nodes that start together may take until every segment is made.
+const MAKE_MAX: Duration = Duration::from_secs(30);
+
+/// A client process.
+pub(crate) struct Worker {
+    pub(crate) number: u16,
+    pub(crate) life: u16,
+    node: u16,
+    plan: Plan,
+    child: Child,
+}
+
+/// Three nodes, on one network or each on an island of its own, and who works on them.
+pub(crate) struct Field {
+    // The order counts: whoever uses the folder and the islands ends before they go.
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) daemons: Vec<Daemon>,
+    pub(crate) islands: Option<Islands>,
+    /// Records of lives that have ended.
+    past: u64,
+    folder: TempNode,
+    stop: SharedMemory,
+}
+
+impl Field {
+    /// Starts the nodes; each in a network namespace of its own if that is asked for.
+    pub(crate) fn start(namespaces: bool) -> Result<Self, Box<dyn Error>> {
+        let islands = if namespaces { Some(Islands::new(NODES as u8)?) } else { None };
+        let options = (1..=NODES).map(|node| match &islands {
+            Some(islands) => {
+                let listen = SocketAddr::new(islands.address(node as u8), PORT);
+                Ok(DaemonOptions::listening(node, listen).inside(&islands.inside(node as u8)))
+            }
+            None => DaemonOptions::new(node),
+        });
+        let options: Vec<_> = options.collect::<Result<_, _>>()?;
+        let listens: Vec<_> = options.iter().map(DaemonOptions::listen).collect();
+        let mut daemons = Vec::new();
+        for (index, mut option) in options.into_iter().enumerate() {
+            for (other, listen) in listens.iter().enumerate().filter(|&(other, _)| other != index) {
+                option = option.peer(&DaemonOptions::listening(other as u16 + 1, *listen));
+            }
+            daemons.push(option.pool_bytes(64 << 20).argument("--core").argument("none").start()?);
+        }
+        let folder = TempNode::new()?;
+        let stop = SharedMemory::create_file(&folder.join("stop"), 4096)?;
+        let field = Self { workers: Vec::new(), daemons, islands, past: 0, folder, stop };
+        field.make_segments()?;
+        Ok(field)
+    }
+
+    /// One after the other on each node; Strict, since that promises the most.
+    fn make_segments(&self) -> Result<(), Box<dyn Error>> {
+        let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
+        let begin = Instant::now();
+        for index in 0..VALUES + COUNTERS {
+            let mut spec = Spec::new(BYTES as u64);
+            spec.placement = Placement::Node(ddss::NodeId(home_of(index)));
+            loop {
+                match client.allocate(&name(index), spec) {
+                    Ok(_) => break,
+                    Err(error) if begin.elapsed() > MAKE_MAX => return Err(error.into()),
+                    Err(_) => std::thread::sleep(Duration::from_millis(20)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn log_of(&self, number: u16, life: u16) -> PathBuf {
+        self.folder.join(&format!("log-{number}-{life}"))
+    }
+
+    /// One more client process on `node`.
+    pub(crate) fn hire(&mut self, node: u16, plan: Plan) -> Result<(), Box<dyn Error>> {
+        let number = self.workers.len() as u16;
+        let child = self.spawn(number, 0, node, &plan)?;
+        self.workers.push(Worker { number, life: 0, node, plan, child });
+        Ok(())
+    }
+
+    fn spawn(&self, number: u16, life: u16, node: u16, plan: &Plan) -> Result<Child, Box<dyn Error>> {
+        let daemon = &self.daemons[usize::from(node - 1)];
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("worker").arg(daemon.folder()).arg(self.log_of(number, life)).arg(self.folder.join("stop"));
+        command.arg(number.to_string()).arg(life.to_string()).args(plan.words());
+        Ok(command.spawn()?)
+    }
+
+    /// Kills a worker and lets another one take its place.
+    pub(crate) fn replace(&mut self, index: usize) -> Result<(), Box<dyn Error>> {
+        let worker = &mut self.workers[index];
+        worker.child.kill()?;
+        worker.child.wait()?;
+        let (number, life, node, plan) = (worker.number, worker.life + 1, worker.node, worker.plan.clone());
+        self.past += Log::count_at(&self.log_of(number, life - 1));
+        let child = self.spawn(number, life, node, &plan)?;
+        self.workers[index] = Worker { number, life, node, plan, child };
+        Ok(())
+    }
+
+    /// How many calls a worker has made in this life.
+    pub(crate) fn count(&self, worker: usize) -> u64 {
+        let worker = &self.workers[worker];
+        Log::count_at(&self.log_of(worker.number, worker.life))
+    }
+
+    /// How many calls all of them have made.
+    pub(crate) fn counted(&self) -> u64 {
+        self.past + (0..self.workers.len()).map(|worker| self.count(worker)).sum::<u64>()
+    }
+
+    /// Tells everybody to stop; how many ended badly.
+    pub(crate) fn stop(&mut self) -> Result<u64, Box<dyn Error>> {
+        self.stop.store(0, 1, Ordering::Release)?;
+        let mut stranded = 0;
+        for worker in &mut self.workers {
+            stranded += u64::from(!worker.child.wait()?.success());
+        }
+        Ok(stranded)
+    }
+
+    /// Checks everything that anybody saw against what is there in the end.
+    pub(crate) fn judge(&self) -> Result<Verdict, Box<dyn Error>> {
+        let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
+        let mut last = Vec::new();
+        for (index, segment) in open_all(&client)?.into_iter().enumerate() {
+            let mut bytes = [0; BYTES];
+            let stamp = segment.get_into(0, &mut bytes)?;
+            let word = u64::from_le_bytes(std::array::from_fn(|i| bytes[i]));
+            last.push((stamp.version.0, if index < VALUES { whole(&bytes) } else { word }));
+        }
+        let mut logs = HashMap::new();
+        for worker in &self.workers {
+            for life in 0..=worker.life {
+                let log = Log::open(&self.log_of(worker.number, life))?;
+                logs.insert(u64::from(worker.number) << 16 | u64::from(life), log.records()?);
+            }
+        }
+        Ok(check::check(&logs, &last))
+    }
+}
+
+impl Drop for Field {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            // It has ended already unless something went wrong.
+            let _ = worker.child.kill();
+            let _ = worker.child.wait();
+        }
+    }
+}

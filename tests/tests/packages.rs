@@ -1,0 +1,145 @@
+//! The packages: what they hold, and that the programs in them run.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use ddss_tests::{Process, TempNode, binary, house, skipped};
+
+/// Runs a command to its end; what it printed.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{command:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Every file below a folder, from there on.
+fn files(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found
+}
+
+// If this failed, whoever installs the package would have a daemon that does not start, or no manual.
+#[test]
+fn a_debian_package_has_everything_and_its_daemon_serves() {
+    const NAME: &str = "a_debian_package_has_everything_and_its_daemon_serves";
+    if !is_there("dpkg-deb") || !is_there("gzip") {
+        return skipped(NAME, "dpkg-deb is missing: this is no Debian");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let (out, root) = (scratch.path().join("out"), scratch.path().join("root"));
+    let programs = binary("ddss").unwrap().parent().unwrap().to_owned();
+    let mut make = Command::new(house::workspace_root().join("scripts/package"));
+    let made = run(make.args(["--deb-only", "--programs"]).arg(&programs).arg("--out").arg(&out));
+    let package = PathBuf::from(made.lines().last().unwrap());
+    let about = run(Command::new("dpkg-deb").arg("-f").arg(&package));
+    for part in ["Package: ddss\n", "Depends: libc6", "Suggests: libibverbs1"] {
+        assert!(about.contains(part), "{part} is not in\n{about}");
+    }
+    run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root));
+    let found = files(&root);
+    for file in [
+        "usr/bin/ddss",
+        "usr/bin/ddssd",
+        "usr/lib/systemd/system/ddssd.service",
+        "usr/lib/sysusers.d/ddss.conf",
+        "etc/ddss/ddssd.conf",
+        "usr/share/man/man1/ddss.1.gz",
+        "usr/share/man/man1/ddss-allocate.1.gz",
+        "usr/share/man/man1/ddssd.1.gz",
+        "usr/share/bash-completion/completions/ddss",
+        "usr/share/zsh/vendor-completions/_ddssd",
+        "usr/share/fish/vendor_completions.d/ddss.fish",
+        "usr/share/doc/ddss/schemas/segment.json",
+        "usr/share/doc/ddss/copyright",
+    ] {
+        assert!(found.iter().any(|name| name == file), "{file} is not in {found:?}");
+        assert!(fs::metadata(root.join(file)).unwrap().len() > 40, "{file} is empty");
+    }
+    // The unit starts a program that is there, with a configuration that is there and good.
+    let unit = fs::read_to_string(root.join("usr/lib/systemd/system/ddssd.service")).unwrap();
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let mut words = start.split(' ').map(str::to_owned);
+    let program = root.join(words.next().unwrap().trim_start_matches('/'));
+    let node = TempNode::new().unwrap();
+    let mut daemon = Command::new(program);
+    for word in words {
+        daemon.arg(match word.as_str() {
+            "/etc/ddss/ddssd.conf" => root.join("etc/ddss/ddssd.conf"),
+            "/run/ddss" => node.path().to_owned(),
+            "/var/lib/ddss" => node.join("state"),
+            "/dev/shm/ddss" => node.join("memory"),
+            _ => word.into(),
+        });
+    }
+    let mut daemon = Process::start(daemon, node.path(), "ddssd").unwrap();
+    daemon.wait_until(Duration::from_secs(20), |process| process.stdout().contains("ready")).unwrap();
+    let ping = run(Command::new(root.join("usr/bin/ddss")).args(["ping", "--dir"]).arg(node.path()));
+    assert!(ping.contains("node 1 answered in"), "{ping}");
+    let mode = fs::metadata(node.join("ddssd.sock")).unwrap();
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777,
+        0o660,
+        "its settings were not read"
+    );
+}
+
+// If this failed, installing the package would change the machine where only a folder was meant, or would not end.
+#[test]
+fn a_package_is_installed_into_a_folder_and_taken_out_again() {
+    const NAME: &str = "a_package_is_installed_into_a_folder_and_taken_out_again";
+    if !is_there("dpkg-deb") || !rustix::process::getuid().is_root() {
+        return skipped(NAME, "it takes root and dpkg");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let (out, root) = (scratch.path().join("out"), scratch.path().join("root"));
+    for folder in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "var/log"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+    let programs = binary("ddss").unwrap().parent().unwrap().to_owned();
+    let mut make = Command::new(house::workspace_root().join("scripts/package"));
+    let made = run(make.arg("--programs").arg(&programs).arg("--out").arg(&out));
+    let dpkg = |words: &[&str]| {
+        let mut command = Command::new("dpkg");
+        command.arg("--root").arg(&root).args(["--force-depends", "--force-script-chrootless"]);
+        run(command.args(words))
+    };
+    dpkg(&["--install", made.lines().last().unwrap()]);
+    assert!(root.join("usr/bin/ddssd").exists());
+    dpkg(&["--purge", "ddss"]);
+    assert!(!root.join("usr/bin/ddssd").exists() && !root.join("etc/ddss/ddssd.conf").exists());
+}
+
+// If this failed, the container would be built of files that are not there, or start a program that is not in it.
+#[test]
+fn the_container_file_copies_what_the_script_puts_there() {
+    let root = house::workspace_root();
+    let text = fs::read_to_string(root.join("packaging/Containerfile")).unwrap();
+    let script = fs::read_to_string(root.join("scripts/package")).unwrap();
+    let copied = text.lines().find_map(|line| line.strip_prefix("COPY ")).unwrap();
+    let (files, folder) = copied.rsplit_once(' ').unwrap();
+    let start = text.lines().find_map(|line| line.strip_prefix("ENTRYPOINT [\"")).unwrap().trim_end_matches("\"]");
+    assert!(files.split(' ').any(|file| format!("{folder}{file}") == start), "{start} is not copied");
+    for file in files.split(' ') {
+        assert!(script.contains("\"$out/container\" \"$root/usr/bin/ddss\" \"$root/usr/bin/ddssd\""), "{file}");
+    }
+}
