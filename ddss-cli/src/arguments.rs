@@ -4,6 +4,7 @@ use crate::demo::{DemoClientOptions, DemoNodeOptions, DemoOptions};
 use crate::kinds::Kind;
 use clap::{Args, Parser, Subcommand};
 use ddss::{Model, NodeId, Placement};
+use ddss_core::status::Kind as CallKind;
 use std::path::PathBuf;
 
 /// Shows and touches the shared segments of a cluster.
@@ -89,6 +90,14 @@ pub(crate) enum Command {
     Release(ReleaseOptions),
     /// One look at a node: does its daemon run, what does it hold, how is its cluster
     Status(Place),
+    /// What the daemon has counted since it was started; also of a daemon that is dead
+    Counters(CountersOptions),
+    /// The clients of the node: which processes they are, and what they do
+    Clients(Place),
+    /// A live view: rates, latency percentiles, the hottest segments, rings, connections
+    Top(TopOptions),
+    /// One call and its way: its steps and their times
+    Trace(TraceOptions),
     /// The nodes of the cluster, one a line
     Nodes(Place),
     /// Make a cluster, and bring nodes into it
@@ -290,6 +299,90 @@ pub(crate) struct ReleaseOptions {
 pub(crate) struct DoctorOptions {
     #[command(flatten)]
     pub(crate) place: Place,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CountersOptions {
+    /// Which: `*` is any run of characters, `?` any one [default: all that are not zero]
+    pub(crate) pattern: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Those that are zero as well
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ddss top                            q leaves, p pauses, arrows scroll the segments
+  ddss top --once | less              two looks, a second apart, as text
+  ddss top --json                     the same for scripts
+
+Of a daemon that is dead it shows what its page said last. Gets that a client reads in place do not come to the daemon,
+and are not counted.")]
+pub(crate) struct TopOptions {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Two looks as text, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Between two looks, in milliseconds
+    #[arg(long, default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    interval_ms: u64,
+    /// How many segments are shown at the most
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    pub(crate) segments: usize,
+}
+
+impl TopOptions {
+    pub(crate) fn interval(&self) -> std::time::Duration {
+        std::time::Duration::from_millis(self.interval_ms)
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ddss trace scores                   a get of 8 bytes, step by step
+  ddss trace scores --call put --bytes 4096
+  ddss trace                          the last call of anybody that the daemon followed; also of a dead daemon")]
+pub(crate) struct TraceOptions {
+    /// Of which segment [default: no call is made, and the last one that was followed is shown]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// What is called; a put writes what is there, so that only the version changes
+    #[arg(long, default_value = "get", value_name = "CALL", requires = "name")]
+    pub(crate) call: TraceCall,
+    /// How many bytes
+    #[arg(long, default_value_t = 8, value_name = "N", requires = "name")]
+    pub(crate) bytes: u64,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TraceCall {
+    Get,
+    Put,
+    Ping,
+}
+
+impl TraceCall {
+    pub(crate) fn kind(self) -> CallKind {
+        match self {
+            TraceCall::Get => CallKind::Get,
+            TraceCall::Put => CallKind::Put,
+            TraceCall::Ping => CallKind::Null,
+        }
+    }
+
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            TraceCall::Get => "a get",
+            TraceCall::Put => "a put",
+            TraceCall::Ping => "a call that does nothing, beside an open",
+        }
+    }
 }
 
 #[derive(Args, Debug)]

@@ -10,6 +10,8 @@ pub(crate) enum CommandError {
     Client(#[from] ddss::Error),
     #[error(transparent)]
     Key(#[from] ddssd::KeyError),
+    #[error(transparent)]
+    Page(#[from] ddssd::StatusReadError),
     #[error("cannot start a node")]
     Node(#[from] ddssd::StartError),
     #[error("cannot {tried}")]
@@ -46,6 +48,7 @@ impl CommandError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Client(ddss::Error::NoDaemon { .. }) => 4,
+            Self::Page(ddssd::StatusReadError::Nothing { .. }) => 4,
             Self::NoJson => 2,
             Self::Client(error) if error.is_indeterminate() => 3,
             _ => 1,

@@ -7,8 +7,10 @@
 mod arguments;
 mod bench;
 mod bytes;
+mod clients;
 mod cluster;
 mod confirm;
+mod counters;
 mod demo;
 mod doctor;
 mod failure;
@@ -17,10 +19,13 @@ mod kinds;
 mod left;
 mod locks;
 mod look;
+mod page;
 mod pages;
 mod segments;
 mod status;
 mod table;
+mod top;
+mod trace;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -65,6 +70,10 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Man { folder } => pages::manual(folder),
         Command::Release(named) => bytes::release(named, json),
         Command::Bench(options) => bench::run(options, json),
+        Command::Counters(options) => counters::run(options, json),
+        Command::Clients(place) => clients::run(place, json),
+        Command::Top(options) => top::run(options, json),
+        Command::Trace(options) => trace::run(options, json),
         Command::Status(place) => status::run(place, json),
         Command::Nodes(place) => cluster::nodes(place, json),
         Command::Cluster(command) => cluster::run(command, json),

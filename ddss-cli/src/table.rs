@@ -25,6 +25,15 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Rows under the head.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len() - 1
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// How wide each column is.
     fn widths(&self) -> Vec<usize> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);

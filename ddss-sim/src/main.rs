@@ -31,7 +31,7 @@ struct Arguments {
 }
 
 /// The numbers of a report that are summed up over a campaign, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 18] {
+fn numbers(report: &Report) -> [(&'static str, u64); 19] {
     [
         ("operations", report.operations),
         ("done", report.done),
@@ -44,6 +44,7 @@ fn numbers(report: &Report) -> [(&'static str, u64); 18] {
         ("handed", report.handed),
         ("copied", report.copied),
         ("older", report.older),
+        ("refused", report.refused),
         ("released", report.released),
         ("takeovers", report.takeovers),
         ("pairings", report.pairings),

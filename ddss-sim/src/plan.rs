@@ -73,6 +73,8 @@ pub struct Report {
     pub isolations: u64,
     /// Mirrored segments that were lost on both nodes.
     pub lost_twice: u64,
+    /// Calls that the permissions did not allow.
+    pub refused: u64,
     /// Segments that were released.
     pub released: u64,
     /// Puts and additions made under a lock.

@@ -496,6 +496,8 @@ impl Work for Node {
         self.station.disarm();
         self.hands.fabric.disarm();
         self.hands.read_time();
+        // Whatever was due meanwhile is looked at in the next round: there may be no other before the next sleep.
+        self.rounds = Self::ROUNDS_PER_CLOCK;
     }
 
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {

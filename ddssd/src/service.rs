@@ -8,12 +8,13 @@ use crate::core_claim::CoreClaim;
 use crate::fabric;
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
+use crate::metrics::Metrics;
 use crate::progress::{Node, Parts};
 use crate::status::{Page, PageIdentity, Tally, let_through};
 use crate::trust::KeyError;
 use ddss_core::NodeId;
 use ddss_core::limits::CLIENTS_MAX;
-use ddss_core::status::State;
+use ddss_core::status::{Gauge, State};
 use ddss_ipc::{Reception, ReceptionConfig, Station};
 use ddss_runtime::{ProgressThread, RuntimeError};
 use ddss_verbs::FabricError;
@@ -141,8 +142,9 @@ pub struct Service {
     memory_folder: PathBuf,
     discard: bool,
     page: Page,
+    metrics: Option<Metrics>,
     _claim: Option<CoreClaim>,
-    _lock: FolderLock,
+    _locks: Vec<FolderLock>,
 }
 
 impl Service {
@@ -150,8 +152,13 @@ impl Service {
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         config.check()?;
         folder::make(&config.folder)?;
-        let lock = FolderLock::take(&config.folder)?;
         folder::make(&config.memory_folder)?;
+        let mut folders = vec![&*config.folder, &*config.memory_folder];
+        if config.key.is_some() {
+            folder::make(&config.state_folder)?;
+            folders.push(&config.state_folder);
+        }
+        let locks = FolderLock::take_all(&folders)?;
         if config.discard {
             NodeMemory::discard(&config.memory_folder);
             Page::discard(&config.folder, &config.memory_folder);
@@ -171,6 +178,8 @@ impl Service {
         // Any number that the last run did not have will do: it only tells two runs apart.
         let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
         let page = Self::show(&config, run, core)?;
+        page.set_gauge(Gauge::Clustered, admission.is_some().into());
+        let metrics = config.metrics.map(|address| Metrics::start(address, page.clone())).transpose()?;
         let (desk, teller, asked) = Desk::open().map_err(StartError::Network)?;
         let desk = admission.is_some().then_some(desk);
         let socket = config.socket();
@@ -191,13 +200,16 @@ impl Service {
             let made = Node::new(&config, Parts { station, fabric, memory, audiences, tally, desk }, run)?;
             // Whoever asked has stopped listening only if the start has failed.
             let _ = tell_names.send(made.names());
+            #[cfg(test)]
+            let made = crate::allocation::Counted::new(made, &config.folder);
             Ok::<_, StartError>(made)
         })?;
         let address = admission.as_ref().map(|admission| admission.address);
+        let shown = page.clone();
         let control = admission.map(|Admission { node, key, address, listener, founder }| {
-            let names = names.recv().unwrap_or_default();
+            let (names, page) = (names.recv().unwrap_or_default(), shown);
             let config =
-                ControlConfig { node, run, key, address, listener, state_folder, folder, peers, founder, names };
+                ControlConfig { node, run, key, address, listener, state_folder, folder, peers, founder, names, page };
             ControlPlane::start(config, teller, asked)
         });
         let control = control.transpose()?;
@@ -215,8 +227,9 @@ impl Service {
             memory_folder,
             discard,
             page,
+            metrics,
             _claim: claim,
-            _lock: lock,
+            _locks: locks,
         })
     }
 
@@ -242,6 +255,11 @@ impl Service {
     /// Where other nodes connect to, if this node belongs to a cluster.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// Where a monitor asks over HTTP, if it may.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(Metrics::address)
     }
 
     /// The core of its progress thread, if it has one.

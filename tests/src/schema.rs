@@ -43,6 +43,13 @@ fn check(file: &Path, schema: &Value, value: &Value, at: &str, complaints: &mut 
                     names.iter().all(|name| members.contains_key(name.as_str().unwrap_or_default()))
                 })
             }),
+            // Of a map every member is alike.
+            "additionalProperties" if rule.is_object() => {
+                for (name, member) in value.as_object().into_iter().flatten() {
+                    check(file, rule, member, &format!("{at}.{name}"), complaints);
+                }
+                true
+            }
             "additionalProperties" => *rule == Value::Bool(false) && only_known(rules, value),
             "properties" => {
                 for (name, rule) in rule.as_object().into_iter().flatten() {

@@ -104,6 +104,20 @@ fn what_each_command_says_as_json_is_as_its_schema_says() {
     assert_eq!(picture.matches("<circle").count(), 13);
     assert!(picture.ends_with("</svg>\n") && picture.contains("null call, rcq"), "{picture}");
     assert_eq!(of("ls", &["ls", "ddss-bench/*"])[0].as_array().unwrap().len(), 0);
+    let counted = &of("counters", &["counters"])[0];
+    assert!(
+        counted["counters"]["commits"].as_u64().unwrap() > 0
+            && counted["operations"]["put"]["done"].as_u64().unwrap() > 0
+    );
+    let clients = &of("clients", &["clients"])[0];
+    assert!(clients.as_array().unwrap().iter().any(|row| row["pid"] == std::process::id()), "{clients}");
+    of("top", &["top", "--interval-ms", "100"]);
+    let traced = &of("trace", &["trace", "a"])[0]["samples"];
+    assert!(
+        traced.as_array().unwrap().iter().all(|sample| sample["call"] == "get" && sample["end"] == "done"),
+        "{traced}"
+    );
+    of("trace", &["trace", "a", "--call", "put", "--bytes", "64"]);
     // The same names when the daemon is dead.
     let mut daemon = daemon;
     daemon.kill().unwrap();
@@ -114,6 +128,10 @@ fn what_each_command_says_as_json_is_as_its_schema_says() {
     );
     assert_eq!(of("stat", &["stat", "a"])[0]["live"], false);
     assert_eq!(of("status", &["status"])[0]["daemon"], "dead");
+    for command in ["counters", "top", "trace"] {
+        assert_eq!(of(command, &[command])[0]["daemon"]["life"], "dead", "{command}");
+    }
+    assert!(!of("clients", &["clients"])[0].as_array().unwrap().is_empty());
     assert_eq!(say(&folder, &["stat", "nothing"], "").code, 1);
     assert_eq!(say(&folder, &["get", "a"], "").code, 4);
 }

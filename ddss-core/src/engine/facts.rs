@@ -174,7 +174,7 @@ impl Engine {
         self.reply(lane, Completion { data: page.encode(), ..done }, None);
     }
 
-    /// New permissions of a segment at home here: its owner and root may give them. Where other people may read it than
+    /// New permissions of a segment at home here, if who asks may give them. Where other people may read it than
     /// before, it moves to their memory: whoever has the old one mapped sees it no more.
     pub(super) fn permit_here(
         &mut self,
@@ -185,13 +185,13 @@ impl Engine {
         asker: Asker,
     ) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
-        segment.permissions.allow(who, Wish::Release)?;
+        segment.permissions.changed(who, permit)?;
         if segment.mirror.is_some() && self.permit_later(now, who, id, permit, asker)? {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
         let old = segment.permissions;
-        let new = Permissions { mode: permit.mode, ..old };
+        let new = old.changed(who, permit)?;
         if new.audience() == old.audience() {
             self.segments.get_mut(id)?.permissions = new;
             let record = self.segments.record(id)?;

@@ -11,7 +11,7 @@ use super::near::Told;
 use super::operations::{Asked, Fetching, Lookup, Pending, StepId, Then, Wait};
 use super::peers::{Peer, Remote};
 use super::segments::check_range;
-use crate::limits::{OPERATIONS_MAX, SEGMENT_BYTES_MAX};
+use crate::limits::{HISTORY_MAX, OPERATIONS_MAX, SEGMENT_BYTES_MAX};
 use crate::listing::Page;
 use crate::message::{Facts, RemoteWindow};
 use crate::operation::{LockToken, Operation, Payload, Terms};
@@ -202,8 +202,10 @@ impl Engine {
             // It was taken over, and one of the two nodes has yet to hear of it.
             return self.ended(now, node, step, Outcome::Failed(Failure::Busy), Told::default());
         }
-        let reaches = facts.copies > 1 || window.bytes >= Header::bytes_with(facts.bytes, facts.keeps);
-        if facts.bytes > SEGMENT_BYTES_MAX || !is_home && facts.segment.home() != node || !reaches {
+        let wraps = window.base.checked_add(window.bytes).is_none();
+        let reaches = facts.copies > 1 || !wraps && window.bytes >= Header::bytes_with(facts.bytes, facts.keeps);
+        let known = facts.bytes <= SEGMENT_BYTES_MAX && facts.keeps <= HISTORY_MAX;
+        if !known || !is_home && facts.segment.home() != node || !reaches {
             self.act(Action::Cut { node });
             return;
         }

@@ -5,6 +5,7 @@ use super::core::EngineConfig;
 use super::guard::{Asker, Guard};
 use super::mirror::{Mirror, Role};
 use super::planted::planted;
+use super::quotas::Accounts;
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::message::Facts;
 use crate::record::Record;
@@ -172,6 +173,7 @@ pub(super) struct Segments {
     /// How many have or are mirrors.
     mirrored: usize,
     areas: Areas,
+    pub(super) accounts: Accounts,
     leaving: Vec<Leaving>,
     /// Those with a lock that is held or a line that is not empty.
     busy: Vec<SegmentId>,
@@ -190,6 +192,7 @@ impl Segments {
             adopted: HashMap::new(),
             mirrored: 0,
             areas: Areas::new(config.pool_bytes),
+            accounts: Accounts::default(),
             leaving: Vec::new(),
             busy: Vec::new(),
             #[cfg(feature = "planted")]
@@ -367,6 +370,7 @@ impl Segments {
         let slot = &mut self.slots[usize::from(index)];
         slot.generation = slot.generation.wrapping_add(1);
         let spec = Spec { placement: Placement::Node(self.node), ..spec };
+        self.accounts.take(permissions.owner.uid, &spec);
         let segment = SegmentId::new(self.node, index, slot.generation);
         let known_as = copy_of.unwrap_or(segment);
         let record = Record { segment, known_as, at, name, spec, permissions };
@@ -448,6 +452,7 @@ impl Segments {
         }
         self.make_room_for(id);
         self.free.retain(|&free| usize::from(free) != index);
+        self.accounts.take(permissions.owner.uid, &spec);
         let segment = Segment::new(record, (version, timestamp));
         self.mirrored += usize::from(segment.mirror.is_some());
         self.slots[index] = Slot { generation: id.generation(), segment: Some(Box::new(segment)) };
@@ -482,6 +487,7 @@ impl Segments {
         self.names.remove(&segment.name);
         self.adopted.remove(&segment.id);
         self.mirrored -= usize::from(segment.mirror.is_some());
+        self.accounts.give(segment.permissions.owner.uid, &segment.spec);
         let bytes = segment.pool_bytes();
         let readers = segment.seen_by;
         let (at, waiting_for) = (segment.at, readers.clone());

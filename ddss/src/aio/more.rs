@@ -11,8 +11,8 @@ use crate::value::{Stamp, Value};
 use crate::words::Changed;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
-    ArenaRange, Change, Completion, Failure, Listing, LockToken, Model, Operation, Page, Payload, Permit, Terms,
-    Version,
+    ArenaRange, Change, Completion, Failure, Identity, Listing, LockToken, Model, Operation, Page, Payload, Permit,
+    Terms, Version,
 };
 use std::ops::{Range, RangeBounds};
 
@@ -148,11 +148,19 @@ impl AsyncSegment {
 
     /// Changes its nine Unix bits: [`Segment::set_mode`](crate::Segment::set_mode).
     pub async fn set_mode(&self, mode: u16) -> Result<(), Error> {
-        let permit = Permit { mode: mode & 0o777 };
+        self.permit(Permit { mode: Some(mode & 0o777), owner: None }).await
+    }
+
+    /// Gives it to another user and group: [`Segment::set_owner`](crate::Segment::set_owner).
+    pub async fn set_owner(&self, owner: Identity) -> Result<(), Error> {
+        self.permit(Permit { mode: None, owner: Some(owner) }).await
+    }
+
+    async fn permit(&self, permit: Permit) -> Result<(), Error> {
         self.ask("change the permissions of", Operation::Permit { segment: self.id(), permit }).await.map(drop)
     }
 
-    pub(super) async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
+    pub(crate) async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
         let plan = Plan { operation, ..bare() };
         self.client().call(action, self.name(), plan, as_given).await.map(|(completion, _)| completion)
     }

@@ -13,6 +13,7 @@ use super::types::{Answer, Command, Member, Raft};
 use super::watch::watch;
 use super::wire::MEET_MAX;
 use crate::config::PeerAddress;
+use crate::status::Page;
 use crate::trust::ClusterKey;
 use ddss_core::engine::ClaimId;
 use ddss_core::{Failure, Name, NodeId, PeerHello};
@@ -70,6 +71,8 @@ pub(crate) struct ControlConfig {
     pub(crate) founder: bool,
     /// The segments that it has already; with each, whether it was first at home elsewhere.
     pub(crate) names: Vec<(Name, bool)>,
+    /// Where others see how the cluster is.
+    pub(crate) page: Page,
 }
 
 /// The running control plane. It ends with this value.
@@ -177,7 +180,7 @@ async fn begin(
     held.take_up(&config.names);
     admin::open(&context, &config.folder, &config.state_folder).map_err(|error| failed(&error))?;
     tokio::spawn(serve(context.clone(), listener));
-    tokio::spawn(watch(context.clone(), config.run, config.peers, held.clone()));
+    tokio::spawn(watch(context.clone(), config.run, config.peers, held.clone(), config.page));
     tokio::spawn(hold_lease(context.clone(), config.run, teller.clone()));
     tokio::spawn(attend(context.clone(), asked, teller, held, config.run));
     Ok(context)

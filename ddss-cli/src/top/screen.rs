@@ -1,0 +1,232 @@
+//! The live view: draws, listens to keys, and leaves the terminal as it was, however it ends.
+
+use super::names::Names;
+use super::view::{Section, Span, View};
+use crate::arguments::TopOptions;
+use crate::failure::CommandError;
+use crate::page::{Page, now, read};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style, Stylize};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Paragraph, Sparkline};
+use ratatui::{DefaultTerminal, Frame};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::collections::VecDeque;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a key or a signal may wait to be noticed.
+const LISTEN_EACH: Duration = Duration::from_millis(100);
+/// Rates that the small picture remembers.
+const HISTORY: usize = 240;
+/// From this width on segments and rings stand side by side.
+const WIDE: u16 = 150;
+
+pub(crate) fn run(options: &TopOptions, json: bool) -> Result<(), CommandError> {
+    let first = read(&options.place)?;
+    let live = !json && !options.once && std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if !live {
+        return once(options, first, json);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        let flag = signal_hook::flag::register(signal, Arc::clone(&stop));
+        flag.map_err(CommandError::system("listen to signals"))?;
+    }
+    // It restores the terminal also if this program panics.
+    let mut terminal = ratatui::try_init().map_err(CommandError::system("take the terminal"))?;
+    let ended = Screen::new(options, first).live(&mut terminal, &stop);
+    ratatui::restore();
+    ended
+}
+
+/// Two looks, an interval apart, as text; of a daemon that is gone one look is all there is.
+fn once(options: &TopOptions, first: Page, json: bool) -> Result<(), CommandError> {
+    first.warn();
+    let mut names = Names::default();
+    let begin = Instant::now();
+    let second = if first.is_over() {
+        None
+    } else {
+        std::thread::sleep(options.interval());
+        Some(read(&options.place)?)
+    };
+    let now = second.as_ref().unwrap_or(&first);
+    let same = now.status.daemon.run == first.status.daemon.run;
+    let before = (second.is_some() && same).then_some(&first.status);
+    let seconds = if before.is_some() { begin.elapsed().as_secs_f64() } else { lifetime(now) };
+    let span = Span { now, before, seconds };
+    names.learn(&options.place, span.hottest().iter().take(options.segments).map(|(row, _)| row.segment));
+    if json {
+        println!("{}", span.as_json(&names, options.segments));
+    } else {
+        span.view(&names, options.segments).print();
+    }
+    Ok(())
+}
+
+/// How long a daemon has run, or ran.
+fn lifetime(page: &Page) -> f64 {
+    let daemon = &page.status.daemon;
+    let end = if page.is_over() { daemon.heartbeat_us } else { now().as_micros() as u64 };
+    end.saturating_sub(daemon.started_us) as f64 / 1e6
+}
+
+/// What the live view remembers.
+struct Screen<'a> {
+    options: &'a TopOptions,
+    names: Names,
+    page: Page,
+    read_at: Instant,
+    history: VecDeque<u64>,
+    view: View,
+    /// Segments that are scrolled past.
+    above: usize,
+    paused: bool,
+    /// Why the page could not be read last.
+    trouble: Option<String>,
+}
+
+impl<'a> Screen<'a> {
+    fn new(options: &'a TopOptions, page: Page) -> Self {
+        let mut names = Names::default();
+        let span = Span { now: &page, before: None, seconds: lifetime(&page) };
+        names.learn(&options.place, span.hottest().iter().take(options.segments).map(|(row, _)| row.segment));
+        let view = span.view(&names, options.segments);
+        let (history, read_at) = (VecDeque::new(), Instant::now());
+        Self { options, names, page, read_at, history, view, above: 0, paused: false, trouble: None }
+    }
+
+    fn live(mut self, terminal: &mut DefaultTerminal, stop: &AtomicBool) -> Result<(), CommandError> {
+        let failed = || CommandError::system("draw in the terminal");
+        let mut changed = true;
+        while !stop.load(Ordering::Relaxed) {
+            if self.read_at.elapsed() >= self.options.interval() && !self.paused {
+                self.look();
+                changed = true;
+            }
+            if changed {
+                terminal.draw(|frame| self.draw(frame)).map_err(failed())?;
+            }
+            changed = false;
+            if event::poll(LISTEN_EACH).map_err(failed())? {
+                match self.hear(&event::read().map_err(failed())?) {
+                    Heard::End => return Ok(()),
+                    Heard::Change => changed = true,
+                    Heard::Nothing => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the page again.
+    fn look(&mut self) {
+        let seconds = self.read_at.elapsed().as_secs_f64();
+        self.read_at = Instant::now();
+        let page = match read(&self.options.place) {
+            Ok(page) => page,
+            Err(error) => return self.trouble = Some(ddssd::in_one_line(&error)),
+        };
+        self.trouble = None;
+        let same = page.status.daemon.run == self.page.status.daemon.run;
+        let span = Span {
+            now: &page,
+            before: same.then_some(&self.page.status),
+            seconds: if same { seconds } else { lifetime(&page) },
+        };
+        let shown = span.hottest();
+        self.names.learn(&self.options.place, shown.iter().take(self.options.segments).map(|(row, _)| row.segment));
+        self.history.push_back(span.calls_a_second() as u64);
+        if self.history.len() > HISTORY {
+            self.history.pop_front();
+        }
+        self.view = span.view(&self.names, self.options.segments);
+        self.page = page;
+    }
+
+    fn hear(&mut self, event: &Event) -> Heard {
+        let key = match event {
+            Event::Key(key) if key.kind == KeyEventKind::Press => key,
+            Event::Resize(..) => return Heard::Change,
+            _ => return Heard::Nothing,
+        };
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Heard::End,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Heard::End,
+            KeyCode::Char('p' | ' ') => self.paused = !self.paused,
+            KeyCode::Down | KeyCode::Char('j') => self.above += 1,
+            KeyCode::Up | KeyCode::Char('k') => self.above = self.above.saturating_sub(1),
+            KeyCode::PageDown => self.above += 10,
+            KeyCode::PageUp => self.above = self.above.saturating_sub(10),
+            KeyCode::Home => self.above = 0,
+            _ => return Heard::Nothing,
+        }
+        self.above = self.above.min(self.view.segments.table.len().saturating_sub(1));
+        Heard::Change
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        let view = &self.view;
+        let rows = |section: &Section, most: usize| (section.table.len().min(most) + 2) as u16;
+        let parts = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Length(view.rates.len() as u16),
+            Constraint::Length(3),
+            Constraint::Length(rows(&view.latency, 8)),
+            Constraint::Fill(1),
+            Constraint::Length(1),
+        ])
+        .split(frame.area());
+        let alive = if self.page.life.is_serving() { Style::new().green() } else { Style::new().red() };
+        frame.render_widget(Line::styled(self.view.head.as_str(), alive.add_modifier(Modifier::BOLD)), parts[0]);
+        frame.render_widget(Text::from_iter(view.rates.iter().map(String::as_str)), parts[1]);
+        let shown = self.history.iter().rev().take(parts[2].width.into()).rev().copied();
+        frame.render_widget(Sparkline::default().data(shown.collect::<Vec<_>>()).cyan(), parts[2]);
+        section(frame, parts[3], &view.latency, 0);
+        let wide = frame.area().width >= WIDE;
+        let (left, right) = if wide {
+            let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Length(2), Constraint::Fill(1)]);
+            let halves = halves.split(parts[4]);
+            (halves[0], halves[2])
+        } else {
+            let under = rows(&view.clients, 4) + if view.peers.table.is_empty() { 0 } else { rows(&view.peers, 3) };
+            let both = Layout::vertical([Constraint::Fill(1), Constraint::Max(under)]).split(parts[4]);
+            (both[0], both[1])
+        };
+        section(frame, left, &view.segments, self.above);
+        let peers = if view.peers.table.is_empty() { 0 } else { rows(&view.peers, 8) };
+        let under = Layout::vertical([Constraint::Fill(1), Constraint::Max(peers)]).split(right);
+        section(frame, under[0], &view.clients, 0);
+        section(frame, under[1], &view.peers, 0);
+        let paused = if self.paused { "  paused" } else { "" };
+        let keys =
+            format!("q leave  p pause  ↑↓ segments  each {:.1} s{paused}", self.options.interval().as_secs_f64());
+        let last = self.trouble.clone().unwrap_or(keys);
+        frame.render_widget(Line::from(last).dim(), parts[5]);
+    }
+}
+
+enum Heard {
+    Nothing,
+    Change,
+    End,
+}
+
+/// A title, the head of the table, and as many of its rows as there is room for.
+fn section(frame: &mut Frame<'_>, area: Rect, section: &Section, above: usize) {
+    if area.height < 3 || section.table.is_empty() {
+        return;
+    }
+    let mut lines = section.table.lines_within(area.width.into()).into_iter();
+    let head = lines.next().unwrap_or_default();
+    let mut text = Text::from(Line::from(section.title).bold());
+    text.push_line(Line::from(head).dim());
+    for line in lines.skip(above).take(usize::from(area.height) - 2) {
+        text.push_line(Line::from(line));
+    }
+    frame.render_widget(Paragraph::new(text), area);
+}
