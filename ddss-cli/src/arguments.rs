@@ -192,6 +192,9 @@ pub(crate) struct AllocateOptions {
     /// How many versions before the newest one are kept
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) history: u16,
+    /// On how many nodes it is kept: with 2 it has a mirror, which takes over when its home dies
+    #[arg(long, default_value_t = 1, value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(crate) copies: u8,
 }
 
 #[derive(Args, Debug)]

@@ -29,7 +29,7 @@ fn table(found: &[Listing]) -> Table {
         let holder = listing.holder;
         table.row(vec![
             listing.name.to_string(),
-            listing.facts.segment.home().0.to_string(),
+            listing.home.0.to_string(),
             lock_in_words(listing),
             holder.map_or_else(|| "-".to_owned(), holder_in_words),
             holder.map_or_else(|| "-".to_owned(), |holder| seconds_in_words(holder.lease_left_us)),

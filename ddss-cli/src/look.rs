@@ -7,7 +7,7 @@ use crate::left;
 use crate::locks::holder_in_words;
 use crate::segments::{connect, open};
 use crate::table::{Table, bytes_in_words, seconds_in_words, time_in_words};
-use ddss::{Failure, Listing, Model, Version};
+use ddss::{Failure, Listing, Mirroring, Model, NodeId, Version};
 use serde_json::{Value, json};
 
 /// A model as it is written on the command line.
@@ -38,7 +38,9 @@ pub(crate) fn as_json(listing: &Listing) -> Value {
     json!({
         "name": listing.name.as_str(),
         "id": facts.segment.to_bits(),
-        "home": facts.segment.home().0,
+        "home": listing.home.0,
+        "copies": facts.copies,
+        "mirror": (facts.copies > 1).then(|| json!({ "node": listing.mirror.0, "state": listing.mirroring.as_str() })),
         "bytes": facts.bytes,
         "model": model_in_words(facts.model),
         "history": facts.keeps,
@@ -87,7 +89,7 @@ pub(crate) fn list(wanted: &ListOptions, json: bool) -> Result<(), CommandError>
         table.row(vec![
             listing.name.to_string(),
             bytes_in_words(facts.bytes),
-            facts.segment.home().0.to_string(),
+            listing.home.0.to_string(),
             model_in_words(facts.model),
             mode_in_words(facts.permissions.mode),
             facts.permissions.owner.uid.to_string(),
@@ -110,6 +112,16 @@ pub(crate) fn lock_in_words(listing: &Listing) -> String {
     }
 }
 
+/// Where the second copy is, and whether it can be counted on.
+fn mirror_in_words(listing: &Listing) -> String {
+    match (listing.mirroring, listing.mirror) {
+        (Mirroring::None, _) => "none (one copy)".to_owned(),
+        (Mirroring::Degraded, NodeId::NOBODY) => "degraded: no node for it yet".to_owned(),
+        (Mirroring::Degraded, node) => format!("degraded: {node} is away"),
+        (state, node) => format!("{} on {node}", state.as_str()),
+    }
+}
+
 pub(crate) fn stat(named: &Named, json: bool) -> Result<(), CommandError> {
     let listing = match open(named) {
         Ok(segment) => segment.stat()?,
@@ -123,7 +135,8 @@ pub(crate) fn stat(named: &Named, json: bool) -> Result<(), CommandError> {
     let owner = facts.permissions.owner;
     println!("name      {}", listing.name);
     println!("id        {}", facts.segment);
-    println!("home      {}", facts.segment.home());
+    println!("home      {}", listing.home);
+    println!("mirror    {}", mirror_in_words(&listing));
     println!("bytes     {}", facts.bytes);
     println!("model     {}", model_in_words(facts.model));
     println!("history   {} versions before the newest", facts.keeps);

@@ -26,7 +26,7 @@ impl Held {
         let mut held = Self::default();
         for listing in client.list("")? {
             let listing = listing?;
-            if listing.facts.segment.home() == client.node() {
+            if listing.home == client.node() {
                 held.count += 1;
                 held.bytes += listing.facts.bytes;
                 held.locks += usize::from(listing.holders > 0);

@@ -15,7 +15,7 @@ pub struct PeerHello {
 
 impl PeerHello {
     /// The version of everything that peers say to each other, the handshake included.
-    pub const PROTOCOL: u8 = 4;
+    pub const PROTOCOL: u8 = 5;
     /// Bytes of an encoded one.
     pub const BYTES: usize = 6;
 

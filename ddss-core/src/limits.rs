@@ -29,6 +29,16 @@ pub const HISTORY_MAX: u32 = 1024;
 pub const COPY_BYTES_MAX: u64 = 64 << 10;
 /// Copies of remote segments that a node keeps at the most.
 pub const COPIES_MAX: usize = 256;
+/// Nodes on which a segment is kept at the most: its home and one mirror.
+pub const COPIES_MAX_OF_SEGMENT: u8 = 2;
+/// Bytes of one piece in which a segment is copied to its mirror.
+pub const MIRROR_PIECE_BYTES: u32 = 64 << 10;
+/// Pieces of one segment that are on their way to its mirror at the same time.
+pub const MIRROR_PIECES_MAX: usize = 4;
+/// Ranges that puts have changed behind the copying and that are still to be sent again: more, and puts wait.
+pub const MIRROR_DIRTY_MAX: usize = 64;
+/// Changes of permissions of one mirrored segment that wait for its mirror to be let go.
+pub const MIRROR_PERMITS_MAX: usize = 16;
 /// Bytes of data that travel inside a completion.
 pub const INLINE_REPLY_BYTES_MAX: usize = 32;
 /// Bytes of data that travel inside a request.
@@ -87,3 +97,5 @@ const _: () = assert!(MESSAGE_BYTES_MAX <= ARENA_SLOT_BYTES);
 const _: () = assert!(TIMEOUT_DEFAULT_US <= TIMEOUT_MAX_US);
 const _: () = assert!(RANGES_MAX * 16 <= TEXT_BYTES_MAX);
 const _: () = assert!(HISTORY_MAX <= u16::MAX as u32);
+const _: () = assert!(MIRROR_PIECE_BYTES as usize * MIRROR_PIECES_MAX <= STAGING_BYTES / 2);
+const _: () = assert!(RANGES_MAX < MIRROR_DIRTY_MAX);

@@ -8,6 +8,47 @@ use crate::wire::{Reader, Writer};
 use crate::{NodeId, Timestamp, Version};
 use arrayvec::{ArrayString, ArrayVec};
 
+/// How the mirror of a segment is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Mirroring {
+    /// There shall be none.
+    #[default]
+    None = 0,
+    /// It has all that was acknowledged, and would take over.
+    InSync = 1,
+    /// It is being copied: until that is done the home is alone.
+    Copying = 2,
+    /// There is none at this moment: what is put is on the home only.
+    Degraded = 3,
+    /// Its home has yet to hear from the cluster whether it is the home still.
+    Unsure = 4,
+}
+
+impl Mirroring {
+    fn from_code(code: u8) -> Result<Self, Failure> {
+        Ok(match code {
+            0 => Self::None,
+            1 => Self::InSync,
+            2 => Self::Copying,
+            3 => Self::Degraded,
+            4 => Self::Unsure,
+            _ => return Err(Failure::Malformed),
+        })
+    }
+
+    /// In words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::InSync => "in sync",
+            Self::Copying => "copying",
+            Self::Degraded => "degraded",
+            Self::Unsure => "unsure",
+        }
+    }
+}
+
 /// A segment as its home sees it at one moment.
 ///
 /// ```
@@ -35,6 +76,12 @@ pub struct Listing {
     pub waiting: u16,
     /// Nodes whose clients have opened it.
     pub readers: u16,
+    /// Its home at this moment.
+    pub home: NodeId,
+    /// Its mirror; nobody if it has none.
+    pub mirror: NodeId,
+    /// How the mirror is.
+    pub mirroring: Mirroring,
     /// Who keeps others from the lock.
     pub holder: Option<LockHolder>,
 }
@@ -69,7 +116,7 @@ impl LockHolder {
 
 impl Listing {
     /// Bytes of one page: some listings, one behind the other.
-    pub const PAGE_BYTES: usize = 400;
+    pub const PAGE_BYTES: usize = 408;
 
     /// Puts it behind the others of a page; `false` if there is no room.
     pub fn add_to(&self, page: &mut ArrayVec<u8, { Self::PAGE_BYTES }>) -> bool {
@@ -77,6 +124,7 @@ impl Listing {
         let name = self.name.as_str().as_bytes();
         out.facts(&self.facts).u64(self.version.0).u64(self.timestamp.0);
         out.u16(self.holders).u8(self.locked.into()).u16(self.waiting).u16(self.readers);
+        out.u16(self.home.0).u16(self.mirror.0).u8(self.mirroring as u8);
         let (node, client, lease_left_us) = LockHolder::encode(self.holder);
         out.u16(node).u16(client).u32(lease_left_us);
         out.u8(name.len() as u8).bytes(name);
@@ -90,12 +138,14 @@ impl Listing {
         let (version, timestamp) = (Version(input.u64()?), Timestamp(input.u64()?));
         let (holders, locked) = (input.u16()?, input.u8()? != 0);
         let (waiting, readers) = (input.u16()?, input.u16()?);
+        let (home, mirror) = (NodeId(input.u16()?), NodeId(input.u16()?));
+        let mirroring = Mirroring::from_code(input.u8()?)?;
         let holder = LockHolder::decode((input.u16()?, input.u16()?, input.u32()?));
         let length = usize::from(input.u8()?);
         let (name, rest) = input.0.split_at_checked(length).ok_or(Failure::Malformed)?;
         let name = Name::from_bytes(name)?;
         *page = rest;
-        Ok(Self { name, facts, version, timestamp, holders, locked, waiting, readers, holder })
+        Ok(Self { name, facts, version, timestamp, holders, locked, waiting, readers, home, mirror, mirroring, holder })
     }
 }
 
@@ -170,12 +220,25 @@ mod tests {
         // If this broke, a list would never get beyond a segment with a long name, or tell the facts of another.
         let permissions = Permissions { owner: Identity { uid: 1, gid: 2 }, mode: 0o640 };
         let segment = SegmentId::new(NodeId(1), 2, 3);
-        let facts = Facts { segment, bytes: 9, model: Model::Delta(3), permissions, keeps: 4 };
+        let facts = Facts { segment, bytes: 9, model: Model::Delta(3), permissions, keeps: 4, copies: 2 };
         let name = Name::new(&"n".repeat(128)).unwrap();
         let (version, timestamp) = (Version(5), Timestamp(6));
         let holder = Some(LockHolder { node: NodeId(3), client: Some(0), lease_left_us: 9 });
-        let (locked, holders) = (true, 1);
-        let listing = Listing { name, facts, version, timestamp, holders, locked, waiting: 7, readers: 8, holder };
+        let (home, mirror, mirroring) = (NodeId(1), NodeId(3), Mirroring::InSync);
+        let listing = Listing {
+            name,
+            facts,
+            version,
+            timestamp,
+            holders: 1,
+            locked: true,
+            waiting: 7,
+            readers: 8,
+            home,
+            mirror,
+            mirroring,
+            holder,
+        };
         let mut page = ArrayVec::new();
         assert!(listing.add_to(&mut page) && listing.add_to(&mut page) && !listing.add_to(&mut page));
         let mut left = &page[..];

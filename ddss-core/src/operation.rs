@@ -237,6 +237,25 @@ impl Operation {
         self
     }
 
+    /// The segment that it is about.
+    pub(crate) const fn segment(&self) -> Option<SegmentId> {
+        match *self {
+            Operation::Null | Operation::Allocate { .. } | Operation::Open { .. } | Operation::List { .. } => None,
+            Operation::Release { segment }
+            | Operation::Get { segment, .. }
+            | Operation::GetMany { segment, .. }
+            | Operation::Put { segment, .. }
+            | Operation::PutMany { segment, .. }
+            | Operation::Atomic { segment, .. }
+            | Operation::Await { segment, .. }
+            | Operation::Lock { segment, .. }
+            | Operation::Unlock { segment, .. }
+            | Operation::Stat { segment, .. }
+            | Operation::Break { segment }
+            | Operation::Permit { segment, .. } => Some(segment),
+        }
+    }
+
     /// Whether it leaves nothing behind when nobody waits for its end: a look, or a lock, which is given back.
     pub const fn is_harmless(&self) -> bool {
         match self {

@@ -7,6 +7,9 @@
 //!  +-------+---------+-------+------------------+-----+-----+------+--------+----------+----------------+------+
 //! ```
 //!
+//! The first word behind the name is the id under which others know the segment, if that is another node's: the segment
+//! was taken over from there, or is a mirror of it.
+//!
 //! There is one record for each index that a segment can have. The state is written last when a segment comes and
 //! first when it goes: a record that says *live* is whole. The id stays when the segment is gone, so that no other
 //! segment ever gets it.
@@ -19,8 +22,10 @@ use crate::{Failure, SegmentId};
 /// One segment, as it is written down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Which.
+    /// Which: the index where it is written down, in this life.
     pub segment: SegmentId,
+    /// The id under which everybody knows it: the same, unless another node was its first home.
+    pub known_as: SegmentId,
     /// Where its header is.
     pub at: u64,
     /// Its name.
@@ -43,6 +48,7 @@ impl Record {
     /// The state of an index with a segment.
     pub const LIVE: u64 = 1;
     const NAME_AT: usize = 64;
+    const KNOWN_AS_AT: usize = Self::NAME_AT + NAME_BYTES_MAX;
 
     /// As bytes; the state is left at [`FREE`](Self::FREE) for whoever writes them.
     pub fn encode(&self) -> [u8; Self::BYTES] {
@@ -56,6 +62,9 @@ impl Record {
         out[56..58].copy_from_slice(&self.permissions.mode.to_le_bytes());
         out[58..60].copy_from_slice(&(name.len() as u16).to_le_bytes());
         out[Self::NAME_AT..Self::NAME_AT + name.len()].copy_from_slice(name);
+        if self.known_as != self.segment {
+            out[Self::KNOWN_AS_AT..][..8].copy_from_slice(&self.known_as.to_bits().to_le_bytes());
+        }
         out
     }
 
@@ -69,8 +78,10 @@ impl Record {
         if length > NAME_BYTES_MAX || mode & !0o777 != 0 {
             return Err(Failure::Malformed);
         }
+        let known_as = if word(Self::KNOWN_AS_AT) == 0 { word(8) } else { word(Self::KNOWN_AS_AT) };
         Ok(Self {
             segment: SegmentId::from_bits(word(8)),
+            known_as: SegmentId::from_bits(known_as),
             at: word(16),
             name: Name::from_bytes(&bytes[Self::NAME_AT..Self::NAME_AT + length])?,
             spec: Spec::decode(&spec)?,
@@ -79,7 +90,7 @@ impl Record {
     }
 }
 
-const _: () = assert!(Record::NAME_AT + NAME_BYTES_MAX <= Record::BYTES);
+const _: () = assert!(Record::KNOWN_AS_AT + 8 <= Record::BYTES);
 const _: () = assert!(24 + Spec::ENCODED_BYTES == 48);
 
 #[cfg(test)]
@@ -92,6 +103,7 @@ mod tests {
         // If this broke, a restarted node would give a segment to somebody else, or lose it.
         let record = Record {
             segment: SegmentId::new(NodeId(3), 7, 9),
+            known_as: SegmentId::new(NodeId(3), 7, 9),
             at: 1 << 48 | 8192,
             name: Name::new(&"ä".repeat(NAME_BYTES_MAX / 2)).unwrap(),
             spec: Spec { model: Model::Delta(4), ..Spec::new(100) },
@@ -99,6 +111,8 @@ mod tests {
         };
         let bytes = record.encode();
         assert_eq!(Record::decode(&bytes), Ok(record));
+        let taken_over = Record { known_as: SegmentId::new(NodeId(1), 2, 3), ..record };
+        assert_eq!(Record::decode(&taken_over.encode()), Ok(taken_over));
         for (at, value) in [(59, 1), (57, 0xff), (64, 0xff), (40, 99)] {
             let mut wrong = bytes;
             wrong[at] = value;

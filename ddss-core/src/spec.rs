@@ -1,7 +1,7 @@
 //! What a segment shall be: size, model, permissions, place, history.
 
 use crate::failure::Failure;
-use crate::limits::{HISTORY_MAX, SEGMENT_BYTES_MAX, TRANSFER_BYTES_MAX};
+use crate::limits::{COPIES_MAX_OF_SEGMENT, HISTORY_MAX, SEGMENT_BYTES_MAX, TRANSFER_BYTES_MAX};
 use crate::model::Model;
 use crate::segment::{Header, Permissions};
 use crate::{NodeId, Version};
@@ -73,6 +73,16 @@ pub struct Spec {
     /// would hold up everybody else on its home for as long as the copy of it takes. What is larger and needs a history
     /// is kept as several segments, or as one with a segment of its own for each version.
     pub history: u16,
+    /// On how many nodes it is kept: 1, or 2 for a segment with a mirror. An acknowledged put of such a segment is on
+    /// both nodes; when its home is declared dead the mirror becomes its home, and handles to it go on.
+    ///
+    /// ```
+    /// use ddss_core::Spec;
+    /// let precious = Spec { copies: 2, ..Spec::new(4096) };
+    /// assert_eq!(Spec::decode(&precious.encode()), Ok(precious));
+    /// assert_eq!(Spec::new(4096).copies, 1);
+    /// ```
+    pub copies: u8,
 }
 
 impl Spec {
@@ -82,16 +92,16 @@ impl Spec {
     /// A segment of that many bytes, everything else as usual.
     pub const fn new(bytes: u64) -> Self {
         let (model, mode, placement) = (Model::Strict, Permissions::MODE_DEFAULT, Placement::Local);
-        Self { bytes, model, mode, placement, history: 0 }
+        Self { bytes, model, mode, placement, history: 0, copies: 1 }
     }
 
     /// As bytes, for the arena and for messages.
     ///
     /// ```text
-    ///  0        8       12     14     16      17      18        20         24
-    /// +--------+-------+------+------+-------+-------+---------+----------+
-    /// | bytes  | param | mode | home | model | place | history | reserved |
-    /// +--------+-------+------+------+-------+-------+---------+----------+
+    ///  0        8       12     14     16      17      18        20        21         24
+    /// +--------+-------+------+------+-------+-------+---------+---------+----------+
+    /// | bytes  | param | mode | home | model | place | history | mirrors | reserved |
+    /// +--------+-------+------+------+-------+-------+---------+---------+----------+
     /// ```
     pub fn encode(&self) -> [u8; Self::ENCODED_BYTES] {
         let (kind, parameter) = self.model.to_parts();
@@ -103,6 +113,7 @@ impl Spec {
         out[14..16].copy_from_slice(&home.0.to_le_bytes());
         (out[16], out[17]) = (kind, place);
         out[18..20].copy_from_slice(&self.history.to_le_bytes());
+        out[20] = self.copies.wrapping_sub(1);
         out
     }
 
@@ -121,10 +132,14 @@ impl Spec {
         let model = Model::from_parts(bytes[16], rest as u32)?;
         let placement = Placement::from_parts(bytes[17], NodeId((rest >> 48) as u16))?;
         let history = u16::from_le_bytes([bytes[18], bytes[19]]);
-        if bytes[20..] != [0; 4] {
+        if bytes[21..] != [0; 3] {
             return Err(Failure::Malformed);
         }
-        let spec = Self { bytes: size, model, mode, placement, history };
+        let copies = match bytes[20] {
+            mirrors @ 0..COPIES_MAX_OF_SEGMENT => mirrors + 1,
+            _ => return Err(Failure::Unsupported),
+        };
+        let spec = Self { bytes: size, model, mode, placement, history, copies };
         match spec.keeps() {
             0 => Ok(spec),
             keeps if keeps > HISTORY_MAX => Err(Failure::BadSize),
@@ -153,9 +168,16 @@ mod tests {
     #[test]
     fn a_spec_survives_the_arena_and_lies_do_not() {
         // If this broke, a segment could be made with another size or with permissions nobody asked for.
-        let spec =
-            Spec { bytes: 77, model: Model::Delta(9), mode: 0o640, placement: Placement::Node(NodeId(3)), history: 4 };
+        let spec = Spec {
+            model: Model::Delta(9),
+            mode: 0o640,
+            placement: Placement::Node(NodeId(3)),
+            history: 4,
+            ..Spec::new(77)
+        };
         assert_eq!(Spec::decode(&spec.encode()), Ok(spec));
+        assert_eq!(Spec::decode(&Spec { copies: 3, ..spec }.encode()), Err(Failure::Unsupported));
+        assert_eq!(Spec::decode(&Spec { copies: 0, ..spec }.encode()), Err(Failure::Unsupported));
         assert_eq!(Spec::decode(&Spec { bytes: 0, ..spec }.encode()), Err(Failure::BadSize));
         assert_eq!(Spec::decode(&Spec { bytes: u64::MAX, ..spec }.encode()), Err(Failure::BadSize));
         assert_eq!(Spec::decode(&Spec { mode: 0o1777, ..spec }.encode()), Err(Failure::Malformed));

@@ -1,8 +1,8 @@
 //! Fields of messages as bytes, little-endian, each checked on the way in.
 
 use crate::failure::Failure;
-use crate::limits::{HISTORY_MAX, LEASE_MAX_US, MESSAGE_BYTES_MAX, RANGES_MAX};
-use crate::message::{Facts, RemoteWindow};
+use crate::limits::{COPIES_MAX_OF_SEGMENT, HISTORY_MAX, LEASE_MAX_US, MESSAGE_BYTES_MAX, RANGES_MAX};
+use crate::message::{Facts, Have, RemoteWindow, Stored};
 use crate::model::Model;
 use crate::operation::{LockToken, LockWish, Terms};
 use crate::segment::{Identity, Name, Permissions};
@@ -42,7 +42,7 @@ impl<const N: usize> Writer<N> {
     pub(crate) fn facts(&mut self, facts: &Facts) -> &mut Self {
         let (kind, parameter) = facts.model.to_parts();
         self.u64(facts.segment.to_bits()).u64(facts.bytes).u8(kind).u32(parameter).u32(facts.keeps);
-        self.identity(facts.permissions.owner).u16(facts.permissions.mode)
+        self.identity(facts.permissions.owner).u16(facts.permissions.mode).u8(facts.copies)
     }
     pub(crate) fn model(&mut self, model: Option<Model>) -> &mut Self {
         let (kind, parameter) = model.map_or((0, 0), Model::to_parts);
@@ -102,11 +102,31 @@ impl Reader<'_> {
         let (segment, bytes) = (self.segment()?, self.u64()?);
         let model = Model::from_parts(self.u8()?, self.u32()?)?;
         let keeps = self.u32()?;
-        let (owner, mode) = (self.identity()?, self.u16()?);
-        if keeps > HISTORY_MAX || mode & !0o777 != 0 {
+        let (owner, mode, copies) = (self.identity()?, self.u16()?, self.u8()?);
+        if keeps > HISTORY_MAX || mode & !0o777 != 0 || copies == 0 || copies > COPIES_MAX_OF_SEGMENT {
             return Err(Failure::Malformed);
         }
-        Ok(Facts { segment, bytes, model, permissions: Permissions { owner, mode }, keeps })
+        Ok(Facts { segment, bytes, model, permissions: Permissions { owner, mode }, keeps, copies })
+    }
+    pub(crate) fn permissions(&mut self) -> Result<Permissions, Failure> {
+        let (owner, mode) = (self.identity()?, self.u16()?);
+        if mode & !0o777 == 0 { Ok(Permissions { owner, mode }) } else { Err(Failure::Malformed) }
+    }
+    pub(crate) fn have(&mut self) -> Result<Have, Failure> {
+        Ok(match self.u8()? {
+            1 => Have::Whole,
+            2 => Have::Empty,
+            3 => Have::No,
+            4 => Have::Fenced,
+            _ => return Err(Failure::Malformed),
+        })
+    }
+    pub(crate) fn stored(&mut self) -> Result<Stored, Failure> {
+        Ok(match self.u8()? {
+            1 => Stored::Piece,
+            2 => Stored::Put,
+            _ => return Err(Failure::Malformed),
+        })
     }
     pub(crate) fn model(&mut self) -> Result<Option<Model>, Failure> {
         match (self.u8()?, self.u32()?) {

@@ -94,7 +94,7 @@ fn a_segment_is_made_after_its_name_is_claimed_and_not_before() {
     node.engine.claimed(NOW, claim, Ok(()));
     assert_eq!(node.actions(), []);
     assert_eq!(end_in(&node.make("a")), Outcome::Done);
-    assert_eq!(node.engine.names(), [name("a")]);
+    assert_eq!(node.engine.names(), [(name("a"), false)]);
     assert_eq!(end_in(&node.open("a")), Outcome::Done, "what is here needs no question");
 }
 

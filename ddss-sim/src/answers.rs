@@ -94,7 +94,10 @@ impl World {
         let opened = Opened::decode(&completion.data);
         assert_eq!(completion.outcome, Outcome::Done, "the run begins with its segments");
         let index = (completion.request.0 - Self::BEGINNING) as usize;
-        let spec = Self::spec_of(index, opened.bytes / 8);
+        let spec = self.spec_of(index, opened.bytes / 8);
+        if spec.copies > 1 {
+            self.mirrored.insert(opened.segment);
+        }
         let (length, model, keeps) = (opened.bytes as usize, spec.model, spec.keeps());
         let target = Target { id: opened.segment, length, model, keeps };
         self.history.model(opened.segment.to_bits(), model);
@@ -144,6 +147,7 @@ impl World {
                 self.added(target.id, first_word(completion));
             }
             Kind::PutHeld => self.put_held(held, version),
+            Kind::Lock { .. } => self.granted(target.id, asked.began_us, first_word(completion)),
             Kind::Unlock => {
                 if let Some(Held { shared, granted_us: began_us, .. }) = held {
                     let ended_us = asked.began_us;
@@ -176,6 +180,19 @@ impl World {
         named && self.lost.get(&asked.target.id).is_some_and(|&lost_us| lost_us + old_us < asked.began_us)
     }
 
+    /// A token is greater than all that were given before it was asked for.
+    fn granted(&mut self, id: SegmentId, began_us: u64, token: u64) {
+        let now_us = self.now_us;
+        let given = self.tokens.entry(id).or_default();
+        let before = given.partition_point(|&(ended_us, _)| ended_us < began_us);
+        let greatest = before.checked_sub(1).map_or(0, |last| given[last].1);
+        let newest = given.last().map_or(0, |&(_, newest)| newest);
+        given.push((now_us, newest.max(token)));
+        if token <= greatest {
+            self.violation(format!("token {token} was given after {greatest} for {id}"));
+        }
+    }
+
     fn put_held(&mut self, held: Option<Held>, version: u64) {
         let Some(held) = held else { return };
         self.report.sections += 1;
@@ -193,14 +210,15 @@ impl World {
             let Ok(listing) = Listing::take_from(&mut left) else {
                 return self.violation("a page cannot be read".to_owned());
             };
-            if listing.name.as_str() <= last.as_str() || listing.facts.segment.home() != page.node {
+            if listing.name.as_str() <= last.as_str() || listing.home != page.node {
                 return self.violation(format!("a page is out of order: {listing:?} behind {last}"));
             }
             last = listing.name.as_str().to_owned();
             found.push(listing.facts.segment);
         }
         let complete = page.node.0 >= from && !page.more && page.bytes > 0;
-        let here = self.targets.iter().filter(|target| target.id.home() == page.node);
+        let stays = |target: &&Target| target.id.home() == page.node && !self.mirrored.contains(&target.id);
+        let here = self.targets.iter().filter(stays);
         let missing: Vec<SegmentId> = here.map(|target| target.id).filter(|id| !found.contains(id)).collect();
         let is_missed = |&id: &SegmentId| !self.is_gone(id) && !self.may_be_hidden(index, began_us, id);
         if complete && missing.iter().any(is_missed) {

@@ -83,6 +83,39 @@ fn is_copied(model: Model) -> bool {
 }
 
 #[test]
+fn a_put_with_a_mirror_takes_one_round_trip_more_and_a_get_none() {
+    // If this broke, what a mirror costs would be more than is said, or a put would not wait for it.
+    let mut world = world(2, 2);
+    let target = world.targets[world.plan.segments];
+    let far = usize::from(target.id.home().0) % 2;
+    let near = 1 - far;
+    let until_us = 200_000;
+    while world.now_us < until_us {
+        assert!(world.step());
+    }
+    assert!(world.council.duties.get(&target.id).is_some_and(|duty| duty.paired), "the mirror has everything by now");
+    // The first get asks what the segment is.
+    ask(&mut world, far, 0, Kind::Get, target);
+    for (kind, from_far, from_near) in [
+        (Kind::Put, 4, 2),
+        (Kind::PutMany, 4, 2),
+        (Kind::Get, 2, 0),
+        (Kind::GetMany, 2, 0),
+        (Kind::GetAsking(Model::Strict), 2, 0),
+        (Kind::Stat, 2, 0),
+        (Kind::Lock { shared: false }, 4, 2),
+        (Kind::GetHeld, 2, 0),
+        (Kind::PutHeld, 4, 2),
+        (Kind::Unlock, 2, 0),
+    ] {
+        assert_eq!(ask(&mut world, far, 0, kind, target).1, from_far, "{kind:?} from afar");
+        if matches!(kind, Kind::Put | Kind::PutMany | Kind::Get | Kind::GetMany | Kind::Stat) {
+            assert_eq!(ask(&mut world, near, 0, kind, target).1, from_near, "{kind:?} at home");
+        }
+    }
+}
+
+#[test]
 fn an_older_version_takes_one_round_trip_and_a_younger_reader_none() {
     // If this broke, a history would be as slow as asking twice, or a copy would not be used.
     let mut world = world(2, 2);

@@ -24,6 +24,12 @@ impl World {
             let until_us = soon + 1 + self.random.below(30_000);
             self.network.at(soon, Event::Pause { node, until_us });
         }
+        if self.random.one_in(1200) && self.plan.nodes > 2 {
+            let second = (node + 1 + self.random.below(2) as usize) % self.plan.nodes;
+            let second = Some(second).filter(|_| self.random.one_in(2));
+            let until_us = soon + 1 + self.random.below(120_000);
+            self.network.at(soon, Event::Isolate { first: node, second, until_us });
+        }
         if self.random.one_in(2000) {
             self.network.at(soon, Event::Crash { node });
         }
@@ -93,7 +99,8 @@ impl World {
         self.check_counter();
         self.nodes[node].dead = true;
         let forgets = self.random.one_in(2);
-        let later_us = self.now_us + 600 + self.random.below(20_000);
+        let longest = if self.random.one_in(3) { 150_000 } else { 20_000 };
+        let later_us = self.now_us + 600 + self.random.below(longest);
         self.network.at(later_us, Event::Restart { node, forgets });
         if forgets {
             self.lose_all(node);
@@ -107,9 +114,10 @@ impl World {
         self.records.retain(|id, _| usize::from(id.home().0) != node + 1);
         self.struck.retain(|place, _| place.0 != node);
         let lost: Vec<_> = self.places.iter().filter(|(_, place)| place.0 == node).map(|(&id, _)| id).collect();
-        for id in lost {
+        for id in lost.into_iter().filter(|id| !self.mirrored.contains(id)) {
             self.lost.entry(id).or_insert(self.now_us);
         }
+        self.find_lost();
         for temp in 0..Self::TEMPS {
             if let Some(target) = self.temps[temp].filter(|target| self.lost.contains_key(&target.id)) {
                 self.gone.push(target);
@@ -121,10 +129,14 @@ impl World {
     pub(crate) fn restart(&mut self, node: usize) {
         let ids = self.ids();
         self.nodes[node].start_again(ids[node], &ids, true, &mut self.random);
+        self.council.forget_told(node);
         self.plant();
         for index in (node..self.plan.segments).step_by(self.plan.nodes) {
             self.gone.push(self.targets[index]);
-            self.allocate(index);
+            self.allocate(index, node);
+        }
+        for index in std::mem::take(&mut self.to_make) {
+            self.allocate(index, node);
         }
         self.think_again(node);
     }
@@ -140,6 +152,7 @@ impl World {
         let ids = self.ids();
         let floor = self.nodes[node].engine.last_timestamp();
         self.nodes[node].start_again(ids[node], &ids, false, &mut self.random);
+        self.council.forget_told(node);
         self.plant();
         let found: Vec<Record> =
             self.records.values().filter(|record| record.segment.home() == ids[node]).copied().collect();
@@ -153,7 +166,8 @@ impl World {
             }
             let restored = here.engine.restore(record, version, Timestamp(header.timestamp));
             assert_eq!(restored, Ok(()), "what was written down is found again");
-            self.oldest.insert(record.segment, version.0);
+            let oldest = self.oldest.entry(record.known_as).or_default();
+            *oldest = version.0.max(*oldest);
         }
         // The ids of segments that were released are not given again.
         for (_, &last) in self.struck.range((node, 0)..=(node, u16::MAX)) {

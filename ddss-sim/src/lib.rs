@@ -18,6 +18,7 @@
 
 mod answers;
 mod check;
+mod council;
 #[cfg(test)]
 mod counted;
 mod faults;

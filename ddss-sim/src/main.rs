@@ -31,7 +31,7 @@ struct Arguments {
 }
 
 /// The numbers of a report that are summed up over a campaign, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 15] {
+fn numbers(report: &Report) -> [(&'static str, u64); 19] {
     [
         ("operations", report.operations),
         ("done", report.done),
@@ -46,6 +46,10 @@ fn numbers(report: &Report) -> [(&'static str, u64); 15] {
         ("older", report.older),
         ("refused", report.refused),
         ("released", report.released),
+        ("takeovers", report.takeovers),
+        ("pairings", report.pairings),
+        ("isolations", report.isolations),
+        ("lost_twice", report.lost_twice),
         ("under_lock", report.sections),
         ("windows_searched", report.searched),
     ]

@@ -1,5 +1,6 @@
 //! The roads between the nodes: in order, late, and cut with everything that is on them.
 
+use crate::council::Said;
 use crate::random::Random;
 use ddss_core::engine::{HandId, StepId, Target};
 use ddss_core::{Header, Range, RemoteWindow};
@@ -70,21 +71,40 @@ pub(crate) enum Event {
     Restart { node: usize, forgets: bool },
     /// It does nothing for a while.
     Pause { node: usize, until_us: u64 },
+    /// A node says to the council that it is there.
+    Beat { node: usize },
+    /// The council hears a node.
+    AtCouncil { node: usize, life: u64, said: Said },
+    /// A node hears the council: so much of its news, and until when it may serve (0: nothing about that).
+    FromCouncil { node: usize, life: u64, upto: usize, lease_until_us: u64 },
+    /// The council looks who is there.
+    Watch,
+    /// Some nodes are cut off from the others, the council included.
+    Isolate { first: usize, second: Option<usize>, until_us: u64 },
+    /// All are together again.
+    Heal,
 }
 
 impl Event {
     /// The nodes that have to be awake for it.
     pub(crate) fn needs(&self) -> [Option<usize>; 2] {
         match *self {
-            Event::Ask { node, .. } | Event::Kill { node, .. } | Event::Down { node, .. } | Event::Tick { node } => {
-                [Some(node), None]
-            }
+            Event::Ask { node, .. }
+            | Event::Kill { node, .. }
+            | Event::Down { node, .. }
+            | Event::Beat { node }
+            | Event::FromCouncil { node, .. }
+            | Event::Tick { node } => [Some(node), None],
             Event::Deliver { to, .. } | Event::Read { to, .. } | Event::Fetched { to, .. } => [Some(to), None],
             Event::Up { a, b } => [Some(a), Some(b)],
             Event::GiveUp { .. }
             | Event::Cut { .. }
             | Event::Crash { .. }
             | Event::Restart { .. }
+            | Event::AtCouncil { .. }
+            | Event::Watch
+            | Event::Isolate { .. }
+            | Event::Heal
             | Event::Pause { .. } => [None, None],
         }
     }

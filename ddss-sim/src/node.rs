@@ -54,7 +54,10 @@ impl Node {
     fn engine(id: NodeId, peers: &[NodeId], random: &mut Random) -> Engine {
         let first_generation = random.word() as u32;
         let pool_bytes = POOL_BYTES as u64;
-        Engine::new(&EngineConfig { node: id, pool_bytes, peers: peers.to_vec(), first_generation })
+        let mut engine = Engine::new(&EngineConfig { node: id, pool_bytes, peers: peers.to_vec(), first_generation });
+        engine.expect_duties();
+        engine.tune_mirrors(1024, 50_000);
+        engine
     }
 
     fn attach_all(&mut self) {
@@ -188,6 +191,11 @@ impl Node {
         self.set_word(at + Header::STATE_OFFSET, Header::committed(version));
     }
 
+    pub(crate) fn stamp(&mut self, at: u64, version: Version, timestamp: Timestamp) {
+        self.set_word(at + Header::TIMESTAMP_OFFSET, timestamp.0);
+        self.set_word(at + Header::STATE_OFFSET, Header::committed(version));
+    }
+
     pub(crate) fn keep(&mut self, at: u64, to: u64, header: &Header) {
         let data = self.bytes(at + Header::DATA_OFFSET, header.bytes as usize);
         self.write(to + Header::DATA_OFFSET, &data);
@@ -210,6 +218,7 @@ impl Node {
                 self.staging_of(*node)[start..start + length as usize].to_vec()
             }
             Source::Word(word) => word.to_le_bytes().to_vec(),
+            Source::Pool(at) => self.bytes(*at, length as usize),
             Source::Kept(kept) => {
                 let mut bytes = Vec::new();
                 self.engine.take_kept(*kept, |kept| bytes.extend_from_slice(kept));

@@ -1,5 +1,6 @@
 //! What the engines want done, done: to memory, to the network, to clients.
 
+use crate::council::Said;
 use crate::network::{Event, Fetch, Staged};
 use crate::world::World;
 use ddss_core::engine::{Action, StepId, Target};
@@ -50,7 +51,7 @@ impl World {
             Action::Erase { at } => {
                 let id = SegmentId::from_bits(here.header(at).segment);
                 here.erase(at);
-                if self.places.get(&id) == Some(&(node, at)) {
+                if self.places.get(&id) == Some(&(node, at)) && !self.mirrored.contains(&id) {
                     self.erased.insert(id);
                 }
             }
@@ -68,6 +69,18 @@ impl World {
                 let bytes = here.source(&source, parts.bytes());
                 here.commit(at, &parts, &bytes, version, timestamp);
             }
+            Action::Aside { source, bytes, to } => {
+                let bytes = here.source(&source, bytes);
+                here.write(to, &bytes);
+            }
+            Action::Fill { at, source, parts } => {
+                let bytes = here.source(&source, parts.bytes());
+                for range in &here.engine.ranges(&parts) {
+                    here.write(at + range.offset, &bytes);
+                }
+            }
+            Action::Stamp { at, version, timestamp } => here.stamp(at, version, timestamp),
+            Action::Decide { decision } => self.say_to_council(node, Said::Decide(decision)),
             Action::Keep { at, to, header } => here.keep(at, to, &header),
             Action::Snapshot { at, parts, to } => {
                 let bytes = here.gather(at, &parts);
@@ -92,12 +105,13 @@ impl World {
                 let tail = table.map(|table| here.engine.kept(table).to_vec()).unwrap_or_default();
                 self.send(node, home, Some(Staged::Bytes(at, bytes)), &message, &tail);
             }
-            Action::Hand { node: peer, hand, at, from, bytes, message } => {
+            Action::Hand { node: peer, hand, at, from, bytes, message, table } => {
                 let life = here.life;
+                let tail = table.map(|table| here.engine.kept(table).to_vec()).unwrap_or_default();
                 if self.network.life(node, usize::from(peer.0) - 1).is_none() {
                     return self.nodes[node].engine.handed(hand);
                 }
-                self.send(node, peer, Some(Staged::Pool { at, from, bytes, hand, life }), &message, &[]);
+                self.send(node, peer, Some(Staged::Pool { at, from, bytes, hand, life }), &message, &tail);
             }
             Action::Send { node: peer, message, tail } => {
                 let bytes = here.tail(&tail);

@@ -13,6 +13,8 @@ pub struct Plan {
     pub operations: usize,
     /// Whether connections are cut, clients and nodes die, and nodes stop for a while.
     pub faults: bool,
+    /// How many more have a mirror.
+    pub mirrored: usize,
     /// How long everything takes from one node to another, in virtual microseconds; `None`: anything.
     pub hop_us: Option<u64>,
     /// A bug that every engine has.
@@ -29,6 +31,7 @@ impl Default for Plan {
             operations: 5000,
             faults: true,
             hop_us: None,
+            mirrored: 3,
             #[cfg(feature = "planted")]
             bug: None,
         }
@@ -62,6 +65,14 @@ pub struct Report {
     pub copied: u64,
     /// Gets of a version that is not the newest one.
     pub older: u64,
+    /// Mirrors that became homes.
+    pub takeovers: u64,
+    /// Mirrors that came to have everything.
+    pub pairings: u64,
+    /// Times that some nodes were cut off from the others.
+    pub isolations: u64,
+    /// Mirrored segments that were lost on both nodes.
+    pub lost_twice: u64,
     /// Calls that the permissions did not allow.
     pub refused: u64,
     /// Segments that were released.

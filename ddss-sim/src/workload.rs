@@ -351,7 +351,11 @@ impl World {
     }
 
     /// The specification of one of the segments that are there from the start.
-    pub(crate) fn spec_of(index: usize, words: u64) -> Spec {
+    pub(crate) fn spec_of(&self, index: usize, words: u64) -> Spec {
+        if let Some(mirrored) = index.checked_sub(self.plan.segments) {
+            let (model, history) = [(Model::Strict, 0), (Model::Strict, 2), (Model::Write, 0)][mirrored % 3];
+            return Spec { model, history, copies: 2, ..Spec::new(words * 8) };
+        }
         let models = [
             Model::Strict,
             Model::Strict,

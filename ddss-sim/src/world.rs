@@ -1,6 +1,7 @@
 //! The run: what is there, and what happens next.
 
 use crate::check::{History, Sections, Step, What, explain};
+use crate::council::Council;
 use crate::network::{Event, Network};
 use crate::node::Node;
 use crate::plan::{Plan, Report};
@@ -43,6 +44,13 @@ pub(crate) struct World {
     pub(crate) erased: BTreeSet<SegmentId>,
     /// Segments that everybody may know to be gone, and since when.
     pub(crate) lost: BTreeMap<SegmentId, u64>,
+    pub(crate) council: Council,
+    /// Who can reach whom: those of one number; the council is with 0.
+    pub(crate) islands: Vec<u8>,
+    /// Segments with a mirror that are there.
+    pub(crate) mirrored: BTreeSet<SegmentId>,
+    /// Targets that have to be made anew.
+    pub(crate) to_make: BTreeSet<usize>,
     pub(crate) history: History,
     pub(crate) sections: Sections,
     pub(crate) report: Report,
@@ -52,6 +60,8 @@ pub(crate) struct World {
     pub(crate) trouble_us: u64,
     /// When the last call was asked for.
     pub(crate) asked_us: u64,
+    /// Of each segment: when a lock was granted, and the highest token that was given by then.
+    pub(crate) tokens: BTreeMap<SegmentId, Vec<(u64, u64)>>,
     /// What additions found.
     pub(crate) additions: BTreeSet<u64>,
     /// The last call that ended, for who asks one after the other.
@@ -92,7 +102,9 @@ impl World {
                 network.at(0, Event::Up { a, b });
             }
             network.at(1000, Event::Tick { node: a });
+            network.at(1, Event::Beat { node: a });
         }
+        network.at(1000, Event::Watch);
         let mut world = Self {
             plan: plan.clone(),
             now_us: 0,
@@ -112,6 +124,10 @@ impl World {
             oldest: BTreeMap::new(),
             erased: BTreeSet::new(),
             lost: BTreeMap::new(),
+            council: Council::new(plan.nodes),
+            islands: vec![0; plan.nodes],
+            mirrored: BTreeSet::new(),
+            to_make: BTreeSet::new(),
             history: History::default(),
             sections: Sections::default(),
             report: Report { seed, ..Report::default() },
@@ -119,12 +135,13 @@ impl World {
             requests: 0,
             trouble_us: 0,
             asked_us: 0,
+            tokens: BTreeMap::new(),
             additions: BTreeSet::new(),
             last: None,
         };
         world.plant();
-        for index in 0..plan.segments {
-            world.allocate(index);
+        for index in 0..plan.segments + plan.mirrored {
+            world.allocate(index, index % plan.nodes);
         }
         world
     }
@@ -161,10 +178,14 @@ impl World {
     }
 
     /// One of the segments that are always there is made, by a client of its home.
-    pub(crate) fn allocate(&mut self, index: usize) {
-        let node = index % self.plan.nodes;
-        let words = if index == 0 { 1 } else { [1, 2, 5, 40, 700][self.random.below(5) as usize] };
-        let text = Self::allocation(&Self::spec_of(index, words), &format!("segment-{index}"));
+    pub(crate) fn allocate(&mut self, index: usize, node: usize) {
+        let words = match index {
+            0 => 1,
+            // One whose copy takes a while.
+            _ if index == self.plan.segments => 700,
+            _ => [1, 2, 5, 40, 700][self.random.below(5) as usize],
+        };
+        let text = Self::allocation(&self.spec_of(index, words), &format!("segment-{index}"));
         let lane = LaneId { client: self.nodes[node].clients[0].id, index: 0 };
         let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
         let request = Request::new(RequestId(Self::BEGINNING + index as u64), Operation::Allocate { spec_and_name });
@@ -188,7 +209,11 @@ impl World {
         match event {
             // Who is dead does nothing, but its connections and its clock come back with it.
             Event::Up { a, b } if dead => self.network.at(self.now_us + 1000, Event::Up { a, b }),
+            Event::Up { a, b } if self.islands[a] != self.islands[b] => {
+                self.network.at(self.now_us + 1000, Event::Up { a, b });
+            }
             Event::Tick { node } if dead => self.network.at(self.now_us + 1000, Event::Tick { node }),
+            Event::Beat { node } if dead => self.network.at(self.now_us + 1000, Event::Beat { node }),
             Event::Deliver { from, to, life, staged, bytes } => self.deliver(from, to, life, staged, &bytes),
             _ if dead => {}
             event => self.handle(event),
@@ -222,6 +247,14 @@ impl World {
                 self.perform(node);
                 self.network.at(self.now_us + 1000, Event::Tick { node });
             }
+            Event::Beat { node } => self.beat(node),
+            Event::AtCouncil { node, life, said } => self.at_council(node, life, said),
+            Event::FromCouncil { node, life, upto, lease_until_us } => {
+                self.hear_council(node, life, upto, lease_until_us);
+            }
+            Event::Watch => self.watch_lives(),
+            Event::Isolate { first, second, until_us } => self.isolate(first, second, until_us),
+            Event::Heal => self.heal(),
             Event::Crash { node } => self.crash(node),
             Event::Restart { node, forgets: true } => self.restart(node),
             Event::Restart { node, forgets: false } => self.go_on_again(node),
@@ -247,6 +280,9 @@ impl World {
 
     /// The newest version of a segment, as its home's memory has it.
     pub(crate) fn newest(&self, id: SegmentId) -> u64 {
+        if self.mirrored.contains(&id) {
+            return self.newest_mirrored(id);
+        }
         self.places.get(&id).map_or(0, |&(node, at)| self.nodes[node].header(at).state >> 1)
     }
 

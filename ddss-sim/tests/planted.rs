@@ -54,6 +54,11 @@ each_is_found! {
     bytes_that_change_on_their_way: NoSnapshot,
     a_condition_that_was_not_checked: UncheckedVersion,
     ranges_that_were_not_written: FirstRangeOnly,
+    a_put_acknowledged_before_the_mirror_has_it: EarlyAcknowledgement,
+    a_mirror_that_takes_over_without_the_newest_puts: UnpartedMirror,
+    an_old_home_that_is_not_fenced: UnfencedHome,
+    a_mirror_that_has_another_version_than_it_says: StaleCopy,
+    a_home_that_gives_a_token_again: UnheardToken,
 }
 
 // If this failed, a lock whose holder forgot it would stand for ever, and nobody would notice.

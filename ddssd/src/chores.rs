@@ -74,6 +74,7 @@ mod tests {
     fn form(index: u16, at: u64, bytes: u64) -> Chore {
         let record = Record {
             segment: SegmentId::new(NodeId(1), index, 1),
+            known_as: SegmentId::new(NodeId(1), index, 1),
             at: 1 << 48 | at,
             name: Name::new("n").unwrap(),
             spec: Spec::new(bytes - Header::DATA_OFFSET),

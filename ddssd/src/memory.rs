@@ -211,6 +211,13 @@ impl NodeMemory {
         Ok(())
     }
 
+    /// Which version the bytes of a copy are.
+    pub(crate) fn stamp(&self, at: u64, version: Version, timestamp: Timestamp) {
+        let (area, offset) = self.at(at);
+        store(area, offset + Header::TIMESTAMP_OFFSET as usize, timestamp.0, Ordering::Release);
+        store(area, offset + Header::STATE_OFFSET as usize, Header::committed(version), Ordering::Release);
+    }
+
     /// Nobody lives there any more.
     pub(crate) fn erase(&self, at: u64) {
         let (area, offset) = self.at(at);

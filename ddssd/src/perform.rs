@@ -74,6 +74,15 @@ impl Hands {
         self.keep_floor();
     }
 
+    /// What was asked before this is answered by the time that it is now: a home's lease may have run out while this
+    /// thread was stopped. Only where there are mirrors that takes a look at the clocks.
+    #[inline]
+    pub(crate) fn see_time(&mut self) {
+        if self.engine.has_duties() {
+            self.read_time();
+        }
+    }
+
     pub(crate) fn keep_floor(&mut self) {
         self.memory.register.raise_floor(self.now.wall_us, self.engine.last_timestamp());
     }
@@ -109,7 +118,17 @@ impl Hands {
             Tell::Name { name, home } => self.engine.set_home(name, home),
             Tell::Names(homes) => self.engine.set_homes(homes),
             Tell::Members(members) => self.take_members(&members),
-            Tell::Dead(node) => self.links.lose(self.fabric.as_mut(), node),
+            Tell::Dead(node) => {
+                self.links.lose(self.fabric.as_mut(), node);
+                self.engine.node_dead(self.now, node);
+            }
+            Tell::Alive(node) => self.engine.node_alive(node),
+            Tell::Duty(duty) => self.engine.duty(self.now, &duty),
+            Tell::NoDuty(segment) => self.engine.no_duty(self.now, segment),
+            Tell::Lease { until } => {
+                let until_us = until.saturating_duration_since(self.began).as_micros() as u64;
+                self.engine.lease(self.now, until_us);
+            }
             Tell::Claimed { claim, result } => self.engine.claimed(self.now, claim, result),
             Tell::Disclaimed { claim } => self.engine.disclaimed(claim),
             Tell::Confirmed { step, result } => self.engine.confirmed(step, result),
@@ -156,10 +175,17 @@ impl Hands {
                 Action::Commit { at, parts, source, version, timestamp } => {
                     self.commit(at, &parts, source, (version, timestamp));
                 }
+                Action::Aside { source, bytes, to } => self.put_aside(source, bytes, to),
+                Action::Fill { at, source, parts } => self.fill(at, source, &parts),
+                Action::Stamp { at, version, timestamp } => self.memory.stamp(at, version, timestamp),
+                Action::Decide { decision } => {
+                    // Nobody there to decide: it is said again.
+                    let _ = self.ask(Ask::Decide(decision));
+                }
                 Action::Keep { at, to, header } => self.memory.keep(at, to, &header),
                 Action::Snapshot { at, parts, to } => self.snapshot(at, &parts, to),
-                Action::Hand { node, hand, at, from, bytes, message } => {
-                    self.hand(node, hand, at, (from, bytes), &message);
+                Action::Hand { node, hand, at, from, bytes, message, table } => {
+                    self.hand(node, hand, at, (from, bytes), &message, table);
                 }
                 Action::Unstage { node, at, client, into } => self.unstage(node, at, client, into),
                 Action::WriteOut { kept, client, into } => self.write_out(kept, client, into),
@@ -310,6 +336,24 @@ impl Hands {
         }
     }
 
+    /// Bytes that will be committed, where nobody can change them.
+    fn put_aside(&mut self, source: Source, bytes: u32, to: u64) {
+        if let Source::Kept(kept) = source {
+            let Self { engine, memory, .. } = self;
+            let (area, at) = memory.at(to);
+            return engine.take_kept(kept, |bytes| area.write(at, bytes).expect(CHECKED));
+        }
+        let (area, at) = self.memory.at(to);
+        self.copy_in(area, at, bytes, &source, 0);
+    }
+
+    /// A piece of a copy that is not whole yet.
+    fn fill(&mut self, at: u64, source: Source, parts: &Parts) {
+        for range in &self.engine.ranges(parts) {
+            self.put_aside(source, range.bytes, at + range.offset);
+        }
+    }
+
     fn unstage(&self, node: NodeId, at: u64, client: ClientId, into: ArenaRange) {
         if let (Some(arena), Some(staging)) = (self.arena(client), self.links.staging_of(node)) {
             let (to, bytes) = (into.offset() as usize, into.bytes as usize);
@@ -364,6 +408,10 @@ impl Hands {
                     SharedMemory::copy(staging, (at + skip) as usize, area, to, bytes).expect(CHECKED);
                 }
             }
+            Source::Pool(at) => {
+                let (pool, from) = self.memory.at(at);
+                SharedMemory::copy(pool, from + skip as usize, area, to, bytes).expect(CHECKED);
+            }
             Source::Word(word) => area.write(to, &word.to_le_bytes()).expect(CHECKED),
             Source::Kept(_) => unreachable!("the engine's own bytes are written by `commit`"),
         }
@@ -401,7 +449,15 @@ impl Hands {
 
     /// The bytes first, then the message that says where they are. If they cannot go out, the one who waits for them is
     /// told to try in another way.
-    fn hand(&mut self, node: NodeId, hand: HandId, at: u64, from: (u64, u32), message: &Message) {
+    fn hand(
+        &mut self,
+        node: NodeId,
+        hand: HandId,
+        at: u64,
+        from: (u64, u32),
+        message: &Message,
+        table: Option<KeptId>,
+    ) {
         let (Some((peer, staging)), Some((region, offset))) = (self.links.road_to(node), self.region_at(from.0)) else {
             return self.engine.handed(hand);
         };
@@ -414,7 +470,8 @@ impl Hands {
         match self.fabric.post(&[write]) {
             Ok(()) => {
                 self.tally.wrote(from.1);
-                self.links.send(self.fabric.as_mut(), node, &message.encode(&[]));
+                let tail = table.map_or(&[][..], |table| self.engine.kept(table));
+                self.links.send(self.fabric.as_mut(), node, &message.encode(tail));
             }
             Err(_) => self.engine.not_handed(node, hand, message),
         }

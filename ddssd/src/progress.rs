@@ -332,6 +332,7 @@ impl Node {
     fn take_message(&mut self, node: NodeId, bytes: &[u8]) {
         match Message::decode(bytes) {
             Ok((message, tail)) => {
+                self.hands.see_time();
                 self.hands.tally.heard(&message);
                 self.hands.engine.message(self.hands.now, node, &message, tail);
                 self.perform();
@@ -416,8 +417,8 @@ impl Node {
         tally.flush_gauges(&gauges, self.latency_ns, links.rows());
     }
 
-    /// The names of the segments that it has.
-    pub(crate) fn names(&self) -> Vec<Name> {
+    /// The names of the segments that it has; with each, whether it was first at home elsewhere.
+    pub(crate) fn names(&self) -> Vec<(Name, bool)> {
         self.hands.engine.names()
     }
 
@@ -429,6 +430,7 @@ impl Node {
 
 #[inline]
 fn ask(hands: &mut Hands, lane: LaneId, entry: &Entry) {
+    hands.see_time();
     match Request::decode(entry) {
         Ok(request) => {
             if text_range(&request.operation).is_some() {

@@ -61,7 +61,7 @@ fn take_in(memory: &mut NodeMemory, engine: &mut Engine, record: &Record, found:
         return Err(format!("{name:?} lies outside of its area"));
     }
     let before = memory.header(record.at);
-    if (before.segment, before.bytes) != (record.segment.to_bits(), record.spec.bytes) {
+    if (before.segment, before.bytes) != (record.known_as.to_bits(), record.spec.bytes) {
         return Err(format!("the header of {name:?} says something else than the register"));
     }
     if !memory.undo(record) {
@@ -123,6 +123,7 @@ mod tests {
     fn record() -> Record {
         Record {
             segment: SegmentId::new(NodeId(1), 3, 9),
+            known_as: SegmentId::new(NodeId(1), 3, 9),
             at: AT,
             name: Name::new("s").unwrap(),
             spec: Spec::new(BYTES as u64),

@@ -220,6 +220,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("ddssd-register-{}", std::process::id()));
         let record = |index, generation| Record {
             segment: SegmentId::new(NodeId(1), index, generation),
+            known_as: SegmentId::new(NodeId(1), index, generation),
             at: 4096,
             name: Name::new("n").unwrap(),
             spec: Spec::new(8),
@@ -251,6 +252,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("ddssd-intent-{}", std::process::id()));
         let record = |mode| Record {
             segment: SegmentId::new(NodeId(1), 4, 9),
+            known_as: SegmentId::new(NodeId(1), 4, 9),
             at: 1 << 48,
             name: Name::new("n").unwrap(),
             spec: Spec::new(8),

@@ -257,7 +257,14 @@ fn a_member_that_lies_loses_its_connection_and_nothing_else_happens() {
     let found = |node| {
         let segment = ddss_core::SegmentId::new(NodeId(node), 0, 1);
         let permissions = ddss_core::Permissions { owner: WHO, mode: 0o600 };
-        let facts = ddss_core::Facts { segment, bytes: 4096, model: ddss_core::Model::Strict, permissions, keeps: 0 };
+        let facts = ddss_core::Facts {
+            segment,
+            bytes: 4096,
+            model: ddss_core::Model::Strict,
+            permissions,
+            keeps: 0,
+            copies: 1,
+        };
         Message::Found { step: 1, facts, window: RemoteWindow { key: 1, base: 0, bytes: 16 } }.encode(&[]).to_vec()
     };
     let welcome = Message::Welcome { staging: RemoteWindow::default() }.encode(&[]).to_vec();

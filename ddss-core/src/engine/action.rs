@@ -3,6 +3,7 @@
 use super::directory::ClaimId;
 use super::hand::HandId;
 use super::kept::KeptId;
+use super::mirror::Decision;
 use super::operations::StepId;
 use crate::message::RemoteWindow;
 use crate::operation::{ArenaRange, LockToken, Payload};
@@ -26,6 +27,8 @@ pub enum Source {
     Kept(KeptId),
     /// One word.
     Word(u64),
+    /// In this node's pool, from there on.
+    Pool(u64),
 }
 
 /// Which bytes of a segment.
@@ -141,6 +144,39 @@ pub enum Action {
         /// When.
         timestamp: Timestamp,
     },
+    /// Copy bytes that are to be committed later to a place of the pool, where nobody else can change them.
+    Aside {
+        /// From where.
+        source: Source,
+        /// How many.
+        bytes: u32,
+        /// To where in the pool.
+        to: u64,
+    },
+    /// Write bytes into a copy that is not whole yet: no reader looks at it.
+    Fill {
+        /// Where its data begin in the pool.
+        at: u64,
+        /// From where.
+        source: Source,
+        /// To where in it, and how many.
+        parts: Parts,
+    },
+    /// Write into a segment's header which version its bytes are.
+    Stamp {
+        /// Where its header is.
+        at: u64,
+        /// The version.
+        version: Version,
+        /// When it was made; 0 if the bytes are of no version.
+        timestamp: Timestamp,
+    },
+    /// Let the cluster decide about a mirrored segment; comes back with [`Engine::duty`](super::Engine::duty), if it was
+    /// decided so.
+    Decide {
+        /// What.
+        decision: Decision,
+    },
     /// Copy all bytes of a segment to where this version of them is kept, and write that header in front of them.
     Keep {
         /// Where the segment's header is.
@@ -174,6 +210,8 @@ pub enum Action {
         bytes: u32,
         /// The [`Message::Got`].
         message: Message,
+        /// The table of its ranges, if it has one.
+        table: Option<KeptId>,
     },
     /// Copy what a peer has written into this node's staging memory into a client's arena.
     Unstage {

@@ -20,27 +20,39 @@ impl Engine {
         name: Name,
         spec: Spec,
     ) -> Result<(), Failure> {
+        if spec.copies > 1 && !self.mirrors.agreed {
+            // Without a cluster nobody could say who is the home.
+            return Err(Failure::Unsupported);
+        }
         if self.refuse_over_quota(asker, who, &spec) {
             return Ok(());
         }
         let timestamp = self.clock.next(now.wall_us);
         let permissions = Permissions { owner: who, mode: spec.mode };
-        let record = self.segments.allocate(name, spec, permissions, timestamp, asker)?;
+        let record = self.segments.allocate(name, spec, permissions, timestamp, asker, None)?;
+        self.format(record, timestamp);
+        Ok(())
+    }
+
+    /// Sees that the memory of a segment is made.
+    pub(super) fn format(&mut self, record: Record, timestamp: Timestamp) {
         let header = Header {
             state: Header::committed(Version(0)),
             timestamp: timestamp.0,
-            segment: record.segment.to_bits(),
+            segment: record.known_as.to_bits(),
             bytes: record.spec.bytes,
             locked: 0,
         };
         let keeps = record.spec.keeps();
         self.act(Action::Format { record, header, bytes: Header::bytes_with(header.bytes, keeps) });
-        Ok(())
     }
 
     /// The memory of a new segment is there, or cannot be had.
-    pub fn formatted(&mut self, now: Now, id: SegmentId, made: bool) {
-        let Some(asker) = self.segments.formed(id) else { return };
+    pub fn formatted(&mut self, now: Now, at: SegmentId, made: bool) {
+        let Some((id, asker)) = self.segments.formed(at) else { return };
+        if self.segments.get(id).is_ok_and(|segment| segment.is_copy()) {
+            return self.copy_formatted(now, id, made);
+        }
         if !made {
             // Nobody has seen it yet.
             let name = self.segments.get(id).map(|segment| segment.name);
@@ -59,6 +71,7 @@ impl Engine {
             let (at, header) = (segment.at, segment.header(id));
             self.act(Action::Keep { at, to, header });
         }
+        self.begin_as_home(now, id);
         match asker {
             Asker::Client(lane, request) => {
                 if let Ok(segment) = self.segments.get(id) {
@@ -79,6 +92,9 @@ impl Engine {
     pub fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
         self.segments.restore(record, version, timestamp)?;
         self.restore_clock(timestamp);
+        if record.spec.copies > 1 {
+            self.mirrors.unsure.push(record.known_as);
+        }
         Ok(())
     }
 
@@ -101,24 +117,39 @@ impl Engine {
     pub(super) fn release_here(&mut self, now: Now, who: Identity, id: SegmentId) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(who, Wish::Release)?;
+        self.check_home(now, id)?;
+        self.take_away(now, id)
+    }
+
+    /// Takes a segment away, be it a copy.
+    pub(super) fn take_away(&mut self, now: Now, id: SegmentId) -> Result<(), Failure> {
+        self.end_mirror(id);
+        let slot = self.segments.slot_of(id)?;
+        let segment = self.segments.get(id)?;
         let at = segment.at;
-        let (line, watchers) = segment.guard.empty();
         let kept = segment.kept_lines();
-        self.act(Action::Strike { segment: id });
+        self.act(Action::Strike { segment: slot });
         for at in std::iter::once(at).chain(kept) {
             self.act(Action::Erase { at });
         }
-        for waiter in line {
-            self.turn_away(&waiter, Failure::NotFound);
-        }
-        for watcher in watchers {
-            self.answer(watcher.asker, Outcome::Failed(Failure::NotFound), Told::default());
-        }
+        self.turn_all_away(id, Failure::NotFound);
         for node in self.segments.release(id, now.steady_us + Self::FORGET_US)? {
             self.send(node, Message::Forget { segment: id });
         }
         self.reclaim();
         Ok(())
+    }
+
+    /// Whoever waits for a segment, or for its next version, waits in vain.
+    pub(super) fn turn_all_away(&mut self, id: SegmentId, failure: Failure) {
+        let Ok(segment) = self.segments.get_mut(id) else { return };
+        let (line, watchers) = segment.guard.empty();
+        for waiter in line {
+            self.turn_away(&waiter, failure);
+        }
+        for watcher in watchers {
+            self.answer(watcher.asker, Outcome::Failed(failure), Told::default());
+        }
     }
 
     pub(super) fn reclaim(&mut self) {

@@ -7,6 +7,7 @@ use super::guard::{Owner, Waiter, Wanted};
 use super::hand::Hands;
 use super::held::Held;
 use super::kept::{Kept, KeptId};
+use super::mirror::Mirrors;
 use super::near::Look;
 use super::operations::{Lookup, Operations, Pending, StepId, Wait};
 use super::peers::Peers;
@@ -114,6 +115,7 @@ pub struct Engine {
     pub(super) directory: Option<Directory>,
     pub(super) hands: Hands,
     pub(super) copies: Copies,
+    pub(super) mirrors: Mirrors,
     /// Segments that were placed round robin.
     pub(super) placed: u64,
     clients: Vec<Option<Client>>,
@@ -159,6 +161,7 @@ impl Engine {
             directory: None,
             hands: Hands::default(),
             copies: Copies::default(),
+            mirrors: Mirrors::default(),
             placed: 0,
             clients: vec![None; CLIENTS_MAX],
             at_once: None,
@@ -271,6 +274,7 @@ impl Engine {
         let peer = self.peers.add(node);
         assert!(!peer.up, "a peer goes down before it comes up again");
         peer.up = true;
+        self.mirrors.dead.remove(&node);
     }
 
     /// The connection to a node ended. Reads under way end by themselves, with [`fetched`](Self::fetched).
@@ -282,9 +286,10 @@ impl Engine {
         self.owner_gone(now, Owner::Peer(node));
         self.held_lost(node);
         self.spoil_copies_of(node);
-        for step in self.operations.find(|pending| pending.wait.is_on(node)) {
+        for step in self.operations.find(|pending| pending.is_on(node)) {
             self.answer_lost(now, step, node);
         }
+        self.mirrors_lost(now, node);
     }
 
     /// Time went on.
@@ -293,6 +298,7 @@ impl Engine {
             self.counters.timeouts += 1;
             self.expire(step);
         }
+        self.tick_mirrors(now);
         self.tick_guards(now);
         self.tick_held(now);
         loop {
@@ -318,6 +324,7 @@ impl Engine {
         let timeout_us = request.timeout_us;
         let caller = Caller { lane, request: request.id, who: client.who, deadline_us, timeout_us };
         if let Err(failure) = self.dispatch(now, &client, caller, &request.operation, text) {
+            let failure = self.why(request.operation.segment(), failure);
             self.end(&caller, Outcome::Failed(failure));
         }
     }
@@ -336,7 +343,8 @@ impl Engine {
     /// Notes an operation that has to wait.
     pub(super) fn begin(&mut self, caller: &Caller, wait: Wait) -> Result<StepId, Failure> {
         let Caller { lane, request, who, deadline_us, timeout_us } = *caller;
-        let pending = Pending { lane, request, who, deadline_us, timeout_us, wait };
+        let on = wait.segment().map_or(NodeId::NOBODY, |segment| self.home_of(segment));
+        let pending = Pending { lane, request, who, deadline_us, timeout_us, on, wait };
         self.operations.insert(pending).ok_or(Failure::Busy)
     }
 
@@ -367,7 +375,9 @@ impl Engine {
     }
 
     pub(super) fn finish_opened(&mut self, lane: LaneId, request: RequestId, facts: &Facts) {
-        let at = self.segments.get(facts.segment).ok().map(|segment| segment.at);
+        let at = self.segments.get(facts.segment).ok();
+        // What has a mirror is read through its home's engine, which knows whether it is the home still.
+        let at = at.filter(|segment| segment.mirror.is_none()).map(|segment| segment.at);
         let opened = Opened { segment: facts.segment, bytes: facts.bytes, at, model: facts.model };
         let completion = Completion { data: opened.encode(), ..Completion::bare(request, Outcome::Done) };
         self.reply(lane, completion, None);
@@ -428,7 +438,7 @@ impl Engine {
 
     /// The home of a segment, if it is another node that can be reached.
     pub(super) fn reachable_home(&mut self, segment: SegmentId) -> Result<NodeId, Failure> {
-        let home = segment.home();
+        let home = self.home_of(segment);
         match self.peers.get(home) {
             None => Err(Failure::NotFound),
             Some(peer) if peer.up => Ok(home),

@@ -73,10 +73,11 @@ impl Engine {
     /// From now on names are the cluster's: this node asks for them.
     pub fn share_names(&mut self) {
         self.directory.get_or_insert_default();
+        self.mirrors.agreed = true;
     }
 
-    /// The names of the segments at home here.
-    pub fn names(&self) -> Vec<Name> {
+    /// The names of the segments here; with each, whether it was first at home elsewhere.
+    pub fn names(&self) -> Vec<(Name, bool)> {
         self.segments.names()
     }
 
@@ -190,7 +191,8 @@ impl Engine {
                 self.make_here(now, Asker::Client(lane, request), who, name, spec, timeout_us)
             }
             Then::Allocate(spec) => {
-                let pending = Pending { lane, request, who, deadline_us, timeout_us, wait: Wait::Lookup };
+                let (on, wait) = (NodeId::NOBODY, Wait::Lookup);
+                let pending = Pending { lane, request, who, deadline_us, timeout_us, on, wait };
                 self.allocate_far(&pending, name, spec)
             }
             Then::Open => {

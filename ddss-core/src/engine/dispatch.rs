@@ -37,7 +37,7 @@ impl Engine {
                 self.look_up(caller, name, Then::Allocate(Spec { placement, ..spec }), now)?;
             }
             Operation::Open { .. } => self.look_up(caller, Name::from_bytes(text)?, Then::Open, now)?,
-            Operation::Release { segment } if segment.home() == self.node => {
+            Operation::Release { segment } if self.is_home(segment) => {
                 self.release_named(now, Self::asker(&caller), caller.who, segment)?;
             }
             Operation::Release { segment } => self.release_far(caller, segment)?,
@@ -64,17 +64,17 @@ impl Engine {
                 let put = self.put(now, caller, segment, parts, Payload::Arena(range), terms);
                 put.inspect_err(|_| self.give_up_table(&parts))?;
             }
-            Operation::Atomic { segment, offset, change, token } if segment.home() == self.node => {
+            Operation::Atomic { segment, offset, change, token } if self.is_home(segment) => {
                 self.ask_here(now, &caller, segment, Wanted::Atomic { offset, change, token })?;
             }
-            Operation::Lock { segment, wish } if segment.home() == self.node => {
+            Operation::Lock { segment, wish } if self.is_home(segment) => {
                 self.ask_here(now, &caller, segment, Wanted::Lock(wish))?;
             }
-            Operation::Await { segment, above } if segment.home() == self.node => {
+            Operation::Await { segment, above } if self.is_home(segment) => {
                 let (asker, deadline_us) = (Self::asker(&caller), caller.deadline_us);
-                self.await_here(segment, caller.who, Watcher { asker, above, deadline_us })?;
+                self.await_here(now, segment, caller.who, Watcher { asker, above, deadline_us })?;
             }
-            Operation::Unlock { segment, token } if segment.home() == self.node => {
+            Operation::Unlock { segment, token } if self.is_home(segment) => {
                 let told = self.unlock_here(now, segment, token, Owner::Client(caller.lane.client))?;
                 self.answer(Self::asker(&caller), Outcome::Done, told);
             }
@@ -89,7 +89,7 @@ impl Engine {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..page })?;
                 self.stat(now, &caller, segment, page)?;
             }
-            Operation::Permit { segment, permit } => self.permit(&caller, segment, permit)?,
+            Operation::Permit { segment, permit } => self.permit(now, &caller, segment, permit)?,
             Operation::Break { segment } => self.break_lock(now, &caller, segment)?,
         }
         Ok(())
@@ -97,7 +97,7 @@ impl Engine {
 
     fn get(&mut self, now: Now, caller: Caller, transfer: Transfer) -> Result<(), Failure> {
         let Transfer { segment, parts, range, inline, look } = transfer;
-        if segment.home() != self.node {
+        if !self.is_home(segment) {
             return self.get_far(now, caller, transfer);
         }
         let sink = if inline { Sink::Inline } else { Sink::Arena(range) };
@@ -115,7 +115,7 @@ impl Engine {
         from: Payload,
         terms: Terms,
     ) -> Result<(), Failure> {
-        if segment.home() != self.node {
+        if !self.is_home(segment) {
             return self.put_far(caller, segment, parts, from, terms);
         }
         let source = Source::Client(caller.lane.client, from);
@@ -195,7 +195,7 @@ impl Engine {
 
 /// How much a name wants to be with a node (FNV-1a over both, mixed once more): each name goes to the node that it wants
 /// most, so a node that comes or goes moves only the names that it gets or had.
-fn weight(node: NodeId, name: &Name) -> u64 {
+pub(super) fn weight(node: NodeId, name: &Name) -> u64 {
     let bytes = node.0.to_le_bytes().into_iter().chain(name.as_str().bytes());
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));

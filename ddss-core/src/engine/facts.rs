@@ -7,7 +7,7 @@ use super::kept::KeptId;
 use super::near::Told;
 use super::operations::{StepId, Wait};
 use super::segments::Segment;
-use crate::listing::{Listing, LockHolder, Page, Query};
+use crate::listing::{Listing, LockHolder, Mirroring, Page, Query};
 use crate::operation::{ArenaRange, Permit};
 use crate::segment::{Identity, Permissions, Wish};
 use crate::{Completion, Facts, Failure, LaneId, Message, NodeId, Outcome, RequestId, SegmentId};
@@ -15,11 +15,11 @@ use arrayvec::ArrayVec;
 
 type Bytes = ArrayVec<u8, { Listing::PAGE_BYTES }>;
 
-fn listing(now: Now, id: SegmentId, segment: &Segment) -> Listing {
+fn listing(now: Now, node: NodeId, segment: &Segment) -> Listing {
     let many = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
     let holder = segment.guard.first_holder().map(|holder| {
         let (node, client) = match holder.owner {
-            Owner::Client(client) => (id.home(), Some(many(client.index as usize))),
+            Owner::Client(client) => (node, Some(many(client.index as usize))),
             Owner::Peer(node) => (node, None),
         };
         let left = holder.until_us.saturating_sub(now.steady_us);
@@ -27,13 +27,16 @@ fn listing(now: Now, id: SegmentId, segment: &Segment) -> Listing {
     });
     Listing {
         name: segment.name,
-        facts: segment.facts(id),
+        facts: segment.facts(segment.id),
         version: segment.version,
         timestamp: segment.timestamp,
         holders: many(segment.guard.holders()),
         locked: segment.guard.held_alone(),
         waiting: many(segment.guard.waiting()),
         readers: many(segment.seen_by.len()),
+        home: node,
+        mirror: segment.mirror.as_ref().map_or(NodeId::NOBODY, |mirror| mirror.node),
+        mirroring: segment.mirror.as_ref().map_or(Mirroring::None, |mirror| mirror.mirroring()),
         holder,
     }
 }
@@ -53,8 +56,8 @@ impl Engine {
         let exact = self.segments.exact(prefix).filter(|_| after < prefix);
         let from = if after < prefix { prefix } else { after };
         let behind = self.segments.after(from).take_while(|(_, segment)| segment.name.as_str().starts_with(prefix));
-        for (id, segment) in exact.into_iter().chain(behind) {
-            if may_hear(&segment.permissions, who).is_ok() && !listing(now, id, segment).add_to(&mut page) {
+        for (_, segment) in exact.into_iter().chain(behind) {
+            if may_hear(&segment.permissions, who).is_ok() && !listing(now, self.node, segment).add_to(&mut page) {
                 return (page, true);
             }
         }
@@ -103,7 +106,7 @@ impl Engine {
         segment: SegmentId,
         into: ArenaRange,
     ) -> Result<(), Failure> {
-        if segment.home() == self.node {
+        if self.is_home(segment) {
             let page = self.page_of_one(now, segment, caller.who)?;
             self.give_page(caller.lane, caller.request, into, &page, (self.node, false));
             return Ok(());
@@ -130,9 +133,12 @@ impl Engine {
 
     fn page_of_one(&self, now: Now, id: SegmentId, who: Identity) -> Result<Bytes, Failure> {
         let segment = self.segments.get(id)?;
+        if segment.is_copy() {
+            return Err(Failure::NodeDown);
+        }
         may_hear(&segment.permissions, who)?;
         let mut page = Bytes::new();
-        assert!(listing(now, id, segment).add_to(&mut page), "a page holds at least one");
+        assert!(listing(now, self.node, segment).add_to(&mut page), "a page holds at least one");
         Ok(page)
     }
 
@@ -144,7 +150,7 @@ impl Engine {
 
     /// A peer sent a page.
     pub(super) fn listed(&mut self, node: NodeId, step: StepId, more: bool, page: &[u8]) {
-        let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.wait.is_on(node)).copied() else {
+        let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.is_on(node)).copied() else {
             self.counters.stale += 1;
             return;
         };
@@ -172,18 +178,23 @@ impl Engine {
     /// before, it moves to their memory: whoever has the old one mapped sees it no more.
     pub(super) fn permit_here(
         &mut self,
+        now: Now,
         who: Identity,
         id: SegmentId,
         permit: Permit,
         asker: Asker,
     ) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
+        segment.permissions.changed(who, permit)?;
+        if segment.mirror.is_some() && self.permit_later(now, who, id, permit, asker)? {
+            return Ok(());
+        }
+        let segment = self.segments.get(id)?;
         let old = segment.permissions;
         let new = old.changed(who, permit)?;
         if new.audience() == old.audience() {
-            let segment = self.segments.get_mut(id)?;
-            segment.permissions = new;
-            let record = segment.record(id);
+            self.segments.get_mut(id)?.permissions = new;
+            let record = self.segments.record(id)?;
             self.act(Action::Rewrite { record });
             self.permitted(id, asker);
             return Ok(());
@@ -194,7 +205,8 @@ impl Engine {
     }
 
     /// A segment is in its new place, or could not be brought there.
-    pub fn moved(&mut self, now: Now, id: SegmentId, made: bool) {
+    pub fn moved(&mut self, now: Now, at: SegmentId, made: bool) {
+        let Some(id) = self.segments.at_slot(at) else { return };
         let deadline_us = now.steady_us + Self::FORGET_US;
         let Some((asker, readers)) = self.segments.end_move(id, made, deadline_us) else { return };
         for node in readers {
@@ -220,9 +232,15 @@ impl Engine {
     }
 
     /// The same, asked by a client.
-    pub(super) fn permit(&mut self, caller: &Caller, segment: SegmentId, permit: Permit) -> Result<(), Failure> {
-        if segment.home() == self.node {
-            return self.permit_here(caller.who, segment, permit, Asker::Client(caller.lane, caller.request));
+    pub(super) fn permit(
+        &mut self,
+        now: Now,
+        caller: &Caller,
+        segment: SegmentId,
+        permit: Permit,
+    ) -> Result<(), Failure> {
+        if self.is_home(segment) {
+            return self.permit_here(now, caller.who, segment, permit, Asker::Client(caller.lane, caller.request));
         }
         let node = self.reachable_home(segment)?;
         let step = self.begin(caller, Wait::Answer { segment, harmless: false })?.to_bits();
@@ -232,7 +250,11 @@ impl Engine {
 
     /// A home changed the permissions of one of its segments.
     pub(super) fn facts_changed(&mut self, node: NodeId, facts: Facts) {
-        if facts.segment.home() != node {
+        if self.home_of(facts.segment) != node {
+            if facts.copies > 1 {
+                // Of one that was its home.
+                return;
+            }
             return self.act(Action::Cut { node });
         }
         if let Some(remote) = self.peers.reachable(node).and_then(|peer| peer.remotes.get_mut(&facts.segment)) {

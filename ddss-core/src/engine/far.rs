@@ -19,20 +19,15 @@ use crate::segment::{Header, Name, Wish};
 use crate::spec::Placement;
 use crate::{Failure, Message, NodeId, Outcome, SegmentId};
 
-impl Wait {
+impl Pending {
     /// Whether only a message from `node` can end it.
     pub(super) fn is_on(&self, node: NodeId) -> bool {
-        match self {
+        match &self.wait {
             // Whether it is this one's turn to answer, its lookup says.
             Wait::Lookup => true,
             Wait::Allocate { home } | Wait::Release { home } | Wait::Page { node: home, .. } => *home == node,
-            Wait::Facts { transfer } | Wait::Home(transfer) => transfer.segment.home() == node,
-            Wait::Put { segment, .. }
-            | Wait::Answer { segment, .. }
-            | Wait::Lock { segment, .. }
-            | Wait::LateLock { segment }
-            | Wait::Unlock { segment, .. } => segment.home() == node,
             Wait::Fetch(_) => false,
+            _ => self.on == node,
         }
     }
 }
@@ -177,8 +172,8 @@ impl Engine {
             self.counters.stale += 1;
             return;
         };
-        if let Wait::Put { segment, ticket } = pending.wait {
-            self.give_staging(segment.home(), ticket);
+        if let Wait::Put { ticket, .. } = pending.wait {
+            self.give_staging(pending.on, ticket);
         }
         self.finish(&pending, Outcome::Indeterminate(failure));
     }
@@ -187,7 +182,7 @@ impl Engine {
     pub fn refused(&mut self, step: StepId, failure: Failure) {
         let Some(pending) = self.operations.get_mut(step).copied() else { return };
         match pending.wait {
-            Wait::Put { segment, ticket } => self.give_staging(segment.home(), ticket),
+            Wait::Put { ticket, .. } => self.give_staging(pending.on, ticket),
             Wait::Fetch(Fetching { transfer, refresh, .. }) => {
                 self.read_ended(transfer.segment);
                 if refresh {
@@ -202,14 +197,20 @@ impl Engine {
 
     /// A home told us about one of its segments.
     pub(super) fn found(&mut self, now: Now, node: NodeId, step: StepId, facts: Facts, window: RemoteWindow) {
-        let known = facts.bytes <= SEGMENT_BYTES_MAX && facts.keeps <= HISTORY_MAX && facts.segment.home() == node;
+        let is_home = self.home_of(facts.segment) == node;
+        if facts.copies > 1 && !is_home {
+            // It was taken over, and one of the two nodes has yet to hear of it.
+            return self.ended(now, node, step, Outcome::Failed(Failure::Busy), Told::default());
+        }
         let wraps = window.base.checked_add(window.bytes).is_none();
-        if !known || wraps || window.bytes < Header::bytes_with(facts.bytes, facts.keeps) {
+        let reaches = facts.copies > 1 || !wraps && window.bytes >= Header::bytes_with(facts.bytes, facts.keeps);
+        let known = facts.bytes <= SEGMENT_BYTES_MAX && facts.keeps <= HISTORY_MAX;
+        if !known || !is_home && facts.segment.home() != node || !reaches {
             self.act(Action::Cut { node });
             return;
         }
         let noted = self.note(node, facts, window);
-        let Some(pending) = self.operations.get_mut(step).copied().filter(|pending| pending.wait.is_on(node)) else {
+        let Some(pending) = self.operations.get_mut(step).copied().filter(|pending| pending.is_on(node)) else {
             self.counters.stale += 1;
             return;
         };
@@ -279,7 +280,7 @@ impl Engine {
     /// A home said how something ended.
     pub(super) fn ended(&mut self, now: Now, node: NodeId, step: StepId, outcome: Outcome, told: Told) {
         self.clock.hear(told.timestamp, now.wall_us);
-        let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.wait.is_on(node)) else {
+        let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.is_on(node)) else {
             self.counters.stale += 1;
             return;
         };
@@ -304,18 +305,18 @@ impl Engine {
         }
         let Some(pending) = self.over(step) else { return };
         match pending.wait {
-            Wait::Put { segment, ticket } => self.give_staging(segment.home(), ticket),
+            Wait::Put { ticket, .. } => self.give_staging(pending.on, ticket),
             Wait::Lock { segment, lease_us } if outcome == Outcome::Done => {
                 let token = LockToken(told.word);
                 if !self.is_attached(pending.lane.client) {
-                    return self.give_back(segment, token);
+                    return self.give_back(pending.on, segment, token);
                 }
                 let until_us = now.steady_us.saturating_add(lease_us.into());
-                self.held.push(Held { segment, token, client: pending.lane.client, until_us });
+                self.held.push(Held { segment, home: node, token, client: pending.lane.client, until_us });
             }
             Wait::LateLock { segment } => {
                 if outcome == Outcome::Done {
-                    self.give_back(segment, LockToken(told.word));
+                    self.give_back(node, segment, LockToken(told.word));
                 }
                 return;
             }

@@ -28,7 +28,7 @@ impl Engine {
         }
         let rules = facts.model.get_rules(transfer.look.asks);
         let kept = transfer.look.version.filter(|_| facts.keeps > 0);
-        if rules.minds == Minds::Anyone && transfer.look.version.is_none() {
+        if facts.copies > 1 || rules.minds == Minds::Anyone && transfer.look.version.is_none() {
             let step = self.begin(&caller, Wait::Home(transfer))?;
             if let Some(pending) = self.operations.get_mut(step).copied() {
                 self.ask_home_to_get(now, step, &pending, transfer);
@@ -48,21 +48,22 @@ impl Engine {
 
     /// What this node has noted about a remote segment.
     pub(super) fn noted(&mut self, segment: SegmentId) -> Option<Facts> {
-        let remote = self.peers.reachable(segment.home())?.remotes.get(&segment)?;
+        let home = self.home_of(segment);
+        let remote = self.peers.reachable(home)?.remotes.get(&segment)?;
         (!remote.leaving).then_some(remote.facts)
     }
 
     fn ask_facts(&mut self, caller: Caller, transfer: Transfer) -> Result<(), Failure> {
         let step = self.begin(&caller, Wait::Facts { transfer })?;
         let message = Message::Describe { step: step.to_bits(), who: caller.who, segment: transfer.segment };
-        self.send(transfer.segment.home(), message);
+        self.send(self.home_of(transfer.segment), message);
         Ok(())
     }
 
     /// Starts the reads of a get that is noted as [`Wait::Fetch`].
     pub(super) fn fetch(&mut self, step: StepId, fetching: &Fetching, target: Target) -> Result<(), Failure> {
         let Fetching { transfer: Transfer { segment, mut parts, .. }, kept, refresh, .. } = *fetching;
-        let home = segment.home();
+        let home = self.home_of(segment);
         let remote = self.peers.reachable(home).and_then(|peer| peer.remotes.get_mut(&segment));
         let remote = remote.filter(|remote| !remote.leaving).ok_or(Failure::NotFound)?;
         remote.reads += 1;
@@ -186,7 +187,7 @@ impl Engine {
 
     /// One read of a remote segment less; the last one lets its home know.
     pub(super) fn read_ended(&mut self, segment: SegmentId) {
-        let home = segment.home();
+        let home = self.home_of(segment);
         let Some(peer) = self.peers.reachable(home) else { return };
         let Some(remote) = peer.remotes.get_mut(&segment) else { return };
         remote.reads = remote.reads.saturating_sub(1);

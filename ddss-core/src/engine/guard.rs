@@ -101,12 +101,16 @@ pub(super) struct Guard {
     watchers: Vec<Watcher>,
     /// The word of an atomic is being looked at: nothing else may happen before it is done.
     pub(super) looking: bool,
+    /// Nothing at all may be done here: this node may not be the home any more.
+    pub(super) shut: bool,
+    /// Nothing but gets: a put is on its way to the mirror.
+    pub(super) held: bool,
 }
 
 impl Guard {
     /// Whether anything here needs time or a client's end to be noticed.
     pub(super) fn is_idle(&self) -> bool {
-        self.holders.is_empty() && self.line.is_empty() && self.watchers.is_empty()
+        self.holders.is_empty() && self.line.is_empty() && self.watchers.is_empty() && !self.held
     }
 
     /// Whether somebody holds the lock alone.
@@ -122,13 +126,14 @@ impl Guard {
 
     /// Whether `wanted` has to wait behind the lock or behind others; `minds` is what the model says of it.
     pub(super) fn must_wait(&self, wanted: &Wanted, owner: Owner, minds: bool) -> bool {
-        if self.looking {
+        if self.looking || self.shut {
             return true;
         }
         match wanted {
+            Wanted::Get(get) => self.is_in_the_way(get, owner),
+            _ if self.held => true,
             Wanted::Lock(wish) if wish.shared => self.held_alone() || !self.line.is_empty(),
             Wanted::Lock(_) => !self.holders.is_empty() || !self.line.is_empty(),
-            Wanted::Get(get) => self.is_in_the_way(get, owner),
             Wanted::Put { .. } | Wanted::Atomic { .. } => minds && !self.holders.is_empty(),
         }
     }
@@ -172,8 +177,11 @@ impl Guard {
 
     /// The first of the line, if it may go now. Whether a put or get minds the lock was asked when it came.
     pub(super) fn next_ready(&mut self) -> Option<Waiter> {
-        if self.looking {
+        if self.looking || self.shut {
             return None;
+        }
+        if self.held {
+            return self.next_get();
         }
         let first = self.line.front()?;
         let ready = match first.wanted {
@@ -183,6 +191,16 @@ impl Guard {
             Wanted::Lock(_) | Wanted::Put { .. } | Wanted::Atomic { .. } => self.holders.is_empty(),
         };
         if ready { self.line.pop_front() } else { None }
+    }
+
+    /// The first get of the line that waits for nobody but the one put that is on its way to the mirror.
+    fn next_get(&mut self) -> Option<Waiter> {
+        let may = |waiter: &Waiter| match &waiter.wanted {
+            Wanted::Get(get) => !self.is_in_the_way(get, waiter.asker.owner()),
+            _ => false,
+        };
+        let index = self.line.iter().position(may)?;
+        self.line.remove(index)
     }
 
     /// Notes a grant; `false` when there are too many.

@@ -31,28 +31,36 @@ impl HandId {
     }
 }
 
-/// All of them: where they are, and how many bytes.
+/// All of them: where they are, how many bytes, and for how many they are there.
 #[derive(Debug, Default)]
 pub(super) struct Hands {
-    places: Vec<Option<(u64, u64)>>,
+    places: Vec<Option<(u64, u64, u8)>>,
     free: Vec<u32>,
 }
 
 impl Hands {
-    fn insert(&mut self, at: u64, bytes: u64) -> Option<HandId> {
+    pub(super) fn insert(&mut self, at: u64, bytes: u64, uses: u8) -> Option<HandId> {
         if let Some(place) = self.free.pop() {
-            self.places[place as usize] = Some((at, bytes));
+            self.places[place as usize] = Some((at, bytes, uses));
             return Some(HandId(place));
         }
         if self.places.len() == OPERATIONS_MAX {
             return None;
         }
-        self.places.push(Some((at, bytes)));
+        self.places.push(Some((at, bytes, uses)));
         Some(HandId(self.places.len() as u32 - 1))
     }
 
+    /// One of those is done with it; the last one takes it out.
     fn remove(&mut self, hand: HandId) -> Option<(u64, u64)> {
-        let taken = self.places.get_mut(hand.0 as usize)?.take()?;
+        let place = self.places.get_mut(hand.0 as usize)?;
+        let (at, bytes, uses) = place.as_mut()?;
+        *uses -= 1;
+        let taken = (*at, *bytes);
+        if *uses > 0 {
+            return None;
+        }
+        *place = None;
         self.free.push(hand.0);
         Some(taken)
     }
@@ -89,7 +97,7 @@ impl Engine {
         }
         let ticket = self.peers.reachable(node).ok_or(Failure::NodeDown)?.staging.take(length).ok_or(Failure::Busy)?;
         let aside = self.segments.take_blocks(length.into());
-        let hand = aside.and_then(|to| self.hands.insert(to, length.into()));
+        let hand = aside.and_then(|to| self.hands.insert(to, length.into(), 1));
         let (Some(to), Some(hand)) = (aside, hand) else {
             if let Some(to) = aside {
                 self.segments.give_blocks(to, length.into());
@@ -103,13 +111,14 @@ impl Engine {
         let to = if planted!(self, NoSnapshot) { here } else { to };
         self.act(Action::Snapshot { at, parts, to });
         self.give_up_table(&parts);
-        self.act(Action::Hand { node, hand, at: staged, from: to, bytes: length, message });
+        self.act(Action::Hand { node, hand, at: staged, from: to, bytes: length, message, table: None });
         Ok(())
     }
 
     /// The fabric has taken bytes that were put aside, or never will.
     pub fn handed(&mut self, hand: HandId) {
-        if let Some((at, bytes)) = self.hands.remove(hand) {
+        // Of no bytes: they lie in a segment.
+        if let Some((at, bytes)) = self.hands.remove(hand).filter(|&(_, bytes)| bytes > 0) {
             self.segments.give_blocks(at, bytes);
         }
     }
@@ -117,6 +126,11 @@ impl Engine {
     /// Bytes that were put aside could not go out: whoever asked for them is told that there was no room.
     pub fn not_handed(&mut self, node: NodeId, hand: HandId, message: &Message) {
         self.handed(hand);
+        if let Message::Forward { number, .. } | Message::Piece { number, .. } = *message {
+            // The mirror will never have it: it has to begin anew.
+            self.taken(node, number);
+            self.act(Action::Cut { node });
+        }
         if let Message::Got { step, number, .. } = *message {
             self.taken(node, number);
             self.answer(Asker::Peer(node, step), Outcome::Failed(Failure::Busy), Told::default());
@@ -133,14 +147,15 @@ impl Engine {
     /// Lets the home carry a get out that is noted already.
     pub(super) fn ask_home_to_get(&mut self, now: Now, step: StepId, pending: &Pending, transfer: Transfer) {
         let Transfer { segment, parts, look, .. } = transfer;
-        if self.peers.reachable(segment.home()).is_none() {
+        let home = self.home_of(segment);
+        if self.peers.reachable(home).is_none() {
             self.over(step);
             return self.finish(pending, Outcome::Failed(Failure::NodeDown));
         }
         let left = pending.deadline_us.saturating_sub(now.steady_us);
         let timeout_us = u32::try_from(left).unwrap_or(u32::MAX);
         if let Some(pending) = self.operations.get_mut(step) {
-            pending.wait = Wait::Home(transfer);
+            (pending.wait, pending.on) = (Wait::Home(transfer), home);
         }
         let (offset, ranges, tail) = match parts {
             Parts::One { offset, .. } => (offset, 0, Tail::None),
@@ -149,14 +164,14 @@ impl Engine {
         let (who, length, step) = (pending.who, parts.bytes(), step.to_bits());
         let token = self.token_of(pending.lane.client, segment);
         let message = Message::Get { step, who, segment, offset, length, ranges, look, token, timeout_us };
-        self.act(Action::Send { node: segment.home(), message, tail });
+        self.act(Action::Send { node: home, message, tail });
     }
 
     /// A home answered with bytes: behind the message, or in the staging memory that this node keeps for it.
     pub(super) fn got(&mut self, node: NodeId, step: StepId, got: Got, tail: &[u8]) {
         let Got { version, timestamp, length, staged, number } = got;
         let is_staged = staged != Message::NOT_STAGED;
-        let waits = |pending: &&mut Pending| matches!(pending.wait, Wait::Home(_)) && pending.wait.is_on(node);
+        let waits = |pending: &&mut Pending| matches!(pending.wait, Wait::Home(_)) && pending.is_on(node);
         let Some(pending) = self.operations.get_mut(step).filter(waits).copied() else {
             self.counters.stale += 1;
             if is_staged {
@@ -193,9 +208,9 @@ impl Engine {
     pub(super) fn get_refused(&mut self, now: Now, step: StepId, failure: Failure) {
         let Some(pending) = self.operations.get_mut(step).copied() else { return };
         let Wait::Home(transfer) = pending.wait else { return };
-        let may_read = self
-            .noted(transfer.segment)
-            .is_some_and(|facts| facts.model.get_rules(transfer.look.asks).minds == crate::Minds::Nobody);
+        let may_read = self.noted(transfer.segment).is_some_and(|facts| {
+            facts.copies == 1 && facts.model.get_rules(transfer.look.asks).minds == crate::Minds::Nobody
+        });
         if failure == Failure::Busy && may_read && now.steady_us < pending.deadline_us {
             self.fetch_again(now, step, &pending, transfer);
         } else if let Some(pending) = self.over(step) {

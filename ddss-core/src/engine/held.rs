@@ -8,6 +8,8 @@ use crate::{ClientId, Message, NodeId, SegmentId};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Held {
     pub(super) segment: SegmentId,
+    /// Who gave it.
+    pub(super) home: NodeId,
     pub(super) token: LockToken,
     pub(super) client: ClientId,
     /// When the home will have ended it by itself.
@@ -31,20 +33,20 @@ impl Engine {
         let (gone, stay) = self.held.iter().partition::<Vec<_>, _>(|held| held.client == client);
         self.held = stay;
         for held in gone {
-            self.give_back(held.segment, held.token);
+            self.give_back(held.home, held.segment, held.token);
         }
     }
 
     /// Tells a home that a lock is not needed; nobody waits for the answer.
-    pub(super) fn give_back(&mut self, segment: SegmentId, token: LockToken) {
-        if self.peers.reachable(segment.home()).is_some() {
-            self.send(segment.home(), Message::Unlock { step: 0, segment, token });
+    pub(super) fn give_back(&mut self, home: NodeId, segment: SegmentId, token: LockToken) {
+        if self.peers.reachable(home).is_some() {
+            self.send(home, Message::Unlock { step: 0, segment, token });
         }
     }
 
     /// A home is gone, and its locks with it.
     pub(super) fn held_lost(&mut self, home: NodeId) {
-        self.held.retain(|held| held.segment.home() != home);
+        self.held.retain(|held| held.home != home);
     }
 
     /// Leases that have run out need not be given back.

@@ -81,7 +81,7 @@ impl Engine {
             }
             Message::Permit { step, who, segment, permit } => {
                 let asker = Asker::Peer(node, step);
-                self.permit_here(who, segment, permit, asker).map_err(|failure| (step, failure))
+                self.permit_here(now, who, segment, permit, asker).map_err(|failure| (step, failure))
             }
             Message::Break { step, who, segment } => {
                 self.break_here(now, who, segment, Asker::Peer(node, step)).map_err(|failure| (step, failure))
@@ -104,7 +104,7 @@ impl Engine {
             Message::Await { step, who, segment, above, timeout_us } => {
                 let asker = Asker::Peer(node, step);
                 let watcher = Watcher { asker, above, deadline_us: deadline(timeout_us) };
-                self.await_here(segment, who, watcher).map_err(|failure| (step, failure))
+                self.await_here(now, segment, who, watcher).map_err(|failure| (step, failure))
             }
             Message::Unlock { step, segment, token } => {
                 let unlocked = self.unlock_here(now, segment, token, Owner::Peer(node));
@@ -124,6 +124,15 @@ impl Engine {
                 self.ended(now, node, StepId::from_bits(step), outcome, told);
                 Ok(())
             }
+            Message::Offer { .. }
+            | Message::Having { .. }
+            | Message::Piece { .. }
+            | Message::Whole { .. }
+            | Message::Forward { .. }
+            | Message::Mirrored { .. } => {
+                self.mirror_message(now, node, message, tail);
+                Ok(())
+            }
             Message::Forget { segment } => {
                 self.forget(node, segment);
                 Ok(())
@@ -135,12 +144,13 @@ impl Engine {
             }
         };
         if let Err((step, failure)) = asked {
+            let failure = self.why(message.segment(), failure);
             self.answer(Asker::Peer(node, step), Outcome::Failed(failure), Told::default());
         }
     }
 
     /// Which bytes a message means: one range, or those of the table behind it, which is kept.
-    fn parts_of(&mut self, one: (u64, u32), ranges: u8, table: &[u8]) -> Result<Parts, Failure> {
+    pub(super) fn parts_of(&mut self, one: (u64, u32), ranges: u8, table: &[u8]) -> Result<Parts, Failure> {
         let (offset, bytes) = one;
         if ranges == 0 {
             return if bytes as usize <= TRANSFER_BYTES_MAX {
@@ -193,12 +203,20 @@ impl Engine {
 
     pub(super) fn introduce(&mut self, node: NodeId, step: u64, id: SegmentId) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
+        if segment.is_copy() {
+            return Err(Failure::NodeDown);
+        }
         if !segment.seen_by.contains(&node) {
             segment.seen_by.push(node);
         }
-        let (at, bytes) = (segment.at, segment.pool_bytes());
+        let (at, bytes, is_mirrored) = (segment.at, segment.pool_bytes(), segment.mirror.is_some());
         let message = Message::Found { step, facts: segment.facts(id), window: Default::default() };
-        self.act(Action::Introduce { node, message, at, bytes });
+        if is_mirrored {
+            // There is no window that could outlive this node's time as its home.
+            self.send(node, message);
+        } else {
+            self.act(Action::Introduce { node, message, at, bytes });
+        }
         Ok(())
     }
 }

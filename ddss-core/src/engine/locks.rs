@@ -15,6 +15,21 @@ impl Engine {
     pub(super) fn grant(&mut self, now: Now, id: SegmentId, asker: Asker, wish: LockWish) -> Result<(), Failure> {
         // The clock never gives a number twice, not even after a restart: a good token.
         let token = LockToken(self.clock.next(now.wall_us).0);
+        if self.segments.get(id)?.mirror.is_some() && self.forward_grant(now, id, asker, wish, token) {
+            return Ok(());
+        }
+        self.grant_now(now, id, asker, wish, token)
+    }
+
+    /// Notes that somebody holds the lock, and says so.
+    pub(super) fn grant_now(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        asker: Asker,
+        wish: LockWish,
+        token: LockToken,
+    ) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
         let until_us = now.steady_us.saturating_add(wish.lease_us.into());
         if !segment.guard.grant(Holder { token, owner: asker.owner(), shared: wish.shared, until_us }) {
@@ -39,6 +54,10 @@ impl Engine {
         token: LockToken,
         owner: Owner,
     ) -> Result<Told, Failure> {
+        if self.segments.get(id)?.mirror.is_some() {
+            // A lock that ended here after another home has given it would not have excluded anybody.
+            self.check_home(now, id)?;
+        }
         let segment = self.segments.get_mut(id)?;
         if !segment.guard.let_go(token, owner) {
             if planted!(self, UncheckedUnlock) {
@@ -59,6 +78,10 @@ impl Engine {
     pub(super) fn break_here(&mut self, now: Now, who: Identity, id: SegmentId, asker: Asker) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(who, Wish::Release)?;
+        if segment.mirror.is_some() {
+            self.check_home(now, id)?;
+        }
+        let segment = self.segments.get_mut(id)?;
         let broken = segment.guard.let_all_go() as u64;
         let told = Told { version: segment.version, timestamp: segment.timestamp, word: broken };
         self.unmark(id);
@@ -69,7 +92,7 @@ impl Engine {
 
     /// The same, asked by a client.
     pub(super) fn break_lock(&mut self, now: Now, caller: &Caller, segment: SegmentId) -> Result<(), Failure> {
-        if segment.home() == self.node {
+        if self.is_home(segment) {
             return self.break_here(now, caller.who, segment, Self::asker(caller));
         }
         let node = self.reachable_home(segment)?;
@@ -125,6 +148,8 @@ impl Engine {
         let mut next = 0;
         while let Some(id) = self.segments.busy(next) {
             next += 1;
+            self.set_gate(now, id);
+            self.expire_forward(now, id);
             let Ok(segment) = self.segments.get_mut(id) else { continue };
             let held = segment.guard.holders();
             if !planted!(self, EndlessLease) && segment.guard.expire_leases(now.steady_us) {

@@ -24,6 +24,8 @@
 //! | `facts.rs` | lists, facts and permissions |
 //! | `held.rs`, `kept.rs` | locks of other homes that clients of this node hold; bytes kept for a while |
 //! | `segments.rs`, `blocks.rs` | the segments at home here and the memory they have |
+//! | `mirror.rs`, `duties.rs` | what a mirrored segment is here, by the word of the whole cluster |
+//! | `forward.rs`, `copying.rs`, `mirror_copy.rs` | what a home sends to the mirror: puts, and the first copy; what the mirror does with it |
 //! | `planted.rs` | bugs for tests to find |
 //! | `operations.rs`, `staging.rs`, `peers.rs` | what is under way, and the bounds on it |
 
@@ -32,18 +34,23 @@ mod areas;
 mod birth;
 mod blocks;
 mod copies;
+mod copying;
 mod core;
 mod directory;
 mod dispatch;
+mod duties;
 mod facts;
 mod far;
 mod fetch;
+mod forward;
 mod guard;
 mod hand;
 mod held;
 mod home;
 mod kept;
 mod locks;
+mod mirror;
+mod mirror_copy;
 mod near;
 mod operations;
 mod peers;
@@ -58,6 +65,7 @@ pub use core::{Counters, Engine, EngineConfig, Now, Reply};
 pub use directory::ClaimId;
 pub use hand::HandId;
 pub use kept::KeptId;
+pub use mirror::{Decision, Duty, Word};
 pub use operations::StepId;
 #[cfg(feature = "planted")]
 pub use planted::Bug;

@@ -3,6 +3,7 @@
 
 use super::action::{Action, Parts, Source};
 use super::core::{Caller, Engine, Now};
+use super::forward::Change;
 use super::guard::{Asker, Get, Sink, Waiter, Wanted, Watcher};
 use super::planted::planted;
 use crate::operation::{LockWish, Terms};
@@ -17,6 +18,7 @@ pub(super) struct Look {
     asker: Asker,
     offset: u64,
     change: crate::Change,
+    deadline_us: u64,
 }
 
 /// What an answer says besides how it ended.
@@ -37,6 +39,9 @@ impl Engine {
     pub(super) fn ask_home(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
         let minds = self.may(id, &waiter)?;
         let Waiter { asker, wanted, .. } = waiter;
+        if self.segments.get(id)?.mirror.is_some() {
+            self.set_gate(now, id);
+        }
         let segment = self.segments.get_mut(id)?;
         if !segment.guard.must_wait(&wanted, asker.owner(), minds) {
             return self.do_now(now, id, waiter);
@@ -60,6 +65,9 @@ impl Engine {
     /// Whether who asks may, and whether the bytes are there; then, whether the call minds the segment's lock.
     fn may(&self, id: SegmentId, waiter: &Waiter) -> Result<bool, Failure> {
         let segment = self.segments.get(id)?;
+        if segment.is_copy() {
+            return Err(Failure::NodeDown);
+        }
         let who = waiter.who;
         let inside = |parts: &Parts| {
             self.ranges_of(parts).iter().try_for_each(|range| segment.check_range(range.offset, range.bytes))
@@ -91,22 +99,19 @@ impl Engine {
     }
 
     pub(super) fn do_now(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
-        let asker = waiter.asker;
+        let Waiter { asker, deadline_us, .. } = waiter;
         match waiter.wanted {
             Wanted::Get(get) => self.get_now(id, asker, get)?,
             Wanted::Put { parts, source, terms } => {
                 self.check_terms(now, id, asker, terms)?;
-                let (version, timestamp) = self.commit(now, id, parts, source)?;
-                self.give_up_table(&parts);
-                self.answer(asker, Outcome::Done, Told { version, timestamp, word: 0 });
-                self.show_version(id, version, timestamp);
+                self.change(now, id, Change { asker, parts, source, word: 0, deadline_us })?;
             }
             Wanted::Atomic { offset, change, token } => {
                 self.check_terms(now, id, asker, Terms { token, ..Terms::default() })?;
                 let segment = self.segments.get_mut(id)?;
                 segment.guard.looking = true;
                 let at = segment.at + Header::DATA_OFFSET + offset;
-                self.looks.push_back(Look { now, segment: id, asker, offset, change });
+                self.looks.push_back(Look { now, segment: id, asker, offset, change, deadline_us });
                 self.act(Action::Look { at });
             }
             Wanted::Lock(wish) => self.grant(now, id, asker, wish)?,
@@ -150,7 +155,7 @@ impl Engine {
     }
 
     /// Steps the version and says what to copy.
-    fn commit(
+    pub(super) fn commit(
         &mut self,
         now: Now,
         id: SegmentId,
@@ -158,45 +163,61 @@ impl Engine {
         source: Source,
     ) -> Result<(Version, Timestamp), Failure> {
         let timestamp = self.clock.next(now.wall_us);
+        let before = self.segments.get(id)?.version;
+        let version = Version(before.0 + u64::from(!planted!(self, SkippedVersion)));
+        self.counters.commits += 1;
+        self.apply(id, parts, source, (version, timestamp))?;
+        Ok((version, timestamp))
+    }
+
+    /// The bytes are of that version from now on.
+    pub(super) fn apply(
+        &mut self,
+        id: SegmentId,
+        parts: Parts,
+        source: Source,
+        stamp: (Version, Timestamp),
+    ) -> Result<(), Failure> {
+        let (version, timestamp) = stamp;
         let segment = self.segments.get_mut(id)?;
-        segment.version = Version(segment.version.0 + u64::from(!planted!(self, SkippedVersion)));
-        segment.timestamp = timestamp;
-        let (at, version) = (segment.at, segment.version);
+        (segment.version, segment.timestamp) = stamp;
+        let at = segment.at;
         let (kept, places) = (segment.line_of(version), segment.stamps.len() as u64);
         if let Some(stamp) = version.0.checked_rem(places).and_then(|place| segment.stamps.get_mut(place as usize)) {
             *stamp = timestamp;
         }
         let (state, bytes) = (Header::committed(version), segment.spec.bytes);
-        self.counters.commits += 1;
         self.act(Action::Commit { at, parts, source, version, timestamp });
         if let Some(to) = kept.filter(|_| !planted!(self, HistoryLost)) {
             let (segment, timestamp) = (id.to_bits(), timestamp.0);
             self.act(Action::Keep { at, to, header: Header { state, timestamp, segment, bytes, locked: 0 } });
         }
-        Ok((version, timestamp))
+        Ok(())
     }
 
     /// The word that [`Action::Look`] asked for.
     pub fn looked(&mut self, word: u64) {
         let look = self.looks.pop_front().expect("each look is answered once");
-        let Look { now, segment: id, asker, offset, change } = look;
+        let Look { now, segment: id, asker, offset, change, deadline_us } = look;
         let Ok(segment) = self.segments.get_mut(id) else {
             return self.answer(asker, Outcome::Failed(Failure::NotFound), Told::default());
         };
         segment.guard.looking = false;
-        let mut told = Told { version: segment.version, timestamp: segment.timestamp, word };
-        if let Some(new) = change.apply(word)
-            && let Ok((version, timestamp)) = self.commit(now, id, Parts::One { offset, bytes: 8 }, Source::Word(new))
-        {
-            told = Told { version, timestamp, word };
-            self.show_version(id, version, timestamp);
+        let told = Told { version: segment.version, timestamp: segment.timestamp, word };
+        match change.apply(word) {
+            Some(new) => {
+                let (parts, source) = (Parts::One { offset, bytes: 8 }, Source::Word(new));
+                if let Err(failure) = self.change(now, id, Change { asker, parts, source, word, deadline_us }) {
+                    self.answer(asker, Outcome::Failed(failure), Told::default());
+                }
+            }
+            None => self.answer(asker, Outcome::Done, told),
         }
-        self.answer(asker, Outcome::Done, told);
         self.serve_line(now, id);
     }
 
     /// Answers those who wait for a version above theirs.
-    fn show_version(&mut self, id: SegmentId, version: Version, timestamp: Timestamp) {
+    pub(super) fn show_version(&mut self, id: SegmentId, version: Version, timestamp: Timestamp) {
         while let Ok(segment) = self.segments.get_mut(id)
             && let Some(watcher) = segment.guard.next_seen(version)
         {
@@ -205,7 +226,16 @@ impl Engine {
     }
 
     /// Waits for a version above `above`, or tells the one that is there.
-    pub(super) fn await_here(&mut self, id: SegmentId, who: Identity, watcher: Watcher) -> Result<(), Failure> {
+    pub(super) fn await_here(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        who: Identity,
+        watcher: Watcher,
+    ) -> Result<(), Failure> {
+        if self.segments.get(id)?.mirror.is_some() {
+            self.check_home(now, id)?;
+        }
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(who, Wish::Read)?;
         let told = Told { version: segment.version, timestamp: segment.timestamp, word: 0 };

@@ -111,6 +111,21 @@ impl Wait {
         }
     }
 
+    /// Which segment it is about.
+    pub(super) fn segment(&self) -> Option<SegmentId> {
+        match *self {
+            Wait::Facts { transfer } | Wait::Fetch(Fetching { transfer, .. }) | Wait::Home(transfer) => {
+                Some(transfer.segment)
+            }
+            Wait::Put { segment, .. }
+            | Wait::Answer { segment, .. }
+            | Wait::Lock { segment, .. }
+            | Wait::LateLock { segment }
+            | Wait::Unlock { segment, .. } => Some(segment),
+            Wait::Lookup | Wait::Allocate { .. } | Wait::Release { .. } | Wait::Page { .. } => None,
+        }
+    }
+
     /// The segment that may have changed with it.
     pub(super) fn changes(&self) -> Option<SegmentId> {
         match *self {
@@ -173,6 +188,8 @@ pub(super) struct Pending {
     pub(super) who: Identity,
     pub(super) deadline_us: u64,
     pub(super) timeout_us: u32,
+    /// The home that was asked.
+    pub(super) on: NodeId,
     pub(super) wait: Wait,
 }
 

@@ -41,6 +41,16 @@ pub enum Bug {
     UncheckedVersion,
     /// Of several ranges only the first is written.
     FirstRangeOnly,
+    /// A put is acknowledged before the mirror has it.
+    EarlyAcknowledgement,
+    /// A home goes on without its mirror before the cluster knows: the mirror may take over without the newest puts.
+    UnpartedMirror,
+    /// A home serves although its lease ran out: another may be the home by then.
+    UnfencedHome,
+    /// A mirror says that it has what it was offered, whatever it has.
+    StaleCopy,
+    /// A mirror that takes over does not know the tokens that were given.
+    UnheardToken,
 }
 
 /// Whether an engine has a bug.

@@ -3,6 +3,7 @@
 use super::areas::Areas;
 use super::core::EngineConfig;
 use super::guard::{Asker, Guard};
+use super::mirror::{Mirror, Role};
 use super::planted::planted;
 use super::quotas::Accounts;
 use crate::limits::SEGMENTS_PER_NODE_MAX;
@@ -11,12 +12,14 @@ use crate::record::Record;
 use crate::segment::{Audience, Header, Name, Permissions};
 use crate::spec::{Placement, Spec};
 use crate::{Failure, NodeId, SegmentId, Timestamp, Version};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 /// One segment at home here.
 #[derive(Debug)]
 pub(super) struct Segment {
+    /// What everybody calls it; its index here may be another.
+    pub(super) id: SegmentId,
     pub(super) name: Name,
     pub(super) spec: Spec,
     pub(super) permissions: Permissions,
@@ -25,7 +28,7 @@ pub(super) struct Segment {
     pub(super) version: Version,
     pub(super) timestamp: Timestamp,
     /// The oldest version that is known here: what was kept of others went with the daemon before.
-    oldest: Version,
+    pub(super) oldest: Version,
     /// The peers that hold a window over it.
     pub(super) seen_by: Vec<NodeId>,
     /// When the versions that are kept were committed; empty if none are.
@@ -38,17 +41,22 @@ pub(super) struct Segment {
     forming: Option<Asker>,
     /// Where it was, and who might use it there, while it moves.
     moving: Option<(u64, Permissions, Asker)>,
+    /// If it has or is a mirror.
+    pub(super) mirror: Option<Box<Mirror>>,
 }
 
 impl Segment {
-    fn new(name: Name, spec: Spec, permissions: Permissions, at: u64, stamp: (Version, Timestamp)) -> Self {
+    fn new(record: &Record, stamp: (Version, Timestamp)) -> Self {
+        let Record { known_as: id, at, name, spec, permissions, .. } = *record;
         let ((version, timestamp), seen_by, guard) = (stamp, Vec::new(), Guard::default());
         let stamps = match spec.keeps() {
             0 => Box::default(),
             keeps => vec![timestamp; keeps as usize + 1].into(),
         };
         let (oldest, noted_busy, forming, moving) = (version, false, None, None);
+        let mirror = (spec.copies > 1).then(Box::default);
         Self {
+            id,
             name,
             spec,
             permissions,
@@ -62,7 +70,13 @@ impl Segment {
             noted_busy,
             forming,
             moving,
+            mirror,
         }
+    }
+
+    /// It is the mirror of another home's.
+    pub(super) fn is_copy(&self) -> bool {
+        matches!(self.mirror.as_deref(), Some(Mirror { role: Role::Copy, .. }))
     }
 
     /// Bytes of the pool that it takes.
@@ -80,10 +94,10 @@ impl Segment {
         (0..self.stamps.len() as u64).filter_map(|version| self.line_of(Version(version))).collect()
     }
 
-    /// What is written down of it.
-    pub(super) fn record(&self, id: SegmentId) -> Record {
-        let Self { name, spec, permissions, at, .. } = *self;
-        Record { segment: id, at, name, spec, permissions }
+    /// What is written down of it, at that index.
+    fn record(&self, segment: SegmentId) -> Record {
+        let Self { id: known_as, name, spec, permissions, at, .. } = *self;
+        Record { segment, known_as, at, name, spec, permissions }
     }
 
     /// What its header says, if nobody holds its lock.
@@ -113,8 +127,8 @@ impl Segment {
     }
 
     pub(super) fn facts(&self, id: SegmentId) -> Facts {
-        let Spec { bytes, model, .. } = self.spec;
-        Facts { segment: id, bytes, model, permissions: self.permissions, keeps: self.spec.keeps() }
+        let Spec { bytes, model, copies, .. } = self.spec;
+        Facts { segment: id, bytes, model, permissions: self.permissions, keeps: self.spec.keeps(), copies }
     }
 }
 
@@ -130,6 +144,7 @@ pub(super) fn check_range(size: u64, offset: u64, bytes: u32) -> Result<(), Fail
 #[derive(Debug)]
 pub(super) struct Leaving {
     pub(super) id: SegmentId,
+    index: u16,
     at: u64,
     bytes: u64,
     /// Only its place: the segment lives on in another one.
@@ -153,6 +168,10 @@ pub(super) struct Segments {
     slots: Vec<Slot>,
     free: Vec<u16>,
     names: BTreeMap<Name, u16>,
+    /// Where those are that were first at home elsewhere.
+    adopted: HashMap<SegmentId, u16>,
+    /// How many have or are mirrors.
+    mirrored: usize,
     areas: Areas,
     pub(super) accounts: Accounts,
     leaving: Vec<Leaving>,
@@ -170,6 +189,8 @@ impl Segments {
             slots: Vec::new(),
             free: Vec::new(),
             names: BTreeMap::new(),
+            adopted: HashMap::new(),
+            mirrored: 0,
             areas: Areas::new(config.pool_bytes),
             accounts: Accounts::default(),
             leaving: Vec::new(),
@@ -218,11 +239,10 @@ impl Segments {
 
     /// The living segment of that id.
     pub(super) fn get(&self, id: SegmentId) -> Result<&Segment, Failure> {
-        match self.slots.get(usize::from(id.index())) {
-            Some(Slot { generation, segment: Some(segment) })
-                if (*generation == id.generation() || planted!(self, StaleGeneration))
-                    && id.home() == self.node
-                    && segment.forming.is_none() =>
+        let index = self.index_of(id).ok_or(Failure::NotFound)?;
+        match self.slots.get(usize::from(index)) {
+            Some(Slot { segment: Some(segment), .. })
+                if (segment.id == id || planted!(self, StaleGeneration)) && segment.forming.is_none() =>
             {
                 Ok(segment)
             }
@@ -230,14 +250,56 @@ impl Segments {
         }
     }
 
+    /// Where a segment is, if it is here.
+    fn index_of(&self, id: SegmentId) -> Option<u16> {
+        if id.home() == self.node {
+            return Some(id.index());
+        }
+        if self.adopted.is_empty() { None } else { self.adopted.get(&id).copied() }
+    }
+
+    /// The index and the life of it under which a segment is written down.
+    pub(super) fn slot_of(&self, id: SegmentId) -> Result<SegmentId, Failure> {
+        self.get(id)?;
+        let index = self.index_of(id).ok_or(Failure::NotFound)?;
+        Ok(SegmentId::new(self.node, index, self.slots[usize::from(index)].generation))
+    }
+
+    /// What is written down of a segment.
+    pub(super) fn record(&self, id: SegmentId) -> Result<Record, Failure> {
+        Ok(self.get(id)?.record(self.slot_of(id)?))
+    }
+
+    /// What everybody calls the segment that is written down there.
+    pub(super) fn at_slot(&self, slot: SegmentId) -> Option<SegmentId> {
+        let place = self.slots.get(usize::from(slot.index()))?;
+        let segment = place.segment.as_ref().filter(|_| place.generation == slot.generation())?;
+        Some(segment.id)
+    }
+
+    /// Whether there are any that have or are mirrors.
+    pub(super) fn has_mirrored(&self) -> bool {
+        self.mirrored > 0
+    }
+
+    /// All that have or are mirrors.
+    pub(super) fn mirrored(&self) -> Vec<SegmentId> {
+        let segments = self.slots.iter().filter_map(|slot| slot.segment.as_ref());
+        segments.filter(|segment| segment.mirror.is_some()).map(|segment| segment.id).collect()
+    }
+
     /// The same, to change it.
     pub(super) fn get_mut(&mut self, id: SegmentId) -> Result<&mut Segment, Failure> {
         self.get(id)?;
-        self.slots[usize::from(id.index())].segment.as_deref_mut().ok_or(Failure::NotFound)
+        let index = self.index_of(id).ok_or(Failure::NotFound)?;
+        self.slots[usize::from(index)].segment.as_deref_mut().ok_or(Failure::NotFound)
     }
 
     pub(super) fn by_name(&self, name: &Name) -> Option<SegmentId> {
-        self.names.get(name).map(|&index| self.id_of(index)).filter(|&id| self.get(id).is_ok())
+        self.names
+            .get(name)
+            .map(|&index| self.id_of(index))
+            .filter(|&id| self.get(id).is_ok_and(|segment| !segment.is_copy()))
     }
 
     /// Whether the name is taken, be it by one that is still being made.
@@ -245,9 +307,9 @@ impl Segments {
         self.names.contains_key(name)
     }
 
-    /// All names, also of those that are still being made.
-    pub(super) fn names(&self) -> Vec<Name> {
-        self.names.keys().copied().collect()
+    /// All names, also of those that are still being made; with each, whether it came from another node.
+    pub(super) fn names(&self) -> Vec<(Name, bool)> {
+        self.names.iter().map(|(&name, &index)| (name, self.id_of(index).home() != self.node)).collect()
     }
 
     /// The segments whose names come after that one, in order.
@@ -256,7 +318,7 @@ impl Segments {
         let indices = self.names.range::<str, _>(from).map(|(_, &index)| index);
         indices.filter_map(|index| {
             let id = self.id_of(index);
-            Some((id, self.get(id).ok()?))
+            Some((id, self.get(id).ok().filter(|segment| !segment.is_copy())?))
         })
     }
 
@@ -264,7 +326,7 @@ impl Segments {
     pub(super) fn exact(&self, name: &str) -> Option<(SegmentId, &Segment)> {
         let &index = self.names.get(name)?;
         let id = self.id_of(index);
-        Some((id, self.get(id).ok()?))
+        Some((id, self.get(id).ok().filter(|segment| !segment.is_copy())?))
     }
 
     /// Memory for something that is no segment, in this node's own area.
@@ -278,7 +340,9 @@ impl Segments {
     }
 
     fn id_of(&self, index: u16) -> SegmentId {
-        SegmentId::new(self.node, index, self.slots[usize::from(index)].generation)
+        let slot = &self.slots[usize::from(index)];
+        let own = SegmentId::new(self.node, index, slot.generation);
+        slot.segment.as_ref().map_or(own, |segment| segment.id)
     }
 
     /// Gives the segment an id and a place.
@@ -289,6 +353,7 @@ impl Segments {
         permissions: Permissions,
         timestamp: Timestamp,
         asker: Asker,
+        copy_of: Option<SegmentId>,
     ) -> Result<Record, Failure> {
         if self.is_taken(&name) {
             return Err(Failure::AlreadyExists);
@@ -306,17 +371,30 @@ impl Segments {
         slot.generation = slot.generation.wrapping_add(1);
         let spec = Spec { placement: Placement::Node(self.node), ..spec };
         self.accounts.take(permissions.owner.uid, &spec);
-        let segment = Segment::new(name, spec, permissions, at, (Version(0), timestamp));
-        slot.segment = Some(Box::new(Segment { forming: Some(asker), ..segment }));
+        let segment = SegmentId::new(self.node, index, slot.generation);
+        let known_as = copy_of.unwrap_or(segment);
+        let record = Record { segment, known_as, at, name, spec, permissions };
+        let made = Segment::new(&record, (Version(0), timestamp));
+        self.mirrored += usize::from(made.mirror.is_some());
+        slot.segment = Some(Box::new(Segment { forming: Some(asker), ..made }));
         self.names.insert(name, index);
-        Ok(Record { segment: self.id_of(index), at, name, spec, permissions })
+        if copy_of.is_some() {
+            self.adopted.insert(known_as, index);
+        }
+        Ok(record)
     }
 
     /// The memory of a new segment was asked for in vain or is there; who waits for it.
-    pub(super) fn formed(&mut self, id: SegmentId) -> Option<Asker> {
-        let slot = self.slots.get_mut(usize::from(id.index()))?;
-        let segment = slot.segment.as_mut().filter(|_| slot.generation == id.generation())?;
-        segment.forming.take()
+    pub(super) fn formed(&mut self, at: SegmentId) -> Option<(SegmentId, Asker)> {
+        let slot = self.slots.get_mut(usize::from(at.index()))?;
+        let segment = slot.segment.as_mut().filter(|_| slot.generation == at.generation())?;
+        Some((segment.id, segment.forming.take()?))
+    }
+
+    /// The same, for who wants to change it before it is there.
+    pub(super) fn forming(&mut self, id: SegmentId) -> Option<&mut Segment> {
+        let index = self.index_of(id)?;
+        self.slots.get_mut(usize::from(index))?.segment.as_deref_mut().filter(|segment| segment.id == id)
     }
 
     /// Gives a segment a place among other people, and new permissions; where it was is told, and how much it is.
@@ -336,20 +414,21 @@ impl Segments {
         let from = std::mem::replace(&mut segment.at, to);
         let old = std::mem::replace(&mut segment.permissions, permissions);
         segment.moving = Some((from, old, asker));
-        let (record, spec) = (segment.record(id), segment.spec);
+        let spec = segment.spec;
         self.accounts.hand_on(old.owner.uid, permissions.owner.uid, &spec);
-        Ok((record, from, bytes))
+        Ok((self.record(id)?, from, bytes))
     }
 
     /// It is there, or stays where it was. Who waits for it, and the peers that have to forget the old place.
     pub(super) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<(Asker, Vec<NodeId>)> {
+        let index = self.index_of(id)?;
         let segment = self.get_mut(id).ok()?;
         let (from, old, asker) = segment.moving.take()?;
         let bytes = segment.pool_bytes();
         if made {
             let readers = std::mem::take(&mut segment.seen_by);
             let waiting_for = readers.clone();
-            self.leaving.push(Leaving { id, at: from, bytes, moved: true, waiting_for, deadline_us });
+            self.leaving.push(Leaving { id, index, at: from, bytes, moved: true, waiting_for, deadline_us });
             return Some((asker, readers));
         }
         let to = std::mem::replace(&mut segment.at, from);
@@ -362,7 +441,7 @@ impl Segments {
 
     /// Takes in a segment that was here before the daemon ended.
     pub(super) fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
-        let Record { segment: id, at, name, spec, permissions } = *record;
+        let Record { segment: id, known_as, at, name, spec, permissions } = *record;
         let index = usize::from(id.index());
         if id.home() != self.node || self.is_taken(&name) || self.slots.get(index).is_some_and(|s| s.segment.is_some())
         {
@@ -378,9 +457,13 @@ impl Segments {
         self.make_room_for(id);
         self.free.retain(|&free| usize::from(free) != index);
         self.accounts.take(permissions.owner.uid, &spec);
-        let segment = Segment::new(name, spec, permissions, at, (version, timestamp));
+        let segment = Segment::new(record, (version, timestamp));
+        self.mirrored += usize::from(segment.mirror.is_some());
         self.slots[index] = Slot { generation: id.generation(), segment: Some(Box::new(segment)) };
         self.names.insert(name, id.index());
+        if known_as != id {
+            self.adopted.insert(known_as, id.index());
+        }
         Ok(())
     }
 
@@ -402,14 +485,17 @@ impl Segments {
     /// last peer that forgets it.
     pub(super) fn release(&mut self, id: SegmentId, deadline_us: u64) -> Result<Vec<NodeId>, Failure> {
         self.get(id)?;
-        let slot = &mut self.slots[usize::from(id.index())];
+        let index = self.index_of(id).ok_or(Failure::NotFound)?;
+        let slot = &mut self.slots[usize::from(index)];
         let segment = slot.segment.take().ok_or(Failure::NotFound)?;
         self.names.remove(&segment.name);
+        self.adopted.remove(&segment.id);
+        self.mirrored -= usize::from(segment.mirror.is_some());
         self.accounts.give(segment.permissions.owner.uid, &segment.spec);
         let bytes = segment.pool_bytes();
         let readers = segment.seen_by;
         let (at, waiting_for) = (segment.at, readers.clone());
-        self.leaving.push(Leaving { id, at, bytes, moved: false, waiting_for, deadline_us });
+        self.leaving.push(Leaving { id, index, at, bytes, moved: false, waiting_for, deadline_us });
         Ok(readers)
     }
 
@@ -438,7 +524,7 @@ impl Segments {
         let index = self.leaving.iter().position(|leaving| early || leaving.waiting_for.is_empty())?;
         let gone = self.leaving.swap_remove(index);
         if !gone.moved {
-            self.free.push(gone.id.index());
+            self.free.push(gone.index);
         }
         Some((gone.at, gone.bytes))
     }

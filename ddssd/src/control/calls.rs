@@ -19,6 +19,11 @@ pub(crate) enum Call {
     Propose(Command),
     /// To the leader: what is the newest that was decided?
     Newest,
+    /// To the leader: this node is there, in this run, and wants to go on as the home of mirrored segments.
+    Renew {
+        node: u16,
+        run: u32,
+    },
     /// To the leader: take a node in; without a number it gets the lowest that is free.
     Join {
         node: Option<u16>,

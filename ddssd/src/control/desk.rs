@@ -2,15 +2,15 @@
 //!
 //! What the progress thread asks is bounded by the engine's tables; what it is told, by what the cluster decides.
 
-use ddss_core::engine::{ClaimId, StepId};
-use ddss_core::{Failure, Name, NodeId};
+use ddss_core::engine::{ClaimId, Decision, Duty, StepId};
+use ddss_core::{Failure, Name, NodeId, SegmentId};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc as asynchronous;
 
 use crate::config::PeerAddress;
@@ -24,6 +24,8 @@ pub(crate) enum Ask {
     Disclaim { claim: ClaimId, name: Name },
     /// Where is that name, at this moment, in the whole cluster?
     Confirm { step: StepId, name: Name, within: Duration },
+    /// Something about a mirrored segment is to be decided; it is asked again if it is not.
+    Decide(Decision),
 }
 
 /// What the progress thread is told.
@@ -37,6 +39,14 @@ pub(crate) enum Tell {
     Members(Vec<PeerAddress>),
     /// The cluster has declared a node dead.
     Dead(NodeId),
+    /// It was found alive again.
+    Alive(NodeId),
+    /// What the cluster has decided about a mirrored segment.
+    Duty(Duty),
+    /// A mirrored segment was released.
+    NoDuty(SegmentId),
+    /// Until then nobody else is the home of what is at home here; all that was decided before was told before.
+    Lease { until: Instant },
     /// What became of a claim.
     Claimed { claim: ClaimId, result: Result<(), Failure> },
     /// A name is given back, or will be as soon as the cluster can be reached.

@@ -11,6 +11,24 @@ pub(crate) struct Holder {
     pub(crate) home: u16,
     /// The home's own number for this claim; a name that is made again has another.
     pub(crate) claim: u64,
+    /// If the segment has a mirror, and the cluster has heard of it.
+    #[serde(default)]
+    pub(crate) mirrored: Option<Mirrored>,
+}
+
+/// What was decided about a mirrored segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Mirrored {
+    pub(crate) segment: u64,
+    pub(crate) mirror: u16,
+    /// Which of its homes this is, one after the other.
+    pub(crate) epoch: u32,
+    /// How often this home had something decided.
+    pub(crate) turn: u64,
+    /// The mirror may take over.
+    pub(crate) paired: bool,
+    /// The home has lost it.
+    pub(crate) vacant: bool,
 }
 
 /// How a node is, as the cluster has agreed.
@@ -27,6 +45,9 @@ pub(crate) struct Life {
 pub(crate) enum Change {
     Name { name: String, home: Option<u16> },
     Dead(u16),
+    Alive(u16),
+    Duty { home: u16, mirrored: Mirrored },
+    NoDuty { segment: u64 },
 }
 
 /// Names and nodes.
@@ -60,9 +81,11 @@ impl Directory {
     pub(crate) fn apply(&mut self, command: &Command, mut tell: impl FnMut(Change)) -> Answer {
         match command {
             Command::Claim { name, home, claim } => {
-                let wanted = Holder { home: *home, claim: *claim };
+                let wanted = Holder { home: *home, claim: *claim, mirrored: None };
                 match self.names.get(name) {
-                    Some(&held) if held != wanted => return Answer::Taken { home: held.home },
+                    Some(&held) if (held.home, held.claim) != (*home, *claim) => {
+                        return Answer::Taken { home: held.home };
+                    }
                     Some(_) => {}
                     None if self.count(*home) >= SEGMENTS_PER_NODE_MAX => return Answer::Full,
                     None => {
@@ -73,18 +96,22 @@ impl Directory {
                 }
             }
             Command::Disclaim { name, claim } => {
-                if let Some(&Holder { home, .. }) = self.names.get(name).filter(|held| held.claim == *claim) {
+                if let Some(&Holder { home, mirrored, .. }) = self.names.get(name).filter(|held| held.claim == *claim) {
                     self.names.remove(name);
                     if let Some(count) = self.counts.get_mut(&home) {
                         *count -= 1;
                     }
                     tell(Change::Name { name: name.clone(), home: None });
+                    if let Some(Mirrored { segment, .. }) = mirrored {
+                        tell(Change::NoDuty { segment });
+                    }
                 }
             }
             Command::Alive { node, run } => {
                 let life = self.lives.entry(*node).or_default();
                 if !life.alive || life.run != *run {
                     *life = Life { epoch: life.epoch + 1, alive: true, run: *run };
+                    tell(Change::Alive(*node));
                 }
             }
             Command::Dead { node, epoch } => {
@@ -94,20 +121,131 @@ impl Directory {
                     tell(Change::Dead(*node));
                 }
             }
-            Command::Gone { node } => {
-                self.lives.remove(node);
-                self.counts.remove(node);
-                self.names.retain(|name, holder| {
-                    let stays = holder.home != *node;
-                    if !stays {
-                        tell(Change::Name { name: name.clone(), home: None });
-                    }
-                    stays
+            Command::Gone { node } => self.gone(*node, tell),
+            Command::Pair { name, home, run, segment, epoch, turn, mirror } => {
+                let said = Said { home: *home, run: *run, epoch: *epoch, turn: *turn };
+                let (segment, mirror) = (*segment, *mirror);
+                let fresh = Mirrored { segment, mirror, epoch: 1, turn: 0, paired: false, vacant: false };
+                return self.by_home(name, said, Some(fresh), tell, |old| Mirrored {
+                    mirror,
+                    paired: true,
+                    vacant: false,
+                    ..old
                 });
+            }
+            Command::Part { name, home, run, epoch, turn } => {
+                let said = Said { home: *home, run: *run, epoch: *epoch, turn: *turn };
+                return self.by_home(name, said, None, tell, |old| Mirrored { paired: false, ..old });
+            }
+            Command::TakeOver { name, node, epoch, claim } => return self.take_over(name, *node, *epoch, *claim, tell),
+            Command::Yield { name, home, epoch } => {
+                let Some(held) = self.names.get_mut(name).filter(|held| held.home == *home) else {
+                    return Answer::Refused;
+                };
+                let lost = held.mirrored.as_mut().filter(|mirrored| mirrored.epoch == *epoch && mirrored.paired);
+                let Some(mirrored) = lost else { return Answer::Refused };
+                mirrored.vacant = true;
+                tell(Change::Duty { home: *home, mirrored: *mirrored });
             }
         }
         Answer::Done
     }
+
+    /// A node left for good. Where a mirror has everything, the mirror takes over.
+    fn gone(&mut self, node: u16, mut tell: impl FnMut(Change)) {
+        self.lives.remove(&node);
+        let (mut left, names) = (0, &mut self.names);
+        names.retain(|name, holder| {
+            if holder.home != node {
+                return true;
+            }
+            if let Some(mirrored) = holder.mirrored.as_mut().filter(|mirrored| mirrored.paired) {
+                left += 1;
+                mirrored.vacant = true;
+                tell(Change::Duty { home: node, mirrored: *mirrored });
+                return true;
+            }
+            tell(Change::Name { name: name.clone(), home: None });
+            if let Some(Mirrored { segment, .. }) = holder.mirrored {
+                tell(Change::NoDuty { segment });
+            }
+            false
+        });
+        match left {
+            0 => self.counts.remove(&node),
+            left => self.counts.insert(node, left),
+        };
+    }
+
+    /// What the home of a segment says about its mirror: heard if it is the home still, in this run of its daemon, and
+    /// has said nothing newer.
+    fn by_home(
+        &mut self,
+        name: &str,
+        said: Said,
+        fresh: Option<Mirrored>,
+        mut tell: impl FnMut(Change),
+        change: impl FnOnce(Mirrored) -> Mirrored,
+    ) -> Answer {
+        let Said { home, run, epoch, turn } = said;
+        let is_this_run = self.life(home).run == run;
+        let Some(held) = self.names.get_mut(name).filter(|held| held.home == home && is_this_run) else {
+            return Answer::Refused;
+        };
+        let Some(old) = held.mirrored.or(fresh) else { return Answer::Refused };
+        if old.epoch == epoch && old.turn == turn {
+            return Answer::Done;
+        }
+        if old.epoch != epoch || old.turn > turn {
+            return Answer::Refused;
+        }
+        let mirrored = Mirrored { turn, ..change(old) };
+        held.mirrored = Some(mirrored);
+        tell(Change::Duty { home, mirrored });
+        Answer::Done
+    }
+
+    /// A mirror becomes the home, if it has everything and the home is dead or has lost it.
+    fn take_over(&mut self, name: &str, node: u16, epoch: u32, claim: u64, mut tell: impl FnMut(Change)) -> Answer {
+        let Some(held) = self.names.get(name).copied() else { return Answer::Refused };
+        if (held.home, held.claim) == (node, claim) && held.mirrored.is_some_and(|now| now.epoch == epoch + 1) {
+            return Answer::Done;
+        }
+        let Some(old) = held.mirrored.filter(|old| old.mirror == node && old.epoch == epoch && old.paired) else {
+            return Answer::Refused;
+        };
+        if self.life(held.home).alive && !old.vacant {
+            return Answer::Refused;
+        }
+        if let Some(count) = self.counts.get_mut(&held.home) {
+            *count -= 1;
+        }
+        *self.counts.entry(node).or_default() += 1;
+        let mirrored = Mirrored { mirror: held.home, epoch: epoch + 1, turn: 0, paired: false, vacant: false, ..old };
+        self.names.insert(name.to_owned(), Holder { home: node, claim, mirrored: Some(mirrored) });
+        tell(Change::Name { name: name.to_owned(), home: Some(node) });
+        tell(Change::Duty { home: node, mirrored });
+        Answer::Done
+    }
+
+    /// Whether a node is the home of a mirrored segment.
+    pub(crate) fn has_mirrors(&self, node: u16) -> bool {
+        self.names.values().any(|holder| holder.home == node && holder.mirrored.is_some())
+    }
+
+    /// The nodes that are declared dead.
+    pub(crate) fn dead(&self) -> impl Iterator<Item = u16> + '_ {
+        self.lives.iter().filter(|(_, life)| !life.alive && life.epoch > 0).map(|(&node, _)| node)
+    }
+}
+
+/// Who says something about its mirror, and when.
+#[derive(Clone, Copy)]
+struct Said {
+    home: u16,
+    run: u32,
+    epoch: u32,
+    turn: u64,
 }
 
 #[cfg(test)]
@@ -131,7 +269,7 @@ mod tests {
         // A late word about an older claim takes nothing away.
         let disclaim = |claim| Command::Disclaim { name: "x".to_owned(), claim };
         directory.apply(&disclaim(6), |_| panic!("changed"));
-        assert_eq!(directory.holder("x"), Some(Holder { home: 1, claim: 7 }));
+        assert_eq!(directory.holder("x"), Some(Holder { home: 1, claim: 7, mirrored: None }));
         directory.apply(&disclaim(7), |change| changes.push(change));
         assert_eq!((changes.len(), directory.holder("x")), (2, None));
     }
@@ -166,6 +304,74 @@ mod tests {
         assert!(directory.life(3).alive && directory.life(3).epoch == epoch + 1);
         assert_eq!(apply(&mut directory, Command::Dead { node: 3, epoch }), 1, "an old word");
         assert_eq!(apply(&mut directory, Command::Dead { node: 3, epoch: epoch + 1 }), 2);
+    }
+
+    /// A name of node 1 with a mirror on node 2, both alive.
+    fn with_mirror() -> Directory {
+        let mut directory = Directory::default();
+        for node in 1..=3 {
+            directory.apply(&Command::Alive { node, run: 10 + u32::from(node) }, |_| {});
+        }
+        directory.apply(&claim("x", 1, 7), |_| {});
+        directory
+    }
+
+    fn pair(run: u32, epoch: u32, turn: u64) -> Command {
+        Command::Pair { name: "x".to_owned(), home: 1, run, segment: 77, epoch, turn, mirror: 2 }
+    }
+
+    fn part(turn: u64) -> Command {
+        Command::Part { name: "x".to_owned(), home: 1, run: 11, epoch: 1, turn }
+    }
+
+    fn take_over(node: u16, epoch: u32) -> Command {
+        Command::TakeOver { name: "x".to_owned(), node, epoch, claim: 99 }
+    }
+
+    fn dies(directory: &mut Directory, node: u16) {
+        let epoch = directory.life(node).epoch;
+        directory.apply(&Command::Dead { node, epoch }, |_| {});
+    }
+
+    #[test]
+    fn only_a_mirror_in_sync_takes_over_and_only_from_the_dead() {
+        // If this broke, two nodes would be the home of one segment, or a mirror would take over without the newest puts.
+        let mut directory = with_mirror();
+        assert_eq!(directory.apply(&take_over(2, 1), |_| panic!("changed")), Answer::Refused, "never paired");
+        assert_eq!(directory.apply(&pair(11, 1, 1), |_| {}), Answer::Done);
+        assert_eq!(directory.apply(&pair(11, 1, 1), |_| panic!("changed")), Answer::Done, "said again");
+        assert_eq!(directory.apply(&take_over(2, 1), |_| panic!("changed")), Answer::Refused, "the home lives");
+        assert_eq!(directory.apply(&part(2), |_| {}), Answer::Done);
+        assert_eq!(directory.apply(&pair(11, 1, 1), |_| panic!("changed")), Answer::Refused, "a late word");
+        dies(&mut directory, 1);
+        assert_eq!(directory.apply(&take_over(2, 1), |_| panic!("changed")), Answer::Refused, "parted");
+        assert_eq!(directory.apply(&pair(10, 1, 3), |_| panic!("changed")), Answer::Refused, "of an older run");
+        assert_eq!(directory.apply(&pair(11, 1, 3), |_| {}), Answer::Done);
+        assert_eq!(directory.apply(&take_over(3, 1), |_| panic!("changed")), Answer::Refused, "not the mirror");
+        assert_eq!(directory.apply(&take_over(2, 1), |_| {}), Answer::Done);
+        assert_eq!(directory.apply(&take_over(2, 1), |_| panic!("changed")), Answer::Done, "said again");
+        let held = directory.holder("x").unwrap();
+        let now = held.mirrored.unwrap();
+        assert_eq!((held.home, held.claim, now.mirror, now.epoch, now.paired), (2, 99, 1, 2, false));
+        // The old home hears that it is none any more, whatever it says.
+        for late in [pair(11, 1, 9), part(9)] {
+            assert_eq!(directory.apply(&late, |_| panic!("changed")), Answer::Refused);
+        }
+        let disclaim = Command::Disclaim { name: "x".to_owned(), claim: 7 };
+        directory.apply(&disclaim, |_| panic!("changed"));
+    }
+
+    #[test]
+    fn what_a_home_has_lost_or_leaves_behind_its_mirror_takes() {
+        // If this broke, a home that comes back empty, or leaves, would take the mirror's copy with it.
+        for gone in [Command::Yield { name: "x".to_owned(), home: 1, epoch: 1 }, Command::Gone { node: 1 }] {
+            let mut directory = with_mirror();
+            directory.apply(&pair(11, 1, 1), |_| {});
+            directory.apply(&gone, |_| {});
+            assert!(directory.holder("x").unwrap().mirrored.unwrap().vacant);
+            assert_eq!(directory.apply(&take_over(2, 1), |_| {}), Answer::Done);
+            assert_eq!(directory.holder("x").unwrap().home, 2);
+        }
     }
 
     #[test]

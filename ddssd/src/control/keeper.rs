@@ -1,11 +1,12 @@
 //! Keeps the directory: applies what the group has decided, tells the progress thread, makes and takes snapshots.
 
 use super::desk::{Tell, Teller};
-use super::directory::{Change, Directory};
+use super::directory::{Change, Directory, Mirrored};
 use super::snapshot::{Kept, read_snapshot, write_snapshot};
 use super::types::{Answer, Entry, Group, LogId, Member, Membership, StorageError};
 use crate::config::PeerAddress;
-use ddss_core::{Name, NodeId};
+use ddss_core::engine::Duty;
+use ddss_core::{Name, NodeId, SegmentId};
 use openraft::storage::{RaftStateMachine, Snapshot};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, SnapshotMeta, StorageIOError};
 use std::io::{self, Cursor};
@@ -58,6 +59,12 @@ impl Keeper {
     }
 }
 
+fn duty_of(home: u16, mirrored: Mirrored) -> Duty {
+    let Mirrored { segment, mirror, epoch, turn, paired, vacant } = mirrored;
+    let (home, mirror) = (NodeId(home), NodeId(mirror));
+    Duty { segment: SegmentId::from_bits(segment), home, mirror, epoch, turn, paired, vacant }
+}
+
 fn members(membership: &Membership) -> Vec<(u16, Member)> {
     membership.nodes().filter_map(|(&node, &member)| Some((u16::try_from(node).ok()?, member))).collect()
 }
@@ -73,6 +80,14 @@ impl Inner {
         let names =
             self.directory.names().filter_map(|(name, holder)| Some((Name::new(name).ok()?, NodeId(holder.home))));
         self.teller.tell(Tell::Names(names.collect()));
+        for (_, holder) in self.directory.names() {
+            if let Some(mirrored) = holder.mirrored {
+                self.teller.tell(Tell::Duty(duty_of(holder.home, mirrored)));
+            }
+        }
+        for node in self.directory.dead() {
+            self.teller.tell(Tell::Dead(NodeId(node)));
+        }
         if self.membership.nodes().next().is_some() {
             self.tell_members();
         }
@@ -94,6 +109,9 @@ impl Inner {
                         tracing::warn!(node, "the cluster has declared a node dead");
                         teller.tell(Tell::Dead(NodeId(node)));
                     }
+                    Change::Alive(node) => teller.tell(Tell::Alive(NodeId(node))),
+                    Change::Duty { home, mirrored } => teller.tell(Tell::Duty(duty_of(home, mirrored))),
+                    Change::NoDuty { segment } => teller.tell(Tell::NoDuty(SegmentId::from_bits(segment))),
                 })
             }
             EntryPayload::Membership(membership) => {

@@ -9,11 +9,13 @@ mod admin;
 mod calls;
 mod desk;
 mod directory;
+mod held;
 #[cfg(test)]
 mod hostile;
 mod identity;
 mod keeper;
 mod log;
+mod mirrors;
 mod network;
 mod plane;
 mod server;

@@ -28,7 +28,7 @@ pub(crate) fn control_address(data: SocketAddr) -> SocketAddr {
 pub(crate) struct Heard(Arc<Mutex<HashMap<u16, Instant>>>);
 
 impl Heard {
-    fn note(&self, node: u16) {
+    pub(crate) fn note(&self, node: u16) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node, Instant::now());
     }
 

@@ -3,9 +3,10 @@
 use super::admin;
 use super::calls::{Call, Reply};
 use super::desk::{Ask, Tell, Teller};
-use super::directory::{Directory, Holder};
+use super::held::Held;
 use super::keeper::Keeper;
 use super::log::LogStore;
+use super::mirrors::hold_lease;
 use super::network::{Caller, Heard, Network};
 use super::server::{Context, serve};
 use super::types::{Answer, Command, Member, Raft};
@@ -17,12 +18,12 @@ use crate::trust::ClusterKey;
 use ddss_core::engine::ClaimId;
 use ddss_core::{Failure, Name, NodeId, PeerHello};
 use openraft::{Config, SnapshotPolicy};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc as asynchronous, oneshot};
@@ -68,47 +69,10 @@ pub(crate) struct ControlConfig {
     pub(crate) peers: Vec<PeerAddress>,
     /// Whether it may begin one.
     pub(crate) founder: bool,
-    /// The segments that it has already.
-    pub(crate) names: Vec<Name>,
+    /// The segments that it has already; with each, whether it was first at home elsewhere.
+    pub(crate) names: Vec<(Name, bool)>,
     /// Where others see how the cluster is.
     pub(crate) page: Page,
-}
-
-/// The names that this node has or is about to have, each with its claim; without one, whatever the directory says.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Held(Arc<Mutex<HashMap<String, Option<u64>>>>);
-
-impl Held {
-    fn names(&self) -> MutexGuard<'_, HashMap<String, Option<u64>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn give_up(&self, name: &str) {
-        self.names().remove(name);
-    }
-
-    /// What has to be said so that directory and node agree.
-    pub(super) fn compare(&self, directory: &Directory, node: u16, max: usize) -> Vec<Command> {
-        let mut held = self.names();
-        let mut commands = Vec::new();
-        for (name, Holder { home, claim }) in directory.names().filter(|(_, holder)| holder.home == node) {
-            match held.get_mut(name) {
-                Some(ours @ None) => *ours = Some(claim),
-                Some(Some(ours)) if *ours == claim => {}
-                _ => commands.push(Command::Disclaim { name: name.to_owned(), claim }),
-            }
-            debug_assert_eq!(home, node);
-            if commands.len() == max {
-                return commands;
-            }
-        }
-        let unknown = held
-            .iter()
-            .filter(|(name, claim)| claim.is_none() && directory.holder(name).is_none_or(|holder| holder.home != node));
-        let claims = unknown.map(|(name, _)| Command::Claim { name: name.clone(), home: node, claim: 0 });
-        commands.extend(claims.take(max));
-        commands
-    }
 }
 
 /// The running control plane. It ends with this value.
@@ -196,7 +160,9 @@ async fn begin(
     let group = Arc::new(group_config()?);
     let raft = Raft::new(node.into(), group, network, log, keeper.clone()).await;
     let raft = raft.map_err(|error| failed(&error))?;
-    let context = Context { raft, keeper, caller, heard, node, ours, members: Arc::default(), turn: Arc::default() };
+    let (doomed, deciding) = Default::default();
+    let (members, turn) = Default::default();
+    let context = Context { raft, keeper, caller, heard, node, ours, members, turn, doomed, deciding };
     let initialized = context.raft.is_initialized().await.map_err(|error| failed(&error))?;
     if config.founder && !initialized {
         let founders = founders(node, ours, &config.peers);
@@ -211,10 +177,11 @@ async fn begin(
         config.listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(config.listener));
     let listener = listener.map_err(|error| failed(&error))?;
     let held = Held::default();
-    held.names().extend(config.names.iter().map(|name| (name.as_str().to_owned(), None)));
+    held.take_up(&config.names);
     admin::open(&context, &config.folder, &config.state_folder).map_err(|error| failed(&error))?;
     tokio::spawn(serve(context.clone(), listener));
     tokio::spawn(watch(context.clone(), config.run, config.peers, held.clone(), config.page));
+    tokio::spawn(hold_lease(context.clone(), config.run, teller.clone()));
     tokio::spawn(attend(context.clone(), asked, teller, held, config.run));
     Ok(context)
 }
@@ -243,6 +210,7 @@ async fn attend(
         let (context, teller, held) = (context.clone(), teller.clone(), held.clone());
         tokio::spawn(async move {
             let tell = match ask {
+                Ask::Decide(decision) => return context.decide(&held, run, &decision).await,
                 Ask::Claim { claim, name, within } => {
                     let result = context.claim(&held, &name, number(run, claim), within).await;
                     Tell::Claimed { claim, result }
@@ -308,7 +276,7 @@ impl Context {
     async fn claim(&self, held: &Held, name: &Name, claim: u64, within: Duration) -> Result<(), Failure> {
         let name = name.as_str().to_owned();
         // Noted before it is asked for, or the sweep could take it for a name that nobody has.
-        held.names().insert(name.clone(), Some(claim));
+        held.insert(&name, claim);
         let call = Call::Propose(Command::Claim { name: name.clone(), home: self.node, claim });
         let result = match self.ask_leader(&call, within).await {
             Ok(Reply::Applied(Answer::Done)) => return Ok(()),
@@ -317,15 +285,12 @@ impl Context {
             // If it happens all the same, the sweep gives it back.
             _ => Err(Failure::TimedOut),
         };
-        let mut names = held.names();
-        if names.get(&name) == Some(&Some(claim)) {
-            names.remove(&name);
-        }
+        held.remove_claim(&name, claim);
         result
     }
 
     async fn disclaim(&self, held: &Held, name: &Name) {
-        let Some(claim) = held.names().remove(name.as_str()) else { return };
+        let Some(claim) = held.remove(name.as_str()) else { return };
         let name = name.as_str().to_owned();
         let holder = || self.keeper.look(|directory| directory.holder(&name)).filter(|holder| holder.home == self.node);
         let Some(claim) = claim.or_else(|| holder().map(|holder| holder.claim)) else { return };
@@ -391,26 +356,6 @@ pub(crate) fn join(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_node_gives_back_what_it_does_not_have_and_keeps_what_it_has() {
-        // If this broke, a crash would leave names that nobody can use, or a restart would give away names in use.
-        let mut directory = Directory::default();
-        for (name, home, claim) in [("mine", 1, 5), ("lost", 1, 6), ("older", 1, 7), ("theirs", 2, 8), ("found", 1, 9)]
-        {
-            directory.apply(&Command::Claim { name: name.to_owned(), home, claim }, |_| {});
-        }
-        let held = Held::default();
-        let names =
-            [("mine", Some(5)), ("older", Some(70)), ("found", None), ("unknown", None), ("under way", Some(1))];
-        held.names().extend(names.map(|(name, claim)| (name.to_owned(), claim)));
-        let disclaim = |name: &str, claim| Command::Disclaim { name: name.to_owned(), claim };
-        let claim = |name: &str| Command::Claim { name: name.to_owned(), home: 1, claim: 0 };
-        let said = held.compare(&directory, 1, 64);
-        assert_eq!(said, [disclaim("lost", 6), disclaim("older", 7), claim("unknown")]);
-        assert_eq!(held.names()["found"], Some(9), "taken up under the claim that the directory has");
-        assert_eq!(held.compare(&directory, 1, 1).len(), 1, "bounded");
-    }
 
     #[test]
     fn those_who_begin_a_cluster_agree_who_votes() {

@@ -2,6 +2,7 @@
 
 use super::calls::{Call, Reply};
 use super::keeper::Keeper;
+use super::mirrors::{Deciding, Doomed};
 use super::network::{Caller, Heard};
 use super::types::{Command, Member, Raft};
 use super::wire::{Wire, within};
@@ -28,6 +29,10 @@ pub(crate) struct Context {
     pub(crate) members: Arc<Mutex<()>>,
     /// Whom to ask next where no leader is known.
     pub(crate) turn: Arc<AtomicUsize>,
+    /// Nodes of which this leader is about to say that they are dead.
+    pub(crate) doomed: Doomed,
+    /// What is being decided about mirrored segments: one thing at a time for each.
+    pub(crate) deciding: Deciding,
 }
 
 /// How long a stream may be silent.
@@ -75,7 +80,7 @@ async fn converse(context: &Context, stream: TcpStream) -> io::Result<()> {
     }
 }
 
-fn not_now(error: impl std::fmt::Display) -> Reply {
+pub(super) fn not_now(error: impl std::fmt::Display) -> Reply {
     Reply::NotNow(error.to_string())
 }
 
@@ -106,6 +111,7 @@ impl Context {
                     None => not_now(error),
                 },
             },
+            Call::Renew { node, run } => self.renew(node, run).await,
             Call::Join { node, member } => self.as_leader(self.join(node, member)).await,
             Call::Announce { node, member, run } => self.as_leader(self.announce(node, member, run)).await,
             Call::Remove { node } => self.as_leader(self.remove(node)).await,

@@ -55,8 +55,16 @@ pub(crate) enum Command {
     Alive { node: u16, run: u32 },
     /// A node does not answer in this epoch of its life.
     Dead { node: u16, epoch: u64 },
-    /// A node left for good, and its segments with it.
+    /// A node left for good, and its segments with it, but for those whose mirrors take over.
     Gone { node: u16 },
+    /// Said by the home of a segment in that run: the mirror has all that was acknowledged and may take over.
+    Pair { name: String, home: u16, run: u32, segment: u64, epoch: u32, turn: u64, mirror: u16 },
+    /// Said by the home: the mirror may not take over.
+    Part { name: String, home: u16, run: u32, epoch: u32, turn: u64 },
+    /// Said by the mirror: the home of that epoch is dead, or has lost the segment.
+    TakeOver { name: String, node: u16, epoch: u32, claim: u64 },
+    /// Said by the home: it has lost the segment.
+    Yield { name: String, home: u16, epoch: u32 },
 }
 
 impl Command {
@@ -66,6 +74,12 @@ impl Command {
         match self {
             Command::Claim { name, home, .. } => Name::new(name).is_ok() && is_node(*home),
             Command::Disclaim { name, .. } => Name::new(name).is_ok(),
+            Command::Pair { name, home, mirror, .. } => {
+                Name::new(name).is_ok() && is_node(*home) && is_node(*mirror) && home != mirror
+            }
+            Command::Part { name, home: node, .. }
+            | Command::TakeOver { name, node, .. }
+            | Command::Yield { name, home: node, .. } => Name::new(name).is_ok() && is_node(*node),
             Command::Alive { node, .. } | Command::Dead { node, .. } | Command::Gone { node } => is_node(*node),
         }
     }
@@ -81,4 +95,6 @@ pub(crate) enum Answer {
     Taken { home: u16 },
     /// The home has as many names as it can have segments.
     Full,
+    /// It is not so any more.
+    Refused,
 }

@@ -2,7 +2,7 @@
 //! whether the names it holds are the ones that it has.
 
 use super::calls::{Call, Reply};
-use super::plane::Held;
+use super::held::Held;
 use super::server::Context;
 use super::types::{Answer, Command, Member};
 use crate::config::PeerAddress;
@@ -41,7 +41,13 @@ pub(crate) async fn watch(context: Context, run: u32, peers: Vec<PeerAddress>, h
             return;
         }
         if context.is_leader() {
-            let since = *leading_since.get_or_insert(now);
+            // A leader that was none for a moment is a new one.
+            let term = context.raft.metrics().borrow().current_term;
+            let since = match leading_since {
+                Some((known, since)) if known == term => since,
+                _ => now,
+            };
+            leading_since = Some((term, since));
             context.lead(now, since, &peers).await;
         } else {
             leading_since = None;
@@ -76,17 +82,24 @@ impl Context {
         }
         for &(node, _) in members.iter().filter(|&&(node, _)| node != self.node) {
             let life = self.keeper.look(|directory| directory.life(node));
-            let command =
-                if life.alive && now.duration_since(since) > DEAD_AFTER && !self.answers(node, now, DEAD_AFTER) {
-                    Command::Dead { node, epoch: life.epoch }
-                } else if !life.alive && life.epoch > 0 && self.answers(node, now, ALIVE_WITHIN) {
-                    Command::Alive { node, run: life.run }
-                } else {
+            let silent = || now.duration_since(since) > DEAD_AFTER && !self.answers(node, now, DEAD_AFTER);
+            let mut doom = None;
+            let command = if life.alive && silent() {
+                // From here on it gets no lease, and it has none any more.
+                doom = self.doomed.doom(node, silent);
+                if doom.is_none() {
                     continue;
-                };
+                }
+                Command::Dead { node, epoch: life.epoch }
+            } else if !life.alive && life.epoch > 0 && self.answers(node, now, ALIVE_WITHIN) {
+                Command::Alive { node, run: life.run }
+            } else {
+                continue;
+            };
             if let Err(error) = self.raft.client_write(command).await {
                 tracing::debug!(node, %error, "cannot say how a node is");
             }
+            drop(doom);
         }
         let (voters, wanted) = (self.voters(), self.wanted_voters(now, None));
         if voters != wanted {
@@ -137,7 +150,9 @@ impl Context {
         let stale = self.keeper.look(|directory| held.compare(directory, node, SWEEP_MAX));
         for command in stale {
             let name = match &command {
-                Command::Claim { name, .. } | Command::Disclaim { name, .. } => name.clone(),
+                Command::Claim { name, .. } | Command::Disclaim { name, .. } | Command::Yield { name, .. } => {
+                    name.clone()
+                }
                 _ => continue,
             };
             match self.ask_leader(&Call::Propose(command), ASK_MAX).await {

@@ -71,6 +71,10 @@ fn obey(
             let spec = Spec { model: model_of(model)?, ..Spec::new(bytes.parse()?) };
             Ok(format!("{} bytes", segment.insert(client.allocate(name, spec)?).bytes()))
         }
+        ["allocate-mirrored", name, bytes] => {
+            let spec = Spec { copies: 2, ..Spec::new(bytes.parse()?) };
+            Ok(format!("{} bytes", segment.insert(client.allocate(name, spec)?).bytes()))
+        }
         ["open", name] => {
             let found = segment.insert(client.open(name)?);
             Ok(format!("{} bytes at {}", found.bytes(), found.id().home()))

@@ -1,0 +1,200 @@
+//! Segments with a mirror, on real nodes: what was acknowledged is there when the home is gone for good, and whoever is
+//! cut off with the old home never sees what is old.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ddss_tests::{Cut, Daemon, DaemonOptions, Islands, ScriptedClient, binary, skipped};
+use serde_json::Value;
+
+const CLIENT: &str = env!("CARGO_BIN_EXE_client");
+/// A machine that runs other tests takes its time.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// A size that travels in a message, and one that goes through staging memory.
+const SIZES: [usize; 2] = [64, 100_000];
+
+fn client(daemon: &Daemon) -> ScriptedClient {
+    ScriptedClient::start(CLIENT, daemon.folder(), "auto").unwrap()
+}
+
+fn ddss(daemon: &Daemon, words: &[&str]) -> Value {
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(words).args(["--json", "--dir"]).arg(daemon.folder());
+    serde_json::from_slice(&command.output().unwrap().stdout).unwrap_or(Value::Null)
+}
+
+/// Asks again until it is as it should be.
+fn until(what: &str, mut good: impl FnMut() -> Result<(), String>) {
+    let end = Instant::now() + PATIENCE;
+    while let Err(said) = good() {
+        assert!(Instant::now() < end, "{what}: {said}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Says it until it is done: calls that meet the change of homes end with an error.
+fn done(client: &mut ScriptedClient, call: &str) -> String {
+    let mut answer = String::new();
+    until(call, || {
+        answer = client.ask(call).unwrap();
+        if answer.starts_with("ok") { Ok(()) } else { Err(answer.clone()) }
+    });
+    answer
+}
+
+fn until_alive(daemons: &[&Daemon], nodes: usize) {
+    for daemon in daemons {
+        until("all are alive", || {
+            let status = ddss(daemon, &["cluster", "status"]);
+            let found = status["nodes"].as_array().cloned().unwrap_or_default();
+            let all = found.len() == nodes && found.iter().all(|node| node["alive"] == Value::Bool(true));
+            if all { Ok(()) } else { Err(status.to_string()) }
+        });
+    }
+}
+
+/// The home and the mirror, once they are in sync.
+fn in_sync(daemon: &Daemon, name: &str) -> (u64, u64) {
+    let mut found = (0, 0);
+    until("in sync", || {
+        let stat = ddss(daemon, &["stat", name]);
+        if stat["mirror"]["state"] != "in sync" {
+            return Err(stat.to_string());
+        }
+        found = (stat["home"].as_u64().unwrap(), stat["mirror"]["node"].as_u64().unwrap());
+        Ok(())
+    });
+    found
+}
+
+// If this failed, a put that was acknowledged on two nodes would be lost with one of them, or its users would have to be
+// restarted.
+#[test]
+fn what_was_acknowledged_survives_the_end_of_its_home_and_so_do_the_handles() {
+    let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
+    for node in 2..=3 {
+        let joins = DaemonOptions::new(node).unwrap().joins(daemons[0].listen());
+        daemons.push(joins.start().unwrap());
+    }
+    until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+    for size in SIZES {
+        let name = format!("kept-{size}");
+        let said = client(&daemons[0]).ask(&format!("allocate-mirrored {name} {size}")).unwrap();
+        assert_eq!(said, format!("ok {size} bytes"));
+        assert_eq!(in_sync(&daemons[0], &name).0, 1);
+    }
+    let mut clients: Vec<(usize, ScriptedClient)> = Vec::new();
+    for (daemon, size) in [(1, SIZES[0]), (2, SIZES[0]), (1, SIZES[1]), (2, SIZES[1])] {
+        let mut client = client(&daemons[daemon]);
+        done(&mut client, &format!("open kept-{size}"));
+        clients.push((size, client));
+    }
+    let mut seed = 0;
+    let mut put_and_get = |clients: &mut Vec<(usize, ScriptedClient)>| {
+        for index in 0..clients.len() {
+            seed += 1;
+            let size = clients[index].0;
+            done(&mut clients[index].1, &format!("put 0 {size} {seed}"));
+            for (other, client) in clients.iter_mut().filter(|(other, _)| *other == size) {
+                let said = done(client, &format!("get 0 {other} {seed}"));
+                assert!(said.ends_with("equal"), "{said}");
+            }
+        }
+        seed
+    };
+    for _ in 0..20 {
+        put_and_get(&mut clients);
+    }
+    let last = put_and_get(&mut clients);
+    let lock = done(&mut clients[0].1, "lock");
+    assert!(lock.starts_with("ok"), "{lock}");
+    daemons[0].kill().unwrap();
+    // The last put of each size, by the same handles, without a hand.
+    for (index, (size, client)) in clients.iter_mut().enumerate() {
+        let seed = last - 3 + if *size == SIZES[0] { 1 } else { 3 };
+        let said = done(client, &format!("get 0 {size} {seed}"));
+        assert!(said.ends_with("equal"), "client {index}: {said}");
+    }
+    let stat = ddss(&daemons[1], &["stat", "kept-64"]);
+    assert_ne!(stat["home"], 1, "{stat}");
+    // The lock went with the old home.
+    let held = clients[0].1.ask(&format!("put-held {} 7", SIZES[0])).unwrap();
+    assert!(held.starts_with("error"), "{held}");
+    let _ = clients[0].1.ask("unlock").unwrap();
+    put_and_get(&mut clients);
+    daemons[0].start_again().unwrap();
+    until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+    let mut homes = Vec::new();
+    for size in SIZES {
+        let (home, mirror) = in_sync(&daemons[1], &format!("kept-{size}"));
+        assert_ne!(home, mirror);
+        homes.push(home);
+    }
+    // And once more, the other way: the copy that was made anew is as good as the first one.
+    put_and_get(&mut clients);
+    let victim = homes[0];
+    let names = ddss(&daemons[victim as usize % 3], &["stat", "kept-64"]);
+    assert_eq!(names["home"], victim);
+    let mut survivor = client(&daemons[victim as usize % 3]);
+    let last = put_and_get(&mut clients);
+    done(&mut survivor, "open kept-64");
+    daemons[victim as usize - 1].kill().unwrap();
+    let said = done(&mut survivor, &format!("get 0 64 {}", last - 2));
+    assert!(said.ends_with("equal"), "{said}");
+}
+
+// If this failed, whoever is cut off together with the old home would go on reading what nobody else sees any more.
+#[test]
+fn an_old_home_that_is_cut_off_answers_nothing_that_is_old() {
+    let islands = match Islands::new(3) {
+        Ok(islands) => islands,
+        Err(error) => {
+            let test = "an_old_home_that_is_cut_off_answers_nothing_that_is_old";
+            return skipped(test, &format!("it needs root and network namespaces: {error}"));
+        }
+    };
+    let options = |node: u8| {
+        let listen = SocketAddr::new(islands.address(node), 7400);
+        DaemonOptions::listening(node.into(), listen).inside(&islands.inside(node))
+    };
+    let mut daemons = vec![options(1).clustered().start().unwrap()];
+    for node in 2..=3 {
+        daemons.push(options(node).joins(daemons[0].listen()).start().unwrap());
+    }
+    until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+    let mut at_home = client(&daemons[2]);
+    assert_eq!(at_home.ask("allocate-mirrored fenced 64").unwrap(), "ok 64 bytes");
+    let (home, _) = in_sync(&daemons[2], "fenced");
+    assert_eq!(home, 3);
+    let mut others = client(&daemons[0]);
+    done(&mut others, "open fenced");
+    done(&mut at_home, "put 0 64 1");
+    islands.cut(3, Cut::Both).unwrap();
+    // Nobody on the old home's side makes a put that counts, and what is read there is what counts.
+    let (mut newest, mut moved) = (1, false);
+    let end = Instant::now() + PATIENCE;
+    while !moved || newest < 30 {
+        let old = at_home.ask("put 0 64 99").unwrap();
+        assert!(old.starts_with("error"), "acknowledged by an old home: {old}");
+        let before = newest;
+        let said = others.ask(&format!("put 0 64 {}", newest + 1)).unwrap();
+        if said.starts_with("ok") {
+            (newest, moved) = (newest + 1, true);
+        }
+        let old = at_home.ask(&format!("get 0 64 {before}")).unwrap();
+        assert!(old.starts_with("error") || !moved && old.ends_with("equal"), "an old value was read: {old}");
+        assert!(Instant::now() < end, "nobody took over: {said}");
+        if moved {
+            // One look at the old home takes its deadline: a few of them are enough.
+            newest = newest.max(27);
+            done(&mut others, &format!("put 0 64 {newest}"));
+        }
+    }
+    islands.heal(3);
+    until_alive(&[&daemons[0], &daemons[2]], 3);
+    let said = done(&mut at_home, &format!("get 0 64 {newest}"));
+    assert!(said.ends_with("equal"), "{said}");
+    in_sync(&daemons[0], "fenced");
+}
