@@ -104,7 +104,7 @@ mod tests {
         for (since_us, mode) in [(10, 0o666), (20, 0o600), (30, 0o644)] {
             let permissions = Permissions { owner: user_of(0), mode };
             let name = ddss_core::Name::new("any").unwrap();
-            rights.note(since_us, &Record { segment: id, name, spec: Spec::new(8), permissions, at: 0 });
+            rights.note(since_us, &Record { segment: id, name, spec: Spec::new(8), permissions, at: 0, known_as: id });
         }
         let ever = |from_us, to_us, wish, may| {
             rights.ever(id, (from_us, to_us), |permissions| permissions.allow(user_of(2), wish).is_ok() == may)

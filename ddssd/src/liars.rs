@@ -247,8 +247,14 @@ fn welcomes_to_a_window_that_is_nowhere(liar: &mut Liar, target: &Target<'_>) {
 fn tells_of_a_segment_without_end(liar: &mut Liar, _: &Target<'_>) {
     let segment = SegmentId::new(NodeId(2), 0, 1);
     let permissions = ddss_core::Permissions { owner: WHO, mode: 0o666 };
-    let facts =
-        ddss_core::Facts { segment, bytes: 1 << 40, model: ddss_core::Model::Strict, permissions, keeps: u32::MAX };
+    let facts = ddss_core::Facts {
+        segment,
+        bytes: 1 << 40,
+        model: ddss_core::Model::Strict,
+        permissions,
+        keeps: u32::MAX,
+        copies: 1,
+    };
     let window = RemoteWindow { key: 1, base: u64::MAX - 5, bytes: 1 << 50 };
     liar.member.say(&Message::Found { step: 1, facts, window }.encode(&[]));
 }
