@@ -54,6 +54,7 @@ each_is_found! {
     bytes_that_change_on_their_way: NoSnapshot,
     a_condition_that_was_not_checked: UncheckedVersion,
     ranges_that_were_not_written: FirstRangeOnly,
+    a_permission_that_was_not_checked: UncheckedPermission,
 }
 
 // If this failed, a lock whose holder forgot it would stand for ever, and nobody would notice.

@@ -41,6 +41,8 @@ pub enum Bug {
     UncheckedVersion,
     /// Of several ranges only the first is written.
     FirstRangeOnly,
+    /// Whether who puts may write is not looked at.
+    UncheckedPermission,
 }
 
 /// Whether an engine has a bug.
