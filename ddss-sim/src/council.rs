@@ -4,7 +4,7 @@
 use crate::network::Event;
 use crate::world::World;
 use ddss_core::engine::{Decision, Duty, Word};
-use ddss_core::{NodeId, SegmentId};
+use ddss_core::{NodeId, Record, SegmentId};
 use std::collections::BTreeMap;
 
 /// What a node says to the council.
@@ -147,6 +147,9 @@ impl World {
                 self.trouble_us = self.now_us;
                 let newest = self.newest_at(node, segment);
                 self.oldest.insert(segment, newest);
+                if let Some(record) = self.record_at(node, segment) {
+                    self.rights.note(self.now_us, &record);
+                }
                 let (home, mirror, epoch) = (here, duty.home, epoch + 1);
                 Duty { segment, home, mirror, epoch, turn: 0, paired: false, vacant: false }
             }
@@ -200,9 +203,20 @@ impl World {
     }
 
     fn place_at(&self, node: usize, id: SegmentId) -> Option<u64> {
+        self.record_at(node, id).map(|record| record.at)
+    }
+
+    fn record_at(&self, node: usize, id: SegmentId) -> Option<Record> {
         let is_it = |slot: &SegmentId| usize::from(slot.home().0) == node + 1;
-        let mut records = self.records.iter().filter(|&(slot, record)| is_it(slot) && record.known_as == id);
-        records.next().map(|(_, record)| record.at)
+        self.records.iter().find(|&(slot, record)| is_it(slot) && record.known_as == id).map(|(_, record)| *record)
+    }
+
+    /// What a home writes down about permissions holds; what a mirror does is a copy, and late.
+    pub(crate) fn note_rights(&mut self, node: usize, record: &Record) {
+        let home = self.council.duties.get(&record.known_as).map(|duty| duty.home);
+        if home.is_none_or(|home| usize::from(home.0) == node + 1) {
+            self.rights.note(self.now_us, record);
+        }
     }
 
     fn newest_at(&self, node: usize, id: SegmentId) -> u64 {

@@ -26,7 +26,7 @@ pub(crate) struct Rights(BTreeMap<SegmentId, Vec<(u64, Permissions)>>);
 
 impl Rights {
     pub(crate) fn note(&mut self, now_us: u64, record: &Record) {
-        self.0.entry(record.segment).or_default().push((now_us, record.permissions));
+        self.0.entry(record.known_as).or_default().push((now_us, record.permissions));
     }
 
     /// The newest ones.

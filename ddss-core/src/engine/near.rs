@@ -79,7 +79,10 @@ impl Engine {
                 Ok(true)
             }
             Wanted::Put { parts, terms, .. } => {
-                segment.permissions.allow(who, Wish::Write)?;
+                let allowed = segment.permissions.allow(who, Wish::Write);
+                if !planted!(self, UncheckedPermission) {
+                    allowed?;
+                }
                 inside(parts)?;
                 if segment.spec.model.put_names_version(terms.asks) && terms.version.is_none() {
                     return Err(Failure::VersionMismatch);

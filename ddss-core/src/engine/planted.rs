@@ -51,6 +51,8 @@ pub enum Bug {
     StaleCopy,
     /// A mirror that takes over does not know the tokens that were given.
     UnheardToken,
+    /// Whether who puts may write is not looked at.
+    UncheckedPermission,
 }
 
 /// Whether an engine has a bug.
