@@ -197,7 +197,8 @@ impl Engine {
     /// Gives a peer a window over a segment, if the one for whom it asks may look at it.
     fn introduce_to(&mut self, node: NodeId, step: u64, who: Identity, id: SegmentId) -> Result<(), Failure> {
         let permissions = self.segments.get(id)?.permissions;
-        permissions.allow(who, Wish::Read).or_else(|_| permissions.allow(who, Wish::Write))?;
+        let allowed = permissions.allow(who, Wish::Read).or_else(|_| permissions.allow(who, Wish::Write));
+        allowed.map_err(|failure| self.doubted(id, failure))?;
         self.introduce(node, step, id)
     }
 

@@ -37,11 +37,11 @@ impl Engine {
 
     /// Does what is asked of a segment, or lets it wait behind the lock. An error is the answer.
     pub(super) fn ask_home(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
-        let minds = self.may(id, &waiter)?;
-        let Waiter { asker, wanted, .. } = waiter;
         if self.segments.get(id)?.mirror.is_some() {
             self.set_gate(now, id);
         }
+        let minds = self.may(id, &waiter).map_err(|failure| self.doubted(id, failure))?;
+        let Waiter { asker, wanted, .. } = waiter;
         let segment = self.segments.get_mut(id)?;
         if !segment.guard.must_wait(&wanted, asker.owner(), minds) {
             return self.do_now(now, id, waiter);
@@ -60,6 +60,13 @@ impl Engine {
         }
         self.segments.note_busy(id);
         Ok(())
+    }
+
+    /// Who may not know any more whom a segment belongs to refuses nobody for good.
+    #[cold]
+    pub(super) fn doubted(&self, id: SegmentId, failure: Failure) -> Failure {
+        let in_doubt = self.segments.get(id).is_ok_and(|segment| segment.mirror.is_some() && segment.guard.shut);
+        if in_doubt && failure == Failure::PermissionDenied { Failure::NodeDown } else { failure }
     }
 
     /// Whether who asks may, and whether the bytes are there; then, whether the call minds the segment's lock.
