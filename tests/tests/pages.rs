@@ -6,7 +6,15 @@ use std::fs;
 use ddss_tests::house;
 
 /// The pages that are checked.
-const PAGES: &[&str] = &["README.md", "docs/ARCHITECTURE.md", "docs/OPERATIONS.md", "docs/TESTING.md"];
+const PAGES: &[&str] = &[
+    "README.md",
+    "docs/ARCHITECTURE.md",
+    "docs/MODELS.md",
+    "docs/OPERATIONS.md",
+    "docs/PROTOCOL.md",
+    "docs/TESTING.md",
+    "examples/README.md",
+];
 
 // If this failed, a reader would follow the road into files and functions that are not there.
 #[test]
