@@ -20,7 +20,7 @@ fn main() {
     }
     let mut bench = Bench::start("cost", std::env::args_os().skip(1));
     let near = Cluster::single(bench.cores);
-    let far = Cluster::pair(PLACEMENTS(bench.cores)[0]);
+    let far = Cluster::pair(PLACEMENTS(bench.cores)[1]);
     for (path, cluster) in [("shm", &near), ("tcp-lo", &far)] {
         processor_time(&mut bench, path, cluster);
         calls_of_the_system(&mut bench, path, cluster);
@@ -68,7 +68,7 @@ fn processor_time(bench: &mut Bench, path: &str, cluster: &Rc<Cluster>) {
                 continue;
             }
             let label = format!("ddss,{op},8,{path}-cost/{strategy}/t1,1");
-            bench.by_itself(&mut limit, &label, time, |time| run_tasks(cluster, cores, false, vec![task], time));
+            bench.by_itself(&mut limit, &label, time, |time| run_tasks(cluster, cores, true, vec![task], time));
         }
     }
 }
@@ -86,10 +86,10 @@ fn calls_of_the_system(bench: &mut Bench, path: &str, cluster: &Rc<Cluster>) {
     let _made = cluster.segment(&owner, SEGMENT, 8);
     let mut limit = line_ping_pong(bench.cores);
     for strategy in Strategy::ALL {
-        let count = match (bench.options.bench, strategy) {
+        let count = match (bench.options.bench, bench.options.quick) {
             (false, _) => 10,
-            (true, Strategy::Mq | Strategy::Rmq) => 1000,
-            (true, _) => 5000,
+            (true, true) => 300,
+            (true, false) => 2000,
         };
         let segment = (path != "shm").then_some(SEGMENT);
         let op = if segment.is_some() { "get" } else { "null" };
@@ -119,7 +119,7 @@ fn on_the_wire(bench: &mut Bench) {
         Ok(cable) => cable,
         Err(error) => return bench.skip("bytes on the wire", &format!("it needs root and namespaces: {error}")),
     };
-    let cluster = Cluster::between(PLACEMENTS(bench.cores)[0], &cable);
+    let cluster = Cluster::between(PLACEMENTS(bench.cores)[1], &cable);
     let client = cluster.client(Strategy::Auto);
     let (cores, time) = (bench.cores, time(bench, 200));
     let mut limit = line_ping_pong(cores);
@@ -143,7 +143,7 @@ fn counted(cluster: &Cluster, cores: Cores, cable: &Cable, segment: &Segment, op
         counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     });
     let before = cable.bytes().expect("the cable is there");
-    let mut alone = run_tasks(cluster, cores, false, vec![task], time);
+    let mut alone = run_tasks(cluster, cores, true, vec![task], time);
     let moved = cable.bytes().expect("the cable is there") - before;
     // Warm-up and all: the bytes on the cable are of those as well.
     let calls = count.load(std::sync::atomic::Ordering::Relaxed).max(1);

@@ -79,7 +79,8 @@ fn several(bench: &mut Bench, cluster: &Cluster) {
     let (mut limit, cores, time) = (line_ping_pong(bench.cores), bench.cores, time(bench, 400));
     for count in [1, 2, 4, 8] {
         for strategy in Strategy::ALL {
-            let crowd = Crowd { clients: count, strategy, reserved: false };
+            // One alone has a core, like everything that is measured one at a time.
+            let crowd = Crowd { clients: count, strategy, reserved: count == 1 };
             let label = format!("ddss,null,8,shm-threads/{strategy}/t{count},1");
             bench.by_itself(&mut limit, &label, time, |time| run_crowd(cluster, cores, crowd, time));
             let members = Members { count, strategy, segment: None };

@@ -1,8 +1,8 @@
 //! One home against data spread over the nodes, with clients on all of them.
 //!
-//! Each node is a daemon in a network namespace of its own, and has a client that is attached to it. With `get-one-home`
-//! all data is at node 1, and each client reads its own part of it; with `get-spread` each client's data is at the node
-//! behind its own. Two cores are shared by all daemons and clients: the columns with processor time tell what each
+//! Each node is a daemon in a network namespace of its own, and each but the first has clients that are attached to it: no
+//! client is at home where its data is. With `get-one-home` all data is at node 1, and each client reads its own part of
+//! it; with `get-spread` each client's data is at the node behind its own. Two cores are shared by all daemons and clients: the columns with processor time tell what each
 //! node would need of its own.
 #![forbid(unsafe_code)]
 
@@ -21,9 +21,9 @@ fn main() {
     let mut bench = Bench::start("nodes", std::env::args_os().skip(1));
     let cores = bench.cores;
     let (counts, time, clients): (&[u8], _, &[usize]) = match (bench.options.bench, bench.options.quick) {
-        (false, _) => (&[2], Duration::from_millis(5), &[1]),
-        (true, true) => (&[1, 2, 4], Duration::from_millis(100), &[2]),
-        (true, false) => (&[1, 2, 3, 4, 6], Duration::from_millis(400), &[1, 4]),
+        (false, _) => (&[3], Duration::from_millis(5), &[1]),
+        (true, true) => (&[2, 4], Duration::from_millis(100), &[2]),
+        (true, false) => (&[2, 3, 4, 5, 7], Duration::from_millis(400), &[1, 4]),
     };
     let mut limit = line_ping_pong(cores);
     for &count in counts {
@@ -39,7 +39,7 @@ fn main() {
         for (op, spread) in [("get-one-home", false), ("get-spread", true)] {
             for strategy in STRATEGIES {
                 for (&each, size_bytes) in clients.iter().flat_map(|each| SIZES.map(|size_bytes| (each, size_bytes))) {
-                    let all = each * usize::from(count);
+                    let all = each * (usize::from(count) - 1);
                     let label = format!("ddss,{op},{size_bytes},{path}-n{count}/{strategy}/t{all},1");
                     let load = Load { count: count.into(), each, spread, strategy, size_bytes };
                     bench.by_itself(&mut limit, &label, time, |time| {
@@ -72,9 +72,8 @@ impl Load {
     fn tasks(self, cluster: &Cluster) -> Vec<Repeated> {
         let Load { count, each, spread, strategy, size_bytes } = self;
         let task = |number: usize| {
-            let node = number % count;
+            let node = 1 + number % (count - 1);
             let client = cluster.client_of(node, strategy);
-            // With one home, node 1 is the only one that could read in place, and so it goes through its daemon too.
             let home = if spread { (node + 1) % count } else { 0 };
             let name = format!("{strategy}-{each}-{size_bytes}-{spread}-{number}");
             let segment = cluster.segment_at(home, &client, &name, size_bytes);
@@ -83,6 +82,6 @@ impl Load {
                 let _stamp = segment.get_into(0, &mut bytes).expect("the home is there");
             }) as Repeated
         };
-        (0..count * each).map(task).collect()
+        (0..(count - 1) * each).map(task).collect()
     }
 }

@@ -16,8 +16,8 @@ fn main() {
     let mut bench = Bench::start("scaling", std::env::args_os().skip(1));
     let (most, time) = match (bench.options.bench, bench.options.quick) {
         (false, _) => (4, Duration::from_millis(5)),
-        (true, true) => (if bench.options.only.is_some() { 512 } else { 64 }, Duration::from_millis(150)),
-        (true, false) => (512, Duration::from_millis(1500)),
+        (true, true) => (if bench.options.only.is_some() { 512 } else { 64 }, Duration::from_millis(120)),
+        (true, false) => (512, Duration::from_millis(1000)),
     };
     let cores = bench.cores;
     let cluster = Cluster::single(cores);

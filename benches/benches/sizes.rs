@@ -14,7 +14,7 @@ use ddss_benches::raw::{Over, Wait, line_ping_pong, memory_copy, seqlock_copy, t
 use ddss_benches::road::{Cable, Cluster, Kind, PLACEMENTS, Placement, Word, atomic, call, near_get};
 
 const SIZES: [usize; 8] = [1, 8, 64, 512, 4096, 32_768, 262_144, 1 << 20];
-const QUICK_SIZES: [usize; 5] = [1, 64, 4096, 65_536, 1 << 20];
+const QUICK_SIZES: [usize; 4] = [8, 4096, 65_536, 1 << 20];
 const WORDS: [Word; 2] = [Word::FetchAdd, Word::CompareSwap];
 
 fn main() {

@@ -32,7 +32,7 @@ pub fn calibrated(rows: &Rows) -> Option<(Costs, String)> {
     let words = format!(
         "a client takes {client_ns} ns for its call (null under Auto), each of the two daemons {own_ns} ns for a get ({} ns both; \
          both on one core with 32 gets under way, half each), a hop {hop_ns} ns on average (half of a bare TCP ping-pong); \
-         {CLIENTS} clients on each node",
+         {CLIENTS} clients on each node but the first",
         own_ns + home_ns
     );
     Some((costs, words))
@@ -49,7 +49,7 @@ pub fn simulate(rows: &Rows) -> Option<String> {
                 let index = (scaled.times_ns.len() as f64 * part) as usize;
                 scaled.times_ns.get(index.min(scaled.times_ns.len() - 1)).map_or(0.0, |ns| *ns as f64 / 1e3)
             };
-            let (all, rate, busiest) = (nodes * CLIENTS, scaled.gets_per_s, scaled.busiest);
+            let (all, rate, busiest) = ((nodes - 1) * CLIENTS, scaled.gets_per_s, scaled.busiest);
             let label = format!("ddss,{op},8,simulated-n{nodes}/auto/t{all},1");
             // Writing into a text does not fail.
             let _infallible = writeln!(
@@ -81,7 +81,7 @@ mod tests {
         let simulated = Rows::parse("shape", &simulate(&all).unwrap()).unwrap();
         assert_eq!(simulated.0.len(), 2 * NODES.len());
         let of = |op: &str, nodes: usize| {
-            let mode = format!("simulated-n{nodes}/auto/t{}", nodes * CLIENTS);
+            let mode = format!("simulated-n{nodes}/auto/t{}", (nodes - 1) * CLIENTS);
             simulated.one("shape", "ddss", op, 8, &mode).unwrap().ops_per_s
         };
         assert!(of("get-spread", 100) > 20.0 * of("get-spread", 2));

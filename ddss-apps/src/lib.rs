@@ -5,7 +5,7 @@
 //! * [`page`]: pages of 8 KiB behind one trait: in a DDSS segment, in a file on a network file system, in Redis.
 //! * [`tree`]: a B-tree and an R-tree on such pages, for many readers and one writer at a time, over nodes.
 //! * [`places`]: the places of the world that fill the trees.
-//! * [storm]: selections over records that are spread on nodes; where they are stands in DDSS, or in a server.
+//! * [`storm`]: selections over records that are spread on nodes; where they are stands in DDSS, or in a server.
 //! * [`checkpoint`]: processes that commit their state if nobody came before, and restart from the last commit if they die.
 //! * [`monitor`]: counters that a service publishes and everybody reads, with a bound on their age; and a proxy that
 //!   chooses a web server by them.
@@ -35,13 +35,13 @@
 #![deny(unsafe_code)]
 
 pub mod cache;
-// pub mod checkpoint;
+pub mod checkpoint;
 pub mod locks;
-// pub mod monitor;
+pub mod monitor;
 pub mod page;
 pub mod places;
 pub mod stage;
-// pub mod storm;
+pub mod storm;
 pub mod tree;
 
 mod error;

@@ -190,6 +190,14 @@ fn a_change_that_fails_did_not_happen_and_a_full_store_stays_a_tree() {
     });
     assert!(matches!(none, Err(Error::Inconsistent(_))));
     assert_eq!(tree.search(Rect::new([0.0, 0.0], [1.0, 1.0])).unwrap().len() as u64, kept);
+    // Who does not mind the failure of a part does not get the rest committed.
+    let careless = tree.write(|tree| {
+        let at = |index: u64| Rect::point([index as f64, 0.0]);
+        drop((0..5000).try_for_each(|index| tree.insert(at(index), index)));
+        Ok(())
+    });
+    assert!(matches!(careless, Err(Error::Inconsistent(_))), "{careless:?}");
+    assert_eq!(tree.check().unwrap().items, kept);
     // The lock was given back.
     assert!(tree.store_mut().segment().lock_with(LockOptions::new().no_wait()).is_ok());
 }

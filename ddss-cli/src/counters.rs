@@ -14,7 +14,7 @@ fn failures() -> impl Iterator<Item = Failure> {
     // An unknown code is taken for another failure, whose own code is not this one.
     (1..=u8::MAX)
         .map(Failure::from_code)
-        .zip(1..)
+        .zip(1..=u8::MAX)
         .filter(|&(failure, code)| failure.code() == code)
         .map(|(known, _)| known)
 }

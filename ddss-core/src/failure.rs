@@ -73,10 +73,18 @@ pub enum Failure {
     /// The version that the call named was committed, and is kept no longer.
     #[error("that version is not kept any more (how many are says the segment's history)")]
     VersionGone = 20,
+    /// The user has as many bytes of segments on that node as he may have.
+    #[error(
+        "this user has as many bytes of segments on that node as its quota allows (release some, or have the quota raised)"
+    )]
+    QuotaBytes = 21,
+    /// The user has as many segments on that node as he may have.
+    #[error("this user has as many segments on that node as its quota allows (release some, or have the quota raised)")]
+    QuotaSegments = 22,
 }
 
 impl Failure {
-    const ALL: [Failure; 20] = [
+    const ALL: [Failure; 22] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -97,6 +105,8 @@ impl Failure {
         Failure::Locked,
         Failure::OwnLock,
         Failure::VersionGone,
+        Failure::QuotaBytes,
+        Failure::QuotaSegments,
     ];
 
     /// The number on the wire.

@@ -40,6 +40,12 @@ pub struct Listing {
 }
 
 /// Who holds a lock: alone, or of those who share it the one whose lease ends last.
+///
+/// ```
+/// use ddss_core::{LockHolder, NodeId};
+/// let holder = LockHolder { node: NodeId(2), client: None, lease_left_us: 1_500_000 };
+/// assert_eq!(format!("{} for {} ms", holder.node, holder.lease_left_us / 1000), "node 2 for 1500 ms");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockHolder {
     /// On which node its client is.

@@ -351,7 +351,8 @@ impl Message {
             Message::Stat { step, who, segment } => out.u8(19).u64(step).identity(who).u64(segment.to_bits()),
             Message::Listed { step, more } => out.u8(20).u64(step).u8(more.into()).bytes(tail),
             Message::Permit { step, who, segment, permit } => {
-                out.u8(21).u64(step).identity(who).u64(segment.to_bits()).u64(permit.mode.into())
+                let [bits, owner] = permit.to_words();
+                out.u8(21).u64(step).identity(who).u64(segment.to_bits()).u64(bits).u64(owner)
             }
             Message::Changed { facts } => out.u8(22).facts(&facts),
             Message::Break { step, who, segment } => out.u8(23).u64(step).identity(who).u64(segment.to_bits()),
@@ -446,7 +447,7 @@ impl Message {
                 step: input.u64()?,
                 who: input.identity()?,
                 segment: input.segment()?,
-                permit: Permit::new(input.u64()?)?,
+                permit: Permit::from_words([input.u64()?, input.u64()?])?,
             },
             22 => Message::Changed { facts: input.facts()? },
             23 => Message::Break { step: input.u64()?, who: input.identity()?, segment: input.segment()? },
@@ -489,7 +490,7 @@ mod tests {
         let window = RemoteWindow { key: 1, base: 2, bytes: 3 };
         let terms = Terms { version: Some(Version(6)), token: None, asks: Some(Model::Strict) };
         let look = Look { asks: Some(Model::Delta(4)), version: Some(Version(8)) };
-        let permit = Permit { mode: 0o640 };
+        let permit = Permit { mode: Some(0o640), owner: Some(who) };
         let (token, version, timestamp) = (Some(LockToken(9)), Version(1), Timestamp(2));
         let wish = LockWish { shared: true, no_wait: false, lease_us: 7 };
         let all = [

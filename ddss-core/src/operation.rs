@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::limits::{ARENA_SLOT_BYTES, INLINE_REQUEST_BYTES_MAX};
 use crate::model::Model;
+use crate::segment::Identity;
 use crate::{NodeId, SegmentId, Version};
 
 /// A run of bytes in the arena of the client that asks. The daemon checks it against the arena's size.
@@ -186,16 +187,35 @@ pub enum Operation {
     },
 }
 
-/// New permissions.
+/// New permissions: what is given changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Permit {
-    /// The nine Unix bits. Who may read cannot change any more.
-    pub mode: u16,
+    /// The nine Unix bits.
+    pub mode: Option<u16>,
+    /// Who owns it.
+    pub owner: Option<Identity>,
 }
 
 impl Permit {
-    pub(crate) const fn new(mode: u64) -> Result<Self, Failure> {
-        if mode & !0o777 != 0 { Err(Failure::Malformed) } else { Ok(Self { mode: mode as u16 }) }
+    const HAS_MODE: u64 = 1 << 16;
+    const HAS_OWNER: u64 = 1 << 17;
+
+    /// As two words, for requests and messages: the bits with what is given (bit 16: they are, bit 17: an owner is), and
+    /// the owner, its user in the low half.
+    pub(crate) fn to_words(self) -> [u64; 2] {
+        let bits = self.mode.map_or(0, |mode| Self::HAS_MODE | u64::from(mode));
+        let owner = self.owner.map_or(0, |owner| u64::from(owner.gid) << 32 | u64::from(owner.uid));
+        [bits | if self.owner.is_some() { Self::HAS_OWNER } else { 0 }, owner]
+    }
+
+    /// Reads and checks what [`to_words`](Self::to_words) wrote.
+    pub(crate) fn from_words([bits, owner]: [u64; 2]) -> Result<Self, Failure> {
+        let permit = Self {
+            mode: (bits & Self::HAS_MODE != 0).then_some(bits as u16 & 0o777),
+            owner: (bits & Self::HAS_OWNER != 0).then_some(Identity { uid: owner as u32, gid: (owner >> 32) as u32 }),
+        };
+        // Bits that no permission has, and an owner that was not said to be one.
+        if permit.to_words() == [bits, owner] { Ok(permit) } else { Err(Failure::Malformed) }
     }
 }
 

@@ -156,7 +156,7 @@ impl Request {
             }
             Operation::Permit { segment, permit } => {
                 entry[2] = segment.to_bits();
-                entry[6] = permit.mode.into();
+                [entry[6], entry[7]] = permit.to_words();
                 OP_PERMIT
             }
             Operation::Break { segment } => {
@@ -244,7 +244,7 @@ impl Request {
             OP_LIST => Err(Failure::BadName),
             OP_STAT => Ok(Operation::Stat { segment, page: range }),
             OP_BREAK => Ok(Operation::Break { segment }),
-            OP_PERMIT => Ok(Operation::Permit { segment, permit: Permit::new(entry[6])? }),
+            OP_PERMIT => Ok(Operation::Permit { segment, permit: Permit::from_words([entry[6], entry[7]])? }),
             _ => Err(Failure::Unsupported),
         }
     }
@@ -337,6 +337,7 @@ fn take_atomic(entry: &Entry, segment: SegmentId, offset: u64, flags: u16) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segment::Identity;
     use proptest::prelude::*;
 
     fn looks() -> impl Strategy<Value = Look> {
@@ -372,8 +373,12 @@ mod tests {
                 .prop_map(|(node, text)| Operation::List { node: NodeId(node), text }),
             (segment.clone(), range(400)).prop_map(|(segment, page)| Operation::Stat { segment, page }),
             segment.clone().prop_map(|segment| Operation::Break { segment }),
-            (segment.clone(), 0..0o777u16)
-                .prop_map(|(segment, mode)| Operation::Permit { segment, permit: Permit { mode } }),
+            (segment.clone(), prop::option::of(0..=0o777u16), prop::option::of(any::<(u32, u32)>())).prop_map(
+                |(segment, mode, owner)| {
+                    let owner = owner.map(|(uid, gid)| Identity { uid, gid });
+                    Operation::Permit { segment, permit: Permit { mode, owner } }
+                }
+            ),
             (segment.clone(), any::<u64>(), range(TRANSFER_BYTES_MAX)).prop_map(|(segment, offset, range)| {
                 Operation::Put { segment, offset, from: Payload::Arena(range), terms: Terms::default() }
             }),

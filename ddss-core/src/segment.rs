@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::limits::{LINE_BYTES, NAME_BYTES_MAX};
+use crate::operation::Permit;
 use crate::{SegmentId, Timestamp, Version};
 use arrayvec::ArrayString;
 use std::borrow::Borrow;
@@ -50,6 +51,12 @@ impl fmt::Debug for Name {
 }
 
 /// Who asks: the user and group of the process, as the kernel told them to its node.
+///
+/// ```
+/// use ddss_core::Identity;
+/// let root = Identity { uid: 0, gid: 0 };
+/// assert_ne!(root, Identity { uid: 1000, gid: 1000 });
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity {
     /// User.
@@ -104,6 +111,18 @@ impl Audience {
 }
 
 impl Permissions {
+    /// What becomes of them when `who` wants that. Its owner and root may; root alone gives a segment to another user, the
+    /// owner only to its own group.
+    pub(crate) fn changed(&self, who: Identity, permit: Permit) -> Result<Self, Failure> {
+        self.allow(who, Wish::Release)?;
+        let owner = permit.owner.unwrap_or(self.owner);
+        let own_group = owner.gid == who.gid || owner.gid == self.owner.gid;
+        if who.uid != 0 && !(owner.uid == self.owner.uid && own_group) {
+            return Err(Failure::PermissionDenied);
+        }
+        Ok(Self { owner, mode: permit.mode.unwrap_or(self.mode) })
+    }
+
     /// Who may read.
     pub fn audience(&self) -> Audience {
         Audience { owner: self.owner, mode: self.mode & 0o444 }
@@ -256,6 +275,24 @@ mod tests {
         assert!(permissions.allow(other, Wish::Read).is_err());
         assert!(permissions.allow(group, Wish::Release).is_err());
         assert!(permissions.allow(Identity { uid: 0, gid: 0 }, Wish::Release).is_ok());
+    }
+
+    #[test]
+    fn nobody_gives_away_what_is_not_his_to_give() {
+        // If this broke, one user could take another's segment, or leave his own in another's name.
+        let owner = Identity { uid: 10, gid: 20 };
+        let (other, root) = (Identity { uid: 12, gid: 21 }, Identity { uid: 0, gid: 0 });
+        let before = Permissions { owner, mode: 0o600 };
+        let to = |owner| Permit { mode: None, owner: Some(owner) };
+        assert_eq!(before.changed(root, to(other)), Ok(Permissions { owner: other, ..before }));
+        let in_group = Identity { uid: 10, gid: 30 };
+        assert_eq!(before.changed(in_group, to(in_group)), Ok(Permissions { owner: in_group, ..before }));
+        for (who, permit) in [(owner, to(other)), (other, to(other)), (owner, to(Identity { gid: 30, ..owner }))] {
+            assert_eq!(before.changed(who, permit), Err(Failure::PermissionDenied));
+        }
+        let open = Permit { mode: Some(0o644), owner: None };
+        assert_eq!(before.changed(owner, open), Ok(Permissions { mode: 0o644, ..before }));
+        assert_eq!(before.changed(other, open), Err(Failure::PermissionDenied));
     }
 
     #[test]

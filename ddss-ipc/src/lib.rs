@@ -20,11 +20,9 @@
 //! use ddss_core::NodeId;
 //! use ddss_ipc::{Arrival, AttachOptions, Attachment, Reception, ReceptionConfig, Station, WaitClass, Waited};
 //! use std::time::{Duration, Instant};
-//!
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("socket");
-//!
-//! // The daemon: a station for the progress thread, a reception on a thread of its own.
+//! // The daemon: a station and a reception.
 //! let mut station = Station::open(NodeId(1))?;
 //! let reception = Reception::start(&path, ReceptionConfig::new(&station), station.inbox().sink())?;
 //! let service = std::thread::spawn(move || -> Result<(), ddss_ipc::MemoryError> {
@@ -42,19 +40,15 @@
 //!         station.flush();
 //!     }
 //! });
-//!
 //! // A client, usually in another process.
 //! let attachment = Attachment::connect(&path, &AttachOptions::default())?;
 //! let mut lane = attachment.take_lane().ok_or("all lanes are taken")?;
 //! lane.submit([0, 41, 0, 0, 0, 0, 0, 0])?;
 //! lane.ring();
-//! let deadline = Instant::now() + Duration::from_secs(2);
-//! assert_eq!(lane.wait(WaitClass::Polling, deadline), Waited::Ready);
+//! assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + Duration::from_secs(2)), Waited::Ready);
 //! assert_eq!(lane.reap().map(|entry| entry[1]), Some(42));
-//!
 //! drop((lane, attachment));
 //! service.join().expect("the service did not panic")?;
-//! reception.stop();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -115,7 +109,7 @@ outside_the_model! {
     pub use lane::{Lane, LaneFull};
     pub use layout::LAYOUT_VERSION;
     pub use place::{FOLDER_VARIABLE, SOCKET_NAME, default_folder};
-    pub use reception::{ArrivalSink, Reception, ReceptionConfig};
+    pub use reception::{ArrivalSink, PerUser, Reception, ReceptionConfig};
     pub use road::Waited;
     pub use session::{Arrival, Credentials, Session};
     pub use station::{Idling, Inbox, Offence, Station, StationCounts};

@@ -51,6 +51,27 @@ pub struct ReceptionConfig {
     pub socket_mode: u32,
     /// Who may map which area of the node's memory; nobody may unless this says so.
     pub views: Views,
+    /// How many clients each user may have.
+    pub per_user: PerUser,
+}
+
+type Admit = dyn Fn(u32, usize) -> Result<(), String> + Send + Sync;
+
+/// Decides whether a user who has so many clients may have one more; if not, says why. Without a word everybody may.
+#[derive(Clone)]
+pub struct PerUser(Arc<Admit>);
+
+impl PerUser {
+    /// Asks `admit` for each client that wants to attach. It runs on the reception's thread.
+    pub fn new(admit: impl Fn(u32, usize) -> Result<(), String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(admit))
+    }
+}
+
+impl std::fmt::Debug for PerUser {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("PerUser")
+    }
 }
 
 impl ReceptionConfig {
@@ -63,6 +84,7 @@ impl ReceptionConfig {
             handshake_timeout: Duration::from_secs(1),
             socket_mode: 0o600,
             views: Views::none(),
+            per_user: PerUser::new(|_, _| Ok(())),
         }
     }
 }
@@ -136,6 +158,7 @@ struct Seat {
 
 struct Taken {
     socket: Arc<OwnedFd>,
+    uid: u32,
     bytes: usize,
 }
 
@@ -344,6 +367,9 @@ impl Desk {
             let text = format!("{} lanes and {arena_bytes} bytes of arena are beyond the limits", hello.lanes);
             return Err((Refused::Malformed, text));
         };
+        let uid = guest.credentials.uid;
+        let theirs = self.seats.iter().filter_map(|seat| seat.taken.as_ref()).filter(|taken| taken.uid == uid).count();
+        (self.config.per_user.0)(uid, theirs).map_err(busy)?;
         let Some(index) = self.seats.iter().position(|seat| seat.taken.is_none()) else {
             return Err(busy(format!("all {} client slots are taken", self.seats.len())));
         };
@@ -409,7 +435,8 @@ impl Desk {
         self.memory_bytes += bytes;
         let seat = &mut self.seats[index];
         seat.generation = session.client.generation;
-        seat.taken = Some(Taken { socket: Arc::clone(&session.socket), bytes });
+        let uid = session.credentials.uid;
+        seat.taken = Some(Taken { socket: Arc::clone(&session.socket), uid, bytes });
         (self.sink)(Arrival::Attached(session));
         Ok(())
     }

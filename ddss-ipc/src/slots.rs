@@ -36,10 +36,10 @@ pub struct SlotMap {
     count: u32,
 }
 
-/// The bits of a run in one word after the other: which word, and which bits.
+/// The bits of a run in one word after the other: which word, and which bits. An empty run has none, wherever it is.
 fn parts(at: u32, slots: u32) -> impl Iterator<Item = (usize, u64)> {
     let end = at + slots;
-    (at / WORD_BITS..end.div_ceil(WORD_BITS)).map(move |word| {
+    (at / WORD_BITS..end.div_ceil(WORD_BITS)).filter(move |_| slots > 0).map(move |word| {
         let (low, high) = ((word * WORD_BITS).max(at), ((word + 1) * WORD_BITS).min(end));
         let ones = u64::MAX >> (WORD_BITS - (high - low));
         (word as usize, ones << (low % WORD_BITS))
@@ -119,6 +119,14 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+
+    #[test]
+    fn an_empty_run_is_no_bits() {
+        // If this broke, who loses a race for a run would give back slots that are somebody else's.
+        assert_eq!((0..130).map(|at| parts(at, 0).count()).sum::<usize>(), 0);
+        assert_eq!(parts(60, 8).collect::<Vec<_>>(), [(0, 0xf << 60), (1, 0xf)]);
+        assert_eq!(parts(64, 64).collect::<Vec<_>>(), [(1, u64::MAX)]);
+    }
 
     #[test]
     fn runs_do_not_overlap_and_grow_together_again() {

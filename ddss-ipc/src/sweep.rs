@@ -18,6 +18,12 @@ use crate::sync::order;
 
 /// Requests taken from one lane in one sweep: nobody's batch keeps the others waiting for long.
 const LANE_BATCH_MAX: usize = 16;
+/// Requests taken from all hot lanes in one go around them: where there are many, less is taken from each, so that a
+/// client with a lane for every thread does not keep one with a single lane waiting for a thousand requests.
+const TURN_MAX: usize = 256;
+/// What hot lanes leave of a budget to the others, however much they have: whoever calls now and then is found while
+/// somebody else never stops.
+const LEFT_TO_OTHERS: usize = 32;
 /// Looks at hot lanes without a request from one of them, after which that one goes cold. Looks and not sweeps, so that
 /// it takes some 50 microseconds however many are hot: a crowd in which each has its turn would stay hot altogether
 /// otherwise, and each call would wait for a sweep over all of it.
@@ -153,8 +159,10 @@ impl Sweep {
             self.period = self.period.wrapping_add(1);
             (self.active_before, self.active) = (self.active, 0);
         }
-        let mut left = budget;
+        let to_others = LEFT_TO_OTHERS.min(budget / 2);
+        let mut left = budget - to_others;
         self.visit_hot(&mut left, take);
+        left += to_others;
         self.idle_sweeps = if left == budget { self.idle_sweeps.saturating_add(1) } else { 0 };
         let long = self.idle_sweeps > IDLE_SWEEPS_SHORT;
         let slice = if long { COLD_SLICE_IDLE } else { COLD_SLICE } + self.count(Heat::Hot) / 2;
@@ -168,13 +176,14 @@ impl Sweep {
 
     #[inline(always)]
     fn visit_hot(&mut self, left: &mut usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> usize) {
+        let batch = (TURN_MAX / self.count(Heat::Hot).max(1)).clamp(1, LANE_BATCH_MAX);
         for _ in 0..self.count(Heat::Hot) {
             if *left == 0 || self.count(Heat::Hot) == 0 {
                 return;
             }
             let key = self.next(Heat::Hot);
             let Some(lane) = self.lanes[key as usize].as_mut() else { return };
-            let taken = take(lane, LANE_BATCH_MAX.min(*left));
+            let taken = take(lane, batch.min(*left));
             *left -= taken;
             if taken > 0 {
                 lane.idle_sweeps = 0;

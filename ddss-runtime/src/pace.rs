@@ -52,6 +52,8 @@ pub(crate) struct Pacer {
     in_vain: u32,
     /// It has spun for longer than [`SPIN_SHORT`](Self::SPIN_SHORT).
     long: bool,
+    /// The last sleep ended by the clock, and nothing has come since.
+    undisturbed: bool,
 }
 
 impl Pacer {
@@ -73,7 +75,9 @@ impl Pacer {
     const SPIN_SHORT: Duration = Duration::from_micros(1);
 
     pub(crate) fn new(pace: Pace) -> Self {
-        Self { pace, rounds: 0, yields: 0, since: None, crowded: false, next_yield: None, in_vain: 0, long: false }
+        let (rounds, yields, in_vain) = (0, 0, 0);
+        let (since, next_yield) = (None, None);
+        Self { pace, rounds, yields, since, crowded: false, next_yield, in_vain, long: false, undisturbed: false }
     }
 
     /// There was work.
@@ -84,6 +88,7 @@ impl Pacer {
             (self.in_vain, self.long) = (0, false);
         }
         (self.rounds, self.yields, self.since) = (0, 0, None);
+        self.undisturbed = false;
     }
 
     /// A sleep is over, and there may be work.
@@ -97,8 +102,19 @@ impl Pacer {
         self.worked();
     }
 
+    /// A sleep ended because its time was over. If there is no work either there is nothing to spin for: a thread that
+    /// has to look at its deadlines every millisecond, while somebody waits for a node that is gone, would spin all the
+    /// time otherwise.
+    pub(crate) fn overslept(&mut self) {
+        self.rested();
+        self.undisturbed = true;
+    }
+
     /// There was none. `spin` tells how long it is to spin this time, if it is not as long as the pace says.
     pub(crate) fn idle(&mut self, spin: impl FnOnce(Duration) -> Duration) -> Idle {
+        if self.undisturbed && !self.pace.busy {
+            return Idle::Park;
+        }
         self.rounds += 1;
         let rounds_per_look = if self.crowded { Self::ROUNDS_PER_LOOK_CROWDED } else { Self::ROUNDS_PER_LOOK };
         if self.rounds < rounds_per_look {
@@ -186,6 +202,21 @@ mod tests {
         pacer.since = Some(Instant::now());
         pacer.rested();
         assert!(spun(&mut pacer) >= pace.spin);
+    }
+
+    #[test]
+    fn who_was_woken_by_nothing_but_the_clock_sleeps_again_at_once() {
+        // If this broke, a node with calls under way to one that is gone would burn a core until they end.
+        let mut pacer = Pacer::new(Pace::default());
+        while pacer.idle(|spin| spin) != Idle::Park {}
+        pacer.overslept();
+        assert_eq!(pacer.idle(|spin| spin), Idle::Park);
+        pacer.overslept();
+        pacer.worked();
+        assert_eq!(pacer.idle(|spin| spin), Idle::Spin, "work came: more may come");
+        pacer.overslept();
+        pacer.rested();
+        assert_eq!(pacer.idle(|spin| spin), Idle::Spin, "somebody has rung");
     }
 
     #[test]

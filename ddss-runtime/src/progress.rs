@@ -180,18 +180,20 @@ fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
                 pacer.yielded(began);
             }
             Idle::Park => {
-                if work.arm() {
-                    park(work, work.nap().min(pace.nap_max), stopper);
+                let overslept = work.arm() && {
+                    let woken = park(work, work.nap().min(pace.nap_max), stopper);
                     work.disarm();
-                }
-                pacer.rested();
+                    !woken
+                };
+                if overslept { pacer.overslept() } else { pacer.rested() }
             }
         }
     }
 }
 
-/// Sleeps until a descriptor is readable, somebody stops the thread, or the time is over.
-fn park<W: Work>(work: &W, nap: Duration, stopper: &Stopper) {
+/// Sleeps until a descriptor is readable, somebody stops the thread, or the time is over; false if it is over.
+fn park<W: Work>(work: &W, nap: Duration, stopper: &Stopper) -> bool {
+    let mut woken = false;
     let timeout = Timespec::try_from(nap).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
     work.with_descriptors(&mut |descriptors| {
         let count = descriptors.len();
@@ -202,8 +204,9 @@ fn park<W: Work>(work: &W, nap: Duration, stopper: &Stopper) {
             *slot = PollFd::from_borrowed_fd(*descriptor, PollFlags::IN);
         }
         // An interrupted or failed sleep is a short sleep: the loop looks at everything again.
-        let _ = poll(&mut watched[..=count], Some(&timeout));
+        woken = !matches!(poll(&mut watched[..=count], Some(&timeout)), Ok(0));
     });
+    woken
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ impl World {
                 if let (Failure::LockLost, Some(held)) = (failure, held) {
                     self.lock_lost(&held);
                 }
-                self.failed(&asked, failure);
+                self.failed(index, &asked, failure);
             }
         }
         self.last = Some((asked, *completion, now_us));
@@ -121,6 +121,7 @@ impl World {
         if self.was_gone(asked) {
             self.violation(format!("done, though the segment was gone before: {asked:?}"));
         }
+        self.check_allowed(index, asked);
         self.note(node, asked, now_us, Some(version), mark);
         self.report.older += u64::from(asked.what().is_some() && asked.mark.is_none() && version < asked.newest);
         let model = match asked.kind {
@@ -153,7 +154,7 @@ impl World {
                 self.violation(format!("told of version {version} where one above {above} was wanted"));
             }
             Kind::GetGone => self.violation(format!("a segment that is gone was read: {asked:?}")),
-            Kind::List(from) => self.listed(node, index, from, completion),
+            Kind::List(from) => self.listed(node, index, (from, asked.began_us), completion),
             Kind::Make(temp) | Kind::Open(temp) => self.opened(temp, asked, completion),
             Kind::Release(temp) => {
                 self.report.released += 1;
@@ -184,7 +185,7 @@ impl World {
         }
     }
 
-    fn listed(&mut self, node: usize, index: usize, from: u16, completion: &Completion) {
+    fn listed(&mut self, node: usize, index: usize, (from, began_us): (u16, u64), completion: &Completion) {
         let page = Page::decode(&completion.data);
         let mut left = &self.nodes[node].clients[index].arena[..page.bytes.into()];
         let (mut found, mut last) = (Vec::new(), String::new());
@@ -201,7 +202,8 @@ impl World {
         let complete = page.node.0 >= from && !page.more && page.bytes > 0;
         let here = self.targets.iter().filter(|target| target.id.home() == page.node);
         let missing: Vec<SegmentId> = here.map(|target| target.id).filter(|id| !found.contains(id)).collect();
-        if complete && missing.iter().any(|&id| !self.is_gone(id)) {
+        let is_missed = |&id: &SegmentId| !self.is_gone(id) && !self.may_be_hidden(index, began_us, id);
+        if complete && missing.iter().any(is_missed) {
             self.violation(format!("a list left {missing:?} out"));
         }
     }
@@ -222,7 +224,7 @@ impl World {
         }
     }
 
-    fn failed(&mut self, asked: &Asked, failure: Failure) {
+    fn failed(&mut self, index: usize, asked: &Asked, failure: Failure) {
         let target = asked.target;
         let named = !matches!(asked.kind, Kind::List(_) | Kind::Make(_) | Kind::Open(_));
         let oldest = self.oldest.get(&target.id).copied().unwrap_or(0);
@@ -245,6 +247,10 @@ impl World {
                 _,
             ) => false,
             (Failure::AlreadyExists, Kind::Make(_)) => false,
+            (Failure::PermissionDenied, _) => {
+                self.report.refused += 1;
+                !self.may_be_refused(index, asked)
+            }
             _ => true,
         };
         if wrong {

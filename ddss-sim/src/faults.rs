@@ -2,8 +2,9 @@
 
 use crate::network::Event;
 use crate::node::ARENA_BYTES;
+use crate::rights::user_of;
 use crate::workload::Client;
-use crate::world::{USER, World};
+use crate::world::World;
 use ddss_core::{ClientId, Failure, Header, LockToken, NodeId, Record, Timestamp, Version};
 
 impl World {
@@ -40,7 +41,7 @@ impl World {
         }
         let now = self.now(node);
         self.nodes[node].engine.detach(now, old);
-        self.nodes[node].engine.attach(fresh, USER, ARENA_BYTES as u64);
+        self.nodes[node].engine.attach(fresh, user_of(index), ARENA_BYTES as u64);
         self.perform(node);
         self.network.at(self.now_us + 1 + self.random.below(100), Event::Ask { node, client: index });
     }

@@ -26,6 +26,7 @@ mod node;
 mod perform;
 mod plan;
 mod random;
+mod rights;
 mod scale;
 mod seeds;
 mod workload;

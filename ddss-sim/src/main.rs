@@ -31,7 +31,7 @@ struct Arguments {
 }
 
 /// The numbers of a report that are summed up over a campaign, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 14] {
+fn numbers(report: &Report) -> [(&'static str, u64); 15] {
     [
         ("operations", report.operations),
         ("done", report.done),
@@ -44,6 +44,7 @@ fn numbers(report: &Report) -> [(&'static str, u64); 14] {
         ("handed", report.handed),
         ("copied", report.copied),
         ("older", report.older),
+        ("refused", report.refused),
         ("released", report.released),
         ("under_lock", report.sections),
         ("windows_searched", report.searched),

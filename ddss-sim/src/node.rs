@@ -2,6 +2,7 @@
 
 use crate::check::History;
 use crate::random::Random;
+use crate::rights::user_of;
 use crate::workload::Client;
 use ddss_core::engine::{Engine, EngineConfig, Parts, Source, Tail, area_of, offset_of};
 use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES};
@@ -58,7 +59,7 @@ impl Node {
 
     fn attach_all(&mut self) {
         for client in &self.clients {
-            self.engine.attach(client.id, crate::world::USER, ARENA_BYTES as u64);
+            self.engine.attach(client.id, user_of(client.id.index as usize), ARENA_BYTES as u64);
         }
     }
 

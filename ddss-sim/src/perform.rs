@@ -20,6 +20,7 @@ impl World {
                 here.format(record.at, &header);
                 self.places.insert(record.segment, (node, record.at));
                 self.records.insert(record.segment, record);
+                self.rights.note(self.now_us, &record);
                 let now = self.now(node);
                 self.nodes[node].engine.formatted(now, record.segment, true);
             }
@@ -29,6 +30,7 @@ impl World {
             }
             Action::Rewrite { record } => {
                 self.records.insert(record.segment, record);
+                self.rights.note(self.now_us, &record);
             }
             Action::Move { record, from, bytes } => {
                 here.relocate(from, record.at, bytes as usize);
@@ -37,6 +39,7 @@ impl World {
                 }
                 self.places.insert(record.segment, (node, record.at));
                 self.records.insert(record.segment, record);
+                self.rights.note(self.now_us, &record);
                 let now = self.now(node);
                 self.nodes[node].engine.moved(now, record.segment, true);
             }

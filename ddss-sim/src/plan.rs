@@ -62,6 +62,8 @@ pub struct Report {
     pub copied: u64,
     /// Gets of a version that is not the newest one.
     pub older: u64,
+    /// Calls that the permissions did not allow.
+    pub refused: u64,
     /// Segments that were released.
     pub released: u64,
     /// Puts and additions made under a lock.

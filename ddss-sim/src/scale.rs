@@ -30,7 +30,7 @@ pub struct Costs {
 pub struct Load {
     /// Nodes.
     pub nodes: usize,
-    /// Clients on each, each with one get under way.
+    /// Clients on each but the first, each with one get under way: nobody is at home where its data is.
     pub clients: usize,
     /// Whether each client's data is at the node behind its own, and not all of it at the first node.
     pub spread: bool,
@@ -94,7 +94,7 @@ pub fn scale(seed: u64, costs: Costs, load: Load) -> Scaled {
     world.run();
     let begin_ns = world.busy.iter().map(|(until, _)| *until).max().unwrap_or(0).max(world.now_ns);
     world.busy.iter_mut().for_each(|(_, worked)| *worked = 0);
-    for node in 0..load.nodes {
+    for node in 1..load.nodes {
         for client in 0..load.clients {
             // Nobody begins at the same moment as somebody else.
             let soon = world.random.below(costs.client_ns.max(1) + 2 * costs.hop_ns.max(1));
@@ -298,12 +298,12 @@ mod tests {
         // If this broke, the figure that says how DDSS grows would say what its author hoped for.
         let (one, many) = (run(4, 4, false), run(24, 4, false));
         assert!(many.busiest > 0.95, "24 nodes fill one home: {}", many.busiest);
-        // A home that does nothing else answers 1 / home_ns; its own clients take some of it.
-        assert!((1.0e6..2.1e6).contains(&many.gets_per_s), "{}", many.gets_per_s);
-        assert!(many.gets_per_s < 3.0 * one.gets_per_s);
+        // A home that does nothing else answers 1 / home_ns.
+        assert!((1.8e6..2.1e6).contains(&many.gets_per_s), "{}", many.gets_per_s);
+        assert!(many.gets_per_s < 3.5 * one.gets_per_s, "{}", one.gets_per_s);
         let (few, all) = (run(4, 4, true), run(24, 4, true));
         let gain = all.gets_per_s / few.gets_per_s;
-        assert!((5.4..6.6).contains(&gain), "{gain} for 6 times the nodes");
+        assert!((7.0..8.3).contains(&gain), "{gain} for 23 nodes with clients instead of 3");
     }
 
     #[test]
@@ -311,9 +311,9 @@ mod tests {
         // If this broke, the costs that were measured would count twice, or not at all.
         let Scaled { times_ns, .. } = run(2, 1, true);
         let (least, most) = (times_ns[0], times_ns[times_ns.len() - 1]);
-        // Both nodes ask each other, so a step may wait for the other's.
-        assert!((6500..12_500).contains(&least), "{least}");
-        assert!((11_000..20_000).contains(&most), "{most}");
+        // Client, own daemon and home take 2 µs; two hops between 5 and 15.
+        assert!((7000..9500).contains(&least), "{least}");
+        assert!((14_000..=17_000).contains(&most), "{most}");
         assert_eq!(run(2, 1, true), run(2, 1, true), "the same seed gives the same answer");
     }
 }

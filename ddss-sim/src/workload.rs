@@ -3,6 +3,7 @@
 use crate::check::{History, What};
 use crate::network::Event;
 use crate::node::{ARENA_BYTES, bytes_of};
+use crate::rights::{MODE_OPEN, MODES, user_of};
 use crate::world::World;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
@@ -35,7 +36,7 @@ pub(crate) enum Kind {
     Unlock,
     Await(u64),
     Stat,
-    Permit,
+    Permit(u16),
     List(u16),
     /// Makes, finds and takes away segments that do not live long.
     Make(usize),
@@ -165,7 +166,9 @@ impl World {
         let near = |random: &mut crate::Random, back: u64| {
             seen.map(|version| version.saturating_sub(random.below(back + 1))).unwrap_or_else(|| random.below(9))
         };
+        let closed = self.rights.now(target.id).is_some_and(|now| now.mode != MODE_OPEN && now.owner == user_of(index));
         let kind = match self.random.below(40) {
+            _ if closed && self.random.one_in(6) => Kind::Permit(MODE_OPEN),
             0..=2 => Kind::Lock { shared: self.random.one_in(4) },
             3..=9 if target.model == Model::Version => Kind::PutIf(seen.unwrap_or(0)),
             3..=9 => Kind::Put,
@@ -176,7 +179,7 @@ impl World {
             19..=21 => Kind::GetAsking(self.some_model()),
             22 => Kind::Await(near(&mut self.random, 2)),
             23 => Kind::Stat,
-            24 if self.random.one_in(4) => Kind::Permit,
+            24 => Kind::Permit(MODES[self.random.below(MODES.len() as u64) as usize]),
             _ => Kind::Get,
         };
         (kind, target)
@@ -293,10 +296,7 @@ impl World {
             Kind::Unlock => Operation::Unlock { segment, token: token.unwrap_or_default() },
             Kind::Await(above) => Operation::Await { segment, above: Version(above) },
             Kind::Stat => Operation::Stat { segment, page: ArenaRange { slot: 0, bytes: Listing::PAGE_BYTES as u32 } },
-            Kind::Permit => {
-                let mode = if self.random.one_in(2) { 0o600 } else { 0o640 };
-                Operation::Permit { segment, permit: Permit { mode } }
-            }
+            Kind::Permit(mode) => Operation::Permit { segment, permit: Permit { mode: Some(mode), owner: None } },
             Kind::List(node) => Operation::List { node: NodeId(node), text: short },
             Kind::Make(_) => Operation::Allocate { spec_and_name: short },
             Kind::Open(_) => Operation::Open { name: short },
@@ -341,7 +341,7 @@ impl World {
             40 => (Model::Delta(2), 0),
             _ => (Model::Strict, 2),
         };
-        Spec { model, history, ..Spec::new(words * 8) }
+        Spec { model, history, mode: MODE_OPEN, ..Spec::new(words * 8) }
     }
 
     /// A specification and a name as they lie in the arena.
@@ -364,7 +364,7 @@ impl World {
             Model::Strict,
         ];
         let history = if index % models.len() == 8 { 4 } else { 0 };
-        Spec { model: models[index % models.len()], history, ..Spec::new(words * 8) }
+        Spec { model: models[index % models.len()], history, mode: MODE_OPEN, ..Spec::new(words * 8) }
     }
 
     /// The mark of a segment that nobody has written to.

@@ -5,15 +5,13 @@ use crate::network::{Event, Network};
 use crate::node::Node;
 use crate::plan::{Plan, Report};
 use crate::random::Random;
+use crate::rights::Rights;
 use crate::workload::{Asked, Client, Kind, Target};
 use ddss_core::engine::{Now, StepId};
 use ddss_core::{
-    ArenaRange, Completion, Header, Identity, LaneId, Model, NodeId, Operation, Record, Request, RequestId, SegmentId,
+    ArenaRange, Completion, Header, LaneId, Model, NodeId, Operation, Record, Request, RequestId, SegmentId,
 };
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Who all simulated clients are.
-pub(crate) const USER: Identity = Identity { uid: 1000, gid: 1000 };
 
 pub(crate) struct World {
     pub(crate) plan: Plan,
@@ -38,6 +36,7 @@ pub(crate) struct World {
     pub(crate) records: BTreeMap<SegmentId, Record>,
     /// The last id of each index that is free, as its home has it written down.
     pub(crate) struck: BTreeMap<(usize, u16), SegmentId>,
+    pub(crate) rights: Rights,
     /// The oldest version that a home can know of a segment that it found again.
     pub(crate) oldest: BTreeMap<SegmentId, u64>,
     /// Segments whose homes have taken them away.
@@ -109,6 +108,7 @@ impl World {
             places: BTreeMap::new(),
             records: BTreeMap::new(),
             struck: BTreeMap::new(),
+            rights: Rights::default(),
             oldest: BTreeMap::new(),
             erased: BTreeSet::new(),
             lost: BTreeMap::new(),

@@ -51,8 +51,11 @@ fn reads_of_eight_bytes() {
     for tag in 0..2200 {
         let start = Instant::now();
         pair.a.fabric.post(&[Work::Read { peer: there, tag, local, remote }]).unwrap();
+        let mut polls = 0_u32;
         while pair.a.fabric.poll(&mut events) == 0 {
-            assert!(start.elapsed().as_secs() < 20, "no answer");
+            // Who polls does not look at the clock each time, and perftest never does.
+            polls += 1;
+            assert!(!polls.is_multiple_of(1 << 16) || start.elapsed().as_secs() < 20, "no answer");
         }
         let took = start.elapsed();
         assert!(

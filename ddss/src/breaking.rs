@@ -1,5 +1,6 @@
 //! A lock that has to end although its holder lives.
 
+use crate::aio::AsyncSegment;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::words::first_word;
@@ -13,17 +14,28 @@ impl Segment {
     ///
     /// It is for a person who knows that the holder does nothing sensible any more; a holder that died needs no such help.
     ///
-    /// ```no_run
-    /// let door = ddss::Client::connect()?.open("door")?;
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// let door = client.allocate("door", ddss::Spec::new(8))?;
+    /// # let _held = door.lock()?;
     /// if let Some(holder) = door.stat()?.holder {
     ///     println!("taking it from a client of {}", holder.node);
-    ///     door.break_lock()?;
+    ///     assert_eq!(door.break_lock()?, 1);
     /// }
-    /// # Ok::<(), ddss::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn break_lock(&self) -> Result<u64, Error> {
         let operation = Operation::Break { segment: self.id() };
         self.ask("break the lock of", operation, WaitClass::Sleeping).map(|completion| first_word(&completion))
+    }
+}
+
+impl AsyncSegment {
+    /// Takes the segment's lock from whoever holds it: [`Segment::break_lock`].
+    pub async fn break_lock(&self) -> Result<u64, Error> {
+        let operation = Operation::Break { segment: self.id() };
+        self.ask("break the lock of", operation).await.map(|completion| first_word(&completion))
     }
 }
 

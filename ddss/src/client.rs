@@ -103,7 +103,7 @@ impl Client {
             call.write(range.offset(), text);
             call.run(operation(range), Some(buffer), WaitClass::Sleeping, |completion, _| *completion)
         })?;
-        Error::of(completion.outcome, action, name)?;
+        Error::of_completion(&completion, action, name)?;
         Ok(Opened::decode(&completion.data))
     }
 

@@ -1,6 +1,6 @@
 //! What can go wrong, by the largest thing that is now broken: the call, then the attachment.
 
-use ddss_core::{Failure, Outcome};
+use ddss_core::{Completion, Failure, Outcome};
 use ddss_ipc::{AttachError, UnknownStrategy};
 use std::path::PathBuf;
 
@@ -34,6 +34,23 @@ pub enum Error {
         target: String,
         /// What is known.
         failure: Failure,
+    },
+    /// The user has as much on that node as its quota allows. Nothing happened.
+    #[error(
+        "cannot {action} {target}: this user has {used} {} there and may have {allowed}: release some, or have the quota raised (ddssd --quota)",
+        if *failure == Failure::QuotaBytes { "bytes of segments" } else { "segments" }
+    )]
+    OverQuota {
+        /// What was tried.
+        action: &'static str,
+        /// With what.
+        target: String,
+        /// Which quota.
+        failure: Failure,
+        /// What the user has.
+        used: u64,
+        /// What it may have.
+        allowed: u64,
     },
     /// The range reaches beyond the segment.
     #[error("cannot {action} {target}: bytes {offset} to {end} of a segment of {bytes} bytes")]
@@ -94,7 +111,9 @@ impl Error {
     /// The failure behind it, where the daemon named one.
     pub fn failure(&self) -> Option<Failure> {
         match self {
-            Error::Failed { failure, .. } | Error::Indeterminate { failure, .. } => Some(*failure),
+            Error::Failed { failure, .. } | Error::Indeterminate { failure, .. } | Error::OverQuota { failure, .. } => {
+                Some(*failure)
+            }
             Error::OutOfRange { .. } => Some(Failure::OutOfRange),
             _ => None,
         }
@@ -103,6 +122,18 @@ impl Error {
     /// Whether the call may have happened all the same.
     pub fn is_indeterminate(&self) -> bool {
         matches!(self, Error::Indeterminate { .. } | Error::DaemonGone { .. })
+    }
+
+    /// Of a completion that says more than how it ended.
+    pub(crate) fn of_completion(completion: &Completion, action: &'static str, target: &str) -> Result<(), Self> {
+        match completion.outcome {
+            Outcome::Failed(failure @ (Failure::QuotaBytes | Failure::QuotaSegments)) => {
+                let used = u64::from_le_bytes(std::array::from_fn(|byte| completion.data[byte]));
+                let allowed = completion.version.0;
+                Err(Error::OverQuota { action, target: target.to_owned(), failure, used, allowed })
+            }
+            outcome => Self::of(outcome, action, target),
+        }
     }
 
     pub(crate) fn of(outcome: Outcome, action: &'static str, target: &str) -> Result<(), Self> {

@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::error::Error;
 use crate::segment::Segment;
-use ddss_core::{ArenaRange, Completion, Failure, Listing, NodeId, Operation, Outcome, Page, Permit, Query};
+use ddss_core::{ArenaRange, Completion, Failure, Identity, Listing, NodeId, Operation, Outcome, Page, Permit, Query};
 use ddss_ipc::WaitClass;
 
 /// The segments that a [`Client::list`] finds, node after node and in the order of their names.
@@ -133,7 +133,55 @@ impl Segment {
     /// Changes its nine Unix bits. Only its owner and root may. If others may read it from now on, its bytes move to
     /// memory that the new readers share: who had the old one mapped sees it no more.
     pub fn set_mode(&self, mode: u16) -> Result<(), Error> {
-        let operation = Operation::Permit { segment: self.id(), permit: Permit { mode: mode & 0o777 } };
+        self.permit(Permit { mode: Some(mode & 0o777), owner: None })
+    }
+
+    /// Gives it to another user and group. Root may; its owner may only give it to the group of this process. Who may read it
+    /// from now on is another matter, so its bytes move as with [`set_mode`](Self::set_mode).
+    pub fn set_owner(&self, owner: Identity) -> Result<(), Error> {
+        self.permit(Permit { mode: None, owner: Some(owner) })
+    }
+
+    fn permit(&self, permit: Permit) -> Result<(), Error> {
+        let operation = Operation::Permit { segment: self.id(), permit };
         self.ask("change the permissions of", operation, WaitClass::Sleeping).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Spec;
+    use crate::testing::{TestNode, block_on};
+
+    #[test]
+    fn a_segment_changes_hands_only_where_it_may() {
+        // If this broke, whoever has a segment could be robbed of it, or an administrator could not hand it over.
+        let node = TestNode::start();
+        let client = node.near_client();
+        let segment = client.allocate("mine", Spec::new(64)).unwrap();
+        let put = segment.put(0, b"still here").unwrap();
+        let own = segment.stat().unwrap().facts.permissions.owner;
+        segment.set_owner(own).unwrap();
+        let other = Identity { uid: own.uid + 12345, gid: own.gid + 12345 };
+        let given = segment.set_owner(other);
+        if own.uid == 0 {
+            given.unwrap();
+            let facts = segment.stat().unwrap().facts;
+            assert_eq!((facts.permissions.owner, facts.permissions.mode), (other, 0o600));
+            block_on(async {
+                let same = client.to_async().unwrap().open("mine").await.unwrap();
+                same.set_owner(own).await.unwrap();
+                same.set_mode(0o644).await.unwrap();
+            });
+        } else {
+            assert_eq!(given.unwrap_err().failure(), Some(Failure::PermissionDenied));
+            segment.set_mode(0o644).unwrap();
+        }
+        let permissions = segment.stat().unwrap().facts.permissions;
+        assert_eq!((permissions.owner, permissions.mode), (own, 0o644));
+        // Its bytes have moved on the way, and are the same.
+        let value = client.open("mine").unwrap().get(0..10).unwrap();
+        assert_eq!((&value[..], value.stamp()), (&b"still here"[..], put));
     }
 }

@@ -72,7 +72,8 @@ pub use batch::{Answer, Batch};
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use ddss_core::{
-    Facts, Failure, Listing, LockHolder, Model, NodeId, Permissions, Placement, SegmentId, Spec, Timestamp, Version,
+    Facts, Failure, Identity, Listing, LockHolder, Model, NodeId, Permissions, Placement, SegmentId, Spec, Timestamp,
+    Version,
 };
 pub use ddss_ipc::{FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, default_folder};
 pub use error::Error;

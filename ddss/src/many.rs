@@ -81,12 +81,14 @@ impl Segment {
     /// Reads several ranges, all of one version, each straight to where it is wanted: as [`get_many`](Self::get_many),
     /// with no memory of its own for the bytes.
     ///
-    /// ```no_run
-    /// # let table = ddss::Client::connect()?.open("table")?;
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
     /// let (mut head, mut tail) = ([0; 8], [0; 96]);
     /// let stamp = table.get_many_into(&mut [(0, &mut head), (4000, &mut tail)])?;
     /// println!("both are of {}", stamp.version);
-    /// # Ok::<(), ddss::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get_many_into(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Stamp, Error> {
         let ends = parts.iter().map(|(offset, into)| (*offset, u128::from(*offset) + into.len() as u128));

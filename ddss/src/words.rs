@@ -98,8 +98,12 @@ impl Segment {
     ///
     /// While it is held, gets of this client go on. Puts and atomics that change what the lock protects have to be made
     /// through [`Locked`]: made through the segment they would wait for their own client, so they end at once with
-    /// [`Failure::OwnLock`](crate::Failure::OwnLock). Threads of one client that want to exclude each other each take the
-    /// lock: they stand in line like anybody.
+    /// [`Failure::OwnLock`](crate::Failure::OwnLock).
+    ///
+    /// A lock belongs to the [`Locked`] that it came as, and not to the client: threads of one client that want to exclude
+    /// each other each take the lock, and stand in line like anybody. So a second call of this by who holds the lock
+    /// already waits for itself, as a mutex does, and ends with [`Failure::TimedOut`](crate::Failure::TimedOut) at its
+    /// deadline; with [`LockOptions::no_wait`] at once with [`Failure::Locked`](crate::Failure::Locked).
     pub fn lock(&self) -> Result<Locked, Error> {
         self.lock_with(LockOptions::new())
     }
@@ -228,6 +232,26 @@ mod tests {
         next.put(0, b"next").unwrap();
         drop(theirs);
         drop((next, other));
+        // A second lock of one client stands in line like anybody's, and is had when the first one is let go.
+        let again = node.impatient_client().open("locked").unwrap();
+        let first = again.lock().unwrap();
+        let at_once = again.lock_with(LockOptions::new().no_wait()).unwrap_err();
+        assert_eq!(at_once.failure(), Some(Failure::Locked));
+        let second = again.lock().unwrap_err();
+        assert_eq!((second.failure(), second.is_indeterminate()), (Some(Failure::TimedOut), false));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                loop {
+                    if let Ok(held) = again.lock() {
+                        break held.token();
+                    }
+                }
+            });
+            std::thread::sleep(Duration::from_millis(5));
+            let token = first.token();
+            first.unlock().unwrap();
+            assert!(waits.join().unwrap() > token);
+        });
         let both = [0, 1].map(|_| segment.lock_with(LockOptions::new().shared()).unwrap());
         assert_ne!(both[0].token(), both[1].token());
         assert_eq!(both[0].put(0, b"no").unwrap_err().failure(), Some(Failure::LockLost));

@@ -17,7 +17,7 @@ Examples:
   ddssd --print-config > /etc/ddss/ddssd.conf    every setting, to be changed there
 
 Flags come before the environment, the environment before the file, the file before defaults. SIGHUP reads the file
-again: `log` changes at once, the rest with the next start.
+again: `log` and `quota` change at once, the rest with the next start.
 
 Nodes of a cluster share a key (ddss cluster init, ddss cluster token). Without one a node is alone and does not listen.
 

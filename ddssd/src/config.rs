@@ -1,6 +1,7 @@
 //! What a daemon is told. Every value has a default that works; the flags of `ddssd` are these fields.
 
 use crate::fabric::FabricChoice;
+use crate::quotas::QuotaTable;
 use crate::service::StartError;
 use crate::trust::ClusterKey;
 use ddss_core::NodeId;
@@ -77,6 +78,27 @@ impl fmt::Display for PeerAddress {
     }
 }
 
+/// Where a monitor asks: an address and a port, or a port of this machine's loopback.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct MetricsAddress(pub SocketAddr);
+
+impl FromStr for MetricsAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let port = || text.parse().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+        let wrong = |_| format!("{text:?} is no address: give IP:PORT, or a port of this machine alone, as in 7480");
+        text.parse().or_else(|_| port()).map(Self).map_err(wrong)
+    }
+}
+
+impl fmt::Display for MetricsAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// In files they are written as they are on a command line.
 macro_rules! as_text {
     ($($kind:ty),*) => {$(
@@ -96,7 +118,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(CoreChoice, FabricChoice, PeerAddress);
+as_text!(CoreChoice, FabricChoice, MetricsAddress, PeerAddress);
 
 /// A daemon's configuration.
 #[derive(Clone, Debug)]
@@ -134,6 +156,10 @@ pub struct Config {
     pub discard: bool,
     /// Permission bits of the socket.
     pub socket_mode: u32,
+    /// What each user may have.
+    pub quotas: QuotaTable,
+    /// Where a monitor asks over HTTP, if it may.
+    pub metrics: Option<SocketAddr>,
     /// Permission bits of the page on which others see how the daemon is.
     pub status_mode: u32,
 }
@@ -163,6 +189,8 @@ impl Config {
             pool_bytes: Self::POOL_BYTES,
             discard: true,
             socket_mode: 0o600,
+            quotas: QuotaTable::default(),
+            metrics: None,
             status_mode: 0o600,
         }
     }

@@ -26,7 +26,7 @@ pub enum FolderError {
         path: PathBuf,
     },
     /// Another daemon is there.
-    #[error("another ddssd works in {}: stop it, or give this one another --dir", path.display())]
+    #[error("another ddssd works in {}: stop it, or give this one another --dir (and --memory-dir and --state-dir, if they are named)", path.display())]
     Taken {
         /// Which.
         path: PathBuf,
@@ -50,12 +50,35 @@ pub(crate) fn make(path: &Path) -> Result<(), FolderError> {
 }
 
 impl FolderLock {
-    /// Locks a folder, or says who is there.
+    /// Locks each of these folders, which are there; those that are one and the same once.
+    pub(crate) fn take_all(paths: &[&Path]) -> Result<Vec<Self>, FolderError> {
+        let mut taken: Vec<PathBuf> = Vec::new();
+        let mut locks = Vec::new();
+        for path in paths {
+            let real = path.canonicalize();
+            let real = real.map_err(|source| FolderError::Unusable { path: path.to_path_buf(), source })?;
+            if !taken.contains(&real) {
+                locks.push(Self::take_itself(path)?);
+                taken.push(real);
+            }
+        }
+        Ok(locks)
+    }
+
+    /// Locks a folder by a file in it, or says who is there.
     pub(crate) fn take(path: &Path) -> Result<Self, FolderError> {
-        let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
         let mut options = OpenOptions::new();
-        let file = options.create(true).truncate(false).write(true).mode(0o600).open(path.join("ddssd.lock"));
-        let file = file.map_err(unusable)?;
+        Self::hold(path, options.create(true).truncate(false).write(true).mode(0o600).open(path.join("ddssd.lock")))
+    }
+
+    /// Locks the folder itself: nothing of that is left in it.
+    fn take_itself(path: &Path) -> Result<Self, FolderError> {
+        Self::hold(path, File::open(path))
+    }
+
+    fn hold(path: &Path, opened: io::Result<File>) -> Result<Self, FolderError> {
+        let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
+        let file = opened.map_err(unusable)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(FolderError::Taken { path: path.to_owned() }),
@@ -67,6 +90,22 @@ impl FolderLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_shares_one_of_its_folders_is_told() {
+        // If this broke, two daemons with folders of their own and one memory would commit over each other.
+        let root = std::env::temp_dir().join(format!("ddssd-folders-{}", std::process::id()));
+        let [a, b, memory] = ["a", "b", "memory"].map(|name| root.join(name));
+        for path in [&a, &b, &memory] {
+            make(path).unwrap();
+        }
+        let first = FolderLock::take_all(&[&a, &memory, &a.join("../a")]).unwrap();
+        assert_eq!(first.len(), 2, "one folder is locked once");
+        assert!(matches!(FolderLock::take_all(&[&b, &memory]), Err(FolderError::Taken { path }) if path == memory));
+        drop(first);
+        assert!(FolderLock::take_all(&[&b, &memory]).is_ok());
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 
     #[test]
     fn a_second_daemon_is_told_and_a_dead_one_is_in_nobodys_way() {

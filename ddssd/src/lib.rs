@@ -17,6 +17,8 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+#[cfg(test)]
+mod allocation;
 mod arguments;
 mod audiences;
 mod chores;
@@ -28,13 +30,17 @@ mod fabric;
 mod fetches;
 mod folder;
 mod kept;
+#[cfg(test)]
+mod liars;
 mod links;
 mod meeting;
 mod memory;
+mod metrics;
 mod notify;
 mod perform;
 mod progress;
 mod pulse;
+mod quotas;
 mod recovery;
 mod register;
 mod remains;
@@ -43,12 +49,15 @@ mod settings;
 mod status;
 #[cfg(test)]
 mod strangers;
+mod tables;
 mod trust;
 mod undo;
 mod words;
 
 pub use arguments::Arguments;
-pub use config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, STATE_VARIABLE, default_state_folder};
+pub use config::{
+    Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, STATE_VARIABLE, default_state_folder,
+};
 pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, default_folder, read_status};
 
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
@@ -57,6 +66,7 @@ pub use fabric::FabricChoice;
 pub use folder::FolderError;
 pub use memory::PoolError;
 pub use notify::notify;
+pub use quotas::{QuotaRule, QuotaTable};
 pub use remains::{NoRemains, Remain, Remains};
 pub use service::{Service, StartError};
 pub use settings::{Mode, Settings, SettingsError};

@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
 
 use clap::Parser;
-use ddssd::{Arguments, Service, Settings, StartError, in_one_line, notify};
+use ddssd::{Arguments, QuotaTable, Service, Settings, StartError, in_one_line, notify};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::error::Error;
 use std::io::{IsTerminal, Write};
@@ -82,7 +82,7 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     tell("READY=1");
     for signal in signals.forever() {
         if signal == SIGHUP {
-            reload(arguments, &settings, &log);
+            reload(arguments, &settings, &log, &service);
             continue;
         }
         tracing::info!(signal, "stopping");
@@ -118,9 +118,12 @@ fn start_log(filter: EnvFilter, json: bool) -> LogFilter {
 }
 
 /// Reads the settings again, takes what can be taken while the daemon runs, and names the rest.
-fn reload(arguments: &Arguments, started_with: &Settings, log: &LogFilter) {
-    let read = read(arguments).and_then(|settings| Ok((log_filter(&settings)?, settings)));
-    let (filter, settings) = match read {
+fn reload(arguments: &Arguments, started_with: &Settings, log: &LogFilter, service: &Service) {
+    let read = read(arguments).and_then(|settings| {
+        let quotas = QuotaTable::new(settings.quota.as_deref().unwrap_or_default()).map_err(StartError::Quota)?;
+        Ok((log_filter(&settings)?, quotas, settings))
+    });
+    let (filter, quotas, settings) = match read {
         Ok(read) => read,
         Err(Failed { error, .. }) => {
             let error = in_one_line(error.as_ref());
@@ -130,8 +133,9 @@ fn reload(arguments: &Arguments, started_with: &Settings, log: &LogFilter) {
     if let Err(error) = log.reload(filter) {
         tracing::error!(%error, "cannot change what is logged");
     }
+    service.set_quotas(quotas);
     let mut waits = started_with.changed(&settings);
-    waits.retain(|name| name != "log");
+    waits.retain(|name| name != "log" && name != "quota");
     tracing::info!(log = settings.log.as_deref().unwrap_or("info"), "read the settings again");
     if !waits.is_empty() {
         tracing::warn!(settings = waits.join(", "), "these change with the next start");

@@ -234,7 +234,10 @@ fn stranger(link: &Link, found: NodeId) -> TrustError {
 
 fn staging_in(plain: &[u8]) -> Option<RemoteWindow> {
     match Message::decode(plain) {
-        Ok((Message::Welcome { staging }, _)) if staging.bytes >= STAGING_BYTES as u64 => Some(staging),
+        Ok((Message::Welcome { staging }, _)) if staging.bytes >= STAGING_BYTES as u64 => {
+            // A window that wraps around is nowhere.
+            staging.base.checked_add(staging.bytes).map(|_| staging)
+        }
         _ => None,
     }
 }

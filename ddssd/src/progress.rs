@@ -18,6 +18,7 @@ use crate::links::{Change, Heard, Links};
 use crate::memory::NodeMemory;
 use crate::perform::{Arena, Hands};
 use crate::pulse::Pulse;
+use crate::quotas::SharedQuotas;
 use crate::recovery::{self, Found};
 use crate::service::StartError;
 use crate::status::{ClientSeen, Gauges, Tally};
@@ -43,6 +44,7 @@ pub(crate) struct Node {
     next_tick: Instant,
     next_connect: Option<Instant>,
     next_gauges: Instant,
+    quotas: SharedQuotas,
     pool_bytes: u64,
     latency_ns: u64,
 }
@@ -54,6 +56,7 @@ pub(crate) struct Parts {
     pub(crate) memory: NodeMemory,
     pub(crate) audiences: Audiences,
     pub(crate) tally: Tally,
+    pub(crate) quotas: SharedQuotas,
     pub(crate) desk: Option<Desk>,
 }
 
@@ -75,7 +78,7 @@ impl Node {
 
     /// Takes everything into the progress thread's hands.
     pub(crate) fn new(config: &Config, parts: Parts, run: u32) -> Result<Self, StartError> {
-        let Parts { station, mut fabric, mut memory, audiences, tally, desk } = parts;
+        let Parts { station, mut fabric, mut memory, audiences, tally, quotas, desk } = parts;
         let mut register = |memory: &SharedMemory, trust| {
             fabric.register(memory.descriptor(), trust, memory.offset() as u64, memory.len() as u64)
         };
@@ -92,6 +95,7 @@ impl Node {
             let Found { segments, bytes, undone, .. } = found;
             tracing::info!(segments, bytes, undone, "found what the last daemon left");
         }
+        quotas.changed().into_iter().for_each(|quotas| engine.set_quotas(quotas));
         if desk.is_some() {
             engine.share_names();
         }
@@ -125,7 +129,18 @@ impl Node {
         let (events, next_connect) = (Events::new(), Some(began));
         let (next_tick, next_gauges, pool_bytes) = (began, began, config.pool_bytes);
         let (rounds, latency_ns) = (0, 0);
-        Ok(Self { station, hands, events, rounds, next_tick, next_connect, next_gauges, pool_bytes, latency_ns })
+        Ok(Self {
+            station,
+            hands,
+            events,
+            rounds,
+            next_tick,
+            next_connect,
+            next_gauges,
+            quotas,
+            pool_bytes,
+            latency_ns,
+        })
     }
 
     /// Does what the engine has decided, and makes its replies visible.
@@ -365,6 +380,7 @@ impl Node {
         if self.next_tick <= now {
             let pause = if self.hands.engine.is_quiet() { Self::TICK_IDLE } else { Self::TICK };
             self.next_tick = now + pause;
+            self.quotas.changed().into_iter().for_each(|quotas| self.hands.engine.set_quotas(quotas));
             self.hands.engine.tick(self.hands.now);
             self.perform();
             if let Some(average_ns) = self.hands.pulse.beat(now) {
@@ -380,6 +396,7 @@ impl Node {
     /// Writes down what happened so far.
     fn tell_counts(&mut self) {
         let Hands { tally, engine, links, .. } = &mut self.hands;
+        tally.refused(engine.counters().over_quota + self.quotas.refused());
         tally.sent(links.sent, links.sent_bytes);
         tally.flush(engine.counters(), self.station.counts());
     }
@@ -494,6 +511,8 @@ impl Work for Node {
         self.station.disarm();
         self.hands.fabric.disarm();
         self.hands.read_time();
+        // Whatever was due meanwhile is looked at in the next round: there may be no other before the next sleep.
+        self.rounds = Self::ROUNDS_PER_CLOCK;
     }
 
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {

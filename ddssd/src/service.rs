@@ -8,13 +8,15 @@ use crate::core_claim::CoreClaim;
 use crate::fabric;
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
+use crate::metrics::Metrics;
 use crate::progress::{Node, Parts};
+use crate::quotas::{QuotaTable, SharedQuotas};
 use crate::status::{Page, PageIdentity, Tally, let_through};
 use crate::trust::KeyError;
 use ddss_core::NodeId;
 use ddss_core::limits::CLIENTS_MAX;
-use ddss_core::status::State;
-use ddss_ipc::{Reception, ReceptionConfig, Station};
+use ddss_core::status::{Gauge, State};
+use ddss_ipc::{PerUser, Reception, ReceptionConfig, Station};
 use ddss_runtime::{ProgressThread, RuntimeError};
 use ddss_verbs::FabricError;
 use std::io;
@@ -42,6 +44,9 @@ pub enum StartError {
     /// A peer is named twice, or is the node itself.
     #[error("the peers name {0} twice, or it is this node itself")]
     BadPeer(NodeId),
+    /// A quota makes no sense.
+    #[error("quota: {0}")]
+    Quota(String),
     /// Its folder cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
@@ -115,7 +120,7 @@ impl StartError {
     /// What a script is told by the exit code; the flags and the configuration have 2.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } | Self::OtherNode { .. } => 2,
+            Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } | Self::OtherNode { .. } | Self::Quota(_) => 2,
             Self::Folder(FolderError::Taken { .. }) => 3,
             Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } | Self::State { .. } => 4,
             Self::Control(ControlError::State { .. }) => 4,
@@ -141,8 +146,10 @@ pub struct Service {
     memory_folder: PathBuf,
     discard: bool,
     page: Page,
+    quotas: SharedQuotas,
+    metrics: Option<Metrics>,
     _claim: Option<CoreClaim>,
-    _lock: FolderLock,
+    _locks: Vec<FolderLock>,
 }
 
 impl Service {
@@ -150,8 +157,14 @@ impl Service {
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         config.check()?;
         folder::make(&config.folder)?;
-        let lock = FolderLock::take(&config.folder)?;
+        let mut locks = vec![FolderLock::take(&config.folder)?];
         folder::make(&config.memory_folder)?;
+        let mut folders = vec![&*config.folder, &*config.memory_folder];
+        if config.key.is_some() {
+            folder::make(&config.state_folder)?;
+            folders.push(&config.state_folder);
+        }
+        locks.extend(FolderLock::take_all(&folders)?);
         if config.discard {
             NodeMemory::discard(&config.memory_folder);
             Page::discard(&config.folder, &config.memory_folder);
@@ -171,6 +184,8 @@ impl Service {
         // Any number that the last run did not have will do: it only tells two runs apart.
         let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
         let page = Self::show(&config, run, core)?;
+        page.set_gauge(Gauge::Clustered, admission.is_some().into());
+        let metrics = config.metrics.map(|address| Metrics::start(address, page.clone())).transpose()?;
         let (desk, teller, asked) = Desk::open().map_err(StartError::Network)?;
         let desk = admission.is_some().then_some(desk);
         let socket = config.socket();
@@ -180,6 +195,10 @@ impl Service {
         reception.socket_mode = config.socket_mode;
         let audiences = Audiences::default();
         reception.views = audiences.views(&config.memory_folder);
+        let quotas = SharedQuotas::default();
+        quotas.set(config.quotas.clone());
+        let (doorkeeper, kept_quotas) = (quotas.clone(), quotas.clone());
+        reception.per_user = PerUser::new(move |uid, clients| doorkeeper.admit(uid, clients));
         let inbox = station.inbox();
         let (memory_folder, discard) = (config.memory_folder.clone(), config.discard);
         let pace = config.pace;
@@ -188,16 +207,19 @@ impl Service {
         let tally = Tally::new(node, page.clone(), CLIENTS_MAX);
         let kept_folder = folder.clone();
         let progress = ProgressThread::start("ddss-progress", core, pace, move || {
-            let made = Node::new(&config, Parts { station, fabric, memory, audiences, tally, desk }, run)?;
+            let made = Node::new(&config, Parts { station, fabric, memory, audiences, tally, quotas, desk }, run)?;
             // Whoever asked has stopped listening only if the start has failed.
             let _ = tell_names.send(made.names());
+            #[cfg(test)]
+            let made = crate::allocation::Counted::new(made, &config.folder);
             Ok::<_, StartError>(made)
         })?;
         let address = admission.as_ref().map(|admission| admission.address);
+        let shown = page.clone();
         let control = admission.map(|Admission { node, key, address, listener, founder }| {
-            let names = names.recv().unwrap_or_default();
+            let (names, page) = (names.recv().unwrap_or_default(), shown);
             let config =
-                ControlConfig { node, run, key, address, listener, state_folder, folder, peers, founder, names };
+                ControlConfig { node, run, key, address, listener, state_folder, folder, peers, founder, names, page };
             ControlPlane::start(config, teller, asked)
         });
         let control = control.transpose()?;
@@ -215,8 +237,10 @@ impl Service {
             memory_folder,
             discard,
             page,
+            quotas: kept_quotas,
+            metrics,
             _claim: claim,
-            _lock: lock,
+            _locks: locks,
         })
     }
 
@@ -244,9 +268,19 @@ impl Service {
         self.address
     }
 
+    /// Where a monitor asks over HTTP, if it may.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(Metrics::address)
+    }
+
     /// The core of its progress thread, if it has one.
     pub fn core(&self) -> Option<usize> {
         self.core
+    }
+
+    /// What each user may have, from now on. Nobody loses what he has.
+    pub fn set_quotas(&self, quotas: QuotaTable) {
+        self.quotas.set(quotas);
     }
 
     /// Whether its progress thread still runs.

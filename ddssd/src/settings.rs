@@ -1,9 +1,11 @@
 //! What a daemon is told, from where, and in which order: flags, then the environment, then the file, then defaults.
 //! One structure for all of them, so that each setting has one name and one meaning everywhere.
 
-use crate::config::{Config, CoreChoice, JOIN_FILE_NAME, PeerAddress, default_state_folder};
+use crate::config::{Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, default_state_folder};
 use crate::fabric::FabricChoice;
+use crate::quotas::{QuotaRule, QuotaTable};
 use crate::service::StartError;
+use crate::tables::take_apart;
 use crate::trust::ClusterKey;
 use ddss_core::NodeId;
 use ddss_runtime::Pace;
@@ -117,6 +119,12 @@ settings! {
     /// Permission bits of the clients' socket, octal [default: 600]
     #[arg(long, env = "DDSS_SOCKET_MODE", value_name = "MODE")]
     socket_mode: Mode,
+    /// What a user may have: USER:bytes=SIZE,segments=N,clients=N; USER is a name, a number, or default for all but root [default: no bound]
+    #[arg(long, env = "DDSS_QUOTA", value_name = "RULE", value_delimiter = ';', action = clap::ArgAction::Append)]
+    quota: Vec<QuotaRule>,
+    /// Where Prometheus and health checks ask; a port alone is one of 127.0.0.1. Off when nothing is said
+    #[arg(long, env = "DDSS_METRICS_LISTEN", value_name = "IP:PORT")]
+    metrics_listen: MetricsAddress,
     /// Permission bits of the status page: who may see counters, processes and users, octal [default: 600]
     #[arg(long, env = "DDSS_STATUS_MODE", value_name = "MODE")]
     status_mode: Mode,
@@ -174,7 +182,9 @@ impl Settings {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string().trim().to_owned())?;
+        let mut table: toml::Table =
+            text.parse().map_err(|error: toml::de::Error| error.to_string().trim().to_owned())?;
+        let grouped = take_apart(&mut table)?;
         for key in table.keys() {
             let names = || Self::NAMES.iter().map(|name| name.replace('_', "-"));
             if names().any(|name| name == *key) {
@@ -187,7 +197,9 @@ impl Settings {
             };
             return Err(format!("unknown setting `{key}`: {hint}"));
         }
-        toml::from_str(text).map_err(|error| error.to_string().trim().to_owned())
+        // As text, so that an error names the line; what was taken apart has none.
+        let read = if grouped { table.try_into() } else { toml::from_str(text) };
+        read.map_err(|error: toml::de::Error| error.to_string().trim().to_owned())
     }
 
     /// The file that belongs to these flags: the one that was named, or the one in the folder if it is there.
@@ -234,6 +246,8 @@ impl Settings {
             pool_bytes: Some(Config::POOL_BYTES),
             discard: Some(false),
             socket_mode: Some(Mode(0o600)),
+            quota: None,
+            metrics_listen: None,
             status_mode: Some(Mode(0o600)),
             log: Some("info".to_owned()),
             log_json: Some(false),
@@ -285,6 +299,8 @@ impl Settings {
         config.pool_bytes = all.pool_bytes.unwrap_or(Config::POOL_BYTES);
         config.discard = all.discard.unwrap_or_default();
         config.socket_mode = all.socket_mode.map_or(config.socket_mode, |mode| mode.0);
+        config.quotas = QuotaTable::new(&all.quota.unwrap_or_default()).map_err(StartError::Quota)?;
+        config.metrics = all.metrics_listen.map(|address| address.0);
         config.status_mode = all.status_mode.map_or(config.status_mode, |mode| mode.0);
         config.check()?;
         Ok(config)
@@ -321,6 +337,28 @@ mod tests {
         assert!(wrong("socket-mode = \"999\"").contains("three octal digits"));
         assert!(wrong("peer = [\"2\"]").contains("give NODE=ADDRESS:PORT"));
         assert!(wrong("node =").contains("line 1"));
+        assert!(wrong("[metrics]\nlistn = 1").contains("did you mean `metrics-listen`?"));
+        assert!(wrong("metrics = 1").contains("is a table"));
+        assert!(wrong("metrics-listen = \"1\"\n[metrics]\nlisten = \"2\"").contains("twice"));
+        assert!(wrong("[metrics]\nlisten = \"here\"").contains("give IP:PORT"));
+        assert!(wrong("quota = 1").contains("invalid type"));
+        assert!(wrong("[quota.default]\nbites = 1").contains("there are bytes, segments and clients"));
+        assert!(wrong("[quota]\nbytes = 1").contains("[quota.default]"));
+    }
+
+    #[test]
+    fn a_setting_of_a_table_is_the_setting_of_that_name() {
+        // If this broke, an operator would open a port where he meant to open it for this machine only.
+        let listen = |text: &str| Settings::parse(text).unwrap().metrics_listen.unwrap().to_string();
+        assert_eq!(listen("[metrics]\nlisten = \"7480\""), "127.0.0.1:7480");
+        assert_eq!(listen("node = 3\n[metrics]\nlisten = \"10.0.0.1:7480\""), "10.0.0.1:7480");
+        assert_eq!(listen("metrics-listen = \"[::1]:7480\""), "[::1]:7480");
+        let text = "[quota.default]\nbytes = \"1G\"\nclients = 5\n[quota.1000]\nsegments = 7";
+        let rules = Settings::parse(text).unwrap().quota.unwrap();
+        assert_eq!(
+            rules.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["1000:segments=7", "default:bytes=1073741824,clients=5"]
+        );
     }
 
     #[test]

@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 
 /// A machine that runs other tests takes its time.
 const PATIENCE: Duration = Duration::from_secs(20);
-const WHO: Identity = Identity { uid: 0, gid: 0 };
+pub(crate) const WHO: Identity = Identity { uid: 0, gid: 0 };
 
 /// A node of its own cluster that expects node 2 at an address where nobody is.
-struct Home {
+pub(crate) struct Home {
     service: Option<Service>,
     key: ClusterKey,
     folder: PathBuf,
 }
 
 impl Home {
-    fn start(name: &str) -> Self {
+    pub(crate) fn start(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("ddssd-strangers-{name}-{}", std::process::id()));
         let key = ClusterKey::generate().unwrap();
         let mut config = Config::single(&folder);
@@ -35,7 +35,11 @@ impl Home {
         self.service.as_ref().unwrap().address().unwrap()
     }
 
-    fn is_running(&self) -> bool {
+    pub(crate) fn socket(&self) -> &std::path::Path {
+        self.service.as_ref().unwrap().socket()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
         self.service.as_ref().unwrap().is_running()
     }
 }
@@ -49,14 +53,15 @@ impl Drop for Home {
 
 /// What a connection came to, as the one who made it sees it.
 #[derive(Debug, PartialEq)]
-enum Seen {
+pub(crate) enum Seen {
     Connected(Vec<u8>),
     Said(Vec<u8>),
+    Done(bool),
     Closed(CloseReason, String),
 }
 
-struct Caller {
-    fabric: Iwarp,
+pub(crate) struct Caller {
+    pub(crate) fabric: Iwarp,
     events: Events,
     seen: Vec<(PeerId, Seen)>,
 }
@@ -77,29 +82,35 @@ impl Caller {
             if let Some(index) = self.seen.iter().position(|(who, _)| *who == peer) {
                 return Some(self.seen.remove(index).1);
             }
-            self.events.clear();
-            self.fabric.poll(&mut self.events);
-            for event in self.events.iter() {
-                let seen = match event {
-                    Event::Connected { peer, hello } => (peer, Seen::Connected(hello.to_vec())),
-                    Event::Message { peer, bytes, .. } => (peer, Seen::Said(bytes.to_vec())),
-                    Event::Closed { peer, reason, hello } => {
-                        (peer, Seen::Closed(reason, String::from_utf8_lossy(hello).into_owned()))
-                    }
-                    _ => continue,
-                };
-                self.seen.push(seen);
-            }
+            self.look();
             std::thread::sleep(Duration::from_millis(1));
         }
         None
     }
 
-    fn say(&mut self, peer: PeerId, message: &[u8]) {
+    /// Takes what has happened.
+    pub(crate) fn look(&mut self) {
+        self.events.clear();
+        self.fabric.poll(&mut self.events);
+        for event in self.events.iter() {
+            let seen = match event {
+                Event::Connected { peer, hello } => (peer, Seen::Connected(hello.to_vec())),
+                Event::Message { peer, bytes, .. } => (peer, Seen::Said(bytes.to_vec())),
+                Event::Done { peer, tag: 1, outcome, .. } => (peer, Seen::Done(outcome.is_ok())),
+                Event::Closed { peer, reason, hello } => {
+                    (peer, Seen::Closed(reason, String::from_utf8_lossy(hello).into_owned()))
+                }
+                _ => continue,
+            };
+            self.seen.push(seen);
+        }
+    }
+
+    pub(crate) fn say(&mut self, peer: PeerId, message: &[u8]) {
         self.fabric.post(&[Work::Send { peer, tag: 0, message, mode: SendMode::default() }]).unwrap();
     }
 
-    fn ends(&mut self, peer: PeerId) -> bool {
+    pub(crate) fn ends(&mut self, peer: PeerId) -> bool {
         loop {
             match self.next(peer) {
                 Some(Seen::Closed(..)) => return true,
@@ -111,14 +122,27 @@ impl Caller {
 }
 
 /// A member of the cluster that is up.
-struct Member {
-    caller: Caller,
-    peer: PeerId,
-    channel: Channel,
+pub(crate) struct Member {
+    pub(crate) caller: Caller,
+    pub(crate) peer: PeerId,
+    pub(crate) channel: Channel,
+    /// Where the home takes what it puts.
+    pub(crate) staging: RemoteWindow,
 }
 
 impl Member {
-    fn meet(home: &Home, run: u32) -> (Self, Vec<u8>) {
+    pub(crate) fn meet(home: &Home, run: u32) -> (Self, Vec<u8>) {
+        let (mut member, hello) = Self::greet(home, run);
+        let staging = RemoteWindow { key: 1, base: 0, bytes: STAGING_BYTES as u64 };
+        member.say(&Message::Welcome { staging }.encode(&[]));
+        let Some(Seen::Said(welcome)) = member.hear() else { panic!("a member is welcomed") };
+        let Ok((Message::Welcome { staging }, _)) = Message::decode(&welcome) else { panic!("it is welcomed first") };
+        member.staging = staging;
+        (member, hello)
+    }
+
+    /// Connects and proves that it has the key; the home does not believe yet that it is there now.
+    pub(crate) fn greet(home: &Home, run: u32) -> (Self, Vec<u8>) {
         let mut caller = Caller::new();
         let end = Instant::now() + PATIENCE;
         // A node that begins its cluster needs a moment until it knows its members.
@@ -134,28 +158,35 @@ impl Member {
         };
         let (theirs, channel) = shake.finish(&answer).unwrap();
         assert_eq!(theirs.node, NodeId(1));
-        let mut member = Self { caller, peer, channel };
-        let staging = RemoteWindow { key: 1, base: 0, bytes: STAGING_BYTES as u64 };
-        member.say(&Message::Welcome { staging }.encode(&[]));
-        let Some(Seen::Said(_)) = member.hear() else { panic!("a member is welcomed") };
-        (member, hello.to_vec())
+        (Self { caller, peer, channel, staging: RemoteWindow::default() }, hello.to_vec())
     }
 
-    fn say(&mut self, plain: &[u8]) {
+    pub(crate) fn say(&mut self, plain: &[u8]) {
         let mut sealed = [0; 600];
         let length = self.channel.seal(plain, &mut sealed).unwrap();
         self.caller.say(self.peer, &sealed[..length]);
     }
 
-    fn hear(&mut self) -> Option<Seen> {
+    pub(crate) fn hear(&mut self) -> Option<Seen> {
         let Some(Seen::Said(sealed)) = self.caller.next(self.peer) else { return None };
         let mut plain = [0; 600];
         let length = self.channel.open(&sealed, &mut plain).unwrap();
         Some(Seen::Said(plain[..length].to_vec()))
     }
 
+    /// The same, whatever else it says before.
+    pub(crate) fn is_served_after_all(&mut self) -> bool {
+        self.say(&Message::Lookup { step: 77, who: WHO, name: Name::new("nothing").unwrap() }.encode(&[]));
+        loop {
+            let Some(Seen::Said(plain)) = self.hear() else { return false };
+            if let Ok((Message::Ended { step: 77, .. }, _)) = Message::decode(&plain) {
+                return true;
+            }
+        }
+    }
+
     /// Whether the home still answers on this connection.
-    fn is_served(&mut self) -> bool {
+    pub(crate) fn is_served(&mut self) -> bool {
         self.say(&Message::Lookup { step: 7, who: WHO, name: Name::new("nothing").unwrap() }.encode(&[]));
         let Some(Seen::Said(plain)) = self.hear() else { return false };
         let (answer, _) = Message::decode(&plain).unwrap();

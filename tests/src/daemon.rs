@@ -25,7 +25,7 @@ pub struct DaemonOptions {
     clustered: bool,
     numbered: bool,
     key: String,
-    namespace: Option<String>,
+    through: Vec<String>,
     more: Vec<OsString>,
 }
 
@@ -51,15 +51,21 @@ impl DaemonOptions {
             clustered: false,
             numbered: true,
             key: TEST_KEY.to_owned(),
-            namespace: None,
+            through: Vec::new(),
             more: Vec::new(),
         }
     }
 
     /// It runs in that network namespace.
     #[must_use]
-    pub fn inside(mut self, namespace: &str) -> DaemonOptions {
-        self.namespace = Some(namespace.to_owned());
+    pub fn inside(self, namespace: &str) -> DaemonOptions {
+        self.through(["ip", "netns", "exec", namespace].map(str::to_owned).into())
+    }
+
+    /// It is started by these words, which become the program: the pid is the daemon's.
+    #[must_use]
+    pub fn through(mut self, words: Vec<String>) -> DaemonOptions {
+        self.through = words;
         self
     }
 
@@ -129,11 +135,10 @@ impl DaemonOptions {
     }
 
     fn spawn(&self, program: &Path, folder: &TempNode) -> Result<Process, Error> {
-        let mut command = match &self.namespace {
-            // It becomes the program: the pid is the daemon's.
-            Some(namespace) => {
-                let mut command = Command::new("ip");
-                command.args(["netns", "exec", namespace]).arg(program);
+        let mut command = match self.through.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
                 command
             }
             None => Command::new(program),

@@ -8,6 +8,7 @@
 //! * [`Islands`] is a network of namespaces in which nodes can be cut off from each other.
 //! * [`Besieged`] is a node with attackers of another user.
 //! * [`schema_complaints`] holds a command's JSON against its schema.
+//! * [`Closet`] holds small file systems, to be filled up.
 //! * [`skipped`] says that a test lacks what it needs, where the reader sees it.
 //! * [`house`] reads the workspace and says what breaks its rules; `tests/tidy.rs` holds the rules themselves.
 //!
@@ -27,6 +28,7 @@ pub mod house;
 
 mod besieged;
 mod binary;
+mod closet;
 mod daemon;
 mod error;
 mod islands;
@@ -40,6 +42,7 @@ mod skipped;
 
 pub use besieged::Besieged;
 pub use binary::{binary, example};
+pub use closet::Closet;
 pub use daemon::{Daemon, DaemonOptions, TEST_KEY, write_key};
 pub use error::Error;
 pub use islands::{Cut, Islands};

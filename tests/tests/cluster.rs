@@ -293,7 +293,7 @@ fn init_token_and_join_are_all_that_it_takes() {
     let end = Instant::now() + PATIENCE;
     loop {
         let (code, out, why) = run("ddss", &["nodes", "--dir", &path(&two)]);
-        if (code, out.lines().count()) == (0, 2) {
+        if (code, out.lines().count()) == (0, 3) {
             break;
         }
         assert!(Instant::now() < end, "{out}{why}");

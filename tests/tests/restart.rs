@@ -2,7 +2,8 @@
 
 use ddss::{Client, Failure, Model, Segment, Spec, Strategy};
 use ddss_tests::{Daemon, DaemonOptions, pattern};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 fn patient(daemon: &Daemon, seconds: u64) -> Client {
     let patience = Duration::from_secs(seconds);
@@ -14,10 +15,11 @@ fn client(daemon: &Daemon) -> Client {
 }
 
 /// Puts one pattern after the other until the daemon is gone; says which was the last that was acknowledged.
-fn put_until_it_is_gone(segment: &Segment, length: usize, first: u64) -> u64 {
+fn put_until_it_is_gone(segment: &Segment, length: usize, first: u64, made: &AtomicU64) -> u64 {
     let mut last = first;
     while segment.put(0, &pattern(last + 1, length)).is_ok() {
         last += 1;
+        made.fetch_add(1, Ordering::Release);
     }
     last
 }
@@ -41,14 +43,24 @@ fn an_acknowledged_put_survives_a_kill_and_no_put_is_there_in_part() {
         // Nobody starts the next one before they have all seen the end of this one.
         let began = patient(&daemon, 1);
         let segments: Vec<_> = sizes.iter().map(|bytes| began.open(&format!("s{bytes}")).unwrap()).collect();
+        let made = [const { AtomicU64::new(0) }; 4];
         std::thread::scope(|scope| {
             let writers: Vec<_> = segments
                 .iter()
                 .zip(sizes)
                 .zip(last)
-                .map(|((segment, bytes), last)| scope.spawn(move || put_until_it_is_gone(segment, bytes, last)))
+                .zip(&made)
+                .map(|(((segment, bytes), last), made)| {
+                    scope.spawn(move || put_until_it_is_gone(segment, bytes, last, made))
+                })
                 .collect();
             std::thread::sleep(Duration::from_millis(20 + 7 * round));
+            // On a machine that has other things to do a large put takes its time.
+            let begin = Instant::now();
+            while made.iter().any(|made| made.load(Ordering::Acquire) < 2) && begin.elapsed() < Duration::from_secs(20)
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             daemon.kill().unwrap();
             for (writer, last) in writers.into_iter().zip(&mut last) {
                 *last = writer.join().unwrap();

@@ -105,6 +105,34 @@ fn locks_and_words_are_one_for_both_nodes() {
     assert!(said(&mut on_a, "unlock").starts_with("ok"));
 }
 
+// If this failed, gets of some model would need the home's processor, and a busy home would slow its readers down.
+#[test]
+fn a_home_that_stands_still_is_read_under_every_model_whose_gets_need_nobody() {
+    let name = "a_home_that_stands_still_is_read_under_every_model_whose_gets_need_nobody";
+    let Some([a, b]) = pair(name, "rdma") else { return };
+    let mut on_a = client(&a);
+    let models = ["null", "write", "version", "delta", "temporal", "strict"];
+    let mut readers = models.map(|model| {
+        assert_eq!(said(&mut on_a, &format!("allocate-as {model} still-{model} 4096")), "ok 4096 bytes");
+        assert_eq!(said(&mut on_a, "put-if 0 4096 3"), "ok version 1");
+        let mut reader = client(&b);
+        let opened = soon(&mut reader, &format!("open still-{model}"));
+        assert!(opened.starts_with("ok"), "{model}: {opened}");
+        assert_eq!(said(&mut reader, "get 0 4096 3"), "ok version 1 equal", "{model}");
+        reader
+    });
+    a.pause().unwrap();
+    for _ in 0..20 {
+        for (reader, model) in readers.iter_mut().zip(models) {
+            for bytes in [8, 4096] {
+                let answer = said(reader, &format!("get 0 {bytes} 3"));
+                assert_eq!(answer, "ok version 1 equal", "{model}, {bytes} bytes, while the home stands still");
+            }
+        }
+    }
+    a.resume().unwrap();
+}
+
 // If this failed, a node whose daemon is starved would take its data along; a home's death would hang its readers.
 #[test]
 fn a_home_that_stands_still_is_read_and_a_dead_one_is_an_error() {

@@ -2,13 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Strategy};
+use ddss::{Client, Spec, Strategy};
 use ddss_apps::stage::{self, NfsServer, RedisServer, Site};
-use ddss_benches::harness::Cores;
+use ddss_apps::storm::{Chunk, DirectoryServer};
+use ddss_benches::harness::{Cores, pin};
 use ddss_benches::road::{PLACEMENTS, Placement};
 use ddss_tests::{Daemon, DaemonOptions, Islands};
 
@@ -18,6 +19,10 @@ const CALL_MAX: Duration = Duration::from_secs(60);
 const MEET_MAX: Duration = Duration::from_secs(20);
 /// Bytes for segments of one daemon.
 const POOL_BYTES: u64 = 64 << 20;
+/// On an island every port is free.
+const FIRST_PORT: u16 = 7400;
+/// Gets that one choice takes.
+const LOOKS: usize = 300;
 
 /// The road between a client and what it reads, and the servers at its end.
 pub(crate) struct Road {
@@ -29,6 +34,7 @@ pub(crate) struct Road {
     pub(crate) nfs: Option<RefCell<NfsServer>>,
     /// The same.
     pub(crate) redis: Option<RefCell<RedisServer>>,
+    ports: Cell<u16>,
     // The namespaces go last.
     islands: Option<Islands>,
 }
@@ -58,24 +64,85 @@ impl Road {
         let nfs = NfsServer::start(&site).map_err(missing).ok().map(RefCell::new);
         let redis = RedisServer::start(&site).map_err(missing).ok().map(RefCell::new);
         let path = if islands.is_some() { "tcp-veth" } else { "tcp-lo" };
-        Road { path, cores, nfs, redis, islands }
+        Road { path, cores, nfs, redis, ports: Cell::new(0), islands }
     }
 
     /// A daemon at one end, 1 or 2.
     pub(crate) fn daemon(&self, node: u16, end: u8, core: usize) -> DaemonOptions {
         let options = match &self.islands {
             Some(islands) => {
-                DaemonOptions::on(node, islands.address(end)).expect("a free port").inside(&islands.inside(end))
+                // This thread cannot try the ports of the other island. Each is taken once, and a daemon takes two.
+                let port = FIRST_PORT + 2 * self.ports.replace(self.ports.get() + 1);
+                let listen = SocketAddr::new(islands.address(end), port);
+                DaemonOptions::listening(node, listen).inside(&islands.inside(end))
             }
             None => DaemonOptions::on(node, IpAddr::V4(Ipv4Addr::new(127, 0, 0, end))).expect("a free port"),
         };
         options.core(core).pool_bytes(POOL_BYTES)
     }
 
-    /// One pair of nodes for each placement.
-    pub(crate) fn pairs(&self) -> Vec<(Placement, Rc<Nodes>)> {
-        PLACEMENTS(self.cores).into_iter().map(|placement| (placement, Rc::new(Nodes::pair(self, placement)))).collect()
+    /// A server that knows where chunks are, at the other end.
+    pub(crate) fn directory_server(&self, chunks: Vec<Chunk>) -> DirectoryServer {
+        let (core, inside) = (self.cores.service, self.islands.as_ref().map(|islands| islands.inside(2)));
+        let address = self.islands.as_ref().map_or(Ipv4Addr::new(127, 0, 0, 2).into(), |islands| islands.address(2));
+        let enter = move || {
+            pin(core).expect("the core is one of those that this process may use");
+            inside.map_or(Ok(()), |namespace| stage::enter(&namespace))
+        };
+        DirectoryServer::start(address, chunks, enter).expect("a thread can listen")
     }
+
+    /// For each strategy a pair of nodes, so placed on the two cores that a page comes the quickest.
+    pub(crate) fn place(&self) -> Vec<Placed> {
+        let placements = PLACEMENTS(self.cores);
+        let pairs = placements.map(|placement| Rc::new(Nodes::pair(self, placement)));
+        for nodes in &pairs {
+            let made = nodes.at_home().allocate("look", Spec::new(8192)).expect("room for a page");
+            made.put(0, &[7; 8192]).expect("a fresh segment takes bytes");
+            patiently(|| nodes.client(Strategy::Auto).open("look"));
+            nodes.rest();
+        }
+        let choose = |strategy| {
+            let looks: Vec<Duration> = pairs.iter().map(|nodes| look(nodes, strategy)).collect();
+            let best = (0..looks.len()).min_by_key(|&index| looks[index]).expect("there are placements");
+            say(&format!("{strategy}: {}", placements[best].name));
+            Placed { strategy, nodes: Rc::clone(&pairs[best]) }
+        };
+        [Strategy::Mq, Strategy::Rmq, Strategy::Rcq, Strategy::Auto].map(choose).into()
+    }
+}
+
+/// A strategy, and the nodes on which it is the quickest.
+pub(crate) struct Placed {
+    /// The strategy.
+    pub(crate) strategy: Strategy,
+    /// Its nodes; several may share them.
+    pub(crate) nodes: Rc<Nodes>,
+}
+
+/// All nodes once.
+pub(crate) fn distinct(placed: &[Placed]) -> Vec<&Rc<Nodes>> {
+    let mut all: Vec<&Rc<Nodes>> = Vec::new();
+    for Placed { nodes, .. } in placed {
+        if !all.iter().any(|seen| Rc::ptr_eq(seen, nodes)) {
+            all.push(nodes);
+        }
+    }
+    all
+}
+
+/// The median of some page gets.
+fn look(nodes: &Nodes, strategy: Strategy) -> Duration {
+    let (segment, mut into) = (nodes.client(strategy).open("look").expect("it was made"), [0; 8192]);
+    let mut times = [Duration::ZERO; LOOKS];
+    for time in &mut times {
+        let begin = Instant::now();
+        segment.get_into(0, &mut into).expect("the home is there");
+        *time = begin.elapsed();
+    }
+    nodes.rest();
+    times.sort_unstable();
+    times[LOOKS / 2]
 }
 
 /// Two nodes. They stand still between [`rest`](Self::rest) and [`wake`](Self::wake).
@@ -105,6 +172,11 @@ impl Nodes {
     /// A client of the last node, which is the home of what is read.
     pub(crate) fn at_home(&self) -> Client {
         self.attach(self.daemons.len() - 1, Strategy::Auto)
+    }
+
+    /// The same as the strategy says.
+    pub(crate) fn at_home_by(&self, strategy: Strategy) -> Client {
+        self.attach(self.daemons.len() - 1, strategy)
     }
 
     fn attach(&self, index: usize, strategy: Strategy) -> Client {

@@ -5,14 +5,13 @@ use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Instant;
 
-use ddss::Strategy;
 use ddss_apps::page::{DdssPages, PAGE_BYTES, PageId, PageStore, RedisPages, Timed, new_page};
 use ddss_apps::places::{self, Place};
 use ddss_apps::tree::{BTree, RTree};
 use ddss_benches::harness::Bench;
 
 use crate::compare::{Result, Took, Way, in_turns};
-use crate::road::{Nodes, Road, patiently, say};
+use crate::road::{Nodes, Placed, Road, distinct, say};
 
 /// How much of the places a query touches, in percent.
 const PERCENTS: [usize; 5] = [20, 40, 60, 80, 100];
@@ -22,8 +21,6 @@ const PLACES: [usize; 2] = [9500, 3300];
 const PAGES: u32 = 400;
 /// Pages that a call reads where many are read at once.
 const BATCH: usize = 16;
-/// Page gets of a look that takes a choice.
-const LOOKS: usize = 300;
 
 type Store = Timed<Box<dyn PageStore>>;
 
@@ -65,13 +62,10 @@ impl Shelf<'_> {
 }
 
 /// Measures pages alone, then all queries.
-pub(crate) fn measure(bench: &mut Bench, road: &Road) {
-    if !["page", "rtree", "btree"].iter().any(|op| bench.options.only.as_deref().is_none_or(|only| only.contains(op))) {
-        return;
-    }
+pub(crate) fn measure(bench: &mut Bench, road: &Road, placed: &[Placed]) {
     let all = places::places().expect("the places are part of the repository");
     let sets = PLACES.map(|count| places::spread(&all, count));
-    let shelves = shelves(road, &sets);
+    let shelves = shelves(road, placed, &sets);
     pages(bench, &shelves);
     for percent in PERCENTS {
         let results = by_position(bench, &shelves, &sets[0], percent);
@@ -84,7 +78,7 @@ pub(crate) fn measure(bench: &mut Bench, road: &Road) {
 }
 
 /// Fills a store of each sort. The one that others are compared with comes first.
-fn shelves<'a>(road: &'a Road, sets: &[Vec<Place>; 2]) -> Vec<Shelf<'a>> {
+fn shelves<'a>(road: &'a Road, placed: &[Placed], sets: &[Vec<Place>; 2]) -> Vec<Shelf<'a>> {
     let mut shelves = Vec::new();
     if let Some(nfs) = &road.nfs {
         let open = move |name: &str| -> Box<dyn PageStore> {
@@ -102,20 +96,15 @@ fn shelves<'a>(road: &'a Road, sets: &[Vec<Place>; 2]) -> Vec<Shelf<'a>> {
     for shelf in &shelves {
         fill((shelf.open)("rtree"), (shelf.open)("btree"), sets);
     }
-    let pairs = road.pairs();
-    for (_, nodes) in &pairs {
+    for nodes in distinct(placed) {
         let home = nodes.at_home();
         let [rtree, btree] =
             ["rtree", "btree"].map(|name| DdssPages::create(&home, name, PAGES).expect("room for both"));
         fill(rtree, btree, sets);
-        patiently(|| nodes.client(Strategy::Auto).open("rtree"));
         nodes.rest();
     }
-    for strategy in [Strategy::Mq, Strategy::Rmq, Strategy::Rcq, Strategy::Auto] {
-        let looks = pairs.iter().map(|(placement, nodes)| (look(nodes, strategy), placement, nodes));
-        let (_, placement, nodes) = looks.min_by_key(|look| look.0).expect("there are placements");
-        say(&format!("{strategy}: {}", placement.name));
-        let client = nodes.client(strategy);
+    for Placed { strategy, nodes } in placed {
+        let client = nodes.client(*strategy);
         let open =
             move |name: &str| -> Box<dyn PageStore> { Box::new(DdssPages::open(&client, name).expect("it was made")) };
         let road = format!("{}/{strategy}", road.path);
@@ -128,22 +117,6 @@ fn fill(rtree: impl PageStore, btree: impl PageStore, sets: &[Vec<Place>; 2]) {
     let positions = places::by_position(rtree, &sets[0]).and_then(|mut tree| tree.check());
     let names = places::by_name(btree, &sets[1]).and_then(|mut tree| tree.check());
     positions.and(names).expect("the trees are trees");
-}
-
-/// The median of some page gets.
-fn look(nodes: &Nodes, strategy: Strategy) -> std::time::Duration {
-    let mut pages = DdssPages::open(&nodes.client(strategy), "rtree").expect("it was made");
-    let mut into = new_page();
-    let mut times: Vec<_> = (0..LOOKS)
-        .map(|_| {
-            let begin = Instant::now();
-            pages.read_page(PageId(1), &mut into).expect("the home is there");
-            begin.elapsed()
-        })
-        .collect();
-    nodes.rest();
-    times.sort_unstable();
-    times[LOOKS / 2]
 }
 
 fn read(store: &mut Store, ids: &[PageId], into: &mut [[u8; PAGE_BYTES]]) -> Took {

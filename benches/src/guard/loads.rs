@@ -181,13 +181,17 @@ fn question(station: &mut Station, engines: &mut Engines, lane: &mut Lane, round
     lane.submit(request.encode()).expect("one fits");
     lane.ring();
     let now = engines.now;
-    let served = station.serve(16, |from, entry: &Entry, _| {
-        let request = Request::decode(entry).expect("what was encoded is a request");
-        engines.engines[0].request(now, from, &request, &[]);
-        engines.engines[0].only_reply().map(|reply| reply.completion.encode())
+    // A lane that was quiet for a while is looked at only now and then.
+    let served = (0..LOOKS_MAX).any(|_| {
+        let served = station.serve(16, |from, entry: &Entry, _| {
+            let request = Request::decode(entry).expect("what was encoded is a request");
+            engines.engines[0].request(now, from, &request, &[]);
+            engines.engines[0].only_reply().map(|reply| reply.completion.encode())
+        });
+        served == 1
     });
     station.flush();
-    assert_eq!(served, 1, "the request is there when it was submitted");
+    assert!(served, "the request is seen when it was submitted");
     let answer = lane.reap().expect("the answer is there when it was published");
     assert_eq!(Completion::decode(&answer).request, RequestId(round));
 }

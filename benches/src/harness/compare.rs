@@ -37,7 +37,7 @@ impl Plan {
     pub const SMOKE: Plan = Plan::of(1, Duration::from_micros(500), Duration::from_micros(200));
 
     const fn of(rounds: usize, slice: Duration, probe: Duration) -> Plan {
-        Plan { rounds, rounds_max: 3 * rounds, slice, probe }
+        Plan { rounds, rounds_max: 2 * rounds, slice, probe }
     }
 
     /// A short look, to choose between ways to do the same.

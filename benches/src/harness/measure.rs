@@ -73,7 +73,11 @@ impl Sample {
 
     /// Operations a second; none if nothing was done.
     pub fn operations_per_s(&self) -> f64 {
-        if self.operations == 0 { 0.0 } else { self.operations as f64 / self.elapsed.as_secs_f64() }
+        if self.operations == 0 || self.elapsed.is_zero() {
+            0.0
+        } else {
+            self.operations as f64 / self.elapsed.as_secs_f64()
+        }
     }
 }
 

@@ -85,7 +85,7 @@ pub fn draw(picture: &Picture, alone: bool) -> String {
     let mut svg = Svg::default();
     let mut y = MARGIN + 14.0;
     svg.text((MARGIN, y), Hang::Left, "head", &format!("{} — {}", picture.number, picture.title));
-    for line in wrapped(&picture.says, WIDTH - 2.0 * MARGIN, 6.9) {
+    for line in wrapped(&picture.says, WIDTH - 2.0 * MARGIN, 7.3) {
         y += 20.0;
         svg.text((MARGIN, y), Hang::Left, "says", &line);
     }

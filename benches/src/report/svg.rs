@@ -15,7 +15,8 @@ pub(crate) const STYLE: &str = "\
 .fig .hollow{fill:var(--paper);stroke-width:2.2}\
 .fig .mq{--it:var(--mq)}.fig .rmq{--it:var(--rmq)}.fig .rcq{--it:var(--rcq)}.fig .auto{--it:var(--auto)}\
 .fig .raw{--it:var(--raw)}.fig .peer{--it:var(--peer)}\
-.fig .line,.fig .hollow{stroke:var(--it)}.fig .mark,.fig .bar,.fig text.own{fill:var(--it)}";
+.fig .line,.fig .hollow{stroke:var(--it)}.fig .mark,.fig .bar,.fig text.own{fill:var(--it)}\
+.fig text.own{paint-order:stroke;stroke:var(--paper);stroke-width:4px}";
 
 /// Where a text is hung up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

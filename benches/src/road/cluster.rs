@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use ddss::{Client, Segment, Spec, Strategy};
@@ -78,8 +79,11 @@ impl Cluster {
 
     /// Two daemons, so placed, one in each of two namespaces.
     pub fn between(placement: Placement, cable: &Cable) -> Rc<Cluster> {
+        // Several pairs may share a cable, and a daemon takes more ports than the one it is told.
+        static PAIRS: AtomicU16 = AtomicU16::new(0);
+        let port = PORT + 10 * PAIRS.fetch_add(1, Ordering::Relaxed);
         let new = |node: u8, core| {
-            let at = SocketAddr::new(cable.address(node), PORT + u16::try_from(core).expect("a core has a number"));
+            let at = SocketAddr::new(cable.address(node), port);
             DaemonOptions::listening(node.into(), at).inside(&cable.inside(node)).core(core)
         };
         let (own, home) = (new(1, placement.own), new(2, placement.home));
@@ -112,11 +116,12 @@ impl Cluster {
             };
             options.core(if node % 2 == 1 { cores.client } else { cores.service })
         };
-        // Who comes knows all who came before: that is a connection for each two.
-        let mut options: Vec<DaemonOptions> = Vec::new();
-        for node in 1..=count {
-            let one = options.iter().fold(new(node), DaemonOptions::peer);
-            options.push(one);
+        // Each has to know all the others: who is not known is not let in.
+        let mut options: Vec<DaemonOptions> = (1..=count).map(new).collect();
+        for index in 0..options.len() {
+            let one = options.remove(index);
+            let one = options.iter().fold(one, DaemonOptions::peer);
+            options.insert(index, one);
         }
         Cluster::start(options)
     }

@@ -22,7 +22,7 @@ pub(super) const CALL_MAX: Duration = Duration::from_secs(60);
 /// Who comes.
 #[derive(Debug, Clone, Copy)]
 pub struct Members<'a> {
-    /// How many processes.
+    /// How many processes. One alone has the client's core, several share both.
     pub count: usize,
     /// How they talk.
     pub strategy: Strategy,
@@ -42,7 +42,8 @@ impl Member {
         let mut command = Command::new(env::current_exe()?);
         command.arg(FLAG).arg(folder).arg(members.strategy.to_string()).arg(members.segment.unwrap_or("-"));
         // It inherits the core of who starts it and could not find out what others there are.
-        command.args([cores.client, cores.service].map(|core| core.to_string()));
+        let other = if members.count == 1 { cores.client } else { cores.service };
+        command.args([cores.client, other].map(|core| core.to_string()));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (order, said) = (child.stdin.take(), child.stdout.take());
         let (order, said) = order.zip(said).ok_or_else(|| io::Error::other("a member without pipes"))?;
@@ -106,7 +107,8 @@ pub fn run_as_member() -> bool {
         panic!("{FLAG} FOLDER STRATEGY SEGMENT CORE CORE")
     };
     let core = |text: &String| text.parse().expect("a core is a number");
-    place(Cores { client: core(client), service: core(service) }, false);
+    let cores = Cores { client: core(client), service: core(service) };
+    place(cores, cores.is_shared());
     be(Path::new(folder), strategy, segment).expect("who started this member listens to it");
     true
 }

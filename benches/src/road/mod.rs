@@ -12,6 +12,7 @@ mod fabric;
 mod idle;
 mod members;
 mod pipeline;
+mod steps;
 mod traced;
 
 pub use cable::Cable;
@@ -23,4 +24,5 @@ pub use fabric::{FabricOp, FabricPair, one_sided};
 pub use idle::{first, idle, paced};
 pub use members::{Members, run_as_member, run_members};
 pub use pipeline::{Task, pipeline};
+pub use steps::{Stepped, stepped_gets};
 pub use traced::{Calls, system_calls};

@@ -225,14 +225,16 @@ impl<S: PageStore> BTree<S> {
             let bytes_max = KEY_BYTES_MAX + VALUE_BYTES_MAX;
             return Err(Error::TooLong { key_bytes: key.len(), value_bytes: value.len(), bytes_max });
         }
-        let before = self.edit_root(&Edit::Insert(key, value))?;
+        let changed = self.edit_root(&Edit::Insert(key, value));
+        let before = self.pages.settle(changed)?;
         self.pages.head_mut().items += u64::from(before.is_none());
         Ok(before)
     }
 
     /// Takes a key away; tells what was there. Within [`write`](Self::write) only.
     pub fn remove(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let before = self.edit_root(&Edit::Remove(key))?;
+        let changed = self.edit_root(&Edit::Remove(key));
+        let before = self.pages.settle(changed)?;
         self.pages.head_mut().items -= u64::from(before.is_some());
         Ok(before)
     }

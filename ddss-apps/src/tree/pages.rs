@@ -29,6 +29,8 @@ struct Session {
     fresh: BTreeMap<PageId, Box<Page>>,
     /// Fresh pages that are not needed after all.
     spare: Vec<PageId>,
+    /// A change ended in the middle: there is nothing here that may be committed.
+    spoiled: bool,
 }
 
 /// A reader saw a page of a later version.
@@ -112,9 +114,21 @@ impl<S: PageStore> Pages<S> {
         begun
     }
 
+    /// Keeps what a change came to. One that failed may have left half of it behind, which is never committed.
+    pub(crate) fn settle<T>(&mut self, changed: Result<T, Error>) -> Result<T, Error> {
+        if let (Some(session), true) = (&mut self.session, changed.is_err()) {
+            session.spoiled = true;
+        }
+        changed
+    }
+
     /// Makes what was changed the newest version.
     pub(crate) fn commit(&mut self) -> Result<(), Error> {
         let session = self.session.take().expect("a session was begun");
+        if session.spoiled {
+            self.store.end_write()?;
+            return Err(Error::Inconsistent("a change failed before this commit".to_owned()));
+        }
         let fresh: Vec<Change> = session.fresh.into_iter().collect();
         for page in session.spare {
             self.head.give_back(page);

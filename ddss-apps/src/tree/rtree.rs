@@ -221,8 +221,9 @@ impl<S: PageStore> RTree<S> {
     /// Adds a value. The same one may be there several times. Within [`write`](Self::write) only.
     pub fn insert(&mut self, rect: Rect, value: u64) -> Result<(), Error> {
         let (root, height) = (self.pages.head().root, self.pages.head().height);
-        let parts = self.insert_below(root, height, Entry { rect, value })?;
-        self.pages.replace_root::<ByPlace>(parts)?;
+        let parts = self.insert_below(root, height, Entry { rect, value });
+        let changed = parts.and_then(|parts| self.pages.replace_root::<ByPlace>(parts));
+        self.pages.settle(changed)?;
         self.pages.head_mut().items += 1;
         Ok(())
     }
@@ -247,10 +248,14 @@ impl<S: PageStore> RTree<S> {
     /// Takes a value away that is at just that place; tells whether it was there. Within [`write`](Self::write) only.
     pub fn remove(&mut self, rect: Rect, value: u64) -> Result<bool, Error> {
         let (root, height) = (self.pages.head().root, self.pages.head().height);
-        let Some(parts) = self.remove_below(root, height, Entry { rect, value })? else { return Ok(false) };
-        self.pages.replace_root::<ByPlace>(parts)?;
-        self.pages.head_mut().items -= 1;
-        Ok(true)
+        let parts = self.remove_below(root, height, Entry { rect, value });
+        let changed = parts.and_then(|parts| match parts {
+            Some(parts) => self.pages.replace_root::<ByPlace>(parts).map(|()| true),
+            None => Ok(false),
+        });
+        let is_gone = self.pages.settle(changed)?;
+        self.pages.head_mut().items -= u64::from(is_gone);
+        Ok(is_gone)
     }
 
     fn remove_below(&mut self, page: PageId, level: u32, old: Entry) -> Result<Option<Vec<Entry>>, Error> {

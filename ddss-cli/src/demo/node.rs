@@ -1,8 +1,8 @@
 //! A node of the demonstration: what `ddssd` runs, in a process that ends with its standard input.
 
-use super::KEY_FILE;
 use super::actor::{tell, told};
 use super::arguments::DemoNodeOptions;
+use super::stage::KEY_FILE;
 use crate::failure::CommandError;
 use ddss::NodeId;
 use ddssd::{ClusterKey, Config, CoreChoice, Service};

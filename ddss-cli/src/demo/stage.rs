@@ -1,12 +1,14 @@
 //! Where the demonstration takes place: a folder for a while, and two nodes that know each other.
 
-use super::KEY_FILE;
 use super::actor::Actor;
 use crate::failure::CommandError;
 use ddssd::ClusterKey;
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+
+/// The key of the cluster, beside the folders of its nodes.
+pub(super) const KEY_FILE: &str = "key";
 
 /// One node.
 pub(super) struct DemoNode {

@@ -11,7 +11,7 @@ use crate::{Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
 impl Engine {
     /// Makes a segment at home here. The asker hears of it when its memory is there:
-    /// [`formatted`](Self::formatted).
+    /// [`formatted`](Self::formatted); or at once, if its owner may have no more.
     pub(super) fn allocate_here(
         &mut self,
         now: Now,
@@ -20,6 +20,9 @@ impl Engine {
         name: Name,
         spec: Spec,
     ) -> Result<(), Failure> {
+        if self.refuse_over_quota(asker, who, &spec) {
+            return Ok(());
+        }
         let timestamp = self.clock.next(now.wall_us);
         let permissions = Permissions { owner: who, mode: spec.mode };
         let record = self.segments.allocate(name, spec, permissions, timestamp, asker)?;

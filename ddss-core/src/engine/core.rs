@@ -66,6 +66,8 @@ pub struct Counters {
     pub locks_granted: u64,
     /// Locks that were taken back: their lease ran out, or their holder was gone.
     pub locks_broken: u64,
+    /// Segments refused because their owner has as much as he may have.
+    pub over_quota: u64,
 }
 
 #[derive(Clone, Copy, Debug)]

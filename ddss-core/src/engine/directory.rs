@@ -121,6 +121,11 @@ impl Engine {
         if self.segments.is_taken(&name) || directory.busy.contains(&name) {
             return Err(Failure::AlreadyExists);
         }
+        // Before the whole cluster is asked for a name that would have to be given back.
+        if self.refuse_over_quota(asker, who, &spec) {
+            return Ok(());
+        }
+        let Some(directory) = &mut self.directory else { return Err(Failure::Busy) };
         let claim = directory.begin(name, Wanted::Make { asker, who, spec })?;
         self.act(Action::Claim { claim, name, within_us });
         Ok(())
@@ -130,6 +135,9 @@ impl Engine {
     pub fn claimed(&mut self, now: Now, claim: ClaimId, result: Result<(), Failure>) {
         let Some((name, wanted)) = self.directory.as_mut().and_then(|directory| directory.end(claim)) else { return };
         let Wanted::Make { asker, who, spec } = wanted else { return };
+        if result.is_ok() && self.refuse_over_quota(asker, who, &spec) {
+            return self.give_name_back(name);
+        }
         let made = result.and_then(|()| {
             let made = self.allocate_here(now, asker, who, name, spec);
             made.inspect_err(|_| self.give_name_back(name))

@@ -168,7 +168,7 @@ impl Engine {
         self.reply(lane, Completion { data: page.encode(), ..done }, None);
     }
 
-    /// New permissions of a segment at home here: its owner and root may give them. Where other people may read it than
+    /// New permissions of a segment at home here, if who asks may give them. Where other people may read it than
     /// before, it moves to their memory: whoever has the old one mapped sees it no more.
     pub(super) fn permit_here(
         &mut self,
@@ -178,9 +178,8 @@ impl Engine {
         asker: Asker,
     ) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
-        segment.permissions.allow(who, Wish::Release)?;
         let old = segment.permissions;
-        let new = Permissions { mode: permit.mode, ..old };
+        let new = old.changed(who, permit)?;
         if new.audience() == old.audience() {
             let segment = self.segments.get_mut(id)?;
             segment.permissions = new;

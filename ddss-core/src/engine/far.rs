@@ -11,7 +11,7 @@ use super::near::Told;
 use super::operations::{Asked, Fetching, Lookup, Pending, StepId, Then, Wait};
 use super::peers::{Peer, Remote};
 use super::segments::check_range;
-use crate::limits::{OPERATIONS_MAX, SEGMENT_BYTES_MAX};
+use crate::limits::{HISTORY_MAX, OPERATIONS_MAX, SEGMENT_BYTES_MAX};
 use crate::listing::Page;
 use crate::message::{Facts, RemoteWindow};
 use crate::operation::{LockToken, Operation, Payload, Terms};
@@ -202,8 +202,9 @@ impl Engine {
 
     /// A home told us about one of its segments.
     pub(super) fn found(&mut self, now: Now, node: NodeId, step: StepId, facts: Facts, window: RemoteWindow) {
-        let known = facts.bytes <= SEGMENT_BYTES_MAX && facts.segment.home() == node;
-        if !known || window.bytes < Header::bytes_with(facts.bytes, facts.keeps) {
+        let known = facts.bytes <= SEGMENT_BYTES_MAX && facts.keeps <= HISTORY_MAX && facts.segment.home() == node;
+        let wraps = window.base.checked_add(window.bytes).is_none();
+        if !known || wraps || window.bytes < Header::bytes_with(facts.bytes, facts.keeps) {
             self.act(Action::Cut { node });
             return;
         }

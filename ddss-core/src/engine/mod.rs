@@ -20,6 +20,7 @@
 //! | `far.rs` | everything else for a segment whose home is elsewhere |
 //! | `home.rs` | what another node's engine asks of this one |
 //! | `directory.rs` | names, when they are the whole cluster's |
+//! | `quotas.rs` | what each user may have at home here |
 //! | `facts.rs` | lists, facts and permissions |
 //! | `held.rs`, `kept.rs` | locks of other homes that clients of this node hold; bytes kept for a while |
 //! | `segments.rs`, `blocks.rs` | the segments at home here and the memory they have |
@@ -47,6 +48,7 @@ mod near;
 mod operations;
 mod peers;
 mod planted;
+mod quotas;
 mod segments;
 mod staging;
 
@@ -59,3 +61,4 @@ pub use kept::KeptId;
 pub use operations::StepId;
 #[cfg(feature = "planted")]
 pub use planted::Bug;
+pub use quotas::{Quota, Quotas, Usage};

@@ -4,6 +4,7 @@ use super::areas::Areas;
 use super::core::EngineConfig;
 use super::guard::{Asker, Guard};
 use super::planted::planted;
+use super::quotas::Accounts;
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::message::Facts;
 use crate::record::Record;
@@ -153,6 +154,7 @@ pub(super) struct Segments {
     free: Vec<u16>,
     names: BTreeMap<Name, u16>,
     areas: Areas,
+    pub(super) accounts: Accounts,
     leaving: Vec<Leaving>,
     /// Those with a lock that is held or a line that is not empty.
     busy: Vec<SegmentId>,
@@ -169,6 +171,7 @@ impl Segments {
             free: Vec::new(),
             names: BTreeMap::new(),
             areas: Areas::new(config.pool_bytes),
+            accounts: Accounts::default(),
             leaving: Vec::new(),
             busy: Vec::new(),
             #[cfg(feature = "planted")]
@@ -302,6 +305,7 @@ impl Segments {
         let slot = &mut self.slots[usize::from(index)];
         slot.generation = slot.generation.wrapping_add(1);
         let spec = Spec { placement: Placement::Node(self.node), ..spec };
+        self.accounts.take(permissions.owner.uid, &spec);
         let segment = Segment::new(name, spec, permissions, at, (Version(0), timestamp));
         slot.segment = Some(Box::new(Segment { forming: Some(asker), ..segment }));
         self.names.insert(name, index);
@@ -332,7 +336,9 @@ impl Segments {
         let from = std::mem::replace(&mut segment.at, to);
         let old = std::mem::replace(&mut segment.permissions, permissions);
         segment.moving = Some((from, old, asker));
-        Ok((segment.record(id), from, bytes))
+        let (record, spec) = (segment.record(id), segment.spec);
+        self.accounts.hand_on(old.owner.uid, permissions.owner.uid, &spec);
+        Ok((record, from, bytes))
     }
 
     /// It is there, or stays where it was. Who waits for it, and the peers that have to forget the old place.
@@ -347,7 +353,9 @@ impl Segments {
             return Some((asker, readers));
         }
         let to = std::mem::replace(&mut segment.at, from);
-        segment.permissions = old;
+        let tried = std::mem::replace(&mut segment.permissions, old);
+        let spec = segment.spec;
+        self.accounts.hand_on(tried.owner.uid, old.owner.uid, &spec);
         self.areas.give(to, bytes);
         Some((asker, Vec::new()))
     }
@@ -369,6 +377,7 @@ impl Segments {
         }
         self.make_room_for(id);
         self.free.retain(|&free| usize::from(free) != index);
+        self.accounts.take(permissions.owner.uid, &spec);
         let segment = Segment::new(name, spec, permissions, at, (version, timestamp));
         self.slots[index] = Slot { generation: id.generation(), segment: Some(Box::new(segment)) };
         self.names.insert(name, id.index());
@@ -396,6 +405,7 @@ impl Segments {
         let slot = &mut self.slots[usize::from(id.index())];
         let segment = slot.segment.take().ok_or(Failure::NotFound)?;
         self.names.remove(&segment.name);
+        self.accounts.give(segment.permissions.owner.uid, &segment.spec);
         let bytes = segment.pool_bytes();
         let readers = segment.seen_by;
         let (at, waiting_for) = (segment.at, readers.clone());

@@ -163,7 +163,7 @@ impl AsyncClient {
                 (ended, _) => break ended.map_err(|none| self.client.explain(none, action, target))?,
             }
         };
-        Error::of(completion.outcome, action, target)?;
+        Error::of_completion(&completion, action, target)?;
         Ok((completion, bytes))
     }
 

@@ -11,8 +11,8 @@ use crate::value::{Stamp, Value};
 use crate::words::Changed;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
-    ArenaRange, Change, Completion, Failure, Listing, LockToken, Model, Operation, Page, Payload, Permit, Terms,
-    Version,
+    ArenaRange, Change, Completion, Failure, Identity, Listing, LockToken, Model, Operation, Page, Payload, Permit,
+    Ranges, Terms, Version,
 };
 use std::ops::{Range, RangeBounds};
 
@@ -64,16 +64,37 @@ impl AsyncSegment {
         self.get_many_on(ranges, Some(version)).await
     }
 
+    /// Reads several ranges of one version, each to where it is wanted:
+    /// [`Segment::get_many_into`](crate::Segment::get_many_into).
+    pub async fn get_many_into(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Stamp, Error> {
+        let ends = parts.iter().map(|(offset, into)| (*offset, u128::from(*offset) + into.len() as u128));
+        let ranges = self.place().check_many("get", ends)?;
+        let (bytes, stamp) = self.get_list(&ranges, None).await?;
+        let mut left = &bytes[ARENA_SLOT_BYTES..];
+        for (_, into) in parts {
+            let (part, rest) = left.split_at(into.len());
+            into.copy_from_slice(part);
+            left = rest;
+        }
+        Ok(stamp)
+    }
+
     async fn get_many_on(&self, ranges: &[Range<u64>], version: Option<Version>) -> Result<Vec<Value>, Error> {
-        let place = self.place();
         let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
-        let ranges = place.check_many("get", ends)?;
+        let ranges = self.place().check_many("get", ends)?;
+        let (bytes, stamp) = self.get_list(&ranges, version).await?;
+        Ok(split(&ranges, &bytes[ARENA_SLOT_BYTES..], stamp))
+    }
+
+    /// The bytes of all ranges, behind as many as their table has.
+    async fn get_list(&self, ranges: &Ranges, version: Option<Version>) -> Result<(Vec<u8>, Stamp), Error> {
+        let place = self.place();
         let (outgoing, incoming) = (ranges.encode().to_vec(), list_bytes(ranges.sum()));
         let (count, look) = (ranges.as_slice().len() as u8, place.look(version));
         let operation = Operation::GetMany { segment: place.id, list: SOMEWHERE, ranges: count, look };
         let plan = Plan { outgoing, incoming, operation };
         let (completion, bytes) = self.client().call("get", &place.name, plan, as_given).await?;
-        Ok(split(&ranges, &bytes[ARENA_SLOT_BYTES..], Stamp::of(&completion)))
+        Ok((bytes, Stamp::of(&completion)))
     }
 
     /// Writes several ranges as one version: [`Segment::put_many`](crate::Segment::put_many).
@@ -148,12 +169,55 @@ impl AsyncSegment {
 
     /// Changes its nine Unix bits: [`Segment::set_mode`](crate::Segment::set_mode).
     pub async fn set_mode(&self, mode: u16) -> Result<(), Error> {
-        let permit = Permit { mode: mode & 0o777 };
+        self.permit(Permit { mode: Some(mode & 0o777), owner: None }).await
+    }
+
+    /// Gives it to another user and group: [`Segment::set_owner`](crate::Segment::set_owner).
+    pub async fn set_owner(&self, owner: Identity) -> Result<(), Error> {
+        self.permit(Permit { mode: None, owner: Some(owner) }).await
+    }
+
+    async fn permit(&self, permit: Permit) -> Result<(), Error> {
         self.ask("change the permissions of", Operation::Permit { segment: self.id(), permit }).await.map(drop)
     }
 
-    pub(super) async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
+    pub(crate) async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
         let plan = Plan { operation, ..bare() };
         self.client().call(action, self.name(), plan, as_given).await.map(|(completion, _)| completion)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{TestNode, block_on};
+    use crate::{Failure, Spec, Version};
+
+    #[test]
+    fn several_ranges_come_and_go_as_one_version() {
+        // If this broke, a task would mix the bytes of two versions, or put some of them and not the others.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        block_on(async {
+            let table = client.allocate("table", Spec { history: 2, ..Spec::new(9000) }).await.unwrap();
+            let first = table.put_many(&[(0, b"head"), (8990, b"tail")]).await.unwrap();
+            let second = table.put_many_if(first.version, &[(0, b"HEAD")]).await.unwrap();
+            let stale = table.put_many_if(first.version, &[(0, b"late")]).await.unwrap_err();
+            assert_eq!(stale.failure(), Some(Failure::VersionMismatch));
+            let ranges = [0..4, 8990..8994];
+            for (values, head, stamp) in [
+                (table.get_many(&ranges).await.unwrap(), b"HEAD", second),
+                (table.get_many_at(first.version, &ranges).await.unwrap(), b"head", first),
+            ] {
+                assert_eq!((&values[0][..], &values[1][..]), (&head[..], &b"tail"[..]));
+                assert!(values.iter().all(|value| value.stamp() == stamp));
+            }
+            let (mut head, mut tail) = ([0; 4], [0; 4]);
+            let stamp = table.get_many_into(&mut [(0, &mut head), (8990, &mut tail)]).await.unwrap();
+            assert_eq!((stamp, &head, &tail), (second, b"HEAD", b"tail"));
+            let mut two = [0; 2];
+            assert_eq!(table.get_into(1, &mut two).await.unwrap(), second);
+            assert_eq!(&two, b"EA");
+            assert_eq!(&table.get_newer_than(Version(1), 0..4).await.unwrap()[..], b"HEAD");
+        });
     }
 }

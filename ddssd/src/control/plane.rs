@@ -12,6 +12,7 @@ use super::types::{Answer, Command, Member, Raft};
 use super::watch::watch;
 use super::wire::MEET_MAX;
 use crate::config::PeerAddress;
+use crate::status::Page;
 use crate::trust::ClusterKey;
 use ddss_core::engine::ClaimId;
 use ddss_core::{Failure, Name, NodeId, PeerHello};
@@ -69,6 +70,8 @@ pub(crate) struct ControlConfig {
     pub(crate) founder: bool,
     /// The segments that it has already.
     pub(crate) names: Vec<Name>,
+    /// Where others see how the cluster is.
+    pub(crate) page: Page,
 }
 
 /// The names that this node has or is about to have, each with its claim; without one, whatever the directory says.
@@ -211,7 +214,7 @@ async fn begin(
     held.names().extend(config.names.iter().map(|name| (name.as_str().to_owned(), None)));
     admin::open(&context, &config.folder, &config.state_folder).map_err(|error| failed(&error))?;
     tokio::spawn(serve(context.clone(), listener));
-    tokio::spawn(watch(context.clone(), config.run, config.peers, held.clone()));
+    tokio::spawn(watch(context.clone(), config.run, config.peers, held.clone(), config.page));
     tokio::spawn(attend(context.clone(), asked, teller, held, config.run));
     Ok(context)
 }

@@ -6,6 +6,8 @@ use super::plane::Held;
 use super::server::Context;
 use super::types::{Answer, Command, Member};
 use crate::config::PeerAddress;
+use crate::status::Page;
+use ddss_core::status::Gauge;
 use openraft::ChangeMembers;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -25,12 +27,13 @@ const ASK_MAX: Duration = Duration::from_secs(1);
 const SWEEP_MAX: usize = 64;
 
 /// Looks after everything until the runtime ends.
-pub(crate) async fn watch(context: Context, run: u32, peers: Vec<PeerAddress>, held: Held) {
+pub(crate) async fn watch(context: Context, run: u32, peers: Vec<PeerAddress>, held: Held, page: Page) {
     let mut leading_since = None;
     let began = Instant::now();
     loop {
         // Nodes that start together want to know each other soon.
         let pause = if began.elapsed() < QUICK_FOR { PAUSE_QUICK } else { PAUSE };
+        context.show(&page);
         tokio::time::sleep(pause).await;
         let now = Instant::now();
         if let Err(error) = &context.raft.metrics().borrow().running_state {
@@ -49,6 +52,14 @@ pub(crate) async fn watch(context: Context, run: u32, peers: Vec<PeerAddress>, h
 }
 
 impl Context {
+    /// Tells those who look at the page how the cluster is. These words are written by nobody else.
+    fn show(&self, page: &Page) {
+        let leader = self.raft.metrics().borrow().current_leader.unwrap_or(0);
+        page.set_gauge(Gauge::Leader, leader);
+        page.set_gauge(Gauge::Members, self.members().len() as u64);
+        page.set_gauge(Gauge::Names, self.keeper.look(|directory| directory.names().count()) as u64);
+    }
+
     /// Whether a node answers the leader. A leader that is new gives everybody time.
     fn answers(&self, node: u16, now: Instant, within: Duration) -> bool {
         node == self.node || self.heard.when(node).is_some_and(|when| now.duration_since(when) <= within)

@@ -42,9 +42,16 @@ impl Page {
         let path = memory_folder.join(Self::NAME);
         let fresh = memory_folder.join(Self::FRESH_NAME);
         remove(&fresh).map_err(system(&fresh))?;
-        let memory = SharedMemory::create_file(&fresh, Layout::BYTES);
-        let memory = memory.map_err(|source| PoolError::File { path: fresh.clone(), source })?;
-        let page = Self { memory };
+        let make = || SharedMemory::create_file(&fresh, Layout::BYTES);
+        let mut made = make();
+        for name in [Self::BEFORE_NAME, Self::NAME] {
+            if made.is_err() {
+                // A full file system must not keep a node from its segments: what earlier runs show makes room.
+                remove(&memory_folder.join(name)).map_err(system(&path))?;
+                made = make();
+            }
+        }
+        let page = Self { memory: made.map_err(|source| PoolError::File { path: fresh.clone(), source })? };
         page.begin(identity);
         std::fs::set_permissions(&fresh, Permissions::from_mode(identity.mode)).map_err(system(&fresh))?;
         match std::fs::rename(&path, memory_folder.join(Self::BEFORE_NAME)) {
@@ -144,8 +151,7 @@ impl Page {
     }
 
     /// A copy, as a reader makes it.
-    #[cfg(test)]
-    fn copy(&self) -> Vec<u8> {
+    pub(crate) fn copy(&self) -> Vec<u8> {
         (0..Layout::BYTES).step_by(size_of::<u64>()).flat_map(|at| self.word(at).to_ne_bytes()).collect()
     }
 }

@@ -109,6 +109,11 @@ impl Tally {
         self.counters[Counter::FabricMessageBytes.index()] = bytes;
     }
 
+    /// What quotas did not allow so far.
+    pub(crate) fn refused(&mut self, many: u64) {
+        self.counters[Counter::QuotaRefusals.index()] = many;
+    }
+
     /// Another node said something.
     pub(crate) fn heard(&mut self, message: &Message) {
         self.count(Counter::MessagesHeard);
@@ -387,7 +392,7 @@ impl Tally {
                 self.page.set(Layout::operation_at(kind, column), value);
             }
         }
-        for (code, &value) in (0..).zip(&self.failures) {
+        for (code, &value) in (0..=u8::MAX).zip(&self.failures) {
             self.page.set(Layout::failure_at(code), value);
         }
         for index in self.dirty.drain(..) {

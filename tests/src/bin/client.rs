@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::io::{BufRead, Write};
 
-use ddss::{Client, Locked, Segment, Spec, Strategy, Version};
+use ddss::{Client, Locked, Model, Segment, Spec, Strategy, Version};
 use ddss_tests::pattern;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -40,6 +40,20 @@ fn answer(line: &str) -> std::io::Result<()> {
     out.flush()
 }
 
+/// Models by their names; whose gets may be old are next to never.
+fn model_of(name: &str) -> Result<Model, String> {
+    Ok(match name {
+        "null" => Model::Null,
+        "read" => Model::Read,
+        "write" => Model::Write,
+        "strict" => Model::Strict,
+        "version" => Model::Version,
+        "delta" => Model::Delta(1),
+        "temporal" => Model::Temporal(1),
+        other => return Err(format!("there is no model {other}")),
+    })
+}
+
 fn obey(
     client: &Client,
     segment: &mut Option<Segment>,
@@ -52,6 +66,10 @@ fn obey(
         ["allocate", name, bytes] => {
             let made = segment.insert(client.allocate(name, Spec::new(bytes.parse()?))?);
             Ok(format!("{} bytes", made.bytes()))
+        }
+        ["allocate-as", model, name, bytes] => {
+            let spec = Spec { model: model_of(model)?, ..Spec::new(bytes.parse()?) };
+            Ok(format!("{} bytes", segment.insert(client.allocate(name, spec)?).bytes()))
         }
         ["open", name] => {
             let found = segment.insert(client.open(name)?);

@@ -6,7 +6,7 @@ use crate::report::picture::{Beside, Curve, Curves, Panel, Picture, Scale};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
-const COMMAND: &str = "cargo bench -p ddss-apps --bench apps -- --csv apps.csv";
+const COMMAND: &str = "cargo bench -p ddss-benches --bench apps -- --csv apps.csv";
 
 /// One figure for each of the paper's.
 pub(super) fn applications(rows: &Rows) -> [Picture; 4] {
@@ -33,11 +33,38 @@ pub(super) fn applications(rows: &Rows) -> [Picture; 4] {
 
 /// What a row is a point of: who, and how.
 fn label(entry: &Entry) -> (String, &'static str) {
-    match &*entry.name {
+    let (label, look) = match &*entry.name {
         "ddss" => (called(entry.wait()), look(entry.wait())),
-        "none" => ("without DDSS".to_owned(), "raw"),
+        "none" => ("without".to_owned(), "raw"),
         other => (other.to_owned(), "peer"),
+    };
+    if entry.outstanding > 1 { (format!("{label}, {} a call", entry.outstanding), look) } else { (label, look) }
+}
+
+/// The end of a mode like `q20-data` or `t4`: whether it is of the data sharing part alone, its letter, and its number.
+fn end(entry: &Entry) -> (bool, char, Option<u64>) {
+    let end = entry.mode.split('/').nth(2).unwrap_or_default();
+    let (end, is_data) = end.strip_suffix("-data").map_or((end, false), |end| (end, true));
+    let letter = end.chars().next().unwrap_or('t');
+    let number = end.get(1..).unwrap_or_default().trim_end_matches('K');
+    let times = if end.ends_with('K') { 1000 } else { 1 };
+    (is_data || entry.op.ends_with("-data"), letter, number.parse::<u64>().ok().map(|number| number * times))
+}
+
+/// Where a row stands along the axis: how much was asked, else how many asked, else how many bytes.
+fn along(entry: &Entry) -> u64 {
+    match end(entry) {
+        (_, 't', Some(clients)) if clients > 1 => clients,
+        (_, 't', _) | (_, _, None) => entry.size,
+        (_, _, Some(number)) => number,
     }
+}
+
+/// The rows of an operation, whole or its data sharing part.
+fn of<'a>(rows: &'a Rows, op: &str) -> Vec<&'a Entry> {
+    let (name, is_data) = op.strip_suffix("-data").map_or((op, false), |name| (name, true));
+    let own = rows.of("apps").filter(|entry| entry.op.trim_end_matches("-data") == name);
+    own.filter(|entry| end(entry).0 == is_data).collect()
 }
 
 fn figure(rows: &Rows, id: &'static str, number: &'static str, title: &str, ops: &[(&str, &str)]) -> Picture {
@@ -60,9 +87,7 @@ fn figure(rows: &Rows, id: &'static str, number: &'static str, title: &str, ops:
 
 /// One panel for each road of an operation.
 fn panels(rows: &Rows, op: &str, title: &str) -> Vec<Panel> {
-    let own: Vec<&Entry> = rows.of("apps").filter(|entry| entry.op == op).collect();
-    let by_clients = own.iter().any(|entry| entry.clients() > 1);
-    let x = |entry: &Entry| if by_clients { entry.clients() as f64 } else { entry.size as f64 };
+    let own = of(rows, op);
     let mut roads: Vec<&str> = own.iter().filter(|entry| entry.name == "ddss").map(|entry| entry.path()).collect();
     roads.sort_unstable();
     roads.dedup();
@@ -70,7 +95,7 @@ fn panels(rows: &Rows, op: &str, title: &str) -> Vec<Panel> {
         let mut curves: Vec<Curve> = Vec::new();
         for entry in own.iter().filter(|entry| entry.path() == *road || entry.name != "ddss") {
             let (label, look) = label(entry);
-            let point = (x(entry), entry.p50_us);
+            let point = (along(entry) as f64, entry.p50_us);
             match curves.iter_mut().find(|curve| curve.label == label) {
                 Some(curve) => curve.points.push(point),
                 None => curves.push(Curve { label, look, points: vec![point] }),
@@ -95,10 +120,11 @@ fn panels(rows: &Rows, op: &str, title: &str) -> Vec<Panel> {
 }
 
 /// How much less time DDSS takes than doing without, at the best.
-fn gain(rows: &Rows, op: &str, size: Option<u64>) -> Option<f64> {
-    let own = || rows.of("apps").filter(|entry| entry.op == op && size.is_none_or(|size| entry.size == size));
-    let gains = own().filter(|entry| entry.name == "none").filter_map(|none| {
-        let ours = own().filter(|entry| entry.name == "ddss" && entry.size == none.size).map(|entry| entry.p50_us);
+fn gain(rows: &Rows, op: &str, at: Option<u64>) -> Option<f64> {
+    let own: Vec<&Entry> = of(rows, op).into_iter().filter(|entry| at.is_none_or(|at| along(entry) == at)).collect();
+    let gains = own.iter().filter(|entry| entry.name == "none").filter_map(|none| {
+        let same = |entry: &&&Entry| entry.name == "ddss" && along(entry) == along(none);
+        let ours = own.iter().filter(same).map(|entry| entry.p50_us);
         Some(1.0 - ours.min_by(f64::total_cmp)? / none.p50_us)
     });
     gains.max_by(f64::total_cmp)
@@ -113,12 +139,10 @@ fn says(rows: &Rows, op: &str) -> String {
 
 fn orders(rows: &Rows, ops: &[(&str, &str)]) -> Vec<Beside> {
     let line = |(op, title): &(&str, &str)| {
-        let own = rows.of("apps").filter(|entry| entry.op == *op);
-        let last = own.clone().map(|entry| (entry.clients(), entry.size)).max()?;
-        let numbers: Vec<(String, f64)> = own
-            .filter(|entry| (entry.clients(), entry.size) == last)
-            .map(|entry| (label(entry).0, entry.p50_us))
-            .collect();
+        let own = of(rows, op);
+        let last = own.iter().map(|entry| along(entry)).max()?;
+        let at_last = own.iter().filter(|entry| along(entry) == last);
+        let numbers: Vec<(String, f64)> = at_last.map(|entry| (label(entry).0, entry.p50_us)).collect();
         let words: Vec<String> = numbers.iter().map(|(name, us)| format!("{name} {}", units::time(*us))).collect();
         Some(beside(title, "a curve without numbers", words.join(", "), "at the most of the axis"))
     };
@@ -143,4 +167,29 @@ fn table_one(rows: &Rows) -> Vec<Beside> {
         beside(&format!("{op} {part}"), paper, here, verdict)
     };
     APPLICATIONS.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::CONTRACT;
+
+    // If this failed, the rows of the applications would be drawn at wrong places, or its parts be mixed with the whole.
+    #[test]
+    fn rows_of_applications_are_told_apart() {
+        let lines = [
+            "none,rtree,8192,tcp-lo/block/q20,1,3000,1,1",
+            "ddss,rtree,8192,tcp-lo/rcq/q20,1,1500,1,1",
+            "ddss,rtree,8192,tcp-lo/rcq/q20-data,1,500,1,1",
+            "ddss,rtree,8192,tcp-lo/rcq/q20,32,1200,1,1",
+            "ddss,checkpoint,64,shm/auto/t16,1,9,1,1",
+            "ddss,storm,8,tcp-lo/auto/r10K,1,9,1,1",
+        ];
+        let rows = Rows::parse("apps", &format!("{CONTRACT}\n{}\n", lines.join("\n"))).unwrap();
+        assert_eq!((of(&rows, "rtree").len(), of(&rows, "rtree-data").len()), (3, 1));
+        let places: Vec<u64> = rows.0.iter().map(along).collect();
+        assert_eq!(places, [20, 20, 20, 20, 16, 10_000]);
+        assert_eq!(label(&rows.0[3]).0, "RCQ, 32 a call");
+        assert!((gain(&rows, "rtree", Some(20)).unwrap() - 0.6).abs() < 1e-9);
+    }
 }

@@ -31,22 +31,18 @@ fn panel(title: &str, unit: &str, scale: Scale, bars: Vec<Bar>) -> Option<Panel>
 
 /// Processor time, system calls, bytes on the wire, and a node that has nothing to do.
 pub(super) fn cost(rows: &Rows) -> Picture {
-    let time = bars(
-        rows,
-        &[
-            ("null", "shm-cost", "null"),
-            ("get", "shm-cost", "get, same node"),
-            ("get", "tcp-lo-cost", "get, other node"),
-        ],
-        ["client_cpu_us", "service_cpu_us", "home_cpu_us"],
-    );
+    let columns = ["client_cpu_us", "service_cpu_us", "home_cpu_us"];
+    let near = [("null", "shm-cost", "null"), ("get", "shm-cost", "get"), ("put", "shm-cost", "put")];
+    let far = [("get", "tcp-lo-cost", "get"), ("put", "tcp-lo-cost", "put")];
+    let (near, far) = (bars(rows, &near, columns), bars(rows, &far, columns));
     let calls = bars(
         rows,
         &[("null", "shm-traced", "null"), ("get", "tcp-lo-traced", "get, other node")],
         ["client_calls", "service_calls", "home_calls"],
     );
     let panels = [
-        panel("processor time of a call", "8 bytes, one client", Scale::TimeFromZero, time),
+        panel("processor time of a call, same node", "8 bytes, one client", Scale::TimeFromZero, near),
+        panel("processor time of a call, other node", "8 bytes, one client", Scale::TimeFromZero, far),
         panel("system calls of a call", "8 bytes, one client, counted by strace", Scale::Number, calls),
         panel("bytes on the wire for each byte asked", "veth pair, all headers, both ways", Scale::Number, wire(rows)),
         panel(

@@ -21,7 +21,7 @@ fn curves(rows: &[&Entry], wait: &str, each: u64) -> Vec<Curve> {
         let own = rows.iter().filter(|entry| entry.op == op && entry.wait() == wait);
         let own = own.filter_map(|entry| nodes(entry).map(|count| (count, *entry)));
         let mut points: Vec<(f64, f64)> = own
-            .filter(|(count, entry)| entry.clients() == count * each)
+            .filter(|(count, entry)| entry.clients() == (count - 1) * each)
             .map(|(count, entry)| (count as f64, entry.ops_per_s))
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -44,17 +44,17 @@ pub(super) fn four_b(rows: &Rows) -> Picture {
         rows.of("nodes").filter(|entry| entry.size == 8 && entry.op.starts_with("get-")).collect();
     let simulated: Vec<&Entry> = rows.of("shape").filter(|entry| entry.size == 8).collect();
     let each = |rows: &[&Entry]| {
-        rows.iter().filter_map(|entry| Some(entry.clients() / nodes(entry)?.max(1))).max().unwrap_or(1)
+        rows.iter()
+            .filter_map(|entry| Some(entry.clients() / nodes(entry)?.saturating_sub(1).max(1)))
+            .max()
+            .unwrap_or(1)
     };
     let (each_here, each_there) = (each(&measured), each(&simulated));
     let all = |wait: &str| curves(&measured, wait, each_here);
     let panels = [
+        panel(format!("MEASURED, {each_here} clients a node, all on these cores"), [all("auto"), all("rmq")].concat()),
         panel(
-            format!("MEASURED here: {each_here} clients on each node, all on these cores"),
-            [all("auto"), all("rmq")].concat(),
-        ),
-        panel(
-            format!("SIMULATED by ddss-sim: {each_there} clients on each node, each node with cores of its own"),
+            format!("SIMULATED, {each_there} clients a node, each with its own cores"),
             curves(&simulated, "auto", each_there),
         ),
     ];
@@ -125,9 +125,9 @@ fn besides(measured: &[&Entry], simulated: &[&Entry]) -> Vec<Beside> {
 
 fn notes(measured: &[&Entry], rows: &Rows) -> Vec<String> {
     let mut notes = vec![
-        "Left: real daemons, each in a network namespace of its own, and real clients, all on the two cores of one machine. \
-         Right: the engines that the daemons run, in virtual time, in ddss-sim; a step of a daemon takes what it was measured to take, \
-         and each node has a core for its daemon. Nothing on the right was measured on so many nodes."
+        "MEASURED: real daemons, each in a network namespace of its own, and real clients (none at node 1), all on the two cores of one machine. \
+         SIMULATED: the engines that the daemons run, in virtual time, in ddss-sim; a step of a daemon takes what it was measured to take, \
+         and each node has a core for its daemon. Nothing was measured on so many nodes."
             .to_owned(),
     ];
     let most =

@@ -25,10 +25,11 @@ pub(super) fn open_loop(rows: &Rows) -> Picture {
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             (!points.is_empty()).then(|| Curve { label: label.to_owned(), look, points })
         };
+        let median = format!("median, {}", called(wait));
         let curves: Vec<Curve> = [
             ("999 of 1000", "raw", (|entry: &Entry| entry.more("p999_us")) as Of),
             ("99 of 100", "peer", |entry| Some(entry.p99_us)),
-            ("median", look(wait), |entry| Some(entry.p50_us)),
+            (&*median, look(wait), |entry| Some(entry.p50_us)),
         ]
         .into_iter()
         .filter_map(curve)

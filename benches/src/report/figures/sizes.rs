@@ -26,11 +26,14 @@ fn road(rows: &Rows, bench: &str, op: &str, path: &str, title: &str) -> Option<C
     if curves.is_empty() {
         return None;
     }
+    // The words of a row of atomics are no point of a curve.
+    let sizes: Vec<u64> = rows.of(bench).filter(|entry| entry.op == "get").map(|entry| entry.size).collect();
     let raw = |op: &'static str, path: &str| {
-        let path = path.to_owned();
+        let (path, sizes) = (path.to_owned(), sizes.clone());
         rows.of(bench).filter(move |entry| {
             (&*entry.name, &*entry.op, entry.path(), entry.outstanding) == ("raw", op, &*path, 1)
                 && entry.wait() == "spin"
+                && sizes.contains(&entry.size)
         })
     };
     match path {
@@ -84,8 +87,8 @@ pub(super) fn gets(rows: &Rows) -> Picture {
     }
     let ours = |path: &str| small(rows, "get", path);
     let far = ours("tcp-lo");
-    let near = rows.one("sizes", "ddss", "get", 64, "near/spin/t1").map_or_else(String::new, |entry| {
-        format!(" In place, without a daemon, 64 bytes take {}.", units::time(entry.p50_us))
+    let near = rows.one("sizes", "ddss", "get", 8, "near/spin/t1").map_or_else(String::new, |entry| {
+        format!(" In place, without a daemon, 8 bytes take {}.", units::time(entry.p50_us))
     });
     Picture {
         id: "fig-3b",

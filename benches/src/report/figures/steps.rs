@@ -1,59 +1,81 @@
 //! Where the time of a get goes.
 
-use super::{bench, beside};
+use super::{bench, beside, called};
 use crate::report::picture::{Bar, Bars, Panel, Part, Picture, Scale};
-use crate::report::rows::Rows;
+use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
 const TITLE: &str = "The road of a get in steps";
 /// The steps in the order of the road, with the look of each.
 const STEPS: [(&str, &str); 6] =
-    [("submit", "peer"), ("dequeue", "rcq"), ("post", "mq"), ("wire", "rmq"), ("complete", "auto"), ("reply", "raw")];
-const ROADS: [(&str, &str); 3] =
-    [("shm", "same node, through its daemon"), ("tcp-lo", "other node, loopback"), ("tcp-veth", "other node, veth")];
+    [("submit", "peer"), ("post", "rcq"), ("wire", "rmq"), ("complete", "mq"), ("reply", "auto"), ("return", "raw")];
+const ROADS: [(&str, &str); 3] = [("shm", "same node"), ("tcp-lo", "loopback"), ("tcp-veth", "veth pair")];
+
+/// A step of a road; what the home and the wire take together is divided by what bare sockets take on that wire.
+fn step(rows: &Rows, step: &str, path: &str, wait: &str) -> Option<f64> {
+    let of = |word: &str| {
+        let is_it = |entry: &&Entry| entry.op == format!("step-{word}") && (entry.path(), entry.wait()) == (path, wait);
+        rows.of("steps").find(is_it).map(|entry| entry.p50_us)
+    };
+    let bare = rows.one("steps", "raw", "pingpong", 8, &format!("{path}/spin/t1")).map(|entry| entry.p50_us);
+    match step {
+        "wire" => Some(bare?.min(of("complete")?)),
+        "complete" => Some((of("complete")? - bare.unwrap_or(0.0)).max(0.0)),
+        word => of(word),
+    }
+}
+
+fn bars(rows: &Rows, roads: &[(&str, &str)]) -> Vec<Bar> {
+    let bar = |(path, label): &(&str, &str), wait: &str| {
+        let part = |(word, look): (&str, &'static str)| {
+            Some(Part { label: word.to_owned(), look, value: step(rows, word, path, wait)? })
+        };
+        let parts: Vec<Part> = STEPS.into_iter().filter_map(part).collect();
+        (parts.len() > 1).then(|| Bar { label: format!("{label}, {}", called(wait)), parts, paper: None })
+    };
+    roads.iter().flat_map(|road| super::STRATEGIES.map(|wait| bar(road, wait))).flatten().collect()
+}
 
 /// The steps of one get, on each road that was measured.
 pub(super) fn steps(rows: &Rows) -> Picture {
-    let bar = |(path, label): &(&str, &str)| {
-        let step = |(step, look): (&str, &'static str)| {
-            let entry = rows.of("steps").find(|entry| entry.op == format!("step-{step}") && entry.path() == *path)?;
-            Some(Part { label: step.to_owned(), look, value: entry.p50_us })
-        };
-        let parts: Vec<Part> = STEPS.into_iter().filter_map(step).collect();
-        (!parts.is_empty()).then(|| Bar { label: (*label).to_owned(), parts, paper: None })
+    let panel = |title: &str, roads: &[(&str, &str)]| {
+        let unit = ("one step behind the other, medians".to_owned(), Scale::TimeFromZero);
+        let bars = bars(rows, roads);
+        (!bars.is_empty()).then(|| Panel::Bars(Bars { title: title.to_owned(), unit, bars }))
     };
-    let bars: Vec<Bar> = ROADS.iter().filter_map(bar).collect();
-    if bars.is_empty() {
+    let panels = [panel("same node, 8 bytes", &ROADS[..1]), panel("other node, 8 bytes", &ROADS[1..])];
+    let panels: Vec<Panel> = panels.into_iter().flatten().collect();
+    if panels.is_empty() {
         return Picture::missing("steps", "Steps", TITLE, &bench("steps"));
     }
-    let longest = |bar: &Bar| bar.parts.iter().max_by(|a, b| a.value.total_cmp(&b.value)).cloned();
-    let words = bars.iter().filter_map(|bar| {
-        let (sum, part) = (bar.parts.iter().map(|part| part.value).sum::<f64>(), longest(bar)?);
-        Some(format!(
-            "{}: {} of {} are the step “{}”",
-            bar.label,
-            units::time(part.value),
-            units::time(sum),
-            part.label
-        ))
-    });
     Picture {
         id: "steps",
         number: "Steps",
         title: TITLE.to_owned(),
-        says: format!("{}.", words.collect::<Vec<String>>().join("; ")),
-        panels: vec![Panel::Bars(Bars {
-            title: "medians of sampled gets of 8 bytes".to_owned(),
-            unit: ("time, one step behind the other".to_owned(), Scale::TimeFromZero),
-            bars,
-        })],
-        beside: vec![beside("steps", "Figure 2 names them, without times", "see the bars", "the paper has no numbers")],
+        says: says(rows),
+        panels,
+        beside: vec![beside("steps", "Figure 2 names them, no numbers", "see the bars", "")],
         commands: vec![bench("steps")],
         notes: vec![
-            "submit: the client writes its request until the daemon takes it; dequeue: until the engine has it; post: until the \
-             reads are handed to the fabric; wire: until the home's bytes are back; complete: until the engine has ended the call; \
-             reply: until the client has its answer. The counters are those that `ddss trace` shows."
+            "submit: from the client's ring into the daemon's hands (written, and dequeued). post: until the engine has decided and the \
+             reads are handed to the fabric; of a get of the same node, until it is answered. wire: what a bare TCP ping-pong \
+             takes on the same road. complete: what it takes longer than that until the bytes are there: the home's fabric, and the time \
+             until this daemon looks. reply: until the answer is written. return: until the client has it. All but wire and \
+             return are the daemon's own counters, of every 128th call, the same that `ddss trace` shows."
                 .to_owned(),
         ],
     }
+}
+
+fn says(rows: &Rows) -> String {
+    let words = |path: &str, label: &str| {
+        let all = STEPS.iter().filter_map(|(word, _)| Some((*word, step(rows, word, path, "auto")?)));
+        let all: Vec<(&str, f64)> = all.collect();
+        let longest = all.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let sum: f64 = all.iter().map(|step| step.1).sum();
+        Some(format!("{label} “{}” is {} of {}", longest.0, units::time(longest.1), units::time(sum)))
+    };
+    let words: Vec<String> =
+        [words("shm", "on the same node"), words("tcp-lo", "from another node")].into_iter().flatten().collect();
+    format!("The longest step of a small get under Auto: {}.", words.join(", "))
 }

@@ -114,7 +114,7 @@ pub(crate) fn slots_outside_of_the_arena(target: &Target) -> Found {
 }
 
 /// Everything that can be asked of a segment.
-fn everything(segment: SegmentId, token: u64) -> [(&'static str, Operation); 12] {
+fn everything(segment: SegmentId, token: u64) -> [(&'static str, Operation); 13] {
     let (look, terms, none) = (Look::default(), Terms::default(), None);
     let under = Terms { token: Some(LockToken(token)), ..terms };
     let into = ArenaRange { slot: 1, bytes: 64 };
@@ -134,7 +134,14 @@ fn everything(segment: SegmentId, token: u64) -> [(&'static str, Operation); 12]
         ("a lock", Operation::Lock { segment, wish }),
         ("an unlock", Operation::Unlock { segment, token: LockToken(token) }),
         ("facts", Operation::Stat { segment, page: PAGE }),
-        ("other permissions", Operation::Permit { segment, permit: Permit { mode: 0o666 } }),
+        ("other permissions", Operation::Permit { segment, permit: Permit { mode: Some(0o666), owner: None } }),
+        (
+            "another owner",
+            Operation::Permit {
+                segment,
+                permit: Permit { mode: None, owner: Some(ddss_core::Identity { uid: 65534, gid: 65534 }) },
+            },
+        ),
         ("a release", Operation::Release { segment }),
     ]
 }

@@ -123,6 +123,35 @@ pub(crate) fn all_lanes_at_once(target: &Target) -> Found {
     Ok(())
 }
 
+pub(crate) fn never_stops(target: &Target) -> Found {
+    const LANES: usize = 64;
+    let (liar, _) = Liar::attach_as(target, RCQ, LANES as u32, 64 << 10)?;
+    let end = Instant::now() + Duration::from_millis(500);
+    std::thread::scope(|scope| {
+        // Each keeps the rings of its lanes full.
+        for part in 0..4 {
+            let liar = &liar;
+            scope.spawn(move || {
+                let mut rings = [(0u32, 0u32); LANES / 4];
+                while Instant::now() < end {
+                    for (index, (asked, answered)) in rings.iter_mut().enumerate() {
+                        let lane = part * LANES / 4 + index;
+                        while *answered < *asked && liar.completion(lane, *answered + 1).is_some() {
+                            *answered += 1;
+                        }
+                        while *asked - *answered < SLOTS {
+                            *asked += 1;
+                            liar.fill(lane, (*asked - 1) as usize % SLOTS as usize, &null(1), *asked);
+                        }
+                    }
+                    liar.ring();
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
 /// Puts under way into a segment that everybody may write, when it ends or stands still.
 fn leaves_puts(target: &Target) -> Result<Liar, String> {
     let mut liar = Liar::attach(target)?;

@@ -1,0 +1,147 @@
+//! Processes that commit checkpoints, more and more of them (Fig. 6).
+//!
+//! Each is attached by itself, so its node sees as many clients as there are processes; they are threads of this one, which
+//! spares the machine 64 of them. The command `checkpoint` of `ddss-apps` runs real processes, and kills them.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ddss::{Client, NodeId, Placement, Segment, Strategy};
+use ddss_apps::checkpoint::{Member, Tally};
+use ddss_benches::harness::{Bench, Cores, More, Row, Sample};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::road::{Nodes, Placed, Road, patiently, say};
+
+/// Bytes of a state.
+const STATE_BYTES: usize = 1024;
+/// Processes of one application.
+const TOGETHER: usize = 4;
+/// A process works so long at the most before it commits.
+const WORK: Duration = Duration::from_micros(10);
+
+/// Where segments and processes are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    OneNode,
+    OneHome,
+    Spread,
+}
+
+impl Where {
+    fn home(self, application: usize) -> NodeId {
+        match self {
+            Where::OneNode => NodeId(1),
+            Where::OneHome => NodeId(2),
+            Where::Spread => NodeId(1 + (application % 2) as u16),
+        }
+    }
+
+    fn word(self, road: &Road) -> String {
+        match self {
+            Where::OneNode => "shm".to_owned(),
+            Where::OneHome => road.path.to_owned(),
+            Where::Spread => format!("{}-spread", road.path),
+        }
+    }
+}
+
+/// Measures all places, strategies and counts.
+pub(crate) fn measure(bench: &mut Bench, road: &Road, placed: &[Placed]) {
+    let (counts, time): (&[usize], _) = match (bench.options.bench, bench.options.quick) {
+        (false, _) => (&[2], Duration::from_millis(5)),
+        (true, true) => (&[1, 4, 16, 64], Duration::from_millis(80)),
+        (true, false) => (&[1, 2, 4, 8, 16, 32, 64], Duration::from_millis(500)),
+    };
+    for place in [Where::OneNode, Where::OneHome, Where::Spread] {
+        for &processes in counts {
+            for Placed { strategy, nodes } in placed {
+                let (sample, tally) = run(road, nodes, place, *strategy, processes, time);
+                let label = format!("ddss,checkpoint,{STATE_BYTES},{}/{strategy}/t{processes},1", place.word(road));
+                bench.row(row(label, &sample, tally));
+            }
+        }
+    }
+}
+
+fn row(label: String, sample: &Sample, tally: Tally) -> Row {
+    let (p50_us, p99_us) = (sample.quantile_us(0.5), sample.quantile_us(0.99));
+    let turns = (tally.commits + tally.conflicts + tally.failures).max(1);
+    let late = 100.0 * tally.conflicts as f64 / turns as f64;
+    let note =
+        format!("{late:.0} of 100 came too late, {} failed, {} restarts consistent", tally.failures, tally.restarts);
+    let operations_per_s = sample.operations_per_s();
+    let (p999_us, more) = (sample.quantile_us(0.999), More::default());
+    Row { label, p50_us, p99_us, operations_per_s, p999_us, ratio: None, rate_ratio: None, more, notes: vec![note] }
+}
+
+fn run(
+    road: &Road,
+    nodes: &Nodes,
+    place: Where,
+    strategy: Strategy,
+    processes: usize,
+    time: Duration,
+) -> (Sample, Tally) {
+    nodes.wake();
+    let maker = nodes.client(Strategy::Auto);
+    let make = |application: usize| {
+        let placement = Placement::Node(place.home(application));
+        patiently(|| Member::allocate(&maker, &format!("application/{application}"), STATE_BYTES, placement))
+    };
+    let applications: Vec<Segment> = (0..processes.div_ceil(TOGETHER)).map(make).collect();
+    let client = |process: usize| -> Client {
+        if place == Where::Spread && process % 2 == 1 { nodes.at_home_by(strategy) } else { nodes.client(strategy) }
+    };
+    let members: Vec<Member> = (0..processes)
+        .map(|process| {
+            let name = format!("application/{}", process / TOGETHER);
+            let segment = patiently(|| client(process).open(&name));
+            Member::join(segment, process as u64 + 1).expect("the state is consistent")
+        })
+        .collect();
+    let (over, ready) = (AtomicBool::new(false), Barrier::new(processes + 1));
+    let (laps, elapsed) = thread::scope(|scope| {
+        let begin = |mut member: Member| {
+            let (over, ready, cores) = (&over, &ready, road.cores);
+            scope.spawn(move || {
+                both_cores(cores);
+                let mut laps = Vec::with_capacity(1 << 14);
+                ready.wait();
+                while !over.load(Ordering::Relaxed) {
+                    laps.push(member.turn(WORK).expect("every restart is from a commit"));
+                }
+                (laps, member.tally())
+            })
+        };
+        let threads: Vec<_> = members.into_iter().map(begin).collect();
+        ready.wait();
+        let begin = Instant::now();
+        thread::sleep(time);
+        over.store(true, Ordering::Relaxed);
+        let elapsed = begin.elapsed();
+        let laps: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("a member does not panic")).collect();
+        (laps, elapsed)
+    });
+    let (mut sample, mut tally) = (Sample::empty(), Tally::default());
+    for (laps, one) in laps {
+        laps.into_iter().for_each(|lap| sample.record(lap, 1, 1));
+        tally = tally.with(one);
+    }
+    sample.elapsed = elapsed;
+    applications.into_iter().for_each(|segment| segment.release().expect("its owner releases it"));
+    nodes.rest();
+    if tally.commits == 0 {
+        say("nobody committed anything");
+    }
+    (sample, tally)
+}
+
+fn both_cores(cores: Cores) {
+    let mut both = CpuSet::new();
+    both.set(cores.client);
+    both.set(cores.service);
+    sched_setaffinity(None, &both).expect("the cores are among those that this process may use");
+}

@@ -1,0 +1,87 @@
+//! A web farm whose proxy reads the servers' loads (Fig. 7).
+
+use std::time::Duration;
+
+use ddss_apps::monitor::{FILE_BYTES, Farm, FarmOptions, Progress, Watched};
+use ddss_benches::harness::{Bench, More, Row, Sample};
+
+use crate::road::{Road, say};
+
+/// How often loads are read.
+const EVERY: Duration = Duration::from_millis(10);
+/// Clients, each with one request under way.
+const CLIENTS: usize = 4;
+
+/// Measures all sizes, with the progress thread on the proxy's core and on another one.
+pub(crate) fn measure(bench: &mut Bench, road: &Road) {
+    let (sizes, rounds, time): (&[usize], _, _) = match (bench.options.bench, bench.options.quick) {
+        (false, _) => (&[2], 1, Duration::from_millis(50)),
+        (true, true) => (&[4, 8], 2, Duration::from_millis(400)),
+        (true, false) => (&[4, 8, 16, 32], 4, Duration::from_secs(1)),
+    };
+    for progress in [Progress::Shared, Progress::Own] {
+        for &servers in sizes {
+            let options =
+                FarmOptions { servers, progress, proxy_core: road.cores.client, other_core: road.cores.service };
+            match Farm::start(options) {
+                Ok(farm) => one_farm(bench, &farm, options, rounds, time),
+                Err(error) => say(&format!("no farm of {servers} servers: {error}")),
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    watched: Vec<Watched>,
+}
+
+impl Seen {
+    fn sample(&self) -> Sample {
+        let mut sample = Sample::empty();
+        for watched in &self.watched {
+            watched.responses.iter().for_each(|response| sample.record(response.took, 1, 1));
+        }
+        sample.elapsed = self.watched.iter().map(|watched| watched.elapsed).sum();
+        sample
+    }
+
+    fn mean(&self, of: impl Fn(&Watched) -> f64) -> f64 {
+        self.watched.iter().map(of).sum::<f64>() / self.watched.len() as f64
+    }
+}
+
+fn one_farm(bench: &mut Bench, farm: &Farm, options: FarmOptions, rounds: usize, time: Duration) {
+    let (mut without, mut with) = (Seen::default(), Seen::default());
+    for _ in 0..rounds {
+        for (seen, every) in [(&mut without, None), (&mut with, Some(EVERY))] {
+            seen.watched.push(farm.watch(CLIENTS, every, time).expect("the farm serves"));
+        }
+    }
+    let (word, servers) = (options.progress.word(), options.servers);
+    let label =
+        |name: &str, watch: &str| format!("{name},monitor,{FILE_BYTES},web/{watch}-{word}/s{servers},{CLIENTS}");
+    let (before, after) = (without.sample(), with.sample());
+    let p99 = after.quantile_us(0.99) / before.quantile_us(0.99);
+    let server_cpu = |seen: &Seen| 100.0 * seen.mean(|watched| watched.server_node_cpu);
+    let own_cpu = |seen: &Seen| 100.0 * seen.mean(|watched| watched.proxy_node_cpu);
+    let readings = with.mean(|watched| watched.readings as f64 / watched.elapsed.as_secs_f64());
+    let note = format!(
+        "{readings:.0} readings a second; on each server's node {:.2} % of a core more (of {:.2} %), on the proxy's {:.2} %",
+        server_cpu(&with) - server_cpu(&without),
+        server_cpu(&with),
+        own_cpu(&with),
+    );
+    bench.row(row(label("none", "off"), &before, None, Vec::new()));
+    bench.row(row(label("ddss", "watched"), &after, Some(&before), vec![note.clone()]));
+    say(&format!("{servers} servers, progress thread {word}: p99 {p99:.2} of that without readings; {note}"));
+}
+
+fn row(label: String, sample: &Sample, first: Option<&Sample>, notes: Vec<String>) -> Row {
+    let (p50_us, p99_us) = (sample.quantile_us(0.5), sample.quantile_us(0.99));
+    let ratio = first.map(|first| p50_us / first.quantile_us(0.5));
+    let operations_per_s = sample.operations_per_s();
+    let rate_ratio = first.map(|first| operations_per_s / first.operations_per_s());
+    let (p999_us, more) = (sample.quantile_us(0.999), More::default());
+    Row { label, p50_us, p99_us, operations_per_s, p999_us, ratio, rate_ratio, more, notes }
+}

@@ -1,0 +1,120 @@
+//! Selections over records on two nodes, with the directory in DDSS, in Redis, and asked over TCP (Table 1, Fig. 5).
+
+use std::hint::black_box;
+use std::rc::Rc;
+use std::time::Instant;
+
+use ddss::{NodeId, Placement, Strategy};
+use ddss_apps::places;
+use ddss_apps::storm::{CHUNKS, Directory, Found, Record, RedisDirectory, SharedDirectory, Storm};
+use ddss_benches::harness::Bench;
+
+use crate::compare::{Result, Took, Way, in_turns};
+use crate::road::{Nodes, Placed, Road, distinct, patiently, say};
+
+/// Records of a set, and what the rows say.
+const SIZES: [(usize, &str); 4] = [(1_000, "r1K"), (10_000, "r10K"), (100_000, "r100K"), (1_000_000, "r1000K")];
+/// What is wanted: what lies between two longitudes, some seventh of all places.
+const WEST: f32 = -10.0;
+const EAST: f32 = 10.0;
+/// Bytes of what the directory tells of a chunk.
+const CHUNK_BYTES: usize = 24;
+
+/// Measures all sizes.
+pub(crate) fn measure(bench: &mut Bench, road: &Road, placed: &[Placed]) {
+    let all = places::places().expect("the places are part of the repository");
+    for (count, word) in SIZES {
+        if bench.options.bench || count < 100_000 {
+            one_size(bench, road, placed, &Record::at(&all, count), word);
+        }
+    }
+}
+
+fn one_size(bench: &mut Bench, road: &Road, placed: &[Placed], records: &[Record], word: &str) {
+    let scanned = Found::scan(records, WEST, EAST);
+    let set = format!("storm-{word}");
+    let mut chunks = Vec::new();
+    for nodes in distinct(placed) {
+        let home = nodes.at_home();
+        chunks = patiently(|| Storm::create(&home, &set, &[NodeId(2), NodeId(1)], records));
+        SharedDirectory::create(&home, &format!("{set}/directory"), Placement::Local, &chunks).expect("room for it");
+        nodes.rest();
+    }
+    let server = road.directory_server(chunks.clone());
+    let mut ways: Vec<Way<'_>> = Vec::new();
+    // Data comes the same way for all three: what is compared is the directory.
+    let Placed { nodes: data_nodes, .. } = placed.last().expect("there are strategies");
+    let tcp: Box<dyn Directory> = Box::new(server.client());
+    ways.push(way("none", format!("{}/connect", road.path), tcp, data_nodes, Strategy::Auto, &set, scanned));
+    if let Some(redis) = &road.redis {
+        let client = redis.borrow_mut().client().expect("the server serves");
+        let directory = RedisDirectory::create(client, &set, &chunks).expect("the server serves");
+        ways.push(way(
+            "redis",
+            format!("{}/block", road.path),
+            Box::new(directory),
+            data_nodes,
+            Strategy::Auto,
+            &set,
+            scanned,
+        ));
+    }
+    for Placed { strategy, nodes } in placed {
+        let client = nodes.client(*strategy);
+        let directory = SharedDirectory::open(&client, &format!("{set}/directory")).expect("it was made");
+        ways.push(way(
+            "ddss",
+            format!("{}/{strategy}", road.path),
+            Box::new(directory),
+            nodes,
+            *strategy,
+            &set,
+            scanned,
+        ));
+    }
+    judge(word, &in_turns(bench, "storm", CHUNK_BYTES, word, &mut ways));
+    drop(ways);
+    for nodes in distinct(placed) {
+        let home = nodes.at_home();
+        for name in [format!("{set}/data/0"), format!("{set}/data/1"), format!("{set}/directory")] {
+            home.open(&name).and_then(|segment| segment.release()).expect("its owner releases it");
+        }
+        nodes.rest();
+    }
+}
+
+fn way<'a>(
+    name: &'static str,
+    road: String,
+    mut directory: Box<dyn Directory>,
+    nodes: &'a Rc<Nodes>,
+    strategy: Strategy,
+    set: &str,
+    scanned: Found,
+) -> Way<'a> {
+    let mut storm = Storm::open(&nodes.client(strategy), set, 2).expect("it was made");
+    nodes.rest();
+    let run = move || {
+        let begin = Instant::now();
+        let (found, data) = storm.select(&mut *directory, WEST, EAST).expect("everybody is there");
+        let whole = begin.elapsed();
+        assert_eq!(black_box(found), scanned, "the answer is another one");
+        Took { whole, data, operations: CHUNKS as u64 }
+    };
+    let (wake, rest) = (Box::new(|| nodes.wake()), Box::new(|| nodes.rest()));
+    Way { name, road, outstanding: 1, run: Box::new(run), wake, rest }
+}
+
+fn judge(word: &str, results: &[Result]) {
+    let find = |name: &str, wait: &str| results.iter().find(|one| one.name == name && one.wait() == wait);
+    let (Some(rcq), Some(none)) = (find("ddss", "rcq"), find("none", "connect")) else { return };
+    let of_rcq = |wait| find("ddss", wait).map_or(f64::NAN, |other| other.whole_us / rcq.whole_us);
+    say(&format!(
+        "storm {word}: rmq {:.2}, mq {:.2}, auto {:.2}, connections {:.2} of rcq; directory of rcq {:.3} of connections'",
+        of_rcq("rmq"),
+        of_rcq("mq"),
+        of_rcq("auto"),
+        none.whole_us / rcq.whole_us,
+        rcq.data_us / none.data_us
+    ));
+}

@@ -1,0 +1,72 @@
+//! Where the time of a get goes, by the daemon's own counters: those that `ddss trace` shows.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ddss::{Segment, Strategy};
+use ddss_core::status::{Kind, SampleRow, Step};
+use ddss_ipc::read_status;
+
+use super::Cluster;
+use crate::harness::{Alone, Sample};
+
+/// How long a daemon may take to write down what it counted.
+const WRITTEN: Duration = Duration::from_millis(20);
+
+/// A step of the road, and what its times were.
+#[derive(Debug)]
+pub struct Stepped {
+    /// Its word in the rows.
+    pub word: &'static str,
+    /// Its times.
+    pub alone: Alone,
+}
+
+/// The steps of gets of all of `segment`, followed by the client's own daemon while the client gets for so long. The last
+/// one is what is left of the client's time behind all that the daemon sees.
+pub fn stepped_gets(cluster: &Cluster, segment: &Segment, strategy: Strategy, time: Duration) -> Vec<Stepped> {
+    cluster.wake();
+    let mut bytes = vec![0; usize::try_from(segment.bytes()).expect("a segment of a bench is small")];
+    let mut calls = Sample::empty();
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        let asked = Instant::now();
+        segment.get_into(0, &mut bytes).expect("the home is there");
+        calls.record(asked.elapsed(), 1, 1);
+    }
+    thread::sleep(WRITTEN);
+    let status = read_status(cluster.own().folder()).expect("the daemon of this bench shows its counters to it");
+    cluster.rest();
+    let id = segment.id();
+    let followed = status.samples.iter().filter(|row| row.kind == Kind::Get && row.segment == Some(id));
+    let followed: Vec<&SampleRow> = followed.collect();
+    let steps = [("submit", Step::Submit), ("post", Step::Post), ("complete", Step::Complete), ("reply", Step::Reply)];
+    let mut all: Vec<Stepped> = steps.into_iter().filter_map(|(word, step)| of(&followed, word, step)).collect();
+    let total = of(&followed, "total", Step::Total);
+    let seen = total.map_or(0.0, |total| total.alone.sample.quantile_us(0.5));
+    let rest = Duration::from_secs_f64((calls.quantile_us(0.5) - seen).max(0.0) / 1e6);
+    let mut back = Sample::empty();
+    back.record(rest, 1, 1);
+    let mut alone = Alone::new(back);
+    alone.notes.push(format!(
+        "the median of the client's {} calls under {strategy} ({:.3} µs) less that of the {} that were followed",
+        calls.operations,
+        calls.quantile_us(0.5),
+        followed.len()
+    ));
+    all.push(Stepped { word: "return", alone });
+    all
+}
+
+/// The times of one step, if any of these calls had it.
+fn of(followed: &[&SampleRow], word: &'static str, step: Step) -> Option<Stepped> {
+    let mut sample = Sample::empty();
+    for ns in followed.iter().filter_map(|row| row.step_ns(step)) {
+        sample.record(Duration::from_nanos(ns), 1, 1);
+    }
+    (sample.operations > 0).then(|| {
+        let mut alone = Alone::new(sample);
+        alone.notes.push(format!("of {} calls that the daemon followed", followed.len()));
+        Stepped { word, alone }
+    })
+}

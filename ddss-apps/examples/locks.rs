@@ -1,0 +1,32 @@
+//! Two accounts and transfers between them, each under both locks. Run several at once: nobody sees half of a transfer who
+//! takes the locks as well.
+
+use std::error::Error;
+use std::io::{self, Write};
+
+use ddss::{Client, Failure, Shared};
+use ddss_apps::locks::LockManager;
+
+fn account(client: &Client, name: &str) -> Result<Shared<i64>, ddss::Error> {
+    match Shared::allocate(client, name, &100) {
+        Err(error) if error.failure() == Some(Failure::AlreadyExists) => Shared::open(client, name),
+        made => made,
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let client = Client::connect()?;
+    let [alice, bob] = ["example/alice", "example/bob"].map(|name| account(&client, name));
+    let (alice, bob) = (alice?, bob?);
+    let locks = LockManager::new(&client, "example");
+    for _ in 0..1000 {
+        // Whoever names them the other way round gets them in the same order.
+        let held = locks.acquire_all(&["alice", "bob"])?;
+        alice.update(|balance| *balance -= 1)?;
+        bob.update(|balance| *balance += 1)?;
+        drop(held);
+    }
+    let (alice, bob) = (alice.get()?, bob.get()?);
+    writeln!(io::stdout(), "alice has {}, bob has {}", alice.value, bob.value)?;
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! Checkpointing with processes that are killed all along: `checkpoint --help` tells more.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::error::Error;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ddss::Client;
+use ddss_apps::checkpoint::{Campaign, Member, Tally, Where};
+
+const USAGE: &str = "\
+usage: checkpoint [--commits N] [--kills N] [--processes N] [--together N] [--place one-node|one-home|spread]
+                  [--bytes N] [--kill-every-ms N] [--seed N]
+
+Starts nodes and processes that commit checkpoints, kills a process every so often, and checks that each restart is from a
+state that somebody committed. Prints what happened; the exit status is 1 if any was not.";
+/// Turns between two reports.
+const REPORT_EVERY: u64 = 64;
+/// A process works so long at the most before it commits.
+const WORK: Duration = Duration::from_micros(20);
+/// How long a call has on a machine that runs many processes.
+const CALL_MAX: Duration = Duration::from_secs(60);
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let mut out = io::stdout().lock();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["worker", folder, name, id] => worker(folder, name, id.parse()?),
+        ["--help" | "-h"] => Ok(writeln!(out, "{USAGE}").map(|()| ExitCode::SUCCESS)?),
+        ref options => {
+            let outcome = campaign(options)?.run()?;
+            let Tally { conflicts, failures, restarts, chains, .. } = outcome.reported;
+            writeln!(
+                out,
+                "{} commits in {:.1} s; {} processes killed; reported: {conflicts} conflicts, {failures} failures, \
+                 {restarts} restarts, {chains} with the state before; {} violations",
+                outcome.commits,
+                outcome.elapsed.as_secs_f64(),
+                outcome.kills,
+                outcome.violations.len(),
+            )?;
+            for violation in &outcome.violations {
+                writeln!(out, "violation: {violation}")?;
+            }
+            Ok(ExitCode::from(u8::from(!outcome.violations.is_empty())))
+        }
+    }
+}
+
+fn campaign(options: &[&str]) -> Result<Campaign, Box<dyn Error>> {
+    let mut campaign = Campaign {
+        program: env::current_exe()?,
+        processes: 8,
+        together: 4,
+        place: Where::Spread,
+        bytes: 1024,
+        commits: 1_000_000,
+        kills: 100,
+        kill_every: Duration::from_millis(50),
+        seed: 1,
+    };
+    for pair in options.chunks(2) {
+        let [option, value] = pair else { return Err(USAGE.into()) };
+        match *option {
+            "--commits" => campaign.commits = value.parse()?,
+            "--kills" => campaign.kills = value.parse()?,
+            "--processes" => campaign.processes = value.parse::<usize>()?.max(1),
+            "--together" => campaign.together = value.parse::<usize>()?.max(1),
+            "--bytes" => campaign.bytes = value.parse()?,
+            "--kill-every-ms" => campaign.kill_every = Duration::from_millis(value.parse()?),
+            "--seed" => campaign.seed = value.parse()?,
+            "--place" => {
+                campaign.place = match *value {
+                    "one-node" => Where::OneNode,
+                    "one-home" => Where::OneHome,
+                    "spread" => Where::Spread,
+                    _ => return Err(USAGE.into()),
+                }
+            }
+            _ => return Err(USAGE.into()),
+        }
+    }
+    Ok(campaign)
+}
+
+/// One process, until it is killed.
+fn worker(folder: &str, name: &str, id: u64) -> Result<ExitCode, Box<dyn Error>> {
+    let client = Client::builder().folder(folder).timeout(CALL_MAX).connect()?;
+    let mut member = Member::join(client.open(name)?, id)?;
+    let mut out = io::stdout().lock();
+    loop {
+        for _ in 0..REPORT_EVERY {
+            member.turn(WORK)?;
+        }
+        let Tally { commits, conflicts, failures, restarts, chains } = member.tally();
+        writeln!(out, "{commits} {conflicts} {failures} {restarts} {chains}")?;
+        out.flush()?;
+    }
+}

@@ -1,0 +1,111 @@
+//! A state that proves itself.
+
+use ddss::Version;
+
+use crate::{Error, Random};
+
+/// Bytes of a state at the least.
+pub(crate) const STATE_BYTES_MIN: usize = 64;
+/// In front of what the state consists of.
+const FRONT: usize = 40;
+
+/// What a process commits.
+///
+/// ```text
+///  0         8        16         24      32      40
+/// +---------+--------+----------+-------+-------+--------------------------------+
+/// | version | writer | sequence | chain | check | what writer and sequence make  |
+/// +---------+--------+----------+-------+-------+--------------------------------+
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct State {
+    /// The version that the segment gets with this state.
+    pub version: Version,
+    /// Who committed it.
+    pub writer: u64,
+    /// Which commit of the writer's it is.
+    pub sequence: u64,
+    /// Follows from the chain of the state before, the writer and the sequence.
+    pub chain: u64,
+}
+
+fn mix(a: u64, b: u64) -> u64 {
+    let sum = (a.rotate_left(23) ^ b).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    sum ^ (sum >> 31)
+}
+
+impl State {
+    /// What there is before the first commit.
+    pub const EMPTY: State = State { version: Version(0), writer: 0, sequence: 0, chain: 0 };
+
+    /// The state that `writer` makes of this one.
+    #[must_use]
+    pub fn next(&self, writer: u64, sequence: u64) -> State {
+        let chain = mix(mix(self.chain, writer), sequence);
+        State { version: Version(self.version.0 + 1), writer, sequence, chain }
+    }
+
+    /// Whether it was made of `before`.
+    pub fn follows(&self, before: &State) -> bool {
+        *self == before.next(self.writer, self.sequence)
+    }
+
+    /// Writes it over all of `bytes`.
+    pub fn encode(&self, bytes: &mut [u8]) {
+        let mut random = Random::new(mix(self.writer, self.sequence));
+        for word in bytes[FRONT..].chunks_mut(8) {
+            word.copy_from_slice(&random.number().to_le_bytes()[..word.len()]);
+        }
+        let words = [self.version.0, self.writer, self.sequence, self.chain];
+        for (word, at) in words.iter().zip(bytes.chunks_exact_mut(8)) {
+            at.copy_from_slice(&word.to_le_bytes());
+        }
+        let check = check(bytes);
+        bytes[32..FRONT].copy_from_slice(&check.to_le_bytes());
+    }
+
+    /// Reads what a segment has that is at `version`, and proves that it is what somebody committed as that version.
+    pub fn decode(bytes: &[u8], version: Version) -> Result<State, Error> {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        if version == Version(0) && bytes.iter().all(|&byte| byte == 0) {
+            return Ok(State::EMPTY);
+        }
+        let state = State { version: Version(word(0)), writer: word(8), sequence: word(16), chain: word(24) };
+        if word(32) != check(bytes) {
+            return Err(Error::Inconsistent(format!("the state of {version} is not whole: {state:?}")));
+        }
+        if state.version != version {
+            return Err(Error::Inconsistent(format!("the state of {version} is that of {}", state.version)));
+        }
+        Ok(state)
+    }
+}
+
+/// Over everything but itself.
+fn check(bytes: &[u8]) -> u64 {
+    let low = crc32c::crc32c(&bytes[..32]);
+    u64::from(crc32c::crc32c_append(low, &bytes[FRONT..])) | (bytes.len() as u64) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_that_nobody_committed_is_seen() {
+        // If this broke, a restart from half a state would pass for one from a checkpoint.
+        let state = State::EMPTY.next(7, 1).next(8, 1);
+        assert!(state.follows(&State::EMPTY.next(7, 1)) && !state.follows(&State::EMPTY.next(7, 2)));
+        let (mut bytes, mut other) = (vec![0; 200], vec![0; 200]);
+        assert_eq!(State::decode(&bytes, Version(0)).unwrap(), State::EMPTY);
+        state.encode(&mut bytes);
+        state.next(9, 4).encode(&mut other);
+        assert_eq!(State::decode(&bytes, Version(2)).unwrap(), state);
+        assert!(State::decode(&bytes, Version(3)).is_err());
+        for cut in [1, 8, 39, 40, 100, 199] {
+            let torn = [&other[..cut], &bytes[cut..]].concat();
+            assert!(State::decode(&torn, Version(2)).is_err(), "torn at {cut}");
+            assert!(State::decode(&torn, Version(3)).is_err(), "torn at {cut}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Records, and what the directory knows of some of them.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::places::Place;
+
+/// Chunks of a data set, however many records it has.
+pub const CHUNKS: usize = 128;
+
+/// A record: something that was seen somewhere.
+#[derive(Debug, Clone, Copy, PartialEq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Record {
+    /// Degrees east.
+    pub longitude: f32,
+    /// Degrees north.
+    pub latitude: f32,
+    /// Which one.
+    pub number: u32,
+    /// What was measured.
+    pub value: f32,
+}
+
+impl Record {
+    /// Records at places, so many of them, from the west to the east.
+    pub fn at(places: &[Place], count: usize) -> Vec<Record> {
+        let record = |(number, place): (usize, &Place)| Record {
+            longitude: place.at[0] as f32,
+            latitude: place.at[1] as f32,
+            number: number as u32,
+            value: (number % 1000) as f32,
+        };
+        let mut records: Vec<Record> = places.iter().cycle().take(count).enumerate().map(record).collect();
+        records.sort_by(|a, b| a.longitude.total_cmp(&b.longitude));
+        records
+    }
+}
+
+/// What the directory knows of a chunk: as much as travels inside a completion.
+#[derive(Debug, Clone, Copy, PartialEq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Chunk {
+    /// Where its first record lies.
+    pub offset: u64,
+    /// In which of the segments.
+    pub segment: u32,
+    /// How many records it has.
+    pub records: u32,
+    /// The least longitude of them.
+    pub west: f32,
+    /// The greatest.
+    pub east: f32,
+}
+
+const _: () = assert!(size_of::<Chunk>() == 24);

@@ -1,0 +1,85 @@
+//! Who knows where chunks are.
+
+use std::mem::size_of;
+
+use ddss::{Client, Model, Placement, SharedSlice, Spec};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::chunk::{CHUNKS, Chunk};
+use crate::Error;
+use crate::page::RedisClient;
+
+/// Who knows where chunks are.
+pub trait Directory {
+    /// What is known of the `index`-th chunk.
+    fn chunk(&mut self, index: usize) -> Result<Chunk, Error>;
+
+    /// What is known of all chunks, in the fewest trips that this directory can do.
+    fn chunks(&mut self) -> Result<Vec<Chunk>, Error> {
+        (0..CHUNKS).map(|index| self.chunk(index)).collect()
+    }
+}
+
+/// A directory in a DDSS segment.
+#[derive(Debug)]
+pub struct SharedDirectory {
+    chunks: SharedSlice<Chunk>,
+}
+
+impl SharedDirectory {
+    /// Makes one.
+    pub fn create(
+        client: &Client,
+        name: &str,
+        placement: Placement,
+        chunks: &[Chunk],
+    ) -> Result<SharedDirectory, Error> {
+        let spec = Spec { model: Model::Write, placement, ..Spec::new((CHUNKS * size_of::<Chunk>()) as u64) };
+        let shared = SharedSlice::new(client.allocate(name, spec)?, 0, CHUNKS)?;
+        shared.put_range(0, chunks)?;
+        Ok(SharedDirectory { chunks: shared })
+    }
+
+    /// Opens one that somebody made.
+    pub fn open(client: &Client, name: &str) -> Result<SharedDirectory, Error> {
+        Ok(SharedDirectory { chunks: SharedSlice::open(client, name)? })
+    }
+}
+
+impl Directory for SharedDirectory {
+    fn chunk(&mut self, index: usize) -> Result<Chunk, Error> {
+        Ok(self.chunks.get(index)?.value)
+    }
+
+    fn chunks(&mut self) -> Result<Vec<Chunk>, Error> {
+        Ok(self.chunks.get_range(0..CHUNKS)?.value)
+    }
+}
+
+/// A directory in Redis, one key a chunk, over one connection that stays.
+#[derive(Debug)]
+pub struct RedisDirectory {
+    client: RedisClient,
+    name: String,
+}
+
+impl RedisDirectory {
+    /// Writes what is known to Redis.
+    pub fn create(mut client: RedisClient, name: &str, chunks: &[Chunk]) -> Result<RedisDirectory, Error> {
+        for (index, chunk) in chunks.iter().enumerate() {
+            client.set(format!("{name}:{index}").as_bytes(), chunk.as_bytes())?;
+        }
+        Ok(RedisDirectory { client, name: name.to_owned() })
+    }
+}
+
+impl Directory for RedisDirectory {
+    fn chunk(&mut self, index: usize) -> Result<Chunk, Error> {
+        let mut chunk = Chunk::new_zeroed();
+        let key = format!("{}:{index}", self.name);
+        match self.client.get(key.as_bytes(), chunk.as_mut_bytes())? {
+            true => Ok(chunk),
+            false => Err(Error::Protocol { server: "redis", answer: format!("there is no {key}") }),
+        }
+    }
+}

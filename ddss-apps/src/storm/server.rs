@@ -1,0 +1,113 @@
+//! A directory server that is asked over TCP, with one connection for each request, as STORM's is.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::chunk::Chunk;
+use super::directory::Directory;
+use crate::Error;
+
+/// How long one side waits for the other.
+const WORD_MAX: Duration = Duration::from_secs(20);
+
+/// A directory server, on a thread of its own. It ends when this is dropped.
+#[derive(Debug)]
+pub struct DirectoryServer {
+    address: SocketAddr,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl DirectoryServer {
+    /// Starts one at an address; `enter` brings its thread to where it shall run, before anything else.
+    pub fn start(
+        address: IpAddr,
+        chunks: Vec<Chunk>,
+        enter: impl FnOnce() -> Result<(), Error> + Send + 'static,
+    ) -> Result<DirectoryServer, Error> {
+        let over = Arc::new(AtomicBool::new(false));
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = thread::spawn({
+            let over = Arc::clone(&over);
+            move || {
+                let what = format!("listening at {address}");
+                let listening = enter().and_then(|()| TcpListener::bind((address, 0)).map_err(Error::system(what)));
+                let listener = match listening {
+                    Ok(listener) => listener,
+                    // Who started it gets the error; if nobody is there, nobody misses it.
+                    Err(error) => return drop(tell.send(Err(error))),
+                };
+                let own = listener.local_addr().map_err(Error::system("asking for an own address"));
+                drop(tell.send(own));
+                serve(&listener, &chunks, &over);
+            }
+        });
+        let address =
+            told.recv().unwrap_or_else(|_| Err(Error::Missing { what: "the server", why: "it died".into() }))?;
+        Ok(DirectoryServer { address, over, thread: Some(thread) })
+    }
+
+    /// One that asks it.
+    pub fn client(&self) -> TcpDirectory {
+        TcpDirectory { server: self.address }
+    }
+}
+
+fn serve(listener: &TcpListener, chunks: &[Chunk], over: &AtomicBool) {
+    // It sleeps in `accept`; who wants it to end connects once more.
+    while let Ok((stream, _)) = listener.accept() {
+        if over.load(Ordering::Acquire) {
+            break;
+        }
+        // A client that breaks off is its own loss.
+        drop(answer(stream, chunks));
+    }
+}
+
+fn answer(mut stream: TcpStream, chunks: &[Chunk]) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(WORD_MAX))?;
+    let mut index = [0; 8];
+    stream.read_exact(&mut index)?;
+    let chunk = usize::try_from(u64::from_le_bytes(index)).ok().and_then(|index| chunks.get(index));
+    let chunk = chunk.ok_or_else(|| std::io::Error::from(ErrorKind::InvalidInput))?;
+    stream.write_all(chunk.as_bytes())
+}
+
+impl Drop for DirectoryServer {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        let woken = TcpStream::connect_timeout(&self.address, WORD_MAX);
+        if let (Some(thread), true) = (self.thread.take(), woken.is_ok()) {
+            // A server that panicked has said so.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Asks a [`DirectoryServer`].
+#[derive(Debug, Clone, Copy)]
+pub struct TcpDirectory {
+    server: SocketAddr,
+}
+
+impl Directory for TcpDirectory {
+    fn chunk(&mut self, index: usize) -> Result<Chunk, Error> {
+        let ask = || {
+            let mut stream = TcpStream::connect(self.server)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(WORD_MAX))?;
+            stream.write_all(&(index as u64).to_le_bytes())?;
+            let mut chunk = Chunk::new_zeroed();
+            stream.read_exact(chunk.as_mut_bytes())?;
+            Ok(chunk)
+        };
+        ask().map_err(Error::system(format!("asking the directory server at {} for chunk {index}", self.server)))
+    }
+}

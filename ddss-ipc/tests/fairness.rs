@@ -1,0 +1,87 @@
+//! A client whose lanes are never empty, and one that calls now and then.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::time::Duration;
+
+use ddss_core::{ClientId, NodeId};
+use ddss_ipc::{Arrival, AttachOptions, Attachment, Lane, Reception, ReceptionConfig, Station};
+
+const LANES: usize = 64;
+const BUDGET: usize = 256;
+/// Rounds within which whoever calls has to be found, whether the service has seen him before or not.
+const ROUNDS_MAX: usize = 64;
+
+fn attach(path: &std::path::Path, lanes: usize) -> Attachment {
+    let mut options = AttachOptions::default();
+    (options.lanes, options.arena_bytes, options.timeout) = (lanes, 4096, Duration::from_secs(20));
+    Attachment::connect(path, &options).unwrap()
+}
+
+fn fill(lanes: &mut [Lane]) {
+    for lane in lanes {
+        while lane.reap().is_some() {}
+        while lane.submit([0; 8]).is_ok() {}
+    }
+}
+
+/// One round of the service; how many requests of that client it took.
+fn serve(station: &mut Station, client: ClientId) -> usize {
+    let mut taken = 0;
+    station.serve(BUDGET, |lane, entry, _| {
+        taken += usize::from(lane.client == client);
+        Some(*entry)
+    });
+    station.flush();
+    taken
+}
+
+// If this failed, one client that never stops would keep others from being served at all, and one with many lanes would
+// keep the others waiting for as many times as long.
+#[test]
+fn whoever_calls_now_and_then_is_found_while_somebody_never_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let mut station = Station::open(NodeId(7)).unwrap();
+    let reception = Reception::start(&path, ReceptionConfig::new(&station), station.inbox().sink()).unwrap();
+    let (greedy, modest) = (attach(&path, LANES), attach(&path, 1));
+    for _ in 0..2 {
+        let begin = std::time::Instant::now();
+        let arrival = loop {
+            match station.arrival() {
+                Some(Arrival::Attached(session)) => break session,
+                Some(Arrival::Left(client)) => panic!("{client} left"),
+                None => assert!(begin.elapsed() < Duration::from_secs(20), "nobody arrives"),
+            }
+        };
+        station.adopt(arrival).unwrap();
+    }
+    let mut many: Vec<Lane> = (0..LANES).map(|_| greedy.take_lane().unwrap()).collect();
+    let mut one = modest.take_lane().unwrap();
+    // All of the greedy one's lanes become hot.
+    for _ in 0..1000 {
+        fill(&mut many);
+        serve(&mut station, greedy.client());
+    }
+    for call in 0..5 {
+        one.submit([0, call, 0, 0, 0, 0, 0, 0]).unwrap();
+        let found = (0..ROUNDS_MAX).position(|_| {
+            fill(&mut many);
+            serve(&mut station, modest.client()) > 0
+        });
+        let rounds = found.unwrap_or_else(|| panic!("call {call} is not found"));
+        assert!(call == 0 || rounds <= 4, "call {call} waited for {rounds} rounds of {BUDGET} requests");
+        assert!(one.reap().is_some());
+    }
+    // And after a silence in which its lane has gone cold.
+    for _ in 0..10_000 {
+        fill(&mut many);
+        serve(&mut station, greedy.client());
+    }
+    one.submit([0; 8]).unwrap();
+    let found = (0..ROUNDS_MAX).any(|_| {
+        fill(&mut many);
+        serve(&mut station, modest.client()) > 0
+    });
+    assert!(found, "a lane that was silent is not found");
+    reception.stop();
+}

@@ -1,0 +1,183 @@
+//! The status page as text for Prometheus (format 0.0.4).
+//!
+//! No client, process or segment is a label here: they come and go, and each would be a series for ever. Who wants to see
+//! them looks at the page (`ddss top`).
+
+use ddss_core::Failure;
+use ddss_core::status::{Counter, Gauge, Histogram, Kind, Road, Status, Step};
+use ddss_ipc::clock_ns;
+use std::fmt::Write;
+
+/// Bounds of the histograms that are told: powers of two of nanoseconds, from 128 ns to 4.3 s.
+const BOUNDS: std::ops::RangeInclusive<u32> = 7..=32;
+
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing into a string does not fail.
+        let _ = writeln!(self.0, "# HELP ddss_{name} {help}\n# TYPE ddss_{name} {kind}");
+    }
+
+    fn line(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+        let _ = match labels {
+            "" => writeln!(self.0, "ddss_{name} {value}"),
+            labels => writeln!(self.0, "ddss_{name}{{{labels}}} {value}"),
+        };
+    }
+}
+
+/// All of it.
+pub(super) fn exposition(status: &Status) -> String {
+    let mut text = Text(String::with_capacity(32 << 10));
+    whose(&mut text, status);
+    for &counter in Counter::ALL {
+        let name = format!("{}_total", counter.name());
+        text.head(&name, "counter", counter.help());
+        text.line(&name, "", status.counter(counter));
+    }
+    for &gauge in Gauge::ALL {
+        text.head(gauge.name(), "gauge", gauge.help());
+        text.line(gauge.name(), "", status.gauge(gauge));
+    }
+    operations(&mut text, status);
+    text.head("failures_total", "counter", "failures told to clients, by what they were");
+    for code in 0..u8::MAX {
+        let failure = Failure::from_code(code);
+        if failure.code() == code {
+            text.line("failures_total", &format!("failure=\"{}\"", snake(failure)), status.failure(failure));
+        }
+    }
+    text.head("peer_connected", "gauge", "whether another node can be reached");
+    for peer in &status.peers {
+        text.line("peer_connected", &format!("peer=\"{}\"", peer.node.0), u8::from(peer.connected));
+    }
+    text.head("peer_messages_waiting", "gauge", "messages that wait for room on the road to another node");
+    for peer in &status.peers {
+        text.line("peer_messages_waiting", &format!("peer=\"{}\"", peer.node.0), peer.waiting);
+    }
+    text.head("step_seconds", "histogram", "how long each step of a request took, of one request in 128");
+    for &kind in Kind::ALL {
+        for &road in Road::ALL {
+            for &step in Step::ALL {
+                let labels = format!("operation=\"{}\",road=\"{}\",step=\"{}\"", kind.name(), road.name(), step.name());
+                histogram(&mut text, &labels, status.histogram(kind, road, step));
+            }
+        }
+    }
+    text.0
+}
+
+fn whose(text: &mut Text, status: &Status) {
+    let daemon = &status.daemon;
+    text.head("info", "gauge", "which daemon this is");
+    text.line("info", &format!("node=\"{}\",release=\"{}\"", daemon.node.0, daemon.release), 1);
+    text.head("start_time_seconds", "gauge", "when it was started, in seconds since 1970");
+    text.line("start_time_seconds", "", daemon.started_us as f64 / 1e6);
+    text.head("silent_seconds", "gauge", "how long ago the progress thread gave its last sign of life");
+    text.line("silent_seconds", "", clock_ns().saturating_sub(daemon.heartbeat_ns) as f64 / 1e9);
+}
+
+fn operations(text: &mut Text, status: &Status) {
+    let label = |kind: Kind| format!("operation=\"{}\"", kind.name());
+    text.head("operations_total", "counter", "requests that ended, by what was asked and how they ended");
+    for &kind in Kind::ALL {
+        let count = status.operation(kind);
+        for (outcome, value) in [("done", count.done), ("failed", count.failed), ("indeterminate", count.indeterminate)]
+        {
+            text.line("operations_total", &format!("{},outcome=\"{outcome}\"", label(kind)), value);
+        }
+    }
+    text.head("operation_bytes_total", "counter", "bytes that requests moved");
+    for &kind in Kind::ALL {
+        text.line("operation_bytes_total", &label(kind), status.operation(kind).bytes);
+    }
+    text.head("operations_waited_total", "counter", "requests that were not answered at once");
+    for &kind in Kind::ALL {
+        text.line("operations_waited_total", &label(kind), status.operation(kind).waited);
+    }
+}
+
+/// One histogram, if anything was ever measured.
+fn histogram(text: &mut Text, labels: &str, histogram: &Histogram) {
+    let count = histogram.count();
+    if count == 0 {
+        return;
+    }
+    let (mut below, mut bucket) = (0, 0);
+    for power in BOUNDS {
+        let end = Histogram::bucket_of(1 << power);
+        below += histogram.counts()[bucket..end].iter().sum::<u64>();
+        bucket = end;
+        // Whole nanoseconds below the next bucket: what lies on the bound belongs to that one.
+        let bound = ((1u64 << power) - 1) as f64 / 1e9;
+        text.line("step_seconds_bucket", &format!("{labels},le=\"{bound}\""), below);
+    }
+    text.line("step_seconds_bucket", &format!("{labels},le=\"+Inf\""), count);
+    text.line("step_seconds_sum", labels, histogram.sum_ns() as f64 / 1e9);
+    text.line("step_seconds_count", labels, count);
+}
+
+/// `NodeDown` as `node_down`.
+fn snake(failure: Failure) -> String {
+    let mut name = String::new();
+    for letter in format!("{failure:?}").chars() {
+        if letter.is_ascii_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ddss_core::status::{Layout, Tally};
+    use std::collections::{HashMap, HashSet};
+
+    #[test]
+    fn every_line_can_be_read_and_buckets_only_grow() {
+        // If this broke, a monitor would show nothing, or percentiles that go backwards.
+        let mut page = vec![0; Layout::BYTES];
+        let mut set = |at: usize, word: u64| page[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+        Layout::begin(&mut set);
+        set(Layout::counter_at(Counter::Commits), 42);
+        set(Layout::operation_at(Kind::Get, Tally::Done), 7);
+        set(Layout::failure_at(Failure::NodeDown.code()), 3);
+        let at = Layout::histogram_at(Kind::Get, Road::Away, Step::Total);
+        for (ns, count) in [(3, 1), (127, 1), (128, 1), (5000, 10), (u64::MAX, 2)] {
+            set(at + Histogram::bucket_of(ns) * 8, count);
+        }
+        set(at + Layout::SUM_AT, 50_000);
+        let text = exposition(&Status::decode(&page).unwrap());
+        let (mut typed, mut values) = (HashSet::new(), HashMap::new());
+        for line in text.lines() {
+            if let Some(kind) = line.strip_prefix("# TYPE ") {
+                assert!(typed.insert(kind.split_once(' ').unwrap().0.to_owned()), "{kind} twice");
+            } else if !line.starts_with('#') {
+                let (name, value) = line.rsplit_once(' ').unwrap();
+                assert!(value.parse::<f64>().unwrap().is_finite(), "{line}");
+                assert!(values.insert(name.to_owned(), value.parse::<f64>().unwrap()).is_none(), "{name} twice");
+                let family = name.split('{').next().unwrap();
+                let family =
+                    ["_bucket", "_sum", "_count"].iter().find_map(|end| family.strip_suffix(end)).unwrap_or(family);
+                assert!(typed.contains(family), "{line} has no type");
+            }
+        }
+        assert_eq!(values["ddss_commits_total"], 42.0);
+        assert_eq!(values["ddss_operations_total{operation=\"get\",outcome=\"done\"}"], 7.0);
+        assert_eq!(values["ddss_failures_total{failure=\"node_down\"}"], 3.0);
+        let labels = "operation=\"get\",road=\"away\",step=\"total\"";
+        assert_eq!(values[&format!("ddss_step_seconds_bucket{{{labels},le=\"0.000000127\"}}")], 2.0);
+        assert_eq!(values[&format!("ddss_step_seconds_bucket{{{labels},le=\"0.000000255\"}}")], 3.0);
+        assert_eq!(values[&format!("ddss_step_seconds_bucket{{{labels},le=\"+Inf\"}}")], 15.0);
+        assert_eq!(values[&format!("ddss_step_seconds_count{{{labels}}}")], 15.0);
+        let mut last = 0.0;
+        for line in text.lines().filter(|line| line.starts_with("ddss_step_seconds_bucket")) {
+            let value = line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap();
+            assert!(value >= last, "{line}");
+            last = value;
+        }
+    }
+}

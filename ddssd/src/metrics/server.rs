@@ -1,0 +1,270 @@
+//! As much of HTTP/1.1 as a monitor needs: one question on a connection, a bound on everything, a deadline for all of it.
+
+use super::exposition::exposition;
+use super::health::{health, readiness};
+use crate::service::StartError;
+use crate::status::Page;
+use ddss_core::status::Status;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot};
+
+/// Connections at the same time; more are closed at once.
+const CONNECTIONS_MAX: usize = 32;
+/// Bytes of a question.
+const HEAD_BYTES_MAX: usize = 8 << 10;
+/// How long a connection may last, whatever happens on it.
+const CONNECTION_MAX: Duration = Duration::from_secs(5);
+/// Bytes that are thrown away behind a question, so that its end is not taken for a broken connection.
+const DRAIN_BYTES_MAX: usize = 64 << 10;
+/// How long that may take.
+const DRAIN_MAX: Duration = Duration::from_millis(200);
+/// How long what was read out of the page is used again: nobody makes us work by asking often.
+const FRESH: Duration = Duration::from_millis(200);
+/// How long to wait when no connection can be taken (out of descriptors).
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// The running server. It ends with this value.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Metrics {
+    /// Listens; when this returns, questions are answered.
+    pub(crate) fn start(address: SocketAddr, page: Page) -> Result<Self, StartError> {
+        let failed = |source| StartError::Listen { address, source };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let bound = listener.local_addr().map_err(failed)?;
+        if !bound.ip().is_loopback() {
+            tracing::warn!(address = %bound, "whoever reaches this address reads this node's counters: there is no password");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let body = move || {
+            runtime.block_on(async {
+                let reader = Arc::new(Reader { page, last: Mutex::new(None) });
+                tokio::select! {
+                    () = serve(listener, reader) => {}
+                    // An error is a value that was dropped: then it is to stop as well.
+                    _ = stopped => {}
+                }
+            });
+            runtime.shutdown_timeout(Duration::from_millis(100));
+        };
+        let thread = std::thread::Builder::new().name("ddss-metrics".to_owned()).spawn(body).map_err(failed)?;
+        tracing::info!(address = %bound, "metrics");
+        Ok(Self { address: bound, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in there was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What was read out of the page last, for everybody who asks soon after.
+#[derive(Debug)]
+struct Reader {
+    page: Page,
+    last: Mutex<Option<(Instant, Arc<Read>)>>,
+}
+
+#[derive(Debug)]
+struct Read {
+    status: Status,
+    metrics: String,
+}
+
+impl Reader {
+    fn read(&self) -> Option<Arc<Read>> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, read)) = last.as_ref().filter(|(when, _)| when.elapsed() < FRESH) {
+            return Some(Arc::clone(read));
+        }
+        let status = Status::decode(&self.page.copy()).ok()?;
+        let metrics = exposition(&status);
+        let read = Arc::new(Read { status, metrics });
+        *last = Some((Instant::now(), Arc::clone(&read)));
+        Some(read)
+    }
+}
+
+async fn serve(listener: TcpListener, reader: Arc<Reader>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "metrics cannot be served"),
+    };
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "cannot accept a monitor");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                continue;
+            }
+        };
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
+        let reader = Arc::clone(&reader);
+        tokio::spawn(async move {
+            // Whoever is too slow is closed on, and may ask again.
+            let _ = tokio::time::timeout(CONNECTION_MAX, converse(stream, &reader)).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn converse(mut stream: TcpStream, reader: &Reader) -> io::Result<()> {
+    let answer = match read_head(&mut stream).await? {
+        Head::Whole(head) => answer(&head, reader),
+        Head::TooLong => Answer::plain(431, "Request Header Fields Too Large", "the question is too long\n"),
+        Head::Ended => return Ok(()),
+    };
+    stream.write_all(answer.head().as_bytes()).await?;
+    if answer.with_body {
+        stream.write_all(answer.body().as_bytes()).await?;
+    }
+    stream.shutdown().await?;
+    let _ = tokio::time::timeout(DRAIN_MAX, drain(&mut stream)).await;
+    Ok(())
+}
+
+enum Head {
+    Whole(Vec<u8>),
+    TooLong,
+    Ended,
+}
+
+/// Reads to the empty line.
+async fn read_head(stream: &mut TcpStream) -> io::Result<Head> {
+    let mut head = Vec::with_capacity(1024);
+    let mut part = [0; 1024];
+    loop {
+        match stream.read(&mut part).await? {
+            0 => return Ok(Head::Ended),
+            length => head.extend_from_slice(&part[..length]),
+        }
+        if let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
+            head.truncate(end);
+            return Ok(Head::Whole(head));
+        }
+        if head.len() > HEAD_BYTES_MAX {
+            return Ok(Head::TooLong);
+        }
+    }
+}
+
+async fn drain(stream: &mut TcpStream) -> io::Result<()> {
+    let (mut part, mut drained) = ([0; 4096], 0);
+    while drained < DRAIN_BYTES_MAX {
+        match stream.read(&mut part).await? {
+            0 => return Ok(()),
+            length => drained += length,
+        }
+    }
+    Ok(())
+}
+
+enum Body {
+    Text(String),
+    Metrics(Arc<Read>),
+}
+
+struct Answer {
+    code: u16,
+    reason: &'static str,
+    kind: &'static str,
+    body: Body,
+    with_body: bool,
+}
+
+impl Answer {
+    fn plain(code: u16, reason: &'static str, text: &str) -> Self {
+        let kind = "text/plain; charset=utf-8";
+        Self { code, reason, kind, body: Body::Text(text.to_owned()), with_body: true }
+    }
+
+    fn verdict(good: bool, text: String) -> Self {
+        let (code, reason) = if good { (200, "OK") } else { (503, "Service Unavailable") };
+        Self { code, reason, kind: "application/json", body: Body::Text(text), with_body: true }
+    }
+
+    fn body(&self) -> &str {
+        match &self.body {
+            Body::Text(text) => text,
+            Body::Metrics(read) => &read.metrics,
+        }
+    }
+
+    fn head(&self) -> String {
+        let Self { code, reason, kind, .. } = self;
+        let allow = if *code == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+        let length = self.body().len();
+        format!(
+            "HTTP/1.1 {code} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+        )
+    }
+}
+
+/// What a question is answered with. Only its first line counts.
+fn answer(head: &[u8], reader: &Reader) -> Answer {
+    let malformed = || Answer::plain(400, "Bad Request", "this is no question of HTTP/1.1\n");
+    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let Some(line) = std::str::from_utf8(line).ok().filter(|line| line.bytes().all(|byte| matches!(byte, b' '..=b'~')))
+    else {
+        return malformed();
+    };
+    let mut words = line.split(' ');
+    let (Some(method), Some(target), Some("HTTP/1.1" | "HTTP/1.0"), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return malformed();
+    };
+    if method != "GET" && method != "HEAD" {
+        return Answer::plain(405, "Method Not Allowed", "ask with GET or HEAD\n");
+    }
+    let path = target.split('?').next().unwrap_or_default();
+    let known = matches!(path, "/" | "/metrics" | "/health" | "/ready");
+    let read = if known { reader.read() } else { None };
+    let mut answer = match (path, read) {
+        ("/", _) => Answer::plain(200, "OK", "ddssd: /metrics /health /ready\n"),
+        ("/metrics", Some(read)) => Answer {
+            code: 200,
+            reason: "OK",
+            kind: "text/plain; version=0.0.4; charset=utf-8",
+            body: Body::Metrics(read),
+            with_body: true,
+        },
+        ("/health", Some(read)) => {
+            let verdict = health(&read.status);
+            Answer::verdict(verdict.good, verdict.text)
+        }
+        ("/ready", Some(read)) => {
+            let verdict = readiness(&read.status);
+            Answer::verdict(verdict.good, verdict.text)
+        }
+        (_, None) if known => Answer::plain(500, "Internal Server Error", "the status page cannot be read\n"),
+        _ => Answer::plain(404, "Not Found", "there are /metrics, /health and /ready\n"),
+    };
+    answer.with_body = method == "GET";
+    answer
+}

@@ -1,0 +1,14 @@
+//! More is asked of two nodes than they can do.
+
+use std::process::Command;
+
+// If this failed, a busy hour would end a daemon for want of memory, or somebody would never hear of his call's end.
+#[test]
+fn what_is_too_much_ends_inside_of_the_memory_and_is_told_to_everybody() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_overload"));
+    let output = command.args(["--seconds", "3", "--json"]).output().expect("it was just built");
+    let (said, why) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}{why}");
+    let found: serde_json::Value = serde_json::from_str(&said).expect("it says what it found");
+    assert!(found["timed_out"].as_u64() > Some(0), "nobody waited in vain: {said}");
+}
