@@ -56,6 +56,10 @@ fn what_a_dead_daemon_did_last_is_shown_and_called_so() {
     let text = out(&daemon, &["counters", "commits"]);
     assert!(text.contains("commits") && text.contains("500"), "{text}");
     daemon.kill().unwrap();
+    // Its last sign of life has to grow old first.
+    while !say(&daemon, &["clients"]).2.contains("is dead") {
+        std::thread::sleep(Duration::from_millis(50));
+    }
     for words in [&["counters"][..], &["clients"], &["top", "--once"], &["trace"]] {
         let (code, text, err) = say(&daemon, words);
         assert_eq!(code, 0, "{words:?}: {err}");
