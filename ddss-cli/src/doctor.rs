@@ -127,17 +127,59 @@ fn huge_pages() -> Finding {
     finding("huge pages", state, chosen.trim_matches(['[', ']']), advice)
 }
 
-fn adapters() -> Finding {
-    let found = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
-    let mut names: Vec<String> = found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+/// Where distributions put what is opened at run time.
+const LIBRARY_FOLDERS: &[&str] =
+    &["/usr/lib", "/usr/lib64", "/lib", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
+
+/// Whether what reaches adapters is installed.
+fn has_rdma_core() -> bool {
+    let is_there = |name: &str| LIBRARY_FOLDERS.iter().any(|folder| Path::new(folder).join(name).exists());
+    is_there("libibverbs.so.1") && is_there("librdmacm.so.1")
+}
+
+/// Each RDMA adapter, and why it is used or not.
+fn adapters() -> Vec<Finding> {
+    let entries = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
-    let words =
-        if names.is_empty() { "none: nodes talk iWARP in user space over TCP".to_owned() } else { names.join(", ") };
-    finding("RDMA adapters", State::Good, words, "")
+    if names.is_empty() {
+        return vec![finding("RDMA adapters", State::Good, "none: nodes talk iWARP in user space over TCP", "")];
+    }
+    let installed = has_rdma_core();
+    names.iter().map(|name| adapter(name, installed)).collect()
+}
+
+fn adapter(name: &str, installed: bool) -> Finding {
+    let of = |file: &str| read(&format!("/sys/class/infiniband/{name}/ports/1/{file}")).unwrap_or_default();
+    let active = of("state").contains("ACTIVE");
+    let (link, interface) = (of("link_layer"), of("gid_attrs/ndevs/0"));
+    let state = if active { "up" } else { "down" };
+    let through = if interface.is_empty() { String::new() } else { format!(", {interface}") };
+    let found = format!("{name}: {link}, {state}{through}");
+    if !installed {
+        let advice = "not used: rdma-core is not installed (libibverbs1, librdmacm1, ibverbs-providers)";
+        return finding("RDMA adapter", State::Poor, found, advice);
+    }
+    if !active {
+        return finding("RDMA adapter", State::Poor, found, "not used: the link of its first port is down");
+    }
+    finding("RDMA adapter", State::Good, format!("{found}: used by a node that listens on its address"), "")
+}
+
+/// Where the daemon's progress thread runs, by its page.
+fn pinning(options: &DoctorOptions) -> Option<Finding> {
+    let page = crate::page::read(&options.place).ok()?;
+    let advice = "it wanders between cores: start ddssd with --core auto, or name one";
+    Some(match page.status.daemon.core {
+        Some(core) => finding("progress thread", State::Good, format!("on core {core}"), ""),
+        None => finding("progress thread", State::Poor, "on no core of its own", advice),
+    })
 }
 
 pub(crate) fn run(options: &DoctorOptions, json: bool) -> Result<(), CommandError> {
-    let mut findings = vec![daemon(options), cores(), shared_memory()];
+    let mut findings = vec![daemon(options)];
+    findings.extend(pinning(options));
+    findings.extend([cores(), shared_memory()]);
     findings.push(limit(
         "open files",
         Resource::Nofile,
@@ -151,7 +193,8 @@ pub(crate) fn run(options: &DoctorOptions, json: bool) -> Result<(), CommandErro
         "only RDMA adapters need it: ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit",
     ));
     findings.extend(queues());
-    findings.extend([huge_pages(), adapters()]);
+    findings.push(huge_pages());
+    findings.extend(adapters());
     let word = |state| match state {
         State::Good => "good",
         State::Poor => "poor",

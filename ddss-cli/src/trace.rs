@@ -104,22 +104,26 @@ fn in_words(sample: &SampleRow) -> String {
 
 /// The way as a picture: time goes down, and whoever has the call stands in his column.
 fn road(sample: &SampleRow, node: u16) -> Vec<String> {
-    let time = |step: Step| format!("{} {} µs", step.name(), us_in_words(sample.step_ns(step)));
+    let time = |step: Step| {
+        let ns = sample.step_ns(step)?;
+        Some(format!("{} {} µs", step.name(), us_in_words(Some(ns))))
+    };
+    let or_bare = Option::unwrap_or_default;
     let mut names = vec!["client".to_owned(), format!("ddssd of node {node}")];
     let far = sample.road == Road::Away;
     if far {
         names.push(sample.segment.map_or_else(|| "another node".to_owned(), |segment| segment.home().to_string()));
     }
     let mut picture = Picture::new(&names);
-    picture.arrow(0, 1, &time(Step::Submit));
-    picture.note(1, &time(Step::Post));
+    picture.arrow(0, 1, &or_bare(time(Step::Submit)));
+    picture.note(1, &or_bare(time(Step::Post)));
     if far {
         picture.arrow(1, 2, "");
-        picture.arrow(2, 1, &time(Step::Complete));
-    } else if sample.step_ns(Step::Complete).is_some() {
-        picture.note(1, &time(Step::Complete));
+        picture.arrow(2, 1, &or_bare(time(Step::Complete)));
+    } else if let Some(waited) = time(Step::Complete) {
+        picture.note(1, &waited);
     }
-    picture.arrow(1, 0, &time(Step::Reply));
+    picture.arrow(1, 0, &or_bare(time(Step::Reply)));
     picture.bars();
     picture.lines
 }
@@ -210,7 +214,27 @@ fn shares(last: &SampleRow, samples: &[SampleRow]) -> Vec<String> {
         ));
     }
     lines.push(String::new());
-    lines.extend(STEPS.iter().map(|step| format!("{:<10}{}", step.name(), step.help())));
+    for step in STEPS {
+        let mut name = step.name();
+        for line in wrapped(step.help(), 68) {
+            lines.push(format!("{name:<10}{line}"));
+            name = "";
+        }
+    }
+    lines
+}
+
+/// Words in lines of so many letters at the most.
+fn wrapped(words: &str, most: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in words.split(' ') {
+        let last = lines.last_mut().expect("there is one line");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > most {
+            lines.push(word.to_owned());
+        } else {
+            *last = if last.is_empty() { word.to_owned() } else { format!("{last} {word}") };
+        }
+    }
     lines
 }
 
@@ -221,6 +245,7 @@ mod tests {
     #[test]
     fn an_arrow_goes_from_who_has_the_call_to_who_gets_it() {
         // If this broke, a person would look for the time in the wrong place.
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
         let mut picture = Picture::new(&["client".to_owned(), "ddssd of node 1".to_owned()]);
         picture.arrow(0, 1, "submit 0.41 µs");
         picture.note(1, "post 0.30 µs");

@@ -213,8 +213,8 @@ impl World {
 
     /// What a home writes down about permissions holds; what a mirror does is a copy, and late.
     pub(crate) fn note_rights(&mut self, node: usize, record: &Record) {
-        let home = self.council.duties.get(&record.known_as).map(|duty| duty.home);
-        if home.is_none_or(|home| usize::from(home.0) == node + 1) {
+        let home = self.council.duties.get(&record.known_as).map_or(record.known_as.home(), |duty| duty.home);
+        if usize::from(home.0) == node + 1 {
             self.rights.note(self.now_us, record);
         }
     }

@@ -112,7 +112,7 @@ fn a_daemon_that_is_told_to_stop_leaves_the_segments_or_nothing() {
     let memory = daemon.folder().join("memory");
     assert!(memory.join("register").exists());
     daemon.process().end().unwrap();
-    // The lock stays: who takes a lock's file away lets two in.
+    // The folder itself is what is locked, so that nothing has to stay in it.
     let left: Vec<_> = std::fs::read_dir(memory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["ddssd.lock"]);
+    assert!(left.is_empty(), "{left:?}");
 }

@@ -11,7 +11,7 @@ use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Paragraph, Sparkline};
 use ratatui::{DefaultTerminal, Frame};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -32,7 +32,8 @@ pub(crate) fn run(options: &TopOptions, json: bool) -> Result<(), CommandError> 
         return once(options, first, json);
     }
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
+    // A terminal that is gone (SIGHUP) has nothing to be given back, and ends this program as it ends every other.
+    for signal in [SIGTERM, SIGINT] {
         let flag = signal_hook::flag::register(signal, Arc::clone(&stop));
         flag.map_err(CommandError::system("listen to signals"))?;
     }
@@ -172,9 +173,10 @@ impl<'a> Screen<'a> {
     fn draw(&self, frame: &mut Frame<'_>) {
         let view = &self.view;
         let rows = |section: &Section, most: usize| (section.table.len().min(most) + 2) as u16;
+        let rates = view.rate_lines(frame.area().width.into());
         let parts = Layout::vertical([
             Constraint::Length(1),
-            Constraint::Length(view.rates.len() as u16),
+            Constraint::Length(rates.len() as u16),
             Constraint::Length(3),
             Constraint::Length(rows(&view.latency, 8)),
             Constraint::Fill(1),
@@ -183,7 +185,7 @@ impl<'a> Screen<'a> {
         .split(frame.area());
         let alive = if self.page.life.is_serving() { Style::new().green() } else { Style::new().red() };
         frame.render_widget(Line::styled(self.view.head.as_str(), alive.add_modifier(Modifier::BOLD)), parts[0]);
-        frame.render_widget(Text::from_iter(view.rates.iter().map(String::as_str)), parts[1]);
+        frame.render_widget(Text::from_iter(rates), parts[1]);
         let shown = self.history.iter().rev().take(parts[2].width.into()).rev().copied();
         frame.render_widget(Sparkline::default().data(shown.collect::<Vec<_>>()).cyan(), parts[2]);
         section(frame, parts[3], &view.latency, 0);

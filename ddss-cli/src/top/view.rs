@@ -4,7 +4,7 @@ use super::names::Names;
 use crate::clients::program;
 use crate::counters::{latency_json, peers};
 use crate::page::{Page, count_in_words, us_in_words};
-use crate::table::{Table, bytes_in_words};
+use crate::table::{Table, bytes_in_words, terminal_columns};
 use ddss::SegmentId;
 use ddss_core::status::{ClientRow, Counter, Gauge, Kind, OperationCount, Road, SegmentRow, Status, Step};
 use serde_json::{Value, json};
@@ -28,8 +28,8 @@ pub(super) struct Section {
 /// Everything in a moment.
 pub(super) struct View {
     pub(super) head: String,
-    /// Rates of the whole node.
-    pub(super) rates: Vec<String>,
+    /// Rates of the whole node, one by one.
+    rates: Vec<String>,
     pub(super) latency: Section,
     pub(super) segments: Section,
     pub(super) clients: Section,
@@ -67,28 +67,21 @@ impl Span<'_> {
         let gauge = |gauge| self.status().gauge(gauge);
         let words = |rate| count_in_words(rate);
         vec![
+            format!("calls {}/s", words(self.calls_a_second())),
+            format!("gets {}/s ({}/s)", words(a_second(&gets)), bytes(&gets)),
+            format!("puts {}/s ({}/s)", words(a_second(&puts)), bytes(&puts)),
+            format!("not done {}/s", words(failed)),
+            format!("commits {}/s", words(self.rate(|status| status.counter(Counter::Commits)))),
             format!(
-                "calls {}/s   gets {}/s ({}/s)   puts {}/s ({}/s)   not done {}/s   commits {}/s",
-                words(self.calls_a_second()),
-                words(a_second(&gets)),
-                bytes(&gets),
-                words(a_second(&puts)),
-                bytes(&puts),
-                words(failed),
-                words(self.rate(|status| status.counter(Counter::Commits)))
-            ),
-            format!(
-                "segments {} ({} of {})   clients {}   locks held {}, waiting {}   under way {}   other nodes {} of {}",
+                "segments {} ({} of {})",
                 gauge(Gauge::Segments),
                 bytes_in_words(gauge(Gauge::PoolBytesUsed)),
-                bytes_in_words(gauge(Gauge::PoolBytes)),
-                gauge(Gauge::Clients),
-                gauge(Gauge::LockHolders),
-                gauge(Gauge::LockWaiters),
-                gauge(Gauge::UnderWay),
-                gauge(Gauge::Connections),
-                gauge(Gauge::Peers)
+                bytes_in_words(gauge(Gauge::PoolBytes))
             ),
+            format!("clients {}", gauge(Gauge::Clients)),
+            format!("locks held {}, waiting {}", gauge(Gauge::LockHolders), gauge(Gauge::LockWaiters)),
+            format!("under way {}", gauge(Gauge::UnderWay)),
+            format!("other nodes {} of {}", gauge(Gauge::Connections), gauge(Gauge::Peers)),
         ]
     }
 
@@ -232,10 +225,26 @@ impl Span<'_> {
 }
 
 impl View {
+    /// The rates in lines of so many letters at the most.
+    pub(super) fn rate_lines(&self, most: usize) -> Vec<String> {
+        const GAP: &str = "   ";
+        let mut lines: Vec<String> = Vec::new();
+        for rate in &self.rates {
+            match lines.last_mut() {
+                Some(line) if line.chars().count() + GAP.len() + rate.chars().count() <= most => {
+                    line.push_str(GAP);
+                    line.push_str(rate);
+                }
+                _ => lines.push(rate.clone()),
+            }
+        }
+        lines
+    }
+
     /// As text.
     pub(super) fn print(&self) {
         println!("{}", self.head);
-        self.rates.iter().for_each(|line| println!("{line}"));
+        self.rate_lines(terminal_columns().unwrap_or(160)).iter().for_each(|line| println!("{line}"));
         for section in [&self.latency, &self.segments, &self.clients, &self.peers] {
             if !section.table.is_empty() {
                 println!("\n{}", section.title);
