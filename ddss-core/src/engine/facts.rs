@@ -131,12 +131,13 @@ impl Engine {
         Ok(())
     }
 
-    fn page_of_one(&self, now: Now, id: SegmentId, who: Identity) -> Result<Bytes, Failure> {
+    fn page_of_one(&mut self, now: Now, id: SegmentId, who: Identity) -> Result<Bytes, Failure> {
+        self.set_gate(now, id);
         let segment = self.segments.get(id)?;
         if segment.is_copy() {
             return Err(Failure::NodeDown);
         }
-        may_hear(&segment.permissions, who)?;
+        may_hear(&segment.permissions, who).map_err(|failure| self.doubted(id, failure))?;
         let mut page = Bytes::new();
         assert!(listing(now, self.node, segment).add_to(&mut page), "a page holds at least one");
         Ok(page)
