@@ -58,7 +58,6 @@ each_is_found! {
     a_mirror_that_takes_over_without_the_newest_puts: UnpartedMirror,
     an_old_home_that_is_not_fenced: UnfencedHome,
     a_mirror_that_has_another_version_than_it_says: StaleCopy,
-    a_home_that_gives_a_token_again: UnheardToken,
     a_permission_that_was_not_checked: UncheckedPermission,
 }
 

@@ -187,16 +187,13 @@ impl Engine {
 
     /// The cluster has made this mirror the home: with everything that was acknowledged, and without the locks.
     fn step_up(&mut self, now: Now, id: SegmentId, duty: &Duty) {
-        let unheard = planted!(self, UnheardToken);
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let (at, stamp) = (segment.at, segment.timestamp);
         let Some(mirror) = segment.mirror.as_deref_mut() else { return };
         let floor = mirror.floor.max(stamp);
         *mirror = Mirror { epoch: duty.epoch, turn: duty.turn, node: duty.mirror, ..Mirror::default() };
         (mirror.role, mirror.lost_us) = (Role::Home(Sync::Alone), now.steady_us);
-        if !unheard {
-            self.restore_clock(floor);
-        }
+        self.restore_clock(floor);
         self.act(Action::Mark { at, holder: LockToken::default() });
         self.set_gate(now, id);
         self.stir(now, id);

@@ -49,8 +49,6 @@ pub enum Bug {
     UnfencedHome,
     /// A mirror says that it has what it was offered, whatever it has.
     StaleCopy,
-    /// A mirror that takes over does not know the tokens that were given.
-    UnheardToken,
     /// Whether who puts may write is not looked at.
     UncheckedPermission,
 }
