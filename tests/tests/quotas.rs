@@ -102,13 +102,13 @@ fn another_user_gets_what_his_quota_allows_and_is_told_which_one_it_was() {
     assert_eq!(ddss(&tool, &daemon, &["stat", "b"]).0, 0);
     let (code, why) = ddss(&tool, &daemon, &["allocate", "e", "8"]);
     assert!(code == 1 && why.contains("has 3 segments there and may have 1"), "{why}");
-    clients_are_counted(&daemon);
+    clients_are_counted(&tool, &daemon);
     let status = read_status(daemon.folder()).unwrap();
     assert!(status.counter(Counter::QuotaRefusals) >= 3, "{}", status.counter(Counter::QuotaRefusals));
     assert_eq!(status.failure(Failure::QuotaSegments), 2);
 }
 
-fn clients_are_counted(daemon: &Daemon) {
+fn clients_are_counted(ddss_tool: &Tool, daemon: &Daemon) {
     let tool = Tool::new(Path::new(env!("CARGO_BIN_EXE_client")), "client");
     let attach = || -> (Child, String) {
         let mut command = tool.as_stranger();
@@ -121,7 +121,9 @@ fn clients_are_counted(daemon: &Daemon) {
     let mut attached = [attach(), attach()];
     assert!(attached.iter().all(|(_, said)| said.starts_with("ok attached")), "{attached:?}");
     let (mut third, said) = attach();
-    assert!(said.contains(&format!("user {STRANGER} has 2 clients attached and may have 2")), "{said}");
+    assert!(said.starts_with("error"), "{said}");
+    let (_, why) = ddss(ddss_tool, daemon, &["ping"]);
+    assert!(why.contains(&format!("user {STRANGER} has 2 clients attached and may have 2")), "{why}");
     third.wait().unwrap();
     client(daemon).ping().unwrap();
     for (child, _) in &mut attached {
