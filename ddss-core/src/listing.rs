@@ -9,6 +9,15 @@ use crate::{NodeId, Timestamp, Version};
 use arrayvec::{ArrayString, ArrayVec};
 
 /// How the mirror of a segment is.
+///
+/// ```
+/// use ddss_core::{Listing, Mirroring};
+/// /// Whether it would still be there without its home.
+/// fn is_safe(listing: &Listing) -> bool {
+///     listing.mirroring == Mirroring::InSync
+/// }
+/// assert_eq!(Mirroring::default().as_str(), "none");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Mirroring {
