@@ -31,6 +31,8 @@ pub(crate) fn as_json(remain: &Remain) -> Value {
         "name": record.name.as_str(),
         "id": record.segment.to_bits(),
         "home": record.segment.home().0,
+        "copies": record.spec.copies,
+        "mirror": null,
         "bytes": record.spec.bytes,
         "model": model_in_words(record.spec.model),
         "history": record.spec.keeps(),

@@ -31,7 +31,7 @@ pub struct RemoteWindow {
 /// let owner = Identity { uid: 1000, gid: 50 };
 /// let permissions = Permissions { owner, mode: 0o600 };
 /// let segment = SegmentId::new(NodeId(2), 0, 1);
-/// let facts = Facts { segment, bytes: 4096, model: Model::Strict, permissions, keeps: 0 };
+/// let facts = Facts { segment, bytes: 4096, model: Model::Strict, permissions, keeps: 0, copies: 1 };
 /// assert_eq!(facts.segment.home(), NodeId(2));
 /// assert!(facts.permissions.allow(Identity { uid: 7, gid: 7 }, Wish::Read).is_err());
 /// ```

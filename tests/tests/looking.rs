@@ -38,7 +38,21 @@ fn a_list_shows_what_there_is_and_scripts_can_rely_on_its_names() {
     let found = json_of(&b, &["ls", "scores/?"]);
     let mut keys: Vec<&str> = found[0].as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort_unstable();
-    let expected = ["bytes", "gid", "history", "home", "id", "live", "lock", "mode", "model", "name", "nodes_reading"];
+    let expected = [
+        "bytes",
+        "copies",
+        "gid",
+        "history",
+        "home",
+        "id",
+        "live",
+        "lock",
+        "mirror",
+        "mode",
+        "model",
+        "name",
+        "nodes_reading",
+    ];
     assert_eq!(keys, [&expected[..], &["timestamp_us", "uid", "version"]].concat());
     let names: Vec<&str> = found.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["scores/1", "scores/2"]);

@@ -82,7 +82,8 @@ impl<T> Claims<T> {
         let place = &self.places[index];
         // Pairs with the Release in `Claimed::drop`.
         let claimed = place.word.compare_exchange(FREE, TAKEN, order::claim(), Ordering::Relaxed);
-        claimed.is_ok().then_some(Claimed { place })
+        // Only who has it may make one: a `Claimed` that is dropped gives the place back, whoever has it.
+        claimed.is_ok().then(|| Claimed { place })
     }
 }
 
