@@ -28,7 +28,7 @@ use ddss_core::status::Counter;
 use ddss_core::{
     ArenaRange, ClientId, Entry, Failure, Identity, LaneId, Message, Name, NodeId, Operation, PeerHello, Request,
 };
-use ddss_ipc::{Arrival, Idling, Session, SharedMemory, Station};
+use ddss_ipc::{Arrival, Followed, Idling, Session, SharedMemory, Station};
 use ddss_runtime::Work;
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
 use std::net::SocketAddr;
@@ -233,34 +233,43 @@ impl Node {
     #[inline]
     fn sweep(&mut self) -> usize {
         let hands = &mut self.hands;
-        self.station.serve(Self::BATCH, |lane, entry, followed| {
+        // What was answered is counted when the answer is out: nobody waits for a count.
+        let mut answered: Option<(LaneId, Entry, Entry, Option<Followed>)> = None;
+        let taken = self.station.serve(Self::BATCH, |lane, entry, followed| {
+            if let Some((lane, entry, reply, followed)) = answered.take() {
+                hands.tally.answered(lane, &entry, &reply, followed);
+            }
             ask(hands, lane, entry);
             // Nearly always there is one reply, to this very request, and nothing else to do.
-            if let Some(Reply { lane: to, completion, data }) = hands.engine.only_reply() {
-                let reply = hands.filled(completion, data).encode();
-                if to == lane {
-                    hands.tally.answered(lane, entry, &reply, followed);
-                    return Some(reply);
+            let reply = match hands.engine.only_reply() {
+                Some(Reply { lane: to, completion, data }) => {
+                    let reply = hands.filled(completion, data).encode();
+                    if to == lane {
+                        Some(reply)
+                    } else {
+                        hands.replies.push((to, reply));
+                        None
+                    }
                 }
-                hands.replies.push((to, reply));
-                hands.pulse.began(lane, entry[1]);
-                hands.tally.waits(lane, entry, followed);
-                return None;
-            }
-            hands.perform();
-            match hands.replies.iter().position(|&(to, reply)| to == lane && reply[1] == entry[1]) {
-                Some(at) => {
-                    let reply = hands.replies.swap_remove(at).1;
-                    hands.tally.answered(lane, entry, &reply, followed);
-                    Some(reply)
+                None => {
+                    hands.perform();
+                    let at = hands.replies.iter().position(|&(to, reply)| to == lane && reply[1] == entry[1]);
+                    at.map(|at| hands.replies.swap_remove(at).1)
                 }
+            };
+            match reply {
+                Some(reply) => answered = Some((lane, *entry, reply, followed)),
                 None => {
                     hands.pulse.began(lane, entry[1]);
                     hands.tally.waits(lane, entry, followed);
-                    None
                 }
             }
-        })
+            reply
+        });
+        if let Some((lane, entry, reply, followed)) = answered {
+            hands.tally.answered(lane, &entry, &reply, followed);
+        }
+        taken
     }
 
     // 3. Network.

@@ -290,9 +290,15 @@ impl Segments {
 
     /// The same, to change it.
     pub(super) fn get_mut(&mut self, id: SegmentId) -> Result<&mut Segment, Failure> {
-        self.get(id)?;
         let index = self.index_of(id).ok_or(Failure::NotFound)?;
-        self.slots[usize::from(index)].segment.as_deref_mut().ok_or(Failure::NotFound)
+        match self.slots.get_mut(usize::from(index)) {
+            Some(Slot { segment: Some(segment), .. })
+                if (segment.id == id || planted!(self, StaleGeneration)) && segment.forming.is_none() =>
+            {
+                Ok(segment)
+            }
+            _ => Err(Failure::NotFound),
+        }
     }
 
     pub(super) fn by_name(&self, name: &Name) -> Option<SegmentId> {

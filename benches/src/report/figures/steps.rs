@@ -61,7 +61,7 @@ pub(super) fn steps(rows: &Rows) -> Picture {
              reads are handed to the fabric; of a get of the same node, until it is answered. wire: what a bare TCP ping-pong \
              takes on the same road. complete: what it takes longer than that until the bytes are there: the home's fabric, and the time \
              until this daemon looks. reply: until the answer is written. return: until the client has it. All but wire and \
-             return are the daemon's own counters, of every 128th call, the same that `ddss trace` shows."
+             return are the daemon's own counters, of every 512th call, the same that `ddss trace` shows."
                 .to_owned(),
         ],
     }
