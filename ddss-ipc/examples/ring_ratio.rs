@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ddss_core::NodeId;
+use ddss_core::{Entry, LaneId, NodeId};
 use ddss_ipc::{
-    Access, Arrival, AttachOptions, Attachment, Idling, Lane, Reception, ReceptionConfig, SharedMemory, Station,
-    Strategy, WaitClass, Waited,
+    Access, Arrival, AttachOptions, Attachment, Followed, Idling, Lane, Reception, ReceptionConfig, SharedMemory,
+    Station, Strategy, WaitClass, Waited,
 };
 use rustix::event::{PollFd, PollFlags};
 use rustix::thread::CpuSet;
@@ -279,7 +279,9 @@ fn serve(mut station: Station, stop: &AtomicBool) -> (u64, u64) {
             batch.clear();
             taken
         } else {
-            station.serve(256, |_, entry, _| Some([entry[0], !entry[1], entry[2], 0, 0, 0, 0, 0]))
+            station.serve(256, &mut |_: LaneId, entry: &Entry, _: Option<Followed>| {
+                Some([entry[0], !entry[1], entry[2], 0, 0, 0, 0, 0])
+            })
         };
         if taken > 0 {
             station.flush();

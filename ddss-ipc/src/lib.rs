@@ -92,6 +92,7 @@ outside_the_model! {
     mod rings;
     mod road;
     mod sentry;
+    mod service;
     mod service_lane;
     mod session;
     mod socket;
@@ -111,6 +112,7 @@ outside_the_model! {
     pub use place::{FOLDER_VARIABLE, SOCKET_NAME, default_folder};
     pub use reception::{ArrivalSink, PerUser, Reception, ReceptionConfig};
     pub use road::Waited;
+    pub use service::Service;
     pub use session::{Arrival, Credentials, Session};
     pub use station::{Idling, Inbox, Offence, Station, StationCounts};
     pub use status::{Life, STATUS_NAME, StatusReadError, process_began, read_status};

@@ -22,8 +22,8 @@ use ddss_core::{ClientId, Entry, LaneId, NodeId};
 use rustix::event::{EventfdFlags, epoll};
 
 use crate::board::Board;
-use crate::follow::Followed;
 use crate::reception::ArrivalSink;
+use crate::service::Service;
 use crate::session::{Arrival, Credentials, Session};
 use crate::socket;
 use crate::strategy::Strategy;
@@ -254,16 +254,12 @@ impl Station {
         taken
     }
 
-    /// Like [`poll`](Self::poll), for what can be answered on the spot: passes each request to `answer`, and what that
-    /// gives is published before the next one is looked at. A request for which it gives nothing is under way, and is
-    /// answered by [`reply`](Self::reply) later. With some of them comes when they were sent and taken.
+    /// Like [`poll`](Self::poll), for what can be answered on the spot: passes each request to `service`, and what that
+    /// answers is published before the next one is looked at. A request for which it gives nothing is under way, and is
+    /// answered by [`reply`](Self::reply) later.
     #[inline]
-    pub fn serve(
-        &mut self,
-        budget: usize,
-        mut answer: impl FnMut(LaneId, &Entry, Option<Followed>) -> Option<Entry>,
-    ) -> usize {
-        let taken = self.sweep.serve(budget, &mut answer);
+    pub fn serve(&mut self, budget: usize, service: &mut impl Service) -> usize {
+        let taken = self.sweep.serve(budget, service);
         self.tell_active();
         taken
     }

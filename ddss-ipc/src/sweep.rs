@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use ddss_core::limits::CLIENTS_MAX;
 use ddss_core::{ClientId, Entry, LaneId};
 
-use crate::follow::Followed;
+use crate::service::Service;
 use crate::service_lane::{Replied, ServiceLane, Woken};
 use crate::station::Offence;
 use crate::sync::order;
@@ -137,14 +137,10 @@ impl Sweep {
         self.visit(budget, &mut |lane, most| lane.take(most, into))
     }
 
-    /// Passes up to `budget` requests to `answer`, and publishes what it gives at once.
+    /// Passes up to `budget` requests to `service`, and publishes what it answers at once.
     #[inline]
-    pub(crate) fn serve(
-        &mut self,
-        budget: usize,
-        answer: &mut impl FnMut(LaneId, &Entry, Option<Followed>) -> Option<Entry>,
-    ) -> usize {
-        self.visit(budget, &mut |lane, most| lane.serve(most, answer))
+    pub(crate) fn serve(&mut self, budget: usize, service: &mut impl Service) -> usize {
+        self.visit(budget, &mut |lane, most| lane.serve(most, service))
     }
 
     /// Goes over the lanes; `take` takes up to so many requests from one and says how many they were.

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use ddss_core::{ClientId, NodeId};
-use ddss_ipc::{Arrival, AttachOptions, Attachment, Lane, Reception, ReceptionConfig, Station};
+use ddss_core::{ClientId, Entry, LaneId, NodeId};
+use ddss_ipc::{Arrival, AttachOptions, Attachment, Followed, Lane, Reception, ReceptionConfig, Station};
 
 const LANES: usize = 64;
 const BUDGET: usize = 256;
@@ -27,7 +27,7 @@ fn fill(lanes: &mut [Lane]) {
 /// One round of the service; how many requests of that client it took.
 fn serve(station: &mut Station, client: ClientId) -> usize {
     let mut taken = 0;
-    station.serve(BUDGET, |lane, entry, _| {
+    station.serve(BUDGET, &mut |lane: LaneId, entry: &Entry, _: Option<Followed>| {
         taken += usize::from(lane.client == client);
         Some(*entry)
     });

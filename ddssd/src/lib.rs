@@ -44,6 +44,7 @@ mod quotas;
 mod recovery;
 mod register;
 mod remains;
+mod requests;
 mod service;
 mod settings;
 mod status;

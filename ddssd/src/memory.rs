@@ -5,8 +5,8 @@
 use crate::register::{Entry, Register, Unusable};
 use crate::undo::Undo;
 use ddss_core::engine::{OWN_AREA, area_of, offset_of};
-use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, LINE_BYTES, OPERATIONS_MAX};
-use ddss_core::{Header, LockToken, NodeId, Range, Record, Timestamp, Version};
+use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX};
+use ddss_core::{Completion, Header, LockToken, NodeId, Range, Record, Timestamp, Version};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
@@ -149,6 +149,21 @@ impl NodeMemory {
     pub(crate) fn at(&self, place: u64) -> (&SharedMemory, usize) {
         let area = self.areas.get(area_of(place)).and_then(Option::as_ref).expect(CHECKED);
         (area, offset_of(place) as usize)
+    }
+
+    /// A completion as a ring entry, with the bytes of the pool that it carries.
+    #[inline(always)]
+    pub(crate) fn encoded(&self, completion: &Completion, data: Option<(u64, u8)>) -> ddss_core::Entry {
+        let mut entry = completion.encode();
+        if let Some((at, bytes)) = data {
+            let mut carried = [0; INLINE_REPLY_BYTES_MAX];
+            let (area, from) = self.at(at);
+            area.read(from, &mut carried[..usize::from(bytes)]).expect(CHECKED);
+            for (word, bytes) in entry[4..].iter_mut().zip(carried.as_chunks().0) {
+                *word = u64::from_le_bytes(*bytes);
+            }
+        }
+        entry
     }
 
     /// Where the scratch line of an operation begins.

@@ -221,7 +221,7 @@ impl Hands {
                     }
                 }
                 Action::Cut { node } => self.links.cut(self.fabric.as_mut(), node),
-                Action::Reply { lane, completion, data } => self.reply(lane, completion, data),
+                Action::Reply { lane, completion, data } => self.reply(lane, &completion, data),
             }
         }
     }
@@ -532,19 +532,16 @@ impl Hands {
         self.links.send(self.fabric.as_mut(), node, &message.encode(&[]));
     }
 
-    fn reply(&mut self, lane: LaneId, completion: Completion, data: Option<(u64, u8)>) {
-        let entry = self.filled(completion, data).encode();
+    pub(crate) fn reply(&mut self, lane: LaneId, completion: &Completion, data: Option<(u64, u8)>) {
+        let entry = self.memory.encoded(completion, data);
         self.replies.push((lane, entry));
     }
 
-    /// A completion with the bytes of the pool that it carries.
-    #[inline]
-    pub(crate) fn filled(&self, mut completion: Completion, data: Option<(u64, u8)>) -> Completion {
-        if let Some((at, bytes)) = data {
-            let (area, from) = self.memory.at(at);
-            area.read(from, &mut completion.data[..usize::from(bytes)]).expect(CHECKED);
-        }
-        completion
+    /// Does everything that the engine has decided of a request; its answer, if it is among that.
+    pub(crate) fn perform_for(&mut self, lane: LaneId, request: u64) -> Option<Entry> {
+        self.perform();
+        let at = self.replies.iter().position(|&(to, reply)| to == lane && reply[1] == request);
+        at.map(|at| self.replies.swap_remove(at).1)
     }
 }
 

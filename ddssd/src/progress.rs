@@ -22,13 +22,11 @@ use crate::quotas::SharedQuotas;
 use crate::recovery::{self, Found};
 use crate::service::StartError;
 use crate::status::{ClientSeen, Gauges, Tally};
-use ddss_core::engine::{Engine, EngineConfig, OWN_AREA, Reply};
-use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX, TEXT_BYTES_MAX};
+use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
+use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX};
 use ddss_core::status::Counter;
-use ddss_core::{
-    ArenaRange, ClientId, Entry, Failure, Identity, LaneId, Message, Name, NodeId, Operation, PeerHello, Request,
-};
-use ddss_ipc::{Arrival, Followed, Idling, Session, SharedMemory, Station};
+use ddss_core::{ClientId, Failure, Identity, Message, Name, NodeId, PeerHello};
+use ddss_ipc::{Arrival, Idling, Session, SharedMemory, Station};
 use ddss_runtime::Work;
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
 use std::net::SocketAddr;
@@ -232,44 +230,7 @@ impl Node {
 
     #[inline]
     fn sweep(&mut self) -> usize {
-        let hands = &mut self.hands;
-        // What was answered is counted when the answer is out: nobody waits for a count.
-        let mut answered: Option<(LaneId, Entry, Entry, Option<Followed>)> = None;
-        let taken = self.station.serve(Self::BATCH, |lane, entry, followed| {
-            if let Some((lane, entry, reply, followed)) = answered.take() {
-                hands.tally.answered(lane, &entry, &reply, followed);
-            }
-            ask(hands, lane, entry);
-            // Nearly always there is one reply, to this very request, and nothing else to do.
-            let reply = match hands.engine.only_reply() {
-                Some(Reply { lane: to, completion, data }) => {
-                    let reply = hands.filled(completion, data).encode();
-                    if to == lane {
-                        Some(reply)
-                    } else {
-                        hands.replies.push((to, reply));
-                        None
-                    }
-                }
-                None => {
-                    hands.perform();
-                    let at = hands.replies.iter().position(|&(to, reply)| to == lane && reply[1] == entry[1]);
-                    at.map(|at| hands.replies.swap_remove(at).1)
-                }
-            };
-            match reply {
-                Some(reply) => answered = Some((lane, *entry, reply, followed)),
-                None => {
-                    hands.pulse.began(lane, entry[1]);
-                    hands.tally.waits(lane, entry, followed);
-                }
-            }
-            reply
-        });
-        if let Some((lane, entry, reply, followed)) = answered {
-            hands.tally.answered(lane, &entry, &reply, followed);
-        }
-        taken
+        self.station.serve(Self::BATCH, &mut self.hands)
     }
 
     // 3. Network.
@@ -435,48 +396,6 @@ impl Node {
     pub(crate) fn listen(fabric: &mut dyn Fabric, address: SocketAddr) -> Result<SocketAddr, StartError> {
         fabric.listen(address).map_err(|source| StartError::Listen { address, source })
     }
-}
-
-#[inline]
-fn ask(hands: &mut Hands, lane: LaneId, entry: &Entry) {
-    hands.see_time();
-    match Request::decode(entry) {
-        Ok(request) => {
-            if text_range(&request.operation).is_some() {
-                return ask_by_text(hands, lane, &request);
-            }
-            hands.engine.request(hands.now, lane, &request, &[]);
-        }
-        Err(refused) => hands.engine.refuse(lane, refused.id, refused.failure),
-    }
-}
-
-#[cold]
-fn ask_by_text(hands: &mut Hands, lane: LaneId, request: &Request) {
-    let mut text = [0; TEXT_BYTES_MAX];
-    let length = copy_text(hands, lane.client, &request.operation, &mut text);
-    hands.engine.request(hands.now, lane, request, &text[..length]);
-}
-
-/// What an operation has in the arena for the engine to read.
-#[inline]
-fn text_range(operation: &Operation) -> Option<ArenaRange> {
-    match operation {
-        Operation::Allocate { spec_and_name: range }
-        | Operation::Open { name: range }
-        | Operation::List { text: range, .. }
-        | Operation::GetMany { list: range, .. }
-        | Operation::PutMany { list: range, .. } => Some(*range),
-        _ => None,
-    }
-}
-
-/// Names, specifications, queries and tables are copied out of the arena once, before anybody looks at them.
-fn copy_text(hands: &Hands, client: ClientId, operation: &Operation, text: &mut [u8]) -> usize {
-    let Some(range) = text_range(operation) else { return 0 };
-    let Some(arena) = hands.arena(client) else { return 0 };
-    let length = (range.bytes as usize).min(text.len());
-    arena.memory.read(range.offset() as usize, &mut text[..length]).map_or(0, |()| length)
 }
 
 impl Work for Node {

@@ -10,7 +10,7 @@ use ddss_core::{
     ArenaRange, ClientId, Completion, Entry, Header, Identity, LaneId, Look, Message, Opened, Operation, Outcome,
     Payload, RemoteWindow, Request, RequestId, Terms,
 };
-use ddss_ipc::{Arrival, AttachOptions, Attachment, Lane, Reception, ReceptionConfig, SharedMemory, Station};
+use ddss_ipc::{Arrival, AttachOptions, Attachment, Followed, Lane, Reception, ReceptionConfig, SharedMemory, Station};
 use ddss_verbs::{
     Event, Events, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RegionId, RemoteRange, Rights, Trust, Window, Work,
 };
@@ -183,7 +183,7 @@ fn question(station: &mut Station, engines: &mut Engines, lane: &mut Lane, round
     let now = engines.now;
     // A lane that was quiet for a while is looked at only now and then.
     let served = (0..LOOKS_MAX).any(|_| {
-        let served = station.serve(16, |from, entry: &Entry, _| {
+        let served = station.serve(16, &mut |from: LaneId, entry: &Entry, _: Option<Followed>| {
             let request = Request::decode(entry).expect("what was encoded is a request");
             engines.engines[0].request(now, from, &request, &[]);
             engines.engines[0].only_reply().map(|reply| reply.completion.encode())

@@ -1,6 +1,6 @@
 //! Clients, peers and time; and which way a request goes.
 
-use super::action::{Action, Tail};
+use super::action::{Action, Parts, Source, Tail};
 use super::copies::Copies;
 use super::directory::Directory;
 use super::guard::{Owner, Waiter, Wanted};
@@ -15,9 +15,11 @@ use super::segments::Segments;
 use crate::limits::CLIENTS_MAX;
 use crate::listing::Page;
 use crate::message::Facts;
+use crate::operation::ArenaRange;
 use crate::segment::Identity;
 use crate::{
-    ClientId, Completion, Failure, HybridClock, LaneId, Message, NodeId, Opened, Outcome, Request, RequestId, SegmentId,
+    ClientId, Completion, Failure, HybridClock, LaneId, Message, NodeId, Opened, Outcome, Request, RequestId,
+    SegmentId, Timestamp, Version,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -78,11 +80,26 @@ pub(super) struct Client {
     pub(super) arena_bytes: u64,
 }
 
-/// What is to be done next.
+/// What is to be done next. An action is as large as the name in the largest of them; the few that nearly all are go
+/// through the queue by themselves, at a third of that.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::large_enum_variant, reason = "nearly all of them are actions")]
 enum Due {
-    Do(Action),
+    Reply(Reply),
+    CopyOut {
+        at: u64,
+        parts: Parts,
+        client: ClientId,
+        into: ArenaRange,
+    },
+    Commit {
+        at: u64,
+        parts: Parts,
+        source: Source,
+        version: Version,
+        timestamp: Timestamp,
+    },
+    /// The next of the others.
+    Other,
     /// What was done before this was the last use of these bytes.
     GiveUp(KeptId),
 }
@@ -119,9 +136,13 @@ pub struct Engine {
     /// Segments that were placed round robin.
     pub(super) placed: u64,
     clients: Vec<Option<Client>>,
-    /// An answer that is the first of all actions, if that is what the first one is: most requests have no other.
-    at_once: Option<Reply>,
+    /// An answer that is the first of all actions, if `is_answered` says that the first one is: most requests have no
+    /// other. It is made in this place and read here: whoever moves what was just written waits for the stores.
+    at_once: Reply,
+    is_answered: bool,
     actions: VecDeque<Due>,
+    /// Those that [`Due::Other`] stands for, in order.
+    others: VecDeque<Action>,
     #[cfg(feature = "planted")]
     pub(super) bug: Option<super::Bug>,
 }
@@ -164,8 +185,14 @@ impl Engine {
             mirrors: Mirrors::default(),
             placed: 0,
             clients: vec![None; CLIENTS_MAX],
-            at_once: None,
+            at_once: Reply {
+                lane: LaneId { client: ClientId { index: 0, generation: 0 }, index: 0 },
+                completion: Completion::bare(RequestId(0), Outcome::Done),
+                data: None,
+            },
+            is_answered: false,
             actions: VecDeque::with_capacity(1024),
+            others: VecDeque::with_capacity(1024),
             #[cfg(feature = "planted")]
             bug: None,
         }
@@ -218,26 +245,47 @@ impl Engine {
 
     /// The next thing to do, in order. What it needs of the engine is there until this is called again.
     pub fn next_action(&mut self) -> Option<Action> {
-        if let Some(Reply { lane, completion, data }) = self.at_once.take() {
+        if std::mem::take(&mut self.is_answered) {
+            let Reply { lane, completion, data } = self.at_once;
             return Some(Action::Reply { lane, completion, data });
         }
         loop {
-            match self.actions.pop_front()? {
-                Due::Do(action) => return Some(action),
-                Due::GiveUp(kept) => self.kept.remove(&kept),
-            }
+            return Some(match self.actions.pop_front()? {
+                Due::Reply(Reply { lane, completion, data }) => Action::Reply { lane, completion, data },
+                Due::CopyOut { at, parts, client, into } => Action::CopyOut { at, parts, client, into },
+                Due::Commit { at, parts, source, version, timestamp } => {
+                    Action::Commit { at, parts, source, version, timestamp }
+                }
+                Due::Other => self.others.pop_front()?,
+                Due::GiveUp(kept) => {
+                    self.kept.remove(&kept);
+                    continue;
+                }
+            });
         }
     }
 
     /// The next thing to do, if that is a reply and the only one: as [`next_action`](Self::next_action) would give it,
     /// without moving it through a queue, which takes longer than all that is decided about a short call.
     #[inline]
-    pub fn only_reply(&mut self) -> Option<Reply> {
-        if self.actions.is_empty() { self.at_once.take() } else { None }
+    pub fn only_reply(&mut self) -> Option<&Reply> {
+        (self.actions.is_empty() && std::mem::take(&mut self.is_answered)).then_some(&self.at_once)
     }
 
+    #[inline(always)]
     pub(super) fn act(&mut self, action: Action) {
-        self.actions.push_back(Due::Do(action));
+        let due = match action {
+            Action::Reply { lane, completion, data } => Due::Reply(Reply { lane, completion, data }),
+            Action::CopyOut { at, parts, client, into } => Due::CopyOut { at, parts, client, into },
+            Action::Commit { at, parts, source, version, timestamp } => {
+                Due::Commit { at, parts, source, version, timestamp }
+            }
+            other => {
+                self.others.push_back(other);
+                Due::Other
+            }
+        };
+        self.actions.push_back(due);
     }
 
     /// Bytes are needed no longer than for what is due already.
@@ -365,6 +413,7 @@ impl Engine {
     }
 
     /// Tells a caller how it ended.
+    #[inline]
     pub(super) fn end(&mut self, caller: &Caller, outcome: Outcome) {
         self.reply(caller.lane, Completion::bare(caller.request, outcome), None);
     }
@@ -383,13 +432,14 @@ impl Engine {
         self.reply(lane, completion, None);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn reply(&mut self, lane: LaneId, completion: Completion, data: Option<(u64, u8)>) {
         if self.client(lane.client).is_none() {
             return;
         }
-        if self.actions.is_empty() && self.at_once.is_none() {
-            self.at_once = Some(Reply { lane, completion, data });
+        if self.actions.is_empty() && !self.is_answered {
+            self.at_once = Reply { lane, completion, data };
+            self.is_answered = true;
         } else {
             self.act(Action::Reply { lane, completion, data });
         }

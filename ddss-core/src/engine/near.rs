@@ -6,6 +6,7 @@ use super::core::{Caller, Engine, Now};
 use super::forward::Change;
 use super::guard::{Asker, Get, Sink, Waiter, Wanted, Watcher};
 use super::planted::planted;
+use super::segments::Segment;
 use crate::operation::{LockWish, Terms};
 use crate::segment::{Header, Identity, Wish};
 use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version};
@@ -37,15 +38,22 @@ impl Engine {
 
     /// Does what is asked of a segment, or lets it wait behind the lock. An error is the answer.
     pub(super) fn ask_home(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
-        if self.segments.get(id)?.mirror.is_some() {
+        let mut segment = self.segments.get(id)?;
+        if segment.mirror.is_some() {
             self.set_gate(now, id);
+            segment = self.segments.get(id)?;
         }
-        let minds = self.may(id, &waiter).map_err(|failure| self.doubted(id, failure))?;
-        let Waiter { asker, wanted, .. } = waiter;
-        let segment = self.segments.get_mut(id)?;
-        if !segment.guard.must_wait(&wanted, asker.owner(), minds) {
+        let minds = self.may(segment, &waiter).map_err(|failure| self.doubted(id, failure))?;
+        if !segment.guard.must_wait(&waiter.wanted, waiter.asker.owner(), minds) {
             return self.do_now(now, id, waiter);
         }
+        self.wait_home(id, waiter)
+    }
+
+    /// Lets what is asked wait behind the lock.
+    fn wait_home(&mut self, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
+        let Waiter { asker, wanted, .. } = waiter;
+        let segment = self.segments.get_mut(id)?;
         match wanted {
             Wanted::Lock(LockWish { no_wait: true, .. }) => return Err(Failure::Locked),
             // It would wait for itself. Another thread of that client may hold the lock, but then this one has to ask
@@ -70,14 +78,16 @@ impl Engine {
     }
 
     /// Whether who asks may, and whether the bytes are there; then, whether the call minds the segment's lock.
-    fn may(&self, id: SegmentId, waiter: &Waiter) -> Result<bool, Failure> {
-        let segment = self.segments.get(id)?;
+    fn may(&self, segment: &Segment, waiter: &Waiter) -> Result<bool, Failure> {
         if segment.is_copy() {
             return Err(Failure::NodeDown);
         }
         let who = waiter.who;
-        let inside = |parts: &Parts| {
-            self.ranges_of(parts).iter().try_for_each(|range| segment.check_range(range.offset, range.bytes))
+        let inside = |parts: &Parts| match *parts {
+            Parts::One { offset, bytes } => segment.check_range(offset, bytes),
+            Parts::Many { .. } => {
+                self.ranges_of(parts).iter().try_for_each(|range| segment.check_range(range.offset, range.bytes))
+            }
         };
         match &waiter.wanted {
             Wanted::Get(get) => {
@@ -153,6 +163,9 @@ impl Engine {
     }
 
     fn check_terms(&self, now: Now, id: SegmentId, asker: Asker, terms: Terms) -> Result<(), Failure> {
+        if terms.token.is_none() && terms.version.is_none() {
+            return Ok(());
+        }
         let segment = self.segments.get(id)?;
         let token = terms.token.filter(|_| !planted!(self, UncheckedToken));
         if token.is_some_and(|token| !segment.guard.admits(token, asker.owner(), now.steady_us)) {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use ddss_core::{Entry, LaneId, NodeId};
 use ddss_ipc::{
-    Arrival, AttachOptions, Attachment, Idling, Inbox, Lane, Offence, Reception, ReceptionConfig, Station, WaitClass,
-    Waited,
+    Arrival, AttachOptions, Attachment, Followed, Idling, Inbox, Lane, Offence, Reception, ReceptionConfig, Station,
+    WaitClass, Waited,
 };
 use rustix::event::{PollFd, PollFlags};
 
@@ -112,7 +112,7 @@ fn serve(mut station: Station, seen: &Seen, stop: &AtomicBool) {
         let taken = if turn {
             station.poll(256, &mut batch)
         } else {
-            station.serve(256, |lane, entry, _| match entry[3] {
+            station.serve(256, &mut |lane: LaneId, entry: &Entry, _: Option<Followed>| match entry[3] {
                 NOW => Some([entry[0], !entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7]]),
                 _ => {
                     batch.push((lane, *entry));

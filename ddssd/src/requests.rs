@@ -1,0 +1,76 @@
+//! A client's request on its way through this node: what it has in the arena is copied, the engine decides, and what is
+//! answered on the spot is handed back to the ring that it came from.
+
+use crate::perform::Hands;
+use ddss_core::limits::TEXT_BYTES_MAX;
+use ddss_core::{ArenaRange, ClientId, Entry, LaneId, Operation, Request};
+use ddss_ipc::{Followed, Service};
+
+impl Service for Hands {
+    #[inline(always)]
+    fn answer(&mut self, lane: LaneId, entry: &Entry, followed: Option<Followed>) -> Option<Entry> {
+        ask(self, lane, entry);
+        // Nearly always there is one reply, to this very request, and nothing else to do.
+        let answered = match self.engine.only_reply() {
+            Some(reply) if reply.lane == lane => Some(self.memory.encoded(&reply.completion, reply.data)),
+            Some(&reply) => {
+                self.reply(reply.lane, &reply.completion, reply.data);
+                None
+            }
+            None => self.perform_for(lane, entry[1]),
+        };
+        if answered.is_none() {
+            self.pulse.began(lane, entry[1]);
+            self.tally.waits(lane, entry, followed);
+        }
+        answered
+    }
+
+    /// Counts it when the answer is out: nobody waits for a count.
+    #[inline(always)]
+    fn answered(&mut self, lane: LaneId, entry: &Entry, reply: &Entry, followed: Option<Followed>) {
+        self.tally.answered(lane, entry, reply, followed);
+    }
+}
+
+#[inline(always)]
+fn ask(hands: &mut Hands, lane: LaneId, entry: &Entry) {
+    hands.see_time();
+    match Request::decode(entry) {
+        Ok(request) => {
+            if text_range(&request.operation).is_some() {
+                return ask_by_text(hands, lane, &request);
+            }
+            hands.engine.request(hands.now, lane, &request, &[]);
+        }
+        Err(refused) => hands.engine.refuse(lane, refused.id, refused.failure),
+    }
+}
+
+#[cold]
+fn ask_by_text(hands: &mut Hands, lane: LaneId, request: &Request) {
+    let mut text = [0; TEXT_BYTES_MAX];
+    let length = copy_text(hands, lane.client, &request.operation, &mut text);
+    hands.engine.request(hands.now, lane, request, &text[..length]);
+}
+
+/// What an operation has in the arena for the engine to read.
+#[inline]
+fn text_range(operation: &Operation) -> Option<ArenaRange> {
+    match operation {
+        Operation::Allocate { spec_and_name: range }
+        | Operation::Open { name: range }
+        | Operation::List { text: range, .. }
+        | Operation::GetMany { list: range, .. }
+        | Operation::PutMany { list: range, .. } => Some(*range),
+        _ => None,
+    }
+}
+
+/// Names, specifications, queries and tables are copied out of the arena once, before anybody looks at them.
+fn copy_text(hands: &Hands, client: ClientId, operation: &Operation, text: &mut [u8]) -> usize {
+    let Some(range) = text_range(operation) else { return 0 };
+    let Some(arena) = hands.arena(client) else { return 0 };
+    let length = (range.bytes as usize).min(text.len());
+    arena.memory.read(range.offset() as usize, &mut text[..length]).map_or(0, |()| length)
+}
