@@ -161,68 +161,74 @@ impl Hands {
     /// Does everything that the engine has decided.
     pub(crate) fn perform(&mut self) {
         while let Some(action) = self.engine.next_action() {
-            match action {
-                Action::Format { record, header, bytes } => self.format(&record, &header, bytes),
-                Action::Rewrite { record } => self.memory.register.rewrite(&record),
-                Action::Move { record, from, bytes } => self.relocate(&record, from, bytes),
-                Action::Strike { segment } => {
-                    self.memory.register.strike(segment);
-                    self.tally.released(segment);
-                }
-                Action::Erase { at } => self.memory.erase(at),
-                Action::Clear { at, bytes } => self.clear(at, bytes),
-                Action::CopyOut { at, parts, client, into } => self.copy_out(at, &parts, client, into),
-                Action::Commit { at, parts, source, version, timestamp } => {
-                    self.commit(at, &parts, source, (version, timestamp));
-                }
-                Action::Aside { source, bytes, to } => self.put_aside(source, bytes, to),
-                Action::Fill { at, source, parts } => self.fill(at, source, &parts),
-                Action::Stamp { at, version, timestamp } => self.memory.stamp(at, version, timestamp),
-                Action::Decide { decision } => {
-                    // Nobody there to decide: it is said again.
-                    let _ = self.ask(Ask::Decide(decision));
-                }
-                Action::Keep { at, to, header } => self.memory.keep(at, to, &header),
-                Action::Snapshot { at, parts, to } => self.snapshot(at, &parts, to),
-                Action::Hand { node, hand, at, from, bytes, message, table } => {
-                    self.hand(node, hand, at, (from, bytes), &message, table);
-                }
-                Action::Unstage { node, at, client, into } => self.unstage(node, at, client, into),
-                Action::WriteOut { kept, client, into } => self.write_out(kept, client, into),
-                Action::Look { at } => {
-                    let word = self.memory.word(at);
-                    self.engine.looked(word);
-                }
-                Action::Mark { at, holder } => self.memory.mark(at, holder),
-                Action::Fetch { node, step, window, line, parts, target } => {
-                    self.fetch(node, step, window, line, &parts, target);
-                }
-                Action::Stage { node, step, at, client, from, message, table } => {
-                    self.stage(node, step, at, client, from, &message, table);
-                }
-                Action::Send { node, message, tail } => self.send(node, &message, tail),
-                Action::Introduce { node, message, at, bytes } => self.introduce(node, message, at, bytes),
-                Action::Withdraw { at } => self.links.withdraw(self.fabric.as_mut(), at),
-                Action::Claim { claim, name, within_us } => {
-                    let within = Duration::from_micros(within_us.into());
-                    if !self.ask(Ask::Claim { claim, name, within }) {
-                        self.engine.claimed(self.now, claim, Err(Failure::NodeDown));
-                    }
-                }
-                Action::Disclaim { claim, name } => {
-                    if !self.ask(Ask::Disclaim { claim, name }) {
-                        self.engine.disclaimed(claim);
-                    }
-                }
-                Action::Confirm { step, name, within_us } => {
-                    let within = Duration::from_micros(within_us.into());
-                    if !self.ask(Ask::Confirm { step, name, within }) {
-                        self.engine.confirmed(step, Err(Failure::NodeDown));
-                    }
-                }
-                Action::Cut { node } => self.links.cut(self.fabric.as_mut(), node),
-                Action::Reply { lane, completion, data } => self.reply(lane, &completion, data),
+            self.perform_one(action);
+        }
+    }
+
+    /// Does one thing.
+    #[inline]
+    pub(crate) fn perform_one(&mut self, action: Action) {
+        match action {
+            Action::Format { record, header, bytes } => self.format(&record, &header, bytes),
+            Action::Rewrite { record } => self.memory.register.rewrite(&record),
+            Action::Move { record, from, bytes } => self.relocate(&record, from, bytes),
+            Action::Strike { segment } => {
+                self.memory.register.strike(segment);
+                self.tally.released(segment);
             }
+            Action::Erase { at } => self.memory.erase(at),
+            Action::Clear { at, bytes } => self.clear(at, bytes),
+            Action::CopyOut { at, parts, client, into } => self.copy_out(at, &parts, client, into),
+            Action::Commit { at, parts, source, version, timestamp } => {
+                self.commit(at, &parts, source, (version, timestamp));
+            }
+            Action::Aside { source, bytes, to } => self.put_aside(source, bytes, to),
+            Action::Fill { at, source, parts } => self.fill(at, source, &parts),
+            Action::Stamp { at, version, timestamp } => self.memory.stamp(at, version, timestamp),
+            Action::Decide { decision } => {
+                // Nobody there to decide: it is said again.
+                let _ = self.ask(Ask::Decide(decision));
+            }
+            Action::Keep { at, to, header } => self.memory.keep(at, to, &header),
+            Action::Snapshot { at, parts, to } => self.snapshot(at, &parts, to),
+            Action::Hand { node, hand, at, from, bytes, message, table } => {
+                self.hand(node, hand, at, (from, bytes), &message, table);
+            }
+            Action::Unstage { node, at, client, into } => self.unstage(node, at, client, into),
+            Action::WriteOut { kept, client, into } => self.write_out(kept, client, into),
+            Action::Look { at } => {
+                let word = self.memory.word(at);
+                self.engine.looked(word);
+            }
+            Action::Mark { at, holder } => self.memory.mark(at, holder),
+            Action::Fetch { node, step, window, line, parts, target } => {
+                self.fetch(node, step, window, line, &parts, target);
+            }
+            Action::Stage { node, step, at, client, from, message, table } => {
+                self.stage(node, step, at, client, from, &message, table);
+            }
+            Action::Send { node, message, tail } => self.send(node, &message, tail),
+            Action::Introduce { node, message, at, bytes } => self.introduce(node, message, at, bytes),
+            Action::Withdraw { at } => self.links.withdraw(self.fabric.as_mut(), at),
+            Action::Claim { claim, name, within_us } => {
+                let within = Duration::from_micros(within_us.into());
+                if !self.ask(Ask::Claim { claim, name, within }) {
+                    self.engine.claimed(self.now, claim, Err(Failure::NodeDown));
+                }
+            }
+            Action::Disclaim { claim, name } => {
+                if !self.ask(Ask::Disclaim { claim, name }) {
+                    self.engine.disclaimed(claim);
+                }
+            }
+            Action::Confirm { step, name, within_us } => {
+                let within = Duration::from_micros(within_us.into());
+                if !self.ask(Ask::Confirm { step, name, within }) {
+                    self.engine.confirmed(step, Err(Failure::NodeDown));
+                }
+            }
+            Action::Cut { node } => self.links.cut(self.fabric.as_mut(), node),
+            Action::Reply { lane, completion, data } => self.reply(lane, &completion, data),
         }
     }
 
@@ -537,9 +543,8 @@ impl Hands {
         self.replies.push((lane, entry));
     }
 
-    /// Does everything that the engine has decided of a request; its answer, if it is among that.
-    pub(crate) fn perform_for(&mut self, lane: LaneId, request: u64) -> Option<Entry> {
-        self.perform();
+    /// The answer to a request, if it is among the replies that are on their way.
+    pub(crate) fn reply_to(&mut self, lane: LaneId, request: u64) -> Option<Entry> {
         let at = self.replies.iter().position(|&(to, reply)| to == lane && reply[1] == request);
         at.map(|at| self.replies.swap_remove(at).1)
     }

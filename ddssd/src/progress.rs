@@ -236,12 +236,15 @@ impl Node {
     // 3. Network.
 
     fn take_events(&mut self) -> usize {
-        let mut events = std::mem::take(&mut self.events);
-        events.clear();
-        let taken = self.hands.fabric.poll(&mut events);
+        self.events.clear();
+        let taken = self.hands.fabric.poll(&mut self.events);
         if taken > 0 {
             self.hands.tally.notice();
         }
+        if self.events.is_empty() {
+            return taken;
+        }
+        let events = std::mem::take(&mut self.events);
         for event in events.iter() {
             self.take_event(event);
         }

@@ -10,14 +10,16 @@ impl Service for Hands {
     #[inline(always)]
     fn answer(&mut self, lane: LaneId, entry: &Entry, followed: Option<Followed>) -> Option<Entry> {
         ask(self, lane, entry);
-        // Nearly always there is one reply, to this very request, and nothing else to do.
-        let answered = match self.engine.only_reply() {
-            Some(reply) if reply.lane == lane => Some(self.memory.encoded(&reply.completion, reply.data)),
-            Some(&reply) => {
-                self.reply(reply.lane, &reply.completion, reply.data);
-                None
+        // Nearly always the last thing to do is the reply to this very request, and often the only one.
+        let answered = loop {
+            match self.engine.last_reply() {
+                Some(reply) if reply.lane == lane => break Some(self.memory.encoded(&reply.completion, reply.data)),
+                Some(&reply) => self.reply(reply.lane, &reply.completion, reply.data),
+                None => match self.engine.next_action() {
+                    Some(action) => self.perform_one(action),
+                    None => break self.reply_to(lane, entry[1]),
+                },
             }
-            None => self.perform_for(lane, entry[1]),
         };
         if answered.is_none() {
             self.pulse.began(lane, entry[1]);

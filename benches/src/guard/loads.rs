@@ -186,7 +186,7 @@ fn question(station: &mut Station, engines: &mut Engines, lane: &mut Lane, round
         let served = station.serve(16, &mut |from: LaneId, entry: &Entry, _: Option<Followed>| {
             let request = Request::decode(entry).expect("what was encoded is a request");
             engines.engines[0].request(now, from, &request, &[]);
-            engines.engines[0].only_reply().map(|reply| reply.completion.encode())
+            engines.engines[0].last_reply().map(|reply| reply.completion.encode())
         });
         served == 1
     });

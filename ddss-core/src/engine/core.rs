@@ -265,11 +265,20 @@ impl Engine {
         }
     }
 
-    /// The next thing to do, if that is a reply and the only one: as [`next_action`](Self::next_action) would give it,
-    /// without moving it through a queue, which takes longer than all that is decided about a short call.
+    /// The next thing to do, if that is a reply and nothing is left behind it: as [`next_action`](Self::next_action) would
+    /// give it, without moving it, which takes longer than all that is decided about a short call.
     #[inline]
-    pub fn only_reply(&mut self) -> Option<&Reply> {
-        (self.actions.is_empty() && std::mem::take(&mut self.is_answered)).then_some(&self.at_once)
+    pub fn last_reply(&mut self) -> Option<&Reply> {
+        match self.actions.len() {
+            0 if std::mem::take(&mut self.is_answered) => {}
+            1 if !self.is_answered => {
+                let Some(&Due::Reply(reply)) = self.actions.front() else { return None };
+                self.at_once = reply;
+                self.actions.clear();
+            }
+            _ => return None,
+        }
+        Some(&self.at_once)
     }
 
     #[inline(always)]
