@@ -100,6 +100,9 @@ impl Engine {
         if !self.is_home(segment) {
             return self.get_far(now, caller, transfer);
         }
+        if let Some(ended) = self.get_plain(&caller, &transfer) {
+            return ended;
+        }
         let sink = if inline { Sink::Inline } else { Sink::Arena(range) };
         let minds = self.minds_of_get(segment, &look)?;
         let Look { version, .. } = look;
@@ -117,6 +120,11 @@ impl Engine {
     ) -> Result<(), Failure> {
         if !self.is_home(segment) {
             return self.put_far(caller, segment, parts, from, terms);
+        }
+        if let Parts::One { offset, .. } = parts
+            && let Some(ended) = self.put_plain(now, &caller, segment, (offset, from), &terms)
+        {
+            return ended;
         }
         let source = Source::Client(caller.lane.client, from);
         self.ask_here(now, &caller, segment, Wanted::Put { parts, source, terms })

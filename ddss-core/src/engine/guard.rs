@@ -113,6 +113,12 @@ impl Guard {
         self.holders.is_empty() && self.line.is_empty() && self.watchers.is_empty() && !self.held
     }
 
+    /// Whether nobody is or will be in anybody's way.
+    #[inline]
+    pub(super) fn is_free(&self) -> bool {
+        self.is_idle() && !self.looking && !self.shut
+    }
+
     /// Whether somebody holds the lock alone.
     pub(super) fn held_alone(&self) -> bool {
         self.holders.iter().any(|holder| !holder.shared)

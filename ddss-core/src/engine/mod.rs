@@ -13,6 +13,7 @@
 //! | `core.rs` | clients, peers, time |
 //! | `dispatch.rs` | which of the next ones a request goes to |
 //! | `near.rs`, `locks.rs` | what is asked of a segment whose home is here, by a client or by another node |
+//! | `plain.rs` | the same, where nobody stands in the way: nearly every call |
 //! | `guard.rs` | who holds a segment's lock, and who waits for it or for a newer version |
 //! | `fetch.rs` | a get of a segment whose home is elsewhere: one-sided reads |
 //! | `hand.rs` | such a get when its home carries it out |
@@ -54,6 +55,7 @@ mod mirror_copy;
 mod near;
 mod operations;
 mod peers;
+mod plain;
 mod planted;
 mod quotas;
 mod segments;

@@ -121,6 +121,12 @@ impl Segment {
         Ok((line + Header::DATA_OFFSET, wanted, stamp))
     }
 
+    /// Whether a call has nobody to ask, nobody to tell and nothing to keep.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.guard.is_free() && self.mirror.is_none() && self.stamps.is_empty()
+    }
+
     /// Whether a range lies inside, with no sum that could wrap.
     pub(super) fn check_range(&self, offset: u64, bytes: u32) -> Result<(), Failure> {
         check_range(self.spec.bytes, offset, bytes)
@@ -299,6 +305,16 @@ impl Segments {
             }
             _ => Err(Failure::NotFound),
         }
+    }
+
+    /// The same, if a call of it can go the short way. An engine with a planted bug has it on the long one.
+    #[inline(always)]
+    pub(super) fn plain(&mut self, id: SegmentId) -> Option<&mut Segment> {
+        #[cfg(feature = "planted")]
+        if self.bug.is_some() {
+            return None;
+        }
+        self.get_mut(id).ok().filter(|segment| segment.is_plain())
     }
 
     pub(super) fn by_name(&self, name: &Name) -> Option<SegmentId> {
