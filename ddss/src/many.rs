@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::segment::{Place, Segment};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_core::{ArenaRange, Failure, Operation, Outcome, Ranges, Terms, Version};
+use ddss_core::{ArenaRange, Operation, Outcome, Ranges, Terms, Version};
 use ddss_ipc::SharedMemory;
 use std::ops::Range;
 
@@ -20,11 +20,9 @@ impl Place {
         for (offset, end) in ranges.clone() {
             self.check(action, offset, end)?;
         }
-        let range = |(offset, end): (u64, u128)| {
-            let bytes = u32::try_from(end - u128::from(offset)).map_err(|_| failed(Failure::TooLarge))?;
-            Ok(ddss_core::Range { offset, bytes })
-        };
-        let ranges = ranges.map(range).collect::<Result<Vec<_>, Error>>()?;
+        // One that is too long for its field is too long in all.
+        let bytes = |(offset, end): (u64, u128)| u32::try_from(end - u128::from(offset)).unwrap_or(u32::MAX);
+        let ranges = ranges.map(|range| ddss_core::Range { offset: range.0, bytes: bytes(range) });
         Ranges::new(ranges).map_err(failed)
     }
 }

@@ -1,13 +1,14 @@
 //! After warming up, a call allocates nothing on its caller's thread.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use std::future::Future;
 use std::time::Duration;
 
 use ddss::{Client, Spec, Strategy};
 use ddssd::{Config, Service};
 
 /// Calls of each kind.
-const CALLS: usize = 1_000;
+const CALLS: usize = 300;
 
 #[test]
 fn calls_allocate_nothing() {
@@ -21,12 +22,15 @@ fn calls_allocate_nothing() {
         let client = builder.connect().unwrap();
         let segment = client.allocate(&format!("words-{strategy}"), Spec::new(1 << 16)).unwrap();
         let mut room = vec![1; 1 << 16];
+        let (mut one, mut other) = ([0; 8], [0; 5000]);
         let mut one_of_each = || {
             client.ping().unwrap();
             for bytes in [8, 4096, 1 << 16] {
                 segment.put(0, &room[..bytes]).unwrap();
                 segment.get_into(0, &mut room[..bytes]).unwrap();
             }
+            segment.put_many(&[(0, &room[..8]), (100, &room[..5000])]).unwrap();
+            segment.get_many_into(&mut [(0, &mut one), (100, &mut other)]).unwrap();
             segment.fetch_add(8, 1).unwrap();
             segment.compare_swap(8, 1, 2).unwrap();
         };
@@ -36,4 +40,47 @@ fn calls_allocate_nothing() {
     }
     drop(service);
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn tasks_allocate_nothing() {
+    // If this failed, a service on an executor would pay for each call what a blocking one does not.
+    let node = ddssd::Ephemeral::start().unwrap();
+    for strategy in Strategy::ALL {
+        let builder = Client::builder().folder(node.folder()).strategy(strategy).timeout(Duration::from_secs(60));
+        let client = builder.connect().unwrap().to_async().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let segment = client.allocate(&format!("tasks-{strategy}"), Spec::new(1 << 16)).await.unwrap();
+            let mut room = vec![1; 1 << 16];
+            let (mut one, mut other) = ([0; 8], [0; 5000]);
+            let mut one_of_each = async || {
+                client.ping().await.unwrap();
+                for bytes in [8, 4096, 1 << 16] {
+                    segment.put(0, &room[..bytes]).await.unwrap();
+                    segment.get_into(0, &mut room[..bytes]).await.unwrap();
+                }
+                segment.put_many(&[(0, &room[..8]), (100, &room[..5000])]).await.unwrap();
+                segment.get_many_into(&mut [(0, &mut one), (100, &mut other)]).await.unwrap();
+                segment.fetch_add(8, 1).await.unwrap();
+                segment.compare_swap(8, 1, 2).await.unwrap();
+            };
+            for _ in 0..CALLS {
+                one_of_each().await;
+            }
+            // Measured around single turns: what is asked about is this thread, whoever polls it.
+            let mut counted = 0;
+            for _ in 0..CALLS {
+                let mut turn = std::pin::pin!(one_of_each());
+                std::future::poll_fn(|context| {
+                    let mut poll = std::task::Poll::Pending;
+                    let seen = allocation_counter::measure(|| poll = turn.as_mut().poll(context));
+                    counted += seen.count_total;
+                    poll
+                })
+                .await;
+            }
+            assert_eq!(counted, 0, "{strategy}");
+        });
+    }
 }

@@ -1,6 +1,6 @@
 //! Many calls that tasks make together.
 
-use super::call::{Plan, as_given};
+use super::call::{Outgoing, Plan, as_given};
 use super::client::AsyncClient;
 use super::segment::AsyncSegment;
 use crate::batch::{Answer, Step, Wish};
@@ -73,8 +73,8 @@ impl AsyncBatch {
                 return Ok(answer);
             }
             let Step { operation, outgoing, incoming } = wish.step(place);
-            let plan = Plan { outgoing, incoming, operation };
-            let (completion, bytes) = client.call(wish.action(), &place.name, plan, as_given).await?;
+            let plan = Plan { outgoing: Outgoing::Bytes(&outgoing), incoming, operation };
+            let (completion, bytes) = client.call_for(wish.action(), &place.name, plan, as_given).await?;
             Ok(wish.answer(&completion, bytes))
         };
         Ok(all(calls.iter().map(|call| Box::pin(one(call))).collect()).await)

@@ -4,7 +4,9 @@ use super::reactor::Reactor;
 use super::road::{Begun, CallId};
 use crate::arena::Run;
 use crate::lanes::NoCompletion;
+use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{ArenaRange, Completion, Operation, Outcome};
+use ddss_ipc::SharedMemory;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,25 +14,78 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 /// Makes the operation once it is known where in the arena its bytes are.
-pub(super) type Make = fn(ArenaRange, &Plan) -> Operation;
+pub(super) type Make = fn(ArenaRange, &Plan<'_>) -> Operation;
 
-/// What a call is about.
-#[derive(Clone)]
-pub(super) struct Plan {
-    /// Bytes that go out through the arena.
-    pub(super) outgoing: Vec<u8>,
+/// What a call is about. Its bytes stay where its caller has them, until there is room for them in the arena.
+#[derive(Clone, Copy)]
+pub(super) struct Plan<'a> {
+    /// What goes out through the arena.
+    pub(super) outgoing: Outgoing<'a>,
     /// Bytes that come back.
     pub(super) incoming: usize,
     /// What is asked for, but for its place in the arena; see [`as_given`].
     pub(super) operation: Operation,
 }
 
+/// Bytes on their way into the arena.
+#[derive(Clone, Copy)]
+pub(super) enum Outgoing<'a> {
+    Bytes(&'a [u8]),
+    /// A table, and from the next slot on what it is about.
+    Parts(&'a [u8], &'a [(u64, &'a [u8])]),
+}
+
+impl Outgoing<'_> {
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Outgoing::Bytes(bytes) => bytes.len(),
+            Outgoing::Parts(_, parts) => ARENA_SLOT_BYTES + parts.iter().map(|(_, bytes)| bytes.len()).sum::<usize>(),
+        }
+    }
+
+    fn write(&self, arena: &SharedMemory, at: usize) {
+        let write = |at, bytes| arena.write(at, bytes).expect(INSIDE);
+        match self {
+            Outgoing::Bytes(bytes) => write(at, bytes),
+            Outgoing::Parts(table, parts) => {
+                write(at, table);
+                let mut at = at + ARENA_SLOT_BYTES;
+                for (_, bytes) in *parts {
+                    write(at, bytes);
+                    at += bytes.len();
+                }
+            }
+        }
+    }
+}
+
+/// What came back, for as long as it stays there.
+pub(super) enum Brought<'a> {
+    Inline(&'a [u8]),
+    Arena(&'a SharedMemory, usize),
+}
+
+impl Brought<'_> {
+    /// Copies from the `at`th byte on.
+    pub(super) fn read(&self, at: usize, into: &mut [u8]) {
+        match self {
+            Brought::Inline(bytes) => into.copy_from_slice(&bytes[at..at + into.len()]),
+            Brought::Arena(arena, begin) => arena.read(begin + at, into).expect(INSIDE),
+        }
+    }
+}
+
+/// Takes what a call that is done brought.
+pub(super) type Take<'a> = dyn FnMut(&Brought<'_>) + Send + 'a;
+
+const INSIDE: &str = "a run lies inside the arena";
+
 /// Makes the operation that the plan has.
-pub(super) fn as_given(range: ArenaRange, plan: &Plan) -> Operation {
+pub(super) fn as_given(range: ArenaRange, plan: &Plan<'_>) -> Operation {
     plan.operation.with_range(range)
 }
 
-impl Plan {
+impl Plan<'_> {
     /// Whether what it makes leaves nothing behind.
     pub(super) fn is_harmless(&self, make: Make) -> bool {
         make(ArenaRange { slot: 0, bytes: 0 }, self).is_harmless()
@@ -45,52 +100,54 @@ enum Stage {
 }
 
 /// A call from its plan to its end.
-pub(super) struct Call {
+pub(super) struct Call<'a> {
     reactor: Arc<Reactor>,
-    plan: Plan,
+    plan: Plan<'a>,
     make: Make,
+    take: &'a mut Take<'a>,
     deadline: Instant,
     stage: Stage,
 }
 
-impl Call {
-    pub(super) fn new(reactor: Arc<Reactor>, deadline: Instant, plan: Plan, make: Make) -> Self {
-        Self { reactor, plan, make, deadline, stage: Stage::Planned(None) }
+impl<'a> Call<'a> {
+    pub(super) fn new(
+        reactor: Arc<Reactor>,
+        deadline: Instant,
+        plan: Plan<'a>,
+        make: Make,
+        take: &'a mut Take<'a>,
+    ) -> Self {
+        Self { reactor, plan, make, take, deadline, stage: Stage::Planned(None) }
     }
 
     fn begin(&mut self, ticket: Option<u64>, context: &Context<'_>) -> Result<Begun, NoCompletion> {
         let road = &self.reactor.road;
-        let bytes = self.plan.outgoing.len().max(self.plan.incoming);
+        let bytes = self.plan.outgoing.bytes().max(self.plan.incoming);
         let (plan, make) = (&self.plan, self.make);
         let begun = road.begin(ticket, bytes, self.deadline, context.waker(), |run| {
             let range = run.map_or(ArenaRange { slot: 0, bytes: 0 }, |run| run.range(bytes));
-            if !plan.outgoing.is_empty() {
-                let at = range.offset() as usize;
-                road.arena.write(at, &plan.outgoing).expect("a run lies inside the arena");
+            if plan.outgoing.bytes() > 0 {
+                plan.outgoing.write(&road.arena, range.offset() as usize);
             }
             make(range, plan)
         })?;
         self.reactor.mind();
         Ok(begun)
     }
+}
 
-    fn take(&self, completion: &Completion, run: Option<Run>) -> Vec<u8> {
-        let mut bytes = vec![0; self.plan.incoming];
-        match run {
-            _ if completion.outcome != Outcome::Done => bytes.clear(),
-            _ if completion.inline => bytes.copy_from_slice(&completion.data[..self.plan.incoming]),
-            Some(run) => {
-                let at = run.range(0).offset() as usize;
-                self.reactor.road.arena.read(at, &mut bytes).expect("a run lies inside the arena");
-            }
-            None => {}
-        }
-        bytes
+/// Hands over what a call brought, if it did what it should.
+fn hand_over(completion: &Completion, run: Option<Run>, arena: &SharedMemory, incoming: usize, take: &mut Take<'_>) {
+    match run {
+        _ if completion.outcome != Outcome::Done || incoming == 0 => {}
+        _ if completion.inline => take(&Brought::Inline(&completion.data[..incoming.min(completion.data.len())])),
+        Some(run) => take(&Brought::Arena(arena, run.range(0).offset() as usize)),
+        None => {}
     }
 }
 
-impl Future for Call {
-    type Output = Result<(Completion, Vec<u8>), NoCompletion>;
+impl Future for Call<'_> {
+    type Output = Result<Completion, NoCompletion>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let call = &mut *self;
@@ -108,8 +165,12 @@ impl Future for Call {
             }
         }
         let Stage::UnderWay(id) = call.stage else { panic!("a future is not polled after its end") };
-        let look = |completion: &Completion, run| (*completion, call.take(completion, run));
-        match call.reactor.road.look(id, context.waker(), look) {
+        let (road, incoming, take) = (&call.reactor.road, call.plan.incoming, &mut *call.take);
+        let look = |completion: &Completion, run| {
+            hand_over(completion, run, &road.arena, incoming, take);
+            *completion
+        };
+        match road.look(id, context.waker(), look) {
             None => Poll::Pending,
             Some(end) => {
                 call.stage = Stage::Over;
@@ -119,7 +180,7 @@ impl Future for Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for Call<'_> {
     fn drop(&mut self) {
         match self.stage {
             Stage::UnderWay(id) => self.reactor.road.abandon(id),

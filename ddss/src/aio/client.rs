@@ -1,6 +1,6 @@
 //! A client whose calls are futures.
 
-use super::call::{Call, Make, Plan};
+use super::call::{Brought, Call, Make, Outgoing, Plan, Take};
 use super::reactor::Reactor;
 use super::road::Road;
 use super::segment::AsyncSegment;
@@ -46,8 +46,8 @@ impl std::fmt::Debug for AsyncClient {
 }
 
 /// A call without bytes.
-pub(super) fn bare() -> Plan {
-    Plan { outgoing: Vec::new(), incoming: 0, operation: Operation::Null }
+pub(super) fn bare() -> Plan<'static> {
+    Plan { outgoing: Outgoing::Bytes(&[]), incoming: 0, operation: Operation::Null }
 }
 
 fn reactor_of(attached: Arc<Attached>) -> Result<Reactor, Error> {
@@ -90,31 +90,31 @@ impl AsyncClient {
         let mut outgoing = spec.encode().to_vec();
         outgoing.extend_from_slice(checked.as_str().as_bytes());
         let make: Make = |range, _| Operation::Allocate { spec_and_name: range };
-        self.by_text("allocate", name, outgoing, make).await
+        self.by_text("allocate", name, &outgoing, make).await
     }
 
     /// Finds a segment by its name: [`Client::open`].
     pub async fn open(&self, name: &str) -> Result<AsyncSegment, Error> {
-        let outgoing = checked_name(name, "open")?.as_str().as_bytes().to_vec();
-        self.by_text("open", name, outgoing, |range, _| Operation::Open { name: range }).await
+        let checked = checked_name(name, "open")?;
+        self.by_text("open", name, checked.as_str().as_bytes(), |range, _| Operation::Open { name: range }).await
     }
 
     async fn by_text(
         &self,
         action: &'static str,
         name: &str,
-        outgoing: Vec<u8>,
+        outgoing: &[u8],
         make: Make,
     ) -> Result<AsyncSegment, Error> {
-        let plan = Plan { outgoing, ..bare() };
-        let (completion, _) = self.call(action, name, plan, make).await?;
+        let plan = Plan { outgoing: Outgoing::Bytes(outgoing), ..bare() };
+        let completion = self.call(action, name, plan, make, &mut |_| {}).await?;
         let opened = Opened::decode(&completion.data);
         Ok(AsyncSegment::new(self.clone(), name, opened))
     }
 
     /// One round trip to the progress thread and back: [`Client::ping`].
     pub async fn ping(&self) -> Result<(), Error> {
-        self.call("reach", "the daemon", bare(), |_, _| Operation::Null).await.map(drop)
+        self.call("reach", "the daemon", bare(), |_, _| Operation::Null, &mut |_| {}).await.map(drop)
     }
 
     /// All segments whose names begin like that: [`Client::list`].
@@ -124,12 +124,13 @@ impl AsyncClient {
         let (mut next, mut all) = (Some(NodeId(1)), Vec::new());
         while let Some(node) = next {
             let operation = Operation::List { node, text: ArenaRange { slot: 0, bytes: 0 } };
-            let plan = Plan { outgoing: query.encode().to_vec(), incoming: Listing::PAGE_BYTES, operation };
+            let text = query.encode();
+            let plan = Plan { outgoing: Outgoing::Bytes(&text), incoming: Listing::PAGE_BYTES, operation };
             let make: Make = |range, plan| {
-                let text = ArenaRange { bytes: plan.outgoing.len() as u32, ..range };
+                let text = ArenaRange { bytes: plan.outgoing.bytes() as u32, ..range };
                 plan.operation.with_range(text)
             };
-            let (completion, bytes) = self.call("list", prefix, plan, make).await?;
+            let (completion, bytes) = self.call_for("list", prefix, plan, make).await?;
             let page = Page::decode(&completion.data);
             let found = listings(&page, &bytes).map_err(failed)?;
             next = after(&page, &mut query, found.last());
@@ -143,27 +144,41 @@ impl AsyncClient {
         self.client.node()
     }
 
+    /// Makes a call, and passes what it brought to `take`. Allocates nothing.
     pub(super) async fn call(
         &self,
         action: &'static str,
         target: &str,
-        plan: Plan,
+        plan: Plan<'_>,
         make: Make,
-    ) -> Result<(Completion, Vec<u8>), Error> {
+        take: &mut Take<'_>,
+    ) -> Result<Completion, Error> {
         let deadline = Instant::now() + self.client.0.timeout;
-        let mut plan = plan;
-        let mut tries = 2;
-        let (completion, bytes) = loop {
+        // What leaves nothing behind can be asked again, of the daemon that comes next.
+        let mut tries = if plan.is_harmless(make) { 2 } else { 1 };
+        let completion = loop {
             tries -= 1;
-            // What leaves nothing behind carries next to nothing.
-            let again = (tries > 0 && plan.is_harmless(make)).then(|| plan.clone());
-            match (Call::new(self.reactor()?, deadline, plan, make).await, again) {
+            let mut take = |brought: &Brought<'_>| take(brought);
+            match Call::new(self.reactor()?, deadline, plan, make, &mut take).await {
                 // The daemon ended under way.
-                (Err(NoCompletion::Gone), Some(again)) => plan = again,
-                (ended, _) => break ended.map_err(|none| self.client.explain(none, action, target))?,
+                Err(NoCompletion::Gone) if tries > 0 => {}
+                ended => break ended.map_err(|none| self.client.explain(none, action, target))?,
             }
         };
         Error::of_completion(&completion, action, target)?;
+        Ok(completion)
+    }
+
+    /// The same; what it brought as a vector.
+    pub(super) async fn call_for(
+        &self,
+        action: &'static str,
+        target: &str,
+        plan: Plan<'_>,
+        make: Make,
+    ) -> Result<(Completion, Vec<u8>), Error> {
+        let mut bytes = vec![0; plan.incoming];
+        let completion = self.call(action, target, plan, make, &mut |brought| brought.read(0, &mut bytes)).await?;
         Ok((completion, bytes))
     }
 

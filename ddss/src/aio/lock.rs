@@ -1,6 +1,6 @@
 //! A segment's lock as a future, and while it is held.
 
-use super::call::{Plan, as_given};
+use super::call::{Outgoing, Plan, as_given};
 use super::client::bare;
 use super::reactor::Reactor;
 use super::segment::AsyncSegment;
@@ -83,9 +83,9 @@ impl AsyncLocked {
         place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         let (from, terms) = (Payload::Arena(ArenaRange::NOWHERE), place.terms(None, Some(self.token)));
         let operation = Operation::Put { segment: place.id, offset, from, terms };
-        let plan = Plan { outgoing: bytes.to_vec(), operation, ..bare() };
-        let (completion, _) = self.segment.client().call("put", &place.name, plan, as_given).await?;
-        Ok(Stamp::of(&completion))
+        let plan = Plan { outgoing: Outgoing::Bytes(bytes), operation, ..bare() };
+        let done = self.segment.client().call("put", &place.name, plan, as_given, &mut |_| {}).await?;
+        Ok(Stamp::of(&done))
     }
 
     /// Writes several ranges as one version, if the lock is still held.

@@ -1,6 +1,6 @@
 //! The rest of a segment's calls as futures: versions, words, several ranges, facts.
 
-use super::call::{Plan, as_given};
+use super::call::{Brought, Outgoing, Plan, Take, as_given};
 use super::client::bare;
 use super::segment::AsyncSegment;
 use crate::error::Error;
@@ -33,7 +33,7 @@ impl AsyncSegment {
         let look = place.look(Some(version));
         let operation = Operation::Get { segment: place.id, offset, into: SOMEWHERE, inline: false, look };
         let plan = Plan { incoming, operation, ..bare() };
-        let (completion, bytes) = self.client().call("get", &place.name, plan, as_given).await?;
+        let (completion, bytes) = self.client().call_for("get", &place.name, plan, as_given).await?;
         Ok(Value::new(bytes, Stamp::of(&completion)))
     }
 
@@ -43,9 +43,9 @@ impl AsyncSegment {
         place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         let (from, terms) = (Payload::Arena(SOMEWHERE), place.terms(Some(version), None));
         let operation = Operation::Put { segment: place.id, offset, from, terms };
-        let plan = Plan { outgoing: bytes.to_vec(), operation, ..bare() };
-        let (completion, _) = self.client().call("put", &place.name, plan, as_given).await?;
-        Ok(Stamp::of(&completion))
+        let plan = Plan { outgoing: Outgoing::Bytes(bytes), operation, ..bare() };
+        let done = self.client().call("put", &place.name, plan, as_given, &mut |_| {}).await?;
+        Ok(Stamp::of(&done))
     }
 
     /// Waits until the version is above that one, then reads: [`Segment::get_newer_than`](crate::Segment::get_newer_than).
@@ -69,32 +69,33 @@ impl AsyncSegment {
     pub async fn get_many_into(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Stamp, Error> {
         let ends = parts.iter().map(|(offset, into)| (*offset, u128::from(*offset) + into.len() as u128));
         let ranges = self.place().check_many("get", ends)?;
-        let (bytes, stamp) = self.get_list(&ranges, None).await?;
-        let mut left = &bytes[ARENA_SLOT_BYTES..];
-        for (_, into) in parts {
-            let (part, rest) = left.split_at(into.len());
-            into.copy_from_slice(part);
-            left = rest;
-        }
-        Ok(stamp)
+        let mut take = |brought: &Brought<'_>| {
+            let mut at = ARENA_SLOT_BYTES;
+            for (_, into) in &mut *parts {
+                brought.read(at, into);
+                at += into.len();
+            }
+        };
+        self.get_list(&ranges, None, &mut take).await
     }
 
     async fn get_many_on(&self, ranges: &[Range<u64>], version: Option<Version>) -> Result<Vec<Value>, Error> {
         let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
         let ranges = self.place().check_many("get", ends)?;
-        let (bytes, stamp) = self.get_list(&ranges, version).await?;
-        Ok(split(&ranges, &bytes[ARENA_SLOT_BYTES..], stamp))
+        let mut bytes = vec![0; ranges.sum() as usize];
+        let stamp = self.get_list(&ranges, version, &mut |brought| brought.read(ARENA_SLOT_BYTES, &mut bytes)).await?;
+        Ok(split(&ranges, &bytes, stamp))
     }
 
     /// The bytes of all ranges, behind as many as their table has.
-    async fn get_list(&self, ranges: &Ranges, version: Option<Version>) -> Result<(Vec<u8>, Stamp), Error> {
+    async fn get_list(&self, ranges: &Ranges, version: Option<Version>, take: &mut Take<'_>) -> Result<Stamp, Error> {
         let place = self.place();
-        let (outgoing, incoming) = (ranges.encode().to_vec(), list_bytes(ranges.sum()));
+        let (table, incoming) = (ranges.encode(), list_bytes(ranges.sum()));
         let (count, look) = (ranges.as_slice().len() as u8, place.look(version));
         let operation = Operation::GetMany { segment: place.id, list: SOMEWHERE, ranges: count, look };
-        let plan = Plan { outgoing, incoming, operation };
-        let (completion, bytes) = self.client().call("get", &place.name, plan, as_given).await?;
-        Ok((bytes, Stamp::of(&completion)))
+        let plan = Plan { outgoing: Outgoing::Bytes(&table), incoming, operation };
+        let done = self.client().call("get", &place.name, plan, as_given, take).await?;
+        Ok(Stamp::of(&done))
     }
 
     /// Writes several ranges as one version: [`Segment::put_many`](crate::Segment::put_many).
@@ -113,14 +114,12 @@ impl AsyncSegment {
         let place = self.place();
         let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
         let ranges = place.check_many("put", ends)?;
-        let mut outgoing = ranges.encode().to_vec();
-        outgoing.resize(ARENA_SLOT_BYTES, 0);
-        parts.iter().for_each(|(_, bytes)| outgoing.extend_from_slice(bytes));
+        let table = ranges.encode();
         let count = ranges.as_slice().len() as u8;
         let operation = Operation::PutMany { segment: place.id, list: SOMEWHERE, ranges: count, terms };
-        let plan = Plan { outgoing, operation, ..bare() };
-        let (completion, _) = self.client().call("put", &place.name, plan, as_given).await?;
-        Ok(Stamp::of(&completion))
+        let plan = Plan { outgoing: Outgoing::Parts(&table, parts), operation, ..bare() };
+        let done = self.client().call("put", &place.name, plan, as_given, &mut |_| {}).await?;
+        Ok(Stamp::of(&done))
     }
 
     /// Adds to a word: [`Segment::fetch_add`](crate::Segment::fetch_add).
@@ -161,7 +160,7 @@ impl AsyncSegment {
         let place = self.place();
         let operation = Operation::Stat { segment: place.id, page: SOMEWHERE };
         let plan = Plan { incoming: Listing::PAGE_BYTES, operation, ..bare() };
-        let (completion, bytes) = self.client().call("stat", &place.name, plan, as_given).await?;
+        let (completion, bytes) = self.client().call_for("stat", &place.name, plan, as_given).await?;
         let failed = |failure| Error::Failed { action: "stat", target: place.name.to_string(), failure };
         let found = listings(&Page::decode(&completion.data), &bytes).map_err(failed)?;
         found.into_iter().next().ok_or(failed(Failure::Malformed))
@@ -183,7 +182,7 @@ impl AsyncSegment {
 
     pub(crate) async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
         let plan = Plan { operation, ..bare() };
-        self.client().call(action, self.name(), plan, as_given).await.map(|(completion, _)| completion)
+        self.client().call(action, self.name(), plan, as_given, &mut |_| {}).await
     }
 }
 

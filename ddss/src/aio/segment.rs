@@ -1,6 +1,6 @@
 //! A segment whose calls are futures.
 
-use super::call::{Plan, as_given};
+use super::call::{Brought, Outgoing, Plan, as_given};
 use super::client::{AsyncClient, bare};
 use crate::error::Error;
 use crate::segment::{Place, bounds};
@@ -72,40 +72,47 @@ impl AsyncSegment {
                 return Ok(Value::new(bytes, stamp));
             }
         }
-        let (segment, into, inline) = (self.place.id, ArenaRange::NOWHERE, incoming <= INLINE_REPLY_BYTES_MAX);
-        let operation = Operation::Get { segment, offset, into, inline, look: self.place.look(None) };
-        let plan = Plan { incoming, operation, ..bare() };
-        let (completion, bytes) = self.client.call("get", &self.place.name, plan, as_given).await?;
-        Ok(Value::new(bytes, Stamp::of(&completion)))
+        let mut bytes = vec![0; incoming];
+        let stamp = self.get_far(offset, &mut bytes).await?;
+        Ok(Value::new(bytes, stamp))
     }
 
-    /// Reads as many bytes as `into` has, as a whole: [`Segment::get_into`](crate::Segment::get_into).
+    /// Reads as many bytes as `into` has, as a whole: [`Segment::get_into`](crate::Segment::get_into). They are copied
+    /// when they are there: a future that is dropped leaves `into` as it was.
     pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
         if let Some(stamp) = self.place.get_near(offset, into) {
             return Ok(stamp);
         }
         let end = u128::from(offset) + into.len() as u128;
         self.place.check("get", offset, end)?;
-        let value = self.get(offset..offset + into.len() as u64).await?;
-        into.copy_from_slice(&value);
-        Ok(value.stamp())
+        self.get_far(offset, into).await
     }
 
-    /// Writes bytes, as a whole: [`Segment::put`](crate::Segment::put). They are copied before the first wait.
+    /// Asks the daemon for bytes that were checked to be there.
+    async fn get_far(&self, offset: u64, bytes: &mut [u8]) -> Result<Stamp, Error> {
+        let incoming = bytes.len();
+        let (segment, into, inline) = (self.place.id, ArenaRange::NOWHERE, incoming <= INLINE_REPLY_BYTES_MAX);
+        let operation = Operation::Get { segment, offset, into, inline, look: self.place.look(None) };
+        let plan = Plan { incoming, operation, ..bare() };
+        let mut take = |brought: &Brought<'_>| brought.read(0, bytes);
+        self.client.call("get", &self.place.name, plan, as_given, &mut take).await.map(|done| Stamp::of(&done))
+    }
+
+    /// Writes bytes, as a whole: [`Segment::put`](crate::Segment::put). They are copied when there is room for them.
     pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
         self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         let inline = Payload::inline(bytes);
-        let outgoing = if inline.is_some() { Vec::new() } else { bytes.to_vec() };
+        let outgoing = Outgoing::Bytes(if inline.is_some() { &[] } else { bytes });
         let (segment, from) = (self.place.id, inline.unwrap_or(Payload::Arena(ArenaRange::NOWHERE)));
         let operation = Operation::Put { segment, offset, from, terms: self.place.terms(None, None) };
         let plan = Plan { outgoing, operation, ..bare() };
-        let (completion, _) = self.client.call("put", &self.place.name, plan, as_given).await?;
-        Ok(Stamp::of(&completion))
+        let done = self.client.call("put", &self.place.name, plan, as_given, &mut |_| {}).await?;
+        Ok(Stamp::of(&done))
     }
 
     /// Takes the segment away from everybody: [`Segment::release`](crate::Segment::release).
     pub async fn release(self) -> Result<(), Error> {
         let plan = Plan { operation: Operation::Release { segment: self.place.id }, ..bare() };
-        self.client.call("release", &self.place.name, plan, as_given).await.map(drop)
+        self.client.call("release", &self.place.name, plan, as_given, &mut |_| {}).await.map(drop)
     }
 }
