@@ -183,6 +183,11 @@ impl Request {
 
     #[inline]
     fn decode_operation(entry: &Entry) -> Result<Operation, Failure> {
+        // Nothing else in the word: who asks for nothing wants to know how long the road is.
+        if entry[0] >> 32 == u64::from(OP_NULL) {
+            u32::try_from(entry[4]).map_err(|_| Failure::TooLarge)?;
+            return Ok(Operation::Null);
+        }
         let flags = (entry[0] >> 48) as u16;
         let segment = SegmentId::from_bits(entry[2]);
         let offset = entry[3];
@@ -207,7 +212,6 @@ impl Request {
         let bytes = u32::try_from(entry[4]).map_err(|_| Failure::TooLarge)?;
         let range = ArenaRange { slot: (entry[5] >> 32) as u32, bytes };
         match op {
-            OP_NULL => Ok(Operation::Null),
             OP_ALLOCATE if bytes as usize <= Spec::ENCODED_BYTES + NAME_BYTES_MAX => {
                 Ok(Operation::Allocate { spec_and_name: range })
             }

@@ -71,6 +71,8 @@ impl Pacer {
     const HOG_REST: u32 = 16;
     /// After so many spins for nothing it spins for a short time.
     const IN_VAIN_MAX: u32 = 4;
+    /// It remembers that many.
+    const IN_VAIN_KEPT: u32 = 2 * Self::IN_VAIN_MAX;
     /// A short time.
     const SPIN_SHORT: Duration = Duration::from_micros(1);
 
@@ -96,7 +98,10 @@ impl Pacer {
         if let Some(since) = self.since {
             let missed = since.elapsed() <= self.pace.spin;
             // Where others want the core, the time says more about them than about the work.
-            self.in_vain = if missed || self.crowded { 0 } else { self.in_vain.saturating_add(1) };
+            // One that came early now and then changes nothing; some in a row do.
+            let misses = missed || self.crowded;
+            let after = if misses { self.in_vain.saturating_sub(2) } else { self.in_vain + 1 };
+            self.in_vain = after.min(Self::IN_VAIN_KEPT);
         }
         self.long = false;
         self.worked();
