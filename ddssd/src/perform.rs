@@ -14,8 +14,8 @@ use arrayvec::ArrayVec;
 use ddss_core::engine::{Action, Engine, HandId, KeptId, Now, Parts, Source, StepId, Tail, area_of, offset_of};
 use ddss_core::status::Counter;
 use ddss_core::{
-    ArenaRange, Audience, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Record,
-    Timestamp, Version,
+    ArenaRange, Audience, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Range,
+    Record, Timestamp, Version,
 };
 use ddss_ipc::{MemoryError, SharedMemory};
 use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Trust, Work};
@@ -374,13 +374,23 @@ impl Hands {
     }
 
     fn commit(&mut self, at: u64, parts: &Parts, source: Source, stamp: (Version, Timestamp)) {
-        let ranges = self.engine.ranges(parts);
+        let (one, several);
+        let ranges: &[Range] = match *parts {
+            Parts::One { offset, bytes } => {
+                one = [Range { offset, bytes }];
+                &one
+            }
+            Parts::Many { .. } => {
+                several = self.engine.ranges(parts);
+                &several
+            }
+        };
         if let Source::Kept(kept) = source {
             let Self { engine, memory, .. } = self;
             engine.take_kept(kept, |bytes| {
-                memory.commit(at, stamp, &ranges, |area, data| {
+                memory.commit(at, stamp, ranges, |area, data| {
                     let mut left = bytes;
-                    for range in &ranges {
+                    for range in ranges {
                         let (now, later) = left.split_at(range.bytes as usize);
                         area.write(data + range.offset as usize, now).expect(CHECKED);
                         left = later;
@@ -389,9 +399,9 @@ impl Hands {
             });
             return;
         }
-        self.memory.commit(at, stamp, &ranges, |area, data| {
+        self.memory.commit(at, stamp, ranges, |area, data| {
             let mut done = 0;
-            for range in &ranges {
+            for range in ranges {
                 self.copy_in(area, data + range.offset as usize, range.bytes, &source, done);
                 done += u64::from(range.bytes);
             }
