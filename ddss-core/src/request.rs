@@ -181,11 +181,15 @@ impl Request {
         Ok(Self { id, timeout_us, operation })
     }
 
+    /// Whether an entry asks for nothing but an answer.
+    #[inline]
+    pub fn is_null(entry: &Entry) -> bool {
+        entry[0] >> 32 == u64::from(OP_NULL)
+    }
+
     #[inline]
     fn decode_operation(entry: &Entry) -> Result<Operation, Failure> {
-        // Nothing else in the word: who asks for nothing wants to know how long the road is.
-        if entry[0] >> 32 == u64::from(OP_NULL) {
-            u32::try_from(entry[4]).map_err(|_| Failure::TooLarge)?;
+        if Self::is_null(entry) {
             return Ok(Operation::Null);
         }
         let flags = (entry[0] >> 48) as u16;

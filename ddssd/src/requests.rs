@@ -3,12 +3,17 @@
 
 use crate::perform::Hands;
 use ddss_core::limits::TEXT_BYTES_MAX;
-use ddss_core::{ArenaRange, ClientId, Entry, LaneId, Operation, Request};
+use ddss_core::{ArenaRange, ClientId, Completion, Entry, LaneId, Operation, Outcome, Request, RequestId};
 use ddss_ipc::{Followed, Service};
 
 impl Service for Hands {
     #[inline(always)]
     fn answer(&mut self, lane: LaneId, entry: &Entry, followed: Option<Followed>) -> Option<Entry> {
+        if Request::is_null(entry) {
+            // Whoever has a lane is attached, and there is nothing to decide.
+            self.engine.note_null();
+            return Some(Completion::bare(RequestId(entry[1]), Outcome::Done).encode());
+        }
         ask(self, lane, entry);
         // Nearly always the last thing to do is the reply to this very request, and often the only one.
         let answered = loop {

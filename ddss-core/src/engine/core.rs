@@ -210,6 +210,12 @@ impl Engine {
         self.counters
     }
 
+    /// A client asked for nothing, and was answered without the engine.
+    #[inline]
+    pub fn note_null(&mut self) {
+        self.counters.requests += 1;
+    }
+
     /// Segments at home here, and bytes of the pool that are free.
     pub fn segments(&self) -> (usize, u64) {
         (self.segments.count(), self.segments.free_bytes())
