@@ -4,10 +4,11 @@ use crate::arguments::{
     ExportOptions, GetOptions, HexdumpOptions, ImportOptions, PutOptions, ReleaseOptions, WatchOptions,
 };
 use crate::confirm::confirm;
-use crate::failure::CommandError;
+use crate::failure::{CommandError, WRITE_OUT};
 use crate::glob::Glob;
 use crate::look::matching;
 use crate::segments::{connect, open};
+use crate::words::note;
 use ddss::{Segment, Spec, Stamp};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -42,7 +43,7 @@ pub(crate) fn get(wanted: &GetOptions, json: bool) -> Result<(), CommandError> {
 
 fn to_stdout(bytes: &[u8]) -> Result<(), CommandError> {
     let mut out = std::io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(CommandError::system("write to standard output"))
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(CommandError::system(WRITE_OUT))
 }
 
 pub(crate) fn put(given: &PutOptions, json: bool) -> Result<(), CommandError> {
@@ -104,7 +105,7 @@ pub(crate) fn hexdump(wanted: &HexdumpOptions, json: bool) -> Result<(), Command
                 (true, false) => writeln!(out, "*"),
                 (false, _) => writeln!(out, "{}", dump_line(at, line)),
             };
-            written.map_err(CommandError::system("write to standard output"))?;
+            written.map_err(CommandError::system(WRITE_OUT))?;
             same = repeated;
             last = Some(line.to_vec());
             at += line.len() as u64;
@@ -113,7 +114,7 @@ pub(crate) fn hexdump(wanted: &HexdumpOptions, json: bool) -> Result<(), Command
     if json {
         return Ok(());
     }
-    writeln!(out, "{end:08x}").map_err(CommandError::system("write to standard output"))
+    writeln!(out, "{end:08x}").map_err(CommandError::system(WRITE_OUT))
 }
 
 /// Tells a terminal how far it is; silent elsewhere.
@@ -238,7 +239,7 @@ pub(crate) fn watch(wanted: &WatchOptions, json: bool) -> Result<(), CommandErro
         match written.and_then(|()| out.flush()) {
             // Whoever read it has seen enough.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written.map_err(CommandError::system("write to standard output"))?,
+            written => written.map_err(CommandError::system(WRITE_OUT))?,
         }
         left = left.map(|left| left.saturating_sub(1));
         if left == Some(0) {
@@ -264,7 +265,7 @@ fn named(wanted: &ReleaseOptions) -> Result<Vec<String>, CommandError> {
     names.sort_unstable();
     names.dedup();
     if matched && !wanted.yes {
-        names.iter().for_each(|name| eprintln!("{name}"));
+        names.iter().for_each(|name| note(name));
         confirm(&format!("Release these {}?", names.len()), wanted.yes)?;
     }
     Ok(names)

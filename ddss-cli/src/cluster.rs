@@ -3,6 +3,7 @@
 use crate::arguments::{ClusterCommand, JoinOptions, Place, StatePlace};
 use crate::failure::CommandError;
 use crate::table::Table;
+use crate::words::say;
 use ddss::Client;
 use ddssd::{AdminAnswer, AdminAsk, ClusterKey, NodeReport};
 use serde_json::json;
@@ -91,7 +92,7 @@ fn done(answer: &AdminAnswer, words: &str, json: bool) -> Result<(), CommandErro
     match answer {
         AdminAnswer::Refused(why) => return Err(CommandError::Refused(why.clone())),
         _ if json => println!("{}", json!({ "done": true })),
-        _ => println!("{words}"),
+        _ => say(words, 2),
     }
     Ok(())
 }
@@ -137,7 +138,7 @@ fn status(place: &Place, json: bool) -> Result<(), CommandError> {
         let Seen { node, leader, nodes, names } = &seen;
         println!("{}", json!({ "node": node, "leader": leader, "nodes": nodes, "names": names }));
     } else {
-        println!("{}", seen.in_words());
+        say(&seen.in_words(), 2);
     }
     Ok(())
 }
@@ -159,8 +160,8 @@ fn join(options: &JoinOptions, json: bool) -> Result<(), CommandError> {
     if json {
         println!("{}", json!({ "key_file": place.key_path(), "join": options.address }));
     } else {
-        println!("the key is in {}", place.key_path().display());
-        println!("next: ddssd --listen IP:7400   joins the cluster at {} as it starts", options.address);
+        say(&format!("the key is in {}", place.key_path().display()), 2);
+        say(&format!("next: ddssd --listen IP:7400   joins the cluster at {} as it starts", options.address), 6);
     }
     Ok(())
 }
@@ -188,9 +189,9 @@ fn init(place: &StatePlace, json: bool) -> Result<(), CommandError> {
     if json {
         println!("{}", json!({ "key_file": path }));
     } else {
-        println!("the key of a new cluster is in {}", path.display());
+        say(&format!("the key of a new cluster is in {}", path.display()), 2);
         println!("next: ddssd --listen IP:7400 here, and on every other node");
-        println!("      ddss cluster join IP:7400 TOKEN   with the word that `ddss cluster token` shows here");
+        say("      ddss cluster join IP:7400 TOKEN   with the word that `ddss cluster token` shows here", 8);
     }
     Ok(())
 }

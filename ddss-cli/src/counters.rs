@@ -5,6 +5,7 @@ use crate::failure::CommandError;
 use crate::glob::Glob;
 use crate::page::{Page, read, us, us_in_words};
 use crate::table::{Table, bytes_in_words};
+use crate::words::say;
 use ddss::Failure;
 use ddss_core::status::{Counter, Gauge, Histogram, Kind, PeerRow, Status, Step};
 use serde_json::{Map, Value, json};
@@ -42,7 +43,7 @@ pub(crate) fn run(options: &CountersOptions, json: bool) -> Result<(), CommandEr
     let glob = Glob::new(options.pattern.as_deref().unwrap_or("*"));
     let shown = |name: &str, value: u64| glob.matches(name) && (options.all || value > 0 || options.pattern.is_some());
     let status = &page.status;
-    println!("{}", page.headline());
+    say(&page.headline(), 2);
     let mut kinds = Table::new(&["CALL", "DONE", "FAILED", "NOBODY KNOWS", "BYTES", "p50 µs", "p99 µs"]);
     kinds.right(&[1, 2, 3, 4, 5, 6]);
     for &kind in Kind::ALL {

@@ -3,7 +3,8 @@
 use crate::arguments::DoctorOptions;
 use crate::failure::CommandError;
 use crate::segments::connect;
-use crate::table::{Table, bytes_in_words};
+use crate::table::bytes_in_words;
+use crate::words::say;
 use rustix::process::{Resource, Rlimit, getrlimit};
 use serde_json::json;
 use std::path::Path;
@@ -17,6 +18,16 @@ enum State {
     Poor,
     /// Something does not work.
     Bad,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            State::Good => "good",
+            State::Poor => "poor",
+            State::Bad => "bad",
+        }
+    }
 }
 
 struct Finding {
@@ -176,6 +187,22 @@ fn pinning(options: &DoctorOptions) -> Option<Finding> {
     })
 }
 
+/// For people: a line for each, and what to do about it below.
+fn print(findings: &[Finding]) {
+    let names = findings.iter().map(|finding| finding.what.chars().count()).max().unwrap_or(0);
+    let line = |what: &str, state: &str, found: &str| {
+        let begin = format!("{what:<names$}  {state:<5}  ");
+        say(&format!("{begin}{found}"), begin.chars().count());
+    };
+    line("WHAT", "STATE", "FOUND");
+    for finding in findings {
+        line(finding.what, finding.state.word(), &finding.found);
+        if !finding.advice.is_empty() {
+            say(&format!("  → {}", finding.advice), 4);
+        }
+    }
+}
+
 pub(crate) fn run(options: &DoctorOptions, json: bool) -> Result<(), CommandError> {
     let mut findings = vec![daemon(options)];
     findings.extend(pinning(options));
@@ -195,27 +222,11 @@ pub(crate) fn run(options: &DoctorOptions, json: bool) -> Result<(), CommandErro
     findings.extend(queues());
     findings.push(huge_pages());
     findings.extend(adapters());
-    let word = |state| match state {
-        State::Good => "good",
-        State::Poor => "poor",
-        State::Bad => "bad",
-    };
     if json {
-        let row = |finding: &Finding| json!({ "what": finding.what, "state": word(finding.state), "found": finding.found, "advice": finding.advice });
+        let row = |finding: &Finding| json!({ "what": finding.what, "state": finding.state.word(), "found": finding.found, "advice": finding.advice });
         println!("{}", serde_json::Value::Array(findings.iter().map(row).collect()));
     } else {
-        let mut table = Table::new(&["WHAT", "STATE", "FOUND"]);
-        for finding in &findings {
-            table.row(vec![finding.what.to_owned(), word(finding.state).to_owned(), finding.found.clone()]);
-        }
-        let mut lines = table.lines().into_iter();
-        println!("{}", lines.next().unwrap_or_default());
-        for (line, finding) in lines.zip(&findings) {
-            println!("{line}");
-            if !finding.advice.is_empty() {
-                println!("  → {}", finding.advice);
-            }
-        }
+        print(&findings);
     }
     if findings.iter().any(|finding| finding.state == State::Bad) { Err(CommandError::Sick) } else { Ok(()) }
 }

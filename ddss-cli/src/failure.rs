@@ -3,6 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+/// What fails when the reader of standard output has gone.
+pub(crate) const WRITE_OUT: &str = "write to standard output";
+
 /// Why a command did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
@@ -43,6 +46,12 @@ pub(crate) enum CommandError {
 impl CommandError {
     pub(crate) fn system(tried: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { tried, source }
+    }
+
+    /// Whether it is only that nobody reads standard output any more.
+    pub(crate) fn is_reader_gone(&self) -> bool {
+        let Self::System { tried, source } = self else { return false };
+        *tried == WRITE_OUT && source.kind() == io::ErrorKind::BrokenPipe
     }
 
     pub(crate) fn exit_code(&self) -> u8 {

@@ -4,6 +4,7 @@ use crate::arguments::Place;
 use crate::failure::CommandError;
 use crate::look::{mode_in_words, model_in_words};
 use crate::table::{Table, bytes_in_words};
+use crate::words::{complain, fact};
 use ddss_core::Timestamp;
 use ddssd::{Remain, Remains, Settings};
 use serde_json::{Value, json};
@@ -15,8 +16,11 @@ pub(crate) fn after(error: CommandError, place: &Place) -> Result<Remains, Comma
     }
     match Remains::look(&Settings::memory_folder(place.dir.clone())) {
         Ok(remains) => {
-            eprintln!("ddss: {}", ddssd::in_one_line(&error));
-            eprintln!("ddss: this is what {} left in its memory; the next daemon there goes on with it", remains.node);
+            complain(&ddssd::in_one_line(&error));
+            complain(&format!(
+                "this is what {} left in its memory; the next daemon there goes on with it",
+                remains.node
+            ));
             Ok(remains)
         }
         Err(_) => Err(error),
@@ -88,17 +92,17 @@ pub(crate) fn stat(remains: &Remains, name: &str, json: bool) -> Result<(), Comm
     }
     let record = &remain.record;
     let owner = record.permissions.owner;
-    println!("name      {}", record.name);
-    println!("id        {}", record.segment);
-    println!("home      {}, which does not run", record.segment.home());
-    println!("bytes     {}", record.spec.bytes);
-    println!("model     {}", model_in_words(record.spec.model));
-    println!("history   {} versions before the newest", record.spec.keeps());
-    println!("owner     user {} group {}", owner.uid, owner.gid);
-    println!("mode      {} ({:03o})", mode_in_words(record.permissions.mode), record.permissions.mode);
-    println!("version   {}", version(remain));
+    fact("name", record.name);
+    fact("id", record.segment);
+    fact("home", format_args!("{}, which does not run", record.segment.home()));
+    fact("bytes", record.spec.bytes);
+    fact("model", model_in_words(record.spec.model));
+    fact("history", format_args!("{} versions before the newest", record.spec.keeps()));
+    fact("owner", format_args!("user {} group {}", owner.uid, owner.gid));
+    fact("mode", format_args!("{} ({:03o})", mode_in_words(record.permissions.mode), record.permissions.mode));
+    fact("version", version(remain));
     if let Some(header) = remain.header {
-        println!("written   {}", crate::table::time_in_words(Timestamp(header.timestamp).micros()));
+        fact("written", crate::table::time_in_words(Timestamp(header.timestamp).micros()));
     }
     Ok(())
 }

@@ -49,7 +49,7 @@ pub(crate) fn holder_in_words(holder: LockHolder) -> String {
 fn break_them(wanted: &LocksOptions, found: &[Listing], json: bool) -> Result<(), CommandError> {
     let held: Vec<&Listing> = found.iter().filter(|listing| listing.holders > 0).collect();
     if !held.is_empty() && !wanted.yes {
-        table(found).lines().iter().for_each(|line| eprintln!("{line}"));
+        table(found).print_as_note();
         let count = held.len();
         let what = if count == 1 { "this lock".to_owned() } else { format!("these {count} locks") };
         confirm(&format!("Take {what} away? What its holder still puts under it is refused."), wanted.yes)?;

@@ -7,6 +7,7 @@ use crate::left;
 use crate::locks::holder_in_words;
 use crate::segments::{connect, open};
 use crate::table::{Table, bytes_in_words, seconds_in_words, time_in_words};
+use crate::words::fact;
 use ddss::{Failure, Listing, Mirroring, Model, NodeId, Version};
 use serde_json::{Value, json};
 
@@ -133,23 +134,23 @@ pub(crate) fn stat(named: &Named, json: bool) -> Result<(), CommandError> {
     }
     let facts = &listing.facts;
     let owner = facts.permissions.owner;
-    println!("name      {}", listing.name);
-    println!("id        {}", facts.segment);
-    println!("home      {}", listing.home);
-    println!("mirror    {}", mirror_in_words(&listing));
-    println!("bytes     {}", facts.bytes);
-    println!("model     {}", model_in_words(facts.model));
-    println!("history   {} versions before the newest", facts.keeps);
-    println!("owner     user {} group {}", owner.uid, owner.gid);
-    println!("mode      {} ({:03o})", mode_in_words(facts.permissions.mode), facts.permissions.mode);
-    println!("version   {}", listing.version.0);
-    println!("written   {}", time_in_words(listing.timestamp.micros()));
-    println!("lock      {}", lock_in_words(&listing));
+    fact("name", listing.name);
+    fact("id", facts.segment);
+    fact("home", listing.home);
+    fact("mirror", mirror_in_words(&listing));
+    fact("bytes", facts.bytes);
+    fact("model", model_in_words(facts.model));
+    fact("history", format_args!("{} versions before the newest", facts.keeps));
+    fact("owner", format_args!("user {} group {}", owner.uid, owner.gid));
+    fact("mode", format_args!("{} ({:03o})", mode_in_words(facts.permissions.mode), facts.permissions.mode));
+    fact("version", listing.version.0);
+    fact("written", time_in_words(listing.timestamp.micros()));
+    fact("lock", lock_in_words(&listing));
     if let Some(holder) = listing.holder {
         let left = seconds_in_words(holder.lease_left_us);
-        println!("held by   {}, for {left} at the most", holder_in_words(holder));
+        fact("held by", format_args!("{}, for {left} at the most", holder_in_words(holder)));
     }
-    println!("read by   clients of {} other nodes", listing.readers);
+    fact("read by", format_args!("clients of {} other nodes", listing.readers));
     Ok(())
 }
 

@@ -4,6 +4,12 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
 
+/// As everybody knows it, and no panic when the reader of standard output has gone.
+macro_rules! println {
+    () => { $crate::words::line(format_args!("")) };
+    ($($words:tt)*) => { $crate::words::line(format_args!($($words)*)) };
+}
+
 mod arguments;
 mod bench;
 mod bytes;
@@ -24,22 +30,35 @@ mod pages;
 mod segments;
 mod status;
 mod table;
+#[cfg(test)]
+mod told;
 mod top;
 mod trace;
+mod words;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
 use failure::CommandError;
 use std::process::ExitCode;
+use words::{READER_GONE, Unheard};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match run(&arguments) {
+    match std::panic::catch_unwind(|| run(&arguments)) {
+        Ok(ended) => told(ended),
+        Err(reason) => match reason.downcast::<Unheard>() {
+            Ok(unheard) => ExitCode::from(unheard.0),
+            Err(reason) => std::panic::resume_unwind(reason),
+        },
+    }
+}
+
+fn told(ended: Result<(), CommandError>) -> ExitCode {
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_reader_gone() => ExitCode::from(READER_GONE),
         Err(error) => {
-            // What a person wrote is repeated; it must not paint his terminal.
-            let words = ddssd::in_one_line(&error).replace(char::is_control, "\u{fffd}");
-            eprintln!("ddss: {words}");
+            words::complain(&ddssd::in_one_line(&error));
             ExitCode::from(error.exit_code())
         }
     }
@@ -48,7 +67,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let json = arguments.json;
     match &arguments.command {
-        Command::Demo(options) => demo::run(options),
+        Command::Demo(options) => demo::run(options, json),
         Command::DemoNode(options) => demo::run_node(options),
         Command::DemoClient(options) => demo::run_client(options),
         Command::Ping(place) => segments::ping(place, json),

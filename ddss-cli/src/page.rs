@@ -3,6 +3,7 @@
 use crate::arguments::Place;
 use crate::failure::CommandError;
 use crate::table::{seconds_in_words, time_in_words};
+use crate::words::complain;
 use ddss_core::status::Status;
 use ddssd::Life;
 use serde_json::{Value, json};
@@ -43,20 +44,19 @@ impl Page {
         let last = time_in_words(daemon.heartbeat_us);
         match self.life {
             Life::Starting | Life::Serving => {}
-            Life::Silent(silent) => {
-                let silent = span_in_words(silent);
-                eprintln!(
-                    "ddss: {} (process {}) gives no sign of life since {silent}: is it stopped?",
-                    daemon.node, daemon.pid
-                );
+            Life::Silent(silent) => complain(&format!(
+                "{} (process {}) gives no sign of life since {}: is it stopped?",
+                daemon.node,
+                daemon.pid,
+                span_in_words(silent)
+            )),
+            Life::Stopped => {
+                complain(&format!("{} was stopped; this is what its page said last, at {last}", daemon.node));
             }
-            Life::Stopped => eprintln!("ddss: {} was stopped; this is what its page said last, at {last}", daemon.node),
-            Life::Dead => {
-                eprintln!(
-                    "ddss: {} is dead; this is what its page said last, at {last}: start it again with ddssd",
-                    daemon.node
-                );
-            }
+            Life::Dead => complain(&format!(
+                "{} is dead; this is what its page said last, at {last}: start it again with ddssd",
+                daemon.node
+            )),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::failure::CommandError;
 use crate::left;
 use crate::segments::connect;
 use crate::table::bytes_in_words;
+use crate::words::fact;
 use ddss::Client;
 use ddssd::Remains;
 use serde_json::{Value, json};
@@ -77,13 +78,16 @@ fn alive(client: &Client, place: &Place, json: bool) -> Result<(), CommandError>
         );
         return Ok(());
     }
-    println!("daemon    alive: {} answered in {micros:.1} µs ({})", client.node(), client.strategy());
-    println!("folder    {}", folder.display());
-    println!("segments  {} at home here, {}; {} locked", held.count, bytes_in_words(held.bytes), held.locks);
+    fact("daemon", format_args!("alive: {} answered in {micros:.1} µs ({})", client.node(), client.strategy()));
+    fact("folder", folder.display());
+    fact(
+        "segments",
+        format_args!("{} at home here, {}; {} locked", held.count, bytes_in_words(held.bytes), held.locks),
+    );
     match cluster {
-        Ok(seen) => println!("cluster   {}", seen.in_words()),
-        Err(CommandError::Alone { .. }) => println!("cluster   none: this node is alone"),
-        Err(error) => println!("cluster   {}", ddssd::in_one_line(&error)),
+        Ok(seen) => fact("cluster", seen.in_words()),
+        Err(CommandError::Alone { .. }) => fact("cluster", "none: this node is alone"),
+        Err(error) => fact("cluster", ddssd::in_one_line(&error)),
     }
     Ok(())
 }
@@ -99,8 +103,8 @@ fn dead(remains: &Remains, folder: &Path, json: bool) {
         );
         return;
     }
-    println!("daemon    dead: {} does not run", remains.node);
-    println!("folder    {}", folder.display());
-    println!("segments  {} left, {}", held.count, bytes_in_words(held.bytes));
-    println!("next      ddssd --dir {}", folder.display());
+    fact("daemon", format_args!("dead: {} does not run", remains.node));
+    fact("folder", folder.display());
+    fact("segments", format_args!("{} left, {}", held.count, bytes_in_words(held.bytes)));
+    fact("next", format_args!("ddssd --dir {}", folder.display()));
 }

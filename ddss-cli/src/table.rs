@@ -1,5 +1,7 @@
 //! Tables for people.
 
+use crate::words::{columns, note};
+
 /// Rows under a head; the last column is not padded.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -43,12 +45,8 @@ impl Table {
         (0..columns).map(width).collect()
     }
 
-    /// The lines, each column as wide as its widest cell.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.lines_within(usize::MAX)
-    }
-
-    /// The same in a terminal of so many columns: the widest columns are cut where they have to be, and say so.
+    /// The lines in a terminal of so many columns, each column as wide as its widest cell: the widest columns are cut where
+    /// they have to be, and say so.
     pub(crate) fn lines_within(&self, most: usize) -> Vec<String> {
         let mut widths = self.widths();
         let gaps = 2 * widths.len().saturating_sub(1);
@@ -67,16 +65,15 @@ impl Table {
         self.rows.iter().map(line).collect()
     }
 
+    /// The same to standard error, beside a question.
+    pub(crate) fn print_as_note(&self) {
+        self.lines_within(columns(std::io::stderr()).unwrap_or(usize::MAX)).iter().for_each(|line| note(line));
+    }
+
     /// To standard output; in a terminal no line is broken by its edge.
     pub(crate) fn print(&self) {
-        self.lines_within(terminal_columns().unwrap_or(usize::MAX)).iter().for_each(|line| println!("{line}"));
+        self.lines_within(columns(std::io::stdout()).unwrap_or(usize::MAX)).iter().for_each(|line| println!("{line}"));
     }
-}
-
-/// How wide the terminal is that shows standard output, if one does.
-pub(crate) fn terminal_columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-    (size.ws_col > 0).then_some(size.ws_col.into())
 }
 
 /// As much of it as there is room for.
@@ -146,9 +143,9 @@ mod tests {
         // If this broke, a number would be read as another one's.
         let mut table = Table::new(&["NAME", "BYTES", "HOME"]);
         table.row(vec!["größe".to_owned(), bytes_in_words(1536), "1".to_owned()]);
-        assert_eq!(table.lines(), ["NAME   BYTES  HOME", "größe  1.5K   1"]);
+        assert_eq!(table.lines_within(usize::MAX), ["NAME   BYTES  HOME", "größe  1.5K   1"]);
         table.right(&[1]);
-        assert_eq!(table.lines(), ["NAME   BYTES  HOME", "größe   1.5K  1"]);
+        assert_eq!(table.lines_within(usize::MAX), ["NAME   BYTES  HOME", "größe   1.5K  1"]);
         table.row(vec!["a name that is longer".to_owned(), "1".to_owned(), "22".to_owned()]);
         assert_eq!(table.lines_within(24)[2], "a name tha…      1  22");
         assert!(table.lines_within(24).iter().all(|line| line.chars().count() <= 24));

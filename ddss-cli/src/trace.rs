@@ -4,6 +4,7 @@ use crate::arguments::{TraceCall, TraceOptions};
 use crate::failure::CommandError;
 use crate::page::{Page, read, us, us_in_words};
 use crate::table::time_in_words;
+use crate::words::{say, wrapped};
 use ddss::{Client, Segment};
 use ddss_core::Outcome;
 use ddss_core::status::{Road, SampleRow, Step};
@@ -16,6 +17,8 @@ const CALLS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The steps of a call in their order, without their sum.
 const STEPS: [Step; 4] = [Step::Submit, Step::Post, Step::Complete, Step::Reply];
+/// Letters of a line of explanation: what fits everywhere.
+const PAGE_COLUMNS: usize = 78;
 
 pub(crate) fn run(options: &TraceOptions, json: bool) -> Result<(), CommandError> {
     let page = read(&options.place)?;
@@ -32,7 +35,7 @@ pub(crate) fn run(options: &TraceOptions, json: bool) -> Result<(), CommandError
         println!("{}", json!({ "daemon": page.as_json(), "samples": samples }));
         return Ok(());
     }
-    println!("{title}: {}", in_words(last));
+    say(&format!("{title}: {}", in_words(last)), 2);
     println!("it ended {}\n", time_in_words(last.ended_us));
     road(last, page.status.daemon.node.0).iter().for_each(|line| println!("{line}"));
     println!();
@@ -215,25 +218,7 @@ fn shares(last: &SampleRow, samples: &[SampleRow]) -> Vec<String> {
     }
     lines.push(String::new());
     for step in STEPS {
-        let mut name = step.name();
-        for line in wrapped(step.help(), 68) {
-            lines.push(format!("{name:<10}{line}"));
-            name = "";
-        }
-    }
-    lines
-}
-
-/// Words in lines of so many letters at the most.
-fn wrapped(words: &str, most: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in words.split(' ') {
-        let last = lines.last_mut().expect("there is one line");
-        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > most {
-            lines.push(word.to_owned());
-        } else {
-            *last = if last.is_empty() { word.to_owned() } else { format!("{last} {word}") };
-        }
+        lines.extend(wrapped(&format!("{:<10}{}", step.name(), step.help()), 10, PAGE_COLUMNS));
     }
     lines
 }
@@ -245,7 +230,6 @@ mod tests {
     #[test]
     fn an_arrow_goes_from_who_has_the_call_to_who_gets_it() {
         // If this broke, a person would look for the time in the wrong place.
-        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
         let mut picture = Picture::new(&["client".to_owned(), "ddssd of node 1".to_owned()]);
         picture.arrow(0, 1, "submit 0.41 µs");
         picture.note(1, "post 0.30 µs");

@@ -8,6 +8,7 @@
 //! * [`Islands`] is a network of namespaces in which nodes can be cut off from each other.
 //! * [`Besieged`] is a node with attackers of another user.
 //! * [`schema_complaints`] holds a command's JSON against its schema.
+//! * [`commands`] tells which commands and flags `ddss` has, and [`say`] what it answers.
 //! * [`Closet`] holds small file systems, to be filled up.
 //! * [`skipped`] says that a test lacks what it needs, where the reader sees it.
 //! * [`house`] reads the workspace and says what breaks its rules; `tests/tidy.rs` holds the rules themselves.
@@ -36,9 +37,11 @@ mod node;
 mod process;
 #[cfg(doctest)]
 mod readme;
+mod said;
 mod schema;
 mod scripted;
 mod skipped;
+mod tree;
 
 pub use besieged::Besieged;
 pub use binary::{binary, example};
@@ -48,6 +51,8 @@ pub use error::Error;
 pub use islands::{Cut, Islands};
 pub use node::{TempNode, free_tcp_port};
 pub use process::Process;
+pub use said::{Said, say};
 pub use schema::schema_complaints;
 pub use scripted::{ScriptedClient, pattern};
 pub use skipped::skipped;
+pub use tree::{Flags, commands};

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use ddss_tests::house;
+use ddss_tests::house::{self, Runnable};
 
 /// The pages that are checked.
 const PAGES: &[&str] = &[
@@ -44,7 +44,79 @@ fn every_path_on_a_page_exists_and_every_name_behind_it_stands_there() {
     assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
 }
 
-// If this failed, the test above could pass whatever the page says.
+/// Every page that people read, with its path.
+fn all_pages() -> Vec<(String, String)> {
+    let root = house::workspace_root();
+    let mut paths = vec!["README.md".to_owned(), "examples/README.md".to_owned()];
+    for folder in ["docs", "docs/decisions"] {
+        let entries = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = entries.map(|name| format!("{folder}/{}", name.to_string_lossy()));
+        paths.extend(names.filter(|name| name.ends_with(".md")));
+    }
+    paths.sort();
+    let read = |path: String| (path.clone(), fs::read_to_string(root.join(path)).unwrap());
+    paths.into_iter().map(read).collect()
+}
+
+/// What cargo can run in this workspace.
+fn runnable() -> Runnable {
+    let manifest = house::workspace_root().join("Cargo.toml");
+    let metadata = cargo_metadata::MetadataCommand::new().manifest_path(manifest).no_deps().exec().unwrap();
+    let mut there = Runnable::default();
+    for package in &metadata.packages {
+        there.packages.insert(package.name.to_string());
+        for target in &package.targets {
+            there.targets.extend(target.kind.iter().map(|kind| format!("--{kind} {}", target.name)));
+        }
+    }
+    there
+}
+
+// If this failed, a reader would see a number that nobody can make again.
+#[test]
+fn every_figure_on_a_page_has_the_command_near_it_that_makes_it() {
+    let pages = all_pages();
+    let complaints: Vec<String> = pages.iter().flat_map(|(path, text)| house::figure_complaints(path, text)).collect();
+    assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
+    // The pictures: each is on the page, and each place for one has it.
+    let page = &pages.iter().find(|(path, _)| path == "docs/FIGURES.md").unwrap().1;
+    let drawn = fs::read_dir(house::workspace_root().join("docs/figures")).unwrap();
+    for entry in drawn.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
+        assert!(page.contains(&format!("(figures/{entry})")), "docs/figures/{entry} is on no page");
+    }
+    let sections: Vec<&str> = page.split("\n## ").skip(1).filter(|section| section.contains("](figures/")).collect();
+    assert!(sections.len() >= 8, "only {} figures", sections.len());
+    for section in sections {
+        let under = section.rsplit("```sh\n").next().unwrap();
+        assert!(under.starts_with("cargo ") || under.starts_with("scripts/"), "no command under {section:.40}");
+        assert!(under.trim_end().ends_with("```"), "something stands behind the command under {section:.40}");
+    }
+}
+
+// If this failed, the README would show figures that somebody typed, or keep old ones for ever.
+#[test]
+fn the_readme_has_the_places_that_its_figures_are_written_into() {
+    let readme = fs::read_to_string(house::workspace_root().join("README.md")).unwrap();
+    for name in ["demo", "figures", "chaos"] {
+        let (begin, end) = (format!("<!-- begin {name}:"), format!("<!-- end {name} -->"));
+        assert_eq!((readme.matches(&begin).count(), readme.matches(&end).count()), (1, 1), "{name}");
+        let (_, rest) = readme.split_once(&begin).unwrap();
+        let (inside, _) = rest.split_once(&end).unwrap();
+        assert!(inside.lines().count() > 3, "{name} is empty");
+    }
+}
+
+// If this failed, a reader would run a command that went away long ago.
+#[test]
+fn every_command_on_a_page_is_of_something_that_is_there() {
+    let (there, root) = (runnable(), house::workspace_root());
+    assert!(there.targets.contains("--bench ipc") && there.packages.contains("ddss-cli"), "{there:?}");
+    let complaints: Vec<String> =
+        all_pages().iter().flat_map(|(path, text)| house::command_complaints(path, text, &there, &root)).collect();
+    assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
+}
+
+// If this failed, the first test here could pass whatever the page says.
 #[test]
 fn a_wrong_path_and_a_wrong_name_planted_into_the_real_page_are_found() {
     let root = house::workspace_root();

@@ -7,12 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ddss_benches::report::{self, Machine, Picture, Ran, Rows};
+use ddss_benches::report::{self, Machine, Picture, Ran, Rows, Said};
 use ddss_benches::shape;
 use serde_json::Value;
 
 const USAGE: &str = "\
-usage: report [--quick] --out DIR [--from DIR] [--with FILE].. [--only BENCH].. [--docs DIR]
+usage: report [--quick] --out DIR [--from DIR] [--with FILE].. [--only BENCH].. [--docs DIR] [--readme FILE]
 
 Runs the benches, one after the other, and writes into DIR: index.html (one page that needs nothing else), a picture
 NAME.svg for each figure, the rows of each bench (NAME.csv), all of them (results.csv, results.json), and what each
@@ -22,7 +22,8 @@ bench said (NAME.log).
   --from DIR    runs nothing and draws the rows that are in DIR
   --with FILE   copies another file of rows into DIR first: what `scripts/vm bench` or the applications wrote
   --only BENCH  runs only this bench; the rows of the others are those that DIR already has
-  --docs DIR    writes FIGURES.md and figures/NAME.svg there as well";
+  --docs DIR    writes FIGURES.md and figures/NAME.svg there as well
+  --readme FILE fills the marked places of this page; of chaos.json and demo.txt, too, if they are beside the rows";
 
 #[derive(Default)]
 struct Wishes {
@@ -32,6 +33,7 @@ struct Wishes {
     with: Vec<PathBuf>,
     only: Vec<String>,
     docs: Option<PathBuf>,
+    readme: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -59,6 +61,7 @@ fn wishes(mut arguments: impl Iterator<Item = String>) -> Option<Wishes> {
             "--with" => wishes.with.push(arguments.next()?.into()),
             "--only" => wishes.only.push(arguments.next()?),
             "--docs" => wishes.docs = Some(arguments.next()?.into()),
+            "--readme" => wishes.readme = Some(arguments.next()?.into()),
             _ => return None,
         }
     }
@@ -94,13 +97,29 @@ fn make(wishes: &Wishes) -> io::Result<bool> {
     if let Some(docs) = &wishes.docs {
         let figures = docs.join("figures");
         fs::create_dir_all(&figures)?;
-        let command = "cargo run --release -p ddss-benches --bin report -- --out DIR --docs docs";
+        let command = "scripts/figures";
         fs::write(docs.join("FIGURES.md"), report::markdown(&machine, command, &pictures))?;
         draw(&pictures, &figures)?;
+    }
+    if let Some(page) = &wishes.readme {
+        let said = said(wishes.from.as_ref().unwrap_or(out))?;
+        let text = report::readme(&fs::read_to_string(page)?, &machine, &rows, &said).map_err(io::Error::other)?;
+        fs::write(page, text)?;
     }
     let drawn = pictures.iter().filter(|picture| !picture.panels.is_empty()).count();
     println!("{drawn} of {} figures, {} rows: {}", pictures.len(), rows.0.len(), out.join("index.html").display());
     Ok(ran.iter().all(|ran| ran.passed))
+}
+
+/// What else was left beside the rows.
+fn said(folder: &Path) -> io::Result<Said> {
+    let read = |name: &str| match fs::read_to_string(folder.join(name)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    };
+    let chaos = read("chaos.json")?.map(|text| serde_json::from_str(&text)).transpose().map_err(io::Error::other)?;
+    Ok(Said { demo: read("demo.txt")?, chaos })
 }
 
 fn draw(pictures: &[Picture], folder: &Path) -> io::Result<()> {

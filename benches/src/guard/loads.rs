@@ -38,24 +38,39 @@ pub const LOADS: [(&str, &str); 9] = [
     ("iwarp-write-8", "a write of 8 bytes, and the read behind it that proves it placed"),
 ];
 
-/// Does so many rounds of a load; `false` if there is no such load.
-pub fn run_load(name: &str, rounds: u64) -> bool {
-    match name {
-        "codec" => (0..rounds).for_each(codec),
-        "engine-null" => Engines::new().repeat(0, rounds, |_| Operation::Null),
-        "engine-get" => Engines::new().repeat(0, rounds, get),
-        "engine-put" => Engines::new().repeat(0, rounds, |segment| {
+/// Does so many rounds of what it was made for.
+pub type Load = Box<dyn FnMut(u64)>;
+
+/// Sets a load up; `None` if there is no such one.
+pub fn load(name: &str) -> Option<Load> {
+    let engines = |node: usize, operation: fn(SegmentId) -> Operation| -> Load {
+        let mut engines = Engines::new();
+        Box::new(move |rounds| engines.repeat(node, rounds, operation))
+    };
+    let fabrics = |bytes: u64, writes: bool| -> Load {
+        let mut fabrics = Fabrics::connect();
+        Box::new(move |rounds| fabrics.repeat(rounds, bytes, writes))
+    };
+    Some(match name {
+        "codec" => Box::new(|rounds| (0..rounds).for_each(codec)),
+        "engine-null" => engines(0, |_| Operation::Null),
+        "engine-get" => engines(0, get),
+        "engine-put" => engines(0, |segment| {
             let from = Payload::Arena(RANGE);
             Operation::Put { segment, offset: 0, from, terms: Terms::default() }
         }),
-        "engine-get-far" => Engines::new().repeat(1, rounds, get),
-        "rings-null" => rings(rounds),
-        "iwarp-read-8" => Fabrics::connect().repeat(rounds, 8, false),
-        "iwarp-read-4096" => Fabrics::connect().repeat(rounds, 4096, false),
-        "iwarp-write-8" => Fabrics::connect().repeat(rounds, 8, true),
-        _ => return false,
-    }
-    true
+        "engine-get-far" => engines(1, get),
+        "rings-null" => rings(),
+        "iwarp-read-8" => fabrics(8, false),
+        "iwarp-read-4096" => fabrics(4096, false),
+        "iwarp-write-8" => fabrics(8, true),
+        _ => return None,
+    })
+}
+
+/// Sets a load up and does so many rounds of it; `false` if there is no such load.
+pub fn run_load(name: &str, rounds: u64) -> bool {
+    load(name).map(|mut run| run(rounds)).is_some()
 }
 
 fn get(segment: SegmentId) -> Operation {
@@ -98,7 +113,7 @@ impl Engines {
         engines
     }
 
-    fn repeat(mut self, node: usize, rounds: u64, operation: impl Fn(SegmentId) -> Operation) {
+    fn repeat(&mut self, node: usize, rounds: u64, operation: fn(SegmentId) -> Operation) {
         let operation = operation(self.segment);
         for _ in 0..rounds {
             let completion = self.ask(node, operation, &[]);
@@ -147,12 +162,12 @@ impl Engines {
 }
 
 /// A client and a station on one thread: nobody waits, nobody is woken.
-fn rings(rounds: u64) {
+fn rings() -> Load {
     let folder = tempfile::tempdir().expect("a folder for a socket is to be had");
     let socket = folder.path().join("socket");
     let mut station = Station::open(NodeId(1)).expect("a station needs nothing");
     let config = ReceptionConfig::new(&station);
-    let _reception = Reception::start(&socket, config, station.inbox().sink()).expect("a fresh folder takes it");
+    let reception = Reception::start(&socket, config, station.inbox().sink()).expect("a fresh folder takes it");
     let mut options = AttachOptions::default();
     (options.strategy, options.lanes) = (Strategy::Rcq, 1);
     let attachment = Attachment::connect(&socket, &options).expect("the reception answers by itself");
@@ -160,9 +175,13 @@ fn rings(rounds: u64) {
     let mut engines = Engines::new();
     let client = adopt(&mut station);
     engines.engines[0].attach(client, Identity { uid: 7, gid: 7 }, 1 << 20);
-    for round in 0..rounds {
-        question(&mut station, &mut engines, &mut lane, round);
-    }
+    Box::new(move |rounds| {
+        // They are there as long as somebody asks.
+        let _kept = (&folder, &reception, &attachment);
+        for round in 0..rounds {
+            question(&mut station, &mut engines, &mut lane, round);
+        }
+    })
 }
 
 fn adopt(station: &mut Station) -> ClientId {
@@ -239,7 +258,7 @@ impl Fabrics {
         panic!("two ends of a loopback connection do not meet");
     }
 
-    fn repeat(mut self, rounds: u64, bytes: u64, writes: bool) {
+    fn repeat(&mut self, rounds: u64, bytes: u64, writes: bool) {
         let (peer, local) = (self.peer, LocalRange { region: self.region, offset: 0, bytes });
         let remote = RemoteRange { key: self.window.key, address: self.window.base };
         let read = Work::Read { peer, tag: 1, local, remote };

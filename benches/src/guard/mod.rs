@@ -10,4 +10,4 @@ mod loads;
 
 pub use counted::{CountError, instructions};
 pub use kept::{Kept, Verdict, compare};
-pub use loads::{LOADS, run_load};
+pub use loads::{LOADS, Load, load, run_load};

@@ -6,6 +6,7 @@ use super::raw;
 use crate::arguments::BenchOptions;
 use crate::failure::CommandError;
 use crate::table::Table;
+use crate::words::say;
 use ddss::{Placement, Segment, Strategy};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -138,10 +139,11 @@ pub(crate) fn run(options: &BenchOptions, json: bool) -> Result<(), CommandError
         ]);
     }
     table.print();
-    println!("\none cache line between two threads, there and back: {raw_us:.2} µs");
-    println!("near: read in place, by a mapping; daemon: through rings; remote: a segment of another node");
+    println!();
+    say(&format!("one cache line between two threads, there and back: {raw_us:.2} µs"), 2);
+    say("near: read in place, by a mapping; daemon: through rings; remote: a segment of another node", 2);
     if let Some(path) = &options.plot {
-        println!("the picture is in {}", path.display());
+        say(&format!("the picture is in {}", path.display()), 2);
     }
     Ok(())
 }

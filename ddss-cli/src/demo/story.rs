@@ -5,7 +5,7 @@ use super::arguments::DemoOptions;
 use super::stage::Stage;
 use crate::failure::CommandError;
 use ddss::Strategy;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -14,104 +14,152 @@ const SHARED: &str = "demo";
 /// A segment of node 2.
 const OTHER: &str = "demo/2";
 
-pub(crate) fn run(options: &DemoOptions) -> Result<(), CommandError> {
-    println!("Two nodes of one cluster and their clients, each a process of its own.\n");
+/// What is told, as it happens, or in the end as one piece of data.
+struct Tale {
+    json: bool,
+    facts: Map<String, Value>,
+}
+
+impl Tale {
+    /// A line for people.
+    fn say(&self, line: &str) {
+        if !self.json {
+            println!("{line}");
+        }
+    }
+
+    /// Shows what is going on, where somebody watches; the next thing shown takes its place.
+    fn live(&self, text: &str) {
+        let mut out = std::io::stdout().lock();
+        if !self.json && out.is_terminal() {
+            // Whether it can be seen is not what the demonstration is about.
+            let _ = write!(out, "\r\x1b[K{text}").and_then(|()| out.flush());
+        }
+    }
+
+    /// The same for scripts.
+    fn note(&mut self, name: &str, fact: Value) {
+        self.facts.insert(name.to_owned(), fact);
+    }
+}
+
+pub(crate) fn run(options: &DemoOptions, json: bool) -> Result<(), CommandError> {
+    let mut tale = Tale { json, facts: Map::new() };
+    tale.say("Two nodes of one cluster and their clients, each a process of its own.\n");
     let mut stage = Stage::set()?;
     for node in &stage.nodes {
-        println!("  node {} at {:<18} {}", node.number, node.address.to_string(), node.core);
+        tale.say(&format!("  node {} at {:<18} {}", node.number, node.address.to_string(), node.core));
     }
+    let nodes = stage.nodes.iter().map(|node| json!({ "node": node.number, "address": node.address })).collect();
+    tale.note("nodes", nodes);
     let [mut first, mut second] = [stage.client(1)?, stage.client(2)?];
-    show_a_value_travel(&mut first, &mut second)?;
-    show_latencies(&mut first, &mut second, options.measure_ms)?;
-    show_killed_client(&stage, &mut second)?;
-    show_killed_daemon(&mut stage, &mut first, &mut second)?;
+    show_a_value_travel(&mut tale, &mut first, &mut second)?;
+    show_latencies(&mut tale, &mut first, &mut second, options.measure_ms)?;
+    show_killed_client(&mut tale, &stage, &mut second)?;
+    show_killed_daemon(&mut tale, &mut stage, &mut first, &mut second)?;
     first.end()?;
     second.end()?;
     stage.strike()?;
-    println!("\nTry next:");
-    println!("  cargo run --release --bin ddssd                              a node that stays");
-    println!("  cargo run --release --bin ddss -- allocate scores 4096       a segment on it");
-    println!("  cargo run --release --bin ddss -- put scores hello           and bytes into it");
-    println!("  cargo bench -p ddss-benches --bench get -- --quick           figures beside the raw limits");
+    if json {
+        println!("{}", Value::Object(tale.facts));
+        return Ok(());
+    }
+    tale.say("\nTry next:");
+    tale.say("  cargo run --release --bin ddssd                          a node that stays");
+    tale.say("  cargo run --release --bin ddss -- allocate scores 4096   a segment on it");
+    tale.say("  cargo run --release --bin ddss -- put scores hello       and bytes into it");
+    tale.say("  cargo run --release --bin ddss -- bench                  figures of this machine");
     Ok(())
 }
 
-fn show_a_value_travel(first: &mut Actor, second: &mut Actor) -> Result<(), CommandError> {
+fn show_a_value_travel(tale: &mut Tale, first: &mut Actor, second: &mut Actor) -> Result<(), CommandError> {
     first.ask(&format!("allocate {SHARED}"), "allocate")?;
     second.ask(&format!("allocate {OTHER}"), "allocate")?;
     let put = first.ask(&format!("fill {SHARED} 42"), "fill")?;
-    println!(
-        "\n  node 1: a client put {} bytes into the new segment \"{SHARED}\" → version {}",
-        put["bytes"], put["version"]
-    );
+    let (bytes, version) = (&put["bytes"], &put["version"]);
+    tale.say(&format!("\n  node 1: a client put {bytes} bytes into the new segment \"{SHARED}\" → version {version}"));
     let get = second.ask(&format!("get {SHARED}"), "get")?;
     if get["number"] != 42 || get["version"] != put["version"] {
         return Err(CommandError::Demo(format!("node 2 got {get} after node 1 had put {put}")));
     }
-    println!(
-        "  node 2: a client got the same {}, version {}, over TCP ({:.0} µs, the first)",
-        get["bytes"],
-        get["version"],
-        number(&get, "us")
-    );
+    let us = number(&get, "us");
+    let (bytes, version) = (&get["bytes"], &get["version"]);
+    tale.say(&format!("  node 2: a client got the same {bytes}, version {version}, over TCP ({us:.0} µs, the first)"));
+    tale.note("travelled", json!({ "bytes": bytes, "version": version, "us": us }));
     Ok(())
 }
 
 /// A line for each strategy as soon as it was measured.
-fn show_latencies(first: &mut Actor, second: &mut Actor, ms: u64) -> Result<(), CommandError> {
-    println!("\n  half of the calls take less than, in µs (the home of the segment is node 1)");
-    println!("  {:<8}{:>27}   {:>27}", "", "from node 1", "from node 2");
+fn show_latencies(tale: &mut Tale, first: &mut Actor, second: &mut Actor, ms: u64) -> Result<(), CommandError> {
+    tale.say("\n  half of the calls take less than, in µs (the home of the segment is node 1)");
+    tale.say(&format!("  {:<8}{:>27}   {:>27}", "", "from node 1", "from node 2"));
     let heads = ["get 8", "put 8", "get 4096"].map(|head| format!("{head:>9}")).concat();
-    println!("  {:<8}{heads}   {heads}{:>11}", "strategy", "get 8 p99");
+    tale.say(&format!("  {:<8}{heads}   {heads}{:>11}", "strategy", "get 8 p99"));
+    let mut rows = Vec::new();
     for strategy in Strategy::ALL {
         let name = strategy.to_string();
-        live(&format!("  {name:<8}  measuring ..."));
+        tale.live(&format!("  {name:<8}  measuring ..."));
         let line = format!("measure {SHARED} {name} {ms}");
         let here = first.ask(&line, "measure")?;
         let there = second.ask(&line, "measure")?;
         let cells =
             |row: &Value| ["get_us", "put_us", "page_us"].map(|key| format!("{:>9.2}", number(row, key))).concat();
-        live("");
-        println!("  {name:<8}{}   {}{:>11.2}", cells(&here), cells(&there), number(&there, "p99_us"));
+        tale.live("");
+        tale.say(&format!("  {name:<8}{}   {}{:>11.2}", cells(&here), cells(&there), number(&there, "p99_us")));
+        let times = |row: &Value| json!({ "get_us": row["get_us"], "put_us": row["put_us"], "page_us": row["page_us"], "p99_us": row["p99_us"] });
+        rows.push(json!({ "strategy": name, "from_node_1": times(&here), "from_node_2": times(&there) }));
     }
-    println!("  (nodes and clients share this machine's cores: four processes want {})", cores());
+    tale.say(&format!("  (nodes and clients share this machine's cores: four processes want {})", cores()));
+    tale.note("strategies", Value::Array(rows));
     Ok(())
 }
 
-fn show_killed_client(stage: &Stage, second: &mut Actor) -> Result<(), CommandError> {
+fn show_killed_client(tale: &mut Tale, stage: &Stage, second: &mut Actor) -> Result<(), CommandError> {
     let mut witnesses = Witnesses::call(stage)?;
     let mut writer = stage.client(1)?;
     writer.ask(&format!("write {SHARED}"), "writing")?;
     std::thread::sleep(Duration::from_millis(100));
     writer.kill()?;
-    println!("\n  node 1: killed a client (SIGKILL) in the middle of its puts");
+    tale.say("\n  node 1: killed a client (SIGKILL) in the middle of its puts");
     let get = second.ask(&format!("get {SHARED}"), "get")?;
     let Some(put) = get["number"].as_u64() else {
         return Err(CommandError::Demo("the kill left a torn value".to_owned()));
     };
-    println!("  node 2: got its put number {put}, version {}, whole", get["version"]);
-    witnesses.dismiss("the kill")
+    tale.say(&format!("  node 2: got its put number {put}, version {}, whole", get["version"]));
+    let others = witnesses.dismiss(tale, "the kill")?;
+    tale.note("killed_client", json!({ "version": get["version"], "others": others }));
+    Ok(())
 }
 
-fn show_killed_daemon(stage: &mut Stage, first: &mut Actor, second: &mut Actor) -> Result<(), CommandError> {
+fn show_killed_daemon(
+    tale: &mut Tale,
+    stage: &mut Stage,
+    first: &mut Actor,
+    second: &mut Actor,
+) -> Result<(), CommandError> {
     let put = first.ask(&format!("fill {SHARED} 4711"), "fill")?;
     let mut witnesses = Witnesses::call(stage)?;
     std::thread::sleep(Duration::from_millis(100));
     let began = Instant::now();
     stage.kill_node(1)?;
-    println!("\n  node 1: put version {}, killed the daemon (SIGKILL), started it again", put["version"]);
+    tale.say(&format!("\n  node 1: put version {}, killed the daemon (SIGKILL), started it again", put["version"]));
     stage.start_node(1)?;
     let ready = began.elapsed().as_secs_f64() * 1e3;
     let here = first.ask(&format!("get {SHARED}"), "get")?;
     let there = second.ask(&format!("get {SHARED}"), "get")?;
+    let mut back = Vec::new();
     for (node, get) in [(1, &here), (2, &there)] {
         if get["number"] != 4711 || get["version"] != put["version"] {
             return Err(CommandError::Demo(format!("node {node} got {get} after the daemon had acknowledged {put}")));
         }
         let after = ready + number(get, "ms");
-        println!("  node {node}: got version {} after {after:.0} ms, by the same handle as before", get["version"]);
+        let version = &get["version"];
+        tale.say(&format!("  node {node}: got version {version} after {after:.0} ms, by the same handle as before"));
+        back.push(json!({ "node": node, "after_ms": after }));
     }
-    witnesses.dismiss("that")
+    let others = witnesses.dismiss(tale, "that")?;
+    tale.note("killed_daemon", json!({ "version": put["version"], "back": back, "others": others }));
+    Ok(())
 }
 
 /// Clients that go on with their work while others die.
@@ -127,28 +175,21 @@ impl Witnesses {
         Ok(Self([witness(1, SHARED)?, witness(2, OTHER)?]))
     }
 
-    fn dismiss(&mut self, what: &str) -> Result<(), CommandError> {
+    /// What they saw, for scripts.
+    fn dismiss(&mut self, tale: &Tale, what: &str) -> Result<Value, CommandError> {
+        let mut all = Vec::new();
         for (node, client) in &mut self.0 {
             let seen = client.ask("enough", "enough")?;
             if seen["failed"] != 0 || seen["torn"] != 0 {
                 return Err(CommandError::Demo(format!("a client of node {node} suffered from {what}: {seen}")));
             }
-            println!(
-                "  node {node}: {} gets of another client meanwhile: none failed, longest {:.1} ms",
-                seen["calls"],
-                number(&seen, "longest_ms")
-            );
+            let (calls, longest) = (&seen["calls"], number(&seen, "longest_ms"));
+            tale.say(&format!(
+                "  node {node}: {calls} gets of another client meanwhile: none failed, longest {longest:.1} ms"
+            ));
+            all.push(json!({ "node": node, "gets": calls, "failed": seen["failed"], "longest_ms": longest }));
         }
-        Ok(())
-    }
-}
-
-/// Shows what is going on, where somebody watches; the next thing shown takes its place.
-fn live(text: &str) {
-    let mut out = std::io::stdout().lock();
-    if out.is_terminal() {
-        // Whether it can be seen is not what the demonstration is about.
-        let _ = write!(out, "\r\x1b[K{text}").and_then(|()| out.flush());
+        Ok(Value::Array(all))
     }
 }
 

@@ -4,7 +4,8 @@ use super::names::Names;
 use crate::clients::program;
 use crate::counters::{latency_json, peers};
 use crate::page::{Page, count_in_words, us_in_words};
-use crate::table::{Table, bytes_in_words, terminal_columns};
+use crate::table::{Table, bytes_in_words};
+use crate::words::columns;
 use ddss::SegmentId;
 use ddss_core::status::{ClientRow, Counter, Gauge, Kind, OperationCount, Road, SegmentRow, Status, Step};
 use serde_json::{Value, json};
@@ -244,7 +245,7 @@ impl View {
     /// As text.
     pub(super) fn print(&self) {
         println!("{}", self.head);
-        self.rate_lines(terminal_columns().unwrap_or(160)).iter().for_each(|line| println!("{line}"));
+        self.rate_lines(columns(std::io::stdout()).unwrap_or(160)).iter().for_each(|line| println!("{line}"));
         for section in [&self.latency, &self.segments, &self.clients, &self.peers] {
             if !section.table.is_empty() {
                 println!("\n{}", section.title);

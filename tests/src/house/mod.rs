@@ -6,6 +6,7 @@
 
 mod arrows;
 mod client;
+mod figures;
 mod manifests;
 mod pages;
 mod shape;
@@ -15,6 +16,7 @@ mod words;
 
 pub use arrows::{Arrow, LeansOn, Room, arrows, refused};
 pub use client::{c_libraries, tree};
+pub use figures::{Runnable, command_complaints, figure_complaints};
 pub use manifests::{manifest_complaints, version_complaints};
 pub use pages::page_complaints;
 pub use shape::{long_file, mod_file_complaints};

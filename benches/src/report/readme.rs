@@ -1,0 +1,315 @@
+//! The figures that the README shows, written into it: no number there was typed by hand.
+//!
+//! A place begins with `<!-- begin NAME: .. -->` and ends with `<!-- end NAME -->`. What stands between is replaced, if
+//! there is something to put there; everything else is left as it is.
+
+use serde_json::Value;
+
+use super::machine::Machine;
+use super::rows::{Entry, Rows};
+use super::units;
+
+/// What is said of the rows of a line.
+#[derive(Clone, Copy)]
+enum Says {
+    /// The median in multiples of the limit.
+    Multiple,
+    /// The same, and the median itself.
+    MultipleAndTime,
+    /// The rate.
+    Rate,
+    /// The rate in multiples of the limit's, and itself.
+    MultipleOfRate,
+    /// How many times as long as this row the first one takes.
+    Beside(&'static str),
+}
+
+/// A line of the table: rows by their bench and their first five columns.
+struct Line {
+    what: &'static str,
+    /// The raw limit, and what it is.
+    limit: Option<(&'static str, &'static str)>,
+    ours: &'static [&'static str],
+    says: Says,
+}
+
+const LINE: &str = "ipc:raw,pingpong,8,shm/spin/t1,1";
+
+const LINES: &[Line] = &[
+    Line {
+        what: "null call, client to daemon and back, `rcq` / `auto`",
+        limit: Some((LINE, "one cache line there and back")),
+        ours: &["ipc:ddss,null,8,shm/rcq/t1,1", "ipc:ddss,null,8,shm/auto/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "the same through the rings alone, no engine",
+        limit: None,
+        ours: &["ipc:ddss,echo,8,shm/rcq/t1,1", "ipc:ddss,echo,8,shm/auto/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "null call, `rmq` / `mq`",
+        limit: None,
+        ours: &["ipc:ddss,null,8,shm/rmq/t1,1", "ipc:ddss,null,8,shm/mq/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "null calls, 32 at once on one ring, `rcq` / `auto`",
+        limit: None,
+        ours: &["ipc:ddss,null,8,shm/rcq/t1,32", "ipc:ddss,null,8,shm/auto/t1,32"],
+        says: Says::Rate,
+    },
+    Line {
+        what: "first call of a node that sleeps, `auto`",
+        limit: Some(("ipc:raw,wake,8,shm/block/t1,1", "a futex wake-up there and back")),
+        ours: &["ipc:ddss,first,8,shm/auto/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "local 8-byte get in place",
+        limit: Some(("get:raw,seqlock,8,near/spin/t1,1", "a bare sequence lock")),
+        ours: &["get:ddss,get,8,near/spin/t1,1"],
+        says: Says::MultipleAndTime,
+    },
+    Line {
+        what: "local 4 KiB get in place",
+        limit: Some(("get:raw,seqlock,4096,near/spin/t1,1", "the same, word by word")),
+        ours: &["get:ddss,get,4096,near/spin/t1,1"],
+        says: Says::MultipleAndTime,
+    },
+    Line {
+        what: "local 64 KiB get in place",
+        limit: Some(("get:raw,seqlock,65536,near/spin/t1,1", "the same")),
+        ours: &["get:ddss,get,65536,near/spin/t1,1"],
+        says: Says::MultipleAndTime,
+    },
+    Line {
+        what: "local 8-byte get / put through the daemon, `rcq`",
+        limit: Some(("get:raw,pingpong,8,shm/spin/t1,1", "one cache line there and back")),
+        ours: &["get:ddss,get,8,shm/rcq/t1,1", "get:ddss,put,8,shm/rcq/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "remote 8-byte get / put, `rcq`, both daemons and the client on two cores",
+        limit: Some(("get:raw,pingpong,8,tcp-lo/spin/t1,1", "bare TCP sockets, spinning")),
+        ours: &["get:ddss,get,8,tcp-lo/rcq/t1,1", "get:ddss,put,8,tcp-lo/rcq/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "the same, `auto`",
+        limit: None,
+        ours: &["get:ddss,get,8,tcp-lo/auto/t1,1", "get:ddss,put,8,tcp-lo/auto/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "remote 4 KiB get / put, `rcq`",
+        limit: Some(("get:raw,pingpong,4096,tcp-lo/spin/t1,1", "bare TCP sockets, spinning")),
+        ours: &["get:ddss,get,4096,tcp-lo/rcq/t1,1", "get:ddss,put,4096,tcp-lo/rcq/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "remote 64 KiB get / put, `rcq`",
+        limit: Some(("get:raw,pingpong,65536,tcp-lo/spin/t1,1", "the same")),
+        ours: &["get:ddss,get,65536,tcp-lo/rcq/t1,1", "get:ddss,put,65536,tcp-lo/rcq/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "remote 8-byte gets, 32 at once, `rcq`",
+        limit: Some(("get:raw,pingpong,8,tcp-lo/spin/t1,32", "bare TCP sockets, one system call for all 32")),
+        ours: &["get:ddss,get,8,tcp-lo/rcq/t1,32"],
+        says: Says::MultipleOfRate,
+    },
+    Line {
+        what: "fabric alone: 8-byte read / fetch-add",
+        limit: Some(("fabric:raw,pingpong,8,tcp-lo/spin/t1,1", "bare TCP sockets, spinning")),
+        ours: &["fabric:ddss,read,8,tcp-lo/spin/t1,1", "fabric:ddss,fetch_add,8,tcp-lo/spin/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "fabric alone: 8-byte reads, 32 at once",
+        limit: Some(("fabric:raw,pingpong,8,tcp-lo/spin/t1,32", "bare TCP sockets, one system call for all 32")),
+        ours: &["fabric:ddss,read,8,tcp-lo/spin/t1,32"],
+        says: Says::MultipleOfRate,
+    },
+    Line {
+        what: "fabric alone: 64 KiB reads, 32 at once, with / without checksum",
+        limit: Some(("fabric:raw,pingpong,65536,tcp-lo/spin/t1,32", "the same")),
+        ours: &["fabric:ddss,read,65536,tcp-lo/spin/t1,32", "fabric:ddss,read,65536,tcp-lo-nocrc/spin/t1,32"],
+        says: Says::MultipleOfRate,
+    },
+    Line {
+        what: "iceoryx2, publish and subscribe, polling",
+        limit: Some(("peers:ddss,null,8,shm/rcq/t1,1", "`ddss` null call of the same run")),
+        ours: &["peers:raw,iceoryx2,8,shm/spin/t1,1"],
+        says: Says::Beside("peers:ddss,null,8,shm/rcq/t1,1"),
+    },
+];
+
+/// A row by its bench and its first five columns.
+fn find<'a>(rows: &'a Rows, place: &str) -> Option<&'a Entry> {
+    let (bench, label) = place.split_once(':')?;
+    rows.of(bench).find(|entry| {
+        let Entry { name, op, size, mode, outstanding, .. } = entry;
+        format!("{name},{op},{size},{mode},{outstanding}") == label
+    })
+}
+
+/// All of them, or nothing: a line with a gap is no line.
+fn joined(entries: &[&Entry], words: impl Fn(&Entry) -> Option<String>) -> Option<String> {
+    Some(entries.iter().map(|entry| words(entry)).collect::<Option<Vec<_>>>()?.join(" / "))
+}
+
+impl Line {
+    /// As a line of the table, if all of it was measured.
+    fn words(&self, rows: &Rows) -> Option<String> {
+        let ours: Vec<&Entry> = self.ours.iter().map(|place| find(rows, place)).collect::<Option<_>>()?;
+        let limit = match self.limit {
+            Some((place, note)) => {
+                let entry = find(rows, place)?;
+                let is_rate = matches!(self.says, Says::MultipleOfRate);
+                let number = if is_rate { units::rate(entry.ops_per_s) } else { units::time(entry.p50_us) };
+                format!("{number}, {note}")
+            }
+            None => String::new(),
+        };
+        let times = |ratio: f64| format!("{} ×", units::plain(ratio));
+        let ratio = |entry: &Entry| entry.more("of_limit").map(units::plain);
+        let said = match self.says {
+            Says::Multiple => format!("{} ×", joined(&ours, ratio)?),
+            Says::MultipleAndTime => {
+                joined(&ours, |entry| Some(format!("{} × ({})", ratio(entry)?, units::time(entry.p50_us))))?
+            }
+            Says::Rate => joined(&ours, |entry| Some(units::rate(entry.ops_per_s)))?,
+            Says::MultipleOfRate => joined(&ours, |entry| {
+                let ratio = entry.more("rate_of_limit")?;
+                Some(format!("{} ({})", times(ratio), units::rate(entry.ops_per_s)))
+            })?,
+            Says::Beside(other) => format!("{} slower", times(ours[0].p50_us / find(rows, other)?.p50_us)),
+        };
+        Some(format!("| {} | {limit} | {said} |\n", self.what))
+    }
+}
+
+/// The table of figures, with the machine that it was measured on. Nothing if none of its lines was measured.
+fn table(machine: &Machine, rows: &Rows) -> Option<String> {
+    let lines: Vec<String> = LINES.iter().filter_map(|line| line.words(rows)).collect();
+    if lines.is_empty() {
+        return None;
+    }
+    let mut text =
+        format!("On {}:\n\n| what | raw limit of the run | multiple |\n| --- | --- | --- |\n", machine.words());
+    text.extend(lines);
+    if let Some(get) = find(rows, "get:ddss,get,8,tcp-lo/rcq/t1,1") {
+        text += &format!(
+            "\nThe 99th percentile of that remote 8-byte get is {} its median on these cores, because three threads share two of them\n\
+             and whoever has to wait for its turn waits for the kernel's.\n",
+            units::times((get.p99_us / get.p50_us).max(1.0))
+        );
+    }
+    Some(text)
+}
+
+/// What `chaos --json` found, as a sentence.
+fn chaos(found: &Value) -> Option<String> {
+    let number = |name: &str| found[name].as_f64();
+    let count = |name: &str| number(name).map(|count| format!("{count:.0}"));
+    let thousands = |name: &str| number(name).map(|count| format!("{:.0},000", count / 1e3));
+    Some(format!(
+        "Three nodes, sixteen client processes, Strict segments, a client killed every 250 ms and a daemon every 5 s, for {} s:\n\
+         {} million calls ({} a second before the first kill), {} clients and {} daemons killed, {} violations,\n\
+         {} acknowledged puts lost, {} calls late.\n",
+        count("seconds")?,
+        units::plain(number("operations")? / 1e6),
+        thousands("operations_per_second_before_faults")?,
+        count("client_kills")?,
+        count("daemon_kills")?,
+        count("violations")?,
+        count("lost")?,
+        count("late")?
+    ))
+}
+
+/// What the demonstration printed, as a block; its advice on what to try next is for who runs it.
+fn demo(said: &str) -> Option<String> {
+    let shown = said.split("\nTry next:").next()?.trim_end();
+    (!shown.is_empty()).then(|| format!("```text\n{shown}\n```\n"))
+}
+
+/// What there is to be written into the README.
+#[derive(Debug, Clone, Default)]
+pub struct Said {
+    /// What `ddss demo` printed.
+    pub demo: Option<String>,
+    /// What `chaos --json` printed.
+    pub chaos: Option<Value>,
+}
+
+/// The page with its places filled; an error names a place that the page does not have.
+pub fn readme(page: &str, machine: &Machine, rows: &Rows, said: &Said) -> Result<String, String> {
+    let mut page = page.to_owned();
+    let places = [
+        ("figures", table(machine, rows)),
+        ("chaos", said.chaos.as_ref().and_then(chaos)),
+        ("demo", said.demo.as_deref().and_then(demo)),
+    ];
+    for (name, text) in places {
+        if let Some(text) = text {
+            page = filled(&page, name, &text).ok_or_else(|| format!("there is no place called {name}"))?;
+        }
+    }
+    Ok(page)
+}
+
+fn filled(page: &str, name: &str, text: &str) -> Option<String> {
+    let (head, rest) = page.split_once(&format!("<!-- begin {name}:"))?;
+    let (mark, rest) = rest.split_once("-->\n")?;
+    let (_, tail) = rest.split_once(&format!("<!-- end {name} -->"))?;
+    Some(format!("{head}<!-- begin {name}:{mark}-->\n\n{text}\n<!-- end {name} -->{tail}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::{CONTRACT, MORE_COLUMNS};
+
+    const PAGE: &str = "a\n<!-- begin figures: by x -->\nold\n<!-- end figures -->\nb\n<!-- begin chaos: y -->\n<!-- end chaos -->\n\
+                        <!-- begin demo: z -->\n<!-- end demo -->\n";
+
+    fn rows() -> Rows {
+        let text = format!(
+            "{CONTRACT},{}\nraw,pingpong,8,shm/spin/t1,1,0.22,0.3,4000000,1,,\nddss,null,8,shm/rcq/t1,1,0.3,0.4,3000000,1,1.333,0.7\n\
+             ddss,null,8,shm/auto/t1,1,0.3,0.4,3000000,1,1.25,0.7\n",
+            MORE_COLUMNS.join(",")
+        );
+        Rows::parse("ipc", &text).unwrap()
+    }
+
+    // If this failed, the README would have an old number, or somebody else's words would be gone from it.
+    #[test]
+    fn a_place_is_filled_and_the_rest_stays() {
+        let said = Said { demo: Some("seen\n\nTry next:\n  x".to_owned()), chaos: None };
+        let page = readme(PAGE, &Machine::here(), &rows(), &said).unwrap();
+        assert!(page.starts_with("a\n<!-- begin figures: by x -->\n\nOn ") && !page.contains("old"), "{page}");
+        assert!(page.contains("| 220 ns, one cache line there and back | 1.33 / 1.25 × |"), "{page}");
+        assert!(
+            page.contains("```text\nseen\n```") && page.contains("<!-- begin chaos: y -->\n<!-- end chaos -->"),
+            "{page}"
+        );
+        assert_eq!(readme(&page, &Machine::here(), &rows(), &said).unwrap(), page, "a second time changes nothing");
+        assert!(readme("no place", &Machine::here(), &rows(), &said).unwrap_err().contains("figures"));
+        assert_eq!(readme("no place", &Machine::here(), &Rows::default(), &Said::default()).unwrap(), "no place");
+    }
+
+    // If this failed, a line would be of rows that no bench writes any more, and would go missing without a word.
+    #[test]
+    fn lines_are_written_of_whole_rows_only() {
+        let only_one = Rows(rows().0.into_iter().filter(|entry| entry.wait() != "auto").collect());
+        assert_eq!(table(&Machine::here(), &only_one), None);
+        let found = serde_json::json!({ "seconds": 40, "operations": 3_412_345, "client_kills": 150, "daemon_kills": 7,
+            "operations_per_second_before_faults": 61_234, "violations": 0, "lost": 0, "late": 0 });
+        let words = chaos(&found).unwrap();
+        assert!(words.contains("3.41 million calls (61,000 a second") && words.contains("0 violations"), "{words}");
+        assert_eq!(chaos(&Value::Null), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! What pages, examples and manual pages tell people to type can be typed. (Compiled for tests only.)
+
+use crate::arguments::Arguments;
+use clap::error::ErrorKind;
+use clap::{Command, CommandFactory};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Pages that people read, and where the programs explain themselves.
+fn texts() -> Vec<(String, String)> {
+    let mut paths = vec![root().join("README.md"), root().join("examples/README.md")];
+    let docs = fs::read_dir(root().join("docs")).expect("the pages are there").flatten().map(|entry| entry.path());
+    paths.extend(docs.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    let read = |path: PathBuf| (path.display().to_string(), fs::read_to_string(&path).expect("a page can be read"));
+    let mut texts: Vec<(String, String)> = paths.into_iter().map(read).collect();
+    let mut command = Arguments::command();
+    command.build();
+    for command in std::iter::once(&command).chain(command.get_subcommands()) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        texts.push((format!("the help of {}", command.get_name()), help));
+    }
+    texts
+}
+
+/// The commands of this program in a text: lines of code blocks, of examples, and spans of code.
+fn commands_of(text: &str, program: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let (mut in_block, mut in_picture) = (false, false);
+    for line in text.lines() {
+        if let Some(kind) = line.strip_prefix("```") {
+            let opens = !in_block && !in_picture;
+            (in_block, in_picture) = (opens && kind != "text", opens && kind == "text");
+            continue;
+        }
+        if in_picture {
+            continue;
+        }
+        let trimmed = line.trim_start_matches(['$', ' ']);
+        let runs = format!("cargo run --release --bin {program} -- ");
+        let is_code = in_block || line.starts_with("  ");
+        let spans: Vec<&str> = if is_code { vec![trimmed] } else { line.split('`').skip(1).step_by(2).collect() };
+        for span in spans {
+            // Each part of a pipe is a command of its own, and what comes after a `#` is for people.
+            let code = span.split(" #").next().unwrap_or(span);
+            for part in code.split(['|', '>', ';', '&']).map(str::trim) {
+                let part = part.strip_prefix(&runs).map_or_else(|| part.to_owned(), |rest| format!("{program} {rest}"));
+                // Explanations stand behind two blanks.
+                let part = part.split("  ").next().unwrap_or_default();
+                if part.starts_with(&format!("{program} ")) {
+                    found.push(part.to_owned());
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Whether the words name a command and flags that there are; values and places may be stand-ins for others (`NAME`).
+fn complaint(command: &Command, line: &str) -> Option<String> {
+    let error = command.clone().try_get_matches_from(words(line)).err()?;
+    let is_wrong = matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand);
+    is_wrong.then(|| format!("{line}: {}", error.to_string().lines().next().unwrap_or_default()))
+}
+
+/// As a shell takes a line apart: what is quoted is one word.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for (index, part) in line.split('\'').enumerate() {
+        let last = words.last_mut().expect("there is one");
+        if index % 2 == 1 {
+            last.push_str(part);
+            continue;
+        }
+        let mut plain = part.split(' ');
+        last.push_str(plain.next().unwrap_or_default());
+        words.extend(plain.map(str::to_owned));
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+// If this failed, a page would tell a reader to type what the program does not know.
+#[test]
+fn what_pages_tell_people_to_type_is_known_to_the_programs() {
+    let ddss = Arguments::command();
+    let ddssd = ddssd::Arguments::command();
+    let mut counted = 0;
+    let mut complaints = Vec::new();
+    for (name, text) in texts() {
+        for (program, command) in [("ddss", &ddss), ("ddssd", &ddssd)] {
+            for line in commands_of(&text, program) {
+                counted += 1;
+                complaints.extend(complaint(command, &line).map(|said| format!("{name}: {said}")));
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
+    assert!(counted > 60, "only {counted} commands were found");
+}
+
+// If this failed, the test above could pass whatever the pages say.
+#[test]
+fn a_command_that_is_not_there_is_found() {
+    let page =
+        "Try `ddss fly` or\n```sh\nddss get x --lenght 5   # typo\n$ ddss cluster token | ddss cluster jion 1 -\n```\n";
+    let found = commands_of(page, "ddss");
+    let expected = ["ddss fly", "ddss get x --lenght 5", "ddss cluster token", "ddss cluster jion 1 -"];
+    assert_eq!(found, expected);
+    let wrong: Vec<_> = found.iter().filter_map(|line| complaint(&Arguments::command(), line)).collect();
+    assert_eq!(wrong.len(), 3, "{wrong:?}");
+}
