@@ -335,6 +335,9 @@ fn connections_leave_nothing_behind() {
         if cycle == 2 {
             before = Some(kept());
         }
+        if cycle > 0 && cycle % 1000 == 0 {
+            drop(std::io::stderr().lock().write_all(format!("{cycle} cycles\n").as_bytes()));
+        }
         let (there, here) = pair.connect();
         let window = pair.b.fabric.expose(here, owner, 0, 4096, ALL).unwrap();
         mine.set(0, &[0; 8]);
