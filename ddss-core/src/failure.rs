@@ -81,10 +81,15 @@ pub enum Failure {
     /// The user has as many segments on that node as he may have.
     #[error("this user has as many segments on that node as its quota allows (release some, or have the quota raised)")]
     QuotaSegments = 22,
+    /// The name belongs to another plane of the daemon: whoever asks counts its planes otherwise.
+    #[error(
+        "that name belongs to another progress thread of the daemon (does the application run the daemon's release of ddss?)"
+    )]
+    WrongPlane = 24,
 }
 
 impl Failure {
-    const ALL: [Failure; 22] = [
+    const ALL: [Failure; 23] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -107,6 +112,7 @@ impl Failure {
         Failure::VersionGone,
         Failure::QuotaBytes,
         Failure::QuotaSegments,
+        Failure::WrongPlane,
     ];
 
     /// The number on the wire.

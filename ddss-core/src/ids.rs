@@ -24,13 +24,14 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A segment, anywhere in the cluster: its home, the home's slot for it, and which life of that slot.
+/// A segment, anywhere in the cluster: its home and which of its planes, that plane's slot for it, and which life of
+/// that slot.
 ///
 /// ```text
-///  63      48 47      32 31              0
-/// +----------+----------+-----------------+
-/// |   home   |  index   |   generation    |
-/// +----------+----------+-----------------+
+///  63   59 58   48 47      32 31              0
+/// +-------+-------+----------+-----------------+
+/// | plane | home  |  index   |   generation    |
+/// +-------+-------+----------+-----------------+
 /// ```
 ///
 /// ```
@@ -38,14 +39,19 @@ impl fmt::Display for NodeId {
 /// let id = SegmentId::new(NodeId(2), 7, 1);
 /// assert_eq!((id.home(), id.to_string().as_str()), (NodeId(2), "segment 2.7#1"));
 /// assert_eq!(SegmentId::from_bits(id.to_bits()), id);
+/// assert_eq!(id.on_plane(1).to_string(), "segment 2/1.7#1");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SegmentId(u64);
 
 impl SegmentId {
-    /// Packs the three parts.
+    /// Packs the three parts, for the first plane of the home.
     pub const fn new(home: NodeId, index: u16, generation: u32) -> Self {
         Self((home.0 as u64) << 48 | (index as u64) << 32 | generation as u64)
+    }
+    /// The same in another plane of its home.
+    pub const fn on_plane(self, plane: u8) -> Self {
+        Self(self.0 & !(0x1f << 59) | (plane as u64) << 59)
     }
     /// Takes back what [`to_bits`](Self::to_bits) gave; any value is an id, most name nothing.
     pub const fn from_bits(bits: u64) -> Self {
@@ -57,7 +63,15 @@ impl SegmentId {
     }
     /// The node that decides about this segment.
     pub const fn home(self) -> NodeId {
-        NodeId((self.0 >> 48) as u16)
+        NodeId((self.0 >> 48) as u16 & 0x7ff)
+    }
+    /// Which of the home's planes has it.
+    pub const fn plane(self) -> u8 {
+        (self.0 >> 59) as u8
+    }
+    /// Whether both are of the same plane of the same home.
+    pub const fn is_of(self, other: Self) -> bool {
+        (self.0 ^ other.0) >> 48 == 0
     }
     /// The home's slot.
     pub const fn index(self) -> u16 {
@@ -71,7 +85,10 @@ impl SegmentId {
 
 impl fmt::Display for SegmentId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "segment {}.{}#{}", self.home().0, self.index(), self.generation())
+        match self.plane() {
+            0 => write!(out, "segment {}.{}#{}", self.home().0, self.index(), self.generation()),
+            plane => write!(out, "segment {}/{plane}.{}#{}", self.home().0, self.index(), self.generation()),
+        }
     }
 }
 
@@ -145,10 +162,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_id_keeps_its_three_parts() {
+    fn a_segment_id_keeps_its_parts() {
         // If this broke, a request would reach another segment, or another life of the same slot.
-        let id = SegmentId::new(NodeId(0xfedc), 0xba98, 0x7654_3210);
-        let back = SegmentId::from_bits(id.to_bits());
-        assert_eq!((back.home().0, back.index(), back.generation()), (0xfedc, 0xba98, 0x7654_3210));
+        let id = SegmentId::new(NodeId(1024), 0xba98, 0x7654_3210);
+        for plane in [0, 1, 15, 0] {
+            let back = SegmentId::from_bits(id.on_plane(15).on_plane(plane).to_bits());
+            assert_eq!((back.home().0, back.index(), back.generation()), (1024, 0xba98, 0x7654_3210));
+            assert_eq!((back.plane(), back == id), (plane, plane == 0));
+        }
     }
 }

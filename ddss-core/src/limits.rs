@@ -5,6 +5,8 @@ pub const LINE_BYTES: usize = 64;
 
 /// Nodes of a cluster (a node id is 16 bits, 0 is nobody).
 pub const NODES_MAX: usize = 1024;
+/// Planes of one daemon: progress threads that share its segments out among themselves.
+pub const PLANES_MAX: usize = 16;
 /// Clients attached to one node at the same time.
 pub const CLIENTS_MAX: usize = 1024;
 /// Lanes (ring pairs) of one client: one a thread.
@@ -84,7 +86,8 @@ pub const LEASE_DEFAULT_US: u32 = 10_000_000;
 pub const WAITERS_PER_SEGMENT_MAX: usize = 4096;
 
 const _: () = assert!(RING_SLOTS.is_power_of_two());
-const _: () = assert!(NODES_MAX <= u16::MAX as usize);
+// A node and a plane, or a count of planes, share 16 bits in ids and hellos.
+const _: () = assert!(NODES_MAX < 1 << 11 && PLANES_MAX <= 1 << 5);
 const _: () = assert!(SEGMENTS_PER_NODE_MAX - 1 <= u16::MAX as usize);
 const _: () = assert!(AREA_BYTES_MAX.is_power_of_two() && SEGMENT_BYTES_MAX < AREA_BYTES_MAX);
 const _: () = assert!(AREAS_MAX as u64 <= u64::MAX / AREA_BYTES_MAX);

@@ -4,7 +4,7 @@
 use ddss_core::engine::{Action, Engine, EngineConfig, Now, Source, StepId, Tail};
 use ddss_core::{
     ArenaRange, Change, ClientId, Completion, Header, Identity, LaneId, LockToken, LockWish, Look, Message, Model,
-    NodeId, Opened, Operation, Outcome, Payload, RemoteWindow, Request, RequestId, SegmentId, Spec, Terms,
+    NodeId, Opened, Operation, Outcome, Payload, Plane, RemoteWindow, Request, RequestId, SegmentId, Spec, Terms,
 };
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
@@ -25,7 +25,13 @@ impl Pair {
         let peers = vec![NodeId(1), NodeId(2)];
         let engine = |node| {
             let (pool_bytes, peers) = (64 << 20, peers.clone());
-            Engine::new(&EngineConfig { node: NodeId(node), pool_bytes, peers, first_generation: 9 })
+            Engine::new(&EngineConfig {
+                node: NodeId(node),
+                plane: Plane::ONLY,
+                pool_bytes,
+                peers,
+                first_generation: 9,
+            })
         };
         let mut engines = [engine(1), engine(2)];
         for (index, engine) in engines.iter_mut().enumerate() {

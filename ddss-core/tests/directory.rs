@@ -4,7 +4,7 @@
 use ddss_core::engine::{Action, ClaimId, Engine, EngineConfig, Now, StepId};
 use ddss_core::{
     ArenaRange, ClientId, Completion, Failure, Identity, LaneId, Message, Name, NodeId, Operation, Outcome, Placement,
-    Request, RequestId, Spec,
+    Plane, Request, RequestId, Spec,
 };
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
@@ -19,7 +19,13 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        let config = EngineConfig { node: NodeId(1), pool_bytes: 1 << 20, peers: Vec::new(), first_generation: 0 };
+        let config = EngineConfig {
+            node: NodeId(1),
+            plane: Plane::ONLY,
+            pool_bytes: 1 << 20,
+            peers: Vec::new(),
+            first_generation: 0,
+        };
         let mut engine = Engine::new(&config);
         engine.share_names();
         engine.attach(CLIENT, WHO, 1 << 20);

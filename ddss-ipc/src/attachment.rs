@@ -207,6 +207,11 @@ impl Attachment {
         self.welcome.node
     }
 
+    /// How many planes the daemon has: it has a door for each ([`socket_name`](crate::socket_name)).
+    pub fn planes(&self) -> u8 {
+        self.welcome.planes
+    }
+
     /// What the daemon calls this client.
     pub fn client(&self) -> ClientId {
         self.welcome.client

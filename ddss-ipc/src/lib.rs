@@ -109,13 +109,13 @@ outside_the_model! {
     pub use follow::{Followed, clock_ns};
     pub use lane::{Lane, LaneFull};
     pub use layout::LAYOUT_VERSION;
-    pub use place::{FOLDER_VARIABLE, SOCKET_NAME, default_folder};
+    pub use place::{FOLDER_VARIABLE, SOCKET_NAME, default_folder, socket_name, status_name};
     pub use reception::{ArrivalSink, PerUser, Reception, ReceptionConfig};
     pub use road::Waited;
     pub use service::Service;
     pub use session::{Arrival, Credentials, Session};
     pub use station::{Idling, Inbox, Offence, Station, StationCounts};
-    pub use status::{Life, STATUS_NAME, StatusReadError, process_began, read_status};
+    pub use status::{Life, STATUS_NAME, StatusReadError, process_began, read_all_statuses, read_status};
     pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
     pub use sys::{Access, Claimed, Claims, Framed, MemoryError, SharedMemory};
     pub use view::{Views, view};

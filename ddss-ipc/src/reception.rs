@@ -53,6 +53,8 @@ pub struct ReceptionConfig {
     pub views: Views,
     /// How many clients each user may have.
     pub per_user: PerUser,
+    /// How many planes the daemon has, which clients are told.
+    pub planes: u8,
 }
 
 type Admit = dyn Fn(u32, usize) -> Result<(), String> + Send + Sync;
@@ -85,6 +87,7 @@ impl ReceptionConfig {
             socket_mode: 0o600,
             views: Views::none(),
             per_user: PerUser::new(|_, _| Ok(())),
+            planes: 1,
         }
     }
 }
@@ -417,6 +420,7 @@ impl Desk {
     fn welcome(&mut self, index: usize, session: Session) -> Result<(), Errno> {
         let answer = Answer::Welcome(Welcome {
             node: self.config.notice.node,
+            planes: self.config.planes,
             client: session.client,
             lanes: session.layout.lanes() as u32,
             arena_bytes: session.layout.arena_bytes() as u64,

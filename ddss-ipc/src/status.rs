@@ -4,6 +4,7 @@
 //! reader could otherwise end him by making it shorter.
 
 use crate::follow::clock_ns;
+use crate::place::status_name;
 use ddss_core::status::{Layout, State, Status, StatusError};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::fs::File;
@@ -64,7 +65,27 @@ pub enum StatusReadError {
 /// # Ok(()) }
 /// ```
 pub fn read_status(folder: &Path) -> Result<Status, StatusReadError> {
-    let path = folder.join(STATUS_NAME);
+    read_page(folder.join(STATUS_NAME))
+}
+
+/// The same of all planes of that daemon, the first one first. Of a daemon that was started meanwhile with fewer planes
+/// there are as many as it has now.
+pub fn read_all_statuses(folder: &Path) -> Result<Vec<Status>, StatusReadError> {
+    let first = read_status(folder)?;
+    let (run, planes) = (first.daemon.run, first.daemon.plane.count());
+    let mut all = vec![first];
+    for plane in 1..planes {
+        match read_page(folder.join(status_name(plane))) {
+            Ok(status) if status.daemon.run == run => all.push(status),
+            // What is there is of an earlier run: the daemon has just begun.
+            Ok(_) | Err(StatusReadError::Nothing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
+}
+
+fn read_page(path: PathBuf) -> Result<Status, StatusReadError> {
     match read(&path) {
         Ok(bytes) => Status::decode(&bytes).map_err(|source| StatusReadError::Wrong { path, source }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StatusReadError::Nothing { path }),

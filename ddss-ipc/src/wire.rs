@@ -13,11 +13,13 @@
 //!                                         32  arena bytes    u64
 //!                                         40  reply queue    u64   System V queue id + 1, 0 none
 //!                                         48  request queue  u64   the same
+//!                                         56  planes         u32   0 is one
 //! ```
 //!
 //! Who only wants to look at an area of the node's memory says so in place of the strategy, gets a descriptor with the
 //! answer, and the connection ends. Magic and version stay at their place in every version: so both sides can name both versions when they differ.
 
+use ddss_core::limits::PLANES_MAX;
 use ddss_core::{ClientId, NodeId};
 
 use crate::layout::{LAYOUT_VERSION, MAGIC};
@@ -64,6 +66,8 @@ pub(crate) struct Welcome {
     pub(crate) arena_bytes: u64,
     pub(crate) reply_queue: Option<i32>,
     pub(crate) request_queue: Option<i32>,
+    /// How many planes the daemon has; each has a door of its own.
+    pub(crate) planes: u8,
 }
 
 /// Why a client is not let in.
@@ -187,6 +191,7 @@ impl Answer {
                 frame[32..40].copy_from_slice(&welcome.arena_bytes.to_ne_bytes());
                 frame[40..48].copy_from_slice(&queue_word(welcome.reply_queue).to_ne_bytes());
                 frame[48..56].copy_from_slice(&queue_word(welcome.request_queue).to_ne_bytes());
+                frame[56..60].copy_from_slice(&u32::from(welcome.planes).to_ne_bytes());
             }
             Self::View => frame[12..16].copy_from_slice(&KIND_VIEW.to_ne_bytes()),
             Self::Refusal { code, text } => {
@@ -205,7 +210,9 @@ impl Answer {
         match u32_at(frame, 12) {
             KIND_WELCOME => {
                 let node = u16::try_from(u32_at(frame, 16)).map_err(|_| BadFrame::Malformed("no such node"))?;
+                let planes = u8::try_from(u32_at(frame, 56)).ok().filter(|&planes| usize::from(planes) <= PLANES_MAX);
                 Ok(Self::Welcome(Welcome {
+                    planes: planes.ok_or(BadFrame::Malformed("more planes than there can be"))?.max(1),
                     node: NodeId(node),
                     client: ClientId { index: u32_at(frame, 20), generation: u32_at(frame, 24) },
                     lanes: u32_at(frame, 28),
@@ -241,7 +248,8 @@ mod tests {
         assert_eq!(Answer::decode(&Answer::View.encode()), Ok(Answer::View));
         let client = ClientId { index: 7, generation: 9 };
         let (reply_queue, request_queue) = (Some(0), None);
-        let welcome = Welcome { node: NodeId(5), client, lanes: 3, arena_bytes: 4096, reply_queue, request_queue };
+        let (node, arena_bytes, planes) = (NodeId(5), 4096, 2);
+        let welcome = Welcome { node, client, lanes: 3, arena_bytes, reply_queue, request_queue, planes };
         assert_eq!(Answer::decode(&Answer::Welcome(welcome).encode()), Ok(Answer::Welcome(welcome)));
         let refusal = Answer::Refusal { code: 3, text: "é".repeat(500) };
         let Ok(Answer::Refusal { code: 3, text }) = Answer::decode(&refusal.encode()) else { panic!("lost") };
@@ -272,5 +280,9 @@ mod tests {
         let mut frame = Answer::Refusal { code: 1, text: String::new() }.encode();
         frame[20..24].copy_from_slice(&u32::MAX.to_ne_bytes());
         assert!(Answer::decode(&frame).is_err());
+        let client = ClientId { index: 0, generation: 1 };
+        let (node, reply_queue, request_queue) = (NodeId(1), None, None);
+        let welcome = Welcome { node, client, lanes: 1, arena_bytes: 4096, reply_queue, request_queue, planes: 17 };
+        assert!(Answer::decode(&Answer::Welcome(welcome).encode()).is_err());
     }
 }

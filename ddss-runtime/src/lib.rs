@@ -27,12 +27,15 @@
 //! thread.stop()?;
 //! # Ok::<(), ddss_runtime::RuntimeError>(())
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[allow(unsafe_code, reason = "where a thread's memory comes from is said by a bare system call")]
 mod affinity;
 mod pace;
 mod progress;
+mod topology;
 
-pub use affinity::{allowed_cores, choose_core, current_core, pin_to};
+pub use affinity::{allowed_cores, choose_core, current_core, pin_to, prefer_memory_of};
 pub use pace::Pace;
 pub use progress::{ProgressThread, RuntimeError, Stopper, Work};
+pub use topology::{MemoryNode, Topology};

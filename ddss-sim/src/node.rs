@@ -6,7 +6,7 @@ use crate::rights::user_of;
 use crate::workload::Client;
 use ddss_core::engine::{Engine, EngineConfig, Parts, Source, Tail, area_of, offset_of};
 use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES};
-use ddss_core::{ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Record, Timestamp, Version};
+use ddss_core::{ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Plane, Record, Timestamp, Version};
 use std::collections::BTreeMap;
 
 /// Bytes of one client's arena.
@@ -54,7 +54,13 @@ impl Node {
     fn engine(id: NodeId, peers: &[NodeId], random: &mut Random) -> Engine {
         let first_generation = random.word() as u32;
         let pool_bytes = POOL_BYTES as u64;
-        let mut engine = Engine::new(&EngineConfig { node: id, pool_bytes, peers: peers.to_vec(), first_generation });
+        let mut engine = Engine::new(&EngineConfig {
+            node: id,
+            plane: Plane::ONLY,
+            pool_bytes,
+            peers: peers.to_vec(),
+            first_generation,
+        });
         engine.expect_duties();
         engine.tune_mirrors(1024, 50_000);
         engine

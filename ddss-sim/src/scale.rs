@@ -8,7 +8,7 @@ use crate::random::Random;
 use ddss_core::engine::{Action, Engine, EngineConfig, Now, StepId, Tail, Target};
 use ddss_core::{
     ArenaRange, ClientId, Completion, Header, Identity, LaneId, Look, Message, NodeId, Opened, Operation, Outcome,
-    RemoteWindow, Request, RequestId, SegmentId, Spec,
+    Plane, RemoteWindow, Request, RequestId, SegmentId, Spec,
 };
 use std::collections::BTreeMap;
 
@@ -116,8 +116,13 @@ impl World {
     fn new(seed: u64, costs: Costs, load: Load) -> World {
         let peers: Vec<NodeId> = (1..=load.nodes as u16).map(NodeId).collect();
         let engine = |node: &NodeId| {
-            let config =
-                EngineConfig { node: *node, pool_bytes: POOL_BYTES, peers: peers.clone(), first_generation: 9 };
+            let config = EngineConfig {
+                node: *node,
+                plane: Plane::ONLY,
+                pool_bytes: POOL_BYTES,
+                peers: peers.clone(),
+                first_generation: 9,
+            };
             let mut engine = Engine::new(&config);
             peers.iter().filter(|peer| *peer != node).for_each(|peer| engine.peer_up(*peer));
             (0..load.clients).for_each(|client| engine.attach(id(client), Identity { uid: 7, gid: 7 }, 1 << 20));

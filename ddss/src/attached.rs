@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::lanes::Lanes;
 use crate::near::Areas;
 use arc_swap::{ArcSwap, Guard};
-use ddss_ipc::{AttachError, AttachOptions, Attachment};
+use ddss_ipc::{AttachError, AttachOptions, Attachment, socket_name};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,11 +26,20 @@ pub(crate) struct Plan {
     pub(crate) folder: PathBuf,
     pub(crate) socket: PathBuf,
     pub(crate) options: AttachOptions,
+    /// Which of the daemon's planes.
+    pub(crate) plane: u8,
+    /// How many it has, as soon as that is known: names are counted by it.
+    pub(crate) planes: Option<u8>,
 }
 
 impl Plan {
+    /// The way to another plane of the same daemon.
+    pub(crate) fn to_plane(&self, plane: u8) -> Self {
+        Self { socket: self.folder.join(socket_name(plane)), plane, ..self.clone() }
+    }
+
     pub(crate) fn attach(&self) -> Result<Attached, Error> {
-        let Self { folder, socket, options } = self;
+        let Self { folder, socket, options, planes, .. } = self;
         let attachment = Attachment::connect(socket, options).map_err(|error| match error {
             AttachError::NoDaemon { source, .. } => {
                 Error::NoDaemon { socket: socket.clone(), folder: folder.clone(), source }
@@ -38,6 +47,10 @@ impl Plan {
             AttachError::Version { ours, theirs } => Error::VersionMismatch { ours, theirs },
             other => Error::Attach(other),
         })?;
+        let now = attachment.planes();
+        if let Some(before) = planes.filter(|&before| before != now) {
+            return Err(Error::PlanesChanged { before, now });
+        }
         Ok(Attached { lanes: Lanes::new(&attachment), attachment })
     }
 }
@@ -66,8 +79,10 @@ impl Inner {
     /// How long to wait for a daemon whose socket is not there.
     const STOPPED: Duration = Duration::from_millis(50);
 
-    pub(crate) fn new(plan: Plan, timeout: Duration, near: bool) -> Result<Self, Error> {
-        let current = ArcSwap::from_pointee(plan.attach()?);
+    pub(crate) fn new(mut plan: Plan, timeout: Duration, near: bool) -> Result<Self, Error> {
+        let attached = plan.attach()?;
+        plan.planes = Some(attached.attachment.planes());
+        let current = ArcSwap::from_pointee(attached);
         Ok(Self { current, turn: Mutex::new(()), plan, timeout, areas: Areas::default(), near })
     }
 
@@ -116,7 +131,8 @@ impl Inner {
             // there will be another one. One that starts takes the old one away, for a moment.
             let stopped = matches!(&error, Error::NoDaemon { source, .. } if source.kind() == ErrorKind::NotFound);
             let patience = if stopped { deadline.min(began + Self::STOPPED) } else { deadline };
-            if matches!(error, Error::VersionMismatch { .. }) || Instant::now() + Self::REST >= patience {
+            let for_good = matches!(error, Error::VersionMismatch { .. } | Error::PlanesChanged { .. });
+            if for_good || Instant::now() + Self::REST >= patience {
                 return Err(error);
             }
             std::thread::sleep(Self::REST);

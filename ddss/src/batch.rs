@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::lanes::NoCompletion;
 use crate::lanes_many::Ended;
 use crate::segment::{Place, Segment, bounds};
 use crate::value::{Stamp, Value};
@@ -122,14 +123,39 @@ impl Batch {
         let near = |(segment, wish): &(Segment, Wish)| wish.near(segment.place()).map(Ok);
         let mut answers: Vec<Option<Result<Answer, Error>>> = calls.iter().map(near).collect();
         let far: Vec<usize> = (0..calls.len()).filter(|&index| answers[index].is_none()).collect();
-        let steps = far.iter().map(|&index| calls[index].1.step(calls[index].0.place())).collect();
-        let ended = client.run_all(steps)?;
-        for (index, ended) in far.into_iter().zip(ended) {
-            let (segment, wish) = &calls[index];
-            answers[index] = Some(answer(client, segment, wish, ended));
+        for (client, far) in by_plane(client, &calls, far)? {
+            let steps = far.iter().map(|&index| calls[index].1.step(calls[index].0.place())).collect();
+            let ended = match client.run_all(steps) {
+                Ok(ended) => ended,
+                Err(error) if answers.iter().all(Option::is_none) => return Err(error),
+                // Other planes have answered: what they did is told.
+                Err(_) => far.iter().map(|_| Err(NoCompletion::Gone)).collect(),
+            };
+            for (index, ended) in far.into_iter().zip(ended) {
+                let (segment, wish) = &calls[index];
+                answers[index] = Some(answer(&client, segment, wish, ended));
+            }
         }
         Ok(answers.into_iter().map(|answer| answer.expect("each call was answered")).collect())
     }
+}
+
+/// The calls that go to each plane, with the client there. Nothing is asked of anybody before all planes are reached.
+fn by_plane(client: &Client, calls: &[(Segment, Wish)], far: Vec<usize>) -> Result<Vec<(Client, Vec<usize>)>, Error> {
+    if client.planes() == 1 {
+        return Ok(vec![(client.clone(), far)]);
+    }
+    let mut parts = Vec::new();
+    for plane in 0..client.planes() {
+        let theirs: Vec<usize> =
+            far.iter().copied().filter(|&index| calls[index].0.client().plane() == plane).collect();
+        if !theirs.is_empty() {
+            let client = client.at_plane(plane)?;
+            drop(client.0.attached(&mut None)?);
+            parts.push((client, theirs));
+        }
+    }
+    Ok(parts)
 }
 
 fn answer(client: &Client, segment: &Segment, wish: &Wish, ended: Ended) -> Result<Answer, Error> {

@@ -1,12 +1,12 @@
 //! How a client is made.
 
-use crate::attached::{Inner, Plan};
+use crate::attached::Plan;
 use crate::client::Client;
 use crate::error::Error;
+use crate::planes::Planes;
 use ddss_core::limits::{LANES_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};
 use ddss_ipc::{AttachOptions, SOCKET_NAME, Strategy};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What a client may be told before it connects; nothing has to be.
@@ -88,8 +88,8 @@ impl ClientBuilder {
         options.lanes = self.lanes.unwrap_or(options.lanes).clamp(1, LANES_PER_CLIENT_MAX - 1) + 1;
         options.arena_bytes = self.arena_bytes.unwrap_or(options.arena_bytes);
         let timeout = self.timeout.unwrap_or(Duration::from_micros(TIMEOUT_DEFAULT_US.into()));
-        let plan = Plan { folder, socket, options };
-        Ok(Client(Arc::new(Inner::new(plan, timeout, !self.no_near)?)))
+        let plan = Plan { folder, socket, options, plane: 0, planes: None };
+        Planes::begin(plan, timeout, !self.no_near)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::builder::ClientBuilder;
 use crate::error::Error;
 use crate::lanes::{Buffer, Call, NoCompletion};
 use crate::lanes_many::Ended;
+use crate::planes::Planes;
 use crate::segment::Segment;
 use ddss_core::{Completion, Failure, Name, NodeId, Opened, Operation, Outcome, Spec};
 use ddss_ipc::{SharedMemory, Strategy, WaitClass};
@@ -27,7 +28,7 @@ use std::time::Instant;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Client(pub(crate) Arc<Inner>);
+pub struct Client(pub(crate) Arc<Inner>, pub(crate) Arc<Planes>);
 
 pub(crate) fn checked_name(name: &str, action: &'static str) -> Result<Name, Error> {
     Name::new(name).map_err(|failure| Error::Failed { action, target: format!("{name:?}"), failure })
@@ -47,21 +48,23 @@ impl Client {
     /// Makes a segment. Its name must be free in the whole cluster, as far as this node can reach it.
     pub fn allocate(&self, name: &str, spec: Spec) -> Result<Segment, Error> {
         let checked = checked_name(name, "allocate")?;
+        let client = self.at_plane_of(&checked)?;
         let mut text = spec.encode().to_vec();
         text.extend_from_slice(checked.as_str().as_bytes());
-        let opened = self.by_text("allocate", name, &text, |range| Operation::Allocate { spec_and_name: range })?;
-        Ok(Segment::new(self.clone(), name, opened))
+        let opened = client.by_text("allocate", name, &text, |range| Operation::Allocate { spec_and_name: range })?;
+        Ok(Segment::new(client, name, opened))
     }
 
     /// Finds a segment by its name, wherever in the cluster its home is.
     pub fn open(&self, name: &str) -> Result<Segment, Error> {
         let checked = checked_name(name, "open")?;
+        let client = self.at_plane_of(&checked)?;
         let opened =
-            self.by_text("open", name, checked.as_str().as_bytes(), |range| Operation::Open { name: range })?;
-        Ok(Segment::new(self.clone(), name, opened))
+            client.by_text("open", name, checked.as_str().as_bytes(), |range| Operation::Open { name: range })?;
+        Ok(Segment::new(client, name, opened))
     }
 
-    /// One round trip to the progress thread and back that does nothing.
+    /// One round trip to a progress thread and back that does nothing.
     pub fn ping(&self) -> Result<(), Error> {
         self.with_call("reach", "the daemon", true, |call| {
             call.run(Operation::Null, None, WaitClass::Polling, |completion, _| completion.outcome)

@@ -93,6 +93,14 @@ pub enum Error {
         /// The daemon's.
         theirs: u32,
     },
+    /// The daemon was started anew with another number of progress threads, so that names belong elsewhere.
+    #[error("the daemon has {now} progress threads and had {before} when this client connected: connect anew")]
+    PlanesChanged {
+        /// How many it had.
+        before: u8,
+        /// How many it has.
+        now: u8,
+    },
     /// The client could not attach for another reason.
     #[error("cannot attach to the daemon")]
     Attach(#[source] AttachError),

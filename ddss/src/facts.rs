@@ -6,7 +6,8 @@ use crate::segment::Segment;
 use ddss_core::{ArenaRange, Completion, Failure, Identity, Listing, NodeId, Operation, Outcome, Page, Permit, Query};
 use ddss_ipc::WaitClass;
 
-/// The segments that a [`Client::list`] finds, node after node and in the order of their names.
+/// The segments that a [`Client::list`] finds, node after node and in the order of their names; of daemons with several
+/// progress threads, plane after plane.
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -23,6 +24,8 @@ pub struct Listings {
     client: Client,
     query: Query,
     node: Option<NodeId>,
+    /// After an error nothing comes any more.
+    ended: bool,
     /// Of the last page, the last one first.
     ready: Vec<Listing>,
 }
@@ -62,7 +65,8 @@ impl Client {
             target: prefix.to_owned(),
             failure,
         })?;
-        Ok(Listings { client: self.clone(), query, node: Some(NodeId(1)), ready: Vec::new() })
+        let client = self.at_plane(0)?;
+        Ok(Listings { client, query, node: Some(NodeId(1)), ended: false, ready: Vec::new() })
     }
 
     /// An operation whose answer is a page in the arena.
@@ -92,6 +96,23 @@ impl Client {
     }
 }
 
+impl Listings {
+    /// Goes on at the next plane, if there is one.
+    fn next_plane(&mut self) -> Result<bool, Error> {
+        let next = self.client.plane() + 1;
+        if self.ended || next >= self.client.planes() {
+            self.ended = true;
+            return Ok(false);
+        }
+        // Whatever happens here is told once.
+        self.ended = true;
+        self.client = self.client.at_plane(next)?;
+        self.query.after.clear();
+        (self.node, self.ended) = (Some(NodeId(1)), false);
+        Ok(true)
+    }
+}
+
 impl Iterator for Listings {
     type Item = Result<Listing, Error>;
 
@@ -100,7 +121,13 @@ impl Iterator for Listings {
             if let Some(listing) = self.ready.pop() {
                 return Some(Ok(listing));
             }
-            let node = self.node?;
+            let Some(node) = self.node else {
+                match self.next_plane() {
+                    Ok(true) => continue,
+                    Ok(false) => return None,
+                    Err(error) => return Some(Err(error)),
+                }
+            };
             let (text, prefix) = (self.query.encode(), self.query.prefix);
             let page = self.client.page("list", &prefix, &text, |text| Operation::List { node, text });
             match page {
@@ -110,7 +137,7 @@ impl Iterator for Listings {
                     self.ready = found;
                 }
                 Err(error) => {
-                    self.node = None;
+                    (self.node, self.ended) = (None, true);
                     return Some(Err(error));
                 }
             }

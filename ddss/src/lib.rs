@@ -59,6 +59,7 @@ mod lanes_many;
 mod lock;
 mod many;
 mod near;
+mod planes;
 mod segment;
 #[cfg(test)]
 mod testing;

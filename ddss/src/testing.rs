@@ -18,11 +18,17 @@ pub(crate) struct TestNode {
 
 impl TestNode {
     pub(crate) fn start() -> Self {
+        Self::start_with(|_| ())
+    }
+
+    /// A node that is otherwise than usual.
+    pub(crate) fn start_with(change: impl FnOnce(&mut Config)) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("ddss-test-{}-{number}", std::process::id()));
         let mut config = Config::single(&folder);
         config.pool_bytes = 8 << 20;
+        change(&mut config);
         Self { service: Some(Service::start(config).unwrap()), folder }
     }
 

@@ -1,7 +1,7 @@
 //! How a node comes into a cluster: where it listens, which number it has, and whether it may begin a cluster.
 
 use crate::config::Config;
-use crate::control::{Identity, control_address, join};
+use crate::control::{Identity, control_address, join, plane_address};
 use crate::folder;
 use crate::progress::Node;
 use crate::service::StartError;
@@ -30,10 +30,10 @@ pub(crate) struct Admission {
 
 impl Admission {
     /// Listens, and joins if the node is to and has not yet. `None` for a node without a key, which is alone.
-    pub(crate) fn take(config: &Config, fabric: &mut dyn Fabric) -> Result<Option<Self>, StartError> {
+    pub(crate) fn take(config: &Config, fabrics: &mut [Box<dyn Fabric>]) -> Result<Option<Self>, StartError> {
         let Some(key) = config.key.clone() else { return Ok(None) };
         folder::make(&config.state_folder)?;
-        let (bound, listener) = listen(fabric, config.listen)?;
+        let (bound, listener) = listen(fabrics, config.listen)?;
         let address = config.advertise.unwrap_or(bound);
         if address.ip().is_unspecified() {
             return Err(StartError::Advertise { address });
@@ -50,7 +50,7 @@ impl Admission {
                 found
             }
             (None, Some(at)) => {
-                let node = join(&key, at, address, named.map(|node| node.0), JOIN_MAX)?;
+                let node = join(&key, at, address, (named.map(|node| node.0), config.progress_threads), JOIN_MAX)?;
                 Identity { node: node.0, founder: false }
             }
             (None, None) => Identity { node: config.node.0, founder: true },
@@ -63,13 +63,14 @@ impl Admission {
     }
 }
 
-/// Listens for both planes: the control plane is one port above the data plane. Port 0 takes any two.
-fn listen(fabric: &mut dyn Fabric, address: SocketAddr) -> Result<(SocketAddr, TcpListener), StartError> {
+/// Listens for everything: the control plane is one port above the first data plane, the other data planes come behind
+/// it. Port 0 takes any that stand in a row.
+fn listen(fabrics: &mut [Box<dyn Fabric>], address: SocketAddr) -> Result<(SocketAddr, TcpListener), StartError> {
     let refused = |address| move |source| StartError::Listen { address, source };
     if address.port() != 0 {
         let control = control_address(address);
         let listener = TcpListener::bind(control).map_err(refused(control))?;
-        return Ok((Node::listen(fabric, address)?, listener));
+        return Ok((listen_on_all(fabrics, address)?, listener));
     }
     let mut tried = 0;
     loop {
@@ -77,11 +78,28 @@ fn listen(fabric: &mut dyn Fabric, address: SocketAddr) -> Result<(SocketAddr, T
         let listener = TcpListener::bind(address).map_err(refused(address))?;
         let control = listener.local_addr().map_err(refused(address))?;
         let data = SocketAddr::new(control.ip(), control.port() - 1);
-        match Node::listen(fabric, data) {
+        // A fabric that listens cannot be told to stop: so the others' ports are tried before the first one listens.
+        let mut others = (1..).take(fabrics.len() - 1).map(|plane| plane_address(data, plane));
+        if tried < PORTS_TRIED_MAX && others.any(|address| TcpListener::bind(address).is_err()) {
+            continue;
+        }
+        match listen_on_all(fabrics, data) {
             Ok(bound) => return Ok((bound, listener)),
             Err(StartError::Listen { source, .. })
                 if source.kind() == io::ErrorKind::AddrInUse && tried < PORTS_TRIED_MAX => {}
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Has the fabric of each plane listen; says where the first one does.
+fn listen_on_all(fabrics: &mut [Box<dyn Fabric>], address: SocketAddr) -> Result<SocketAddr, StartError> {
+    let mut first = address;
+    for (plane, fabric) in (0..).zip(fabrics) {
+        let bound = Node::listen(fabric.as_mut(), plane_address(address, plane))?;
+        if plane == 0 {
+            first = bound;
+        }
+    }
+    Ok(first)
 }

@@ -1,10 +1,13 @@
 //! What a daemon is told. Every value has a default that works; the flags of `ddssd` are these fields.
 
+use crate::control::plane_address;
 use crate::fabric::FabricChoice;
+use crate::folder::plane_folder;
 use crate::quotas::QuotaTable;
 use crate::service::StartError;
 use crate::trust::ClusterKey;
-use ddss_core::NodeId;
+use ddss_core::limits::PLANES_MAX;
+use ddss_core::{NodeId, Plane};
 use ddss_runtime::Pace;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -12,15 +15,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// On which core the progress thread runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+/// On which cores the progress threads run.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum CoreChoice {
-    /// The last core that no other daemon of this machine took, and never the first.
+    /// The last cores that no other daemon of this machine took, and never the first; spread over the memory nodes.
     #[default]
     Sensible,
-    /// This one.
+    /// This one, for the one progress thread.
     Core(usize),
+    /// These, one for each progress thread.
+    Cores(Vec<usize>),
     /// Wherever the kernel puts it.
     Unpinned,
 }
@@ -32,10 +37,16 @@ impl FromStr for CoreChoice {
         match text {
             "auto" => Ok(CoreChoice::Sensible),
             "none" => Ok(CoreChoice::Unpinned),
-            number => number
-                .parse()
-                .map(CoreChoice::Core)
-                .map_err(|_| format!("{text:?} is no core: give a number, auto, or none")),
+            numbers => {
+                let cores: Result<Vec<usize>, _> = numbers.split(',').map(str::parse).collect();
+                match cores.as_deref() {
+                    Ok([core]) => Ok(CoreChoice::Core(*core)),
+                    Ok(cores) => Ok(CoreChoice::Cores(cores.to_vec())),
+                    Err(_) => Err(format!(
+                        "{text:?} is no core: give a number, as many with commas as there are progress threads, auto, or none"
+                    )),
+                }
+            }
         }
     }
 }
@@ -45,6 +56,9 @@ impl fmt::Display for CoreChoice {
         match self {
             CoreChoice::Sensible => f.write_str("auto"),
             CoreChoice::Core(core) => write!(f, "{core}"),
+            CoreChoice::Cores(cores) => {
+                f.write_str(&cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
+            }
             CoreChoice::Unpinned => f.write_str("none"),
         }
     }
@@ -145,9 +159,11 @@ pub struct Config {
     pub peers: Vec<PeerAddress>,
     /// The key of its cluster. Without one the node is alone, and listens to no other.
     pub key: Option<ClusterKey>,
-    /// Where its progress thread runs.
+    /// How many progress threads it has; its segments are shared out among them by their names.
+    pub progress_threads: u8,
+    /// Where they run.
     pub core: CoreChoice,
-    /// How that thread behaves when there is nothing to do.
+    /// How such a thread behaves when there is nothing to do.
     pub pace: Pace,
     /// Bytes for segments.
     pub pool_bytes: u64,
@@ -184,6 +200,7 @@ impl Config {
             fabric: FabricChoice::Auto,
             peers: Vec::new(),
             key: None,
+            progress_threads: 1,
             core: CoreChoice::Sensible,
             pace: Pace::default(),
             pool_bytes: Self::POOL_BYTES,
@@ -201,6 +218,9 @@ impl Config {
         if !good(self.node) {
             return Err(StartError::BadNode(self.node));
         }
+        if self.progress_threads == 0 || usize::from(self.progress_threads) > PLANES_MAX {
+            return Err(StartError::ProgressThreads(self.progress_threads));
+        }
         if self.key.is_none() && (self.join.is_some() || !self.peers.is_empty()) {
             return Err(StartError::NoKey { state_folder: self.state_folder.clone() });
         }
@@ -214,6 +234,15 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// The same for one of its planes: with a folder of memory and an address of its own, and its part of the bytes.
+    pub(crate) fn of_plane(&self, plane: Plane) -> Self {
+        let mut config = self.clone();
+        config.memory_folder = plane_folder(&self.memory_folder, plane.index());
+        config.listen = plane_address(self.listen, plane.index());
+        config.pool_bytes = self.pool_bytes / u64::from(plane.count());
+        config
     }
 
     /// Where clients attach.
@@ -256,6 +285,8 @@ mod tests {
             assert!(wrong.parse::<PeerAddress>().is_err(), "{wrong:?}");
         }
         assert_eq!("3".parse(), Ok(CoreChoice::Core(3)));
+        let two: CoreChoice = "2,3".parse().unwrap();
+        assert_eq!((two.to_string().as_str(), two), ("2,3", CoreChoice::Cores(vec![2, 3])));
         assert_eq!("none".parse(), Ok(CoreChoice::Unpinned));
         assert!("fast".parse::<CoreChoice>().is_err());
     }

@@ -33,6 +33,11 @@ pub enum FolderError {
     },
 }
 
+/// Where one plane of a daemon has its memory, below the daemon's folder of memory: the first plane has that itself.
+pub(crate) fn plane_folder(memory_folder: &Path, plane: u8) -> PathBuf {
+    if plane == 0 { memory_folder.to_owned() } else { memory_folder.join(format!("plane-{plane}")) }
+}
+
 /// The lock on a folder. It ends with the process, however that ends.
 #[derive(Debug)]
 pub(crate) struct FolderLock {

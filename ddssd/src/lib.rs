@@ -25,6 +25,7 @@ mod chores;
 mod config;
 mod control;
 mod core_claim;
+mod data_plane;
 mod ephemeral;
 mod fabric;
 mod fetches;
@@ -59,7 +60,7 @@ pub use arguments::Arguments;
 pub use config::{
     Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, STATE_VARIABLE, default_state_folder,
 };
-pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, default_folder, read_status};
+pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, default_folder, read_all_statuses, read_status};
 
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
 pub use ephemeral::Ephemeral;

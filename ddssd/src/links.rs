@@ -110,6 +110,8 @@ pub(crate) enum Heard {
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) ours: PeerHello,
+    /// Which plane of this node, and of the others.
+    pub(crate) plane: u8,
     /// Without it nobody is spoken to.
     pub(crate) key: Option<ClusterKey>,
     pub(crate) links: BTreeMap<NodeId, Link>,
@@ -132,8 +134,8 @@ impl Links {
     /// Messages that may wait for one peer. More says that it has stopped reading.
     const OUTBOX_MAX: usize = 1 << 14;
 
-    pub(crate) fn new(ours: PeerHello, key: Option<ClusterKey>) -> Self {
-        Self { ours, key, links: BTreeMap::new(), by_peer: HashMap::new(), sent: 0, sent_bytes: 0 }
+    pub(crate) fn new(ours: PeerHello, plane: u8, key: Option<ClusterKey>) -> Self {
+        Self { ours, plane, key, links: BTreeMap::new(), by_peer: HashMap::new(), sent: 0, sent_bytes: 0 }
     }
 
     /// Takes a node in, or notes its new address. It gets memory of its own to put into.

@@ -2,7 +2,7 @@
 
 use crate::links::{Candidate, Change, Heard, Link, Links, State};
 use crate::status::wall_us;
-use crate::trust::{Initiator, Plane, TrustError, respond};
+use crate::trust::{Initiator, Purpose, TrustError, agree, respond};
 use ddss_core::limits::{HELLO_BYTES_MAX, STAGING_BYTES};
 use ddss_core::{Message, NodeId, PeerHello, RemoteWindow};
 use ddss_verbs::{CloseReason, Fabric, PeerId};
@@ -12,8 +12,8 @@ use std::time::Instant;
 impl Links {
     /// Connects to whoever is due; says when the next one is.
     pub(crate) fn connect_due(&mut self, fabric: &mut dyn Fabric, now: Instant) -> Option<Instant> {
-        let Self { ours, key, links, by_peer, .. } = self;
-        let key = key.as_ref()?;
+        let Self { ours, plane, key, links, by_peer, .. } = self;
+        let (key, purpose) = (key.as_ref()?, Purpose::Data(*plane));
         let mut next: Option<Instant> = None;
         let mut due = |at: Instant| next = Some(next.map_or(at, |other| other.min(at)));
         for link in links.values_mut() {
@@ -34,7 +34,7 @@ impl Links {
                 }
                 _ => continue,
             }
-            let begun = Initiator::begin(key, Plane::Data, ours).map_err(|error| error.to_string());
+            let begun = Initiator::begin(key, purpose, ours).map_err(|error| error.to_string());
             let begun = begun.and_then(|(shake, hello)| {
                 let peer = fabric.connect(link.address, &hello).map_err(|error| error.to_string())?;
                 Ok(State::Connecting { peer, shake })
@@ -64,10 +64,11 @@ impl Links {
 
     fn take_candidate(&mut self, fabric: &mut dyn Fabric, peer: PeerId, hello: &[u8]) -> Result<(), String> {
         let now = Instant::now();
-        let Self { ours, key, links, by_peer, .. } = self;
+        let Self { ours, plane, key, links, by_peer, .. } = self;
         let key = key.as_ref().ok_or("no cluster here")?;
-        let answer = respond(key, Plane::Data, ours, hello).map_err(|error| error.to_string())?;
+        let answer = respond(key, Purpose::Data(*plane), ours, hello).map_err(|error| error.to_string())?;
         let theirs = answer.theirs;
+        agree(ours, &theirs).map_err(|error| error.to_string())?;
         let link = links.get_mut(&theirs.node).ok_or_else(|| format!("{} is no peer of {}", theirs.node, ours.node))?;
         link.gives_way(ours.node, &theirs, now)?;
         // If the peer is gone already, its end comes as an event like any other.

@@ -52,6 +52,19 @@ pub enum PoolError {
         /// What is wrong.
         what: String,
     },
+    /// The segments that are there were shared out among another number of planes.
+    #[error(
+        "the {segments} segments in {} are shared out among {before} progress threads: start with --progress-threads {before}, \
+         or release them before the number is changed, or throw them away with --discard", path.display()
+    )]
+    OtherPlanes {
+        /// Where.
+        path: PathBuf,
+        /// How many there were.
+        before: u8,
+        /// How many segments there are.
+        segments: usize,
+    },
     /// The memory that is there is of another node.
     #[error(
         "the memory in {} is of {node}: give this daemon that number, or another --memory-dir, or throw the segments away \

@@ -25,7 +25,7 @@ use crate::status::{ClientSeen, Gauges, Tally};
 use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
 use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX};
 use ddss_core::status::Counter;
-use ddss_core::{ClientId, Failure, Identity, Message, Name, NodeId, PeerHello};
+use ddss_core::{ClientId, Failure, Identity, Message, Name, NodeId, PeerHello, Plane};
 use ddss_ipc::{Arrival, Idling, Session, SharedMemory, Station};
 use ddss_runtime::Work;
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
@@ -49,6 +49,8 @@ pub(crate) struct Node {
 
 /// What others have made for the progress thread.
 pub(crate) struct Parts {
+    /// Which of the daemon's planes it is.
+    pub(crate) plane: Plane,
     pub(crate) station: Station,
     pub(crate) fabric: Box<dyn Fabric>,
     pub(crate) memory: NodeMemory,
@@ -76,13 +78,14 @@ impl Node {
 
     /// Takes everything into the progress thread's hands.
     pub(crate) fn new(config: &Config, parts: Parts, run: u32) -> Result<Self, StartError> {
-        let Parts { station, mut fabric, mut memory, audiences, tally, quotas, desk } = parts;
+        let Parts { plane, station, mut fabric, mut memory, audiences, tally, quotas, desk } = parts;
         let mut register = |memory: &SharedMemory, trust| {
             fabric.register(memory.descriptor(), trust, memory.offset() as u64, memory.len() as u64)
         };
         let scratch_region = register(&memory.scratch, Trust::Sealed)?;
         let mut engine = Engine::new(&EngineConfig {
             node: config.node,
+            plane,
             pool_bytes: config.pool_bytes,
             peers: config.peers.iter().map(|peer| peer.node).collect(),
             // The low half of a time in nanoseconds: as good as random.
@@ -97,13 +100,13 @@ impl Node {
         if desk.is_some() {
             engine.share_names();
         }
-        let hello = PeerHello { node: config.node, run };
+        let hello = PeerHello { node: config.node, run, planes: plane.count() };
         station.tell_core();
         let began = Instant::now();
         let mut hands = Hands {
             fabric,
             engine,
-            links: Links::new(hello, config.key.clone()),
+            links: Links::new(hello, plane.index(), config.key.clone()),
             memory,
             chores: Chores::default(),
             fetches: Fetches::new(),

@@ -172,6 +172,17 @@ impl QuotaTable {
         Ok(table)
     }
 
+    /// What each of so many planes allows: an equal part of the bytes and segments, rounded up. Clients attach to a plane
+    /// when they need it, so each plane counts all of them.
+    pub(crate) fn of_plane(&self, planes: u8) -> Self {
+        let part = |all: u64| if all == u64::MAX { all } else { all.div_ceil(planes.max(1).into()) };
+        let quota = |quota: Quota| Quota { bytes: part(quota.bytes), segments: part(quota.segments) };
+        let mut table = self.clone();
+        table.quotas.everybody = quota(table.quotas.everybody);
+        table.quotas.users.values_mut().for_each(|theirs| *theirs = quota(*theirs));
+        table
+    }
+
     /// How many clients a user may have at the same time.
     fn clients_of(&self, uid: u32) -> u64 {
         let everybody = if uid == 0 { None } else { self.clients_of_everybody };
@@ -290,6 +301,17 @@ mod tests {
             let error = QuotaTable::among(&rules(texts), passwd).unwrap_err();
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn planes_share_what_a_user_may_have() {
+        // If this broke, a user would have his quota once for each progress thread, or less than nothing.
+        let table = QuotaTable::new(&rules(&["default:bytes=100,segments=5,clients=2", "7:segments=0"])).unwrap();
+        assert_eq!(table.of_plane(1), table);
+        let part = table.of_plane(2);
+        assert_eq!(part.quotas.of(5), Quota { bytes: 50, segments: 3 });
+        assert_eq!(part.quotas.of(7), Quota { bytes: 50, segments: 0 });
+        assert_eq!((part.quotas.of(0), part.clients_of(5)), (Quota::default(), 2));
     }
 
     #[test]

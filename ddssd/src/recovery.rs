@@ -111,7 +111,7 @@ fn clear_the_rest(
 mod tests {
     use super::*;
     use ddss_core::engine::EngineConfig;
-    use ddss_core::{Identity, Name, NodeId, Permissions, Range, SegmentId, Spec};
+    use ddss_core::{Identity, Name, NodeId, Permissions, Plane, Range, SegmentId, Spec};
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::path::PathBuf;
 
@@ -148,8 +148,13 @@ mod tests {
     }
 
     fn open(folder: &Path) -> (NodeMemory, Engine) {
-        let engine =
-            Engine::new(&EngineConfig { node: NodeId(1), pool_bytes: POOL, peers: Vec::new(), first_generation: 0 });
+        let engine = Engine::new(&EngineConfig {
+            node: NodeId(1),
+            plane: Plane::ONLY,
+            pool_bytes: POOL,
+            peers: Vec::new(),
+            first_generation: 0,
+        });
         (NodeMemory::open(folder, NodeId(1), POOL).unwrap(), engine)
     }
 

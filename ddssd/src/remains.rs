@@ -1,10 +1,11 @@
 //! What a daemon that does not run left in its memory: which segments, and what their headers say. Looked at and not
 //! touched, for the commands of operators.
 
+use crate::folder::plane_folder;
 use crate::memory::NodeMemory;
 use crate::register::{Entry, Register};
 use ddss_core::engine::{OWN_AREA, area_of, offset_of};
-use ddss_core::limits::AREAS_MAX;
+use ddss_core::limits::{AREAS_MAX, PLANES_MAX};
 use ddss_core::{Header, NodeId, Record};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::collections::BTreeMap;
@@ -45,6 +46,16 @@ impl Remains {
     /// Looks into a daemon's memory folder. While a daemon runs there it is to be asked instead: what it is just writing
     /// down may be seen in part.
     pub fn look(memory_folder: &Path) -> Result<Self, NoRemains> {
+        let mut all = Self::look_at_plane(memory_folder)?;
+        let others = (1..PLANES_MAX as u8).map(|plane| plane_folder(memory_folder, plane));
+        for other in others.map_while(|folder| Self::look_at_plane(&folder).ok()) {
+            all.segments.extend(other.segments);
+        }
+        all.segments.sort_by(|one, other| one.record.name.as_str().cmp(other.record.name.as_str()));
+        Ok(all)
+    }
+
+    fn look_at_plane(memory_folder: &Path) -> Result<Self, NoRemains> {
         let path = memory_folder.join(NodeMemory::REGISTER_NAME);
         let register = Register::open_existing(&path).map_err(|source| NoRemains { path, source })?;
         let mut records: Vec<Record> = register
@@ -56,7 +67,6 @@ impl Remains {
             records.retain(|record| record.segment.index() != intent.segment.index());
             records.push(intent);
         }
-        records.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
         let mut areas = BTreeMap::new();
         let segments = records.into_iter().map(|record| {
             let area = areas.entry(area_of(record.at)).or_insert_with_key(|&area| open_area(memory_folder, area));

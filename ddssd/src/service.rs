@@ -1,28 +1,25 @@
 //! A running node: starts what it needs in the right order, and stops it in the other one.
 
 use crate::admission::Admission;
-use crate::audiences::Audiences;
-use crate::config::{Config, CoreChoice};
-use crate::control::{ControlConfig, ControlError, ControlPlane, Desk};
-use crate::core_claim::CoreClaim;
+use crate::config::Config;
+use crate::control::{ControlConfig, ControlError, ControlPlane, Desk, DeskEnd};
+use crate::core_claim;
+use crate::data_plane::{DataPlane, Prepared, check_planes, discard_all};
 use crate::fabric;
 use crate::folder::{self, FolderError, FolderLock};
-use crate::memory::{NodeMemory, PoolError};
+use crate::memory::PoolError;
 use crate::metrics::Metrics;
-use crate::progress::{Node, Parts};
-use crate::quotas::{QuotaTable, SharedQuotas};
-use crate::status::{Page, PageIdentity, Tally, let_through};
+use crate::quotas::QuotaTable;
+use crate::status::Page;
 use crate::trust::KeyError;
-use ddss_core::NodeId;
-use ddss_core::limits::CLIENTS_MAX;
+use ddss_core::limits::PLANES_MAX;
 use ddss_core::status::{Gauge, State};
-use ddss_ipc::{PerUser, Reception, ReceptionConfig, Station};
-use ddss_runtime::{ProgressThread, RuntimeError};
+use ddss_core::{NodeId, Plane};
+use ddss_runtime::RuntimeError;
 use ddss_verbs::FabricError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Why a node could not start, or not end well.
@@ -32,6 +29,19 @@ pub enum StartError {
     /// Its number is none.
     #[error("{0} cannot be: nodes are numbered from 1 to 1024")]
     BadNode(NodeId),
+    /// It cannot have so many progress threads.
+    #[error("{0} progress threads cannot be: there are from 1 to {PLANES_MAX} (progress-threads)")]
+    ProgressThreads(u8),
+    /// There are more or fewer cores named than threads.
+    #[error(
+        "--core names {named} of the {threads} cores that --progress-threads needs: name as many, or auto, or none"
+    )]
+    Cores {
+        /// How many cores are named.
+        named: usize,
+        /// How many threads there are.
+        threads: u8,
+    },
     /// There are peers and no key.
     #[error("--listen, --peer and --join need a cluster key, and there is none in {}: `ddss cluster init` makes one, `ddss cluster token` shows it for the other nodes", state_folder.display())]
     NoKey {
@@ -120,6 +130,8 @@ impl StartError {
     /// What a script is told by the exit code; the flags and the configuration have 2.
     pub fn exit_code(&self) -> u8 {
         match self {
+            Self::ProgressThreads(_) | Self::Cores { .. } => 2,
+            Self::Memory(PoolError::OtherPlanes { .. }) => 2,
             Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } | Self::OtherNode { .. } | Self::Quota(_) => 2,
             Self::Folder(FolderError::Taken { .. }) => 3,
             Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } | Self::State { .. } => 4,
@@ -135,20 +147,11 @@ impl StartError {
 /// A running node, in this process.
 #[derive(Debug)]
 pub struct Service {
-    reception: Option<Reception>,
-    progress: Option<ProgressThread>,
+    planes: Vec<DataPlane>,
     control: Option<ControlPlane>,
     node: NodeId,
     address: Option<SocketAddr>,
-    socket: PathBuf,
-    core: Option<usize>,
-    folder: PathBuf,
-    memory_folder: PathBuf,
-    discard: bool,
-    page: Page,
-    quotas: SharedQuotas,
     metrics: Option<Metrics>,
-    _claim: Option<CoreClaim>,
     _locks: Vec<FolderLock>,
 }
 
@@ -156,6 +159,39 @@ impl Service {
     /// Starts a node; when this returns, clients can attach and other nodes can connect.
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         config.check()?;
+        let locks = Self::lock_folders(&config)?;
+        let seats = core_claim::seats(&config.core, config.progress_threads)?;
+        let fabrics = seats.iter().map(|_| fabric::open(&config.fabric, config.listen));
+        let mut fabrics = fabrics.collect::<Result<Vec<_>, _>>()?;
+        // Without a key nobody could prove that he may speak to this node: so nobody is listened to.
+        let admission = Admission::take(&config, &mut fabrics)?;
+        let node = admission.as_ref().map_or(config.node, |admission| admission.node);
+        config.node = node;
+        check_planes(&config.folder, &config.memory_folder, config.progress_threads)?;
+        // Any number that the last run did not have will do: it only tells two runs apart.
+        let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
+        let parts = Plane::all(config.progress_threads).zip(seats.into_iter().zip(fabrics));
+        let parts = parts.map(|(plane, (seat, fabric))| Prepared::open(&config, plane, run, seat, fabric));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let pages: Vec<Page> = parts.iter().map(|part| part.page().clone()).collect();
+        pages.iter().for_each(|page| page.set_gauge(Gauge::Clustered, admission.is_some().into()));
+        let metrics = config.metrics.map(|address| Metrics::start(address, pages.clone())).transpose()?;
+        let (mut planes, mut desks) = (Vec::new(), Vec::new());
+        for part in parts {
+            let (desk, teller, asked) = Desk::open().map_err(StartError::Network)?;
+            planes.push(part.start(admission.is_some().then_some(desk))?);
+            desks.push((teller, asked));
+        }
+        let address = admission.as_ref().map(|admission| admission.address);
+        let control = admission.map(|admission| Self::start_control(&config, run, admission, &mut planes, desks));
+        let control = control.transpose()?;
+        planes.iter_mut().try_for_each(DataPlane::open_door)?;
+        pages.iter().for_each(|page| page.set_state(State::Serving));
+        Ok(Self { planes, control, node, address, metrics, _locks: locks })
+    }
+
+    /// Makes the folders if they are not there, and keeps other daemons out of them.
+    fn lock_folders(config: &Config) -> Result<Vec<FolderLock>, StartError> {
         folder::make(&config.folder)?;
         let mut locks = vec![FolderLock::take(&config.folder)?];
         folder::make(&config.memory_folder)?;
@@ -166,91 +202,38 @@ impl Service {
         }
         locks.extend(FolderLock::take_all(&folders)?);
         if config.discard {
-            NodeMemory::discard(&config.memory_folder);
-            Page::discard(&config.folder, &config.memory_folder);
+            discard_all(&config.folder, &config.memory_folder);
         }
-        let claim = if config.core == CoreChoice::Sensible { CoreClaim::take() } else { None };
-        let core = match config.core {
-            CoreChoice::Core(core) => Some(core),
-            CoreChoice::Unpinned => None,
-            CoreChoice::Sensible => claim.as_ref().map(|claim| claim.core),
-        };
-        let mut fabric = fabric::open(&config.fabric, config.listen)?;
-        // Without a key nobody could prove that he may speak to this node: so nobody is listened to.
-        let admission = Admission::take(&config, fabric.as_mut())?;
-        let node = admission.as_ref().map_or(config.node, |admission| admission.node);
-        config.node = node;
-        let memory = NodeMemory::open(&config.memory_folder, node, config.pool_bytes)?;
-        // Any number that the last run did not have will do: it only tells two runs apart.
-        let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
-        let page = Self::show(&config, run, core)?;
-        page.set_gauge(Gauge::Clustered, admission.is_some().into());
-        let metrics = config.metrics.map(|address| Metrics::start(address, page.clone())).transpose()?;
-        let (desk, teller, asked) = Desk::open().map_err(StartError::Network)?;
-        let desk = admission.is_some().then_some(desk);
-        let socket = config.socket();
-        let at_socket = |source| StartError::Socket { path: socket.clone(), source };
-        let station = Station::open(config.node).map_err(at_socket)?;
-        let mut reception = ReceptionConfig::new(&station);
-        reception.socket_mode = config.socket_mode;
-        let audiences = Audiences::default();
-        reception.views = audiences.views(&config.memory_folder);
-        let quotas = SharedQuotas::default();
-        quotas.set(config.quotas.clone());
-        let (doorkeeper, kept_quotas) = (quotas.clone(), quotas.clone());
-        reception.per_user = PerUser::new(move |uid, clients| doorkeeper.admit(uid, clients));
-        let inbox = station.inbox();
-        let (memory_folder, discard) = (config.memory_folder.clone(), config.discard);
-        let pace = config.pace;
-        let (peers, state_folder, folder) = (config.peers.clone(), config.state_folder.clone(), config.folder.clone());
-        let (tell_names, names) = mpsc::sync_channel(1);
-        let tally = Tally::new(node, page.clone(), CLIENTS_MAX);
-        let kept_folder = folder.clone();
-        let progress = ProgressThread::start("ddss-progress", core, pace, move || {
-            let made = Node::new(&config, Parts { station, fabric, memory, audiences, tally, quotas, desk }, run)?;
-            // Whoever asked has stopped listening only if the start has failed.
-            let _ = tell_names.send(made.names());
-            #[cfg(test)]
-            let made = crate::allocation::Counted::new(made, &config.folder);
-            Ok::<_, StartError>(made)
-        })?;
-        let address = admission.as_ref().map(|admission| admission.address);
-        let shown = page.clone();
-        let control = admission.map(|Admission { node, key, address, listener, founder }| {
-            let (names, page) = (names.recv().unwrap_or_default(), shown);
-            let config =
-                ControlConfig { node, run, key, address, listener, state_folder, folder, peers, founder, names, page };
-            ControlPlane::start(config, teller, asked)
-        });
-        let control = control.transpose()?;
-        let reception = Reception::start(&socket, reception, inbox.sink()).map_err(at_socket)?;
-        page.set_state(State::Serving);
-        Ok(Self {
-            reception: Some(reception),
-            progress: Some(progress),
-            control,
-            node,
-            address,
-            socket,
-            core,
-            folder: kept_folder,
-            memory_folder,
-            discard,
-            page,
-            quotas: kept_quotas,
-            metrics,
-            _claim: claim,
-            _locks: locks,
-        })
+        Ok(locks)
     }
 
-    /// Opens the page on which others see how it is.
-    fn show(config: &Config, run: u32, core: Option<usize>) -> Result<Page, StartError> {
-        let Config { folder, memory_folder, status_mode, .. } = config;
-        let unusable = |source| FolderError::Unusable { path: memory_folder.clone(), source };
-        let_through(memory_folder, *status_mode).map_err(unusable)?;
-        let identity = PageIdentity { node: config.node, run, core, mode: *status_mode };
-        Ok(Page::make(folder, memory_folder, identity)?)
+    fn start_control(
+        config: &Config,
+        run: u32,
+        admission: Admission,
+        planes: &mut [DataPlane],
+        desks: Vec<DeskEnd>,
+    ) -> Result<ControlPlane, ControlError> {
+        let Admission { node, key, address, listener, founder } = admission;
+        let names = planes.iter_mut().flat_map(DataPlane::take_names).collect();
+        let (state_folder, folder, peers) = (config.state_folder.clone(), config.folder.clone(), config.peers.clone());
+        let pages = planes.iter().map(|plane| plane.page().clone()).collect();
+        let planes = config.progress_threads;
+        let config = ControlConfig {
+            node,
+            run,
+            planes,
+            key,
+            address,
+            listener,
+            state_folder,
+            folder,
+            peers,
+            founder,
+            names,
+            pages,
+        };
+        ControlPlane::start(config, desks)
     }
 
     /// Its number; a cluster that it joined may have given it.
@@ -260,7 +243,11 @@ impl Service {
 
     /// Where clients attach.
     pub fn socket(&self) -> &Path {
-        &self.socket
+        self.first().socket()
+    }
+
+    fn first(&self) -> &DataPlane {
+        self.planes.first().expect("a node has at least one plane")
     }
 
     /// Where other nodes connect to, if this node belongs to a cluster.
@@ -273,39 +260,36 @@ impl Service {
         self.metrics.as_ref().map(Metrics::address)
     }
 
-    /// The core of its progress thread, if it has one.
+    /// The core of its first progress thread, if it has one.
     pub fn core(&self) -> Option<usize> {
-        self.core
+        self.first().core()
+    }
+
+    /// The core of each progress thread, if it has one.
+    pub fn cores(&self) -> Vec<Option<usize>> {
+        self.planes.iter().map(DataPlane::core).collect()
     }
 
     /// What each user may have, from now on. Nobody loses what he has.
     pub fn set_quotas(&self, quotas: QuotaTable) {
-        self.quotas.set(quotas);
+        self.planes.iter().for_each(|plane| plane.set_quotas(&quotas));
     }
 
-    /// Whether its progress thread still runs.
+    /// Whether its progress threads still run.
     pub fn is_running(&self) -> bool {
-        self.progress.as_ref().is_some_and(ProgressThread::is_running)
+        self.planes.iter().all(DataPlane::is_running)
     }
 
-    /// Stops it: no new clients, the sessions end, the progress thread ends, its memory goes.
+    /// Stops it: no new clients, the sessions end, the progress threads end, its memory goes.
     pub fn stop(mut self) -> Result<(), StartError> {
         self.end()
     }
 
     fn end(&mut self) -> Result<(), StartError> {
-        if let Some(reception) = self.reception.take() {
-            reception.stop();
-        }
+        self.planes.iter_mut().for_each(DataPlane::close_door);
         drop(self.control.take());
-        let Some(progress) = self.progress.take() else { return Ok(()) };
-        let ended = progress.stop();
-        self.page.set_state(State::Stopped);
-        if self.discard {
-            NodeMemory::discard(&self.memory_folder);
-            Page::discard(&self.folder, &self.memory_folder);
-        }
-        Ok(ended?)
+        // All of them end, also if one ended badly.
+        self.planes.iter_mut().map(DataPlane::end).fold(Ok(()), |all, one| all.and(one))
     }
 }
 

@@ -101,7 +101,11 @@ settings! {
     /// rdma:NAME
     #[arg(long, env = "DDSS_FABRIC", value_name = "FABRIC")]
     fabric: FabricChoice,
-    /// Core of the progress thread: a number, auto (the last one that no other daemon took, never the first), or none
+    /// Progress threads, 1 to 16, the same on all nodes of a cluster: segments are shared out among them [default: 1]
+    #[arg(long, env = "DDSS_PROGRESS_THREADS", value_name = "N")]
+    progress_threads: u8,
+    /// Core of the progress thread: a number (with commas one for each thread), auto (the last one that no other daemon took,
+    /// never the first), or none
     #[arg(long, env = "DDSS_CORE", value_name = "CORE")]
     core: CoreChoice,
     /// Microseconds the progress thread spins before it sleeps [default: 50]
@@ -240,6 +244,7 @@ impl Settings {
             advertise: None,
             join: join.and_then(|text| text.trim().parse().ok()),
             fabric: Some(FabricChoice::Auto),
+            progress_threads: Some(1),
             core: Some(CoreChoice::Sensible),
             spin_us: Some(Pace::default().spin.as_micros() as u64),
             busy: Some(false),
@@ -293,6 +298,7 @@ impl Settings {
         config.listen = all.listen.unwrap_or(config.listen);
         config.peers = all.peer.unwrap_or_default();
         config.fabric = all.fabric.unwrap_or(config.fabric);
+        config.progress_threads = all.progress_threads.unwrap_or(1);
         config.core = all.core.unwrap_or_default();
         config.pace.spin = all.spin_us.map_or(config.pace.spin, Duration::from_micros);
         config.pace.busy = all.busy.unwrap_or_default();

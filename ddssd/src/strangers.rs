@@ -1,6 +1,6 @@
 //! What a hostile peer gets: one that has no key, one that sends again what it recorded, and a member that lies.
 
-use crate::trust::{Channel, ClusterKey, Initiator, Plane};
+use crate::trust::{Channel, ClusterKey, Initiator, Purpose};
 use crate::{Config, PeerAddress, Service};
 use ddss_core::limits::STAGING_BYTES;
 use ddss_core::{Identity, Message, Name, NodeId, Outcome, PeerHello, RemoteWindow};
@@ -147,8 +147,8 @@ impl Member {
         let end = Instant::now() + PATIENCE;
         // A node that begins its cluster needs a moment until it knows its members.
         let (shake, hello, peer, answer) = loop {
-            let ours = PeerHello { node: NodeId(2), run };
-            let (shake, hello) = Initiator::begin(&home.key, Plane::Data, &ours).unwrap();
+            let ours = PeerHello { node: NodeId(2), run, planes: 1 };
+            let (shake, hello) = Initiator::begin(&home.key, Purpose::Data(0), &ours).unwrap();
             let peer = caller.call(home, &hello);
             match caller.next(peer) {
                 Some(Seen::Connected(answer)) => break (shake, hello, peer, answer),
@@ -200,10 +200,11 @@ fn who_has_no_key_is_turned_away_with_a_reason_and_reads_nothing() {
     let home = Home::start("no-key");
     let mut caller = Caller::new();
     let other = ClusterKey::generate().unwrap();
-    let ours = PeerHello { node: NodeId(2), run: 1 };
-    let (_, wrong) = Initiator::begin(&other, Plane::Data, &ours).unwrap();
-    let (_, control) = Initiator::begin(&home.key, Plane::Control, &ours).unwrap();
-    let (_, unknown) = Initiator::begin(&home.key, Plane::Data, &PeerHello { node: NodeId(77), run: 1 }).unwrap();
+    let ours = PeerHello { node: NodeId(2), run: 1, planes: 1 };
+    let (_, wrong) = Initiator::begin(&other, Purpose::Data(0), &ours).unwrap();
+    let (_, control) = Initiator::begin(&home.key, Purpose::Control, &ours).unwrap();
+    let (_, unknown) =
+        Initiator::begin(&home.key, Purpose::Data(0), &PeerHello { node: NodeId(77), run: 1, planes: 1 }).unwrap();
     let mut newer = wrong;
     newer[1] += 1;
     let old = b"DDSSpeer\x02\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00".as_slice();

@@ -8,7 +8,7 @@ use ddss::{NodeId, SegmentId, Spec, Strategy};
 use ddss_core::engine::{Action, Engine, EngineConfig, Now, StepId, Tail};
 use ddss_core::{
     ArenaRange, ClientId, Completion, Entry, Header, Identity, LaneId, Look, Message, Opened, Operation, Outcome,
-    Payload, RemoteWindow, Request, RequestId, Terms,
+    Payload, Plane, RemoteWindow, Request, RequestId, Terms,
 };
 use ddss_ipc::{Arrival, AttachOptions, Attachment, Followed, Lane, Reception, ReceptionConfig, SharedMemory, Station};
 use ddss_verbs::{
@@ -97,8 +97,13 @@ impl Engines {
     fn new() -> Engines {
         let engine = |node| {
             let peers = vec![NodeId(1), NodeId(2)];
-            let mut engine =
-                Engine::new(&EngineConfig { node: NodeId(node), pool_bytes: 1 << 20, peers, first_generation: 9 });
+            let mut engine = Engine::new(&EngineConfig {
+                node: NodeId(node),
+                plane: Plane::ONLY,
+                pool_bytes: 1 << 20,
+                peers,
+                first_generation: 9,
+            });
             engine.attach(CLIENT, Identity { uid: 7, gid: 7 }, 1 << 20);
             engine.peer_up(NodeId(3 - node));
             engine

@@ -18,7 +18,7 @@ use crate::message::Facts;
 use crate::operation::ArenaRange;
 use crate::segment::Identity;
 use crate::{
-    ClientId, Completion, Failure, HybridClock, LaneId, Message, NodeId, Opened, Outcome, Request, RequestId,
+    ClientId, Completion, Failure, HybridClock, LaneId, Message, NodeId, Opened, Outcome, Plane, Request, RequestId,
     SegmentId, Timestamp, Version,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -28,6 +28,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct EngineConfig {
     /// Which node this is.
     pub node: NodeId,
+    /// Which of the node's planes. Its peers are the same plane of other nodes.
+    pub plane: Plane,
     /// Bytes of the pool in which segments live.
     pub pool_bytes: u64,
     /// The other nodes.

@@ -119,6 +119,7 @@ impl Engine {
         within_us: u32,
     ) -> Result<(), Failure> {
         let Some(directory) = &mut self.directory else { return self.allocate_here(now, asker, who, name, spec) };
+        self.segments.admits(&name)?;
         if self.segments.is_taken(&name) || directory.busy.contains(&name) {
             return Err(Failure::AlreadyExists);
         }

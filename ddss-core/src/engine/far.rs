@@ -35,6 +35,7 @@ impl Pending {
 impl Engine {
     /// Finds a name: here, else with every peer that can be reached.
     pub(super) fn look_up(&mut self, caller: Caller, name: Name, then: Then, now: Now) -> Result<(), Failure> {
+        self.segments.admits(&name)?;
         if let Some(id) = self.segments.by_name(&name) {
             let segment = self.segments.get(id)?;
             if matches!(then, Then::Allocate(_)) {

@@ -11,7 +11,7 @@ use crate::message::Facts;
 use crate::record::Record;
 use crate::segment::{Audience, Header, Name, Permissions};
 use crate::spec::{Placement, Spec};
-use crate::{Failure, NodeId, SegmentId, Timestamp, Version};
+use crate::{Failure, NodeId, Plane, SegmentId, Timestamp, Version};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
@@ -170,6 +170,9 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct Segments {
     node: NodeId,
+    plane: Plane,
+    /// The first id that there could be: what all of this plane have in common.
+    own: SegmentId,
     first_generation: u32,
     slots: Vec<Slot>,
     free: Vec<u16>,
@@ -191,6 +194,8 @@ impl Segments {
     pub(super) fn new(config: &EngineConfig) -> Self {
         Self {
             node: config.node,
+            plane: config.plane,
+            own: SegmentId::new(config.node, 0, 0).on_plane(config.plane.index()),
             first_generation: config.first_generation,
             slots: Vec::new(),
             free: Vec::new(),
@@ -256,9 +261,19 @@ impl Segments {
         }
     }
 
+    /// Whether it was this plane of this node that gave the id.
+    fn is_own(&self, id: SegmentId) -> bool {
+        id.is_of(self.own)
+    }
+
+    /// Names of other planes are none here, whoever brings them.
+    pub(super) fn admits(&self, name: &Name) -> Result<(), Failure> {
+        if self.plane.has(name) { Ok(()) } else { Err(Failure::WrongPlane) }
+    }
+
     /// Where a segment is, if it is here.
     fn index_of(&self, id: SegmentId) -> Option<u16> {
-        if id.home() == self.node {
+        if self.is_own(id) {
             return Some(id.index());
         }
         if self.adopted.is_empty() { None } else { self.adopted.get(&id).copied() }
@@ -268,7 +283,7 @@ impl Segments {
     pub(super) fn slot_of(&self, id: SegmentId) -> Result<SegmentId, Failure> {
         self.get(id)?;
         let index = self.index_of(id).ok_or(Failure::NotFound)?;
-        Ok(SegmentId::new(self.node, index, self.slots[usize::from(index)].generation))
+        Ok(self.own_id(index, self.slots[usize::from(index)].generation))
     }
 
     /// What is written down of a segment.
@@ -361,9 +376,14 @@ impl Segments {
         self.areas.give(at, bytes);
     }
 
+    /// An id of this plane.
+    fn own_id(&self, index: u16, generation: u32) -> SegmentId {
+        SegmentId::new(self.node, index, generation).on_plane(self.plane.index())
+    }
+
     fn id_of(&self, index: u16) -> SegmentId {
         let slot = &self.slots[usize::from(index)];
-        let own = SegmentId::new(self.node, index, slot.generation);
+        let own = self.own_id(index, slot.generation);
         slot.segment.as_ref().map_or(own, |segment| segment.id)
     }
 
@@ -377,6 +397,7 @@ impl Segments {
         asker: Asker,
         copy_of: Option<SegmentId>,
     ) -> Result<Record, Failure> {
+        self.admits(&name)?;
         if self.is_taken(&name) {
             return Err(Failure::AlreadyExists);
         }
@@ -393,12 +414,13 @@ impl Segments {
         slot.generation = slot.generation.wrapping_add(1);
         let spec = Spec { placement: Placement::Node(self.node), ..spec };
         self.accounts.take(permissions.owner.uid, &spec);
-        let segment = SegmentId::new(self.node, index, slot.generation);
+        let generation = slot.generation;
+        let segment = self.own_id(index, generation);
         let known_as = copy_of.unwrap_or(segment);
         let record = Record { segment, known_as, at, name, spec, permissions };
         let made = Segment::new(&record, (Version(0), timestamp));
         self.mirrored += usize::from(made.mirror.is_some());
-        slot.segment = Some(Box::new(Segment { forming: Some(asker), ..made }));
+        self.slots[usize::from(index)].segment = Some(Box::new(Segment { forming: Some(asker), ..made }));
         self.names.insert(name, index);
         if copy_of.is_some() {
             self.adopted.insert(known_as, index);
@@ -465,8 +487,8 @@ impl Segments {
     pub(super) fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
         let Record { segment: id, known_as, at, name, spec, permissions } = *record;
         let index = usize::from(id.index());
-        if id.home() != self.node || self.is_taken(&name) || self.slots.get(index).is_some_and(|s| s.segment.is_some())
-        {
+        self.admits(&name)?;
+        if !self.is_own(id) || self.is_taken(&name) || self.slots.get(index).is_some_and(|s| s.segment.is_some()) {
             return Err(Failure::Malformed);
         }
         let bytes = Header::bytes_with(spec.bytes, spec.keeps());

@@ -5,7 +5,7 @@
 //!  0            +-------------------------------------------------------------------+
 //!               | identity, 24 words: magic, layout version, bytes of the page,     |
 //!               | node, pid, when that process began, run, started at, user,        |
-//!               | protocol, release (2), state, heartbeat (2), core, ..             |
+//!               | protocol, release (2), state, heartbeat (2), core, plane, ..      |
 //!  192          +-------------------------------------------------------------------+
 //!               | sections, 2 words each: offset | rows u32, bytes of a row u32     |
 //!  512          +-------------------------------------------------------------------+
@@ -52,7 +52,8 @@ struct IdentityShape {
     heartbeat_ns: u64,
     heartbeat_us: u64,
     core: u64,
-    reserved: [u64; 8],
+    plane: u64,
+    reserved: [u64; 7],
 }
 
 const _: () = assert!(offset_of!(IdentityShape, magic) == 0);
@@ -62,6 +63,7 @@ const _: () = assert!(offset_of!(IdentityShape, node) == IdentityWord::Node.at()
 const _: () = assert!(offset_of!(IdentityShape, release) == IdentityWord::Release.at());
 const _: () = assert!(offset_of!(IdentityShape, state) == IdentityWord::State.at());
 const _: () = assert!(offset_of!(IdentityShape, core) == IdentityWord::Core.at());
+const _: () = assert!(offset_of!(IdentityShape, plane) == IdentityWord::Plane.at());
 const _: () = assert!(size_of::<IdentityShape>() == SECTIONS_AT);
 
 /// A word that says whose page it is.
@@ -92,6 +94,8 @@ pub enum IdentityWord {
     HeartbeatUs,
     /// The progress thread's core and one, 0 if it has none.
     Core,
+    /// Which of the daemon's planes, and above it how many there are; 0 if there is one.
+    Plane,
 }
 
 impl IdentityWord {

@@ -4,7 +4,7 @@ use super::histogram::Histogram;
 use super::layout::{IdentityWord, Layout, Section};
 use super::names::{Counter, Gauge, Kind, Road, Step, Tally};
 use super::rows::{ClientRow, PeerRow, Row, SampleRow, SegmentRow};
-use crate::{Failure, NodeId};
+use crate::{Failure, NodeId, Plane};
 use thiserror::Error;
 
 const WORD: usize = size_of::<u64>();
@@ -92,6 +92,8 @@ pub struct Daemon {
     pub heartbeat_us: u64,
     /// The core of its progress thread, if it is pinned.
     pub core: Option<u32>,
+    /// Which of its planes the page is of.
+    pub plane: Plane,
 }
 
 /// How requests of one kind ended.
@@ -252,8 +254,8 @@ impl Copy<'_> {
         let word = |which: IdentityWord| self.word(which.at());
         let release = self.0.get(IdentityWord::Release.at()..)?.get(..2 * WORD)?;
         let release = release.iter().take_while(|byte| byte.is_ascii_graphic()).map(|&byte| char::from(byte)).collect();
-        let (user, protocol, core) =
-            (word(IdentityWord::User)?, word(IdentityWord::Protocol)?, word(IdentityWord::Core)?);
+        let (user, protocol) = (word(IdentityWord::User)?, word(IdentityWord::Protocol)?);
+        let (core, plane) = (word(IdentityWord::Core)?, word(IdentityWord::Plane)?);
         Some(Daemon {
             node: NodeId(word(IdentityWord::Node)? as u16),
             pid: word(IdentityWord::Pid)? as u32,
@@ -268,6 +270,7 @@ impl Copy<'_> {
             heartbeat_ns: word(IdentityWord::HeartbeatNs)?,
             heartbeat_us: word(IdentityWord::HeartbeatUs)?,
             core: core.checked_sub(1).and_then(|core| core.try_into().ok()),
+            plane: Plane::new(plane as u8, (plane >> 32) as u8).unwrap_or(Plane::ONLY),
         })
     }
 

@@ -66,7 +66,6 @@ impl AsyncBatch {
     pub async fn run(&mut self) -> Result<Vec<Result<Answer, Error>>, Error> {
         let calls = std::mem::take(&mut self.calls);
         drop(self.client.reactor()?);
-        let client = &self.client;
         let one = async |(segment, wish): &(AsyncSegment, Wish)| {
             let place = segment.place();
             if let Some(answer) = wish.near(place) {
@@ -74,6 +73,7 @@ impl AsyncBatch {
             }
             let Step { operation, outgoing, incoming } = wish.step(place);
             let plan = Plan { outgoing: Outgoing::Bytes(&outgoing), incoming, operation };
+            let client = segment.client();
             let (completion, bytes) = client.call_for(wish.action(), &place.name, plan, as_given).await?;
             Ok(wish.answer(&completion, bytes))
         };

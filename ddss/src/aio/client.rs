@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::facts::{after, listings};
 use crate::lanes::NoCompletion;
 use arc_swap::{ArcSwap, Guard};
-use ddss_core::{ArenaRange, Completion, Listing, NodeId, Opened, Operation, Page, Query, Spec};
+use ddss_core::{ArenaRange, Completion, Listing, Name, NodeId, Opened, Operation, Page, Plane, Query, Spec};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -30,6 +30,8 @@ use std::time::Instant;
 pub struct AsyncClient {
     client: Client,
     shared: Arc<Shared>,
+    /// The same for each of the daemon's planes.
+    planes: Arc<[(Client, Arc<Shared>)]>,
 }
 
 /// The lane for tasks, on whichever daemon there is.
@@ -58,8 +60,26 @@ fn reactor_of(attached: Arc<Attached>) -> Result<Reactor, Error> {
 
 impl AsyncClient {
     pub(crate) fn start(client: Client) -> Result<Self, Error> {
-        let reactor = ArcSwap::from_pointee(reactor_of(Guard::into_inner(client.0.last()))?);
-        Ok(Self { client, shared: Arc::new(Shared { reactor, turn: Mutex::new(()) }) })
+        // All at once, since a task could not wait for it later.
+        let attach = |plane| {
+            let client = client.at_plane(plane)?;
+            let reactor = ArcSwap::from_pointee(reactor_of(Guard::into_inner(client.0.last()))?);
+            Ok((client, Arc::new(Shared { reactor, turn: Mutex::new(()) })))
+        };
+        let planes: Arc<[_]> = (0..client.planes()).map(attach).collect::<Result<_, Error>>()?;
+        let (client, shared) = planes[0].clone();
+        Ok(Self { client, shared, planes })
+    }
+
+    /// The same client at another plane.
+    fn at_plane(&self, plane: u8) -> Self {
+        let (client, shared) = self.planes[usize::from(plane) % self.planes.len()].clone();
+        Self { client, shared, planes: Arc::clone(&self.planes) }
+    }
+
+    /// The same client at the plane that has a name.
+    fn at_plane_of(&self, name: &Name) -> Self {
+        self.at_plane(Plane::index_of(name, self.planes.len() as u8))
     }
 
     /// The lane for tasks on a daemon that is not known to be gone.
@@ -87,20 +107,22 @@ impl AsyncClient {
     /// Makes a segment: [`Client::allocate`].
     pub async fn allocate(&self, name: &str, spec: Spec) -> Result<AsyncSegment, Error> {
         let checked = checked_name(name, "allocate")?;
+        let client = self.at_plane_of(&checked);
         let mut outgoing = spec.encode().to_vec();
         outgoing.extend_from_slice(checked.as_str().as_bytes());
         let make: Make = |range, _| Operation::Allocate { spec_and_name: range };
-        self.by_text("allocate", name, &outgoing, make).await
+        client.by_text("allocate", name, &outgoing, make).await
     }
 
     /// Finds a segment by its name: [`Client::open`].
     pub async fn open(&self, name: &str) -> Result<AsyncSegment, Error> {
         let checked = checked_name(name, "open")?;
-        self.by_text("open", name, checked.as_str().as_bytes(), |range, _| Operation::Open { name: range }).await
+        let text = checked.as_str().as_bytes();
+        self.at_plane_of(&checked).by_text("open", name, text, |range, _| Operation::Open { name: range }).await
     }
 
     async fn by_text(
-        &self,
+        self,
         action: &'static str,
         name: &str,
         outgoing: &[u8],
@@ -109,7 +131,7 @@ impl AsyncClient {
         let plan = Plan { outgoing: Outgoing::Bytes(outgoing), ..bare() };
         let completion = self.call(action, name, plan, make, &mut |_| {}).await?;
         let opened = Opened::decode(&completion.data);
-        Ok(AsyncSegment::new(self.clone(), name, opened))
+        Ok(AsyncSegment::new(self, name, opened))
     }
 
     /// One round trip to the progress thread and back: [`Client::ping`].
@@ -119,9 +141,17 @@ impl AsyncClient {
 
     /// All segments whose names begin like that: [`Client::list`].
     pub async fn list(&self, prefix: &str) -> Result<Vec<Listing>, Error> {
+        let mut all = Vec::new();
+        for plane in 0..self.planes.len() as u8 {
+            self.at_plane(plane).list_plane(prefix, &mut all).await?;
+        }
+        Ok(all)
+    }
+
+    async fn list_plane(&self, prefix: &str, all: &mut Vec<Listing>) -> Result<(), Error> {
         let failed = |failure| Error::Failed { action: "list", target: prefix.to_owned(), failure };
         let mut query = Query::new(prefix, "").map_err(failed)?;
-        let (mut next, mut all) = (Some(NodeId(1)), Vec::new());
+        let mut next = Some(NodeId(1));
         while let Some(node) = next {
             let operation = Operation::List { node, text: ArenaRange { slot: 0, bytes: 0 } };
             let text = query.encode();
@@ -136,7 +166,7 @@ impl AsyncClient {
             next = after(&page, &mut query, found.last());
             all.extend(found);
         }
-        Ok(all)
+        Ok(())
     }
 
     /// The node that this client is on.

@@ -2,8 +2,10 @@
 //!
 //! What the progress thread asks is bounded by the engine's tables; what it is told, by what the cluster decides.
 
+use super::network::plane_address;
+use crate::config::PeerAddress;
 use ddss_core::engine::{ClaimId, Decision, Duty, StepId};
-use ddss_core::{Failure, Name, NodeId, SegmentId};
+use ddss_core::{Failure, Name, NodeId, Plane, SegmentId};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,8 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as asynchronous;
-
-use crate::config::PeerAddress;
 
 /// What the progress thread asks.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) enum Ask {
 }
 
 /// What the progress thread is told.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Tell {
     /// A name has another home, or none.
     Name { name: Name, home: Option<NodeId> },
@@ -82,6 +82,52 @@ impl Teller {
     }
 }
 
+/// The control plane's side of the desks of all planes: what concerns one plane is told that one, the rest all of them.
+/// Only answers are none of its business: they go to whoever asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Tellers(Arc<[Teller]>);
+
+impl Tellers {
+    /// Of all planes, the first one first.
+    pub(crate) fn new(tellers: impl IntoIterator<Item = Teller>) -> Self {
+        Self(tellers.into_iter().collect())
+    }
+
+    /// How many planes there are.
+    fn count(&self) -> u8 {
+        self.0.len() as u8
+    }
+
+    fn each(&self) -> impl Iterator<Item = (Plane, &Teller)> {
+        Plane::all(self.count()).zip(&*self.0)
+    }
+
+    /// One plane's; a number that none has is nobody's.
+    fn tell_one(&self, plane: u8, tell: Tell) {
+        if let Some(teller) = self.0.get(usize::from(plane)) {
+            teller.tell(tell);
+        }
+    }
+
+    pub(crate) fn tell(&self, tell: Tell) {
+        match tell {
+            Tell::Name { ref name, .. } => self.tell_one(Plane::index_of(name, self.count()), tell),
+            Tell::Duty(ref duty) => self.tell_one(duty.segment.plane(), tell),
+            Tell::NoDuty(segment) => self.tell_one(segment.plane(), tell),
+            Tell::Names(names) => self.each().for_each(|(plane, teller)| {
+                let theirs = names.iter().filter(|(name, _)| plane.has(name)).copied();
+                teller.tell(Tell::Names(theirs.collect()));
+            }),
+            Tell::Members(members) => self.each().for_each(|(plane, teller)| {
+                let at = |member: &PeerAddress| plane_address(member.address, plane.index());
+                let theirs = members.iter().map(|member| PeerAddress { address: at(member), ..*member });
+                teller.tell(Tell::Members(theirs.collect()));
+            }),
+            everybodys => self.0.iter().for_each(|teller| teller.tell(everybodys.clone())),
+        }
+    }
+}
+
 /// The progress thread's side.
 #[derive(Debug)]
 pub(crate) struct Desk {
@@ -129,5 +175,41 @@ impl Desk {
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.bell.wake.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_plane_hears_what_is_its_own() {
+        // If this broke, a plane would answer for names that it does not have, or connect to another plane's port.
+        let (desks, tellers): (Vec<_>, Vec<_>) = (0..2)
+            .map(|_| {
+                let (desk, teller, _) = Desk::open().unwrap();
+                (desk, teller)
+            })
+            .unzip();
+        let tellers = Tellers::new(tellers);
+        let names = ["a", "b"].map(|name| Name::new(name).unwrap());
+        assert_eq!(names.map(|name| Plane::index_of(&name, 2)), [1, 0], "one of each plane");
+        let home = Some(NodeId(1));
+        names.into_iter().for_each(|name| tellers.tell(Tell::Name { name, home }));
+        tellers.tell(Tell::Names(names.map(|name| (name, NodeId(1))).into()));
+        let address = "127.0.0.2:7400".parse().unwrap();
+        tellers.tell(Tell::Members(vec![PeerAddress { node: NodeId(2), address }]));
+        tellers.tell(Tell::NoDuty(SegmentId::new(NodeId(1), 0, 1).on_plane(1)));
+        tellers.tell(Tell::NoDuty(SegmentId::new(NodeId(1), 0, 1).on_plane(9)));
+        tellers.tell(Tell::Dead(NodeId(2)));
+        for (desk, (name, port, duties)) in desks.iter().zip([(names[1], 7400, 0), (names[0], 7402, 1)]) {
+            assert!(desk.is_rung());
+            let heard: Vec<Tell> = std::iter::from_fn(|| desk.next()).collect();
+            assert!(matches!(&heard[0], Tell::Name { name: told, .. } if *told == name), "{heard:?}");
+            assert!(matches!(&heard[1], Tell::Names(told) if told[..] == [(name, NodeId(1))]), "{heard:?}");
+            assert!(matches!(&heard[2], Tell::Members(told) if told[0].address.port() == port), "{heard:?}");
+            assert_eq!(heard.iter().filter(|tell| matches!(tell, Tell::NoDuty(_))).count(), duties);
+            assert!(matches!(heard.last(), Some(Tell::Dead(NodeId(2)))));
+        }
     }
 }

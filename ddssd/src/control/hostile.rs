@@ -5,7 +5,7 @@ use super::control_address;
 use super::network::Caller;
 use super::types::{Command, Member};
 use super::wire::Wire;
-use crate::trust::{ClusterKey, HELLO_BYTES, Initiator, Plane};
+use crate::trust::{ClusterKey, HELLO_BYTES, Initiator, Purpose};
 use crate::{Config, Service};
 use ddss_core::{NodeId, PeerHello};
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ impl Home {
         let mut config = Config::single(&folder);
         (config.pool_bytes, config.key) = (1 << 20, Some(key.clone()));
         let service = Some(Service::start(config).unwrap());
-        let caller = Caller { key, ours: PeerHello { node: NodeId(9), run: 1 } };
+        let caller = Caller { key, ours: PeerHello { node: NodeId(9), run: 1, planes: 1 } };
         Self { service, caller, folder }
     }
 
@@ -84,9 +84,9 @@ fn strangers_learn_nothing_and_keep_nobody_waiting() {
     block_on(async {
         let home = Home::start("stranger");
         let other = ClusterKey::generate().unwrap();
-        let ours = PeerHello { node: NodeId(2), run: 1 };
-        let (_, wrong_key) = Initiator::begin(&other, Plane::Control, &ours).unwrap();
-        let (_, wrong_plane) = Initiator::begin(&home.caller.key, Plane::Data, &ours).unwrap();
+        let ours = PeerHello { node: NodeId(2), run: 1, planes: 1 };
+        let (_, wrong_key) = Initiator::begin(&other, Purpose::Control, &ours).unwrap();
+        let (_, wrong_plane) = Initiator::begin(&home.caller.key, Purpose::Data(0), &ours).unwrap();
         for words in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[0; 4096], &wrong_key, &wrong_plane] {
             assert!(answers_to(home.control(), words).await.is_empty(), "{words:?} was answered");
         }
@@ -103,7 +103,7 @@ fn strangers_learn_nothing_and_keep_nobody_waiting() {
             assert!(matches!(ended, Ok(Ok(0) | Err(_))), "a silent stranger is kept");
         }
         // A first message that is sent again is answered, and what follows it is not believed.
-        let (_, good) = Initiator::begin(&home.caller.key, Plane::Control, &ours).unwrap();
+        let (_, good) = Initiator::begin(&home.caller.key, Purpose::Control, &ours).unwrap();
         let again = [&good[..], &[40, 0], &[7; 40]].concat();
         assert_eq!(answers_to(home.control(), &again).await.len(), HELLO_BYTES);
         home.is_served("after-strangers").await;

@@ -1,6 +1,6 @@
 //! Keeps the directory: applies what the group has decided, tells the progress thread, makes and takes snapshots.
 
-use super::desk::{Tell, Teller};
+use super::desk::{Tell, Tellers};
 use super::directory::{Change, Directory, Mirrored};
 use super::snapshot::{Kept, read_snapshot, write_snapshot};
 use super::types::{Answer, Entry, Group, LogId, Member, Membership, StorageError};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 struct Inner {
     folder: PathBuf,
     ours: u16,
-    teller: Teller,
+    teller: Tellers,
     applied: Option<LogId>,
     membership: Membership,
     directory: Directory,
@@ -29,7 +29,7 @@ pub(crate) struct Keeper(Arc<Mutex<Inner>>);
 
 impl Keeper {
     /// Takes up what the last snapshot holds.
-    pub(crate) fn open(folder: &Path, ours: u16, teller: Teller) -> io::Result<Self> {
+    pub(crate) fn open(folder: &Path, ours: u16, teller: Tellers) -> io::Result<Self> {
         let kept = read_snapshot(folder)?.unwrap_or_default();
         let inner = Inner {
             folder: folder.to_owned(),

@@ -6,7 +6,7 @@
 //! has, as long as no clock runs half as fast again as another.
 
 use super::calls::{Call, Reply};
-use super::desk::{Tell, Teller};
+use super::desk::{Tell, Tellers};
 use super::held::Held;
 use super::server::{Context, not_now};
 use super::types::{Answer, Command};
@@ -59,7 +59,7 @@ pub(crate) type Deciding = Arc<Mutex<HashSet<(u64, u64, u8)>>>;
 
 /// Asks for the lease of this node as long as it is the home of anything with a mirror, and once at the start: until then
 /// it does not know what it is.
-pub(crate) async fn hold_lease(context: Context, run: u32, teller: Teller) {
+pub(crate) async fn hold_lease(context: Context, run: u32, teller: Tellers) {
     let mut asked: Option<Instant> = None;
     loop {
         let is_needed = asked.is_none() || context.keeper.look(|directory| directory.has_mirrors(context.node));

@@ -29,5 +29,5 @@ pub use plane::ControlError;
 
 pub(crate) use desk::{Ask, Desk, Tell};
 pub(crate) use identity::Identity;
-pub(crate) use network::control_address;
-pub(crate) use plane::{ControlConfig, ControlPlane, join};
+pub(crate) use network::{control_address, plane_address};
+pub(crate) use plane::{ControlConfig, ControlPlane, DeskEnd, join};

@@ -23,6 +23,12 @@ pub(crate) fn control_address(data: SocketAddr) -> SocketAddr {
     SocketAddr::new(data.ip(), data.port().wrapping_add(1))
 }
 
+/// Where a plane of a node listens whose first plane listens there: the others come behind the control plane.
+pub(crate) fn plane_address(data: SocketAddr, plane: u8) -> SocketAddr {
+    let behind = if plane == 0 { 0 } else { u16::from(plane) + 1 };
+    SocketAddr::new(data.ip(), data.port().wrapping_add(behind))
+}
+
 /// When each node last answered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard(Arc<Mutex<HashMap<u16, Instant>>>);

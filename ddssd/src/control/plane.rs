@@ -2,7 +2,7 @@
 
 use super::admin;
 use super::calls::{Call, Reply};
-use super::desk::{Ask, Tell, Teller};
+use super::desk::{Ask, Tell, Teller, Tellers};
 use super::held::Held;
 use super::keeper::Keeper;
 use super::log::LogStore;
@@ -14,7 +14,7 @@ use super::watch::watch;
 use super::wire::MEET_MAX;
 use crate::config::PeerAddress;
 use crate::status::Page;
-use crate::trust::ClusterKey;
+use crate::trust::{ClusterKey, TrustError};
 use ddss_core::engine::ClaimId;
 use ddss_core::{Failure, Name, NodeId, PeerHello};
 use openraft::{Config, SnapshotPolicy};
@@ -59,6 +59,8 @@ pub enum ControlError {
 pub(crate) struct ControlConfig {
     pub(crate) node: NodeId,
     pub(crate) run: u32,
+    /// How many planes this node has.
+    pub(crate) planes: u8,
     pub(crate) key: ClusterKey,
     /// Where other nodes reach this one's data plane.
     pub(crate) address: SocketAddr,
@@ -71,9 +73,12 @@ pub(crate) struct ControlConfig {
     pub(crate) founder: bool,
     /// The segments that it has already; with each, whether it was first at home elsewhere.
     pub(crate) names: Vec<(Name, bool)>,
-    /// Where others see how the cluster is.
-    pub(crate) page: Page,
+    /// Where others see how the cluster is: the pages of all planes.
+    pub(crate) pages: Vec<Page>,
 }
+
+/// The control plane's side of one plane's desk: where it tells, and what it is asked.
+pub(crate) type DeskEnd = (Teller, asynchronous::UnboundedReceiver<Ask>);
 
 /// The running control plane. It ends with this value.
 #[derive(Debug)]
@@ -84,11 +89,7 @@ pub(crate) struct ControlPlane {
 
 impl ControlPlane {
     /// Starts it; when this returns, other nodes are answered.
-    pub(crate) fn start(
-        config: ControlConfig,
-        teller: Teller,
-        asked: asynchronous::UnboundedReceiver<Ask>,
-    ) -> Result<Self, ControlError> {
+    pub(crate) fn start(config: ControlConfig, desks: Vec<DeskEnd>) -> Result<Self, ControlError> {
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = mpsc::sync_channel(1);
         let body = move || {
@@ -97,7 +98,7 @@ impl ControlPlane {
                 Err(error) => return drop(tell.send(Err(ControlError::Start(error.to_string())))),
             };
             runtime.block_on(async {
-                match begin(config, teller, asked).await {
+                match begin(config, desks).await {
                     Ok(context) => {
                         let _ = tell.send(Ok(()));
                         // An error is a value that was dropped: then it is to stop as well.
@@ -143,19 +144,17 @@ fn group_config() -> Result<Config, ControlError> {
     config.validate().map_err(|error| ControlError::Start(error.to_string()))
 }
 
-async fn begin(
-    config: ControlConfig,
-    teller: Teller,
-    asked: asynchronous::UnboundedReceiver<Ask>,
-) -> Result<Context, ControlError> {
+async fn begin(config: ControlConfig, desks: Vec<DeskEnd>) -> Result<Context, ControlError> {
     let state = |source| ControlError::State { path: config.state_folder.clone(), source };
     let failed = |error: &dyn std::fmt::Display| ControlError::Start(error.to_string());
     let node = config.node.0;
     let ours = Member { address: config.address };
-    let caller = Caller { key: config.key.clone(), ours: PeerHello { node: config.node, run: config.run } };
+    let hello = PeerHello { node: config.node, run: config.run, planes: config.planes };
+    let caller = Caller { key: config.key.clone(), ours: hello };
+    let tellers = Tellers::new(desks.iter().map(|(teller, _)| teller.clone()));
     let heard = Heard::default();
     let log = LogStore::open(&config.state_folder).map_err(state)?;
-    let keeper = Keeper::open(&config.state_folder, node, teller.clone()).map_err(state)?;
+    let keeper = Keeper::open(&config.state_folder, node, tellers.clone()).map_err(state)?;
     let network = Network { caller: caller.clone(), heard: heard.clone() };
     let group = Arc::new(group_config()?);
     let raft = Raft::new(node.into(), group, network, log, keeper.clone()).await;
@@ -180,9 +179,11 @@ async fn begin(
     held.take_up(&config.names);
     admin::open(&context, &config.folder, &config.state_folder).map_err(|error| failed(&error))?;
     tokio::spawn(serve(context.clone(), listener));
-    tokio::spawn(watch(context.clone(), config.run, config.peers, held.clone(), config.page));
-    tokio::spawn(hold_lease(context.clone(), config.run, teller.clone()));
-    tokio::spawn(attend(context.clone(), asked, teller, held, config.run));
+    tokio::spawn(watch(context.clone(), config.run, config.peers, held.clone(), config.pages));
+    tokio::spawn(hold_lease(context.clone(), config.run, tellers));
+    for (teller, asked) in desks {
+        tokio::spawn(attend(context.clone(), asked, teller, held.clone(), config.run));
+    }
     Ok(context)
 }
 
@@ -198,7 +199,7 @@ fn founders(node: u16, ours: Member, peers: &[PeerAddress]) -> BTreeMap<u64, Mem
     all.into_iter().take(count).collect()
 }
 
-/// Does what the progress thread asks, each on its own.
+/// Does what a progress thread asks, each on its own.
 async fn attend(
     context: Context,
     mut asked: asynchronous::UnboundedReceiver<Ask>,
@@ -318,13 +319,13 @@ pub(crate) fn join(
     key: &ClusterKey,
     address: SocketAddr,
     ours: SocketAddr,
-    node: Option<u16>,
+    (node, planes): (Option<u16>, u8),
     limit: Duration,
 ) -> Result<NodeId, ControlError> {
     let failed = |why: String| ControlError::Join { address, why };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
-    let caller = Caller { key: key.clone(), ours: PeerHello { node: NodeId::NOBODY, run: 0 } };
+    let caller = Caller { key: key.clone(), ours: PeerHello { node: NodeId::NOBODY, run: 0, planes } };
     let call = Call::Join { node, member: Member { address: ours } };
     let end = Instant::now() + limit;
     runtime.block_on(async {
@@ -340,6 +341,7 @@ pub(crate) fn join(
                 Ok(Reply::NotLeader(None)) => "it has no leader: do most of its nodes run?".to_owned(),
                 Ok(Reply::NotNow(why)) => why,
                 Ok(_) => "it answers another question".to_owned(),
+                Err(error) if is_for_good(&error) => return Err(failed(error.to_string())),
                 Err(error) => {
                     ask = Member { address };
                     error.to_string()
@@ -351,6 +353,12 @@ pub(crate) fn join(
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     })
+}
+
+/// Whether asking again changes nothing.
+fn is_for_good(error: &io::Error) -> bool {
+    let inside = error.get_ref().and_then(|inside| inside.downcast_ref());
+    matches!(inside, Some(TrustError::Planes { .. }))
 }
 
 #[cfg(test)]

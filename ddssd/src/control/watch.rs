@@ -27,13 +27,13 @@ const ASK_MAX: Duration = Duration::from_secs(1);
 const SWEEP_MAX: usize = 64;
 
 /// Looks after everything until the runtime ends.
-pub(crate) async fn watch(context: Context, run: u32, peers: Vec<PeerAddress>, held: Held, page: Page) {
+pub(crate) async fn watch(context: Context, run: u32, peers: Vec<PeerAddress>, held: Held, pages: Vec<Page>) {
     let mut leading_since = None;
     let began = Instant::now();
     loop {
         // Nodes that start together want to know each other soon.
         let pause = if began.elapsed() < QUICK_FOR { PAUSE_QUICK } else { PAUSE };
-        context.show(&page);
+        pages.iter().for_each(|page| context.show(page));
         tokio::time::sleep(pause).await;
         let now = Instant::now();
         if let Err(error) = &context.raft.metrics().borrow().running_state {

@@ -8,7 +8,7 @@
 //!   u16      \______________________ sealed ______________________/
 //! ```
 
-use crate::trust::{Channel, ClusterKey, HELLO_BYTES, Initiator, Plane, SEAL_BYTES, respond};
+use crate::trust::{Channel, ClusterKey, HELLO_BYTES, Initiator, Purpose, SEAL_BYTES, agree, respond};
 use ddss_core::PeerHello;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -53,7 +53,7 @@ impl Wire {
         within(MEET_MAX, async {
             let mut stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
-            let (shake, hello) = Initiator::begin(key, Plane::Control, ours).map_err(broken)?;
+            let (shake, hello) = Initiator::begin(key, Purpose::Control, ours).map_err(broken)?;
             stream.write_all(&hello).await?;
             let mut answer = [0; HELLO_BYTES];
             stream.read_exact(&mut answer).await.map_err(|error| match error.kind() {
@@ -76,8 +76,9 @@ impl Wire {
             stream.set_nodelay(true)?;
             let mut hello = [0; HELLO_BYTES];
             stream.read_exact(&mut hello).await?;
-            let answer = respond(key, Plane::Control, ours, &hello).map_err(broken)?;
+            let answer = respond(key, Purpose::Control, ours, &hello).map_err(broken)?;
             stream.write_all(&answer.message).await?;
+            agree(ours, &answer.theirs).map_err(broken)?;
             Ok((answer.theirs, Wire { stream, channel: answer.channel }))
         })
         .await
@@ -133,7 +134,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     fn hello(node: u16) -> PeerHello {
-        PeerHello { node: NodeId(node), run: 1 }
+        PeerHello { node: NodeId(node), run: 1, planes: 1 }
     }
 
     fn block_on<T>(work: impl Future<Output = T>) -> T {

@@ -4,7 +4,7 @@
 //! them looks at the page (`ddss top`).
 
 use ddss_core::Failure;
-use ddss_core::status::{Counter, Gauge, Histogram, Kind, Road, Status, Step};
+use ddss_core::status::{Counter, Gauge, Histogram, Kind, OperationCount, PeerRow, Road, Status, Step};
 use ddss_ipc::clock_ns;
 use std::fmt::Write;
 
@@ -25,76 +25,114 @@ impl Text {
             labels => writeln!(self.0, "ddss_{name}{{{labels}}} {value}"),
         };
     }
+
+    /// A line for each plane, which is a label where there are several.
+    fn each(&mut self, all: &[Status], name: &str, labels: &str, value: impl Fn(&Status) -> u64) {
+        for status in all {
+            self.line(name, &of_plane(status, labels), value(status));
+        }
+    }
 }
 
-/// All of it.
-pub(super) fn exposition(status: &Status) -> String {
-    let mut text = Text(String::with_capacity(32 << 10));
-    whose(&mut text, status);
+/// Labels, and with them the plane if there are several.
+fn of_plane(status: &Status, labels: &str) -> String {
+    let plane = status.daemon.plane;
+    match labels {
+        labels if plane.is_only() => labels.to_owned(),
+        "" => format!("plane=\"{}\"", plane.index()),
+        labels => format!("plane=\"{}\",{labels}", plane.index()),
+    }
+}
+
+/// All of it: what each plane's page says.
+pub(super) fn exposition(all: &[Status]) -> String {
+    let mut text = Text(String::with_capacity((32 << 10) * all.len()));
+    whose(&mut text, all);
     for &counter in Counter::ALL {
         let name = format!("{}_total", counter.name());
         text.head(&name, "counter", counter.help());
-        text.line(&name, "", status.counter(counter));
+        text.each(all, &name, "", |status| status.counter(counter));
     }
     for &gauge in Gauge::ALL {
         text.head(gauge.name(), "gauge", gauge.help());
-        text.line(gauge.name(), "", status.gauge(gauge));
+        text.each(all, gauge.name(), "", |status| status.gauge(gauge));
     }
-    operations(&mut text, status);
+    operations(&mut text, all);
     text.head("failures_total", "counter", "failures told to clients, by what they were");
     for code in 0..u8::MAX {
         let failure = Failure::from_code(code);
         if failure.code() == code {
-            text.line("failures_total", &format!("failure=\"{}\"", snake(failure)), status.failure(failure));
+            let label = format!("failure=\"{}\"", snake(failure));
+            text.each(all, "failures_total", &label, |status| status.failure(failure));
         }
     }
-    text.head("peer_connected", "gauge", "whether another node can be reached");
-    for peer in &status.peers {
-        text.line("peer_connected", &format!("peer=\"{}\"", peer.node.0), u8::from(peer.connected));
-    }
-    text.head("peer_messages_waiting", "gauge", "messages that wait for room on the road to another node");
-    for peer in &status.peers {
-        text.line("peer_messages_waiting", &format!("peer=\"{}\"", peer.node.0), peer.waiting);
-    }
+    peers(&mut text, all);
     text.head("step_seconds", "histogram", "how long each step of a request took, of one request in 128");
     for &kind in Kind::ALL {
         for &road in Road::ALL {
             for &step in Step::ALL {
                 let labels = format!("operation=\"{}\",road=\"{}\",step=\"{}\"", kind.name(), road.name(), step.name());
-                histogram(&mut text, &labels, status.histogram(kind, road, step));
+                for status in all {
+                    histogram(&mut text, &of_plane(status, &labels), status.histogram(kind, road, step));
+                }
             }
         }
     }
     text.0
 }
 
-fn whose(text: &mut Text, status: &Status) {
-    let daemon = &status.daemon;
+fn whose(text: &mut Text, all: &[Status]) {
     text.head("info", "gauge", "which daemon this is");
-    text.line("info", &format!("node=\"{}\",release=\"{}\"", daemon.node.0, daemon.release), 1);
+    for status in all {
+        let daemon = &status.daemon;
+        let labels = format!("node=\"{}\",release=\"{}\"", daemon.node.0, daemon.release);
+        text.line("info", &of_plane(status, &labels), 1);
+    }
     text.head("start_time_seconds", "gauge", "when it was started, in seconds since 1970");
-    text.line("start_time_seconds", "", daemon.started_us as f64 / 1e6);
+    for status in all {
+        text.line("start_time_seconds", &of_plane(status, ""), status.daemon.started_us as f64 / 1e6);
+    }
     text.head("silent_seconds", "gauge", "how long ago the progress thread gave its last sign of life");
-    text.line("silent_seconds", "", clock_ns().saturating_sub(daemon.heartbeat_ns) as f64 / 1e9);
+    for status in all {
+        let silent = clock_ns().saturating_sub(status.daemon.heartbeat_ns) as f64 / 1e9;
+        text.line("silent_seconds", &of_plane(status, ""), silent);
+    }
 }
 
-fn operations(text: &mut Text, status: &Status) {
+fn peers(text: &mut Text, all: &[Status]) {
+    let each = || all.iter().flat_map(|status| status.peers.iter().map(move |peer| (status, peer)));
+    let label = |status: &Status, peer: &PeerRow| of_plane(status, &format!("peer=\"{}\"", peer.node.0));
+    text.head("peer_connected", "gauge", "whether another node can be reached");
+    for (status, peer) in each() {
+        text.line("peer_connected", &label(status, peer), u8::from(peer.connected));
+    }
+    text.head("peer_messages_waiting", "gauge", "messages that wait for room on the road to another node");
+    for (status, peer) in each() {
+        text.line("peer_messages_waiting", &label(status, peer), peer.waiting);
+    }
+}
+
+fn operations(text: &mut Text, all: &[Status]) {
     let label = |kind: Kind| format!("operation=\"{}\"", kind.name());
     text.head("operations_total", "counter", "requests that ended, by what was asked and how they ended");
     for &kind in Kind::ALL {
-        let count = status.operation(kind);
-        for (outcome, value) in [("done", count.done), ("failed", count.failed), ("indeterminate", count.indeterminate)]
-        {
-            text.line("operations_total", &format!("{},outcome=\"{outcome}\"", label(kind)), value);
+        let ends: [(&str, fn(&OperationCount) -> u64); 3] = [
+            ("done", |count| count.done),
+            ("failed", |count| count.failed),
+            ("indeterminate", |count| count.indeterminate),
+        ];
+        for (outcome, value) in ends {
+            let labels = format!("{},outcome=\"{outcome}\"", label(kind));
+            text.each(all, "operations_total", &labels, |status| value(&status.operation(kind)));
         }
     }
     text.head("operation_bytes_total", "counter", "bytes that requests moved");
     for &kind in Kind::ALL {
-        text.line("operation_bytes_total", &label(kind), status.operation(kind).bytes);
+        text.each(all, "operation_bytes_total", &label(kind), |status| status.operation(kind).bytes);
     }
     text.head("operations_waited_total", "counter", "requests that were not answered at once");
     for &kind in Kind::ALL {
-        text.line("operations_waited_total", &label(kind), status.operation(kind).waited);
+        text.each(all, "operations_waited_total", &label(kind), |status| status.operation(kind).waited);
     }
 }
 
@@ -133,8 +171,10 @@ fn snake(failure: Failure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ddss_core::Plane;
     use ddss_core::status::{Layout, Tally};
     use std::collections::{HashMap, HashSet};
+    use std::slice::from_ref;
 
     #[test]
     fn every_line_can_be_read_and_buckets_only_grow() {
@@ -150,7 +190,8 @@ mod tests {
             set(at + Histogram::bucket_of(ns) * 8, count);
         }
         set(at + Layout::SUM_AT, 50_000);
-        let text = exposition(&Status::decode(&page).unwrap());
+        let status = Status::decode(&page).unwrap();
+        let text = exposition(from_ref(&status));
         let (mut typed, mut values) = (HashSet::new(), HashMap::new());
         for line in text.lines() {
             if let Some(kind) = line.strip_prefix("# TYPE ") {
@@ -179,5 +220,17 @@ mod tests {
             assert!(value >= last, "{line}");
             last = value;
         }
+        // Of two planes each has its lines, and the types stand once.
+        let all = [0, 1].map(|index| {
+            let mut status = status.clone();
+            status.daemon.plane = Plane::new(index, 2).unwrap();
+            status
+        });
+        let both = exposition(&all);
+        assert!(both.contains("ddss_commits_total{plane=\"1\"} 42\n"), "{both}");
+        assert!(both.contains("ddss_operations_total{plane=\"0\",operation=\"get\",outcome=\"done\"} 7\n"));
+        let types = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
+        let values = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!((types(&both), values(&both)), (types(&text), 2 * values(&text)));
     }
 }

@@ -19,17 +19,29 @@ fn silence(status: &Status) -> Duration {
     Duration::from_nanos(clock_ns().saturating_sub(status.daemon.heartbeat_ns))
 }
 
-fn verdict(status: &Status, what: &str, silent: Duration, reasons: &[String]) -> Verdict {
-    let state = match status.daemon.state {
-        State::Starting => "starting",
-        State::Serving => "serving",
-        State::Stopped => "stopped",
+fn verdict(all: &[Status], what: &str, reasons: impl Fn(&Status, Duration) -> Vec<String>) -> Verdict {
+    // One thread that hangs is enough: a part of all names is on it. What is told is how the worst of them is.
+    let all: Vec<(&Status, Duration)> = all.iter().map(|status| (status, silence(status))).collect();
+    let all_reasons: Vec<String> = all
+        .iter()
+        .flat_map(|&(status, silent)| {
+            let plane = status.daemon.plane;
+            let whose = if plane.is_only() { String::new() } else { format!("plane {}: ", plane.index()) };
+            reasons(status, silent).into_iter().map(move |reason| format!("{whose}{reason}"))
+        })
+        .collect();
+    let bad = all.iter().find(|(status, silent)| !reasons(status, *silent).is_empty()).or(all.first());
+    let silent = all.iter().map(|&(_, silent)| silent).max().unwrap_or_default();
+    let state = match bad.map(|(status, _)| status.daemon.state) {
+        Some(State::Starting) => "starting",
+        Some(State::Serving) => "serving",
+        Some(State::Stopped) => "stopped",
         _ => "unknown",
     };
-    let good = reasons.is_empty();
-    let node = status.daemon.node.0;
-    let text =
-        json!({ what: good, "node": node, "state": state, "silent_ms": silent.as_millis() as u64, "reasons": reasons });
+    let node = all.first().map(|(status, _)| status.daemon.node.0);
+    let good = all_reasons.is_empty();
+    let silent_ms = silent.as_millis() as u64;
+    let text = json!({ what: good, "node": node, "state": state, "silent_ms": silent_ms, "reasons": all_reasons });
     Verdict { good, text: format!("{text}\n") }
 }
 
@@ -45,29 +57,31 @@ fn complaints(status: &Status, silent: Duration) -> Vec<String> {
     reasons
 }
 
-/// Whether it lives. If not, starting it anew helps.
-pub(super) fn health(status: &Status) -> Verdict {
-    let silent = silence(status);
-    verdict(status, "healthy", silent, &complaints(status, silent))
+/// Whether it lives, with all its planes. If not, starting it anew helps.
+pub(super) fn health(all: &[Status]) -> Verdict {
+    verdict(all, "healthy", complaints)
 }
 
 /// Whether clients are served, and names can be made.
-pub(super) fn readiness(status: &Status) -> Verdict {
-    let silent = silence(status);
-    let mut reasons = complaints(status, silent);
-    if status.daemon.state == State::Starting {
-        reasons.push("it takes in what the last daemon left".to_owned());
-    }
-    if status.gauge(Gauge::Clustered) == 1 && status.gauge(Gauge::Leader) == 0 {
-        reasons.push("the cluster has no leader that this node knows: no name is made or given back".to_owned());
-    }
-    verdict(status, "ready", silent, &reasons)
+pub(super) fn readiness(all: &[Status]) -> Verdict {
+    verdict(all, "ready", |status, silent| {
+        let mut reasons = complaints(status, silent);
+        if status.daemon.state == State::Starting {
+            reasons.push("it takes in what the last daemon left".to_owned());
+        }
+        if status.gauge(Gauge::Clustered) == 1 && status.gauge(Gauge::Leader) == 0 {
+            reasons.push("the cluster has no leader that this node knows: no name is made or given back".to_owned());
+        }
+        reasons
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ddss_core::Plane;
     use ddss_core::status::{IdentityWord, Layout};
+    use std::slice::from_ref;
 
     fn status(state: State, heartbeat_ns: u64, gauges: &[(Gauge, u64)]) -> Status {
         let mut page = vec![0; Layout::BYTES];
@@ -94,11 +108,24 @@ mod tests {
             (State::Stopped, now, &[], false, false),
         ] {
             let status = status(state, heartbeat, gauges);
-            let found = (health(&status), readiness(&status));
+            let found = (health(from_ref(&status)), readiness(from_ref(&status)));
             assert_eq!((found.0.good, found.1.good), (healthy, ready), "{state:?} {gauges:?}: {found:?}");
             let text: serde_json::Value = serde_json::from_str(&found.1.text).unwrap();
             assert_eq!(text["ready"], ready);
             assert_eq!(text["reasons"].as_array().unwrap().is_empty(), ready);
         }
+    }
+    #[test]
+    fn one_plane_that_hangs_is_a_node_that_does() {
+        // If this broke, a node of which half the names are dead would get all of its work.
+        let now = clock_ns();
+        let mut all = [status(State::Serving, now, &[]), status(State::Serving, now - 3_000_000_000, &[])];
+        for (index, status) in (0..).zip(&mut all) {
+            status.daemon.plane = Plane::new(index, 2).unwrap();
+        }
+        let verdict = health(&all);
+        assert!(!verdict.good && verdict.text.contains("plane 1: the progress thread"), "{}", verdict.text);
+        assert!(!verdict.text.contains("plane 0"), "{}", verdict.text);
+        assert!(health(&all[..1]).good);
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Listens; when this returns, questions are answered.
-    pub(crate) fn start(address: SocketAddr, page: Page) -> Result<Self, StartError> {
+    pub(crate) fn start(address: SocketAddr, pages: Vec<Page>) -> Result<Self, StartError> {
         let failed = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -51,7 +51,7 @@ impl Metrics {
         let (stop, stopped) = oneshot::channel::<()>();
         let body = move || {
             runtime.block_on(async {
-                let reader = Arc::new(Reader { page, last: Mutex::new(None) });
+                let reader = Arc::new(Reader { pages, last: Mutex::new(None) });
                 tokio::select! {
                     () = serve(listener, reader) => {}
                     // An error is a value that was dropped: then it is to stop as well.
@@ -81,16 +81,16 @@ impl Drop for Metrics {
     }
 }
 
-/// What was read out of the page last, for everybody who asks soon after.
+/// What was read out of the pages of all planes last, for everybody who asks soon after.
 #[derive(Debug)]
 struct Reader {
-    page: Page,
+    pages: Vec<Page>,
     last: Mutex<Option<(Instant, Arc<Read>)>>,
 }
 
 #[derive(Debug)]
 struct Read {
-    status: Status,
+    all: Vec<Status>,
     metrics: String,
 }
 
@@ -100,9 +100,9 @@ impl Reader {
         if let Some((_, read)) = last.as_ref().filter(|(when, _)| when.elapsed() < FRESH) {
             return Some(Arc::clone(read));
         }
-        let status = Status::decode(&self.page.copy()).ok()?;
-        let metrics = exposition(&status);
-        let read = Arc::new(Read { status, metrics });
+        let all = self.pages.iter().map(|page| Status::decode(&page.copy())).collect::<Result<Vec<_>, _>>().ok()?;
+        let metrics = exposition(&all);
+        let read = Arc::new(Read { all, metrics });
         *last = Some((Instant::now(), Arc::clone(&read)));
         Some(read)
     }
@@ -255,11 +255,11 @@ fn answer(head: &[u8], reader: &Reader) -> Answer {
             with_body: true,
         },
         ("/health", Some(read)) => {
-            let verdict = health(&read.status);
+            let verdict = health(&read.all);
             Answer::verdict(verdict.good, verdict.text)
         }
         ("/ready", Some(read)) => {
-            let verdict = readiness(&read.status);
+            let verdict = readiness(&read.all);
             Answer::verdict(verdict.good, verdict.text)
         }
         (_, None) if known => Answer::plain(500, "Internal Server Error", "the status page cannot be read\n"),

@@ -4,9 +4,9 @@
 //! says how far that daemon had come. A reader that has the old file open reads on in the old file.
 
 use crate::memory::PoolError;
-use ddss_core::NodeId;
 use ddss_core::status::{Counter, Gauge, Histogram, IdentityWord, Kind, Layout, Road, Row, Section, State, Step};
-use ddss_ipc::{LAYOUT_VERSION, MemoryError, STATUS_NAME, SharedMemory, clock_ns, process_began};
+use ddss_core::{NodeId, Plane};
+use ddss_ipc::{LAYOUT_VERSION, MemoryError, SharedMemory, clock_ns, process_began, status_name};
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -22,6 +22,7 @@ pub(crate) struct PageIdentity {
     pub(crate) node: NodeId,
     pub(crate) run: u32,
     pub(crate) core: Option<usize>,
+    pub(crate) plane: Plane,
     /// Permission bits of the file.
     pub(crate) mode: u32,
 }
@@ -59,18 +60,18 @@ impl Page {
             _ => {}
         }
         std::fs::rename(&fresh, &path).map_err(system(&path))?;
-        let link = folder.join(STATUS_NAME);
+        let link = folder.join(status_name(identity.plane.index()));
         show_the_way(&path, &link).map_err(system(&link))?;
         Ok(page)
     }
 
     /// Takes everything away that has a name.
-    pub(crate) fn discard(folder: &Path, memory_folder: &Path) {
+    pub(crate) fn discard(folder: &Path, memory_folder: &Path, plane: u8) {
         for name in [Self::NAME, Self::BEFORE_NAME, Self::FRESH_NAME] {
             // Somebody else may have tidied up.
             let _ = std::fs::remove_file(memory_folder.join(name));
         }
-        let _ = std::fs::remove_file(folder.join(STATUS_NAME));
+        let _ = std::fs::remove_file(folder.join(status_name(plane)));
     }
 
     fn begin(&self, identity: PageIdentity) {
@@ -91,6 +92,8 @@ impl Page {
         self.set(IdentityWord::Release.at(), half(0));
         self.set(IdentityWord::Release.at() + 8, half(8));
         self.set(IdentityWord::Core.at(), identity.core.map_or(0, |core| core as u64 + 1));
+        let plane = identity.plane;
+        self.set(IdentityWord::Plane.at(), u64::from(plane.index()) | u64::from(plane.count()) << 32);
         self.set_state(State::Starting);
         self.beat(wall_us());
         Layout::begin(|at, word| self.set(at, word));
@@ -197,7 +200,7 @@ pub(crate) fn let_through(memory_folder: &Path, mode: u32) -> io::Result<()> {
 mod tests {
     use super::*;
     use ddss_core::status::Status;
-    use ddss_ipc::read_status;
+    use ddss_ipc::{STATUS_NAME, read_all_statuses, read_status};
 
     #[test]
     fn each_run_has_its_own_page_and_keeps_the_one_before() {
@@ -205,7 +208,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ddssd-page-{}", std::process::id()));
         let memory_folder = folder.join("memory");
         std::fs::create_dir_all(&memory_folder).unwrap();
-        let identity = |run| PageIdentity { node: NodeId(3), run, core: Some(1), mode: 0o640 };
+        let plane = Plane::new(0, 2).unwrap();
+        let identity = |run| PageIdentity { node: NodeId(3), run, core: Some(1), plane, mode: 0o640 };
         let first = Page::make(&folder, &memory_folder, identity(1)).unwrap();
         first.set_counter(Counter::Commits, 5);
         first.set_state(State::Serving);
@@ -222,7 +226,17 @@ mod tests {
         assert_eq!((before.daemon.run, before.counter(Counter::Commits)), (1, 6));
         let mode = std::fs::metadata(folder.join(STATUS_NAME)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
-        Page::discard(&folder, &memory_folder);
+        // The page of the other plane, of an earlier run and then of this one.
+        let second = memory_folder.join("plane-1");
+        std::fs::create_dir_all(&second).unwrap();
+        for (run, count) in [(1, 1), (2, 2)] {
+            Page::make(&folder, &second, PageIdentity { plane: Plane::new(1, 2).unwrap(), ..identity(run) }).unwrap();
+            let all = read_all_statuses(&folder).unwrap();
+            assert_eq!(all.iter().map(|status| status.daemon.plane.index()).collect::<Vec<_>>(), [0, 1][..count]);
+        }
+        Page::discard(&folder, &second, 1);
+        std::fs::remove_dir(&second).unwrap();
+        Page::discard(&folder, &memory_folder, 0);
         assert_eq!(std::fs::read_dir(&memory_folder).unwrap().count(), 0);
         std::fs::remove_dir_all(&folder).unwrap();
     }

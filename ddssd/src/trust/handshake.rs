@@ -7,14 +7,14 @@
 //! ```text
 //!   0     1          2                 34                        40      56
 //!  +-----+----------+-----------------+-------------------------+-------+
-//!  | 'D' | protocol | ephemeral share | node u16, run u32       |  tag  |
+//!  | 'D' | protocol | ephemeral share | node, planes, run       |  tag  |
 //!  +-----+----------+-----------------+-------------------------+-------+
 //!                                      \_ encrypted under the key _/
 //! ```
 //!
 //! 56 bytes is what the narrowest fabric has for its private data (an RDMA connection manager's request over
 //! InfiniBand). The first two bytes are open so that another release can be told from another key; they are bound
-//! into the proof, as is the plane, so that a handshake of one plane is none on the other.
+//! into the proof, as is what the connection is for, so that a handshake of one plane is none on another.
 //!
 //! The one who answers does not know yet that the first message is not an old one sent again: that is proved by the
 //! first sealed message that opens.
@@ -39,21 +39,24 @@ const _: () = assert!(HELLO_BYTES <= ddss_core::limits::HELLO_BYTES_MAX);
 
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Plane {
-    /// Memory and the engines' messages, through a fabric.
-    Data,
+pub(crate) enum Purpose {
+    /// Memory and the engines' messages of one plane, through a fabric.
+    Data(u8),
     /// Membership and directory.
     Control,
 }
 
-impl Plane {
+impl Purpose {
     fn prologue(self, protocol: u8) -> [u8; 12] {
         let name: &[u8; 10] = match self {
-            Plane::Data => b"DDSS  data",
-            Plane::Control => b"DDSS  ctrl",
+            Purpose::Data(_) => b"DDSS  data",
+            Purpose::Control => b"DDSS  ctrl",
         };
         let mut out = [0; 12];
         out[..10].copy_from_slice(name);
+        if let Purpose::Data(plane) = self {
+            out[4] += plane;
+        }
         (out[10], out[11]) = (MARK, protocol);
         out
     }
@@ -69,6 +72,19 @@ pub(crate) enum TrustError {
     /// Another key, or none.
     #[error("another cluster key: use the key of this cluster on all its nodes (ddss cluster token)")]
     WrongKey,
+    /// The other side's daemon has another number of planes.
+    #[error(
+        "{node} has {theirs} progress thread{} and this one {ours}: all nodes of a cluster need the same number (progress-threads)",
+        if *theirs == 1 { "" } else { "s" }
+    )]
+    Planes {
+        /// Who it is.
+        node: NodeId,
+        /// How many this node has.
+        ours: u8,
+        /// How many the other one has.
+        theirs: u8,
+    },
     /// The one who answers is another node than the one that was called.
     #[error("{0} answers in its place")]
     WrongNode(NodeId),
@@ -109,26 +125,37 @@ fn check_open(theirs: &[u8]) -> Result<(), TrustError> {
     }
 }
 
+/// Whether two nodes that have met can work together: the planes of both have to be the same.
+pub(crate) fn agree(ours: &PeerHello, theirs: &PeerHello) -> Result<(), TrustError> {
+    let (node, ours, theirs) = (theirs.node, ours.planes, theirs.planes);
+    if ours == theirs { Ok(()) } else { Err(TrustError::Planes { node, ours, theirs }) }
+}
+
 /// The side that connects.
-pub(crate) struct Initiator(Box<HandshakeState>);
+pub(crate) struct Initiator {
+    state: Box<HandshakeState>,
+    ours: PeerHello,
+}
 
 impl Initiator {
     /// The first message.
     pub(crate) fn begin(
         key: &ClusterKey,
-        plane: Plane,
+        purpose: Purpose,
         ours: &PeerHello,
     ) -> Result<(Self, [u8; HELLO_BYTES]), TrustError> {
-        let prologue = plane.prologue(PeerHello::PROTOCOL);
+        let prologue = purpose.prologue(PeerHello::PROTOCOL);
         let mut state = builder(key, &prologue)?.build_initiator().map_err(|_| TrustError::Unable)?;
         let message = write(&mut state, ours)?;
-        Ok((Self(Box::new(state)), message))
+        Ok((Self { state: Box::new(state), ours: *ours }, message))
     }
 
-    /// Takes the answer: who it is, and the channel to it. What comes from there is fresh.
+    /// Takes the answer: who it is, and the channel to it. What comes from there is fresh. That both agree is checked
+    /// here; who answers has to check it, too ([`agree`]), and answers first: so both sides can say what is wrong.
     pub(crate) fn finish(mut self, answer: &[u8]) -> Result<(PeerHello, Channel), TrustError> {
-        let theirs = read(&mut self.0, answer)?;
-        let state = self.0.into_transport_mode().map_err(|_| TrustError::Unable)?;
+        let theirs = read(&mut self.state, answer)?;
+        agree(&self.ours, &theirs)?;
+        let state = self.state.into_transport_mode().map_err(|_| TrustError::Unable)?;
         Ok((theirs, Channel::new(state)))
     }
 }
@@ -151,9 +178,14 @@ pub(crate) struct Answer {
 }
 
 /// The side that is connected to.
-pub(crate) fn respond(key: &ClusterKey, plane: Plane, ours: &PeerHello, hello: &[u8]) -> Result<Answer, TrustError> {
+pub(crate) fn respond(
+    key: &ClusterKey,
+    purpose: Purpose,
+    ours: &PeerHello,
+    hello: &[u8],
+) -> Result<Answer, TrustError> {
     check_open(hello)?;
-    let prologue = plane.prologue(PeerHello::PROTOCOL);
+    let prologue = purpose.prologue(PeerHello::PROTOCOL);
     let mut state = builder(key, &prologue)?.build_responder().map_err(|_| TrustError::Unable)?;
     let theirs = read(&mut state, hello)?;
     let message = write(&mut state, ours)?;
@@ -167,15 +199,15 @@ mod tests {
     use crate::trust::channel::{SEAL_BYTES, SealError};
 
     fn hello(node: u16) -> PeerHello {
-        PeerHello { node: NodeId(node), run: u32::from(node) * 7 }
+        PeerHello { node: NodeId(node), run: u32::from(node) * 7, planes: 1 }
     }
 
     #[test]
     fn two_nodes_with_one_key_meet_and_each_word_opens_once_and_in_its_place() {
         // If this broke, no cluster would form, or words could be said twice by somebody on the road.
         let key = ClusterKey::generate().unwrap();
-        let (initiator, first) = Initiator::begin(&key, Plane::Data, &hello(1)).unwrap();
-        let mut answer = respond(&key, Plane::Data, &hello(2), &first).unwrap();
+        let (initiator, first) = Initiator::begin(&key, Purpose::Data(0), &hello(1)).unwrap();
+        let mut answer = respond(&key, Purpose::Data(0), &hello(2), &first).unwrap();
         assert_eq!(answer.theirs, hello(1));
         let (theirs, mut channel) = initiator.finish(&answer.message).unwrap();
         assert_eq!(theirs, hello(2));
@@ -195,24 +227,24 @@ mod tests {
     fn another_key_another_plane_and_another_release_are_refused_and_told_apart() {
         // If this broke, a stranger could join or read, or an operator would look for the wrong cause.
         let (key, other) = (ClusterKey::generate().unwrap(), ClusterKey::generate().unwrap());
-        let (initiator, first) = Initiator::begin(&key, Plane::Data, &hello(1)).unwrap();
+        let (initiator, first) = Initiator::begin(&key, Purpose::Data(0), &hello(1)).unwrap();
         let refused = |key: &ClusterKey, plane, message: &[u8]| respond(key, plane, &hello(2), message).unwrap_err();
-        assert_eq!(refused(&other, Plane::Data, &first), TrustError::WrongKey);
-        assert_eq!(refused(&key, Plane::Control, &first), TrustError::WrongKey);
+        assert_eq!(refused(&other, Purpose::Data(0), &first), TrustError::WrongKey);
+        assert_eq!(refused(&key, Purpose::Control, &first), TrustError::WrongKey);
         let mut newer = first;
         newer[1] += 1;
         let version = HelloError::Version { ours: PeerHello::PROTOCOL, theirs: PeerHello::PROTOCOL + 1 };
-        assert_eq!(refused(&key, Plane::Data, &newer), version.into());
+        assert_eq!(refused(&key, Purpose::Data(0), &newer), version.into());
         for message in [&b""[..], b"D", b"GET / HTTP/1.1", &first[..55], &[0; 56]] {
-            assert_eq!(refused(&key, Plane::Data, message), HelloError::NotOurs.into(), "{message:?}");
+            assert_eq!(refused(&key, Purpose::Data(0), message), HelloError::NotOurs.into(), "{message:?}");
         }
         for index in 2..HELLO_BYTES {
             let mut altered = first;
             altered[index] ^= 0x40;
-            assert_eq!(refused(&key, Plane::Data, &altered), TrustError::WrongKey, "byte {index}");
+            assert_eq!(refused(&key, Purpose::Data(0), &altered), TrustError::WrongKey, "byte {index}");
         }
         // One who answers without the key is found out by the one who connects.
-        let (_, forged) = Initiator::begin(&other, Plane::Data, &hello(2)).unwrap();
+        let (_, forged) = Initiator::begin(&other, Purpose::Data(0), &hello(2)).unwrap();
         assert_eq!(initiator.finish(&forged).unwrap_err(), TrustError::WrongKey);
     }
 
@@ -220,12 +252,12 @@ mod tests {
     fn a_first_message_sent_again_gets_an_answer_and_opens_nothing() {
         // If this broke, who recorded one connection could take a node's place later.
         let key = ClusterKey::generate().unwrap();
-        let (initiator, first) = Initiator::begin(&key, Plane::Data, &hello(1)).unwrap();
-        let answer = respond(&key, Plane::Data, &hello(2), &first).unwrap();
+        let (initiator, first) = Initiator::begin(&key, Purpose::Data(0), &hello(1)).unwrap();
+        let answer = respond(&key, Purpose::Data(0), &hello(2), &first).unwrap();
         let (_, mut channel) = initiator.finish(&answer.message).unwrap();
         let (mut sealed, mut plain) = ([0; 64], [0; 64]);
         let length = channel.seal(b"welcome", &mut sealed).unwrap();
-        let mut again = respond(&key, Plane::Data, &hello(2), &first).unwrap();
+        let mut again = respond(&key, Purpose::Data(0), &hello(2), &first).unwrap();
         assert_ne!(again.message, answer.message);
         assert_eq!(again.channel.open(&sealed[..length], &mut plain), Err(SealError));
     }

@@ -1,0 +1,240 @@
+//! One plane of a node: a progress thread with everything that only it has, and the door through which clients come to it.
+//! A node has one or several; they share the process, the control plane and the settings, and no memory.
+
+use crate::audiences::Audiences;
+use crate::config::Config;
+use crate::control::Desk;
+use crate::core_claim::Seat;
+use crate::folder::{self, FolderError, plane_folder};
+use crate::memory::{NodeMemory, PoolError};
+use crate::progress::{Node, Parts};
+use crate::quotas::{QuotaTable, SharedQuotas};
+use crate::register::{Entry, Register};
+use crate::service::StartError;
+use crate::status::{Page, PageIdentity, Tally, let_through};
+use ddss_core::limits::{CLIENTS_MAX, PLANES_MAX};
+use ddss_core::status::State;
+use ddss_core::{Name, Plane};
+use ddss_ipc::{Inbox, PerUser, Reception, ReceptionConfig, Station, socket_name};
+use ddss_runtime::{ProgressThread, prefer_memory_of};
+use ddss_verbs::Fabric;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+/// A plane whose memory is open and whose page can be read; its thread does not run yet.
+pub(crate) struct Prepared {
+    plane: Plane,
+    config: Config,
+    run: u32,
+    seat: Seat,
+    fabric: Box<dyn Fabric>,
+    memory: NodeMemory,
+    page: Page,
+}
+
+impl Prepared {
+    /// Opens what an earlier daemon left, or makes it.
+    pub(crate) fn open(
+        config: &Config,
+        plane: Plane,
+        run: u32,
+        seat: Seat,
+        fabric: Box<dyn Fabric>,
+    ) -> Result<Self, StartError> {
+        let config = config.of_plane(plane);
+        folder::make(&config.memory_folder)?;
+        let memory = NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes)?;
+        let unusable = |source| FolderError::Unusable { path: config.memory_folder.clone(), source };
+        let_through(&config.memory_folder, config.status_mode).map_err(unusable)?;
+        let identity = PageIdentity { node: config.node, run, core: seat.core, plane, mode: config.status_mode };
+        let page = Page::make(&config.folder, &config.memory_folder, identity)?;
+        Ok(Self { plane, config, run, seat, fabric, memory, page })
+    }
+
+    /// Its page.
+    pub(crate) fn page(&self) -> &Page {
+        &self.page
+    }
+
+    /// Starts its thread; when this returns it has taken in what was left, and waits for its door to be opened.
+    pub(crate) fn start(self, desk: Option<Desk>) -> Result<DataPlane, StartError> {
+        let Self { plane, config, run, seat, fabric, memory, page } = self;
+        let socket = config.folder.join(socket_name(plane.index()));
+        let at_socket = |source| StartError::Socket { path: socket.clone(), source };
+        let station = Station::open(config.node).map_err(at_socket)?;
+        let audiences = Audiences::default();
+        let quotas = SharedQuotas::default();
+        quotas.set(config.quotas.of_plane(plane.count()));
+        let doorkeeper = quotas.clone();
+        let mut reception = ReceptionConfig::new(&station);
+        reception.socket_mode = config.socket_mode;
+        reception.planes = plane.count();
+        reception.views = audiences.views(&config.memory_folder);
+        reception.per_user = PerUser::new(move |uid, clients| doorkeeper.admit(uid, clients));
+        let closed = (reception, station.inbox());
+        let tally = Tally::new(config.node, page.clone(), CLIENTS_MAX);
+        let (folder, memory_folder, discard) = (config.folder.clone(), config.memory_folder.clone(), config.discard);
+        let (tell_names, names) = mpsc::sync_channel(1);
+        let (kept_quotas, core, near, pace) = (quotas.clone(), seat.core, seat.memory, config.pace);
+        let progress = ProgressThread::start(&thread_name(plane), core, pace, move || {
+            if let Some(node) = near
+                && let Err(error) = prefer_memory_of(node)
+            {
+                tracing::warn!(node, %error, "cannot ask for memory beside the progress thread's core");
+            }
+            let parts = Parts { plane, station, fabric, memory, audiences, tally, quotas, desk };
+            let made = Node::new(&config, parts, run)?;
+            // Whoever asked has stopped listening only if the start has failed.
+            let _ = tell_names.send(made.names());
+            #[cfg(test)]
+            let made = crate::allocation::Counted::new(made, &config.folder);
+            Ok::<_, StartError>(made)
+        })?;
+        let names = names.recv().unwrap_or_default();
+        let (progress, closed) = (Some(progress), Some(closed));
+        let (reception, quotas) = (None, kept_quotas);
+        Ok(DataPlane {
+            plane,
+            reception,
+            progress,
+            closed,
+            quotas,
+            names,
+            page,
+            socket,
+            folder,
+            memory_folder,
+            discard,
+            seat,
+        })
+    }
+}
+
+fn thread_name(plane: Plane) -> String {
+    // The kernel keeps 15 letters.
+    if plane.is_only() { "ddss-progress".to_owned() } else { format!("ddss-progres-{}", plane.index()) }
+}
+
+/// A plane whose thread runs.
+#[derive(Debug)]
+pub(crate) struct DataPlane {
+    plane: Plane,
+    // The order counts: the door is closed before the thread ends.
+    reception: Option<Reception>,
+    progress: Option<ProgressThread>,
+    /// What the door needs until it is opened.
+    closed: Option<(ReceptionConfig, Inbox)>,
+    quotas: SharedQuotas,
+    names: Vec<(Name, bool)>,
+    page: Page,
+    socket: PathBuf,
+    folder: PathBuf,
+    memory_folder: PathBuf,
+    discard: bool,
+    seat: Seat,
+}
+
+impl DataPlane {
+    /// From now on clients can attach.
+    pub(crate) fn open_door(&mut self) -> Result<(), StartError> {
+        let Some((config, inbox)) = self.closed.take() else { return Ok(()) };
+        let at_socket = |source| StartError::Socket { path: self.socket.clone(), source };
+        self.reception = Some(Reception::start(&self.socket, config, inbox.sink()).map_err(at_socket)?);
+        Ok(())
+    }
+
+    /// The names that it found; with each, whether it was first at home elsewhere.
+    pub(crate) fn take_names(&mut self) -> Vec<(Name, bool)> {
+        std::mem::take(&mut self.names)
+    }
+
+    /// Its page.
+    pub(crate) fn page(&self) -> &Page {
+        &self.page
+    }
+
+    /// Where clients attach.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The core of its thread, if it has one.
+    pub(crate) fn core(&self) -> Option<usize> {
+        self.seat.core
+    }
+
+    /// Takes its part of what each user may have.
+    pub(crate) fn set_quotas(&self, quotas: &QuotaTable) {
+        self.quotas.set(quotas.of_plane(self.plane.count()));
+    }
+
+    /// Whether its thread still runs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.progress.as_ref().is_some_and(ProgressThread::is_running)
+    }
+
+    /// Lets nobody in any more; the sessions end.
+    pub(crate) fn close_door(&mut self) {
+        if let Some(reception) = self.reception.take() {
+            reception.stop();
+        }
+    }
+
+    /// Ends its thread.
+    pub(crate) fn end(&mut self) -> Result<(), StartError> {
+        self.close_door();
+        let Some(progress) = self.progress.take() else { return Ok(()) };
+        let ended = progress.stop();
+        self.page.set_state(State::Stopped);
+        if self.discard {
+            NodeMemory::discard(&self.memory_folder);
+            Page::discard(&self.folder, &self.memory_folder, self.plane.index());
+            if self.plane.index() > 0 {
+                // Made for it alone. Whatever else somebody put there keeps it.
+                let _ = std::fs::remove_dir(&self.memory_folder);
+            }
+        }
+        Ok(ended?)
+    }
+}
+
+/// Throws away what planes of earlier daemons left, however many those had.
+pub(crate) fn discard_all(folder: &Path, memory_folder: &Path) {
+    for plane in 0..PLANES_MAX as u8 {
+        discard(folder, memory_folder, plane);
+    }
+}
+
+fn discard(folder: &Path, memory_folder: &Path, plane: u8) {
+    let theirs = plane_folder(memory_folder, plane);
+    if !theirs.exists() {
+        return;
+    }
+    NodeMemory::discard(&theirs);
+    Page::discard(folder, &theirs, plane);
+    if plane > 0 {
+        let _ = std::fs::remove_dir(&theirs);
+    }
+}
+
+/// Refuses memory in which segments lie that were shared out among another number of planes: in this one they would be
+/// found by nobody. Without segments the number may change, and what planes left that are no more is thrown away.
+pub(crate) fn check_planes(folder: &Path, memory_folder: &Path, planes: u8) -> Result<(), PoolError> {
+    let register = |plane: u8| plane_folder(memory_folder, plane).join(NodeMemory::REGISTER_NAME);
+    let Some(last) = (0..PLANES_MAX as u8).rev().find(|&plane| register(plane).exists()) else { return Ok(()) };
+    let before = last + 1;
+    if before == planes {
+        return Ok(());
+    }
+    let mut segments = 0;
+    for plane in (0..before).filter(|&plane| register(plane).exists()) {
+        let path = register(plane);
+        let opened = Register::open_existing(&path).map_err(|source| PoolError::File { path, source })?;
+        segments += opened.entries().filter(|entry| matches!(entry, Entry::Live(_) | Entry::Broken)).count();
+    }
+    if segments > 0 {
+        return Err(PoolError::OtherPlanes { path: memory_folder.to_owned(), before, segments });
+    }
+    (planes..before).for_each(|plane| discard(folder, memory_folder, plane));
+    Ok(())
+}
