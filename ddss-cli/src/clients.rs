@@ -2,7 +2,7 @@
 
 use crate::arguments::Place;
 use crate::failure::CommandError;
-use crate::page::{now, read, span_in_words};
+use crate::page::{now, read, read_planes, span_in_words};
 use crate::table::{Table, bytes_in_words};
 use ddss_core::status::ClientRow;
 use serde_json::{Value, json};
@@ -19,12 +19,15 @@ pub(crate) fn program(pid: u32) -> String {
 pub(crate) fn run(place: &Place, json: bool) -> Result<(), CommandError> {
     let page = read(place)?;
     page.warn();
-    let clients = &page.status.clients;
+    // A process has a row in each plane that it is attached to.
+    let planes = read_planes(place)?;
+    let clients = planes.iter().flat_map(|status| status.clients.iter().map(|row| (status.daemon.plane.index(), row)));
     if json {
-        println!("{}", Value::Array(clients.iter().map(as_json).collect()));
+        println!("{}", Value::Array(clients.map(|(plane, row)| as_json(plane, row)).collect()));
         return Ok(());
     }
     let columns = [
+        "PLANE",
         "CLIENT",
         "PROCESS",
         "PROGRAM",
@@ -38,11 +41,14 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<(), CommandError> {
         "UNDER WAY",
         "FOR",
     ];
-    let mut table = Table::new(&columns);
-    table.right(&[0, 1, 3, 5, 6, 7, 8, 9, 10]);
-    for row in clients {
+    // Where there is one plane nobody asks for its number.
+    let skipped = usize::from(planes.len() == 1);
+    let mut table = Table::new(&columns[skipped..]);
+    table.right(&[0, 1, 2, 4, 6, 7, 8, 9, 10, 11].map(|column: usize| column.saturating_sub(skipped)));
+    for (plane, row) in clients {
         let since = now().saturating_sub(Duration::from_micros(row.attached_us));
-        table.row(vec![
+        let cells = vec![
+            plane.to_string(),
             row.client.index.to_string(),
             row.pid.to_string(),
             program(row.pid),
@@ -55,14 +61,15 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<(), CommandError> {
             bytes_in_words(row.bytes_put),
             row.under_way.to_string(),
             span_in_words(since),
-        ]);
+        ];
+        table.row(cells[skipped..].to_vec());
     }
     table.print();
     Ok(())
 }
 
-fn as_json(row: &ClientRow) -> Value {
-    json!({ "client": row.client.index, "generation": row.client.generation, "pid": row.pid, "program": program(row.pid),
+fn as_json(plane: u8, row: &ClientRow) -> Value {
+    json!({ "plane": plane, "client": row.client.index, "generation": row.client.generation, "pid": row.pid, "program": program(row.pid),
         "uid": row.uid, "gid": row.gid, "strategy": row.strategy_name(), "lanes": row.lanes,
         "arena_bytes": row.arena_bytes, "attached_us": row.attached_us, "calls": row.operations, "failed": row.failed,
         "bytes_got": row.bytes_got, "bytes_put": row.bytes_put, "under_way": row.under_way })

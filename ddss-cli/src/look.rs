@@ -68,6 +68,8 @@ pub(crate) fn matching(place: &crate::arguments::Place, pattern: Option<&str>) -
             found.push(listing);
         }
     }
+    // They come plane by plane.
+    found.sort_by(|one, other| (one.home, one.name.as_str()).cmp(&(other.home, other.name.as_str())));
     Ok(found)
 }
 

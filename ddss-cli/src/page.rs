@@ -15,10 +15,17 @@ pub(crate) struct Page {
     pub(crate) life: Life,
 }
 
+/// All planes of the daemon as one.
 pub(crate) fn read(place: &Place) -> Result<Page, CommandError> {
-    let status = ddssd::read_status(&place.folder())?;
+    let all = ddssd::read_all_statuses(&place.folder())?;
+    let status = Status::sum(&all).expect("a daemon has at least one plane");
     let life = Life::of(&status);
     Ok(Page { status, life })
+}
+
+/// The page of each plane.
+pub(crate) fn read_planes(place: &Place) -> Result<Vec<Status>, CommandError> {
+    Ok(ddssd::read_all_statuses(&place.folder())?)
 }
 
 impl Page {
@@ -64,6 +71,8 @@ impl Page {
     pub(crate) fn headline(&self) -> String {
         let daemon = &self.status.daemon;
         let core = daemon.core.map_or_else(|| "no core of its own".to_owned(), |core| format!("core {core}"));
+        let planes = daemon.plane.count();
+        let core = if planes == 1 { core } else { format!("{planes} progress threads, the first on {core}") };
         let end = if self.is_over() { Duration::from_micros(daemon.heartbeat_us) } else { now() };
         let up = span_in_words(end.saturating_sub(Duration::from_micros(daemon.started_us)));
         let ran = if self.is_over() { "ran" } else { "up" };

@@ -74,11 +74,14 @@ fn alive(client: &Client, place: &Place, json: bool) -> Result<(), CommandError>
         println!(
             "{}",
             json!({ "daemon": "alive", "node": client.node().0, "folder": folder, "round_trip_us": micros,
-                "segments": held.as_json(), "cluster": cluster })
+                "planes": client.planes(), "segments": held.as_json(), "cluster": cluster })
         );
         return Ok(());
     }
     fact("daemon", format_args!("alive: {} answered in {micros:.1} µs ({})", client.node(), client.strategy()));
+    if client.planes() > 1 {
+        fact("threads", format_args!("{}: segments are shared out among them by their names", client.planes()));
+    }
     fact("folder", folder.display());
     fact(
         "segments",
@@ -98,7 +101,7 @@ fn dead(remains: &Remains, folder: &Path, json: bool) {
         let (node, segments) = (remains.node.0, held.as_json());
         println!(
             "{}",
-            json!({ "daemon": "dead", "node": node, "folder": folder, "round_trip_us": null, "segments": segments,
+            json!({ "daemon": "dead", "node": node, "folder": folder, "round_trip_us": null, "planes": null, "segments": segments,
                 "cluster": null })
         );
         return;

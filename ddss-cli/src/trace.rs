@@ -2,7 +2,7 @@
 
 use crate::arguments::{TraceCall, TraceOptions};
 use crate::failure::CommandError;
-use crate::page::{Page, read, us, us_in_words};
+use crate::page::{read, read_planes, us, us_in_words};
 use crate::table::time_in_words;
 use crate::words::{say, wrapped};
 use ddss::{Client, Segment};
@@ -66,7 +66,12 @@ fn made(options: &TraceOptions, name: &str) -> Result<(Vec<SampleRow>, String), 
     let kind = options.call.kind();
     let begin = Instant::now();
     loop {
-        let Page { status, .. } = read(&options.place)?;
+        let planes = read_planes(&options.place)?;
+        // A daemon that was started anew with fewer planes has closed the segment's.
+        let plane = if options.call == TraceCall::Ping { 0 } else { segment.id().plane() };
+        let Some(status) = planes.get(usize::from(plane)) else {
+            return Err(CommandError::Refused("the daemon's page does not show the call".to_owned()));
+        };
         let own = status.clients.iter().find(|row| row.pid == std::process::id()).map(|row| row.client);
         let mine = |sample: &&SampleRow| Some(sample.client) == own && sample.kind == kind;
         let samples: Vec<SampleRow> = status.samples.iter().filter(mine).copied().collect();

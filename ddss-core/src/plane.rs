@@ -67,13 +67,13 @@ impl Plane {
         }
         // FNV-1a, and its bits mixed as the end of MurmurHash3 does: names that differ in their last letter only come
         // out of the first step with the same high half.
-        let mix = |bits: u64, by: u64| (bits ^ bits >> 33).wrapping_mul(by);
+        let mix = |bits: u64, by: u64| (bits ^ (bits >> 33)).wrapping_mul(by);
         let hash = name
             .as_str()
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         let hash = mix(mix(hash, 0xff51_afd7_ed55_8ccd), 0xc4ce_b9fe_1a85_ec53);
-        ((hash >> 32) * u64::from(count) >> 32) as u8
+        (((hash >> 32) * u64::from(count)) >> 32) as u8
     }
 }
 

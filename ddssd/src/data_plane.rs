@@ -213,6 +213,8 @@ fn discard(folder: &Path, memory_folder: &Path, plane: u8) {
     NodeMemory::discard(&theirs);
     Page::discard(folder, &theirs, plane);
     if plane > 0 {
+        // A door that a killed daemon left would have clients wait behind it for one that never comes.
+        let _ = std::fs::remove_file(folder.join(socket_name(plane)));
         let _ = std::fs::remove_dir(&theirs);
     }
 }

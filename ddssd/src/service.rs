@@ -160,6 +160,7 @@ impl Service {
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         config.check()?;
         let locks = Self::lock_folders(&config)?;
+        check_planes(&config.folder, &config.memory_folder, config.progress_threads)?;
         let seats = core_claim::seats(&config.core, config.progress_threads)?;
         let fabrics = seats.iter().map(|_| fabric::open(&config.fabric, config.listen));
         let mut fabrics = fabrics.collect::<Result<Vec<_>, _>>()?;
@@ -167,7 +168,6 @@ impl Service {
         let admission = Admission::take(&config, &mut fabrics)?;
         let node = admission.as_ref().map_or(config.node, |admission| admission.node);
         config.node = node;
-        check_planes(&config.folder, &config.memory_folder, config.progress_threads)?;
         // Any number that the last run did not have will do: it only tells two runs apart.
         let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
         let parts = Plane::all(config.progress_threads).zip(seats.into_iter().zip(fabrics));
@@ -289,7 +289,8 @@ impl Service {
         self.planes.iter_mut().for_each(DataPlane::close_door);
         drop(self.control.take());
         // All of them end, also if one ended badly.
-        self.planes.iter_mut().map(DataPlane::end).fold(Ok(()), |all, one| all.and(one))
+        let ends: Vec<_> = self.planes.iter_mut().map(DataPlane::end).collect();
+        ends.into_iter().collect()
     }
 }
 

@@ -28,6 +28,7 @@ mod layout;
 mod names;
 mod read;
 mod rows;
+mod sum;
 
 pub use histogram::Histogram;
 pub use layout::{IdentityWord, Layout, Section};

@@ -133,11 +133,11 @@ pub struct Status {
     pub samples: Vec<SampleRow>,
     /// Rows that were being written while the copy was made; they are left out.
     pub torn: usize,
-    counters: Vec<u64>,
-    gauges: Vec<u64>,
-    operations: Vec<OperationCount>,
-    failures: Vec<u64>,
-    histograms: Vec<Histogram>,
+    pub(super) counters: Vec<u64>,
+    pub(super) gauges: Vec<u64>,
+    pub(super) operations: Vec<OperationCount>,
+    pub(super) failures: Vec<u64>,
+    pub(super) histograms: Vec<Histogram>,
 }
 
 impl Status {
@@ -214,13 +214,7 @@ impl Status {
 
     /// Everything that ended, of all kinds together.
     pub fn operations(&self) -> OperationCount {
-        self.operations.iter().fold(OperationCount::default(), |sum, one| OperationCount {
-            done: sum.done.saturating_add(one.done),
-            failed: sum.failed.saturating_add(one.failed),
-            indeterminate: sum.indeterminate.saturating_add(one.indeterminate),
-            bytes: sum.bytes.saturating_add(one.bytes),
-            waited: sum.waited.saturating_add(one.waited),
-        })
+        self.operations.iter().fold(OperationCount::default(), |sum, one| sum.plus(one))
     }
 
     /// How often a failure was told to a client.

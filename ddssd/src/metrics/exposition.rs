@@ -4,7 +4,7 @@
 //! them looks at the page (`ddss top`).
 
 use ddss_core::Failure;
-use ddss_core::status::{Counter, Gauge, Histogram, Kind, OperationCount, PeerRow, Road, Status, Step};
+use ddss_core::status::{Counter, Gauge, Histogram, Kind, PeerRow, Road, Status, Step};
 use ddss_ipc::clock_ns;
 use std::fmt::Write;
 
@@ -116,14 +116,16 @@ fn operations(text: &mut Text, all: &[Status]) {
     let label = |kind: Kind| format!("operation=\"{}\"", kind.name());
     text.head("operations_total", "counter", "requests that ended, by what was asked and how they ended");
     for &kind in Kind::ALL {
-        let ends: [(&str, fn(&OperationCount) -> u64); 3] = [
-            ("done", |count| count.done),
-            ("failed", |count| count.failed),
-            ("indeterminate", |count| count.indeterminate),
-        ];
-        for (outcome, value) in ends {
+        for outcome in ["done", "failed", "indeterminate"] {
             let labels = format!("{},outcome=\"{outcome}\"", label(kind));
-            text.each(all, "operations_total", &labels, |status| value(&status.operation(kind)));
+            text.each(all, "operations_total", &labels, |status| {
+                let count = status.operation(kind);
+                match outcome {
+                    "done" => count.done,
+                    "failed" => count.failed,
+                    _ => count.indeterminate,
+                }
+            });
         }
     }
     text.head("operation_bytes_total", "counter", "bytes that requests moved");

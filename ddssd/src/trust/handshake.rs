@@ -231,6 +231,7 @@ mod tests {
         let refused = |key: &ClusterKey, plane, message: &[u8]| respond(key, plane, &hello(2), message).unwrap_err();
         assert_eq!(refused(&other, Purpose::Data(0), &first), TrustError::WrongKey);
         assert_eq!(refused(&key, Purpose::Control, &first), TrustError::WrongKey);
+        assert_eq!(refused(&key, Purpose::Data(1), &first), TrustError::WrongKey);
         let mut newer = first;
         newer[1] += 1;
         let version = HelloError::Version { ours: PeerHello::PROTOCOL, theirs: PeerHello::PROTOCOL + 1 };
@@ -246,6 +247,24 @@ mod tests {
         // One who answers without the key is found out by the one who connects.
         let (_, forged) = Initiator::begin(&other, Purpose::Data(0), &hello(2)).unwrap();
         assert_eq!(initiator.finish(&forged).unwrap_err(), TrustError::WrongKey);
+    }
+
+    #[test]
+    fn nodes_with_other_numbers_of_planes_both_know_why_they_part() {
+        // If this broke, a node would look for names in a plane where they are not, or nobody would know what to set.
+        let key = ClusterKey::generate().unwrap();
+        let many = PeerHello { planes: 4, ..hello(1) };
+        let (initiator, first) = Initiator::begin(&key, Purpose::Data(0), &many).unwrap();
+        let answer = respond(&key, Purpose::Data(0), &hello(2), &first).unwrap();
+        let here = agree(&hello(2), &answer.theirs).unwrap_err();
+        let there = initiator.finish(&answer.message).unwrap_err();
+        assert_eq!(here, TrustError::Planes { node: NodeId(1), ours: 1, theirs: 4 });
+        assert_eq!(there, TrustError::Planes { node: NodeId(2), ours: 4, theirs: 1 });
+        for (error, words) in [(here, "node 1 has 4 progress threads and"), (there, "node 2 has 1 progress thread and")]
+        {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        assert!(agree(&many, &PeerHello { planes: 4, ..hello(2) }).is_ok());
     }
 
     #[test]
