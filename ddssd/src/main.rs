@@ -77,7 +77,8 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     let listen = service.address().map_or_else(|| "none".to_owned(), |address| address.to_string());
     println!("ready {node} socket {} listen {listen}", service.socket().display());
     std::io::stdout().flush()?;
-    let core = service.core().map_or_else(|| "none".to_owned(), |core| core.to_string());
+    let core = |core: Option<usize>| core.map_or_else(|| "none".to_owned(), |core| core.to_string());
+    let core = service.cores().into_iter().map(core).collect::<Vec<_>>().join(",");
     tracing::info!(node = node.0, socket = %service.socket().display(), listen, core, "ready");
     tell("READY=1");
     for signal in signals.forever() {

@@ -21,7 +21,8 @@ fn two_planes(options: DaemonOptions) -> DaemonOptions {
 
 fn pair() -> [Daemon; 2] {
     let (a, b) = (DaemonOptions::new(1).unwrap(), DaemonOptions::new(2).unwrap());
-    let (a, b) = (a.peer(&b), b.peer(&a));
+    let a = a.peer(&b);
+    let b = b.peer(&a);
     [two_planes(a), two_planes(b)].map(|options| options.start().unwrap())
 }
 

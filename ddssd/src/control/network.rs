@@ -123,7 +123,9 @@ impl Stream {
                 Timeout { action, id: self.network.caller.ours.node.0.into(), target: self.node.into(), timeout: limit }
                     .into()
             }
-            io::ErrorKind::ConnectionRefused => Unreachable::new(error).into(),
+            // With one that does not fit (another key, other planes) it is the same a moment later: the group waits before it
+            // tries again, as for one that is not there.
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidData => Unreachable::new(error).into(),
             _ => NetworkError::new(error).into(),
         }
     }
