@@ -92,7 +92,6 @@ outside_the_model! {
     mod rings;
     mod road;
     mod sentry;
-    mod service;
     mod service_lane;
     mod session;
     mod socket;
@@ -112,9 +111,8 @@ outside_the_model! {
     pub use place::{FOLDER_VARIABLE, SOCKET_NAME, default_folder, socket_name, status_name};
     pub use reception::{ArrivalSink, PerUser, Reception, ReceptionConfig};
     pub use road::Waited;
-    pub use service::Service;
     pub use session::{Arrival, Credentials, Session};
-    pub use station::{Idling, Inbox, Offence, Station, StationCounts};
+    pub use station::{Answerer, Idling, Inbox, Offence, Station, StationCounts};
     pub use status::{Life, STATUS_NAME, StatusReadError, process_began, read_all_statuses, read_status};
     pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
     pub use sys::{Access, Claimed, Claims, Framed, MemoryError, SharedMemory};

@@ -10,9 +10,8 @@ use rustix::thread::futex;
 use crate::follow::{Followed, clock_ns, followed, is_followed};
 use crate::park::{self, Sleep};
 use crate::ring::{Consumer, Kind, MappedRing, Producer, Stale, slot_of};
-use crate::service::Service;
 use crate::session::Session;
-use crate::station::Offence;
+use crate::station::{Answerer, Offence};
 use crate::sweep::Heat;
 use crate::sync::{Ordering, order};
 use crate::sys::{MappedWord, MemoryError, Queue, Received};
@@ -159,9 +158,9 @@ impl ServiceLane {
         taken
     }
 
-    /// Passes up to that many requests to `service` and publishes what it answers.
+    /// Passes up to that many requests to `answerer` and publishes what it answers.
     #[inline(always)]
-    pub(crate) fn serve(&mut self, most: usize, service: &mut impl Service) -> usize {
+    pub(crate) fn serve(&mut self, most: usize, answerer: &mut impl Answerer) -> usize {
         let most = most.min(RING_SLOTS - self.under_way);
         let mut taken = 0;
         while taken < most
@@ -170,9 +169,9 @@ impl ServiceLane {
             taken += 1;
             self.under_way += 1;
             let followed = self.followed(&entry);
-            if let Some(reply) = service.answer(self.id, &entry, followed) {
+            if let Some(reply) = answerer.answer(self.id, &entry, followed) {
                 self.replied = self.reply(&reply);
-                service.answered(self.id, &entry, &reply, followed);
+                answerer.answered(self.id, &entry, &reply, followed);
             }
         }
         taken

@@ -22,8 +22,8 @@ use ddss_core::{ClientId, Entry, LaneId, NodeId};
 use rustix::event::{EventfdFlags, epoll};
 
 use crate::board::Board;
+use crate::follow::Followed;
 use crate::reception::ArrivalSink;
-use crate::service::Service;
 use crate::session::{Arrival, Credentials, Session};
 use crate::socket;
 use crate::strategy::Strategy;
@@ -36,6 +36,24 @@ use crate::sys::{MemoryError, SharedMemory};
 const ARRIVALS_MAX: usize = 2 * CLIENTS_MAX;
 /// Events taken from the kernel at once when the service wakes up.
 const EVENTS_MAX: usize = 64;
+
+/// Answers requests, one after the other: [`Station::serve`]. A function of the same arguments is
+/// one that has nothing more to do once an answer is out.
+pub trait Answerer {
+    /// Answers a request, or gives nothing: then it is under way. With some of them comes when they were sent and taken.
+    fn answer(&mut self, lane: LaneId, request: &Entry, followed: Option<Followed>) -> Option<Entry>;
+
+    /// The answer is out: what the client does not have to wait for is done here.
+    #[inline(always)]
+    fn answered(&mut self, _lane: LaneId, _request: &Entry, _answer: &Entry, _followed: Option<Followed>) {}
+}
+
+impl<F: FnMut(LaneId, &Entry, Option<Followed>) -> Option<Entry>> Answerer for F {
+    #[inline(always)]
+    fn answer(&mut self, lane: LaneId, request: &Entry, followed: Option<Followed>) -> Option<Entry> {
+        self(lane, request, followed)
+    }
+}
 
 /// What a client did that no honest one does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -254,12 +272,12 @@ impl Station {
         taken
     }
 
-    /// Like [`poll`](Self::poll), for what can be answered on the spot: passes each request to `service`, and what that
+    /// Like [`poll`](Self::poll), for what can be answered on the spot: passes each request to `answerer`, and what that
     /// answers is published before the next one is looked at. A request for which it gives nothing is under way, and is
     /// answered by [`reply`](Self::reply) later.
     #[inline]
-    pub fn serve(&mut self, budget: usize, service: &mut impl Service) -> usize {
-        let taken = self.sweep.serve(budget, service);
+    pub fn serve(&mut self, budget: usize, answerer: &mut impl Answerer) -> usize {
+        let taken = self.sweep.serve(budget, answerer);
         self.tell_active();
         taken
     }

@@ -11,9 +11,8 @@ use std::collections::VecDeque;
 use ddss_core::limits::CLIENTS_MAX;
 use ddss_core::{ClientId, Entry, LaneId};
 
-use crate::service::Service;
 use crate::service_lane::{Replied, ServiceLane, Woken};
-use crate::station::Offence;
+use crate::station::{Answerer, Offence};
 use crate::sync::order;
 
 /// Requests taken from one lane in one sweep: nobody's batch keeps the others waiting for long.
@@ -137,10 +136,10 @@ impl Sweep {
         self.visit(budget, &mut |lane, most| lane.take(most, into))
     }
 
-    /// Passes up to `budget` requests to `service`, and publishes what it answers at once.
+    /// Passes up to `budget` requests to `answerer`, and publishes what it answers at once.
     #[inline]
-    pub(crate) fn serve(&mut self, budget: usize, service: &mut impl Service) -> usize {
-        self.visit(budget, &mut |lane, most| lane.serve(most, service))
+    pub(crate) fn serve(&mut self, budget: usize, answerer: &mut impl Answerer) -> usize {
+        self.visit(budget, &mut |lane, most| lane.serve(most, answerer))
     }
 
     /// Goes over the lanes; `take` takes up to so many requests from one and says how many they were.

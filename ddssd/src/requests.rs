@@ -4,9 +4,9 @@
 use crate::perform::Hands;
 use ddss_core::limits::TEXT_BYTES_MAX;
 use ddss_core::{ArenaRange, ClientId, Completion, Entry, LaneId, Operation, Outcome, Request, RequestId};
-use ddss_ipc::{Followed, Service};
+use ddss_ipc::{Answerer, Followed};
 
-impl Service for Hands {
+impl Answerer for Hands {
     #[inline(always)]
     fn answer(&mut self, lane: LaneId, entry: &Entry, followed: Option<Followed>) -> Option<Entry> {
         if Request::is_null(entry) {

@@ -178,7 +178,7 @@ fn another_number_of_threads_is_refused_as_long_as_there_are_segments() {
     let mut daemon = two_planes(DaemonOptions::new(1).unwrap()).start().unwrap();
     let client = client(&daemon);
     let segments = allocate(&client, "stays", Spec::new(64));
-    segments.iter().for_each(|segment| drop(segment.put(0, b"still here").unwrap()));
+    segments.iter().for_each(|segment| segment.put(0, b"still here").map(drop).unwrap());
     daemon.process().end().unwrap();
     for words in [&["--node", "1"][..], &["--node", "1", "--progress-threads", "3"]] {
         let (code, why) = refused(daemon.folder(), words);
