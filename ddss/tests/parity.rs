@@ -15,13 +15,14 @@ const TWINS: [(&str, &str); 6] = [
 ];
 
 /// What only one of two twins has, and why.
-const ALONE: [(&str, &str, &str); 6] = [
+const ALONE: [(&str, &str, &str); 7] = [
     ("Client", "connect", "a task's client begins as one that blocks"),
     ("Client", "builder", "as `connect`"),
     ("Client", "to_async", "leads to the twin"),
     ("AsyncClient", "blocking", "leads back"),
     ("Client", "strategy", "of both: `blocking().strategy()`"),
     ("Client", "socket", "of both: `blocking().socket()`"),
+    ("Client", "planes", "of both: `blocking().planes()`"),
 ];
 
 /// What has another name, since one type has both functions.
