@@ -1,6 +1,7 @@
 //! What a daemon is told. Every value has a default that works; the flags of `ddssd` are these fields.
 
 use crate::control::plane_address;
+use crate::core_claim;
 use crate::fabric::FabricChoice;
 use crate::folder::plane_folder;
 use crate::quotas::QuotaTable;
@@ -221,6 +222,7 @@ impl Config {
         if self.progress_threads == 0 || usize::from(self.progress_threads) > PLANES_MAX {
             return Err(StartError::ProgressThreads(self.progress_threads));
         }
+        core_claim::check(&self.core, self.progress_threads)?;
         if self.key.is_none() && (self.join.is_some() || !self.peers.is_empty()) {
             return Err(StartError::NoKey { state_folder: self.state_folder.clone() });
         }

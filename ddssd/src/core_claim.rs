@@ -16,6 +16,16 @@ pub(crate) struct Seat {
     _claim: Option<UnixDatagram>,
 }
 
+/// Whether as many cores are named as there are progress threads, if any are.
+pub(crate) fn check(choice: &CoreChoice, threads: u8) -> Result<(), StartError> {
+    let named = match choice {
+        CoreChoice::Sensible | CoreChoice::Unpinned => return Ok(()),
+        CoreChoice::Core(_) => 1,
+        CoreChoice::Cores(cores) => cores.len(),
+    };
+    if named == usize::from(threads) { Ok(()) } else { Err(StartError::Cores { named, threads }) }
+}
+
 /// A seat for each of so many progress threads.
 pub(crate) fn seats(choice: &CoreChoice, threads: u8) -> Result<Vec<Seat>, StartError> {
     let topology = Topology::here();
@@ -40,9 +50,7 @@ pub(crate) fn seats(choice: &CoreChoice, threads: u8) -> Result<Vec<Seat>, Start
         CoreChoice::Core(core) => vec![*core],
         CoreChoice::Cores(cores) => cores.clone(),
     };
-    if named.len() != usize::from(threads) {
-        return Err(StartError::Cores { named: named.len(), threads });
-    }
+    check(choice, threads)?;
     Ok(named.into_iter().map(at).collect())
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ddss::{Client, Placement, Segment, Spec};
 use ddss_core::status::Kind;
+use ddss_core::{Name, Plane};
 use ddss_tests::{Daemon, DaemonOptions, Process, TempNode, binary, pattern, write_key};
 use serde_json::Value;
 
@@ -49,6 +50,19 @@ fn refused(folder: &Path, words: &[&str]) -> (i32, String) {
 
 fn planes_of(segments: &[Segment]) -> BTreeSet<u8> {
     segments.iter().map(|segment| segment.id().plane()).collect()
+}
+
+/// Waits until a client can make segments of both planes on a node.
+fn until_they_meet(client: &Client, home: u16) {
+    let spec = Spec { placement: Placement::Node(ddss::NodeId(home)), ..Spec::new(8) };
+    for (plane, name) in ["probe/b", "probe/a"].into_iter().enumerate() {
+        assert_eq!(usize::from(Plane::index_of(&Name::new(name).unwrap(), 2)), plane);
+        let begin = Instant::now();
+        while let Err(error) = client.allocate(name, spec).and_then(Segment::release) {
+            assert!(begin.elapsed() < PATIENCE, "the nodes do not find each other: {error}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
 }
 
 /// Segments whose names are in both planes.
@@ -113,6 +127,8 @@ fn both_threads_work_and_the_commands_show_both() {
 fn two_nodes_meet_plane_by_plane() {
     let [a, b] = pair();
     let (one, other) = (client(&a), client(&b));
+    until_they_meet(&one, 2);
+    until_they_meet(&other, 1);
     // Made from afar, too: whoever asks, the home makes it in the same plane.
     let there = Spec { placement: Placement::Node(ddss::NodeId(2)), ..Spec::new(100_000) };
     let segments = [allocate(&one, "here", Spec::new(100_000)), allocate(&one, "there", there)].concat();
@@ -235,15 +251,8 @@ fn mirrors_take_over_in_every_plane() {
     let [mut a, b, _c] = [a, b, c].map(|options| two_planes(options).start().unwrap());
     let far = client(&b);
     let home = Spec { placement: Placement::Node(ddss::NodeId(1)), copies: 2, ..Spec::new(64) };
-    let segments = {
-        // Until the nodes know each other there is nobody to be the home.
-        let begin = Instant::now();
-        while far.allocate("probe", home).and_then(Segment::release).is_err() {
-            assert!(begin.elapsed() < PATIENCE, "the nodes do not find each other");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        allocate(&far, "twice", home)
-    };
+    until_they_meet(&far, 1);
+    let segments = allocate(&far, "twice", home);
     let in_sync = |segment: &Segment| ddss(&b, &["stat", segment.name()])["mirror"]["state"] == "in sync";
     let begin = Instant::now();
     while !segments.iter().all(in_sync) {
