@@ -40,6 +40,7 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<(), CommandError> {
     ];
     let mut table = Table::new(&columns);
     table.right(&[0, 1, 3, 5, 6, 7, 8, 9, 10]);
+    table.spare(&[5, 10, 4]);
     for row in clients {
         let since = now().saturating_sub(Duration::from_micros(row.attached_us));
         table.row(vec![
