@@ -1,10 +1,14 @@
 //! How far iWARP in user space is from the bare sockets that it runs on, in one run.
 //!
 //! Two threads on two cores. Blocks of bare round trips and blocks of remote operations take turns on the same loopback;
-//! each line is the median of the blocks' ratios. `cargo run --release -p ddss-verbs --example fabric_ratio [-- --plain]`
+//! each line is the median of the blocks' ratios. Many operations are under way in two ways: `batch` posts 32 and waits for
+//! all of them, as the benchmark `fabric` does; `window` posts one for each that ended. The bare sockets do the same with
+//! the same sizes, the same congestion control as the fabric and the same ranges of memory.
+//!
+//! `cargo run --release -p ddss-verbs --example fabric_ratio [-- [--plain] [--paced] [BYTES]]`: without CRC; with the
+//! system's congestion control for the bare sockets; one size only.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program that prints what it measured")]
 
-use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,6 +25,7 @@ const MEMORY: u64 = 8 << 20;
 const FABRIC: u64 = 0;
 const STOP: u64 = u64::MAX;
 const BLOCKS: usize = 15;
+const OUTSTANDING: u64 = 32;
 
 /// What the server does now: 0 the fabric, `STOP`, or the size of a bare answer.
 static MODE: AtomicU64 = AtomicU64::new(FABRIC);
@@ -41,6 +46,15 @@ fn pin(core: usize) {
     let _ = std::fs::write("/proc/self/autogroup", "-20");
 }
 
+/// As the fabric has its sockets, but for `--paced`.
+fn tune(bare: &TcpStream) {
+    bare.set_nodelay(true).unwrap();
+    bare.set_nonblocking(true).unwrap();
+    if !std::env::args().any(|arg| arg == "--paced") {
+        rustix::net::sockopt::set_tcp_congestion(bare, "reno").unwrap();
+    }
+}
+
 fn memory() -> OwnedFd {
     let fd = memfd_create("ratio", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
     ftruncate(&fd, MEMORY).unwrap();
@@ -55,8 +69,7 @@ fn serve(listener: TcpListener, config: IwarpConfig, hello: std::sync::mpsc::Sen
     let region = fabric.register(fd.as_fd(), Trust::Sealed, 0, MEMORY).unwrap();
     hello.send(fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
     let (mut bare, _) = listener.accept().unwrap();
-    bare.set_nodelay(true).unwrap();
-    bare.set_nonblocking(true).unwrap();
+    tune(&bare);
     let mut events = Events::new();
     let answer = vec![1_u8; MEMORY as usize];
     let mut requests = vec![0_u8; 1 << 16];
@@ -122,8 +135,7 @@ impl Client {
         let mut fabric = Iwarp::new(config).unwrap();
         let region = fabric.register(memory().as_fd(), Trust::Sealed, 0, MEMORY).unwrap();
         let peer = fabric.connect(address, b"").unwrap();
-        bare.set_nodelay(true).unwrap();
-        bare.set_nonblocking(true).unwrap();
+        tune(&bare);
         let mut events = Events::new();
         let mut key = None;
         while key.is_none() {
@@ -183,18 +195,16 @@ impl Client {
     }
 
     /// 32 at a time: operations in `span`.
-    fn flood(&mut self, kind: Kind, bytes: u64, outstanding: u64, span: Duration) -> f64 {
+    fn flood(&mut self, kind: Kind, bytes: u64, batches: bool, span: Duration) -> f64 {
         let (mut tag, mut done) = (0, 0_u64);
         let start = Instant::now();
-        let mut batch = Vec::with_capacity(outstanding as usize);
-        let mut ends = VecDeque::new();
+        let mut batch = Vec::with_capacity(OUTSTANDING as usize);
         loop {
             let over = start.elapsed() >= span;
             if !over {
                 batch.clear();
-                while tag - done < outstanding {
+                while tag - done < OUTSTANDING && (!batches || tag == done || !batch.is_empty()) {
                     batch.push(self.work(kind, bytes, tag));
-                    ends.push_back(tag);
                     tag += 1;
                 }
                 self.fabric.post(&batch).unwrap();
@@ -206,14 +216,15 @@ impl Client {
         }
     }
 
-    fn bare_flood(&mut self, bytes: usize, outstanding: usize, span: Duration) -> f64 {
+    fn bare_flood(&mut self, bytes: usize, batches: bool, span: Duration) -> f64 {
+        let outstanding = OUTSTANDING as usize;
         let (mut sent, mut received) = (0, 0);
         let start = Instant::now();
         let requests = [0; 8 * 64];
         loop {
             let over = start.elapsed() >= span;
             let under_way = sent - received / bytes;
-            if !over && under_way < outstanding {
+            if !over && under_way < outstanding && (!batches || under_way == 0) {
                 let count = outstanding - under_way;
                 assert_eq!(self.bare.write(&requests[..8 * count]).unwrap(), 8 * count);
                 sent += count;
@@ -281,21 +292,24 @@ fn main() {
         if only.is_some_and(|only| only != bytes) {
             continue;
         }
-        let (mut ratios, mut ours, mut theirs) = (vec![], vec![], vec![]);
-        let span = Duration::from_millis(40);
-        for block in 0..BLOCKS + 1 {
-            mode(bytes);
-            let a = client.bare_flood(bytes as usize, 32, span);
-            mode(FABRIC);
-            let b = client.flood(kind, bytes, 32, span);
-            if block > 0 {
-                ratios.push(b / a);
-                theirs.push(a);
-                ours.push(b);
+        for batches in [true, false] {
+            let (mut ratios, mut ours, mut theirs) = (vec![], vec![], vec![]);
+            let span = Duration::from_millis(30);
+            for block in 0..BLOCKS + 1 {
+                mode(bytes);
+                let a = client.bare_flood(bytes as usize, batches, span);
+                mode(FABRIC);
+                let b = client.flood(kind, bytes, batches, span);
+                if block > 0 {
+                    ratios.push(b / a);
+                    theirs.push(a);
+                    ours.push(b);
+                }
             }
+            let (a, b, ratio) = (median(&mut theirs), median(&mut ours), median(&mut ratios));
+            let way = if batches { "batch" } else { "window" };
+            println!("{name:>10} {bytes:>7} B  32 {way:>6}  bare {a:9.0} /s  iwarp {b:9.0} /s  x {ratio:.3}");
         }
-        let (a, b, ratio) = (median(&mut theirs), median(&mut ours), median(&mut ratios));
-        println!("{name:>10} {bytes:>7} B  32 outstanding  bare {a:9.0} /s  iwarp {b:9.0} /s  x {ratio:.3}");
     }
     MODE.store(STOP, Ordering::SeqCst);
     server.join().unwrap();

@@ -8,7 +8,9 @@ use std::net::TcpListener;
 use std::time::Instant;
 
 use common::{ALL, Memory, Node, PATIENCE, Seen, pattern};
-use ddss_verbs::{Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RegionId, RemoteRange, Revision, SendMode, Work};
+use ddss_verbs::{
+    CloseReason, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RegionId, RemoteRange, Revision, SendMode, Work,
+};
 use wire::{CRC, ENHANCED, MARKERS, Segment, Wire, number, start};
 
 /// A fabric, and a raw socket that it is connected to.
@@ -376,4 +378,82 @@ fn an_empty_answer_may_come_in_two_pieces() {
         }
         rig.done(bytes as u64);
     }
+}
+
+/// A rig with CRC whose peer was asked for a read of so many bytes to `offset`, and the frame that answers it.
+fn asked_with_crc(offset: u64, bytes: usize) -> (Rig, Vec<u8>, Vec<u8>) {
+    let expected = (CRC, 1, b"hello".to_vec());
+    let answer = start(false, CRC, 1, b"welcome");
+    let mut rig = rig(config(true, Revision::One), &answer, expected, true, false);
+    let remote = RemoteRange { key: 1, address: 0 };
+    let local = rig.local(offset, bytes as u64);
+    rig.node.fabric.post(&[Work::Read { peer: rig.peer, tag: 1, local, remote }]).unwrap();
+    let request = rig.next();
+    let (stag, offset) = (number(&request.payload()[..4]) as u32, number(&request.payload()[4..12]));
+    let payload = pattern(77, bytes);
+    let segment = Segment::Tagged { last: true, opcode: 2, stag, offset, payload: payload.clone() };
+    (rig, wire::frame(&segment.bytes(), true), payload)
+}
+
+impl Rig {
+    fn deliver(&mut self, piece: &[u8]) {
+        self.wire.send(piece);
+        for _ in 0..50 {
+            self.node.poll();
+        }
+    }
+}
+
+#[test]
+fn an_answer_is_the_same_in_pieces_of_any_size() {
+    // If this failed, what the network cuts differently would arrive as other bytes, or break the connection.
+    for (offset, bytes) in [(0, 1200), (3, 5001), (64, 16_384)] {
+        for piece in [7, 61, 500, 1021, 4096] {
+            let (mut rig, frame, payload) = asked_with_crc(offset, bytes);
+            let (all, trailer) = frame.split_at(frame.len() - 3);
+            all.chunks(piece).for_each(|piece| rig.deliver(piece));
+            assert_eq!(rig.node.done(1), None, "it is not done before its sum is right");
+            rig.deliver(trailer);
+            rig.done(1);
+            assert!(rig.memory.get(offset, bytes) == payload, "{bytes} bytes at {offset} in pieces of {piece}");
+            let behind = offset + bytes as u64;
+            assert!(rig.memory.get(behind, 100) == pattern(1, 1 << 20)[behind as usize..][..100], "nothing behind it");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_answer_in_pieces_is_never_done() {
+    // If this failed, damaged bytes would be given to a client as what it asked for.
+    let length = wire::frame(&[0; 14], true).len() - 4;
+    for damaged in [length + 10, length + 3000, length + 5000, 5020] {
+        let (mut rig, mut frame, _) = asked_with_crc(0, 5001);
+        frame[damaged] ^= 0x10;
+        frame.chunks(999).for_each(|piece| rig.deliver(piece));
+        let peer = rig.peer;
+        let reason = wait(&mut rig.node, |node| node.closed(peer));
+        assert!(matches!(reason, CloseReason::Broken(_)), "{reason:?}");
+        assert!(matches!(rig.node.done(1), Some(Err(_))), "damaged at {damaged}");
+    }
+}
+
+#[test]
+fn what_is_abandoned_in_the_middle_goes_nowhere_from_then_on() {
+    // If this failed, a late answer would write over memory that a client uses for something else by then.
+    let (mut rig, frame, payload) = asked_with_crc(0, 5000);
+    let (begin, rest) = frame.split_at(2016);
+    rig.deliver(begin);
+    assert!(rig.node.fabric.abandon(rig.peer, 1));
+    rig.memory.set(0, &vec![9; 5000]);
+    rig.deliver(rest);
+    assert!(rig.memory.get(0, 5000) == vec![9; 5000]);
+    // The connection is as good as before.
+    let remote = RemoteRange { key: 1, address: 0 };
+    let local = rig.local(8, 5000);
+    rig.node.fabric.post(&[Work::Read { peer: rig.peer, tag: 2, local, remote }]).unwrap();
+    let request = rig.next();
+    let (stag, offset) = (number(&request.payload()[..4]) as u32, number(&request.payload()[4..12]));
+    rig.answer(&Segment::Tagged { last: true, opcode: 2, stag, offset, payload: payload.clone() });
+    rig.done(2);
+    assert!(rig.memory.get(8, 5000) == payload);
 }

@@ -5,7 +5,7 @@ use crate::perform::{Hands, failure_of};
 use arrayvec::ArrayVec;
 use ddss_core::engine::{HandId, Parts, StepId, Target};
 use ddss_core::limits::{OPERATIONS_MAX, RANGES_MAX};
-use ddss_core::{Failure, Header, NodeId, RemoteWindow};
+use ddss_core::{Failure, Header, NodeId, Range, RemoteWindow};
 use ddss_verbs::{LocalRange, RemoteRange, Work};
 
 /// What a tag that comes back from the fabric stands for; the low bits are the engine's step.
@@ -105,9 +105,9 @@ impl Hands {
         let (scratch, index) = (self.scratch_region, step.index());
         let mut batch = ArrayVec::<Work<'_>, { RANGES_MAX + 2 }>::new();
         batch.push(read(scratch, NodeMemory::scratch_line(index), Header::READ_BYTES.into(), 0));
-        for range in self.engine.ranges(parts).iter().filter(|range| range.bytes > 0) {
-            let bytes = u64::from(range.bytes);
-            batch.push(read(region, to, bytes, Header::DATA_OFFSET + range.offset));
+        for run in runs(&self.engine.ranges(parts)) {
+            let bytes = u64::from(run.bytes);
+            batch.push(read(region, to, bytes, Header::DATA_OFFSET + run.offset));
             to += bytes;
         }
         batch.push(read(scratch, NodeMemory::scratch_state_after(index), 8, Header::STATE_OFFSET));
@@ -120,9 +120,34 @@ impl Hands {
     }
 }
 
+/// What is asked for, as few reads as can be: ranges that lie one behind the other there do so in the arena, too.
+fn runs(ranges: &[Range]) -> ArrayVec<Range, RANGES_MAX> {
+    let mut runs = ArrayVec::<Range, RANGES_MAX>::new();
+    for range in ranges.iter().filter(|range| range.bytes > 0) {
+        match runs.last_mut() {
+            Some(last) if last.offset + u64::from(last.bytes) == range.offset => last.bytes += range.bytes,
+            _ => runs.push(*range),
+        }
+    }
+    runs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn neighbours_are_one_read_and_others_are_not() {
+        // If this broke, sixteen pages in a row would cost sixteen requests, or a page would come from a wrong place.
+        let range = |offset, bytes| Range { offset, bytes };
+        let of = |ranges: &[Range]| runs(ranges).to_vec();
+        assert_eq!(of(&[range(8, 8), range(16, 100), range(116, 4)]), [range(8, 112)]);
+        assert_eq!(of(&[range(16, 8), range(8, 8)]), [range(16, 8), range(8, 8)], "the order is the caller's");
+        assert_eq!(of(&[range(0, 8), range(0, 8)]), [range(0, 8); 2]);
+        assert_eq!(of(&[range(0, 8), range(4, 8)]), [range(0, 8), range(4, 8)]);
+        assert_eq!(of(&[range(0, 8), range(50, 0), range(8, 8)]), [range(0, 16)]);
+        assert_eq!(of(&[range(3, 0)]), []);
+    }
 
     #[test]
     fn a_fetch_ends_with_its_last_read_and_remembers_a_failure() {

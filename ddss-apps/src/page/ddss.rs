@@ -69,6 +69,8 @@ impl PageStore for DdssPages {
         for (pages, into) in pages.chunks(Segment::RANGES_MAX).zip(into.chunks_mut(Segment::RANGES_MAX)) {
             let mut parts: Vec<(u64, &mut [u8])> =
                 pages.iter().zip(into).map(|(page, into)| (page.offset(), &mut into[..])).collect();
+            // Pages that lie one behind the other come as one read.
+            parts.sort_unstable_by_key(|(offset, _)| *offset);
             self.segment.get_many_into(&mut parts)?;
         }
         Ok(())

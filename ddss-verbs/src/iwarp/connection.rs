@@ -9,10 +9,12 @@
 //!            Ended (from anywhere): everything told, only the outbox may still drain
 //! ```
 //!
-//! - [`start`] is the handshake, [`receive`] takes frames apart, [`request`] sends what was posted, [`respond`]
-//!   answers the peer's reads and atomics, [`finish`] ends it and tells every operation how it ended.
+//! - [`start`] is the handshake, [`receive`] takes frames apart ([`partial`]: those that are not whole yet), [`request`]
+//!   sends what was posted, [`respond`] answers the peer's reads and atomics, [`finish`] ends it and tells every operation
+//!   how it ended.
 
 mod finish;
+mod partial;
 mod receive;
 mod request;
 mod respond;
@@ -30,7 +32,7 @@ use crate::iwarp::mpa::Terms;
 use crate::iwarp::outbox::Outbox;
 use crate::memory::{Registry, Windows};
 
-use receive::Partial;
+use partial::Partial;
 use request::{Backlog, PendingAtomic, PendingRead, Receipt};
 use respond::{Response, Stream};
 use start::Asked;

@@ -9,11 +9,15 @@ use std::collections::VecDeque;
 
 use crate::fabric::RegionId;
 use crate::iwarp::mpa::{self, frame_bytes};
+use crate::limits::SNAPSHOT_BYTES;
 use crate::memory::Registry;
 use crate::sys::{Part, crc};
 
-/// What a connection that has become quiet may keep.
-const RELAXED_BYTES: usize = 16 << 10;
+/// What a connection that has become quiet may keep: an answer of [`SNAPSHOT_BYTES`] with the small ones around it. Who
+/// asks for one now and then makes nobody allocate.
+const RELAXED_BYTES: usize = 128 << 10;
+
+const _: () = assert!(SNAPSHOT_BYTES + (32 << 10) <= RELAXED_BYTES);
 
 /// Chunks that wait before nothing more is encoded.
 const CHUNKS_MAX: usize = 48;
@@ -208,7 +212,8 @@ impl Outbox {
     /// Gives back what a burst needed, if nothing waits.
     pub(crate) fn relax(&mut self) {
         if self.waiting == 0 && self.buffer.len() > RELAXED_BYTES {
-            self.buffer = Vec::new();
+            self.buffer.truncate(RELAXED_BYTES);
+            self.buffer.shrink_to_fit();
         }
     }
 

@@ -1,4 +1,4 @@
-//! CRC32c, alone and while copying: payload is touched once, not twice.
+//! CRC32c, alone and while copying: payload is touched once, not twice. And the copy alone, by the same vectors.
 //!
 //! Processors with wide carry-less multiplication fold 256 bytes at a step, which is as fast as a copy; the others use the
 //! crc32c crate and copy apart. The constants are computed here: folding over `t` bits multiplies by `x^(t±32)` modulo the
@@ -50,6 +50,24 @@ pub(super) unsafe fn copy_steps(crc: u32, from: *const u8, to: *mut u8, bytes: u
     }
     let _ = (from, to, bytes);
     (0, crc)
+}
+
+/// Copies whole steps from `from` to `to`, if this processor is good at it. Returns how many bytes it did.
+///
+/// # Safety
+/// As for [`copy_steps`]: what is written was read once, and no aligned word is split.
+#[inline]
+pub(super) unsafe fn copy_plain(from: *const u8, to: *mut u8, bytes: usize) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if bytes >= FOLD_MIN && wide::available() {
+        let steps = bytes / STEP * STEP;
+        // SAFETY: `available` says that the processor has what the function is compiled for; the caller vouches
+        // for both ranges.
+        unsafe { wide::copy(from, to, steps) };
+        return steps;
+    }
+    let _ = (from, to, bytes);
+    0
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -136,6 +154,18 @@ mod wide {
             // SAFETY: the caller vouches for 256 bytes at both.
             unsafe { take::<COPY>(from.wrapping_add(at), to.wrapping_add(at)) }
         })
+    }
+
+    /// Copies `bytes` bytes, a multiple of [`STEP`].
+    ///
+    /// # Safety
+    /// The processor has the feature; `bytes` bytes are valid at both, without overlap.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+        for at in (0..bytes).step_by(STEP) {
+            // SAFETY: a whole step is left, for which the caller vouches.
+            unsafe { take_step::<true>(from.wrapping_add(at), to.wrapping_add(at)) };
+        }
     }
 
     /// The CRC continued over `bytes` bytes at `from`, a multiple of [`STEP`] and not zero; copies them if `COPY`.

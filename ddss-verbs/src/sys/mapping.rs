@@ -83,7 +83,11 @@ impl Mapping {
             *byte = byte_at(base.wrapping_add(index)).load(Ordering::Relaxed);
         }
         let base = base.wrapping_add(head);
-        let (words, last) = rest.as_chunks_mut::<8>();
+        // SAFETY: `span` checked the source, which is aligned from here on so that no word is split; the target is
+        // a slice of ours and no mapping.
+        let done = unsafe { crc::copy_plain(base, rest.as_mut_ptr(), rest.len()) };
+        let base = base.wrapping_add(done);
+        let (words, last) = rest[done..].as_chunks_mut::<8>();
         for (index, word) in words.iter_mut().enumerate() {
             *word = word_at(base.wrapping_add(index * 8)).load(Ordering::Relaxed).to_ne_bytes();
         }
@@ -102,7 +106,11 @@ impl Mapping {
             byte_at(base.wrapping_add(index)).store(*byte, Ordering::Relaxed);
         }
         let base = base.wrapping_add(head);
-        let (words, last) = rest.as_chunks::<8>();
+        // SAFETY: `span` checked the target, which is aligned from here on so that no word is split; the source is
+        // a slice of ours and no mapping.
+        let done = unsafe { crc::copy_plain(rest.as_ptr(), base, rest.len()) };
+        let base = base.wrapping_add(done);
+        let (words, last) = rest[done..].as_chunks::<8>();
         for (index, word) in words.iter().enumerate() {
             word_at(base.wrapping_add(index * 8)).store(u64::from_ne_bytes(*word), Ordering::Relaxed);
         }
@@ -193,13 +201,13 @@ mod tests {
         // If this failed, transfers to unaligned offsets would damage neighbouring bytes.
         let memory = mapping(4096);
         for offset in 0..17 {
-            for bytes in 0..41 {
-                memory.copy_in(0, &[0xee; 128]);
-                let data: Vec<u8> = (0..bytes).map(|value| value as u8).collect();
+            for bytes in (0..41).chain([511, 512, 520, 769, 2000]) {
+                memory.copy_in(0, &[0xee; 2100]);
+                let data: Vec<u8> = (0..bytes).map(|value| ((value * 7) >> 2) as u8).collect();
                 memory.copy_in(offset, &data);
-                let mut out = vec![0; 128];
+                let mut out = vec![0; 2100];
                 memory.copy_out(0, &mut out);
-                let mut expected = vec![0xee; 128];
+                let mut expected = vec![0xee; 2100];
                 expected[offset..offset + bytes].copy_from_slice(&data);
                 assert_eq!(out, expected, "{bytes} bytes at {offset}");
                 let mut back = vec![0; bytes];

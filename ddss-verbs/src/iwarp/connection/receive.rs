@@ -2,58 +2,20 @@
 
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 
+use super::partial::Target;
 use super::respond::Response;
 use super::{Broken, Connection, Context, Stage};
 use crate::events::CloseReason;
-use crate::fabric::{RegionId, Rights};
+use crate::fabric::Rights;
 use crate::fault::Fault;
-use crate::iwarp::ddp::{Header, TAGGED_BYTES, Tagged, Untagged, queue};
-use crate::iwarp::mpa::{self, Frame, frame_bytes};
+use crate::iwarp::ddp::{Header, Tagged, Untagged, queue};
+use crate::iwarp::mpa::{self, Frame};
 use crate::iwarp::rdmap::{
     ATOMIC_BYTES, ATOMIC_REPLY_BYTES, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest, Terminate,
 };
 
-/// Payload of at least so many bytes is received straight into its memory, where nothing has to be checked first.
-const DIRECT_BYTES_MIN: usize = 2048;
-
 /// A segment of at least so many bytes is summed while it is copied.
-const SUMMED_BYTES_MIN: usize = 1024;
-
-/// Where the payload of a tagged segment goes. `None`: it was abandoned, and goes nowhere.
-#[derive(Clone, Copy)]
-struct Target {
-    region: Option<RegionId>,
-    offset: u64,
-    response: bool,
-    last: bool,
-    /// What it named.
-    key: u32,
-}
-
-/// A tagged segment whose header was taken and whose payload is still arriving. Only without CRC and markers.
-pub(super) struct Partial {
-    target: Target,
-    left: usize,
-    trailer: usize,
-}
-
-impl Partial {
-    pub(super) fn direct(&self) -> Option<(RegionId, u64, usize)> {
-        let region = self.target.region?;
-        (self.left >= DIRECT_BYTES_MIN).then_some((region, self.target.offset, self.left))
-    }
-
-    /// The rest of its payload goes nowhere: the region that was held for it. Only a read can be
-    /// abandoned while the connection lives.
-    pub(super) fn abandon(&mut self, ended: bool) -> Option<RegionId> {
-        if ended || self.target.response { self.target.region.take() } else { None }
-    }
-
-    /// The same for a write into a window that is no more.
-    pub(super) fn withdraw(&mut self, key: u32) -> Option<RegionId> {
-        if !self.target.response && self.target.key == key { self.target.region.take() } else { None }
-    }
-}
+pub(super) const SUMMED_BYTES_MIN: usize = 1024;
 
 impl Connection {
     /// Takes what is whole off the front of `bytes` and returns how much that was. The rest is to be offered
@@ -86,25 +48,15 @@ impl Connection {
         used
     }
 
-    /// So many bytes of the stream were put where [`direct`](Self::direct) said.
-    pub(crate) fn placed(&mut self, count: usize, cx: &mut Context<'_>) {
-        let partial = self.partial.as_mut().expect("bytes are placed only where a partial segment wants them");
-        partial.left -= count;
-        partial.target.offset += count as u64;
-        if partial.left == 0 {
-            self.payload_complete(cx);
-        }
-    }
-
     fn receive_frame(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
         if self.partial.is_some() {
-            return Ok(Some(self.receive_rest(bytes, cx)));
+            return self.receive_rest(bytes, cx);
         }
         if self.terms.markers_in {
             return self.receive_marked(bytes, cx);
         }
         let Some(frame) = Frame::take(bytes) else {
-            return if self.terms.crc { Ok(None) } else { self.receive_head(bytes, cx) };
+            return if self.terms.crc { Ok(self.receive_summed_head(bytes, cx)) } else { self.receive_head(bytes, cx) };
         };
         if self.terms.crc {
             if self.receive_response(frame, cx)? {
@@ -158,69 +110,6 @@ impl Connection {
         Ok(taken?)
     }
 
-    /// A frame that is not whole: if it is tagged, its payload is placed as it comes.
-    fn receive_head(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
-        let Some(head) = bytes.first_chunk::<{ 2 + TAGGED_BYTES }>() else { return Ok(None) };
-        let ulpdu_bytes = usize::from(u16::from_be_bytes([head[0], head[1]]));
-        if head[2] & 0x80 == 0 || ulpdu_bytes < TAGGED_BYTES {
-            return Ok(None);
-        }
-        let ulpdu = &head[2..];
-        let left = ulpdu_bytes - TAGGED_BYTES;
-        let target = match Header::parse(ulpdu) {
-            Ok((Header::Tagged(header), _)) => self.tagged(header, left, cx),
-            Ok((Header::Untagged(_), _)) => return Ok(None),
-            Err(fault) => Err(fault),
-        };
-        match target {
-            Err(fault) => self.fail(fault, Some(ulpdu), cx),
-            Ok(target) => {
-                if self.stage == Stage::First {
-                    self.first_frame();
-                }
-                if let Some(region) = target.region {
-                    cx.memory.hold(region);
-                }
-                let trailer = frame_bytes(ulpdu_bytes) - 2 - ulpdu_bytes;
-                self.partial = Some(Partial { target, left, trailer });
-                if left == 0 {
-                    self.payload_complete(cx);
-                }
-            }
-        }
-        Ok(Some(head.len()))
-    }
-
-    /// More of the payload and trailer of a partial segment.
-    fn receive_rest(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> usize {
-        let partial = self.partial.as_ref().expect("the caller has looked");
-        if partial.left > 0 {
-            let count = partial.left.min(bytes.len());
-            if let Some(region) = partial.target.region {
-                cx.memory.held(region).copy_in(partial.target.offset as usize, &bytes[..count]);
-            }
-            self.placed(count, cx);
-            return count;
-        }
-        let partial = self.partial.as_mut().expect("the caller has looked");
-        let count = partial.trailer.min(bytes.len());
-        partial.trailer -= count;
-        if partial.trailer == 0 {
-            self.partial = None;
-        }
-        count
-    }
-
-    /// The payload of a partial segment is complete; its padding and unused CRC are still to come.
-    fn payload_complete(&mut self, cx: &mut Context<'_>) {
-        let partial = self.partial.as_mut().expect("it was just filled");
-        let target = partial.target;
-        if let Some(region) = partial.target.region.take() {
-            cx.memory.release(region);
-        }
-        self.tagged_placed(target, cx);
-    }
-
     /// A whole ULPDU, its checksum already good.
     fn segment(&mut self, ulpdu: &[u8], cx: &mut Context<'_>) {
         if self.stage == Stage::First {
@@ -245,7 +134,7 @@ impl Connection {
     }
 
     /// Checks a tagged header, says where its payload goes, and counts it as arrived.
-    fn tagged(&mut self, header: Tagged, bytes: usize, cx: &mut Context<'_>) -> Result<Target, Fault> {
+    pub(super) fn tagged(&mut self, header: Tagged, bytes: usize, cx: &mut Context<'_>) -> Result<Target, Fault> {
         match Opcode::parse(header.rdmap)? {
             Opcode::Write => {
                 let key = header.key;
@@ -276,7 +165,7 @@ impl Connection {
     }
 
     /// The payload of a tagged segment is in its place.
-    fn tagged_placed(&mut self, target: Target, cx: &mut Context<'_>) {
+    pub(super) fn tagged_placed(&mut self, target: Target, cx: &mut Context<'_>) {
         if target.response && target.last {
             let read = self.reads.pop_front().expect("the response was checked against it");
             read.done(self.id, cx);
