@@ -81,10 +81,13 @@ pub enum Failure {
     /// The user has as many segments on that node as he may have.
     #[error("this user has as many segments on that node as its quota allows (release some, or have the quota raised)")]
     QuotaSegments = 22,
+    /// The node of who asks was told to stop, and takes no new requests.
+    #[error("this node is going down: it was told to stop, and the call was not begun")]
+    GoingDown = 23,
 }
 
 impl Failure {
-    const ALL: [Failure; 22] = [
+    const ALL: [Failure; 23] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -107,6 +110,7 @@ impl Failure {
         Failure::VersionGone,
         Failure::QuotaBytes,
         Failure::QuotaSegments,
+        Failure::GoingDown,
     ];
 
     /// The number on the wire.

@@ -11,6 +11,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// On which core the progress thread runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -154,6 +155,10 @@ pub struct Config {
     /// Whether the segments that an earlier daemon left are thrown away at the start, and those of this one at its end.
     /// Else they stay where they are, for the next daemon.
     pub discard: bool,
+    /// How long what is under way may take to end when the daemon is told to stop.
+    pub drain: Duration,
+    /// Whether the clients' socket may be one that whoever started this process has made for it.
+    pub inherit_socket: bool,
     /// Permission bits of the socket.
     pub socket_mode: u32,
     /// What each user may have.
@@ -169,6 +174,9 @@ impl Config {
     pub const PORT: u16 = 7400;
     /// Bytes of the pool when nothing is said. They are taken as segments come.
     pub const POOL_BYTES: u64 = 256 << 20;
+
+    /// How long what is under way may take to end, when nothing is said: as long as a call that names no deadline.
+    pub const DRAIN: Duration = Duration::from_secs(2);
 
     /// A node that is alone, reachable only from this machine, with everything it has in one folder.
     pub fn single(folder: &Path) -> Self {
@@ -188,6 +196,8 @@ impl Config {
             pace: Pace::default(),
             pool_bytes: Self::POOL_BYTES,
             discard: true,
+            drain: Self::DRAIN,
+            inherit_socket: false,
             socket_mode: 0o600,
             quotas: QuotaTable::default(),
             metrics: None,

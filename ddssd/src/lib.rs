@@ -25,6 +25,7 @@ mod chores;
 mod config;
 mod control;
 mod core_claim;
+mod drain;
 mod ephemeral;
 mod fabric;
 mod fetches;

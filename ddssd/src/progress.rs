@@ -13,6 +13,7 @@ use crate::audiences::Audiences;
 use crate::chores::Chores;
 use crate::config::Config;
 use crate::control::Desk;
+use crate::drain::{Drain, Leaving, Refusing};
 use crate::fetches::{Fetches, Tag};
 use crate::links::{Change, Heard, Links};
 use crate::memory::NodeMemory;
@@ -45,6 +46,7 @@ pub(crate) struct Node {
     quotas: SharedQuotas,
     pool_bytes: u64,
     latency_ns: u64,
+    leaving: Leaving,
 }
 
 /// What others have made for the progress thread.
@@ -56,6 +58,7 @@ pub(crate) struct Parts {
     pub(crate) tally: Tally,
     pub(crate) quotas: SharedQuotas,
     pub(crate) desk: Option<Desk>,
+    pub(crate) drain: Drain,
 }
 
 impl Node {
@@ -76,7 +79,7 @@ impl Node {
 
     /// Takes everything into the progress thread's hands.
     pub(crate) fn new(config: &Config, parts: Parts, run: u32) -> Result<Self, StartError> {
-        let Parts { station, mut fabric, mut memory, audiences, tally, quotas, desk } = parts;
+        let Parts { station, mut fabric, mut memory, audiences, tally, quotas, desk, drain } = parts;
         let mut register = |memory: &SharedMemory, trust| {
             fabric.register(memory.descriptor(), trust, memory.offset() as u64, memory.len() as u64)
         };
@@ -126,7 +129,7 @@ impl Node {
         hands.keep_floor();
         let (events, next_connect) = (Events::new(), Some(began));
         let (next_tick, next_gauges, pool_bytes) = (began, began, config.pool_bytes);
-        let (rounds, latency_ns) = (0, 0);
+        let (rounds, latency_ns, leaving) = (0, 0, Leaving::new(drain));
         Ok(Self {
             station,
             hands,
@@ -138,6 +141,7 @@ impl Node {
             quotas,
             pool_bytes,
             latency_ns,
+            leaving,
         })
     }
 
@@ -230,6 +234,9 @@ impl Node {
 
     #[inline]
     fn sweep(&mut self) -> usize {
+        if self.leaving.refuses() {
+            return self.station.serve(Self::BATCH, &mut Refusing(&mut self.hands));
+        }
         self.station.serve(Self::BATCH, &mut self.hands)
     }
 
@@ -405,6 +412,9 @@ impl Work for Node {
     fn poll(&mut self) -> usize {
         self.hands.tally.count(Counter::Rounds);
         let arrivals = self.take_arrivals();
+        if self.leaving.is_asked() && self.leaving.go_on(&mut self.station, &mut self.hands) {
+            self.perform();
+        }
         let requests = self.take_requests();
         let events = self.take_events();
         let told = self.hands.hear_control();

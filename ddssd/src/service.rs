@@ -5,6 +5,7 @@ use crate::audiences::Audiences;
 use crate::config::{Config, CoreChoice};
 use crate::control::{ControlConfig, ControlError, ControlPlane, Desk};
 use crate::core_claim::CoreClaim;
+use crate::drain::Drain;
 use crate::fabric;
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
@@ -16,14 +17,14 @@ use crate::trust::KeyError;
 use ddss_core::NodeId;
 use ddss_core::limits::CLIENTS_MAX;
 use ddss_core::status::{Gauge, State};
-use ddss_ipc::{PerUser, Reception, ReceptionConfig, Station};
+use ddss_ipc::{Inbox, Inherited, PerUser, Reception, ReceptionConfig, Station};
 use ddss_runtime::{ProgressThread, RuntimeError};
 use ddss_verbs::FabricError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Why a node could not start, or not end well.
 #[derive(Debug, thiserror::Error)]
@@ -148,6 +149,8 @@ pub struct Service {
     page: Page,
     quotas: SharedQuotas,
     metrics: Option<Metrics>,
+    drain: Drain,
+    inbox: Inbox,
     _claim: Option<CoreClaim>,
     _locks: Vec<FolderLock>,
 }
@@ -190,6 +193,10 @@ impl Service {
         let desk = admission.is_some().then_some(desk);
         let socket = config.socket();
         let at_socket = |source| StartError::Socket { path: socket.clone(), source };
+        let inherited = if config.inherit_socket { Inherited::take().map_err(at_socket)? } else { None };
+        if inherited.is_some() {
+            tracing::info!(socket = %socket.display(), "took the clients' socket from whoever started this daemon");
+        }
         let station = Station::open(config.node).map_err(at_socket)?;
         let mut reception = ReceptionConfig::new(&station);
         reception.socket_mode = config.socket_mode;
@@ -200,6 +207,8 @@ impl Service {
         let (doorkeeper, kept_quotas) = (quotas.clone(), quotas.clone());
         reception.per_user = PerUser::new(move |uid, clients| doorkeeper.admit(uid, clients));
         let inbox = station.inbox();
+        let drain = Drain::default();
+        let told = drain.clone();
         let (memory_folder, discard) = (config.memory_folder.clone(), config.discard);
         let pace = config.pace;
         let (peers, state_folder, folder) = (config.peers.clone(), config.state_folder.clone(), config.folder.clone());
@@ -207,7 +216,7 @@ impl Service {
         let tally = Tally::new(node, page.clone(), CLIENTS_MAX);
         let kept_folder = folder.clone();
         let progress = ProgressThread::start("ddss-progress", core, pace, move || {
-            let made = Node::new(&config, Parts { station, fabric, memory, audiences, tally, quotas, desk }, run)?;
+            let made = Node::new(&config, Parts { station, fabric, memory, audiences, tally, quotas, desk, drain: told }, run)?;
             // Whoever asked has stopped listening only if the start has failed.
             let _ = tell_names.send(made.names());
             #[cfg(test)]
@@ -223,7 +232,11 @@ impl Service {
             ControlPlane::start(config, teller, asked)
         });
         let control = control.transpose()?;
-        let reception = Reception::start(&socket, reception, inbox.sink()).map_err(at_socket)?;
+        let reception = match inherited {
+            Some(inherited) => Reception::start_at(inherited, &socket, reception, inbox.sink()),
+            None => Reception::start(&socket, reception, inbox.sink()),
+        };
+        let reception = reception.map_err(at_socket)?;
         page.set_state(State::Serving);
         Ok(Self {
             reception: Some(reception),
@@ -239,6 +252,8 @@ impl Service {
             page,
             quotas: kept_quotas,
             metrics,
+            drain,
+            inbox,
             _claim: claim,
             _locks: locks,
         })
@@ -286,6 +301,35 @@ impl Service {
     /// Whether its progress thread still runs.
     pub fn is_running(&self) -> bool {
         self.progress.as_ref().is_some_and(ProgressThread::is_running)
+    }
+
+    /// Lets what is under way end before it is [stopped](Self::stop): no client is let in and no request begun any more. It
+    /// waits for `patience` at the most, and no longer than `enough` allows, which is asked again and again. Says how many
+    /// requests found no end.
+    pub fn drain(&self, patience: Duration, mut enough: impl FnMut() -> bool) -> usize {
+        /// How long the thread may take to tell those whose time is over.
+        const LAST_WORDS: Duration = Duration::from_millis(100);
+        self.page.set_state(State::Stopping);
+        if let Some(reception) = &self.reception {
+            reception.close_door();
+        }
+        self.drain.ask();
+        self.inbox.ring();
+        let mut until = Instant::now() + patience;
+        let mut hurried = false;
+        while self.is_running() && !self.drain.is_over() {
+            if !hurried && (Instant::now() >= until || enough()) {
+                hurried = true;
+                until = Instant::now() + LAST_WORDS;
+                self.drain.hurry();
+                self.inbox.ring();
+            }
+            if hurried && Instant::now() >= until {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.drain.cut_short()
     }
 
     /// Stops it: no new clients, the sessions end, the progress thread ends, its memory goes.

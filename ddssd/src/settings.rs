@@ -116,6 +116,9 @@ settings! {
     /// Throw away the segments that an earlier daemon left in the memory folder, and those of this one when it stops
     #[arg(long, env = "DDSS_DISCARD", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     discard: bool,
+    /// Milliseconds that calls under way may take to end when the daemon is told to stop; 0: none [default: 2000]
+    #[arg(long, env = "DDSS_DRAIN_MS", value_name = "MS")]
+    drain_ms: u64,
     /// Permission bits of the clients' socket, octal [default: 600]
     #[arg(long, env = "DDSS_SOCKET_MODE", value_name = "MODE")]
     socket_mode: Mode,
@@ -245,6 +248,7 @@ impl Settings {
             busy: Some(false),
             pool_bytes: Some(Config::POOL_BYTES),
             discard: Some(false),
+            drain_ms: Some(Config::DRAIN.as_millis() as u64),
             socket_mode: Some(Mode(0o600)),
             quota: None,
             metrics_listen: None,
@@ -298,6 +302,7 @@ impl Settings {
         config.pace.busy = all.busy.unwrap_or_default();
         config.pool_bytes = all.pool_bytes.unwrap_or(Config::POOL_BYTES);
         config.discard = all.discard.unwrap_or_default();
+        config.drain = all.drain_ms.map_or(config.drain, Duration::from_millis);
         config.socket_mode = all.socket_mode.map_or(config.socket_mode, |mode| mode.0);
         config.quotas = QuotaTable::new(&all.quota.unwrap_or_default()).map_err(StartError::Quota)?;
         config.metrics = all.metrics_listen.map(|address| address.0);

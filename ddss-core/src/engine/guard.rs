@@ -278,6 +278,15 @@ impl Guard {
         Some(self.watchers.swap_remove(index))
     }
 
+    /// Those who wait for a lock or for a version, or (`all`) for anything.
+    pub(super) fn hopeless(&mut self, all: bool) -> (Vec<Waiter>, Vec<Watcher>) {
+        let line = std::mem::take(&mut self.line);
+        let wants_lock = |waiter: &Waiter| all || matches!(waiter.wanted, Wanted::Lock(_));
+        let (left, stay): (Vec<_>, Vec<_>) = line.into_iter().partition(wants_lock);
+        self.line = stay.into();
+        (left, std::mem::take(&mut self.watchers))
+    }
+
     /// Everybody in both lines: the segment is gone.
     pub(super) fn empty(&mut self) -> (Vec<Waiter>, Vec<Watcher>) {
         self.holders.clear();

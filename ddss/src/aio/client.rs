@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::facts::{after, listings};
 use crate::lanes::NoCompletion;
 use arc_swap::{ArcSwap, Guard};
-use ddss_core::{ArenaRange, Completion, Listing, NodeId, Opened, Operation, Page, Query, Spec};
+use ddss_core::{ArenaRange, Completion, Failure, Listing, NodeId, Opened, Operation, Outcome, Page, Query, Spec};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -165,6 +165,10 @@ impl AsyncClient {
                 ended => break ended.map_err(|none| self.client.explain(none, action, target))?,
             }
         };
+        if completion.outcome == Outcome::Failed(Failure::GoingDown) {
+            // The next call looks for the next daemon.
+            self.client.0.last().attachment.set_leaving();
+        }
         Error::of_completion(&completion, action, target)?;
         Ok(completion)
     }

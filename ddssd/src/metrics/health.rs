@@ -23,6 +23,7 @@ fn verdict(status: &Status, what: &str, silent: Duration, reasons: &[String]) ->
     let state = match status.daemon.state {
         State::Starting => "starting",
         State::Serving => "serving",
+        State::Stopping => "stopping",
         State::Stopped => "stopped",
         _ => "unknown",
     };
@@ -58,6 +59,9 @@ pub(super) fn readiness(status: &Status) -> Verdict {
     if status.daemon.state == State::Starting {
         reasons.push("it takes in what the last daemon left".to_owned());
     }
+    if status.daemon.state == State::Stopping {
+        reasons.push("it was told to stop, and takes nothing new".to_owned());
+    }
     if status.gauge(Gauge::Clustered) == 1 && status.gauge(Gauge::Leader) == 0 {
         reasons.push("the cluster has no leader that this node knows: no name is made or given back".to_owned());
     }
@@ -91,6 +95,7 @@ mod tests {
             (State::Serving, now, &[clustered], true, false),
             (State::Starting, old, &[], true, false),
             (State::Serving, old, &[], false, false),
+            (State::Stopping, now, &[], true, false),
             (State::Stopped, now, &[], false, false),
         ] {
             let status = status(state, heartbeat, gauges);
