@@ -84,10 +84,13 @@ pub enum Failure {
     /// The node of who asks was told to stop, and takes no new requests.
     #[error("this node is going down: it was told to stop, and the call was not begun")]
     GoingDown = 23,
+    /// The home's disk, or what may be in files there, has no room for the segment.
+    #[error("the home has no room for a file of that size (a full disk, see its log; or ddssd --file-bytes)")]
+    NoFileSpace = 24,
 }
 
 impl Failure {
-    const ALL: [Failure; 23] = [
+    const ALL: [Failure; 24] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -111,6 +114,7 @@ impl Failure {
         Failure::QuotaBytes,
         Failure::QuotaSegments,
         Failure::GoingDown,
+        Failure::NoFileSpace,
     ];
 
     /// The number on the wire.

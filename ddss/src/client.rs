@@ -159,9 +159,7 @@ impl Client {
     pub(crate) fn explain(&self, none: NoCompletion, action: &'static str, target: &str) -> Error {
         match none {
             NoCompletion::Gone => self.0.gone(),
-            NoCompletion::GoingDown => {
-                Error::Failed { action, target: target.to_owned(), failure: Failure::GoingDown }
-            }
+            NoCompletion::GoingDown => Error::Failed { action, target: target.to_owned(), failure: Failure::GoingDown },
             NoCompletion::Busy => Error::Failed { action, target: target.to_owned(), failure: Failure::Busy },
             NoCompletion::Late { harmless: true } => {
                 Error::Failed { action, target: target.to_owned(), failure: Failure::TimedOut }

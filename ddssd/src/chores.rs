@@ -45,7 +45,7 @@ impl Chores {
         };
         let slice = Self::SLICE.min(bytes - done);
         let ended = match chore {
-            Chore::Form { .. } => memory.reserve(at + done, slice),
+            Chore::Form { record, .. } => memory.reserve(at + done, record.spec.storage, slice),
             Chore::Clear { .. } => memory.clear(at + done, slice),
         };
         if ended.is_err() {
@@ -67,7 +67,7 @@ const _: () = assert!(Chores::SLICE.is_multiple_of(BLOCK_BYTES as u64));
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddss_core::{Identity, Name, NodeId, Permissions, SegmentId, Spec};
+    use ddss_core::{Identity, Name, NodeId, Permissions, SegmentId, Spec, Storage};
 
     const LARGE: u64 = 16 * Chores::SLICE;
 
@@ -91,7 +91,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ddssd-chores-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut memory = NodeMemory::open(&folder, NodeId(1), 4 * LARGE).unwrap();
-        memory.open_area(1).unwrap();
+        memory.open_area(1, Storage::Memory).unwrap();
         let mut chores = Chores::default();
         let (large, small) = (form(0, 0, LARGE), form(1, LARGE, 2 * Chores::SLICE));
         chores.add(large);
@@ -115,7 +115,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ddssd-chores-full-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut memory = NodeMemory::open(&folder, NodeId(1), LARGE).unwrap();
-        memory.open_area(1).unwrap();
+        memory.open_area(1, Storage::Memory).unwrap();
         let mut chores = Chores::default();
         // The second half of it lies outside of the area.
         chores.add(form(0, LARGE / 2, LARGE));

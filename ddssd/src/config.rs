@@ -1,6 +1,7 @@
 //! What a daemon is told. Every value has a default that works; the flags of `ddssd` are these fields.
 
 use crate::fabric::FabricChoice;
+use crate::files::UncleanFiles;
 use crate::quotas::QuotaTable;
 use crate::service::StartError;
 use crate::trust::ClusterKey;
@@ -119,7 +120,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(CoreChoice, FabricChoice, MetricsAddress, PeerAddress);
+as_text!(CoreChoice, FabricChoice, MetricsAddress, PeerAddress, UncleanFiles);
 
 /// A daemon's configuration.
 #[derive(Clone, Debug)]
@@ -152,6 +153,10 @@ pub struct Config {
     pub pace: Pace,
     /// Bytes for segments.
     pub pool_bytes: u64,
+    /// Bytes for segments in files.
+    pub file_bytes: u64,
+    /// What becomes of those when the machine ended before the daemon did.
+    pub unclean_files: UncleanFiles,
     /// Whether the segments that an earlier daemon left are thrown away at the start, and those of this one at its end.
     /// Else they stay where they are, for the next daemon.
     pub discard: bool,
@@ -175,6 +180,8 @@ impl Config {
     /// Bytes of the pool when nothing is said. They are taken as segments come.
     pub const POOL_BYTES: u64 = 256 << 20;
 
+    /// Bytes of all segments in files when nothing is said. They are taken as segments come.
+    pub const FILE_BYTES: u64 = 1 << 30;
     /// How long what is under way may take to end, when nothing is said: as long as a call that names no deadline.
     pub const DRAIN: Duration = Duration::from_secs(2);
 
@@ -195,6 +202,8 @@ impl Config {
             core: CoreChoice::Sensible,
             pace: Pace::default(),
             pool_bytes: Self::POOL_BYTES,
+            file_bytes: Self::FILE_BYTES,
+            unclean_files: UncleanFiles::Refuse,
             discard: true,
             drain: Self::DRAIN,
             inherit_socket: false,

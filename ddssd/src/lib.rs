@@ -29,6 +29,7 @@ mod drain;
 mod ephemeral;
 mod fabric;
 mod fetches;
+mod files;
 mod folder;
 mod kept;
 #[cfg(test)]
@@ -65,6 +66,7 @@ pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, default_folder, read_stat
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
 pub use ephemeral::Ephemeral;
 pub use fabric::FabricChoice;
+pub use files::UncleanFiles;
 pub use folder::FolderError;
 pub use memory::PoolError;
 pub use notify::notify;

@@ -26,7 +26,7 @@ use crate::status::{ClientSeen, Gauges, Tally};
 use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
 use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX};
 use ddss_core::status::Counter;
-use ddss_core::{ClientId, Failure, Identity, Message, Name, NodeId, PeerHello};
+use ddss_core::{ClientId, Failure, Identity, Message, Name, NodeId, PeerHello, Storage};
 use ddss_ipc::{Arrival, Idling, Session, SharedMemory, Station};
 use ddss_runtime::Work;
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
@@ -91,6 +91,7 @@ impl Node {
             // The low half of a time in nanoseconds: as good as random.
             first_generation: run,
         });
+        engine.keep_files(config.file_bytes);
         let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;
         if found.segments > 0 {
             let Found { segments, bytes, undone, .. } = found;
@@ -122,9 +123,9 @@ impl Node {
             members_changed: false,
             now: Hands::read_clocks(began),
         };
-        hands.register_area(OWN_AREA).map_err(StartError::Area)?;
-        for (area, audience) in found.areas {
-            hands.know_area(area, audience).map_err(StartError::Area)?;
+        hands.register_area(OWN_AREA, Storage::Memory).map_err(StartError::Area)?;
+        for (area, (audience, storage)) in found.areas {
+            hands.know_area(area, audience, storage).map_err(StartError::Area)?;
         }
         hands.keep_floor();
         let (events, next_connect) = (Events::new(), Some(began));
@@ -488,5 +489,8 @@ impl Work for Node {
         // The goodbyes go out with one more round; who does not take them will see the end of the process.
         let mut events = Events::new();
         self.hands.fabric.poll(&mut events);
+        if let Err(error) = self.hands.memory.close_files() {
+            tracing::error!(%error, "segments in files may not be on the disk as a whole");
+        }
     }
 }

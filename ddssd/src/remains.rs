@@ -1,6 +1,7 @@
 //! What a daemon that does not run left in its memory: which segments, and what their headers say. Looked at and not
 //! touched, for the commands of operators.
 
+use crate::files::Files;
 use crate::memory::NodeMemory;
 use crate::register::{Entry, Register};
 use ddss_core::engine::{OWN_AREA, area_of, offset_of};
@@ -42,6 +43,20 @@ pub struct Remain {
 }
 
 impl Remains {
+    /// Looks into a daemon's memory folder, and at what it has in files below its state folder.
+    pub fn look_everywhere(memory_folder: &Path, state_folder: &Path) -> Result<Self, NoRemains> {
+        let in_files = Self::look(&Files::folder(state_folder));
+        match (Self::look(memory_folder), in_files) {
+            (Ok(mut all), Ok(in_files)) if all.node == in_files.node => {
+                all.segments.extend(in_files.segments);
+                all.segments.sort_by(|one, other| one.record.name.as_str().cmp(other.record.name.as_str()));
+                Ok(all)
+            }
+            (Err(_), Ok(in_files)) => Ok(in_files),
+            (in_memory, _) => in_memory,
+        }
+    }
+
     /// Looks into a daemon's memory folder. While a daemon runs there it is to be asked instead: what it is just writing
     /// down may be seen in part.
     pub fn look(memory_folder: &Path) -> Result<Self, NoRemains> {

@@ -7,6 +7,7 @@ use crate::control::{ControlConfig, ControlError, ControlPlane, Desk};
 use crate::core_claim::CoreClaim;
 use crate::drain::Drain;
 use crate::fabric;
+use crate::files::Files;
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::{NodeMemory, PoolError};
 use crate::metrics::Metrics;
@@ -123,6 +124,7 @@ impl StartError {
         match self {
             Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } | Self::OtherNode { .. } | Self::Quota(_) => 2,
             Self::Folder(FolderError::Taken { .. }) => 3,
+            Self::Memory(PoolError::Folder(FolderError::Taken { .. })) => 3,
             Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } | Self::State { .. } => 4,
             Self::Control(ControlError::State { .. }) => 4,
             Self::NoKey { .. } | Self::Key(_) => 5,
@@ -145,6 +147,7 @@ pub struct Service {
     core: Option<usize>,
     folder: PathBuf,
     memory_folder: PathBuf,
+    state_folder: PathBuf,
     discard: bool,
     page: Page,
     quotas: SharedQuotas,
@@ -170,6 +173,7 @@ impl Service {
         locks.extend(FolderLock::take_all(&folders)?);
         if config.discard {
             NodeMemory::discard(&config.memory_folder);
+            Files::discard(&config.state_folder);
             Page::discard(&config.folder, &config.memory_folder);
         }
         let claim = if config.core == CoreChoice::Sensible { CoreClaim::take() } else { None };
@@ -183,7 +187,8 @@ impl Service {
         let admission = Admission::take(&config, fabric.as_mut())?;
         let node = admission.as_ref().map_or(config.node, |admission| admission.node);
         config.node = node;
-        let memory = NodeMemory::open(&config.memory_folder, node, config.pool_bytes)?;
+        let mut memory = NodeMemory::open(&config.memory_folder, node, config.pool_bytes)?;
+        memory.keep_files(Files::find(&config.state_folder, node, config.file_bytes, config.unclean_files)?);
         // Any number that the last run did not have will do: it only tells two runs apart.
         let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
         let page = Self::show(&config, run, core)?;
@@ -201,7 +206,7 @@ impl Service {
         let mut reception = ReceptionConfig::new(&station);
         reception.socket_mode = config.socket_mode;
         let audiences = Audiences::default();
-        reception.views = audiences.views(&config.memory_folder);
+        reception.views = audiences.views();
         let quotas = SharedQuotas::default();
         quotas.set(config.quotas.clone());
         let (doorkeeper, kept_quotas) = (quotas.clone(), quotas.clone());
@@ -214,9 +219,13 @@ impl Service {
         let (peers, state_folder, folder) = (config.peers.clone(), config.state_folder.clone(), config.folder.clone());
         let (tell_names, names) = mpsc::sync_channel(1);
         let tally = Tally::new(node, page.clone(), CLIENTS_MAX);
-        let kept_folder = folder.clone();
+        let (kept_folder, kept_state) = (folder.clone(), state_folder.clone());
         let progress = ProgressThread::start("ddss-progress", core, pace, move || {
-            let made = Node::new(&config, Parts { station, fabric, memory, audiences, tally, quotas, desk, drain: told }, run)?;
+            let made = Node::new(
+                &config,
+                Parts { station, fabric, memory, audiences, tally, quotas, desk, drain: told },
+                run,
+            )?;
             // Whoever asked has stopped listening only if the start has failed.
             let _ = tell_names.send(made.names());
             #[cfg(test)]
@@ -248,6 +257,7 @@ impl Service {
             core,
             folder: kept_folder,
             memory_folder,
+            state_folder: kept_state,
             discard,
             page,
             quotas: kept_quotas,
@@ -347,6 +357,7 @@ impl Service {
         self.page.set_state(State::Stopped);
         if self.discard {
             NodeMemory::discard(&self.memory_folder);
+            Files::discard(&self.state_folder);
             Page::discard(&self.folder, &self.memory_folder);
         }
         Ok(ended?)

@@ -10,7 +10,7 @@ use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::message::Facts;
 use crate::record::Record;
 use crate::segment::{Audience, Header, Name, Permissions};
-use crate::spec::{Placement, Spec};
+use crate::spec::{Placement, Spec, Storage};
 use crate::{Failure, NodeId, SegmentId, Timestamp, Version};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -133,8 +133,16 @@ impl Segment {
     }
 
     pub(super) fn facts(&self, id: SegmentId) -> Facts {
-        let Spec { bytes, model, copies, .. } = self.spec;
-        Facts { segment: id, bytes, model, permissions: self.permissions, keeps: self.spec.keeps(), copies }
+        let Spec { bytes, model, copies, storage, .. } = self.spec;
+        Facts { segment: id, bytes, model, permissions: self.permissions, keeps: self.spec.keeps(), copies, storage }
+    }
+}
+
+/// What is said when there is no room for such a segment.
+pub(super) fn no_room(spec: &Spec) -> Failure {
+    match spec.storage {
+        Storage::Memory => Failure::NoSpace,
+        Storage::File => Failure::NoFileSpace,
     }
 }
 
@@ -240,7 +248,17 @@ impl Segments {
     }
 
     pub(super) fn free_bytes(&self) -> u64 {
-        self.areas.free_bytes()
+        self.areas.free_bytes(Storage::Memory)
+    }
+
+    /// So much may be in files.
+    pub(super) fn keep_files(&mut self, bytes: u64) {
+        self.areas.keep_files(bytes);
+    }
+
+    /// Whether segments may be in files here.
+    pub(super) fn keeps_files(&self) -> bool {
+        self.areas.keeps_files()
     }
 
     /// The living segment of that id.
@@ -353,7 +371,7 @@ impl Segments {
 
     /// Memory for something that is no segment, in this node's own area.
     pub(super) fn take_blocks(&mut self, bytes: u64) -> Option<u64> {
-        self.areas.take(Audience::NOBODY, bytes)
+        self.areas.take(Audience::NOBODY, Storage::Memory, bytes)
     }
 
     /// Gives them back.
@@ -384,7 +402,7 @@ impl Segments {
             return Err(Failure::NoSpace);
         }
         let bytes = Header::bytes_with(spec.bytes, spec.keeps());
-        let at = self.areas.take(permissions.audience(), bytes).ok_or(Failure::NoSpace)?;
+        let at = self.areas.take(permissions.audience(), spec.storage, bytes).ok_or(no_room(&spec))?;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: self.first_generation, segment: None });
             (self.slots.len() - 1) as u16
@@ -431,7 +449,8 @@ impl Segments {
             return Err(Failure::Busy);
         }
         let bytes = segment.pool_bytes();
-        let to = self.areas.take(permissions.audience(), bytes).ok_or(Failure::NoSpace)?;
+        let spec = segment.spec;
+        let to = self.areas.take(permissions.audience(), spec.storage, bytes).ok_or(no_room(&spec))?;
         let segment = self.get_mut(id)?;
         let from = std::mem::replace(&mut segment.at, to);
         let old = std::mem::replace(&mut segment.permissions, permissions);
@@ -470,10 +489,10 @@ impl Segments {
             return Err(Failure::Malformed);
         }
         let bytes = Header::bytes_with(spec.bytes, spec.keeps());
-        if bytes > self.areas.free_bytes() {
+        if bytes > self.areas.free_bytes(spec.storage) {
             return Err(Failure::NoSpace);
         }
-        if !self.areas.retake(at, permissions.audience(), bytes) {
+        if !self.areas.retake(at, permissions.audience(), spec.storage, bytes) {
             return Err(Failure::Malformed);
         }
         self.make_room_for(id);
