@@ -1,5 +1,5 @@
-//! Work on the memory of segments that takes long, cut into slices: the pages of a large segment are taken, or made
-//! zeroes and given back, a slice a turn of the progress thread, so that nobody's call waits for a whole gigabyte.
+//! Work on the memory of segments that takes long, cut into slices: a large segment is brought to other people's memory, its
+//! pages are taken, or made zeroes and given back, a slice a turn of the progress thread, so that nobody's call waits for a whole gigabyte.
 
 use crate::memory::NodeMemory;
 use ddss_core::limits::BLOCK_BYTES;
@@ -13,6 +13,8 @@ use std::collections::VecDeque;
 pub(crate) enum Chore {
     /// Take the pages of a new segment; when all are there, write it down.
     Form { record: Record, header: Header, bytes: u64 },
+    /// Bring a segment to another place; who may find it there is for the engine to say.
+    Move { record: Record, from: u64, bytes: u64 },
     /// Make memory zeroes and give its pages back.
     Clear { at: u64, bytes: u64 },
 }
@@ -40,12 +42,13 @@ impl Chores {
     pub(crate) fn step(&mut self, memory: &mut NodeMemory) -> Option<(Chore, Result<(), MemoryError>)> {
         let (chore, done) = self.waiting.pop_front()?;
         let (at, bytes) = match chore {
-            Chore::Form { record, bytes, .. } => (record.at, bytes),
+            Chore::Form { record, bytes, .. } | Chore::Move { record, bytes, .. } => (record.at, bytes),
             Chore::Clear { at, bytes } => (at, bytes),
         };
         let slice = Self::SLICE.min(bytes - done);
         let ended = match chore {
             Chore::Form { record, .. } => memory.reserve(at + done, record.spec.storage, slice),
+            Chore::Move { record, from, .. } => memory.relocate(&record, from, done, slice),
             Chore::Clear { .. } => memory.clear(at + done, slice),
         };
         if ended.is_err() {
@@ -57,7 +60,7 @@ impl Chores {
         }
         match chore {
             Chore::Form { record, header, .. } => Some((chore, memory.write_down(&record, &header))),
-            Chore::Clear { .. } => Some((chore, ended)),
+            Chore::Move { .. } | Chore::Clear { .. } => Some((chore, ended)),
         }
     }
 }

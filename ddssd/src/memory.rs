@@ -306,18 +306,12 @@ impl NodeMemory {
         self.register_for(record.spec.storage)?.write(record)
     }
 
-    /// Brings a segment to another place. Until its record says so it is where it was.
-    pub(crate) fn relocate(&mut self, record: &Record, from: u64, bytes: u64) -> Result<(), MemoryError> {
-        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let area = self.open_area(area_of(record.at), record.spec.storage)?;
-        area.reserve(offset_of(record.at) as usize, length.next_multiple_of(BLOCK_BYTES))?;
-        let ((old, from_at), (new, to_at)) = (self.at(from), self.at(record.at));
-        SharedMemory::copy(old, from_at, new, to_at, length)?;
-        self.rewrite(record);
-        for line in record.spec.header_lines() {
-            self.erase(from + line);
-        }
-        Ok(())
+    /// Brings a part of a segment to its other place: so many bytes, from `done` on. Nobody finds it there before its record
+    /// says so.
+    pub(crate) fn relocate(&mut self, record: &Record, from: u64, done: u64, bytes: u64) -> Result<(), MemoryError> {
+        self.reserve(record.at + done, record.spec.storage, bytes)?;
+        let ((old, from_at), (new, to_at)) = (self.at(from + done), self.at(record.at + done));
+        SharedMemory::copy(old, from_at, new, to_at, usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
     /// Which version the bytes of a copy are.

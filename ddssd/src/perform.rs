@@ -260,6 +260,9 @@ impl Hands {
                 Chore::Form { record, bytes, .. } => {
                     self.formatted(&record, bytes, ended.map_err(|error| with_cause(&error)));
                 }
+                Chore::Move { record, bytes, .. } => {
+                    self.relocated(&record, bytes, ended.map_err(|error| with_cause(&error)));
+                }
                 Chore::Clear { at, bytes } => self.cleared(at, bytes, ended),
             }
             self.perform();
@@ -268,9 +271,17 @@ impl Hands {
     }
 
     fn relocate(&mut self, record: &Record, from: u64, bytes: u64) {
-        let moved = self
-            .know_area(area_of(record.at), record.permissions.audience(), record.spec.storage)
-            .and_then(|()| self.memory.relocate(record, from, bytes).map_err(|error| with_cause(&error)));
+        let known = self.know_area(area_of(record.at), record.permissions.audience(), record.spec.storage);
+        // What has a mirror may become one while it is under way: that is done at once.
+        if known.is_ok() && bytes > Chores::SLICE && record.spec.copies == 1 {
+            return self.chores.add(Chore::Move { record: *record, from, bytes });
+        }
+        let relocate = |()| self.memory.relocate(record, from, 0, bytes).map_err(|error| with_cause(&error));
+        let moved = known.and_then(relocate);
+        self.relocated(record, bytes, moved);
+    }
+
+    fn relocated(&mut self, record: &Record, bytes: u64, moved: Result<(), String>) {
         if let Err(error) = &moved {
             tracing::warn!(name = record.name.as_str(), bytes, error, "no memory to move a segment to");
         }

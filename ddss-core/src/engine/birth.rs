@@ -135,6 +135,10 @@ impl Engine {
 
     /// Takes a segment away, be it a copy.
     pub(super) fn take_away(&mut self, now: Now, id: SegmentId) -> Result<(), Failure> {
+        if self.segments.get(id)?.guard.moving {
+            // Its bytes are on their way to another place: what they leave would be somebody else's.
+            return Err(Failure::Busy);
+        }
         self.end_mirror(id);
         let slot = self.segments.slot_of(id)?;
         let segment = self.segments.get(id)?;

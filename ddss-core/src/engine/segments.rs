@@ -8,6 +8,7 @@ use super::planted::planted;
 use super::quotas::Accounts;
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::message::Facts;
+use crate::operation::LockToken;
 use crate::record::Record;
 use crate::segment::{Audience, Header, Name, Permissions};
 use crate::spec::{Placement, Spec, Storage};
@@ -39,7 +40,7 @@ pub(super) struct Segment {
     noted_busy: bool,
     /// Who made it, until its memory is there.
     forming: Option<Asker>,
-    /// Where it was, and who might use it there, while it moves.
+    /// Where it will be, who may use it there, and who waits for that, while it moves.
     moving: Option<(u64, Permissions, Asker)>,
     /// If it has or is a mirror.
     pub(super) mirror: Option<Box<Mirror>>,
@@ -152,6 +153,15 @@ pub(super) fn check_range(size: u64, offset: u64, bytes: u32) -> Result<(), Fail
         Some(end) if end <= size => Ok(()),
         _ => Err(Failure::OutOfRange),
     }
+}
+
+/// How a move ended.
+#[derive(Debug)]
+pub(super) enum Moved {
+    /// What is written down of it now, where it was, who holds its lock alone, and the peers that have to forget that place.
+    There { asker: Asker, record: Record, from: u64, holder: LockToken, readers: Vec<NodeId> },
+    /// What was begun there has to be cleared.
+    Not { asker: Asker, to: u64, bytes: u64, failure: Failure },
 }
 
 /// A segment that was released while peers may still read it.
@@ -437,7 +447,8 @@ impl Segments {
         self.slots.get_mut(usize::from(index))?.segment.as_deref_mut().filter(|segment| segment.id == id)
     }
 
-    /// Gives a segment a place among other people, and new permissions; where it was is told, and how much it is.
+    /// Gives a segment a place among other people, to be brought there for new permissions; with it where it is, and how
+    /// much. Until it is there it is read where it was, and nobody changes it.
     pub(super) fn begin_move(
         &mut self,
         id: SegmentId,
@@ -445,39 +456,37 @@ impl Segments {
         asker: Asker,
     ) -> Result<(Record, u64, u64), Failure> {
         let segment = self.get(id)?;
-        if segment.moving.is_some() {
-            return Err(Failure::Busy);
-        }
-        let bytes = segment.pool_bytes();
-        let spec = segment.spec;
+        let (spec, bytes) = (segment.spec, segment.pool_bytes());
+        let mut record = self.record(id)?;
         let to = self.areas.take(permissions.audience(), spec.storage, bytes).ok_or(no_room(&spec))?;
         let segment = self.get_mut(id)?;
-        let from = std::mem::replace(&mut segment.at, to);
-        let old = std::mem::replace(&mut segment.permissions, permissions);
-        segment.moving = Some((from, old, asker));
-        let spec = segment.spec;
-        self.accounts.hand_on(old.owner.uid, permissions.owner.uid, &spec);
-        Ok((self.record(id)?, from, bytes))
+        segment.moving = Some((to, permissions, asker));
+        segment.guard.moving = true;
+        let from = segment.at;
+        (record.at, record.permissions) = (to, permissions);
+        Ok((record, from, bytes))
     }
 
-    /// It is there, or stays where it was. Who waits for it, and the peers that have to forget the old place.
-    pub(super) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<(Asker, Vec<NodeId>)> {
+    /// It is there, or stays where it was.
+    pub(super) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<Moved> {
         let index = self.index_of(id)?;
         let segment = self.get_mut(id).ok()?;
-        let (from, old, asker) = segment.moving.take()?;
-        let bytes = segment.pool_bytes();
-        if made {
-            let readers = std::mem::take(&mut segment.seen_by);
-            let waiting_for = readers.clone();
-            self.leaving.push(Leaving { id, index, at: from, bytes, moved: true, waiting_for, deadline_us });
-            return Some((asker, readers));
+        let (to, permissions, asker) = segment.moving.take()?;
+        segment.guard.moving = false;
+        let (spec, bytes) = (segment.spec, segment.pool_bytes());
+        if !made {
+            return Some(Moved::Not { asker, to, bytes, failure: no_room(&spec) });
         }
-        let to = std::mem::replace(&mut segment.at, from);
-        let tried = std::mem::replace(&mut segment.permissions, old);
-        let spec = segment.spec;
-        self.accounts.hand_on(tried.owner.uid, old.owner.uid, &spec);
-        self.areas.give(to, bytes);
-        Some((asker, Vec::new()))
+        let from = std::mem::replace(&mut segment.at, to);
+        let old = std::mem::replace(&mut segment.permissions, permissions);
+        let readers = std::mem::take(&mut segment.seen_by);
+        let holder = segment.guard.first_holder().filter(|holder| !holder.shared);
+        let holder = holder.map_or(LockToken::default(), |holder| holder.token);
+        let waiting_for = readers.clone();
+        self.leaving.push(Leaving { id, index, at: from, bytes, moved: true, waiting_for, deadline_us });
+        self.accounts.hand_on(old.owner.uid, permissions.owner.uid, &spec);
+        let record = self.record(id).ok()?;
+        Some(Moved::There { asker, record, from, holder, readers })
     }
 
     /// Takes in a segment that was here before the daemon ended.
