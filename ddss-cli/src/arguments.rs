@@ -131,7 +131,7 @@ pub(crate) enum ClusterCommand {
 #[derive(Args, Debug)]
 pub(crate) struct JoinOptions {
     /// A node of the cluster and where it listens
-    pub(crate) address: std::net::SocketAddr,
+    pub(crate) address: ddssd::HostPort,
     /// The word that `ddss cluster token` shows there; `-` takes it from standard input
     pub(crate) token: String,
     #[command(flatten)]

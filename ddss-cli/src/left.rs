@@ -18,10 +18,7 @@ pub(crate) fn after(error: CommandError, place: &Place) -> Result<Remains, Comma
     match Remains::look_everywhere(&memory_folder, &state_folder) {
         Ok(remains) => {
             complain(&ddssd::in_one_line(&error));
-            complain(&format!(
-                "this is what {} left; the next daemon there goes on with it",
-                remains.node
-            ));
+            complain(&format!("this is what {} left; the next daemon there goes on with it", remains.node));
             Ok(remains)
         }
         Err(_) => Err(error),

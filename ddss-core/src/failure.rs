@@ -87,10 +87,15 @@ pub enum Failure {
     /// The home's disk, or what may be in files there, has no room for the segment.
     #[error("the home has no room for a file of that size (a full disk, see its log; or ddssd --file-bytes)")]
     NoFileSpace = 24,
+    /// The cluster cannot write down what was asked.
+    #[error(
+        "the cluster's log cannot be written: the disk under the leader's state folder is full or fails (see its log)"
+    )]
+    LogUnwritable = 25,
 }
 
 impl Failure {
-    const ALL: [Failure; 24] = [
+    const ALL: [Failure; 25] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -115,6 +120,7 @@ impl Failure {
         Failure::QuotaSegments,
         Failure::GoingDown,
         Failure::NoFileSpace,
+        Failure::LogUnwritable,
     ];
 
     /// The number on the wire.

@@ -2,6 +2,7 @@
 
 use crate::fabric::FabricChoice;
 use crate::files::UncleanFiles;
+use crate::place::HostPort;
 use crate::quotas::QuotaTable;
 use crate::service::StartError;
 use crate::trust::ClusterKey;
@@ -140,7 +141,7 @@ pub struct Config {
     /// Where other nodes find it, if that is not where it listens.
     pub advertise: Option<SocketAddr>,
     /// A node of the cluster to join.
-    pub join: Option<SocketAddr>,
+    pub join: Option<HostPort>,
     /// Whether `node` was asked for; if not, a cluster that is joined gives a number.
     pub node_named: bool,
     /// The other nodes with which a new cluster begins.

@@ -234,10 +234,22 @@ impl Service {
         })?;
         let address = admission.as_ref().map(|admission| admission.address);
         let shown = page.clone();
-        let control = admission.map(|Admission { node, key, address, listener, founder }| {
+        let control = admission.map(|Admission { node, key, address, listener, founder, join }| {
             let (names, page) = (names.recv().unwrap_or_default(), shown);
-            let config =
-                ControlConfig { node, run, key, address, listener, state_folder, folder, peers, founder, names, page };
+            let config = ControlConfig {
+                node,
+                run,
+                key,
+                address,
+                listener,
+                state_folder,
+                folder,
+                peers,
+                founder,
+                join,
+                names,
+                page,
+            };
             ControlPlane::start(config, teller, asked)
         });
         let control = control.transpose()?;

@@ -4,6 +4,7 @@
 use crate::config::{Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, default_state_folder};
 use crate::fabric::FabricChoice;
 use crate::files::UncleanFiles;
+use crate::place::HostPort;
 use crate::quotas::{QuotaRule, QuotaTable};
 use crate::service::StartError;
 use crate::tables::take_apart;
@@ -93,8 +94,8 @@ settings! {
     #[arg(long, env = "DDSS_ADVERTISE", value_name = "IP:PORT")]
     advertise: SocketAddr,
     /// A node of the cluster to join; not needed again after that
-    #[arg(long, env = "DDSS_JOIN", value_name = "IP:PORT")]
-    join: SocketAddr,
+    #[arg(long, env = "DDSS_JOIN", value_name = "HOST:PORT")]
+    join: HostPort,
     /// The nodes with which a new cluster begins, the same on each of them; with commas or once for each
     #[arg(long, env = "DDSS_PEERS", value_name = "N=IP:PORT", value_delimiter = ',', action = clap::ArgAction::Append)]
     peer: Vec<PeerAddress>,

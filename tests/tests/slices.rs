@@ -100,7 +100,9 @@ fn calls_go_on_while_a_large_segment_is_brought_to_other_people() {
             large.set_mode(mode).unwrap();
             let after = counts();
             let [calls, reads, puts] = std::array::from_fn(|index| after[index] - before[index]);
-            eprintln!("{mode:o}: {calls} calls of somebody else, {reads} gets and {puts} atomics of the segment itself");
+            eprintln!(
+                "{mode:o}: {calls} calls of somebody else, {reads} gets and {puts} atomics of the segment itself"
+            );
             assert!(calls >= CALLS_MIN && reads >= CALLS_MIN, "only {calls} calls and {reads} gets went in between");
         }
         end.store(true, Ordering::Release);
