@@ -3,7 +3,7 @@
 use crate::demo::{DemoClientOptions, DemoNodeOptions, DemoOptions};
 use crate::kinds::Kind;
 use clap::{Args, Parser, Subcommand};
-use ddss::{Model, NodeId, Placement};
+use ddss::{Model, NodeId, Placement, Storage};
 use ddss_core::status::Kind as CallKind;
 use std::path::PathBuf;
 
@@ -131,7 +131,7 @@ pub(crate) enum ClusterCommand {
 #[derive(Args, Debug)]
 pub(crate) struct JoinOptions {
     /// A node of the cluster and where it listens
-    pub(crate) address: std::net::SocketAddr,
+    pub(crate) address: ddssd::HostPort,
     /// The word that `ddss cluster token` shows there; `-` takes it from standard input
     pub(crate) token: String,
     #[command(flatten)]
@@ -195,6 +195,9 @@ pub(crate) struct AllocateOptions {
     /// On how many nodes it is kept: with 2 it has a mirror, which takes over when its home dies
     #[arg(long, default_value_t = 1, value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) copies: u8,
+    /// Where its home keeps it: in memory, or in a file that outlives a boot of the machine
+    #[arg(long, default_value = "memory", value_name = "memory|file")]
+    pub(crate) storage: Storage,
 }
 
 #[derive(Args, Debug)]

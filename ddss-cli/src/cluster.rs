@@ -158,7 +158,7 @@ fn join(options: &JoinOptions, json: bool) -> Result<(), CommandError> {
     let path = place.folder().join(ddssd::JOIN_FILE_NAME);
     std::fs::write(&path, format!("{}\n", options.address)).map_err(CommandError::system("write where to join"))?;
     if json {
-        println!("{}", json!({ "key_file": place.key_path(), "join": options.address }));
+        println!("{}", json!({ "key_file": place.key_path(), "join": options.address.to_string() }));
     } else {
         say(&format!("the key is in {}", place.key_path().display()), 2);
         say(&format!("next: ddssd --listen IP:7400   joins the cluster at {} as it starts", options.address), 6);

@@ -14,13 +14,11 @@ pub(crate) fn after(error: CommandError, place: &Place) -> Result<Remains, Comma
     if !matches!(error, CommandError::Client(ddss::Error::NoDaemon { .. })) {
         return Err(error);
     }
-    match Remains::look(&Settings::memory_folder(place.dir.clone())) {
+    let (memory_folder, state_folder) = Settings::segment_folders(place.dir.clone());
+    match Remains::look_everywhere(&memory_folder, &state_folder) {
         Ok(remains) => {
             complain(&ddssd::in_one_line(&error));
-            complain(&format!(
-                "this is what {} left in its memory; the next daemon there goes on with it",
-                remains.node
-            ));
+            complain(&format!("this is what {} left; the next daemon there goes on with it", remains.node));
             Ok(remains)
         }
         Err(_) => Err(error),
@@ -37,6 +35,7 @@ pub(crate) fn as_json(remain: &Remain) -> Value {
         "home": record.segment.home().0,
         "copies": record.spec.copies,
         "mirror": null,
+        "storage": record.spec.storage.as_str(),
         "bytes": record.spec.bytes,
         "model": model_in_words(record.spec.model),
         "history": record.spec.keeps(),
@@ -97,6 +96,7 @@ pub(crate) fn stat(remains: &Remains, name: &str, json: bool) -> Result<(), Comm
     fact("home", format_args!("{}, which does not run", record.segment.home()));
     fact("bytes", record.spec.bytes);
     fact("model", model_in_words(record.spec.model));
+    fact("storage", record.spec.storage.as_str());
     fact("history", format_args!("{} versions before the newest", record.spec.keeps()));
     fact("owner", format_args!("user {} group {}", owner.uid, owner.gid));
     fact("mode", format_args!("{} ({:03o})", mode_in_words(record.permissions.mode), record.permissions.mode));

@@ -42,6 +42,7 @@ pub(crate) fn as_json(listing: &Listing) -> Value {
         "home": listing.home.0,
         "copies": facts.copies,
         "mirror": (facts.copies > 1).then(|| json!({ "node": listing.mirror.0, "state": listing.mirroring.as_str() })),
+        "storage": facts.storage.as_str(),
         "bytes": facts.bytes,
         "model": model_in_words(facts.model),
         "history": facts.keeps,
@@ -142,6 +143,7 @@ pub(crate) fn stat(named: &Named, json: bool) -> Result<(), CommandError> {
     fact("mirror", mirror_in_words(&listing));
     fact("bytes", facts.bytes);
     fact("model", model_in_words(facts.model));
+    fact("storage", facts.storage.as_str());
     fact("history", format_args!("{} versions before the newest", facts.keeps));
     fact("owner", format_args!("user {} group {}", owner.uid, owner.gid));
     fact("mode", format_args!("{} ({:03o})", mode_in_words(facts.permissions.mode), facts.permissions.mode));

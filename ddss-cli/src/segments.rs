@@ -44,6 +44,7 @@ pub(crate) fn ping(place: &Place, json: bool) -> Result<(), CommandError> {
 pub(crate) fn allocate(wanted: &AllocateOptions, json: bool) -> Result<(), CommandError> {
     let mut spec = Spec::new(wanted.bytes);
     (spec.model, spec.mode) = (wanted.model, wanted.mode);
+    spec.storage = wanted.storage;
     (spec.placement, spec.history, spec.copies) = (wanted.home, wanted.history, wanted.copies);
     let segment = connect(&wanted.named.place)?.allocate(&wanted.named.name, spec)?;
     describe(&segment, json);

@@ -81,15 +81,26 @@ pub enum Failure {
     /// The user has as many segments on that node as he may have.
     #[error("this user has as many segments on that node as its quota allows (release some, or have the quota raised)")]
     QuotaSegments = 22,
+    /// The node of who asks was told to stop, and takes no new requests.
+    #[error("this node is going down: it was told to stop, and the call was not begun")]
+    GoingDown = 23,
+    /// The home's disk, or what may be in files there, has no room for the segment.
+    #[error("the home has no room for a file of that size (a full disk, see its log; or ddssd --file-bytes)")]
+    NoFileSpace = 24,
+    /// The cluster cannot write down what was asked.
+    #[error(
+        "the cluster's log cannot be written: the disk under the leader's state folder is full or fails (see its log)"
+    )]
+    LogUnwritable = 25,
     /// The name belongs to another plane of the daemon: whoever asks counts its planes otherwise.
     #[error(
         "that name belongs to another progress thread of the daemon (does the application run the daemon's release of ddss?)"
     )]
-    WrongPlane = 24,
+    WrongPlane = 26,
 }
 
 impl Failure {
-    const ALL: [Failure; 23] = [
+    const ALL: [Failure; 26] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -112,6 +123,9 @@ impl Failure {
         Failure::VersionGone,
         Failure::QuotaBytes,
         Failure::QuotaSegments,
+        Failure::GoingDown,
+        Failure::NoFileSpace,
+        Failure::LogUnwritable,
         Failure::WrongPlane,
     ];
 

@@ -50,7 +50,7 @@ pub use ranges::{Range, Ranges};
 pub use record::Record;
 pub use request::{Refused, Request};
 pub use segment::{Audience, Header, Identity, Name, Permissions, Proof, Wish};
-pub use spec::{Placement, Spec};
+pub use spec::{Placement, Spec, Storage};
 
 /// One slot of a ring as eight words, exactly one cache line.
 ///

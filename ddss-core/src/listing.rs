@@ -222,14 +222,22 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Identity, Model, Permissions, SegmentId};
+    use crate::{Identity, Model, Permissions, SegmentId, Storage};
 
     #[test]
     fn a_page_holds_at_least_two_of_the_longest_names() {
         // If this broke, a list would never get beyond a segment with a long name, or tell the facts of another.
         let permissions = Permissions { owner: Identity { uid: 1, gid: 2 }, mode: 0o640 };
         let segment = SegmentId::new(NodeId(1), 2, 3);
-        let facts = Facts { segment, bytes: 9, model: Model::Delta(3), permissions, keeps: 4, copies: 2 };
+        let facts = Facts {
+            segment,
+            bytes: 9,
+            model: Model::Delta(3),
+            permissions,
+            keeps: 4,
+            copies: 1,
+            storage: Storage::File,
+        };
         let name = Name::new(&"n".repeat(128)).unwrap();
         let (version, timestamp) = (Version(5), Timestamp(6));
         let holder = Some(LockHolder { node: NodeId(3), client: Some(0), lease_left_us: 9 });

@@ -9,6 +9,7 @@ use crate::model::Model;
 use crate::operation::{Change, LockToken, LockWish, Look, Permit, Terms};
 use crate::segment::{Identity, Name, Permissions};
 use crate::spec::Spec;
+use crate::spec::Storage;
 use crate::{SegmentId, Timestamp, Version};
 
 mod encoding;
@@ -27,11 +28,12 @@ pub struct RemoteWindow {
 /// What every node may know about a segment: as much as a get or put from afar needs.
 ///
 /// ```
-/// use ddss_core::{Facts, Identity, Model, NodeId, Permissions, SegmentId, Wish};
+/// use ddss_core::{Facts, Identity, Model, NodeId, Permissions, SegmentId, Storage, Wish};
 /// let owner = Identity { uid: 1000, gid: 50 };
 /// let permissions = Permissions { owner, mode: 0o600 };
 /// let segment = SegmentId::new(NodeId(2), 0, 1);
-/// let facts = Facts { segment, bytes: 4096, model: Model::Strict, permissions, keeps: 0, copies: 1 };
+/// let (model, storage) = (Model::Strict, Storage::Memory);
+/// let facts = Facts { segment, bytes: 4096, model, permissions, keeps: 0, copies: 1, storage };
 /// assert_eq!(facts.segment.home(), NodeId(2));
 /// assert!(facts.permissions.allow(Identity { uid: 7, gid: 7 }, Wish::Read).is_err());
 /// ```
@@ -49,6 +51,8 @@ pub struct Facts {
     pub keeps: u32,
     /// On how many nodes it is kept. One with a mirror is read by its home's engine and never through a window.
     pub copies: u8,
+    /// Where its home keeps it.
+    pub storage: Storage,
 }
 
 /// What a mirror says of the copy that it shall have.

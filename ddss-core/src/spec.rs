@@ -48,6 +48,58 @@ impl Placement {
     }
 }
 
+/// Where a segment's bytes are kept at its home.
+///
+/// ```
+/// use ddss_core::{Spec, Storage};
+/// let ledger = Spec { storage: Storage::File, ..Spec::new(4096) };
+/// assert_eq!(Spec::decode(&ledger.encode()), Ok(ledger));
+/// assert_eq!(Spec::new(4096).storage.as_str(), "memory");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Storage {
+    /// In named shared memory: it outlives the daemon, and not the machine.
+    #[default]
+    Memory,
+    /// In a file on the home's disk: it outlives a boot of the machine, too.
+    File,
+}
+
+impl Storage {
+    /// In a word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Storage::Memory => "memory",
+            Storage::File => "file",
+        }
+    }
+
+    /// Its number.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Storage::Memory => 0,
+            Storage::File => 1,
+        }
+    }
+
+    pub(crate) const fn from_code(code: u8) -> Result<Self, Failure> {
+        match code {
+            0 => Ok(Storage::Memory),
+            1 => Ok(Storage::File),
+            _ => Err(Failure::Malformed),
+        }
+    }
+}
+
+impl std::str::FromStr for Storage {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = [Storage::Memory, Storage::File].into_iter().find(|storage| storage.as_str() == text);
+        known.ok_or_else(|| format!("{text:?} is no storage: give memory or file"))
+    }
+}
+
 /// What a segment shall be.
 ///
 /// ```
@@ -83,6 +135,8 @@ pub struct Spec {
     /// assert_eq!(Spec::new(4096).copies, 1);
     /// ```
     pub copies: u8,
+    /// Whether its bytes are in memory or in a file. A segment in a file has one copy.
+    pub storage: Storage,
 }
 
 impl Spec {
@@ -92,16 +146,16 @@ impl Spec {
     /// A segment of that many bytes, everything else as usual.
     pub const fn new(bytes: u64) -> Self {
         let (model, mode, placement) = (Model::Strict, Permissions::MODE_DEFAULT, Placement::Local);
-        Self { bytes, model, mode, placement, history: 0, copies: 1 }
+        Self { bytes, model, mode, placement, history: 0, copies: 1, storage: Storage::Memory }
     }
 
     /// As bytes, for the arena and for messages.
     ///
     /// ```text
-    ///  0        8       12     14     16      17      18        20        21         24
-    /// +--------+-------+------+------+-------+-------+---------+---------+----------+
-    /// | bytes  | param | mode | home | model | place | history | mirrors | reserved |
-    /// +--------+-------+------+------+-------+-------+---------+---------+----------+
+    ///  0        8       12     14     16      17      18        20        21        22         24
+    /// +--------+-------+------+------+-------+-------+---------+---------+---------+----------+
+    /// | bytes  | param | mode | home | model | place | history | mirrors | storage | reserved |
+    /// +--------+-------+------+------+-------+-------+---------+---------+---------+----------+
     /// ```
     pub fn encode(&self) -> [u8; Self::ENCODED_BYTES] {
         let (kind, parameter) = self.model.to_parts();
@@ -114,6 +168,7 @@ impl Spec {
         (out[16], out[17]) = (kind, place);
         out[18..20].copy_from_slice(&self.history.to_le_bytes());
         out[20] = self.copies.wrapping_sub(1);
+        out[21] = self.storage.code();
         out
     }
 
@@ -132,14 +187,18 @@ impl Spec {
         let model = Model::from_parts(bytes[16], rest as u32)?;
         let placement = Placement::from_parts(bytes[17], NodeId((rest >> 48) as u16))?;
         let history = u16::from_le_bytes([bytes[18], bytes[19]]);
-        if bytes[21..] != [0; 3] {
+        if bytes[22..] != [0; 2] {
             return Err(Failure::Malformed);
         }
         let copies = match bytes[20] {
             mirrors @ 0..COPIES_MAX_OF_SEGMENT => mirrors + 1,
             _ => return Err(Failure::Unsupported),
         };
-        let spec = Self { bytes: size, model, mode, placement, history, copies };
+        let storage = Storage::from_code(bytes[21])?;
+        if storage == Storage::File && copies > 1 {
+            return Err(Failure::Unsupported);
+        }
+        let spec = Self { bytes: size, model, mode, placement, history, copies, storage };
         match spec.keeps() {
             0 => Ok(spec),
             keeps if keeps > HISTORY_MAX => Err(Failure::BadSize),
@@ -186,6 +245,12 @@ mod tests {
         for placement in [Placement::Local, Placement::RoundRobin, Placement::Hash] {
             assert_eq!(Spec::decode(&Spec { placement, ..spec }.encode()), Ok(Spec { placement, ..spec }));
         }
+        let in_a_file = Spec { storage: Storage::File, ..spec };
+        assert_eq!(Spec::decode(&in_a_file.encode()), Ok(in_a_file));
+        assert_eq!(Spec::decode(&Spec { copies: 2, ..in_a_file }.encode()), Err(Failure::Unsupported));
+        let mut bytes = spec.encode();
+        bytes[21] = 2;
+        assert_eq!(Spec::decode(&bytes), Err(Failure::Malformed));
         let mut bytes = spec.encode();
         bytes[16] = 99;
         assert_eq!(Spec::decode(&bytes), Err(Failure::Malformed));

@@ -6,6 +6,7 @@ use crate::message::{Facts, Have, RemoteWindow, Stored};
 use crate::model::Model;
 use crate::operation::{LockToken, LockWish, Terms};
 use crate::segment::{Identity, Name, Permissions};
+use crate::spec::Storage;
 use crate::{SegmentId, Version};
 use arrayvec::ArrayVec;
 
@@ -42,7 +43,7 @@ impl<const N: usize> Writer<N> {
     pub(crate) fn facts(&mut self, facts: &Facts) -> &mut Self {
         let (kind, parameter) = facts.model.to_parts();
         self.u64(facts.segment.to_bits()).u64(facts.bytes).u8(kind).u32(parameter).u32(facts.keeps);
-        self.identity(facts.permissions.owner).u16(facts.permissions.mode).u8(facts.copies)
+        self.identity(facts.permissions.owner).u16(facts.permissions.mode).u8(facts.copies | facts.storage.code() << 7)
     }
     pub(crate) fn model(&mut self, model: Option<Model>) -> &mut Self {
         let (kind, parameter) = model.map_or((0, 0), Model::to_parts);
@@ -102,11 +103,12 @@ impl Reader<'_> {
         let (segment, bytes) = (self.segment()?, self.u64()?);
         let model = Model::from_parts(self.u8()?, self.u32()?)?;
         let keeps = self.u32()?;
-        let (owner, mode, copies) = (self.identity()?, self.u16()?, self.u8()?);
+        let (owner, mode, kept) = (self.identity()?, self.u16()?, self.u8()?);
+        let (copies, storage) = (kept & 0x7f, Storage::from_code(kept >> 7)?);
         if keeps > HISTORY_MAX || mode & !0o777 != 0 || copies == 0 || copies > COPIES_MAX_OF_SEGMENT {
             return Err(Failure::Malformed);
         }
-        Ok(Facts { segment, bytes, model, permissions: Permissions { owner, mode }, keeps, copies })
+        Ok(Facts { segment, bytes, model, permissions: Permissions { owner, mode }, keeps, copies, storage })
     }
     pub(crate) fn permissions(&mut self) -> Result<Permissions, Failure> {
         let (owner, mode) = (self.identity()?, self.u16()?);

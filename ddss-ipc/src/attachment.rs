@@ -222,10 +222,15 @@ impl Attachment {
         self.link.strategy()
     }
 
-    /// Whether somebody has seen the daemon's end. No system call.
+    /// Whether somebody has seen the daemon's end, or heard that it takes nothing new. No system call.
     #[inline]
-    pub fn is_gone(&self) -> bool {
-        self.link.is_gone()
+    pub fn is_over(&self) -> bool {
+        self.link.is_over()
+    }
+
+    /// The daemon has said that it takes no new requests. What is under way is still answered.
+    pub fn set_leaving(&self) {
+        self.link.set_leaving();
     }
 
     /// Whether the daemon is there and has not cut this client off. One system call.

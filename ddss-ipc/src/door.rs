@@ -1,4 +1,5 @@
-//! The socket of a node and the lock beside it: one daemon a socket, and no leftovers in the way.
+//! The socket of a node and the lock beside it: one daemon a socket, and no leftovers in the way. The socket may be one that
+//! somebody else has made, who listens on while no daemon runs.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use crate::socket;
+use crate::sys::Inherited;
 
 /// How often the lock file may vanish between opening and locking it (another daemon just left) before we give up.
 const LOCK_TRIES: usize = 16;
@@ -22,15 +24,23 @@ pub(crate) struct Door {
     listener: OwnedFd,
     path: PathBuf,
     lock_path: PathBuf,
+    /// Somebody else has made the socket, and keeps it.
+    lent: bool,
     _lock: File,
 }
 
 impl Door {
+    /// Takes the lock, and the socket that listens there already.
+    pub(crate) fn adopt(path: &Path, Inherited(listener): Inherited) -> io::Result<Self> {
+        let lock_path = lock_path_of(path);
+        let lock = take_lock(path, &lock_path)?;
+        socket::adopt(&listener, path).map_err(|text| io::Error::new(io::ErrorKind::InvalidInput, text))?;
+        Ok(Self { listener, path: path.to_owned(), lock_path, lent: true, _lock: lock })
+    }
+
     /// Takes the lock, clears away what a dead daemon left, and listens.
     pub(crate) fn open(path: &Path, mode: u32, backlog: i32) -> io::Result<Self> {
-        let mut lock_path = path.as_os_str().to_owned();
-        lock_path.push(".lock");
-        let lock_path = PathBuf::from(lock_path);
+        let lock_path = lock_path_of(path);
         let lock = take_lock(path, &lock_path)?;
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -41,7 +51,16 @@ impl Door {
             io::Error::new(error.kind(), format!("cannot listen at {}: {error}", path.display()))
         })?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-        Ok(Self { listener, path: path.to_owned(), lock_path, _lock: lock })
+        Ok(Self { listener, path: path.to_owned(), lock_path, lent: false, _lock: lock })
+    }
+
+    /// Nobody is let in any more; what is locked stays locked. Whoever comes finds no socket, or, where it is somebody
+    /// else's, waits in front of it for the next daemon.
+    pub(crate) fn close(&self) {
+        if !self.lent {
+            // The file is ours as long as the lock is. If it cannot be removed, nobody is accepted all the same.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 
     /// Where it is.
@@ -58,9 +77,15 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         // The lock is still held here, so both files are ours.
-        let _ = std::fs::remove_file(&self.path);
+        self.close();
         let _ = std::fs::remove_file(&self.lock_path);
     }
+}
+
+fn lock_path_of(path: &Path) -> PathBuf {
+    let mut lock_path = path.as_os_str().to_owned();
+    lock_path.push(".lock");
+    PathBuf::from(lock_path)
 }
 
 fn take_lock(path: &Path, lock_path: &Path) -> io::Result<File> {

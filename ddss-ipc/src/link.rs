@@ -1,7 +1,7 @@
 //! What every lane of a client needs of its attachment: the board, the bell, and whether the daemon is there.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU8;
 
 use crate::board::Board;
 use crate::socket;
@@ -17,15 +17,24 @@ pub(crate) struct Link {
     board: Board,
     socket: OwnedFd,
     wake: OwnedFd,
-    gone: AtomicBool,
+    state: AtomicU8,
     cores: u64,
     fair: bool,
+}
+
+/// How it is with the daemon.
+#[repr(u8)]
+enum State {
+    Serving = 0,
+    /// It takes no new requests: those under way are still answered.
+    Leaving = 1,
+    Gone = 2,
 }
 
 impl Link {
     pub(crate) fn new(strategy: Strategy, fair: bool, board: Board, socket: OwnedFd, wake: OwnedFd) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-        Self { strategy, board, socket, wake, gone: AtomicBool::new(false), cores, fair }
+        Self { strategy, board, socket, wake, state: AtomicU8::new(State::Serving as u8), cores, fair }
     }
 
     pub(crate) fn strategy(&self) -> Strategy {
@@ -38,12 +47,22 @@ impl Link {
 
     /// Whether the daemon is known to be gone. No system call.
     pub(crate) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
+        self.state.load(Ordering::Relaxed) == State::Gone as u8
+    }
+
+    /// Whether the daemon is known to be gone, or to take nothing new. No system call.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != State::Serving as u8
+    }
+
+    /// The daemon has said that it takes no new requests.
+    pub(crate) fn set_leaving(&self) {
+        self.state.fetch_max(State::Leaving as u8, Ordering::Relaxed);
     }
 
     /// Somebody has seen the daemon's end.
     pub(crate) fn set_gone(&self) {
-        self.gone.store(true, Ordering::Relaxed);
+        self.state.store(State::Gone as u8, Ordering::Relaxed);
     }
 
     /// Whether the daemon is there. Costs a system call as long as it is.

@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ use crate::ledger::{Ledger, OwnedQueue, Role};
 use crate::session::{Arrival, Credentials, Session, make_memory};
 use crate::socket;
 use crate::station::Station;
-use crate::sys::SharedMemory;
+use crate::sys::{Inherited, SharedMemory};
 use crate::view::Views;
 use crate::wire::{Answer, Asked, BadFrame, HELLO_BYTES, Hello, Refused, Welcome};
 
@@ -99,8 +100,23 @@ pub type ArrivalSink = Box<dyn FnMut(Arrival) + Send>;
 #[derive(Debug)]
 pub struct Reception {
     path: PathBuf,
-    stop: Arc<OwnedFd>,
+    bell: Arc<Bell>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Tells the reception's thread what to do.
+#[derive(Debug)]
+struct Bell {
+    wake: OwnedFd,
+    /// Everything ends; if not, it is the door that closes.
+    stop: AtomicBool,
+}
+
+impl Bell {
+    fn ring(&self) {
+        // The counter of an eventfd that is written twice is never full.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
 }
 
 impl Reception {
@@ -108,19 +124,39 @@ impl Reception {
     /// is an error ([`io::ErrorKind::AddrInUse`]).
     pub fn start(path: &Path, config: ReceptionConfig, sink: ArrivalSink) -> io::Result<Self> {
         let door = Door::open(path, config.socket_mode, BACKLOG)?;
+        Self::behind(door, path, config, sink)
+    }
+
+    /// The same at a socket that was made before: whoever has come to it meanwhile is let in now.
+    pub fn start_at(
+        socket: Inherited,
+        path: &Path,
+        config: ReceptionConfig,
+        sink: ArrivalSink,
+    ) -> io::Result<Self> {
+        Self::behind(Door::adopt(path, socket)?, path, config, sink)
+    }
+
+    fn behind(door: Door, path: &Path, config: ReceptionConfig, sink: ArrivalSink) -> io::Result<Self> {
         let left = Ledger::clean(path)?;
         if left > 0 {
             tracing::info!(left, path = %path.display(), "removed the message queues of a daemon that died");
         }
-        let stop = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let desk = Desk::new(door, Arc::clone(&stop), config, sink)?;
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let bell = Arc::new(Bell { wake, stop: AtomicBool::new(false) });
+        let desk = Desk::new(door, Arc::clone(&bell), config, sink)?;
         let thread = std::thread::Builder::new().name("ddss-reception".to_owned()).spawn(move || desk.run())?;
-        Ok(Self { path: path.to_owned(), stop, thread: Some(thread) })
+        Ok(Self { path: path.to_owned(), bell, thread: Some(thread) })
     }
 
     /// Where the door is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Closes the door: nobody is let in any more. Who is in stays until [`stop`](Self::stop).
+    pub fn close_door(&self) {
+        self.bell.ring();
     }
 
     /// Closes the door and ends every session. Done when it returns.
@@ -129,8 +165,9 @@ impl Reception {
     }
 
     fn close(&mut self) {
-        // The counter of an eventfd that is written once is never full.
-        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+        // pairs with the Acquire of the reception's thread
+        self.bell.stop.store(true, Ordering::Release);
+        self.bell.ring();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -169,7 +206,7 @@ struct Taken {
 /// event for somebody who is gone never hits who came after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Token {
-    Stop,
+    Bell,
     Door,
     Guest(u32),
     Seat(u32, u32),
@@ -178,7 +215,7 @@ enum Token {
 impl Token {
     fn data(self) -> epoll::EventData {
         epoll::EventData::new_u64(match self {
-            Self::Stop => 0,
+            Self::Bell => 0,
             Self::Door => 1 << 62,
             Self::Guest(index) => 2 << 62 | u64::from(index),
             Self::Seat(index, generation) => 3 << 62 | u64::from(generation & 0x3fff_ffff) << 32 | u64::from(index),
@@ -188,7 +225,7 @@ impl Token {
     fn of(data: epoll::EventData) -> Self {
         let bits = data.u64();
         match bits >> 62 {
-            0 => Self::Stop,
+            0 => Self::Bell,
             1 => Self::Door,
             2 => Self::Guest(bits as u32),
             _ => Self::Seat(bits as u32, (bits >> 32) as u32 & 0x3fff_ffff),
@@ -200,7 +237,7 @@ impl Token {
 struct Desk {
     door: Door,
     epoll: OwnedFd,
-    stop: Arc<OwnedFd>,
+    bell: Arc<Bell>,
     config: ReceptionConfig,
     sink: ArrivalSink,
     guests: Vec<Option<Guest>>,
@@ -213,14 +250,14 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(door: Door, stop: Arc<OwnedFd>, config: ReceptionConfig, sink: ArrivalSink) -> io::Result<Self> {
+    fn new(door: Door, bell: Arc<Bell>, config: ReceptionConfig, sink: ArrivalSink) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &*stop, Token::Stop.data(), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &bell.wake, Token::Bell.data(), epoll::EventFlags::IN)?;
         epoll::add(&epoll, door.listener(), Token::Door.data(), epoll::EventFlags::IN)?;
         let guests = (0..HANDSHAKES_MAX).map(|_| None).collect();
         let seats = (0..config.clients_max.min(CLIENTS_MAX)).map(|_| Seat::default()).collect();
-        let spare = stop.try_clone().ok();
-        Ok(Self { door, epoll, stop, config, sink, guests, seats, memory_bytes: 0, ledger: None, spare })
+        let spare = bell.wake.try_clone().ok();
+        Ok(Self { door, epoll, bell, config, sink, guests, seats, memory_bytes: 0, ledger: None, spare })
     }
 
     fn run(mut self) {
@@ -237,7 +274,8 @@ impl Desk {
             };
             for token in tokens {
                 match token {
-                    Token::Stop => return self.close(),
+                    Token::Bell if self.bell.stop.load(Ordering::Acquire) => return self.close(),
+                    Token::Bell => self.close_door(),
                     Token::Door => self.let_in(),
                     Token::Guest(index) => self.greet(index),
                     Token::Seat(index, generation) => self.see_off(index, generation),
@@ -249,10 +287,19 @@ impl Desk {
     }
 
     fn close(self) {
-        drop(self.stop);
         for taken in self.seats.iter().filter_map(|seat| seat.taken.as_ref()) {
             socket::shut(&taken.socket);
         }
+    }
+
+    /// Who stands in it has not been let in: it sees the end of its socket.
+    fn close_door(&mut self) {
+        let mut count = [0; 8];
+        // It is rung once for this, and once more for the end.
+        let _ = rustix::io::read(&self.bell.wake, &mut count);
+        let _ = epoll::delete(&self.epoll, self.door.listener());
+        self.door.close();
+        self.guests.iter_mut().for_each(|guest| *guest = None);
     }
 
     fn next_deadline(&self) -> Option<Duration> {
@@ -292,7 +339,7 @@ impl Desk {
         if let Ok(guest) = socket::accept(self.door.listener()) {
             refuse(&guest, Refused::Busy, "the daemon has no descriptor left");
         }
-        self.spare = self.stop.try_clone().ok();
+        self.spare = self.bell.wake.try_clone().ok();
     }
 
     fn seat_guest(&mut self, socket: OwnedFd) {
@@ -472,7 +519,7 @@ mod tests {
     #[test]
     fn a_token_keeps_its_parts() {
         // If this broke, the death of one client would free the seat of another.
-        for token in [Token::Stop, Token::Door, Token::Guest(63), Token::Seat(1023, 0x3fff_ffff), Token::Seat(0, 1)] {
+        for token in [Token::Bell, Token::Door, Token::Guest(63), Token::Seat(1023, 0x3fff_ffff), Token::Seat(0, 1)] {
             assert_eq!(Token::of(token.data()), token);
         }
     }

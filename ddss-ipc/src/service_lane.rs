@@ -225,6 +225,17 @@ impl ServiceLane {
         there && self.under_way < RING_SLOTS
     }
 
+    /// Whether it has a request that was not answered, or an answer lies in a queue: that would go with the daemon.
+    pub(crate) fn is_owed(&self) -> bool {
+        let unread = match &self.completions {
+            Completions::Ring(_) => false,
+            Completions::Queue { sent, taken, held, .. } => {
+                !held.is_empty() || taken.load(Ordering::Relaxed) as u32 != *sent
+            }
+        };
+        self.under_way > 0 || unread
+    }
+
     /// What the client did that no honest one does, told once.
     pub(crate) fn offence(&mut self) -> Option<Offence> {
         if self.accused {

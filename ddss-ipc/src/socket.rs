@@ -3,6 +3,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,24 @@ pub(crate) fn listen(path: &Path, backlog: i32) -> Result<OwnedFd, Errno> {
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, backlog)?;
     Ok(socket)
+}
+
+/// Sees that a socket which somebody else has made is one that clients of `path` come to, and takes it over.
+pub(crate) fn adopt(listener: &OwnedFd, path: &Path) -> Result<(), String> {
+    let wrong = |errno: Errno| format!("the socket that was passed cannot be used: {errno}");
+    let kind = rustix::net::sockopt::socket_type(listener).map_err(wrong)?;
+    if kind != SocketType::SEQPACKET || !rustix::net::sockopt::socket_acceptconn(listener).map_err(wrong)? {
+        return Err("the socket that was passed is none that listens for packets (ListenSequentialPacket=)".to_owned());
+    }
+    let address = SocketAddrUnix::try_from(rustix::net::getsockname(listener).map_err(wrong)?).map_err(wrong)?;
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let found = address.path().map(|found| std::path::PathBuf::from(std::ffi::OsStr::from_bytes(found.to_bytes())));
+    if found.as_deref().map(real) != Some(real(path)) {
+        let found = found.map_or_else(|| "nowhere".to_owned(), |found| found.display().to_string());
+        return Err(format!("the socket that was passed listens at {found}, and clients look for it at {}", path.display()));
+    }
+    rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::CLOEXEC).map_err(wrong)?;
+    rustix::io::ioctl_fionbio(listener, true).map_err(wrong)
 }
 
 /// Accepts one connection, if there is one.

@@ -296,6 +296,26 @@ impl Station {
         }
     }
 
+    /// Has every lane with a request looked at in the next sweeps.
+    pub fn warm(&mut self) {
+        self.sweep.warm_all();
+    }
+
+    /// Whether any lane has a request to be taken.
+    pub fn has_requests(&self) -> bool {
+        self.sweep.has_requests()
+    }
+
+    /// Requests that were taken and not answered.
+    pub fn under_way(&self) -> usize {
+        self.sweep.owed().1
+    }
+
+    /// Whether each request that was taken is answered, and each answer is where it outlives this station.
+    pub fn is_settled(&self) -> bool {
+        self.sweep.owed().0 == 0 && !self.sweep.has_unflushed()
+    }
+
     /// Publishes a completion (the low half of word 0 is overwritten). Everything that is published is seen at once by
     /// who spins; who sleeps is woken by [`flush`](Self::flush). False when the client is gone or the lane has no
     /// request under way; that is counted and otherwise harmless.

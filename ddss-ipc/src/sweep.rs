@@ -280,6 +280,12 @@ impl Sweep {
         self.active.max(self.active_before)
     }
 
+    /// Lanes whose clients have something to come, and the requests among that.
+    pub(crate) fn owed(&self) -> (usize, usize) {
+        let owed = self.lanes.iter().flatten().filter(|lane| lane.is_owed());
+        owed.fold((0, 0), |(lanes, requests), lane| (lanes + 1, requests + lane.under_way()))
+    }
+
     /// Whether any lane has a request that [`poll`](Self::poll) would take.
     pub(crate) fn has_requests(&self) -> bool {
         let mut lanes = self.lanes.iter().flatten();

@@ -35,12 +35,7 @@ impl World {
             }
             Action::Move { record, from, bytes } => {
                 here.relocate(from, record.at, bytes as usize);
-                for line in record.spec.header_lines() {
-                    here.erase(from + line);
-                }
                 self.places.insert(record.segment, (node, record.at));
-                self.records.insert(record.segment, record);
-                self.note_rights(node, &record);
                 let now = self.now(node);
                 self.nodes[node].engine.moved(now, record.segment, true);
             }

@@ -96,7 +96,7 @@ impl Inner {
     #[inline]
     pub(crate) fn attached(&self, deadline: &mut Option<Instant>) -> Result<Guard<Arc<Attached>>, Error> {
         let current = self.current.load();
-        if !current.attachment.is_gone() {
+        if !current.attachment.is_over() {
             return Ok(current);
         }
         drop(current);
@@ -107,7 +107,7 @@ impl Inner {
     #[inline]
     pub(crate) fn attached_now(&self) -> Result<Guard<Arc<Attached>>, Error> {
         let current = self.current.load();
-        if current.attachment.is_gone() { self.attach_again(Instant::now()) } else { Ok(current) }
+        if current.attachment.is_over() { self.attach_again(Instant::now()) } else { Ok(current) }
     }
 
     #[cold]
@@ -116,7 +116,7 @@ impl Inner {
         let began = Instant::now();
         loop {
             let current = self.current.load();
-            if !current.attachment.is_gone() {
+            if !current.attachment.is_over() {
                 return Ok(current);
             }
             let error = match self.plan.attach() {

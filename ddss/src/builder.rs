@@ -88,6 +88,8 @@ impl ClientBuilder {
         options.lanes = self.lanes.unwrap_or(options.lanes).clamp(1, LANES_PER_CLIENT_MAX - 1) + 1;
         options.arena_bytes = self.arena_bytes.unwrap_or(options.arena_bytes);
         let timeout = self.timeout.unwrap_or(Duration::from_micros(TIMEOUT_DEFAULT_US.into()));
+        // Who waits longer for a call waits as long for a daemon that is still to come to its socket.
+        options.timeout = options.timeout.max(timeout);
         let plan = Plan { folder, socket, options, plane: 0, planes: None };
         Planes::begin(plan, timeout, !self.no_near)
     }

@@ -120,8 +120,13 @@ impl Client {
         mut run: impl FnMut(Call<'_>) -> Result<T, NoCompletion>,
     ) -> Result<T, Error> {
         let mut deadline = None;
+        let mut refused = false;
         loop {
-            let attached = self.0.attached(&mut deadline)?;
+            let attached = match self.0.attached(&mut deadline) {
+                // Nobody has come in the place of the one that said so.
+                Err(_) if refused => return Err(self.explain(NoCompletion::GoingDown, action, target)),
+                attached => attached?,
+            };
             let timeout = match deadline {
                 None => self.0.timeout,
                 Some(deadline) => deadline.saturating_duration_since(Instant::now()),
@@ -129,6 +134,12 @@ impl Client {
             match attached.lanes.call(timeout).and_then(&mut run) {
                 Err(NoCompletion::Gone) if harmless => {
                     deadline.get_or_insert_with(|| Instant::now() + self.0.timeout);
+                }
+                // It was not begun, whatever it is: the next daemon is asked, if one listens there already.
+                Err(NoCompletion::GoingDown) => {
+                    deadline.get_or_insert_with(|| Instant::now() + self.0.timeout);
+                    attached.attachment.set_leaving();
+                    refused = true;
                 }
                 ended => return ended.map_err(|none| self.explain(none, action, target)),
             }
@@ -151,6 +162,7 @@ impl Client {
     pub(crate) fn explain(&self, none: NoCompletion, action: &'static str, target: &str) -> Error {
         match none {
             NoCompletion::Gone => self.0.gone(),
+            NoCompletion::GoingDown => Error::Failed { action, target: target.to_owned(), failure: Failure::GoingDown },
             NoCompletion::Busy => Error::Failed { action, target: target.to_owned(), failure: Failure::Busy },
             NoCompletion::Late { harmless: true } => {
                 Error::Failed { action, target: target.to_owned(), failure: Failure::TimedOut }

@@ -5,7 +5,7 @@
 //! sleep, until another one's call is over. The same goes for memory of the arena that a lane's own run has no room for.
 
 use crate::arena::{Run, SharedSlots};
-use ddss_core::{Completion, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
+use ddss_core::{Completion, Failure, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
 use ddss_ipc::{Attachment, Claimed, Claims, Lane, SharedMemory, WaitClass, Waited};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +20,8 @@ pub(crate) enum NoCompletion {
     Late { harmless: bool },
     /// The daemon is gone.
     Gone,
+    /// The daemon was told to stop and has not begun it.
+    GoingDown,
     /// Nothing went out: everything is in use.
     Busy,
 }
@@ -239,6 +241,10 @@ impl Call<'_> {
         }
         self.seat.lane.ring();
         match self.wait_for(id, class, operation.is_harmless()) {
+            Ok(Completion { outcome: Outcome::Failed(Failure::GoingDown), .. }) => {
+                self.release(held);
+                Err(NoCompletion::GoingDown)
+            }
             Ok(completion) => {
                 let result = read(&completion, &self.lanes.arena);
                 self.release(held);

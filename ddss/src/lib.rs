@@ -74,7 +74,7 @@ pub use builder::ClientBuilder;
 pub use client::Client;
 pub use ddss_core::{
     Facts, Failure, Identity, Listing, LockHolder, Mirroring, Model, NodeId, Permissions, Placement, SegmentId, Spec,
-    Timestamp, Version,
+    Storage, Timestamp, Version,
 };
 pub use ddss_ipc::{FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, default_folder};
 pub use error::Error;

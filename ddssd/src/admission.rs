@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::control::{Identity, control_address, join, plane_address};
 use crate::folder;
+use crate::place::HostPort;
 use crate::progress::Node;
 use crate::service::StartError;
 use crate::trust::ClusterKey;
@@ -26,6 +27,8 @@ pub(crate) struct Admission {
     pub(crate) address: SocketAddr,
     pub(crate) listener: TcpListener,
     pub(crate) founder: bool,
+    /// Whom to ask where the cluster is when nobody answers at the addresses that it had.
+    pub(crate) join: Option<HostPort>,
 }
 
 impl Admission {
@@ -41,7 +44,7 @@ impl Admission {
         let state = |source| StartError::State { path: config.state_folder.clone(), source };
         let found = Identity::read(&config.state_folder).map_err(state)?;
         let named = config.node_named.then_some(config.node);
-        let identity = match (found, config.join) {
+        let identity = match (found, &config.join) {
             (Some(found), _) => {
                 if let Some(named) = named.filter(|named| named.0 != found.node) {
                     let path = config.state_folder.clone();
@@ -59,7 +62,8 @@ impl Admission {
             identity.write(&config.state_folder).map_err(state)?;
         }
         let Identity { node, founder } = identity;
-        Ok(Some(Self { node: NodeId(node), key, address, listener, founder }))
+        let join = config.join.clone();
+        Ok(Some(Self { node: NodeId(node), key, address, listener, founder, join }))
     }
 }
 

@@ -215,7 +215,7 @@ fn neither_of_two_nodes_allocates_for_calls_between_them() {
     let key = ClusterKey::generate().unwrap();
     let first = Home::start("first", |config| config.key = Some(key.clone()));
     let second = Home::start("second", |config| {
-        (config.key, config.join) = (Some(key.clone()), Some(first.address()));
+        (config.key, config.join) = (Some(key.clone()), Some(first.address().into()));
         (config.node, config.node_named) = (NodeId(2), true);
     });
     let segment = first.client(Strategy::Auto).allocate("between");

@@ -1,39 +1,40 @@
 //! Who may map which area: told by the progress thread when it opens one, asked at the door by the reception.
 
-use crate::memory::NodeMemory;
 use ddss_core::{Audience, Identity};
 use ddss_ipc::{Credentials, SharedMemory, Views};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The audience of each area. Clones share it; an area's audience never changes while a daemon runs.
+/// Who may read an area, and where it is.
+type Place = (Audience, PathBuf);
+
+/// The audience of each area, and where it is. Clones share it; neither changes while a daemon runs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Audiences(Arc<Mutex<Vec<Option<Audience>>>>);
+pub(crate) struct Audiences(Arc<Mutex<Vec<Option<Place>>>>);
 
 impl Audiences {
     /// An area is there.
-    pub(crate) fn tell(&self, area: usize, audience: Audience) {
+    pub(crate) fn tell(&self, area: usize, audience: Audience, path: PathBuf) {
         let mut audiences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if audiences.len() <= area {
             audiences.resize(area + 1, None);
         }
-        audiences[area] = Some(audience);
+        audiences[area] = Some((audience, path));
     }
 
-    fn includes(&self, area: usize, who: Identity) -> bool {
+    /// Where an area is, for one who may look at it.
+    fn shown(&self, area: usize, who: Identity) -> Option<PathBuf> {
         let audiences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        audiences.get(area).copied().flatten().is_some_and(|audience| audience.includes(who))
+        let (audience, path) = audiences.get(area)?.as_ref()?;
+        audience.includes(who).then(|| path.clone())
     }
 
     /// What the reception asks.
-    pub(crate) fn views(&self, folder: &Path) -> Views {
-        let (audiences, folder) = (self.clone(), folder.to_owned());
+    pub(crate) fn views(&self) -> Views {
+        let audiences = self.clone();
         Views::new(move |area, who: &Credentials| {
-            let area = area as usize;
-            if !audiences.includes(area, Identity { uid: who.uid, gid: who.gid }) {
-                return None;
-            }
-            SharedMemory::open_to_read(&NodeMemory::area_path(&folder, area)).ok()
+            let path = audiences.shown(area as usize, Identity { uid: who.uid, gid: who.gid })?;
+            SharedMemory::open_to_read(&path).ok()
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Work on the memory of segments that takes long, cut into slices: the pages of a large segment are taken, or made
-//! zeroes and given back, a slice a turn of the progress thread, so that nobody's call waits for a whole gigabyte.
+//! Work on the memory of segments that takes long, cut into slices: a large segment is brought to other people's memory, its
+//! pages are taken, or made zeroes and given back, a slice a turn of the progress thread, so that nobody's call waits for a whole gigabyte.
 
 use crate::memory::NodeMemory;
 use ddss_core::limits::BLOCK_BYTES;
@@ -13,6 +13,8 @@ use std::collections::VecDeque;
 pub(crate) enum Chore {
     /// Take the pages of a new segment; when all are there, write it down.
     Form { record: Record, header: Header, bytes: u64 },
+    /// Bring a segment to another place; who may find it there is for the engine to say.
+    Move { record: Record, from: u64, bytes: u64 },
     /// Make memory zeroes and give its pages back.
     Clear { at: u64, bytes: u64 },
 }
@@ -40,12 +42,13 @@ impl Chores {
     pub(crate) fn step(&mut self, memory: &mut NodeMemory) -> Option<(Chore, Result<(), MemoryError>)> {
         let (chore, done) = self.waiting.pop_front()?;
         let (at, bytes) = match chore {
-            Chore::Form { record, bytes, .. } => (record.at, bytes),
+            Chore::Form { record, bytes, .. } | Chore::Move { record, bytes, .. } => (record.at, bytes),
             Chore::Clear { at, bytes } => (at, bytes),
         };
         let slice = Self::SLICE.min(bytes - done);
         let ended = match chore {
-            Chore::Form { .. } => memory.reserve(at + done, slice),
+            Chore::Form { record, .. } => memory.reserve(at + done, record.spec.storage, slice),
+            Chore::Move { record, from, .. } => memory.relocate(&record, from, done, slice),
             Chore::Clear { .. } => memory.clear(at + done, slice),
         };
         if ended.is_err() {
@@ -57,7 +60,7 @@ impl Chores {
         }
         match chore {
             Chore::Form { record, header, .. } => Some((chore, memory.write_down(&record, &header))),
-            Chore::Clear { .. } => Some((chore, ended)),
+            Chore::Move { .. } | Chore::Clear { .. } => Some((chore, ended)),
         }
     }
 }
@@ -67,7 +70,7 @@ const _: () = assert!(Chores::SLICE.is_multiple_of(BLOCK_BYTES as u64));
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddss_core::{Identity, Name, NodeId, Permissions, SegmentId, Spec};
+    use ddss_core::{Identity, Name, NodeId, Permissions, SegmentId, Spec, Storage};
 
     const LARGE: u64 = 16 * Chores::SLICE;
 
@@ -91,7 +94,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ddssd-chores-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut memory = NodeMemory::open(&folder, NodeId(1), 4 * LARGE).unwrap();
-        memory.open_area(1).unwrap();
+        memory.open_area(1, Storage::Memory).unwrap();
         let mut chores = Chores::default();
         let (large, small) = (form(0, 0, LARGE), form(1, LARGE, 2 * Chores::SLICE));
         chores.add(large);
@@ -115,7 +118,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ddssd-chores-full-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut memory = NodeMemory::open(&folder, NodeId(1), LARGE).unwrap();
-        memory.open_area(1).unwrap();
+        memory.open_area(1, Storage::Memory).unwrap();
         let mut chores = Chores::default();
         // The second half of it lies outside of the area.
         chores.add(form(0, LARGE / 2, LARGE));

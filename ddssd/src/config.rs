@@ -3,7 +3,9 @@
 use crate::control::plane_address;
 use crate::core_claim;
 use crate::fabric::FabricChoice;
+use crate::files::UncleanFiles;
 use crate::folder::plane_folder;
+use crate::place::HostPort;
 use crate::quotas::QuotaTable;
 use crate::service::StartError;
 use crate::trust::ClusterKey;
@@ -15,6 +17,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// On which cores the progress threads run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -133,7 +136,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(CoreChoice, FabricChoice, MetricsAddress, PeerAddress);
+as_text!(CoreChoice, FabricChoice, MetricsAddress, PeerAddress, UncleanFiles);
 
 /// A daemon's configuration.
 #[derive(Clone, Debug)]
@@ -153,7 +156,7 @@ pub struct Config {
     /// Where other nodes find it, if that is not where it listens.
     pub advertise: Option<SocketAddr>,
     /// A node of the cluster to join.
-    pub join: Option<SocketAddr>,
+    pub join: Option<HostPort>,
     /// Whether `node` was asked for; if not, a cluster that is joined gives a number.
     pub node_named: bool,
     /// The other nodes with which a new cluster begins.
@@ -168,9 +171,17 @@ pub struct Config {
     pub pace: Pace,
     /// Bytes for segments.
     pub pool_bytes: u64,
+    /// Bytes for segments in files.
+    pub file_bytes: u64,
+    /// What becomes of those when the machine ended before the daemon did.
+    pub unclean_files: UncleanFiles,
     /// Whether the segments that an earlier daemon left are thrown away at the start, and those of this one at its end.
     /// Else they stay where they are, for the next daemon.
     pub discard: bool,
+    /// How long what is under way may take to end when the daemon is told to stop.
+    pub drain: Duration,
+    /// Whether the clients' socket may be one that whoever started this process has made for it.
+    pub inherit_socket: bool,
     /// Permission bits of the socket.
     pub socket_mode: u32,
     /// What each user may have.
@@ -186,6 +197,11 @@ impl Config {
     pub const PORT: u16 = 7400;
     /// Bytes of the pool when nothing is said. They are taken as segments come.
     pub const POOL_BYTES: u64 = 256 << 20;
+
+    /// Bytes of all segments in files when nothing is said. They are taken as segments come.
+    pub const FILE_BYTES: u64 = 1 << 30;
+    /// How long what is under way may take to end, when nothing is said: as long as a call that names no deadline.
+    pub const DRAIN: Duration = Duration::from_secs(2);
 
     /// A node that is alone, reachable only from this machine, with everything it has in one folder.
     pub fn single(folder: &Path) -> Self {
@@ -205,7 +221,11 @@ impl Config {
             core: CoreChoice::Sensible,
             pace: Pace::default(),
             pool_bytes: Self::POOL_BYTES,
+            file_bytes: Self::FILE_BYTES,
+            unclean_files: UncleanFiles::Refuse,
             discard: true,
+            drain: Self::DRAIN,
+            inherit_socket: false,
             socket_mode: 0o600,
             quotas: QuotaTable::default(),
             metrics: None,
@@ -244,6 +264,7 @@ impl Config {
         config.memory_folder = plane_folder(&self.memory_folder, plane.index());
         config.listen = plane_address(self.listen, plane.index());
         config.pool_bytes = self.pool_bytes / u64::from(plane.count());
+        config.file_bytes = self.file_bytes / u64::from(plane.count());
         config
     }
 

@@ -5,6 +5,8 @@ use crate::audiences::Audiences;
 use crate::config::Config;
 use crate::control::Desk;
 use crate::core_claim::Seat;
+use crate::drain::Drain;
+use crate::files::Files;
 use crate::folder::{self, FolderError, plane_folder};
 use crate::memory::{NodeMemory, PoolError};
 use crate::progress::{Node, Parts};
@@ -15,7 +17,7 @@ use crate::status::{Page, PageIdentity, Tally, let_through};
 use ddss_core::limits::{CLIENTS_MAX, PLANES_MAX};
 use ddss_core::status::State;
 use ddss_core::{Name, Plane};
-use ddss_ipc::{Inbox, PerUser, Reception, ReceptionConfig, Station, socket_name};
+use ddss_ipc::{Inbox, Inherited, PerUser, Reception, ReceptionConfig, Station, socket_name};
 use ddss_runtime::{ProgressThread, prefer_memory_of};
 use ddss_verbs::Fabric;
 use std::path::{Path, PathBuf};
@@ -43,7 +45,9 @@ impl Prepared {
     ) -> Result<Self, StartError> {
         let config = config.of_plane(plane);
         folder::make(&config.memory_folder)?;
-        let memory = NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes)?;
+        let mut memory = NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes)?;
+        let in_files = Files::folder(&config.state_folder, plane.index());
+        memory.keep_files(Files::find(in_files, config.node, config.file_bytes, config.unclean_files)?);
         let unusable = |source| FolderError::Unusable { path: config.memory_folder.clone(), source };
         let_through(&config.memory_folder, config.status_mode).map_err(unusable)?;
         let identity = PageIdentity { node: config.node, run, core: seat.core, plane, mode: config.status_mode };
@@ -57,10 +61,16 @@ impl Prepared {
     }
 
     /// Starts its thread; when this returns it has taken in what was left, and waits for its door to be opened.
-    pub(crate) fn start(self, desk: Option<Desk>) -> Result<DataPlane, StartError> {
+    pub(crate) fn start(self, desk: Option<Desk>, drain: Drain) -> Result<DataPlane, StartError> {
         let Self { plane, config, run, seat, fabric, memory, page } = self;
         let socket = config.folder.join(socket_name(plane.index()));
         let at_socket = |source| StartError::Socket { path: socket.clone(), source };
+        // Whoever started the daemon may have made the first plane's socket.
+        let may_inherit = config.inherit_socket && plane.index() == 0;
+        let inherited = if may_inherit { Inherited::take().map_err(at_socket)? } else { None };
+        if inherited.is_some() {
+            tracing::info!(socket = %socket.display(), "took the clients' socket from whoever started this daemon");
+        }
         let station = Station::open(config.node).map_err(at_socket)?;
         let audiences = Audiences::default();
         let quotas = SharedQuotas::default();
@@ -69,11 +79,12 @@ impl Prepared {
         let mut reception = ReceptionConfig::new(&station);
         reception.socket_mode = config.socket_mode;
         reception.planes = plane.count();
-        reception.views = audiences.views(&config.memory_folder);
+        reception.views = audiences.views();
         reception.per_user = PerUser::new(move |uid, clients| doorkeeper.admit(uid, clients));
-        let closed = (reception, station.inbox());
+        let inbox = station.inbox();
+        let closed = (reception, inherited);
         let tally = Tally::new(config.node, page.clone(), CLIENTS_MAX);
-        let (folder, memory_folder, discard) = (config.folder.clone(), config.memory_folder.clone(), config.discard);
+        let kept_config = config.clone();
         let (tell_names, names) = mpsc::sync_channel(1);
         let (kept_quotas, core, near, pace) = (quotas.clone(), seat.core, seat.memory, config.pace);
         let progress = ProgressThread::start(&thread_name(plane), core, pace, move || {
@@ -82,7 +93,7 @@ impl Prepared {
             {
                 tracing::warn!(node, %error, "cannot ask for memory beside the progress thread's core");
             }
-            let parts = Parts { plane, station, fabric, memory, audiences, tally, quotas, desk };
+            let parts = Parts { plane, station, fabric, memory, audiences, tally, quotas, desk, drain };
             let made = Node::new(&config, parts, run)?;
             // Whoever asked has stopped listening only if the start has failed.
             let _ = tell_names.send(made.names());
@@ -102,9 +113,8 @@ impl Prepared {
             names,
             page,
             socket,
-            folder,
-            memory_folder,
-            discard,
+            inbox,
+            config: kept_config,
             seat,
         })
     }
@@ -123,23 +133,27 @@ pub(crate) struct DataPlane {
     reception: Option<Reception>,
     progress: Option<ProgressThread>,
     /// What the door needs until it is opened.
-    closed: Option<(ReceptionConfig, Inbox)>,
+    closed: Option<(ReceptionConfig, Option<Inherited>)>,
+    inbox: Inbox,
     quotas: SharedQuotas,
     names: Vec<(Name, bool)>,
     page: Page,
     socket: PathBuf,
-    folder: PathBuf,
-    memory_folder: PathBuf,
-    discard: bool,
+    config: Config,
     seat: Seat,
 }
 
 impl DataPlane {
     /// From now on clients can attach.
     pub(crate) fn open_door(&mut self) -> Result<(), StartError> {
-        let Some((config, inbox)) = self.closed.take() else { return Ok(()) };
+        let Some((config, inherited)) = self.closed.take() else { return Ok(()) };
         let at_socket = |source| StartError::Socket { path: self.socket.clone(), source };
-        self.reception = Some(Reception::start(&self.socket, config, inbox.sink()).map_err(at_socket)?);
+        let sink = self.inbox.sink();
+        let opened = match inherited {
+            Some(inherited) => Reception::start_at(inherited, &self.socket, config, sink),
+            None => Reception::start(&self.socket, config, sink),
+        };
+        self.reception = Some(opened.map_err(at_socket)?);
         Ok(())
     }
 
@@ -173,6 +187,19 @@ impl DataPlane {
         self.progress.as_ref().is_some_and(ProgressThread::is_running)
     }
 
+    /// It was told to stop: nobody is let in any more, and whoever looks is told.
+    pub(crate) fn begin_stop(&self) {
+        self.page.set_state(State::Stopping);
+        if let Some(reception) = &self.reception {
+            reception.close_door();
+        }
+    }
+
+    /// Has its thread look what it is told.
+    pub(crate) fn wake(&self) {
+        self.inbox.ring();
+    }
+
     /// Lets nobody in any more; the sessions end.
     pub(crate) fn close_door(&mut self) {
         if let Some(reception) = self.reception.take() {
@@ -186,12 +213,14 @@ impl DataPlane {
         let Some(progress) = self.progress.take() else { return Ok(()) };
         let ended = progress.stop();
         self.page.set_state(State::Stopped);
-        if self.discard {
-            NodeMemory::discard(&self.memory_folder);
-            Page::discard(&self.folder, &self.memory_folder, self.plane.index());
+        if self.config.discard {
+            let Config { folder, memory_folder, state_folder, .. } = &self.config;
+            NodeMemory::discard(memory_folder);
+            Files::discard(&Files::folder(state_folder, self.plane.index()));
+            Page::discard(folder, memory_folder, self.plane.index());
             if self.plane.index() > 0 {
                 // Made for it alone. Whatever else somebody put there keeps it.
-                let _ = std::fs::remove_dir(&self.memory_folder);
+                let _ = std::fs::remove_dir(memory_folder);
             }
         }
         Ok(ended?)
@@ -199,44 +228,55 @@ impl DataPlane {
 }
 
 /// Throws away what planes of earlier daemons left, however many those had.
-pub(crate) fn discard_all(folder: &Path, memory_folder: &Path) {
-    for plane in 0..PLANES_MAX as u8 {
-        discard(folder, memory_folder, plane);
-    }
+pub(crate) fn discard_all(config: &Config) {
+    (0..PLANES_MAX as u8).for_each(|plane| discard(config, plane));
 }
 
-fn discard(folder: &Path, memory_folder: &Path, plane: u8) {
-    let theirs = plane_folder(memory_folder, plane);
-    if !theirs.exists() {
+fn discard(config: &Config, plane: u8) {
+    let memory_folder = plane_folder(&config.memory_folder, plane);
+    Files::discard(&Files::folder(&config.state_folder, plane));
+    if !memory_folder.exists() {
         return;
     }
-    NodeMemory::discard(&theirs);
-    Page::discard(folder, &theirs, plane);
+    NodeMemory::discard(&memory_folder);
+    Page::discard(&config.folder, &memory_folder, plane);
     if plane > 0 {
         // A door that a killed daemon left would have clients wait behind it for one that never comes.
-        let _ = std::fs::remove_file(folder.join(socket_name(plane)));
-        let _ = std::fs::remove_dir(&theirs);
+        let _ = std::fs::remove_file(config.folder.join(socket_name(plane)));
+        let _ = std::fs::remove_dir(&memory_folder);
     }
 }
 
-/// Refuses memory in which segments lie that were shared out among another number of planes: in this one they would be
-/// found by nobody. Without segments the number may change, and what planes left that are no more is thrown away.
-pub(crate) fn check_planes(folder: &Path, memory_folder: &Path, planes: u8) -> Result<(), PoolError> {
-    let register = |plane: u8| plane_folder(memory_folder, plane).join(NodeMemory::REGISTER_NAME);
-    let Some(last) = (0..PLANES_MAX as u8).rev().find(|&plane| register(plane).exists()) else { return Ok(()) };
-    let before = last + 1;
-    if before == planes {
-        return Ok(());
+/// Refuses segments that were shared out among another number of planes: in this one they would be found by nobody.
+/// Without such the number may change, and what planes left that are no more is thrown away.
+pub(crate) fn check_planes(config: &Config) -> Result<(), PoolError> {
+    let registers = |plane: u8| {
+        let folders = [plane_folder(&config.memory_folder, plane), Files::folder(&config.state_folder, plane)];
+        folders.map(|folder| folder.join(NodeMemory::REGISTER_NAME)).into_iter().filter(|path| path.exists())
+    };
+    let mut found: Vec<(u8, Option<Name>)> = Vec::new();
+    for plane in 0..PLANES_MAX as u8 {
+        for path in registers(plane) {
+            let opened = Register::open_existing(&path).map_err(|source| PoolError::File { path, source })?;
+            found.extend(opened.entries().filter_map(|entry| match entry {
+                Entry::Live(record) => Some((plane, Some(record.name))),
+                // Of what makes no sense nobody knows the name: it stays where it is, for who takes it in.
+                Entry::Broken => Some((plane, None)),
+                Entry::Free(_) => None,
+            }));
+        }
     }
-    let mut segments = 0;
-    for plane in (0..before).filter(|&plane| register(plane).exists()) {
-        let path = register(plane);
-        let opened = Register::open_existing(&path).map_err(|source| PoolError::File { path, source })?;
-        segments += opened.entries().filter(|entry| matches!(entry, Entry::Live(_) | Entry::Broken)).count();
+    let fits = |count: u8| {
+        found.iter().all(|&(plane, name)| match name {
+            Some(name) => Plane::index_of(&name, count) == plane,
+            None => plane < count,
+        })
+    };
+    if !fits(config.progress_threads) {
+        let before = (1..=PLANES_MAX as u8).find(|&count| fits(count));
+        let (path, segments) = (config.memory_folder.clone(), found.len());
+        return Err(PoolError::OtherPlanes { path, before: before.unwrap_or(PLANES_MAX as u8), segments });
     }
-    if segments > 0 {
-        return Err(PoolError::OtherPlanes { path: memory_folder.to_owned(), before, segments });
-    }
-    (planes..before).for_each(|plane| discard(folder, memory_folder, plane));
+    (config.progress_threads..PLANES_MAX as u8).for_each(|plane| discard(config, plane));
     Ok(())
 }

@@ -77,7 +77,7 @@ impl FolderLock {
     }
 
     /// Locks the folder itself: nothing of that is left in it.
-    fn take_itself(path: &Path) -> Result<Self, FolderError> {
+    pub(crate) fn take_itself(path: &Path) -> Result<Self, FolderError> {
         Self::hold(path, File::open(path))
     }
 

@@ -254,6 +254,7 @@ fn tells_of_a_segment_without_end(liar: &mut Liar, _: &Target<'_>) {
         permissions,
         keeps: u32::MAX,
         copies: 1,
+        storage: ddss_core::Storage::Memory,
     };
     let window = RemoteWindow { key: 1, base: u64::MAX - 5, bytes: 1 << 50 };
     liar.member.say(&Message::Found { step: 1, facts, window }.encode(&[]));

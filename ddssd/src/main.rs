@@ -8,6 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::error::Error;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
@@ -64,7 +65,8 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
         return Ok(());
     }
     let filter = log_filter(&settings)?;
-    let config = settings.clone().into_config()?;
+    let mut config = settings.clone().into_config()?;
+    config.inherit_socket = true;
     if arguments.check_config {
         println!("the settings are good");
         return Ok(());
@@ -72,6 +74,7 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     let log = start_log(filter, settings.log_json.unwrap_or_default());
     // Before anything else runs, so that a signal during the start is a clean end, too.
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let patience = config.drain;
     let service = Service::start(config)?;
     let node = service.node();
     let listen = service.address().map_or_else(|| "none".to_owned(), |address| address.to_string());
@@ -90,7 +93,24 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
         tell("STOPPING=1");
         break;
     }
+    drain(&service, patience, || signals.pending().any(|signal| signal != SIGHUP));
     Ok(service.stop()?)
+}
+
+/// Lets what is under way end; a second word to stop is the last one.
+fn drain(service: &Service, patience: Duration, mut told_again: impl FnMut() -> bool) {
+    let began = Instant::now();
+    let mut again = false;
+    let cut_short = service.drain(patience, || {
+        again = told_again();
+        again
+    });
+    let took_ms = began.elapsed().as_millis() as u64;
+    if cut_short > 0 {
+        tracing::warn!(requests = cut_short, again, took_ms, "stopped with requests under way");
+    } else {
+        tracing::info!(took_ms, again, "nothing is under way any more");
+    }
 }
 
 fn tell(state: &str) {

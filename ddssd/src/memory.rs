@@ -1,12 +1,14 @@
 //! The memory of one node: the areas in which segments live, with a register of them and the undo record of the commit
-//! under way; a scratch line for each operation. (What peers write into is theirs one by one: `links.rs`.) This file does what the
+//! under way; the same once more for segments in [files](crate::files); a scratch line for each operation. (What peers write into is theirs one by one: `links.rs`.) This file does what the
 //! engine's actions say about bytes.
 
+use crate::files::Files;
+use crate::folder::FolderError;
 use crate::register::{Entry, Register, Unusable};
 use crate::undo::Undo;
 use ddss_core::engine::{OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX};
-use ddss_core::{Completion, Header, LockToken, NodeId, Range, Record, Timestamp, Version};
+use ddss_core::{Completion, Header, LockToken, NodeId, Range, Record, SegmentId, Storage, Timestamp, Version};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
@@ -65,6 +67,18 @@ pub enum PoolError {
         /// How many segments there are.
         segments: usize,
     },
+    /// Segments in files may be a mix of several puts.
+    #[error(
+        "the machine ended before the daemon that kept segments in {} had: their bytes may be those of several puts. \
+         --unclean-files keep goes on with them all the same, --unclean-files drop throws them away", path.display()
+    )]
+    Unclean {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The folder of segments in files cannot be used.
+    #[error(transparent)]
+    Folder(FolderError),
     /// The memory that is there is of another node.
     #[error(
         "the memory in {} is of {node}: give this daemon that number, or another --memory-dir, or throw the segments away \
@@ -82,11 +96,18 @@ pub enum PoolError {
 #[derive(Debug)]
 pub(crate) struct NodeMemory {
     folder: PathBuf,
-    areas: Vec<Option<SharedMemory>>,
+    areas: Vec<Option<Area>>,
     area_bytes: usize,
     pub(crate) register: Register,
     undo: Undo,
+    files: Option<Files>,
     pub(crate) scratch: SharedMemory,
+}
+
+#[derive(Debug)]
+struct Area {
+    storage: Storage,
+    memory: SharedMemory,
 }
 
 /// What an engine's action says was checked by the engine before.
@@ -96,7 +117,7 @@ const CHECKED: &str = "the engine keeps segments inside their areas and ranges i
 
 impl NodeMemory {
     pub(crate) const REGISTER_NAME: &str = "register";
-    const UNDO_NAME: &str = "undo";
+    pub(crate) const UNDO_NAME: &str = "undo";
     /// Where in a scratch line the state word goes that is read after the bytes.
     const STATE_AFTER: u64 = 48;
 
@@ -114,8 +135,28 @@ impl NodeMemory {
             |name, bytes| SharedMemory::create(name, bytes).map_err(|source| PoolError::Anonymous { bytes, source });
         let scratch = anonymous("ddss-scratch", OPERATIONS_MAX * LINE_BYTES)?;
         let area_bytes = usize::try_from(pool_bytes).unwrap_or(usize::MAX / 2).next_multiple_of(BLOCK_BYTES);
-        let areas = vec![Some(anonymous("ddss-own", area_bytes)?)];
-        Ok(Self { folder: folder.to_owned(), areas, area_bytes, register, undo, scratch })
+        let own = Area { storage: Storage::Memory, memory: anonymous("ddss-own", area_bytes)? };
+        let (areas, files) = (vec![Some(own)], None);
+        Ok(Self { folder: folder.to_owned(), areas, area_bytes, register, undo, files, scratch })
+    }
+
+    /// Segments may be in files as well.
+    pub(crate) fn keep_files(&mut self, files: Files) {
+        self.files = Some(files);
+    }
+
+    /// Whatever is in files is on the disk when this returns.
+    pub(crate) fn close_files(&self) -> std::io::Result<()> {
+        let in_files = self.areas.iter().flatten().filter(|area| area.storage == Storage::File);
+        self.files.as_ref().map_or(Ok(()), |files| files.close(in_files.map(|area| &area.memory)))
+    }
+
+    /// What is written down of all segments, wherever they are kept.
+    pub(crate) fn entries(&self) -> Vec<(Storage, Entry)> {
+        let of = |storage| move |entry| (storage, entry);
+        let files = self.files.as_ref().and_then(Files::known);
+        let in_files = files.into_iter().flat_map(Register::entries).map(of(Storage::File));
+        self.register.entries().map(of(Storage::Memory)).chain(in_files).collect()
     }
 
     /// Throws the segments away, and everything that has a name. Who has them mapped sees that they are gone; their
@@ -145,23 +186,76 @@ impl NodeMemory {
         folder.join(format!("area-{area}"))
     }
 
-    /// The memory of an area, opened or made if it is not yet.
-    pub(crate) fn open_area(&mut self, area: usize) -> Result<&SharedMemory, MemoryError> {
+    /// Where an area of a kind is, and how long.
+    pub(crate) fn place_of(&self, area: usize, storage: Storage) -> (PathBuf, usize) {
+        match (storage, &self.files) {
+            (Storage::File, Some(files)) => {
+                let bytes = usize::try_from(files.bytes()).unwrap_or(usize::MAX / 2);
+                (files.area_path(area), bytes.next_multiple_of(BLOCK_BYTES))
+            }
+            _ => (Self::area_path(&self.folder, area), self.area_bytes),
+        }
+    }
+
+    /// The memory of an area, opened or made if it is not yet. What one kind of storage has is never the other's.
+    pub(crate) fn open_area(&mut self, area: usize, storage: Storage) -> Result<&SharedMemory, MemoryError> {
         if self.areas.len() <= area {
             self.areas.resize_with(area + 1, || None);
         }
-        let place = &mut self.areas[area];
-        if place.is_none() {
-            *place = Some(SharedMemory::open_sparse_file(&Self::area_path(&self.folder, area), self.area_bytes)?);
+        if self.areas[area].as_ref().is_none_or(|open| open.storage != storage) {
+            if storage == Storage::File
+                && let Some(files) = &mut self.files
+            {
+                files.register()?;
+            }
+            let (path, bytes) = self.place_of(area, storage);
+            self.areas[area] = Some(Area { storage, memory: SharedMemory::open_sparse_file(&path, bytes)? });
         }
-        Ok(place.as_ref().expect("it was just opened"))
+        Ok(&self.areas[area].as_ref().expect("it was just opened").memory)
+    }
+
+    /// The same of one that is there.
+    pub(crate) fn known_area(&self, area: usize) -> Option<(Storage, &SharedMemory)> {
+        let area = self.areas.get(area)?.as_ref()?;
+        Some((area.storage, &area.memory))
+    }
+
+    /// What the commit under way to a place replaces is kept beside the segment: it has to live as long.
+    #[inline]
+    fn undo_of(&self, place: u64) -> &Undo {
+        let storage = self.areas[area_of(place)].as_ref().map(|area| area.storage);
+        match (storage, &self.files) {
+            (Some(Storage::File), Some(files)) => files.undo().expect("it was opened with the area"),
+            _ => &self.undo,
+        }
+    }
+
+    fn register_for(&mut self, storage: Storage) -> Result<&Register, MemoryError> {
+        match (storage, &mut self.files) {
+            (Storage::File, Some(files)) => files.register(),
+            _ => Ok(&self.register),
+        }
+    }
+
+    /// Writes again what is written down of a segment.
+    pub(crate) fn rewrite(&mut self, record: &Record) {
+        match self.register_for(record.spec.storage) {
+            Ok(register) => register.rewrite(record),
+            Err(error) => tracing::error!(%error, name = record.name.as_str(), "cannot write a segment down again"),
+        }
+    }
+
+    /// Strikes a segment; its id stays.
+    pub(crate) fn strike(&self, segment: SegmentId) {
+        let in_files = self.files.as_ref().and_then(Files::known).filter(|register| register.holds(segment));
+        in_files.unwrap_or(&self.register).strike(segment);
     }
 
     /// The memory of a place, and the offset of that place in it.
     #[inline]
     pub(crate) fn at(&self, place: u64) -> (&SharedMemory, usize) {
         let area = self.areas.get(area_of(place)).and_then(Option::as_ref).expect(CHECKED);
-        (area, offset_of(place) as usize)
+        (&area.memory, offset_of(place) as usize)
     }
 
     /// A completion as a ring entry, with the bytes of the pool that it carries.
@@ -203,40 +297,34 @@ impl NodeMemory {
 
     /// A fresh segment: its memory holds zeroes already.
     pub(crate) fn format(&mut self, record: &Record, header: &Header, bytes: u64) -> Result<(), MemoryError> {
-        self.reserve(record.at, bytes)?;
+        self.reserve(record.at, record.spec.storage, bytes)?;
         self.write_down(record, header)
     }
 
     /// Sees that the pages of a range are there.
-    pub(crate) fn reserve(&mut self, at: u64, bytes: u64) -> Result<(), MemoryError> {
+    pub(crate) fn reserve(&mut self, at: u64, storage: Storage, bytes: u64) -> Result<(), MemoryError> {
         let bytes = bytes.next_multiple_of(BLOCK_BYTES as u64);
-        let area = self.open_area(area_of(at))?;
+        let area = self.open_area(area_of(at), storage)?;
         area.reserve(offset_of(at) as usize, usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
     /// A segment whose pages are there: header first, then the record that makes it live.
-    pub(crate) fn write_down(&self, record: &Record, header: &Header) -> Result<(), MemoryError> {
+    pub(crate) fn write_down(&mut self, record: &Record, header: &Header) -> Result<(), MemoryError> {
         let (area, at) = self.at(record.at);
         store(area, at + Header::TIMESTAMP_OFFSET as usize, header.timestamp, Ordering::Relaxed);
         store(area, at + Header::BYTES_OFFSET as usize, header.bytes, Ordering::Relaxed);
         store(area, at + Header::LOCKED_OFFSET as usize, header.locked, Ordering::Relaxed);
         store(area, at + Header::STATE_OFFSET as usize, header.state, Ordering::Release);
         store(area, at + Header::SEGMENT_OFFSET as usize, header.segment, Ordering::Release);
-        self.register.write(record)
+        self.register_for(record.spec.storage)?.write(record)
     }
 
-    /// Brings a segment to another place. Until its record says so it is where it was.
-    pub(crate) fn relocate(&mut self, record: &Record, from: u64, bytes: u64) -> Result<(), MemoryError> {
-        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let area = self.open_area(area_of(record.at))?;
-        area.reserve(offset_of(record.at) as usize, length.next_multiple_of(BLOCK_BYTES))?;
-        let ((old, from_at), (new, to_at)) = (self.at(from), self.at(record.at));
-        SharedMemory::copy(old, from_at, new, to_at, length)?;
-        self.register.rewrite(record);
-        for line in record.spec.header_lines() {
-            self.erase(from + line);
-        }
-        Ok(())
+    /// Brings a part of a segment to its other place: so many bytes, from `done` on. Nobody finds it there before its record
+    /// says so.
+    pub(crate) fn relocate(&mut self, record: &Record, from: u64, done: u64, bytes: u64) -> Result<(), MemoryError> {
+        self.reserve(record.at + done, record.spec.storage, bytes)?;
+        let ((old, from_at), (new, to_at)) = (self.at(from + done), self.at(record.at + done));
+        SharedMemory::copy(old, from_at, new, to_at, usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
     /// Which version the bytes of a copy are.
@@ -281,7 +369,7 @@ impl NodeMemory {
         write: impl FnOnce(&SharedMemory, usize),
     ) {
         let (area, offset) = self.at(at);
-        self.undo.keep(area, at, version, ranges);
+        self.undo_of(at).keep(area, at, version, ranges);
         let before = Version(version.0 - 1);
         store(area, offset + Header::STATE_OFFSET as usize, Header::writing(before), Ordering::Relaxed);
         // pairs with the reader's Acquire of the state word: who sees a new byte sees the odd state.
@@ -296,7 +384,7 @@ impl NodeMemory {
     pub(crate) fn undo(&self, record: &Record) -> bool {
         let state = self.header(record.at).state;
         let version = Version((state >> 1) + 1);
-        state & 1 == 0 || self.undo.put_back(self.at(record.at).0, record.at, version, record.spec.bytes)
+        state & 1 == 0 || self.undo_of(record.at).put_back(self.at(record.at).0, record.at, version, record.spec.bytes)
     }
 }
 

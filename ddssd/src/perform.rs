@@ -15,7 +15,7 @@ use ddss_core::engine::{Action, Engine, HandId, KeptId, Now, Parts, Source, Step
 use ddss_core::status::Counter;
 use ddss_core::{
     ArenaRange, Audience, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Range,
-    Record, Timestamp, Version,
+    Record, Storage, Timestamp, Version,
 };
 use ddss_ipc::{MemoryError, SharedMemory};
 use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Trust, Work};
@@ -170,10 +170,10 @@ impl Hands {
     pub(crate) fn perform_one(&mut self, action: Action) {
         match action {
             Action::Format { record, header, bytes } => self.format(&record, &header, bytes),
-            Action::Rewrite { record } => self.memory.register.rewrite(&record),
+            Action::Rewrite { record } => self.memory.rewrite(&record),
             Action::Move { record, from, bytes } => self.relocate(&record, from, bytes),
             Action::Strike { segment } => {
-                self.memory.register.strike(segment);
+                self.memory.strike(segment);
                 self.tally.released(segment);
             }
             Action::Erase { at } => self.memory.erase(at),
@@ -233,7 +233,7 @@ impl Hands {
     }
 
     fn format(&mut self, record: &Record, header: &Header, bytes: u64) {
-        let known = self.know_area(area_of(record.at), record.permissions.audience());
+        let known = self.know_area(area_of(record.at), record.permissions.audience(), record.spec.storage);
         if known.is_ok() && bytes > Chores::SLICE {
             return self.chores.add(Chore::Form { record: *record, header: *header, bytes });
         }
@@ -260,6 +260,9 @@ impl Hands {
                 Chore::Form { record, bytes, .. } => {
                     self.formatted(&record, bytes, ended.map_err(|error| with_cause(&error)));
                 }
+                Chore::Move { record, bytes, .. } => {
+                    self.relocated(&record, bytes, ended.map_err(|error| with_cause(&error)));
+                }
                 Chore::Clear { at, bytes } => self.cleared(at, bytes, ended),
             }
             self.perform();
@@ -268,9 +271,17 @@ impl Hands {
     }
 
     fn relocate(&mut self, record: &Record, from: u64, bytes: u64) {
-        let moved = self
-            .know_area(area_of(record.at), record.permissions.audience())
-            .and_then(|()| self.memory.relocate(record, from, bytes).map_err(|error| with_cause(&error)));
+        let known = self.know_area(area_of(record.at), record.permissions.audience(), record.spec.storage);
+        // What has a mirror may become one while it is under way: that is done at once.
+        if known.is_ok() && bytes > Chores::SLICE && record.spec.copies == 1 {
+            return self.chores.add(Chore::Move { record: *record, from, bytes });
+        }
+        let relocate = |()| self.memory.relocate(record, from, 0, bytes).map_err(|error| with_cause(&error));
+        let moved = known.and_then(relocate);
+        self.relocated(record, bytes, moved);
+    }
+
+    fn relocated(&mut self, record: &Record, bytes: u64, moved: Result<(), String>) {
         if let Err(error) = &moved {
             tracing::warn!(name = record.name.as_str(), bytes, error, "no memory to move a segment to");
         }
@@ -278,19 +289,19 @@ impl Hands {
     }
 
     /// Sees that an area is there, known to the fabric, and open to those who may look at it.
-    pub(crate) fn know_area(&mut self, area: usize, audience: Audience) -> Result<(), String> {
-        self.register_area(area)?;
-        self.audiences.tell(area, audience);
+    pub(crate) fn know_area(&mut self, area: usize, audience: Audience, storage: Storage) -> Result<(), String> {
+        self.register_area(area, storage)?;
+        self.audiences.tell(area, audience, self.memory.place_of(area, storage).0);
         Ok(())
     }
 
     /// Sees that an area is there and known to the fabric.
-    pub(crate) fn register_area(&mut self, area: usize) -> Result<(), String> {
+    pub(crate) fn register_area(&mut self, area: usize, storage: Storage) -> Result<(), String> {
         if self.area_regions.len() <= area {
             self.area_regions.resize(area + 1, None);
         }
         if self.area_regions[area].is_none() {
-            let memory = self.memory.open_area(area).map_err(|error| error.to_string())?;
+            let memory = self.memory.open_area(area, storage).map_err(|error| with_cause(&error))?;
             let bytes = memory.len() as u64;
             let region = self.fabric.register(memory.descriptor(), Trust::Vouched, 0, bytes);
             self.area_regions[area] = Some(region.map_err(|error| error.to_string())?);

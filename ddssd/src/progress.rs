@@ -13,6 +13,7 @@ use crate::audiences::Audiences;
 use crate::chores::Chores;
 use crate::config::Config;
 use crate::control::Desk;
+use crate::drain::{Drain, Leaving, Refusing};
 use crate::fetches::{Fetches, Tag};
 use crate::links::{Change, Heard, Links};
 use crate::memory::NodeMemory;
@@ -25,7 +26,7 @@ use crate::status::{ClientSeen, Gauges, Tally};
 use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
 use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX};
 use ddss_core::status::Counter;
-use ddss_core::{ClientId, Failure, Identity, Message, Name, NodeId, PeerHello, Plane};
+use ddss_core::{ClientId, Failure, Identity, Message, Name, NodeId, PeerHello, Plane, Storage};
 use ddss_ipc::{Arrival, Idling, Session, SharedMemory, Station};
 use ddss_runtime::Work;
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
@@ -45,6 +46,7 @@ pub(crate) struct Node {
     quotas: SharedQuotas,
     pool_bytes: u64,
     latency_ns: u64,
+    leaving: Leaving,
 }
 
 /// What others have made for the progress thread.
@@ -58,6 +60,7 @@ pub(crate) struct Parts {
     pub(crate) tally: Tally,
     pub(crate) quotas: SharedQuotas,
     pub(crate) desk: Option<Desk>,
+    pub(crate) drain: Drain,
 }
 
 impl Node {
@@ -78,7 +81,7 @@ impl Node {
 
     /// Takes everything into the progress thread's hands.
     pub(crate) fn new(config: &Config, parts: Parts, run: u32) -> Result<Self, StartError> {
-        let Parts { plane, station, mut fabric, mut memory, audiences, tally, quotas, desk } = parts;
+        let Parts { plane, station, mut fabric, mut memory, audiences, tally, quotas, desk, drain } = parts;
         let mut register = |memory: &SharedMemory, trust| {
             fabric.register(memory.descriptor(), trust, memory.offset() as u64, memory.len() as u64)
         };
@@ -91,6 +94,7 @@ impl Node {
             // The low half of a time in nanoseconds: as good as random.
             first_generation: run,
         });
+        engine.keep_files(config.file_bytes);
         let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;
         if found.segments > 0 {
             let Found { segments, bytes, undone, .. } = found;
@@ -122,14 +126,14 @@ impl Node {
             members_changed: false,
             now: Hands::read_clocks(began),
         };
-        hands.register_area(OWN_AREA).map_err(StartError::Area)?;
-        for (area, audience) in found.areas {
-            hands.know_area(area, audience).map_err(StartError::Area)?;
+        hands.register_area(OWN_AREA, Storage::Memory).map_err(StartError::Area)?;
+        for (area, (audience, storage)) in found.areas {
+            hands.know_area(area, audience, storage).map_err(StartError::Area)?;
         }
         hands.keep_floor();
         let (events, next_connect) = (Events::new(), Some(began));
         let (next_tick, next_gauges, pool_bytes) = (began, began, config.pool_bytes);
-        let (rounds, latency_ns) = (0, 0);
+        let (rounds, latency_ns, leaving) = (0, 0, Leaving::new(drain));
         Ok(Self {
             station,
             hands,
@@ -141,6 +145,7 @@ impl Node {
             quotas,
             pool_bytes,
             latency_ns,
+            leaving,
         })
     }
 
@@ -233,6 +238,9 @@ impl Node {
 
     #[inline]
     fn sweep(&mut self) -> usize {
+        if self.leaving.refuses() {
+            return self.station.serve(Self::BATCH, &mut Refusing(&mut self.hands));
+        }
         self.station.serve(Self::BATCH, &mut self.hands)
     }
 
@@ -408,6 +416,9 @@ impl Work for Node {
     fn poll(&mut self) -> usize {
         self.hands.tally.count(Counter::Rounds);
         let arrivals = self.take_arrivals();
+        if self.leaving.is_asked() && self.leaving.go_on(&mut self.station, &mut self.hands) {
+            self.perform();
+        }
         let requests = self.take_requests();
         let events = self.take_events();
         let told = self.hands.hear_control();
@@ -481,5 +492,8 @@ impl Work for Node {
         // The goodbyes go out with one more round; who does not take them will see the end of the process.
         let mut events = Events::new();
         self.hands.fabric.poll(&mut events);
+        if let Err(error) = self.hands.memory.close_files() {
+            tracing::error!(%error, "segments in files may not be on the disk as a whole");
+        }
     }
 }

@@ -5,8 +5,8 @@ use crate::memory::{NodeMemory, PoolError};
 use crate::register::Entry;
 use ddss_core::engine::{Engine, OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES};
-use ddss_core::{Audience, Failure, Header, LockToken, Record, Timestamp, Version};
-use std::collections::BTreeMap;
+use ddss_core::{Audience, Failure, Header, LockToken, Record, Storage, Timestamp, Version};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// What was found.
@@ -17,32 +17,45 @@ pub(crate) struct Found {
     /// Puts that the last daemon had begun and not ended.
     pub(crate) undone: usize,
     /// The areas that are in use, and who may read each.
-    pub(crate) areas: BTreeMap<usize, Audience>,
+    pub(crate) areas: BTreeMap<usize, (Audience, Storage)>,
 }
 
 /// Takes in what is in the memory. Nothing is changed before everything has been looked at.
 pub(crate) fn restore(folder: &Path, memory: &mut NodeMemory, engine: &mut Engine) -> Result<Found, PoolError> {
     let broken = |what: String| PoolError::Broken { path: folder.to_owned(), what };
-    let entries: Vec<Entry> = memory.register.entries().collect();
+    let entries = memory.entries();
     let mut found = Found::default();
+    let mut live = BTreeSet::new();
     let mut taken: Vec<Vec<(u64, u64)>> = vec![Vec::new(); AREAS_MAX];
-    for entry in &entries {
+    for &(storage, entry) in &entries {
         match entry {
             Entry::Live(record) => {
-                let bytes = take_in(memory, engine, record, &mut found).map_err(&broken)?;
+                if record.spec.storage != storage {
+                    return Err(broken(format!("{:?} is written down where it does not belong", record.name)));
+                }
+                let bytes = take_in(memory, engine, &record, &mut found).map_err(&broken)?;
                 taken[area_of(record.at)].push((offset_of(record.at), bytes));
+                live.insert(record.segment.index());
                 found.segments += 1;
                 found.bytes += record.spec.bytes;
-                found.areas.insert(area_of(record.at), record.permissions.audience());
+                found.areas.insert(area_of(record.at), (record.permissions.audience(), storage));
             }
-            Entry::Free(last) => engine.restore_free(*last),
+            // An index may have been used here and there, one after the other.
+            Entry::Free(_) => {}
             Entry::Broken => return Err(broken("its register makes no sense".to_owned())),
+        }
+    }
+    for &(_, entry) in &entries {
+        if let Entry::Free(last) = entry
+            && !live.contains(&last.index())
+        {
+            engine.restore_free(last);
         }
     }
     let floor = memory.register.floor();
     engine.restore_clock(floor);
     for (area, taken) in taken.iter_mut().enumerate().skip(OWN_AREA + 1) {
-        clear_the_rest(folder, memory, area, taken)
+        clear_the_rest(memory, area, taken)
             .map_err(|source| PoolError::File { path: NodeMemory::area_path(folder, area), source })?;
     }
     Ok(found)
@@ -56,7 +69,13 @@ fn take_in(memory: &mut NodeMemory, engine: &mut Engine, record: &Record, found:
     if !(OWN_AREA + 1..AREAS_MAX).contains(&area_of(record.at)) {
         return Err(format!("{name:?} lies outside of every area"));
     }
-    let area = memory.open_area(area_of(record.at)).map_err(|error| format!("{name:?} cannot be opened: {error}"))?;
+    let other = memory.known_area(area_of(record.at)).is_some_and(|(storage, _)| storage != record.spec.storage);
+    if other {
+        return Err(format!("{name:?} lies in an area that is both in memory and in a file"));
+    }
+    let area = memory
+        .open_area(area_of(record.at), record.spec.storage)
+        .map_err(|error| format!("{name:?} cannot be opened: {error}"))?;
     if end.is_none_or(|end| end > area.len() as u64) {
         return Err(format!("{name:?} lies outside of its area"));
     }
@@ -77,6 +96,9 @@ fn take_in(memory: &mut NodeMemory, engine: &mut Engine, record: &Record, found:
     let (version, timestamp) = (Version(header.state >> 1), Timestamp(header.timestamp));
     let restored = engine.restore(record, version, timestamp);
     restored.map_err(|failure| match failure {
+        Failure::NoSpace if record.spec.storage == Storage::File => {
+            format!("{name:?} and what else is in files need a larger --file-bytes")
+        }
         Failure::NoSpace => format!("{name:?} and what else is there need a larger --pool-bytes"),
         _ => format!("{name:?} lies where another segment is"),
     })?;
@@ -84,19 +106,16 @@ fn take_in(memory: &mut NodeMemory, engine: &mut Engine, record: &Record, found:
 }
 
 /// Whatever nobody holds becomes zeroes again, for the next segment.
-fn clear_the_rest(
-    folder: &Path,
-    memory: &mut NodeMemory,
-    area: usize,
-    taken: &mut [(u64, u64)],
-) -> Result<(), ddss_ipc::MemoryError> {
-    if taken.is_empty() {
-        // Nobody has it mapped who could still find anything in it.
-        let _ = std::fs::remove_file(NodeMemory::area_path(folder, area));
-        return Ok(());
+fn clear_the_rest(memory: &NodeMemory, area: usize, taken: &mut [(u64, u64)]) -> Result<(), ddss_ipc::MemoryError> {
+    let known = memory.known_area(area).filter(|_| !taken.is_empty());
+    for storage in [Storage::Memory, Storage::File] {
+        if known.is_none_or(|(used, _)| used != storage) {
+            // Nobody has it mapped who could still find anything in it.
+            let _ = std::fs::remove_file(memory.place_of(area, storage).0);
+        }
     }
+    let Some((_, memory)) = known else { return Ok(()) };
     taken.sort_unstable();
-    let memory = memory.open_area(area)?;
     let mut from = 0;
     for &(start, bytes) in taken.iter().chain([&(memory.len() as u64, 0)]) {
         if start > from {
@@ -187,7 +206,7 @@ mod tests {
             drop(memory);
             let (mut memory, mut engine) = open(&folder);
             let found = restore(&folder, &mut memory, &mut engine).unwrap();
-            let areas = BTreeMap::from([(1, record().permissions.audience())]);
+            let areas = BTreeMap::from([(1, (record().permissions.audience(), Storage::Memory))]);
             assert_eq!(found, Found { segments: 1, bytes: BYTES as u64, undone: 1, areas });
             assert_eq!(bytes(&memory), before.0);
             assert_eq!(memory.header(record().at), Header { locked: 0, ..before.1 });

@@ -186,6 +186,18 @@ impl Register {
         self.set(Self::INTENT_AT + Record::STATE_OFFSET, Record::FREE, Ordering::Release);
     }
 
+    /// The memory in which it is.
+    pub(crate) fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    /// Whether that segment is written down here.
+    pub(crate) fn holds(&self, segment: SegmentId) -> bool {
+        let at = Self::record_at(usize::from(segment.index()));
+        self.word(at + Record::STATE_OFFSET) == Record::LIVE
+            && self.word(at + Record::SEGMENT_OFFSET) == segment.to_bits()
+    }
+
     /// Strikes a segment; its id stays.
     pub(crate) fn strike(&self, segment: SegmentId) {
         let at = Self::record_at(usize::from(segment.index()));

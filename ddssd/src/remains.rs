@@ -1,6 +1,7 @@
 //! What a daemon that does not run left in its memory: which segments, and what their headers say. Looked at and not
 //! touched, for the commands of operators.
 
+use crate::files::Files;
 use crate::folder::plane_folder;
 use crate::memory::NodeMemory;
 use crate::register::{Entry, Register};
@@ -43,14 +44,28 @@ pub struct Remain {
 }
 
 impl Remains {
+    /// Looks into a daemon's memory folder, and at what it has in files below its state folder.
+    pub fn look_everywhere(memory_folder: &Path, state_folder: &Path) -> Result<Self, NoRemains> {
+        let in_files = Self::look(&Files::folder(state_folder, 0));
+        match (Self::look(memory_folder), in_files) {
+            (Ok(mut all), Ok(in_files)) if all.node == in_files.node => {
+                all.segments.extend(in_files.segments);
+                all.segments.sort_by(|one, other| one.record.name.as_str().cmp(other.record.name.as_str()));
+                Ok(all)
+            }
+            (Err(_), Ok(in_files)) => Ok(in_files),
+            (in_memory, _) => in_memory,
+        }
+    }
+
     /// Looks into a daemon's memory folder. While a daemon runs there it is to be asked instead: what it is just writing
     /// down may be seen in part.
     pub fn look(memory_folder: &Path) -> Result<Self, NoRemains> {
-        let mut all = Self::look_at_plane(memory_folder)?;
         let others = (1..PLANES_MAX as u8).map(|plane| plane_folder(memory_folder, plane));
-        for other in others.map_while(|folder| Self::look_at_plane(&folder).ok()) {
-            all.segments.extend(other.segments);
-        }
+        let mut others = others.filter_map(|folder| Self::look_at_plane(&folder).ok());
+        // What is in files may be of any of the planes.
+        let mut all = Self::look_at_plane(memory_folder).or_else(|none| others.next().ok_or(none))?;
+        others.for_each(|other| all.segments.extend(other.segments));
         all.segments.sort_by(|one, other| one.record.name.as_str().cmp(other.record.name.as_str()));
         Ok(all)
     }

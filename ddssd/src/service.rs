@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::control::{ControlConfig, ControlError, ControlPlane, Desk, DeskEnd};
 use crate::core_claim;
 use crate::data_plane::{DataPlane, Prepared, check_planes, discard_all};
+use crate::drain::Drain;
 use crate::fabric;
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::PoolError;
@@ -20,7 +21,7 @@ use ddss_verbs::FabricError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Why a node could not start, or not end well.
 #[derive(Debug, thiserror::Error)]
@@ -134,6 +135,7 @@ impl StartError {
             Self::Memory(PoolError::OtherPlanes { .. }) => 2,
             Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } | Self::OtherNode { .. } | Self::Quota(_) => 2,
             Self::Folder(FolderError::Taken { .. }) => 3,
+            Self::Memory(PoolError::Folder(FolderError::Taken { .. })) => 3,
             Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } | Self::State { .. } => 4,
             Self::Control(ControlError::State { .. }) => 4,
             Self::NoKey { .. } | Self::Key(_) => 5,
@@ -152,6 +154,7 @@ pub struct Service {
     node: NodeId,
     address: Option<SocketAddr>,
     metrics: Option<Metrics>,
+    drain: Drain,
     _locks: Vec<FolderLock>,
 }
 
@@ -160,7 +163,7 @@ impl Service {
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         config.check()?;
         let locks = Self::lock_folders(&config)?;
-        check_planes(&config.folder, &config.memory_folder, config.progress_threads)?;
+        check_planes(&config)?;
         let seats = core_claim::seats(&config.core, config.progress_threads)?;
         let fabrics = seats.iter().map(|_| fabric::open(&config.fabric, config.listen));
         let mut fabrics = fabrics.collect::<Result<Vec<_>, _>>()?;
@@ -176,10 +179,10 @@ impl Service {
         let pages: Vec<Page> = parts.iter().map(|part| part.page().clone()).collect();
         pages.iter().for_each(|page| page.set_gauge(Gauge::Clustered, admission.is_some().into()));
         let metrics = config.metrics.map(|address| Metrics::start(address, pages.clone())).transpose()?;
-        let (mut planes, mut desks) = (Vec::new(), Vec::new());
+        let (mut planes, mut desks, drain) = (Vec::new(), Vec::new(), Drain::default());
         for part in parts {
             let (desk, teller, asked) = Desk::open().map_err(StartError::Network)?;
-            planes.push(part.start(admission.is_some().then_some(desk))?);
+            planes.push(part.start(admission.is_some().then_some(desk), drain.clone())?);
             desks.push((teller, asked));
         }
         let address = admission.as_ref().map(|admission| admission.address);
@@ -187,7 +190,7 @@ impl Service {
         let control = control.transpose()?;
         planes.iter_mut().try_for_each(DataPlane::open_door)?;
         pages.iter().for_each(|page| page.set_state(State::Serving));
-        Ok(Self { planes, control, node, address, metrics, _locks: locks })
+        Ok(Self { planes, control, node, address, metrics, drain, _locks: locks })
     }
 
     /// Makes the folders if they are not there, and keeps other daemons out of them.
@@ -202,7 +205,7 @@ impl Service {
         }
         locks.extend(FolderLock::take_all(&folders)?);
         if config.discard {
-            discard_all(&config.folder, &config.memory_folder);
+            discard_all(config);
         }
         Ok(locks)
     }
@@ -214,7 +217,7 @@ impl Service {
         planes: &mut [DataPlane],
         desks: Vec<DeskEnd>,
     ) -> Result<ControlPlane, ControlError> {
-        let Admission { node, key, address, listener, founder } = admission;
+        let Admission { node, key, address, listener, founder, join } = admission;
         let names = planes.iter_mut().flat_map(DataPlane::take_names).collect();
         let (state_folder, folder, peers) = (config.state_folder.clone(), config.folder.clone(), config.peers.clone());
         let pages = planes.iter().map(|plane| plane.page().clone()).collect();
@@ -230,6 +233,7 @@ impl Service {
             folder,
             peers,
             founder,
+            join,
             names,
             pages,
         };
@@ -278,6 +282,32 @@ impl Service {
     /// Whether its progress threads still run.
     pub fn is_running(&self) -> bool {
         self.planes.iter().all(DataPlane::is_running)
+    }
+
+    /// Lets what is under way end before it is [stopped](Self::stop): no client is let in and no request begun any more. It
+    /// waits for `patience` at the most, and no longer than `enough` allows, which is asked again and again. Says how many
+    /// requests found no end.
+    pub fn drain(&self, patience: Duration, mut enough: impl FnMut() -> bool) -> usize {
+        /// How long the threads may take to tell those whose time is over.
+        const LAST_WORDS: Duration = Duration::from_millis(100);
+        self.planes.iter().for_each(DataPlane::begin_stop);
+        self.drain.ask();
+        self.planes.iter().for_each(DataPlane::wake);
+        let mut until = Instant::now() + patience;
+        let mut hurried = false;
+        while self.is_running() && !self.drain.is_over() {
+            if !hurried && (Instant::now() >= until || enough()) {
+                hurried = true;
+                until = Instant::now() + LAST_WORDS;
+                self.drain.hurry();
+                self.planes.iter().for_each(DataPlane::wake);
+            }
+            if hurried && Instant::now() >= until {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.drain.cut_short()
     }
 
     /// Stops it: no new clients, the sessions end, the progress threads end, its memory goes.

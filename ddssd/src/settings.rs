@@ -3,6 +3,8 @@
 
 use crate::config::{Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, default_state_folder};
 use crate::fabric::FabricChoice;
+use crate::files::UncleanFiles;
+use crate::place::HostPort;
 use crate::quotas::{QuotaRule, QuotaTable};
 use crate::service::StartError;
 use crate::tables::take_apart;
@@ -92,8 +94,8 @@ settings! {
     #[arg(long, env = "DDSS_ADVERTISE", value_name = "IP:PORT")]
     advertise: SocketAddr,
     /// A node of the cluster to join; not needed again after that
-    #[arg(long, env = "DDSS_JOIN", value_name = "IP:PORT")]
-    join: SocketAddr,
+    #[arg(long, env = "DDSS_JOIN", value_name = "HOST:PORT")]
+    join: HostPort,
     /// The nodes with which a new cluster begins, the same on each of them; with commas or once for each
     #[arg(long, env = "DDSS_PEERS", value_name = "N=IP:PORT", value_delimiter = ',', action = clap::ArgAction::Append)]
     peer: Vec<PeerAddress>,
@@ -117,9 +119,19 @@ settings! {
     /// Bytes for segments [default: 268435456]
     #[arg(long, env = "DDSS_POOL_BYTES", value_name = "BYTES")]
     pool_bytes: u64,
-    /// Throw away the segments that an earlier daemon left in the memory folder, and those of this one when it stops
+    /// Bytes for segments in files, in the state folder; 0: there are none [default: 1073741824]
+    #[arg(long, env = "DDSS_FILE_BYTES", value_name = "BYTES")]
+    file_bytes: u64,
+    /// Segments in files when the machine ended before the daemon did: refuse (do not start), keep (their bytes may be those
+    /// of several puts), or drop [default: refuse]
+    #[arg(long, env = "DDSS_UNCLEAN_FILES", value_name = "WHAT")]
+    unclean_files: UncleanFiles,
+    /// Throw away the segments that an earlier daemon left in memory and in files, and those of this one when it stops
     #[arg(long, env = "DDSS_DISCARD", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     discard: bool,
+    /// Milliseconds that calls under way may take to end when the daemon is told to stop; 0: none [default: 2000]
+    #[arg(long, env = "DDSS_DRAIN_MS", value_name = "MS")]
+    drain_ms: u64,
     /// Permission bits of the clients' socket, octal [default: 600]
     #[arg(long, env = "DDSS_SOCKET_MODE", value_name = "MODE")]
     socket_mode: Mode,
@@ -249,7 +261,10 @@ impl Settings {
             spin_us: Some(Pace::default().spin.as_micros() as u64),
             busy: Some(false),
             pool_bytes: Some(Config::POOL_BYTES),
+            file_bytes: Some(Config::FILE_BYTES),
+            unclean_files: Some(UncleanFiles::Refuse),
             discard: Some(false),
+            drain_ms: Some(Config::DRAIN.as_millis() as u64),
             socket_mode: Some(Mode(0o600)),
             quota: None,
             metrics_listen: None,
@@ -264,14 +279,21 @@ impl Settings {
     /// Where the daemon in that folder (`None`: the usual one) has its segments, as far as the environment and the file in
     /// the folder tell; a flag `--memory-dir` of its own they do not know.
     pub fn memory_folder(dir: Option<PathBuf>) -> PathBuf {
+        Self::segment_folders(dir).0
+    }
+
+    /// The same, and the folder of what survives a restart, where segments in files are.
+    pub fn segment_folders(dir: Option<PathBuf>) -> (PathBuf, PathBuf) {
         let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let dir = dir.or_else(|| named(ddss_ipc::FOLDER_VARIABLE).map(PathBuf::from));
         let memory_dir = named("DDSS_MEMORY_DIR").map(PathBuf::from);
         let node = named("DDSS_NODE").and_then(|text| text.to_str()?.parse().ok());
-        let told = Settings { dir, memory_dir, node, ..Settings::default() };
+        let state_dir = named(crate::config::STATE_VARIABLE).map(PathBuf::from);
+        let told = Settings { dir, memory_dir, state_dir, node, ..Settings::default() };
         let file = told.file(None).and_then(|path| Settings::read(&path).ok());
         let all = told.or(file.unwrap_or_default()).resolved();
-        all.memory_dir.expect("every setting is filled in")
+        let all_set = "every setting is filled in";
+        (all.memory_dir.expect(all_set), all.state_dir.expect(all_set))
     }
 
     /// As a file that says all of it.
@@ -303,7 +325,10 @@ impl Settings {
         config.pace.spin = all.spin_us.map_or(config.pace.spin, Duration::from_micros);
         config.pace.busy = all.busy.unwrap_or_default();
         config.pool_bytes = all.pool_bytes.unwrap_or(Config::POOL_BYTES);
+        config.file_bytes = all.file_bytes.unwrap_or(Config::FILE_BYTES);
+        config.unclean_files = all.unclean_files.unwrap_or_default();
         config.discard = all.discard.unwrap_or_default();
+        config.drain = all.drain_ms.map_or(config.drain, Duration::from_millis);
         config.socket_mode = all.socket_mode.map_or(config.socket_mode, |mode| mode.0);
         config.quotas = QuotaTable::new(&all.quota.unwrap_or_default()).map_err(StartError::Quota)?;
         config.metrics = all.metrics_listen.map(|address| address.0);

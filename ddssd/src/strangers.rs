@@ -265,6 +265,7 @@ fn a_member_that_lies_loses_its_connection_and_nothing_else_happens() {
             permissions,
             keeps: 0,
             copies: 1,
+            storage: ddss_core::Storage::Memory,
         };
         Message::Found { step: 1, facts, window: RemoteWindow { key: 1, base: 0, bytes: 16 } }.encode(&[]).to_vec()
     };

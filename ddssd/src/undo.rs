@@ -43,6 +43,11 @@ impl Undo {
         Ok(Self { memory })
     }
 
+    /// The memory in which it is.
+    pub(crate) fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
     fn set(&self, at: usize, value: u64) {
         self.memory.store(at, value, Ordering::Relaxed).expect(CHECKED);
     }

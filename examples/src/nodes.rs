@@ -42,7 +42,7 @@ impl Nodes {
                 config.listen = format!("127.0.0.{number}:0").parse()?;
                 config.key = Some(key.clone());
                 config.node_named = false;
-                config.join = services.first().and_then(Service::address);
+                config.join = services.first().and_then(Service::address).map(Into::into);
             }
             services.push(Service::start(config)?);
             folders.push(own);

@@ -12,8 +12,8 @@ use crate::Error;
 
 /// Between two looks at a process.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// How long a process has to end by itself before it is killed.
-const END_MAX: Duration = Duration::from_secs(2);
+/// How long a process has to end by itself before it is killed: a daemon lets what is under way end first.
+const END_MAX: Duration = Duration::from_secs(6);
 /// Bytes of what a process printed that an error repeats.
 const WORDS_MAX: usize = 4096;
 
@@ -30,7 +30,12 @@ pub struct Process {
 
 impl Process {
     /// Starts `command`; what it prints goes to NAME.out and NAME.err in `folder`.
-    pub fn start(mut command: Command, folder: &Path, name: &str) -> Result<Process, Error> {
+    pub fn start(command: Command, folder: &Path, name: &str) -> Result<Process, Error> {
+        Process::start_with(command, Stdio::null(), folder, name)
+    }
+
+    /// The same with something to read from.
+    pub fn start_with(mut command: Command, stdin: Stdio, folder: &Path, name: &str) -> Result<Process, Error> {
         let program = PathBuf::from(command.get_program());
         let file = |extension: &str| {
             let path = folder.join(name).with_extension(extension);
@@ -39,7 +44,7 @@ impl Process {
         };
         let (stdout, out) = file("out")?;
         let (stderr, err) = file("err")?;
-        command.stdin(Stdio::null()).stdout(out).stderr(err);
+        command.stdin(stdin).stdout(out).stderr(err);
         let child = command.spawn().map_err(Error::system(format!("starting {}", program.display())))?;
         Ok(Process { child, program, stdout, stderr })
     }
@@ -111,6 +116,11 @@ impl Process {
     /// Lets it go on.
     pub fn resume(&self) -> Result<(), Error> {
         self.signal(Signal::CONT)
+    }
+
+    /// Asks it to end, and does not wait for it.
+    pub fn ask_to_end(&self) -> Result<(), Error> {
+        self.signal(Signal::TERM)
     }
 
     /// Asks it to end, and kills it if it does not.

@@ -355,3 +355,25 @@ fn a_node_that_comes_after_the_log_was_cut_gets_the_whole_directory() {
     assert_eq!(status["names"], 2, "{status}");
     assert!(client(&one).ask("allocate first 64").unwrap().contains("exists"));
 }
+
+// If this failed, a cluster could be joined by numbers only, or not by a name that has an address at which nobody is.
+#[test]
+fn a_cluster_is_joined_by_the_name_of_a_host() {
+    let first = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
+    // A machine's own name for itself often stands for ::1 as well, where this daemon does not listen.
+    let at = format!("localhost:{}", first.listen().port());
+    let second = DaemonOptions::new(2).unwrap().clustered().argument("--join").argument(at).start().unwrap();
+    until(&first, &["nodes"], |nodes| is_complete(nodes, 2));
+    assert!(client(&first).ask("allocate by-name 64").unwrap().starts_with("ok"));
+    assert!(open_soon(&mut client(&second), "by-name").starts_with("ok"));
+    // A name that nobody has is told by that name, and not waited for without end.
+    let folder = TempNode::new().unwrap();
+    write_key(folder.path(), ddss_tests::TEST_KEY).unwrap();
+    let mut lost = Command::new(binary("ddssd").unwrap());
+    lost.arg("--dir").arg(folder.path()).args(["--listen", "127.0.0.1:0", "--join", "no-such-host.invalid:7400"]);
+    let mut lost = Process::start(lost, folder.path(), "ddssd").unwrap();
+    let status = lost.wait(Duration::from_secs(60)).unwrap().expect("it gives up");
+    let told = lost.stderr();
+    assert_eq!(status.code(), Some(6), "{told}");
+    assert!(told.contains("no-such-host.invalid:7400") && told.contains("address cannot be found"), "{told}");
+}

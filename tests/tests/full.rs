@@ -169,9 +169,16 @@ fn a_full_log_stops_new_names_and_nothing_else() {
     kept.put(0, &pattern(2, 64)).unwrap();
     assert_eq!(kept.get(..).unwrap()[..], pattern(2, 64)[..]);
     let log = daemon.process().stderr();
-    assert!(log.contains("No space left") || log.contains("control plane has stopped"), "{log}");
-    // With room again, and a new start as the log asks for, all of it is there and goes on.
+    assert!(log.contains("no room for the cluster's log") && log.contains("No space left"), "{log}");
+    // It is told as what it is, each time.
+    assert_eq!(refused.failure(), Some(Failure::LogUnwritable), "{refused}");
+    let again = hasty.allocate("one-more", Spec::new(8)).unwrap_err();
+    assert_eq!(again.failure(), Some(Failure::LogUnwritable), "{again}");
+    // With room again it goes on by itself.
     place.closet.empty(&place.state());
+    names.push("after".to_owned());
+    retry(|| before.allocate("after", Spec::new(8)));
+    // And the next daemon finds all of it.
     daemon.kill().unwrap();
     daemon.start_again().unwrap();
     let after = client(&daemon);

@@ -41,6 +41,7 @@ fn a_list_shows_what_there_is_and_scripts_can_rely_on_its_names() {
     let expected = [
         "bytes",
         "copies",
+        "storage",
         "gid",
         "history",
         "home",

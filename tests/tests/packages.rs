@@ -60,6 +60,7 @@ fn a_debian_package_has_everything_and_its_daemon_serves() {
         "usr/bin/ddss",
         "usr/bin/ddssd",
         "usr/lib/systemd/system/ddssd.service",
+        "usr/lib/systemd/system/ddssd.socket",
         "usr/lib/sysusers.d/ddss.conf",
         "etc/ddss/ddssd.conf",
         "usr/share/man/man1/ddss.1.gz",

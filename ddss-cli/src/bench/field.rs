@@ -54,7 +54,7 @@ impl Field {
             config.node = NodeId(number as u16);
             config.listen = std::net::SocketAddr::from(([127, 0, 0, number as u8], 0));
             config.key = Some(key.clone());
-            config.join = field._services.first().and_then(Service::address);
+            config.join = field._services.first().and_then(Service::address).map(Into::into);
             config.pool_bytes = 4 << 20;
             // Each node has a core of its own if there are three; else the second one shares the client's.
             config.core = if cores > 1 { CoreChoice::Core(cores - number) } else { CoreChoice::Unpinned };

@@ -11,6 +11,7 @@
 use super::blocks::Blocks;
 use crate::limits::{AREA_BYTES_MAX, AREAS_MAX, BLOCK_BYTES};
 use crate::segment::Audience;
+use crate::spec::Storage;
 
 /// The area of a place in this node's memory.
 pub const fn area_of(place: u64) -> usize {
@@ -35,81 +36,128 @@ const fn start_of(area: usize) -> u64 {
 #[derive(Debug)]
 struct Area {
     audience: Audience,
+    storage: Storage,
     blocks: Blocks,
 }
 
-/// All memory for segments, one bound over all areas.
-#[derive(Debug)]
-pub(super) struct Areas {
-    areas: Vec<Area>,
+/// What there is of one kind of storage.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pool {
     bytes_max: u64,
     free: u64,
 }
 
+impl Pool {
+    fn new(bytes_max: u64) -> Self {
+        let bytes_max = bytes_max / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        Self { bytes_max, free: bytes_max }
+    }
+
+    fn area(&self, audience: Audience, storage: Storage) -> Area {
+        Area { audience, storage, blocks: Blocks::new(self.bytes_max.min(AREA_BYTES_MAX)) }
+    }
+}
+
+/// All room for segments, one bound over all areas of memory and one over all those of files.
+#[derive(Debug)]
+pub(super) struct Areas {
+    areas: Vec<Area>,
+    memory: Pool,
+    files: Pool,
+}
+
 impl Areas {
     pub(super) fn new(bytes_max: u64) -> Self {
-        let bytes_max = bytes_max / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
-        let own = Area { audience: Audience::NOBODY, blocks: Blocks::new(bytes_max.min(AREA_BYTES_MAX)) };
-        Self { areas: vec![own], bytes_max, free: bytes_max }
+        let memory = Pool::new(bytes_max);
+        let own = memory.area(Audience::NOBODY, Storage::Memory);
+        Self { areas: vec![own], memory, files: Pool::default() }
+    }
+
+    /// So much may be in files; nothing may be unless it is said.
+    pub(super) fn keep_files(&mut self, bytes_max: u64) {
+        self.files = Pool::new(bytes_max);
+    }
+
+    fn pool(&mut self, storage: Storage) -> &mut Pool {
+        match storage {
+            Storage::Memory => &mut self.memory,
+            Storage::File => &mut self.files,
+        }
     }
 
     fn rounded(bytes: u64) -> u64 {
         bytes.next_multiple_of(BLOCK_BYTES as u64)
     }
 
-    fn area(&mut self, audience: Audience) -> Option<usize> {
-        if let Some(index) = self.areas.iter().position(|area| area.audience == audience) {
+    fn area(&mut self, audience: Audience, storage: Storage) -> Option<usize> {
+        if let Some(index) = self.areas.iter().position(|area| (area.audience, area.storage) == (audience, storage)) {
+            return Some(index);
+        }
+        let fresh = self.pool(storage).area(audience, storage);
+        // One that only stands in front of an area which the last daemon left is nobody's.
+        let unused = self.areas.iter().skip(OWN_AREA + 1).position(|area| area.audience == Audience::NOBODY);
+        if let Some(index) = unused.map(|index| index + OWN_AREA + 1) {
+            self.areas[index] = fresh;
             return Some(index);
         }
         if self.areas.len() == AREAS_MAX {
             return None;
         }
-        let blocks = Blocks::new(self.bytes_max.min(AREA_BYTES_MAX));
-        self.areas.push(Area { audience, blocks });
+        self.areas.push(fresh);
         Some(self.areas.len() - 1)
     }
 
-    /// Takes a run of `bytes` in the memory of an audience.
-    pub(super) fn take(&mut self, audience: Audience, bytes: u64) -> Option<u64> {
+    /// Takes a run of `bytes` among what an audience may read.
+    pub(super) fn take(&mut self, audience: Audience, storage: Storage, bytes: u64) -> Option<u64> {
         let wanted = Self::rounded(bytes);
-        if wanted > self.free {
+        if wanted > self.pool(storage).free {
             return None;
         }
-        let index = self.area(audience)?;
+        let index = self.area(audience, storage)?;
         let offset = self.areas[index].blocks.take(bytes)?;
-        self.free -= wanted;
+        self.pool(storage).free -= wanted;
         Some(start_of(index) | offset)
     }
 
     /// Takes a run that was somebody's before the daemon ended.
-    pub(super) fn retake(&mut self, place: u64, audience: Audience, bytes: u64) -> bool {
+    pub(super) fn retake(&mut self, place: u64, audience: Audience, storage: Storage, bytes: u64) -> bool {
         let (index, wanted) = (area_of(place), Self::rounded(bytes));
-        if index == OWN_AREA || index >= AREAS_MAX || wanted > self.free {
+        if index == OWN_AREA || index >= AREAS_MAX || wanted > self.pool(storage).free {
             return false;
         }
         while self.areas.len() <= index {
             // Filled in by the first segment that is found in it.
-            let blocks = Blocks::new(self.bytes_max.min(AREA_BYTES_MAX));
-            self.areas.push(Area { audience: Audience::NOBODY, blocks });
+            self.areas.push(self.memory.area(Audience::NOBODY, Storage::Memory));
+        }
+        if self.areas[index].audience == Audience::NOBODY {
+            self.areas[index] = self.pool(storage).area(audience, storage);
         }
         let area = &mut self.areas[index];
-        if area.audience == Audience::NOBODY {
-            area.audience = audience;
-        }
-        let taken = area.audience == audience && area.blocks.take_at(offset_of(place), bytes);
-        self.free -= if taken { wanted } else { 0 };
+        let fits = (area.audience, area.storage) == (audience, storage);
+        let taken = fits && area.blocks.take_at(offset_of(place), bytes);
+        self.pool(storage).free -= if taken { wanted } else { 0 };
         taken
     }
 
     /// Gives back what `take` gave for the same `bytes`.
     pub(super) fn give(&mut self, place: u64, bytes: u64) {
-        self.areas[area_of(place)].blocks.give(offset_of(place), bytes);
-        self.free += Self::rounded(bytes);
+        let area = &mut self.areas[area_of(place)];
+        area.blocks.give(offset_of(place), bytes);
+        let storage = area.storage;
+        self.pool(storage).free += Self::rounded(bytes);
     }
 
     /// Bytes that are free, in runs of any length.
-    pub(super) fn free_bytes(&self) -> u64 {
-        self.free
+    pub(super) fn free_bytes(&self, storage: Storage) -> u64 {
+        match storage {
+            Storage::Memory => self.memory.free,
+            Storage::File => self.files.free,
+        }
+    }
+
+    /// Whether anything may be in files.
+    pub(super) fn keeps_files(&self) -> bool {
+        self.files.bytes_max > 0
     }
 }
 
@@ -126,10 +174,10 @@ mod tests {
     fn those_who_may_not_read_the_same_never_share_an_area() {
         // If this broke, a process that maps what it may read would map what it may not.
         let mut areas = Areas::new(1 << 20);
-        let mine = areas.take(audience(1, 0o600), 100).unwrap();
-        let open = areas.take(audience(1, 0o644), 100).unwrap();
-        let theirs = areas.take(audience(2, 0o600), 100).unwrap();
-        let again = areas.take(audience(1, 0o620), 100).unwrap();
+        let mine = areas.take(audience(1, 0o600), Storage::Memory, 100).unwrap();
+        let open = areas.take(audience(1, 0o644), Storage::Memory, 100).unwrap();
+        let theirs = areas.take(audience(2, 0o600), Storage::Memory, 100).unwrap();
+        let again = areas.take(audience(1, 0o620), Storage::Memory, 100).unwrap();
         assert_ne!(area_of(mine), area_of(open));
         assert_ne!(area_of(mine), area_of(theirs));
         assert_eq!(area_of(mine), area_of(again), "who may write does not matter to who may map");
@@ -139,11 +187,31 @@ mod tests {
     fn one_bound_holds_over_all_areas() {
         // If this broke, a node would take more memory than it was told.
         let mut areas = Areas::new(8 * BLOCK_BYTES as u64);
-        let first = areas.take(audience(1, 0o600), 5 * BLOCK_BYTES as u64).unwrap();
-        assert_eq!(areas.take(audience(2, 0o600), 4 * BLOCK_BYTES as u64), None);
+        let first = areas.take(audience(1, 0o600), Storage::Memory, 5 * BLOCK_BYTES as u64).unwrap();
+        assert_eq!(areas.take(audience(2, 0o600), Storage::Memory, 4 * BLOCK_BYTES as u64), None);
         areas.give(first, 5 * BLOCK_BYTES as u64);
-        assert!(areas.take(audience(2, 0o600), 8 * BLOCK_BYTES as u64).is_some());
-        assert_eq!(areas.free_bytes(), 0);
+        assert!(areas.take(audience(2, 0o600), Storage::Memory, 8 * BLOCK_BYTES as u64).is_some());
+        assert_eq!(areas.free_bytes(Storage::Memory), 0);
+    }
+
+    #[test]
+    fn files_and_memory_are_never_one_area_and_have_a_bound_each() {
+        // If this broke, a segment that shall survive a boot would lie in memory, or a full disk would use up the memory.
+        let (mut areas, mine) = (Areas::new(8 * BLOCK_BYTES as u64), audience(1, 0o600));
+        assert_eq!(areas.take(mine, Storage::File, 100), None, "nothing was said of files");
+        areas.keep_files(4 * BLOCK_BYTES as u64);
+        let in_memory = areas.take(mine, Storage::Memory, 8 * BLOCK_BYTES as u64).unwrap();
+        let in_file = areas.take(mine, Storage::File, 100).unwrap();
+        assert_ne!(area_of(in_memory), area_of(in_file));
+        assert_eq!(areas.take(mine, Storage::File, 4 * BLOCK_BYTES as u64), None);
+        areas.give(in_file, 100);
+        assert_eq!((areas.free_bytes(Storage::File), areas.free_bytes(Storage::Memory)), (4 * BLOCK_BYTES as u64, 0));
+        // After a boot the file is where it was, and the area numbers before it are there for others.
+        let mut areas = Areas::new(8 * BLOCK_BYTES as u64);
+        areas.keep_files(4 * BLOCK_BYTES as u64);
+        assert!(areas.retake(start_of(3), mine, Storage::File, 100));
+        assert!(!areas.retake(start_of(3) | 8192, mine, Storage::Memory, 100));
+        assert_eq!(areas.take(mine, Storage::Memory, 100).map(area_of), Some(1));
     }
 
     #[test]
@@ -151,12 +219,12 @@ mod tests {
         // If this broke, two segments of a record that was forged or torn would lie over each other.
         let mut areas = Areas::new(1 << 20);
         let place = start_of(2) | 4096;
-        assert!(areas.retake(place, audience(1, 0o600), 5000));
-        assert!(!areas.retake(place + 4096, audience(1, 0o600), 100), "taken already");
-        assert!(!areas.retake(start_of(2) | 65536, audience(2, 0o600), 100), "another audience");
-        assert!(!areas.retake(place + 1, audience(1, 0o600), 100), "no block begins there");
-        assert!(!areas.retake(start_of(AREAS_MAX), audience(1, 0o600), 100));
+        assert!(areas.retake(place, audience(1, 0o600), Storage::Memory, 5000));
+        assert!(!areas.retake(place + 4096, audience(1, 0o600), Storage::Memory, 100), "taken already");
+        assert!(!areas.retake(start_of(2) | 65536, audience(2, 0o600), Storage::Memory, 100), "another audience");
+        assert!(!areas.retake(place + 1, audience(1, 0o600), Storage::Memory, 100), "no block begins there");
+        assert!(!areas.retake(start_of(AREAS_MAX), audience(1, 0o600), Storage::Memory, 100));
         areas.give(place, 5000);
-        assert_eq!(areas.free_bytes(), 1 << 20);
+        assert_eq!(areas.free_bytes(Storage::Memory), 1 << 20);
     }
 }

@@ -4,9 +4,10 @@ use super::action::Action;
 use super::core::{Engine, Now};
 use super::guard::Asker;
 use super::near::Told;
+use super::segments::no_room;
 use crate::record::Record;
 use crate::segment::{Header, Identity, Name, Permissions, Wish};
-use crate::spec::Spec;
+use crate::spec::{Spec, Storage};
 use crate::{Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
 impl Engine {
@@ -22,6 +23,9 @@ impl Engine {
     ) -> Result<(), Failure> {
         if spec.copies > 1 && !self.mirrors.agreed {
             // Without a cluster nobody could say who is the home.
+            return Err(Failure::Unsupported);
+        }
+        if spec.storage == Storage::File && !self.segments.keeps_files() {
             return Err(Failure::Unsupported);
         }
         if self.refuse_over_quota(asker, who, &spec) {
@@ -55,15 +59,18 @@ impl Engine {
         }
         if !made {
             // Nobody has seen it yet.
-            let name = self.segments.get(id).map(|segment| segment.name);
+            let (name, failure) = match self.segments.get(id) {
+                Ok(segment) => (Some(segment.name), no_room(&segment.spec)),
+                Err(_) => (None, Failure::NoSpace),
+            };
             if let Ok(released) = self.segments.release(id, now.steady_us) {
                 debug_assert!(released.is_empty());
             }
             self.reclaim();
-            if let Ok(name) = name {
+            if let Some(name) = name {
                 self.give_name_back(name);
             }
-            return self.answer(asker, Outcome::Failed(Failure::NoSpace), Told::default());
+            return self.answer(asker, Outcome::Failed(failure), Told::default());
         }
         if let Ok(segment) = self.segments.get(id)
             && let Some(to) = segment.line_of(segment.version)
@@ -86,6 +93,11 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Segments in files may come to so many bytes here; to none unless it is said.
+    pub fn keep_files(&mut self, bytes: u64) {
+        self.segments.keep_files(bytes);
     }
 
     /// A segment that the daemon before this one left. An error says that the record makes no sense.
@@ -123,6 +135,10 @@ impl Engine {
 
     /// Takes a segment away, be it a copy.
     pub(super) fn take_away(&mut self, now: Now, id: SegmentId) -> Result<(), Failure> {
+        if self.segments.get(id)?.guard.moving {
+            // Its bytes are on their way to another place: what they leave would be somebody else's.
+            return Err(Failure::Busy);
+        }
         self.end_mirror(id);
         let slot = self.segments.slot_of(id)?;
         let segment = self.segments.get(id)?;

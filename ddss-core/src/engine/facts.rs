@@ -8,7 +8,8 @@ use super::near::Told;
 use super::operations::{StepId, Wait};
 use super::segments::Segment;
 use crate::listing::{Listing, LockHolder, Mirroring, Page, Query};
-use crate::operation::{ArenaRange, Permit};
+use crate::operation::{ArenaRange, LockToken, Permit};
+use crate::record::Record;
 use crate::segment::{Identity, Permissions, Wish};
 use crate::{Completion, Facts, Failure, LaneId, Message, NodeId, Outcome, RequestId, SegmentId};
 use arrayvec::ArrayVec;
@@ -45,6 +46,16 @@ fn listing(now: Now, node: NodeId, segment: &Segment) -> Listing {
 fn may_hear(permissions: &Permissions, who: Identity) -> Result<(), Failure> {
     let may = |wish| permissions.allow(who, wish);
     may(Wish::Read).or_else(|_| may(Wish::Write)).or_else(|_| may(Wish::Release))
+}
+
+/// How a move ended.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "it is looked at where it is made, and goes nowhere")]
+pub(super) enum Moved {
+    /// What is written down of it now, where it was, who holds its lock alone, and the peers that have to forget that place.
+    There { asker: Asker, record: Record, from: u64, holder: LockToken, readers: Vec<NodeId> },
+    /// What was begun there has to be cleared.
+    Not { asker: Asker, to: u64, bytes: u64, failure: Failure },
 }
 
 impl Engine {
@@ -187,6 +198,9 @@ impl Engine {
     ) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
         segment.permissions.changed(who, permit)?;
+        if segment.guard.moving {
+            return Err(Failure::Busy);
+        }
         if segment.mirror.is_some() && self.permit_later(now, who, id, permit, asker)? {
             return Ok(());
         }
@@ -209,16 +223,27 @@ impl Engine {
     pub fn moved(&mut self, now: Now, at: SegmentId, made: bool) {
         let Some(id) = self.segments.at_slot(at) else { return };
         let deadline_us = now.steady_us + Self::FORGET_US;
-        let Some((asker, readers)) = self.segments.end_move(id, made, deadline_us) else { return };
-        for node in readers {
-            self.send(node, Message::Forget { segment: id });
+        match self.segments.end_move(id, made, deadline_us) {
+            None => return,
+            Some(Moved::Not { asker, to, bytes, failure }) => {
+                self.act(Action::Clear { at: to, bytes });
+                self.answer(asker, Outcome::Failed(failure), Told::default());
+            }
+            Some(Moved::There { asker, record, from, holder, readers }) => {
+                // A lock may have been given back meanwhile. Until the record says so the segment is where it was.
+                self.act(Action::Mark { at: record.at, holder });
+                self.act(Action::Rewrite { record });
+                for line in record.spec.header_lines() {
+                    self.act(Action::Erase { at: from + line });
+                }
+                for node in readers {
+                    self.send(node, Message::Forget { segment: id });
+                }
+                self.reclaim();
+                self.permitted(id, asker);
+            }
         }
-        self.reclaim();
-        if made {
-            self.permitted(id, asker);
-        } else {
-            self.answer(asker, Outcome::Failed(Failure::NoSpace), Told::default());
-        }
+        self.serve_line(now, id);
     }
 
     /// Every node that has noted the old permissions is told, and the one who gave new ones.

@@ -105,12 +105,14 @@ pub(super) struct Guard {
     pub(super) shut: bool,
     /// Nothing but gets: a put is on its way to the mirror.
     pub(super) held: bool,
+    /// The same: the segment is being brought to another place.
+    pub(super) moving: bool,
 }
 
 impl Guard {
     /// Whether anything here needs time or a client's end to be noticed.
     pub(super) fn is_idle(&self) -> bool {
-        self.holders.is_empty() && self.line.is_empty() && self.watchers.is_empty() && !self.held
+        self.holders.is_empty() && self.line.is_empty() && self.watchers.is_empty() && !self.held && !self.moving
     }
 
     /// Whether nobody is or will be in anybody's way.
@@ -137,7 +139,7 @@ impl Guard {
         }
         match wanted {
             Wanted::Get(get) => self.is_in_the_way(get, owner),
-            _ if self.held => true,
+            _ if self.held || self.moving => true,
             Wanted::Lock(wish) if wish.shared => self.held_alone() || !self.line.is_empty(),
             Wanted::Lock(_) => !self.holders.is_empty() || !self.line.is_empty(),
             Wanted::Put { .. } | Wanted::Atomic { .. } => minds && !self.holders.is_empty(),
@@ -186,7 +188,7 @@ impl Guard {
         if self.looking || self.shut {
             return None;
         }
-        if self.held {
+        if self.held || self.moving {
             return self.next_get();
         }
         let first = self.line.front()?;
@@ -276,6 +278,15 @@ impl Guard {
     pub(super) fn next_unseen(&mut self, now_us: u64) -> Option<Watcher> {
         let index = self.watchers.iter().position(|watcher| watcher.deadline_us <= now_us)?;
         Some(self.watchers.swap_remove(index))
+    }
+
+    /// Those who wait for a lock or for a version, or (`all`) for anything.
+    pub(super) fn hopeless(&mut self, all: bool) -> (Vec<Waiter>, Vec<Watcher>) {
+        let line = std::mem::take(&mut self.line);
+        let wants_lock = |waiter: &Waiter| all || matches!(waiter.wanted, Wanted::Lock(_));
+        let (left, stay): (Vec<_>, Vec<_>) = line.into_iter().partition(wants_lock);
+        self.line = stay.into();
+        (left, std::mem::take(&mut self.watchers))
     }
 
     /// Everybody in both lines: the segment is gone.

@@ -27,6 +27,7 @@
 //! | `segments.rs`, `blocks.rs` | the segments at home here and the memory they have |
 //! | `mirror.rs`, `duties.rs` | what a mirrored segment is here, by the word of the whole cluster |
 //! | `forward.rs`, `copying.rs`, `mirror_copy.rs` | what a home sends to the mirror: puts, and the first copy; what the mirror does with it |
+//! | `leaving.rs` | whom a node turns away that was told to stop |
 //! | `planted.rs` | bugs for tests to find |
 //! | `operations.rs`, `staging.rs`, `peers.rs` | what is under way, and the bounds on it |
 
@@ -49,6 +50,7 @@ mod hand;
 mod held;
 mod home;
 mod kept;
+mod leaving;
 mod locks;
 mod mirror;
 mod mirror_copy;

@@ -2,15 +2,17 @@
 
 use super::areas::Areas;
 use super::core::EngineConfig;
+use super::facts::Moved;
 use super::guard::{Asker, Guard};
 use super::mirror::{Mirror, Role};
 use super::planted::planted;
 use super::quotas::Accounts;
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::message::Facts;
+use crate::operation::LockToken;
 use crate::record::Record;
 use crate::segment::{Audience, Header, Name, Permissions};
-use crate::spec::{Placement, Spec};
+use crate::spec::{Placement, Spec, Storage};
 use crate::{Failure, NodeId, Plane, SegmentId, Timestamp, Version};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -39,7 +41,7 @@ pub(super) struct Segment {
     noted_busy: bool,
     /// Who made it, until its memory is there.
     forming: Option<Asker>,
-    /// Where it was, and who might use it there, while it moves.
+    /// Where it will be, who may use it there, and who waits for that, while it moves.
     moving: Option<(u64, Permissions, Asker)>,
     /// If it has or is a mirror.
     pub(super) mirror: Option<Box<Mirror>>,
@@ -133,8 +135,16 @@ impl Segment {
     }
 
     pub(super) fn facts(&self, id: SegmentId) -> Facts {
-        let Spec { bytes, model, copies, .. } = self.spec;
-        Facts { segment: id, bytes, model, permissions: self.permissions, keeps: self.spec.keeps(), copies }
+        let Spec { bytes, model, copies, storage, .. } = self.spec;
+        Facts { segment: id, bytes, model, permissions: self.permissions, keeps: self.spec.keeps(), copies, storage }
+    }
+}
+
+/// What is said when there is no room for such a segment.
+pub(super) fn no_room(spec: &Spec) -> Failure {
+    match spec.storage {
+        Storage::Memory => Failure::NoSpace,
+        Storage::File => Failure::NoFileSpace,
     }
 }
 
@@ -245,7 +255,17 @@ impl Segments {
     }
 
     pub(super) fn free_bytes(&self) -> u64 {
-        self.areas.free_bytes()
+        self.areas.free_bytes(Storage::Memory)
+    }
+
+    /// So much may be in files.
+    pub(super) fn keep_files(&mut self, bytes: u64) {
+        self.areas.keep_files(bytes);
+    }
+
+    /// Whether segments may be in files here.
+    pub(super) fn keeps_files(&self) -> bool {
+        self.areas.keeps_files()
     }
 
     /// The living segment of that id.
@@ -368,7 +388,7 @@ impl Segments {
 
     /// Memory for something that is no segment, in this node's own area.
     pub(super) fn take_blocks(&mut self, bytes: u64) -> Option<u64> {
-        self.areas.take(Audience::NOBODY, bytes)
+        self.areas.take(Audience::NOBODY, Storage::Memory, bytes)
     }
 
     /// Gives them back.
@@ -405,7 +425,7 @@ impl Segments {
             return Err(Failure::NoSpace);
         }
         let bytes = Header::bytes_with(spec.bytes, spec.keeps());
-        let at = self.areas.take(permissions.audience(), bytes).ok_or(Failure::NoSpace)?;
+        let at = self.areas.take(permissions.audience(), spec.storage, bytes).ok_or(no_room(&spec))?;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: self.first_generation, segment: None });
             (self.slots.len() - 1) as u16
@@ -441,7 +461,8 @@ impl Segments {
         self.slots.get_mut(usize::from(index))?.segment.as_deref_mut().filter(|segment| segment.id == id)
     }
 
-    /// Gives a segment a place among other people, and new permissions; where it was is told, and how much it is.
+    /// Gives a segment a place among other people, to be brought there for new permissions; with it where it is, and how
+    /// much. Until it is there it is read where it was, and nobody changes it.
     pub(super) fn begin_move(
         &mut self,
         id: SegmentId,
@@ -449,38 +470,37 @@ impl Segments {
         asker: Asker,
     ) -> Result<(Record, u64, u64), Failure> {
         let segment = self.get(id)?;
-        if segment.moving.is_some() {
-            return Err(Failure::Busy);
-        }
-        let bytes = segment.pool_bytes();
-        let to = self.areas.take(permissions.audience(), bytes).ok_or(Failure::NoSpace)?;
+        let (spec, bytes) = (segment.spec, segment.pool_bytes());
+        let mut record = self.record(id)?;
+        let to = self.areas.take(permissions.audience(), spec.storage, bytes).ok_or(no_room(&spec))?;
         let segment = self.get_mut(id)?;
-        let from = std::mem::replace(&mut segment.at, to);
-        let old = std::mem::replace(&mut segment.permissions, permissions);
-        segment.moving = Some((from, old, asker));
-        let spec = segment.spec;
-        self.accounts.hand_on(old.owner.uid, permissions.owner.uid, &spec);
-        Ok((self.record(id)?, from, bytes))
+        segment.moving = Some((to, permissions, asker));
+        segment.guard.moving = true;
+        let from = segment.at;
+        (record.at, record.permissions) = (to, permissions);
+        Ok((record, from, bytes))
     }
 
-    /// It is there, or stays where it was. Who waits for it, and the peers that have to forget the old place.
-    pub(super) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<(Asker, Vec<NodeId>)> {
+    /// It is there, or stays where it was.
+    pub(super) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<Moved> {
         let index = self.index_of(id)?;
         let segment = self.get_mut(id).ok()?;
-        let (from, old, asker) = segment.moving.take()?;
-        let bytes = segment.pool_bytes();
-        if made {
-            let readers = std::mem::take(&mut segment.seen_by);
-            let waiting_for = readers.clone();
-            self.leaving.push(Leaving { id, index, at: from, bytes, moved: true, waiting_for, deadline_us });
-            return Some((asker, readers));
+        let (to, permissions, asker) = segment.moving.take()?;
+        segment.guard.moving = false;
+        let (spec, bytes) = (segment.spec, segment.pool_bytes());
+        if !made {
+            return Some(Moved::Not { asker, to, bytes, failure: no_room(&spec) });
         }
-        let to = std::mem::replace(&mut segment.at, from);
-        let tried = std::mem::replace(&mut segment.permissions, old);
-        let spec = segment.spec;
-        self.accounts.hand_on(tried.owner.uid, old.owner.uid, &spec);
-        self.areas.give(to, bytes);
-        Some((asker, Vec::new()))
+        let from = std::mem::replace(&mut segment.at, to);
+        let old = std::mem::replace(&mut segment.permissions, permissions);
+        let readers = std::mem::take(&mut segment.seen_by);
+        let holder = segment.guard.first_holder().filter(|holder| !holder.shared);
+        let holder = holder.map_or(LockToken::default(), |holder| holder.token);
+        let waiting_for = readers.clone();
+        self.leaving.push(Leaving { id, index, at: from, bytes, moved: true, waiting_for, deadline_us });
+        self.accounts.hand_on(old.owner.uid, permissions.owner.uid, &spec);
+        let record = self.record(id).ok()?;
+        Some(Moved::There { asker, record, from, holder, readers })
     }
 
     /// Takes in a segment that was here before the daemon ended.
@@ -492,10 +512,10 @@ impl Segments {
             return Err(Failure::Malformed);
         }
         let bytes = Header::bytes_with(spec.bytes, spec.keeps());
-        if bytes > self.areas.free_bytes() {
+        if bytes > self.areas.free_bytes(spec.storage) {
             return Err(Failure::NoSpace);
         }
-        if !self.areas.retake(at, permissions.audience(), bytes) {
+        if !self.areas.retake(at, permissions.audience(), spec.storage, bytes) {
             return Err(Failure::Malformed);
         }
         self.make_room_for(id);

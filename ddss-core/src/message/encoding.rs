@@ -256,7 +256,7 @@ mod tests {
     use crate::message::{Facts, Have, RemoteWindow, Stored};
     use crate::operation::{LockWish, Terms};
     use crate::segment::{Identity, Name, Permissions};
-    use crate::{Model, NodeId, SegmentId};
+    use crate::{Model, NodeId, SegmentId, Storage};
     use proptest::prelude::*;
 
     #[test]
@@ -266,7 +266,16 @@ mod tests {
         let name = Name::new(&"n".repeat(128)).expect("a good name");
         let segment = SegmentId::new(NodeId(1), 2, 3);
         let permissions = Permissions { owner: who, mode: 0o640 };
-        let facts = Facts { segment, bytes: 4096, model: Model::Temporal(5), permissions, keeps: 7, copies: 2 };
+        let facts = Facts {
+            segment,
+            bytes: 4096,
+            model: Model::Temporal(5),
+            permissions,
+            keeps: 7,
+            copies: 2,
+            storage: Storage::Memory,
+        };
+        let in_a_file = Facts { copies: 1, storage: Storage::File, ..facts };
         let window = RemoteWindow { key: 1, base: 2, bytes: 3 };
         let terms = Terms { version: Some(Version(6)), token: None, asks: Some(Model::Strict) };
         let look = Look { asks: Some(Model::Delta(4)), version: Some(Version(8)) };
@@ -294,6 +303,7 @@ mod tests {
             Message::Listed { step: 1, more: true },
             Message::Permit { step: 1, who, segment, permit },
             Message::Changed { facts },
+            Message::Changed { facts: in_a_file },
             Message::Break { step: 1, who, segment },
             Message::Forget { segment },
             Message::Forgotten { segment },

@@ -38,6 +38,8 @@ pub enum State {
     Starting,
     /// It serves.
     Serving,
+    /// It was told to stop: it takes nothing new, and what is under way ends.
+    Stopping,
     /// It was told to stop, and has.
     Stopped,
     /// It says something that this release does not know.
@@ -52,11 +54,12 @@ impl State {
             State::Starting => 1,
             State::Serving => 2,
             State::Stopped => 3,
+            State::Stopping => 4,
         }
     }
 
     fn of(code: u64) -> Self {
-        [State::Starting, State::Serving, State::Stopped]
+        [State::Starting, State::Serving, State::Stopping, State::Stopped]
             .into_iter()
             .find(|state| state.code() == code)
             .unwrap_or(State::Unknown)

@@ -46,8 +46,11 @@ impl Status {
         self.torn += other.torn;
         other.peers.iter().for_each(|theirs| self.add_peer(theirs));
         let (mine, theirs) = (&mut self.daemon, &other.daemon);
-        let rank =
-            |state| [State::Serving, State::Starting, State::Unknown, State::Stopped].iter().position(|&s| s == state);
+        let rank = |state| {
+            [State::Serving, State::Starting, State::Unknown, State::Stopping, State::Stopped]
+                .iter()
+                .position(|&s| s == state)
+        };
         if rank(theirs.state) > rank(mine.state) {
             mine.state = theirs.state;
         }

@@ -5,6 +5,7 @@ mod barrier;
 mod claim;
 mod files;
 mod framed;
+mod inherited;
 mod memory;
 mod queue;
 
@@ -13,4 +14,5 @@ pub(crate) use memory::MappedWord;
 pub(crate) use queue::{Queue, Received};
 pub use claim::{Claimed, Claims};
 pub use framed::Framed;
+pub use inherited::Inherited;
 pub use memory::{Access, MemoryError, SharedMemory};

@@ -10,7 +10,9 @@ use crate::error::Error;
 use crate::facts::{after, listings};
 use crate::lanes::NoCompletion;
 use arc_swap::{ArcSwap, Guard};
-use ddss_core::{ArenaRange, Completion, Listing, Name, NodeId, Opened, Operation, Page, Plane, Query, Spec};
+use ddss_core::{
+    ArenaRange, Completion, Failure, Listing, Name, NodeId, Opened, Operation, Outcome, Page, Plane, Query, Spec,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -195,6 +197,10 @@ impl AsyncClient {
                 ended => break ended.map_err(|none| self.client.explain(none, action, target))?,
             }
         };
+        if completion.outcome == Outcome::Failed(Failure::GoingDown) {
+            // The next call looks for the next daemon.
+            self.client.0.last().attachment.set_leaving();
+        }
         Error::of_completion(&completion, action, target)?;
         Ok(completion)
     }

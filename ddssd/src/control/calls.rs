@@ -59,4 +59,6 @@ pub(crate) enum Reply {
     Refused(String),
     /// It may be later.
     NotNow(String),
+    /// The leader has no room to write it down.
+    LogFull,
 }

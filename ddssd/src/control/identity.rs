@@ -32,9 +32,14 @@ impl Identity {
 /// Replaces a file whole, or not at all, and returns when that would survive a loss of power.
 pub(super) fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let (path, fresh) = (folder.join(name), folder.join(format!("{name}.new")));
-    let mut file = File::create(&fresh)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&fresh, &path)?;
-    File::open(folder)?.sync_all()
+    let written = File::create(&fresh).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, &path)
+    });
+    if written.is_err() {
+        // Half of it would take the room that others wait for.
+        let _ = std::fs::remove_file(&fresh);
+    }
+    written.and_then(|()| File::open(folder)?.sync_all())
 }

@@ -2,6 +2,7 @@
 
 use super::desk::{Tell, Tellers};
 use super::directory::{Change, Directory, Mirrored};
+use super::log::{LogStore, is_full};
 use super::snapshot::{Kept, read_snapshot, write_snapshot};
 use super::types::{Answer, Entry, Group, LogId, Member, Membership, StorageError};
 use crate::config::PeerAddress;
@@ -136,7 +137,16 @@ impl RaftSnapshotBuilder<Group> for Keeper {
             let inner = self.inner();
             (inner.snapshot(), inner.folder.clone())
         };
-        let built = write_snapshot(&folder, &kept).and_then(|()| Ok(serde_json::to_vec(&kept.directory)?));
+        let built = loop {
+            match write_snapshot(&folder, &kept) {
+                // As with the log: the group's library would give up for good.
+                Err(error) if is_full(&error) => {
+                    tracing::warn!(%error, "no room for a snapshot of the cluster's directory: waiting for it");
+                    tokio::time::sleep(LogStore::AGAIN * 10).await;
+                }
+                written => break written.and_then(|()| Ok(serde_json::to_vec(&kept.directory)?)),
+            }
+        };
         let bytes = built.map_err(|error| StorageIOError::write_snapshot(Some(kept.meta.signature()), &error))?;
         Ok(Snapshot { meta: kept.meta, snapshot: Box::new(Cursor::new(bytes)) })
     }

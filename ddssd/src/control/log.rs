@@ -19,7 +19,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 #[derive(Serialize, Deserialize)]
 enum Record {
@@ -40,9 +42,47 @@ struct Log {
     entries: BTreeMap<u64, Entry>,
 }
 
-/// The log; clones are the same one.
+/// The log; clones are the same one. Where the disk is full it waits for room: the group's library would give up for good
+/// at the first error.
 #[derive(Clone, Debug)]
-pub(crate) struct LogStore(Arc<Mutex<Log>>);
+pub(crate) struct LogStore {
+    log: Arc<Mutex<Log>>,
+    full: LogFull,
+}
+
+/// Whether a log waits for room on its disk. Clones say the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogFull(Arc<AtomicBool>);
+
+impl LogFull {
+    /// Whether it does.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// How a try to write ended; true if there is no room and it is to be tried again.
+    fn note(&self, ended: &io::Result<()>) -> bool {
+        match ended {
+            Err(error) if is_full(error) => {
+                if !self.0.swap(true, Ordering::AcqRel) {
+                    tracing::error!(%error, "no room for the cluster's log: no name is made or given back until there is");
+                }
+                true
+            }
+            _ => {
+                if self.0.swap(false, Ordering::AcqRel) {
+                    tracing::info!("there is room for the cluster's log again");
+                }
+                false
+            }
+        }
+    }
+}
+
+/// Whether there will be room when somebody makes some.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
 
 impl Log {
     const NAME: &str = "raft.log";
@@ -80,20 +120,15 @@ impl Log {
     }
 
     /// Writes records and returns when they would survive a loss of power.
-    fn write(&mut self, records: Vec<Record>) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        for record in &records {
-            append(&mut bytes, record)?;
-        }
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let before = self.file.metadata()?.len();
-        if let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.sync_data()) {
+        if let Err(error) = self.file.write_all(bytes).and_then(|()| self.file.sync_data()) {
             // Half a record would damage what is written behind it once there is room again.
             if let Err(error) = self.file.set_len(before) {
                 tracing::error!(%error, folder = %self.folder.display(), "the end of the log cannot be taken back");
             }
             return Err(error);
         }
-        records.into_iter().for_each(|record| self.note(record));
         Ok(())
     }
 
@@ -142,13 +177,39 @@ fn next_record(bytes: &[u8], at: usize) -> io::Result<Option<(Record, usize)>> {
 }
 
 impl LogStore {
+    /// Between two looks for room.
+    pub(super) const AGAIN: Duration = Duration::from_millis(100);
+
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
-        Ok(Self(Arc::new(Mutex::new(Log::open(folder)?))))
+        Ok(Self { log: Arc::new(Mutex::new(Log::open(folder)?)), full: LogFull::default() })
+    }
+
+    /// Whether it waits for room.
+    pub(crate) fn full(&self) -> LogFull {
+        self.full.clone()
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
         // Nothing in here leaves it half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes records, as soon as there is room for them.
+    async fn write(&self, records: Vec<Record>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for record in &records {
+            append(&mut bytes, record)?;
+        }
+        loop {
+            let written = self.log().write(&bytes);
+            if !self.full.note(&written) {
+                written?;
+                let mut log = self.log();
+                records.into_iter().for_each(|record| log.note(record));
+                return Ok(());
+            }
+            tokio::time::sleep(Self::AGAIN).await;
+        }
     }
 }
 
@@ -176,7 +237,7 @@ impl RaftLogStorage<Group> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), StorageError> {
-        let saved = self.log().write(vec![Record::Vote(*vote)]);
+        let saved = self.write(vec![Record::Vote(*vote)]).await;
         Ok(saved.map_err(|error| StorageIOError::write_vote(&error))?)
     }
 
@@ -189,7 +250,7 @@ impl RaftLogStorage<Group> for LogStore {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let written = self.log().write(entries.into_iter().map(Record::Entry).collect());
+        let written = self.write(entries.into_iter().map(Record::Entry).collect()).await;
         match written {
             Ok(()) => callback.log_io_completed(Ok(())),
             Err(error) => {
@@ -202,12 +263,19 @@ impl RaftLogStorage<Group> for LogStore {
     }
 
     async fn truncate(&mut self, log_id: LogId) -> Result<(), StorageError> {
-        let written = self.log().write(vec![Record::Truncate(log_id.index)]);
+        let written = self.write(vec![Record::Truncate(log_id.index)]).await;
         Ok(written.map_err(|error| StorageIOError::write_logs(&error))?)
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), StorageError> {
-        let purged = self.log().purge(log_id);
+        let purged = match self.log().purge(log_id) {
+            // What is longer than it need be is read again as it is.
+            Err(error) if is_full(&error) => {
+                tracing::warn!(%error, "no room to shorten the cluster's log");
+                Ok(())
+            }
+            purged => purged,
+        };
         Ok(purged.map_err(|error| StorageIOError::write_logs(&error))?)
     }
 }
@@ -227,16 +295,23 @@ mod tests {
         log.entries.keys().copied().collect()
     }
 
+    fn write(log: &mut Log, records: Vec<Record>) {
+        let mut bytes = Vec::new();
+        records.iter().for_each(|record| append(&mut bytes, record).unwrap());
+        log.write(&bytes).unwrap();
+        records.into_iter().for_each(|record| log.note(record));
+    }
+
     #[test]
     fn what_was_written_is_read_again_and_a_tail_cut_short_is_left_out() {
         // If this broke, a node would forget what it promised, and the cluster could decide one thing twice.
         let folder = std::env::temp_dir().join(format!("ddssd-log-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut log = Log::open(&folder).unwrap();
-        log.write((1..=9).map(|index| Record::Entry(entry(index))).collect()).unwrap();
-        log.write(vec![Record::Vote(Vote::new(3, 1)), Record::Truncate(8)]).unwrap();
+        write(&mut log, (1..=9).map(|index| Record::Entry(entry(index))).collect());
+        write(&mut log, vec![Record::Vote(Vote::new(3, 1)), Record::Truncate(8)]);
         log.purge(entry(2).log_id).unwrap();
-        log.write(vec![Record::Entry(entry(8))]).unwrap();
+        write(&mut log, vec![Record::Entry(entry(8))]);
         let path = folder.join(Log::NAME);
         let whole = std::fs::read(&path).unwrap();
         let check = |log: &Log, last: u64| {
@@ -250,7 +325,7 @@ mod tests {
             std::fs::write(&path, &whole[..whole.len() - missing]).unwrap();
             let mut log = Log::open(&folder).unwrap();
             check(&log, 7);
-            log.write(vec![Record::Entry(entry(8))]).unwrap();
+            write(&mut log, vec![Record::Entry(entry(8))]);
             check(&Log::open(&folder).unwrap(), 8);
         }
         // Damage in the middle is no crash of ours: better to stop than to forget.

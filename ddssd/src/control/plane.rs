@@ -13,6 +13,7 @@ use super::types::{Answer, Command, Member, Raft};
 use super::watch::watch;
 use super::wire::MEET_MAX;
 use crate::config::PeerAddress;
+use crate::place::HostPort;
 use crate::status::Page;
 use crate::trust::{ClusterKey, TrustError};
 use ddss_core::engine::ClaimId;
@@ -48,7 +49,7 @@ pub enum ControlError {
     #[error("cannot join the cluster at {address}: {why}")]
     Join {
         /// Where it was tried.
-        address: SocketAddr,
+        address: HostPort,
         /// Why.
         why: String,
     },
@@ -71,6 +72,8 @@ pub(crate) struct ControlConfig {
     pub(crate) peers: Vec<PeerAddress>,
     /// Whether it may begin one.
     pub(crate) founder: bool,
+    /// Who knows where the cluster is, when it is nowhere else.
+    pub(crate) join: Option<HostPort>,
     /// The segments that it has already; with each, whether it was first at home elsewhere.
     pub(crate) names: Vec<(Name, bool)>,
     /// Where others see how the cluster is: the pages of all planes.
@@ -155,13 +158,27 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>) -> Result<Context, Co
     let heard = Heard::default();
     let log = LogStore::open(&config.state_folder).map_err(state)?;
     let keeper = Keeper::open(&config.state_folder, node, tellers.clone()).map_err(state)?;
+    let log_full = log.full();
     let network = Network { caller: caller.clone(), heard: heard.clone() };
     let group = Arc::new(group_config()?);
     let raft = Raft::new(node.into(), group, network, log, keeper.clone()).await;
     let raft = raft.map_err(|error| failed(&error))?;
     let (doomed, deciding) = Default::default();
     let (members, turn) = Default::default();
-    let context = Context { raft, keeper, caller, heard, node, ours, members, turn, doomed, deciding };
+    let context = Context {
+        raft,
+        keeper,
+        caller,
+        heard,
+        node,
+        ours,
+        members,
+        turn,
+        doomed,
+        deciding,
+        log_full,
+        join: config.join.clone(),
+    };
     let initialized = context.raft.is_initialized().await.map_err(|error| failed(&error))?;
     if config.founder && !initialized {
         let founders = founders(node, ours, &config.peers);
@@ -240,14 +257,18 @@ impl Context {
     /// How long until the leader is asked again.
     const AGAIN: Duration = Duration::from_millis(20);
 
-    /// Asks the leader, whoever it is by now, until it answers or time is up.
+    /// Asks the leader, whoever it is by now, until it answers or time is up. An error of the kind *storage full* says that it
+    /// has no room to write down what was asked.
     pub(crate) async fn ask_leader(&self, call: &Call, limit: Duration) -> io::Result<Reply> {
         let end = Instant::now() + limit;
         let mut named: Option<Member> = None;
+        let mut full = false;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
+                full |= self.is_leader() && self.log_full.is_full();
+                let kind = if full { io::ErrorKind::StorageFull } else { io::ErrorKind::TimedOut };
+                return Err(kind.into());
             }
             let reply = if self.is_leader() {
                 tokio::time::timeout(left, self.answer(call.clone())).await.map_err(|_| io::ErrorKind::TimedOut.into())
@@ -257,14 +278,31 @@ impl Context {
                     None => Err(io::ErrorKind::NotConnected.into()),
                 }
             };
+            full = matches!(reply, Ok(Reply::LogFull)) || full && reply.is_err();
             match reply {
                 Ok(Reply::NotLeader(leader)) => named = leader,
                 Ok(Reply::NotNow(why)) => tracing::debug!(why, "the leader cannot do it now"),
+                Ok(Reply::LogFull) => tracing::debug!("the leader has no room for its log"),
                 Ok(reply) => return Ok(reply),
-                Err(error) => tracing::debug!(%error, "the leader does not answer"),
+                Err(error) => {
+                    tracing::debug!(%error, "the leader does not answer");
+                    named = self.found_anew(end.saturating_duration_since(Instant::now())).await;
+                }
             }
             tokio::time::sleep(Self::AGAIN.min(left)).await;
         }
+    }
+
+    /// Somebody at the place where this node joined, if nobody of the cluster is where it was: all of them may have other
+    /// addresses by now. Each time another of that place's.
+    async fn found_anew(&self, left: Duration) -> Option<Member> {
+        let place = self.join.as_ref().filter(|_| self.leader().is_none())?;
+        let turn = self.turn.load(Ordering::Relaxed);
+        let found = place.addresses(left.min(FIND_MAX)).await.inspect_err(|error| {
+            tracing::debug!(%error, %place, "cannot find the place where this node joined");
+        });
+        let found = found.ok()?;
+        found.get(turn % found.len().max(1)).map(|&address| Member { address })
     }
 
     /// Any other member: it knows the leader, or somebody who does.
@@ -279,10 +317,13 @@ impl Context {
         // Noted before it is asked for, or the sweep could take it for a name that nobody has.
         held.insert(&name, claim);
         let call = Call::Propose(Command::Claim { name: name.clone(), home: self.node, claim });
-        let result = match self.ask_leader(&call, within).await {
+        // A little less than there is, so that whoever asked hears why it was in vain.
+        let result = match self.ask_leader(&call, within - within / 8).await {
             Ok(Reply::Applied(Answer::Done)) => return Ok(()),
             Ok(Reply::Applied(Answer::Taken { .. })) => Err(Failure::AlreadyExists),
             Ok(Reply::Applied(Answer::Full)) => Err(Failure::NoSpace),
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(Failure::LogUnwritable),
+            _ if self.has_stopped() => Err(Failure::LogUnwritable),
             // If it happens all the same, the sweep gives it back.
             _ => Err(Failure::TimedOut),
         };
@@ -314,45 +355,64 @@ impl Context {
     }
 }
 
-/// Asks the cluster at `address` to take this node in; says which number it has there.
+/// How long the addresses of a name may take to be found.
+const FIND_MAX: Duration = Duration::from_secs(3);
+
+/// Asks the cluster at `address` to take this node in; says which number it has there. A name is looked up with each try,
+/// and each of its addresses is tried.
 pub(crate) fn join(
     key: &ClusterKey,
-    address: SocketAddr,
+    address: &HostPort,
     ours: SocketAddr,
     (node, planes): (Option<u16>, u8),
     limit: Duration,
 ) -> Result<NodeId, ControlError> {
-    let failed = |why: String| ControlError::Join { address, why };
+    let failed = |why: String| ControlError::Join { address: address.clone(), why };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
     let caller = Caller { key: key.clone(), ours: PeerHello { node: NodeId::NOBODY, run: 0, planes } };
     let call = Call::Join { node, member: Member { address: ours } };
     let end = Instant::now() + limit;
-    runtime.block_on(async {
-        let mut ask = Member { address };
+    let joined = runtime.block_on(async {
+        let mut leader: Option<Member> = None;
         loop {
-            let why = match caller.ask(ask, &call, MEET_MAX * 2).await {
-                Ok(Reply::Joined { node }) => return Ok(NodeId(node)),
-                Ok(Reply::Refused(why)) => return Err(failed(why)),
-                Ok(Reply::NotLeader(Some(leader))) => {
-                    ask = leader;
-                    "its leader is changing".to_owned()
-                }
-                Ok(Reply::NotLeader(None)) => "it has no leader: do most of its nodes run?".to_owned(),
-                Ok(Reply::NotNow(why)) => why,
-                Ok(_) => "it answers another question".to_owned(),
-                Err(error) if is_for_good(&error) => return Err(failed(error.to_string())),
-                Err(error) => {
-                    ask = Member { address };
-                    error.to_string()
-                }
+            let mut why = Vec::new();
+            let places = match leader.take() {
+                Some(leader) => vec![leader.address],
+                None => address.addresses(FIND_MAX).await.unwrap_or_else(|error| {
+                    why.push(format!("its address cannot be found: {error}"));
+                    Vec::new()
+                }),
             };
+            for place in places {
+                let told = match caller.ask(Member { address: place }, &call, MEET_MAX * 2).await {
+                    Ok(Reply::Joined { node }) => return Ok(NodeId(node)),
+                    Ok(Reply::Refused(why)) => return Err(failed(why)),
+                    Ok(Reply::NotLeader(Some(other))) => {
+                        leader = Some(other);
+                        "its leader is changing".to_owned()
+                    }
+                    Ok(Reply::NotLeader(None)) => "it has no leader: do most of its nodes run?".to_owned(),
+                    Ok(Reply::NotNow(why)) => why,
+                    Ok(Reply::LogFull) => "the disk of its leader is full".to_owned(),
+                    Ok(_) => "it answers another question".to_owned(),
+                    Err(error) if is_for_good(&error) => return Err(failed(error.to_string())),
+                    Err(error) => format!("{place}: {error}"),
+                };
+                why.push(told);
+                if leader.is_some() {
+                    break;
+                }
+            }
             if Instant::now() >= end {
-                return Err(failed(why));
+                return Err(failed(why.join("; ")));
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-    })
+    });
+    // A name service that does not answer is waited for by nobody.
+    runtime.shutdown_background();
+    joined
 }
 
 /// Whether asking again changes nothing.

@@ -2,10 +2,12 @@
 
 use super::calls::{Call, Reply};
 use super::keeper::Keeper;
+use super::log::LogFull;
 use super::mirrors::{Deciding, Doomed};
 use super::network::{Caller, Heard};
 use super::types::{Command, Member, Raft};
 use super::wire::{Wire, within};
+use crate::place::HostPort;
 use openraft::ChangeMembers;
 use openraft::error::{ClientWriteError, RaftError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +35,10 @@ pub(crate) struct Context {
     pub(crate) doomed: Doomed,
     /// What is being decided about mirrored segments: one thing at a time for each.
     pub(crate) deciding: Deciding,
+    /// Whether this node's log waits for room.
+    pub(crate) log_full: LogFull,
+    /// Who knows where the cluster is, when it is nowhere else.
+    pub(crate) join: Option<HostPort>,
 }
 
 /// How long a stream may be silent.
@@ -100,6 +106,8 @@ impl Context {
             Call::Vote(request) => Reply::Vote(self.raft.vote(request).await),
             Call::Snapshot(request) => Reply::Snapshot(self.raft.install_snapshot(request).await),
             Call::Propose(command) if !command.makes_sense() => Reply::Refused("that makes no sense".to_owned()),
+            // Not begun: it would wait for room, and happen when nobody waits for it any more.
+            Call::Propose(_) if self.is_leader() && self.log_full.is_full() => Reply::LogFull,
             Call::Propose(command) => match self.raft.client_write(command).await {
                 Ok(done) => Reply::Applied(done.data),
                 Err(error) => unwritten(&error),
@@ -116,6 +124,11 @@ impl Context {
             Call::Announce { node, member, run } => self.as_leader(self.announce(node, member, run)).await,
             Call::Remove { node } => self.as_leader(self.remove(node)).await,
         }
+    }
+
+    /// Whether the group's library has given up here: it could not write its log, for another reason than want of room.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.raft.metrics().borrow().running_state.is_err()
     }
 
     pub(crate) fn is_leader(&self) -> bool {

@@ -35,6 +35,7 @@ fn verdict(all: &[Status], what: &str, reasons: impl Fn(&Status, Duration) -> Ve
     let state = match bad.map(|(status, _)| status.daemon.state) {
         Some(State::Starting) => "starting",
         Some(State::Serving) => "serving",
+        Some(State::Stopping) => "stopping",
         Some(State::Stopped) => "stopped",
         _ => "unknown",
     };
@@ -68,6 +69,9 @@ pub(super) fn readiness(all: &[Status]) -> Verdict {
         let mut reasons = complaints(status, silent);
         if status.daemon.state == State::Starting {
             reasons.push("it takes in what the last daemon left".to_owned());
+        }
+        if status.daemon.state == State::Stopping {
+            reasons.push("it was told to stop, and takes nothing new".to_owned());
         }
         if status.gauge(Gauge::Clustered) == 1 && status.gauge(Gauge::Leader) == 0 {
             reasons.push("the cluster has no leader that this node knows: no name is made or given back".to_owned());
@@ -105,6 +109,7 @@ mod tests {
             (State::Serving, now, &[clustered], true, false),
             (State::Starting, old, &[], true, false),
             (State::Serving, old, &[], false, false),
+            (State::Stopping, now, &[], true, false),
             (State::Stopped, now, &[], false, false),
         ] {
             let status = status(state, heartbeat, gauges);
