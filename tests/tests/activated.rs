@@ -32,6 +32,8 @@ fn connect(folder: &TempNode) -> Client {
 // If this failed, an application that starts before its node, or calls while the node is upgraded, would get an error.
 #[test]
 fn who_calls_while_there_is_no_daemon_is_answered_by_the_next_one() {
+    // Built before anybody waits for it.
+    binary("ddssd").unwrap();
     let folder = TempNode::new().unwrap();
     let socket = listen(&folder.join("ddssd.sock"), SocketType::SEQPACKET);
     std::thread::scope(|scope| {
