@@ -167,6 +167,10 @@ fn adapter(name: &str, installed: bool) -> Finding {
     let state = if active { "up" } else { "down" };
     let through = if interface.is_empty() { String::new() } else { format!(", {interface}") };
     let found = format!("{name}: {link}, {state}{through}");
+    if !cfg!(feature = "rdma") {
+        let advice = "not used: built without its feature rdma (cargo build --release --features rdma --bin ddssd --bin ddss)";
+        return finding("RDMA adapter", State::Poor, found, advice);
+    }
     if !installed {
         let advice = "not used: rdma-core is not installed (libibverbs1, librdmacm1, ibverbs-providers)";
         return finding("RDMA adapter", State::Poor, found, advice);

@@ -7,7 +7,7 @@
 //! A [`Fabric`] registers memory, connects peers, and moves bytes with `read`, `write`, `compare_swap`,
 //! `fetch_add` and `send`. [`Iwarp`] is iWARP in user space over plain TCP: MPA, DDP and RDMAP as the
 //! RFCs say, so that kernel and adapter implementations are its peers. It needs no driver and no privilege.
-//! [`rdma::Rdma`] is an adapter through rdma-core, which is looked for when it is asked for and not before.
+//! `rdma::Rdma` (with the feature `rdma`) is an adapter through rdma-core, which is looked for when it is asked for and not before.
 //! [`sim::Sim`] is a network within one process, in virtual time, for tests.
 //!
 //! ```

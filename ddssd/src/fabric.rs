@@ -90,7 +90,7 @@ fn adapter(name: Option<&str>, address: SocketAddr, why: &str) -> Result<Box<dyn
 
 #[cfg(not(feature = "rdma"))]
 fn adapter(_: Option<&str>, _: SocketAddr, _: &str) -> Result<Box<dyn Fabric>, AdapterError> {
-    Err("this ddssd was built without its feature rdma".into())
+    Err("this ddssd was built without its feature rdma (cargo build --release --features rdma --bin ddssd)".into())
 }
 
 #[cfg(test)]

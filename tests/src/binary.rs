@@ -18,8 +18,8 @@ use cargo_metadata::Message;
 use crate::Error;
 use crate::house::workspace_root;
 
-/// The packages whose programs are built.
-const PROGRAMS: &[&str] = &["--bins", "--package", "ddssd", "--package", "ddss-cli"];
+/// The packages whose programs are built, as they are released.
+const PROGRAMS: &[&str] = &["--bins", "--package", "ddssd", "--package", "ddss-cli", "--features", "rdma"];
 
 /// The path of the program called `name` (`ddssd` or `ddss`), built.
 pub fn binary(name: &str) -> Result<PathBuf, Error> {
