@@ -26,7 +26,7 @@ fn lose_memory(daemon: &Daemon) {
 }
 
 fn ddss(daemon: &Daemon, words: &[&str]) -> String {
-    let output = Command::new(binary("ddss").unwrap()).arg("--dir").arg(daemon.folder()).args(words).output().unwrap();
+    let output = Command::new(binary("ddss").unwrap()).args(words).arg("--dir").arg(daemon.folder()).output().unwrap();
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
