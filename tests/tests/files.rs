@@ -1,4 +1,5 @@
 //! Segments in files: they outlive what is in memory, and are read and written as those are.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Failure, Model, Segment, Spec, Storage};
 use ddss_tests::{Closet, Daemon, DaemonOptions, TempNode, binary, pattern, skipped};
