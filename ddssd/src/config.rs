@@ -46,9 +46,9 @@ impl FromStr for CoreChoice {
                 match cores.as_deref() {
                     Ok([core]) => Ok(CoreChoice::Core(*core)),
                     Ok(cores) => Ok(CoreChoice::Cores(cores.to_vec())),
-                    Err(_) => Err(format!(
-                        "{text:?} is no core: give a number, as many with commas as there are progress threads, auto, or none"
-                    )),
+                    Err(_) => {
+                        Err(format!("{text:?} is no core: give a number, auto, or none (with several threads: 2,3)"))
+                    }
                 }
             }
         }

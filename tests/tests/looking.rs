@@ -41,7 +41,6 @@ fn a_list_shows_what_there_is_and_scripts_can_rely_on_its_names() {
     let expected = [
         "bytes",
         "copies",
-        "storage",
         "gid",
         "history",
         "home",
@@ -54,7 +53,7 @@ fn a_list_shows_what_there_is_and_scripts_can_rely_on_its_names() {
         "name",
         "nodes_reading",
     ];
-    assert_eq!(keys, [&expected[..], &["timestamp_us", "uid", "version"]].concat());
+    assert_eq!(keys, [&expected[..], &["storage", "timestamp_us", "uid", "version"]].concat());
     let names: Vec<&str> = found.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["scores/1", "scores/2"]);
     assert_eq!(

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Placement, Segment, Spec};
+use ddss::{Client, Placement, Segment, Spec, Storage};
 use ddss_core::status::Kind;
 use ddss_core::{Name, Plane};
 use ddss_tests::{Daemon, DaemonOptions, Process, TempNode, binary, pattern, write_key};
@@ -219,6 +219,30 @@ fn another_number_of_threads_is_refused_as_long_as_there_are_segments() {
     assert!(why.contains("has 3 progress threads and had 2"), "{why}");
     assert_eq!(self::client(&daemon).planes(), 3);
     third.end().unwrap();
+}
+
+// If this failed, a boot would lose the files of all threads but the first, or have the daemon refuse what is its own.
+#[test]
+fn segments_in_files_are_shared_out_and_outlive_the_memory() {
+    let mut daemon = two_planes(DaemonOptions::new(1).unwrap()).start().unwrap();
+    let segments = allocate(&client(&daemon), "file", Spec { storage: Storage::File, ..Spec::new(5000) });
+    for (number, segment) in (0..).zip(&segments) {
+        segment.put(0, &pattern(number, 5000)).unwrap();
+    }
+    daemon.process().end().unwrap();
+    // As the machine does when it boots.
+    std::fs::remove_dir_all(daemon.folder().join("memory")).unwrap();
+    let left = ddss(&daemon, &["ls"]);
+    assert_eq!(left.as_array().unwrap().len(), 6, "{left}");
+    let (code, why) = refused(daemon.folder(), &["--node", "1"]);
+    assert_eq!(code, 2, "{why}");
+    assert!(why.contains("--progress-threads 2"), "{why}");
+    daemon.start_again().unwrap();
+    let again = client(&daemon);
+    for (number, segment) in (0..).zip(&segments) {
+        let value = again.open(segment.name()).unwrap().get(..).unwrap();
+        assert_eq!((value.version().0, &value[..]), (1, &pattern(number, 5000)[..]));
+    }
 }
 
 // If this failed, a node that counts otherwise would join, and look for names where they are not.
