@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The audience of each area, and where it is. Clones share it; neither changes while a daemon runs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Audiences(Arc<Mutex<Vec<Option<(Audience, PathBuf)>>>>);
+pub(crate) struct Audiences(Arc<Mutex<Vec<Option<Place>>>>);
+
+type Place = (Audience, PathBuf);
 
 impl Audiences {
     /// An area is there.

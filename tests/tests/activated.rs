@@ -1,4 +1,5 @@
 //! A daemon whose clients' socket was made before it, as systemd does it: who calls while there is no daemon waits for it.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Spec};
 use ddss_tests::{Process, TempNode, binary};

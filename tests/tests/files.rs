@@ -1,4 +1,5 @@
 //! Segments in files: they outlive what is in memory, and are read and written as those are.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Failure, Model, Segment, Spec, Storage};
 use ddss_tests::{Closet, Daemon, DaemonOptions, TempNode, binary, pattern, skipped};
@@ -26,7 +27,7 @@ fn lose_memory(daemon: &Daemon) {
 }
 
 fn ddss(daemon: &Daemon, words: &[&str]) -> String {
-    let output = Command::new(binary("ddss").unwrap()).arg("--dir").arg(daemon.folder()).args(words).output().unwrap();
+    let output = Command::new(binary("ddss").unwrap()).args(words).arg("--dir").arg(daemon.folder()).output().unwrap();
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }

@@ -1,4 +1,5 @@
 //! A daemon that is told to stop: what is under way ends, what is new is told so, and nothing that was acknowledged is lost.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Error, Failure, Segment, Spec, Strategy};
 use ddss_tests::{Daemon, DaemonOptions};

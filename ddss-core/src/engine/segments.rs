@@ -157,6 +157,7 @@ pub(super) fn check_range(size: u64, offset: u64, bytes: u32) -> Result<(), Fail
 
 /// How a move ended.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one, for a moment, and most often it is the large one")]
 pub(super) enum Moved {
     /// What is written down of it now, where it was, who holds its lock alone, and the peers that have to forget that place.
     There { asker: Asker, record: Record, from: u64, holder: LockToken, readers: Vec<NodeId> },
