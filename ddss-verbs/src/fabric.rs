@@ -274,6 +274,12 @@ pub trait Fabric: Send {
     /// Reads, works and writes once, within a budget. Events are appended; returns how many.
     fn poll(&mut self, events: &mut Events) -> usize;
 
+    /// Whether the last poll moved bytes. A peer's reads and writes are no events, but whoever polls for their sake is not
+    /// idle; where an adapter serves them by itself, that is false.
+    fn has_moved(&self) -> bool {
+        false
+    }
+
     /// Prepares to sleep on [`descriptor`](Self::descriptor): false if there is work right now.
     fn arm(&mut self) -> bool;
 

@@ -11,6 +11,7 @@ use common::{ALL, Memory, Node, PATIENCE, Seen, pattern};
 use ddss_verbs::{
     CloseReason, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RegionId, RemoteRange, Revision, SendMode, Work,
 };
+use wire::home::{Home, read_request, untagged};
 use wire::{CRC, ENHANCED, MARKERS, Segment, Wire, number, start};
 
 /// A fabric, and a raw socket that it is connected to.
@@ -456,4 +457,35 @@ fn what_is_abandoned_in_the_middle_goes_nowhere_from_then_on() {
     rig.answer(&Segment::Tagged { last: true, opcode: 2, stag, offset, payload: payload.clone() });
     rig.done(2);
     assert!(rig.memory.get(8, 5000) == payload);
+}
+
+#[test]
+fn who_answers_a_read_was_not_idle() {
+    // If this failed, a home that other nodes read from would fall asleep between their reads, and each of them would have
+    // to wake it: half as long again for large ones.
+    let mut home = Home::new(wire::home::config(|_| {}));
+    let (mut wire, _, window) = home.meet(CRC);
+    let poll = |home: &mut Home| {
+        assert_eq!(home.node.poll(), 0, "nothing is told");
+        home.node.fabric.has_moved()
+    };
+    home.wait("silence", |node| {
+        node.poll();
+        (!node.fabric.has_moved()).then_some(())
+    });
+    wire.segment(&untagged(1, 1, 1, &read_request(100, window.key, window.base)));
+    let begin = Instant::now();
+    while !poll(&mut home) {
+        assert!(begin.elapsed() < PATIENCE, "it never looks");
+        std::thread::yield_now();
+    }
+    let answer = home.wait("the answer", |_| {
+        wire.receive();
+        wire.next()
+    });
+    assert_eq!((answer.opcode(), answer.payload().len()), (2, 100));
+    for _ in 0..3 {
+        poll(&mut home);
+    }
+    assert!(!poll(&mut home), "nothing comes any more");
 }

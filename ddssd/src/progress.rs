@@ -252,6 +252,8 @@ impl Node {
         if taken > 0 {
             self.hands.tally.notice();
         }
+        // Who answers other nodes' reads hears nothing of it and is at work all the same: the next one would find it asleep.
+        let taken = taken.max(self.hands.fabric.has_moved().into());
         if self.events.is_empty() {
             return taken;
         }

@@ -58,6 +58,8 @@ pub struct Iwarp {
     moved: usize,
     /// Look at the clock in the next poll.
     look: bool,
+    /// The last poll sent or received something.
+    has_moved: bool,
 }
 
 impl Iwarp {
@@ -86,6 +88,7 @@ impl Iwarp {
             polls: 0,
             moved: 0,
             look: false,
+            has_moved: false,
         })
     }
 
@@ -209,6 +212,10 @@ impl Fabric for Iwarp {
         let before = events.len();
         self.drive(events);
         events.len() - before
+    }
+
+    fn has_moved(&self) -> bool {
+        self.has_moved
     }
 
     fn arm(&mut self) -> bool {

@@ -45,6 +45,7 @@ const CLOCK_EVERY: u32 = 64;
 impl Iwarp {
     pub(super) fn drive(&mut self, events: &mut Events) {
         self.polls = self.polls.wrapping_add(1);
+        self.has_moved = false;
         for (peer, tag) in self.early.drain(..) {
             events.done(peer, tag, Err(WorkError::Abandoned));
         }
@@ -128,6 +129,7 @@ impl Iwarp {
             peer.flush(&mut cx);
             let sent = peer.connection.outbox().consumed() - before;
             let progress = sent > 0;
+            self.has_moved |= progress;
             self.moved = self.moved.saturating_add(sent as usize);
             if peer.blocked && (!was_blocked || progress) && peer.link == Link::Up {
                 self.set_deadline(&mut peer, Some(Instant::now() + self.config.stall_timeout));
@@ -151,6 +153,7 @@ impl Iwarp {
             if peer.receive(&mut self.scratch, &mut cx) == Received::Nothing {
                 peer.quiet += 1;
             } else {
+                self.has_moved = true;
                 peer.quiet = 0;
                 peer.busy = peer.busy.saturating_add(1);
                 self.moved = self.moved.saturating_add(peer.received.max(PACKET_BYTES));
@@ -218,6 +221,7 @@ impl Iwarp {
         }
         let mut cx = Context { memory: &mut self.memory, events };
         let received = peer.receive(&mut self.scratch, &mut cx);
+        self.has_moved |= received != Received::Nothing;
         if received != Received::Nothing && !peer.hot && self.hot.len() < HOT_MAX && peer.link == Link::Up {
             peer.hot = true;
             peer.quiet = 0;
