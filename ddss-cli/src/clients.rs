@@ -45,6 +45,7 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<(), CommandError> {
     let skipped = usize::from(planes.len() == 1);
     let mut table = Table::new(&columns[skipped..]);
     table.right(&[0, 1, 2, 4, 6, 7, 8, 9, 10, 11].map(|column: usize| column.saturating_sub(skipped)));
+    table.spare(&[6, 11, 5].map(|column: usize| column - skipped));
     for (plane, row) in clients {
         let since = now().saturating_sub(Duration::from_micros(row.attached_us));
         let cells = vec![

@@ -80,6 +80,7 @@ pub(crate) fn run(options: &CountersOptions, json: bool) -> Result<(), CommandEr
     print(counters);
     let mut failed = Table::new(&["FAILURE", "TOLD", "WHAT"]);
     failed.right(&[1]);
+    failed.flows();
     for failure in failures() {
         let (name, value) = (name_of(failure), status.failure(failure));
         if shown(&name, value) {
@@ -96,6 +97,7 @@ pub(crate) fn run(options: &CountersOptions, json: bool) -> Result<(), CommandEr
 fn three(what: &str) -> Table {
     let mut table = Table::new(&["NAME", what, "WHAT"]);
     table.right(&[1]);
+    table.flows();
     table
 }
 

@@ -1,6 +1,6 @@
 //! Tables for people.
 
-use crate::words::{columns, note};
+use crate::words::{columns, note, wrapped};
 
 /// Rows under a head; the last column is not padded.
 #[derive(Debug)]
@@ -8,6 +8,10 @@ pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     /// Columns of numbers, whose last digits stand under each other.
     right: Vec<usize>,
+    /// Columns that a narrow terminal does without, the first one first.
+    spare: Vec<usize>,
+    /// Whether the last column is a sentence, which goes on in the next line.
+    flows: bool,
 }
 
 /// Letters that are left of a column in a narrow terminal.
@@ -15,12 +19,23 @@ const COLUMN_LEAST: usize = 8;
 
 impl Table {
     pub(crate) fn new(head: &[&str]) -> Self {
-        Self { rows: vec![head.iter().map(|&word| word.to_owned()).collect()], right: Vec::new() }
+        let head = head.iter().map(|&word| word.to_owned()).collect();
+        Self { rows: vec![head], right: Vec::new(), spare: Vec::new(), flows: false }
     }
 
     /// These columns are numbers.
     pub(crate) fn right(&mut self, columns: &[usize]) {
         self.right.extend_from_slice(columns);
+    }
+
+    /// Where there is no room for all columns, these are left out, the first one first.
+    pub(crate) fn spare(&mut self, columns: &[usize]) {
+        self.spare.extend_from_slice(columns);
+    }
+
+    /// The last column is a sentence.
+    pub(crate) fn flows(&mut self) {
+        self.flows = true;
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
@@ -36,33 +51,51 @@ impl Table {
         self.len() == 0
     }
 
-    /// How wide each column is.
-    fn widths(&self) -> Vec<usize> {
+    /// How wide each column is; 0 where it is left out.
+    fn widths(&self, most: usize) -> Vec<usize> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
             self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        (0..columns).map(width).collect()
-    }
-
-    /// The lines in a terminal of so many columns, each column as wide as its widest cell: the widest columns are cut where
-    /// they have to be, and say so.
-    pub(crate) fn lines_within(&self, most: usize) -> Vec<String> {
-        let mut widths = self.widths();
-        let gaps = 2 * widths.len().saturating_sub(1);
-        while widths.iter().sum::<usize>() + gaps > most
+        let mut widths: Vec<usize> = (0..columns).map(width).collect();
+        let taken = |widths: &[usize]| {
+            let seen = widths.iter().filter(|width| **width > 0);
+            seen.clone().sum::<usize>() + 2 * seen.count().saturating_sub(1)
+        };
+        for &column in &self.spare {
+            let least: Vec<usize> = widths.iter().map(|&width| width.min(COLUMN_LEAST)).collect();
+            if taken(&least) > most {
+                widths[column] = 0;
+            }
+        }
+        while taken(&widths) > most
             && let Some(widest) = widths.iter_mut().max().filter(|width| **width > COLUMN_LEAST)
         {
             *widest -= 1;
         }
-        let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
-                let cell = cut(cell, width);
-                if self.right.contains(&column) { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+        widths
+    }
+
+    /// The lines in a terminal of so many columns, each column as wide as its widest cell. Where they have to be, columns are
+    /// left out that were said to be spare, then the widest ones are cut, and say so.
+    pub(crate) fn lines_within(&self, most: usize) -> Vec<String> {
+        let widths = self.widths(most);
+        let last = widths.len().saturating_sub(1);
+        let indent: usize = widths.iter().take(last).filter(|width| **width > 0).map(|width| width + 2).sum();
+        let mut lines = Vec::new();
+        for row in &self.rows {
+            let cells = row.iter().zip(&widths).enumerate().filter(|(_, (_, width))| **width > 0);
+            let cells = cells.map(|(column, (cell, &width))| match column {
+                _ if self.flows && column == last => cell.clone(),
+                _ if self.right.contains(&column) => format!("{:>width$}", cut(cell, width)),
+                // Names that begin alike are told apart by their ends.
+                0 => format!("{:<width$}", cut_inside(cell, width)),
+                _ => format!("{:<width$}", cut(cell, width)),
             });
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        };
-        self.rows.iter().map(line).collect()
+            let line = cells.collect::<Vec<_>>().join("  ").trim_end().to_owned();
+            if self.flows { lines.extend(wrapped(&line, indent, most)) } else { lines.push(line) }
+        }
+        lines
     }
 
     /// The same to standard error, beside a question.
@@ -82,6 +115,17 @@ fn cut(cell: &str, width: usize) -> String {
         return cell.to_owned();
     }
     cell.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Its beginning and its end, if there is no room for all of it.
+fn cut_inside(cell: &str, width: usize) -> String {
+    let count = cell.chars().count();
+    if count <= width {
+        return cell.to_owned();
+    }
+    let tail = width.saturating_sub(1) / 2;
+    let head = cell.chars().take(width.saturating_sub(1 + tail));
+    head.chain(['…']).chain(cell.chars().skip(count - tail)).collect()
 }
 
 /// 4.0K, 1.5M: three figures are enough for a table.
@@ -147,8 +191,17 @@ mod tests {
         table.right(&[1]);
         assert_eq!(table.lines_within(usize::MAX), ["NAME   BYTES  HOME", "größe   1.5K  1"]);
         table.row(vec!["a name that is longer".to_owned(), "1".to_owned(), "22".to_owned()]);
-        assert_eq!(table.lines_within(24)[2], "a name tha…      1  22");
+        assert_eq!(table.lines_within(24)[2], "a nam…onger      1  22");
         assert!(table.lines_within(24).iter().all(|line| line.chars().count() <= 24));
+        table.spare(&[1]);
+        assert_eq!(
+            table.lines_within(15),
+            ["NAME       HOME", "größe      1", "a na…nger  22"].map(|line| line.to_owned())
+        );
+        let mut told = Table::new(&["NAME", "WHAT"]);
+        told.flows();
+        told.row(vec!["parks".to_owned(), "times that the progress thread went to sleep".to_owned()]);
+        assert_eq!(told.lines_within(34)[1..], ["parks  times that the progress", "       thread went to sleep"]);
         assert_eq!((seconds_in_words(999), seconds_in_words(1_500_000)), ("999 µs".to_owned(), "1.5 s".to_owned()));
         assert_eq!(time_in_words(951_782_400_000_001), "2000-02-29 00:00:00.000001 UTC");
         assert_eq!(time_in_words(1_795_305_599_999_999), "2026-11-21 23:59:59.999999 UTC");

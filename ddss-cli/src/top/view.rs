@@ -171,6 +171,7 @@ impl Span<'_> {
     fn clients(&self) -> Table {
         let mut table = Table::new(&["CLIENT", "PROCESS", "PROGRAM", "STRATEGY", "LANES", "A SECOND", "UNDER WAY"]);
         table.right(&[0, 1, 4, 5, 6]);
+        table.spare(&[4, 3]);
         for (row, rate) in self.busiest() {
             table.row(vec![
                 row.client.index.to_string(),
