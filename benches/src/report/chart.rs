@@ -12,6 +12,10 @@ const FIELD: f64 = 230.0;
 const BAR: f64 = 24.0;
 /// Pixels of a letter of the axes, about.
 const LETTER: f64 = 6.6;
+/// Width of the place beside the axis where the paper's numbers stand, if a panel has some.
+const PAPER_LANE: f64 = 64.0;
+/// Height of a line of small text.
+const LINE: f64 = 13.0;
 const PAPER: &str = "the paper (2007; nodes of 8 cores, InfiniBand)";
 
 impl Scale {
@@ -22,7 +26,7 @@ impl Scale {
     /// A number as it is written on this axis.
     pub(crate) fn words(self, value: f64) -> String {
         match self {
-            Scale::Time | Scale::TimeFromZero => units::time(value),
+            Scale::Time | Scale::TimeFromZero | Scale::TimeShare => units::time(value),
             Scale::Rate | Scale::RateFromZero => units::rate(value),
             Scale::Bytes => units::bytes(value),
             Scale::Count | Scale::Number => units::plain(value),
@@ -170,7 +174,8 @@ fn draw_curves(svg: &mut Svg, curves: &Curves, at: (f64, f64), width: f64) -> f6
     svg.text((at.0, at.1 + 29.0), Hang::Left, "dim", &curves.y.0);
     let points = curves.curves.iter().flat_map(|curve| &curve.points).chain(curves.marks.iter().map(|mark| &mark.at));
     let (xs, ys): (Vec<f64>, Vec<f64>) = points.copied().unzip();
-    let (x, y) = (Axis::new(curves.x.1, &xs, left, right), Axis::new(curves.y.1, &ys, bottom, top));
+    let lane = if curves.marks.is_empty() { 0.0 } else { PAPER_LANE };
+    let (x, y) = (Axis::new(curves.x.1, &xs, left + lane, right), Axis::new(curves.y.1, &ys, bottom, top));
     for tick in y.ticks() {
         svg.line((left, y.at(tick)), (right, y.at(tick)), "grid");
         svg.text((left - 6.0, y.at(tick) + 4.0), Hang::Right, "dim", &y.scale.words(tick));
@@ -189,20 +194,29 @@ fn draw_curves(svg: &mut Svg, curves: &Curves, at: (f64, f64), width: f64) -> f6
         }
         ends.extend(places.last().map(|end| (end.1, curve)));
     }
-    for mark in &curves.marks {
-        let place = (x.at(mark.at.0), y.at(mark.at.1));
-        svg.hollow(place, mark.look, &mark.label);
-        svg.text((place.0 + 11.0, place.1 + 4.0), Hang::Left, &format!("own {}", mark.look), &mark.label);
-    }
+    papers_own(svg, curves, &y, left + 9.0);
     // Names beside the ends of their curves, none upon another.
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut free = top - 8.0;
     for (end, curve) in ends {
         let at = end.max(free);
-        free = at + 13.0;
+        free = at + LINE;
         svg.text((right + 8.0, at + 4.0), Hang::Left, &format!("own {}", curve.look), &curve.label);
     }
     bottom + 40.0
+}
+
+/// The paper's numbers, in a lane of their own before the first point, none upon another.
+fn papers_own(svg: &mut Svg, curves: &Curves, y: &Axis, at: f64) {
+    let mut marks: Vec<_> = curves.marks.iter().map(|mark| (y.at(mark.at.1), mark)).collect();
+    marks.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut free = f64::MIN;
+    for (place, mark) in marks {
+        let words = place.max(free);
+        free = words + LINE;
+        svg.hollow((at, place), mark.look, &mark.label);
+        svg.text((at + 11.0, words + 4.0), Hang::Left, &format!("own {}", mark.look), &mark.label);
+    }
 }
 
 /// Writes the numbers that were measured under the axis, as many as have room.
@@ -228,13 +242,18 @@ fn draw_bars(svg: &mut Svg, bars: &Bars, at: (f64, f64), width: f64) -> f64 {
     svg.text((at.0, at.1 + 12.0), Hang::Left, "name", &bars.title);
     svg.text((at.0, at.1 + 29.0), Hang::Left, "dim", &bars.unit.0);
     let sum = |bar: &super::picture::Bar| bar.parts.iter().map(|part| part.value).sum::<f64>();
-    let values: Vec<f64> = bars.bars.iter().flat_map(|bar| [sum(bar), bar.paper.unwrap_or(0.0)]).collect();
     let scale = bars.unit.1;
+    // Where only shares count, every whole is as long as the next.
+    let is_share = scale == Scale::TimeShare;
+    let length =
+        |bar: &super::picture::Bar, value: f64| if is_share { value / sum(bar).max(f64::MIN_POSITIVE) } else { value };
+    let values: Vec<f64> = bars.bars.iter().flat_map(|bar| [length(bar, sum(bar)), bar.paper.unwrap_or(0.0)]).collect();
     let axis = Axis::new(if scale == Scale::Time { Scale::TimeFromZero } else { scale }, &values, left, right);
     let (top, bottom) = (at.1 + 38.0, at.1 + 38.0 + BAR * bars.bars.len() as f64);
     for tick in axis.ticks() {
         svg.line((axis.at(tick), top), (axis.at(tick), bottom), "grid");
-        svg.text((axis.at(tick), bottom + 16.0), Hang::Middle, "dim", &scale.words(tick));
+        let words = if is_share { format!("{:.0} %", tick * 100.0) } else { scale.words(tick) };
+        svg.text((axis.at(tick), bottom + 16.0), Hang::Middle, "dim", &words);
     }
     for (index, bar) in bars.bars.iter().enumerate() {
         let y = top + BAR * index as f64;
@@ -243,11 +262,11 @@ fn draw_bars(svg: &mut Svg, bars: &Bars, at: (f64, f64), width: f64) -> f64 {
         for part in &bar.parts {
             let to = from + part.value;
             let hint = format!("{} {}: {}", bar.label, part.label, scale.words(part.value));
-            let (begin, end) = (axis.at(from), axis.at(to));
+            let (begin, end) = (axis.at(length(bar, from)), axis.at(length(bar, to)));
             svg.bar((begin, y + 4.0), ((end - begin).max(0.6), BAR - 8.0), &format!("bar {}", part.look), &hint);
             from = to;
         }
-        let mut end = axis.at(from);
+        let mut end = axis.at(length(bar, from));
         if let Some(paper) = bar.paper {
             let place = axis.at(paper);
             svg.hollow((place, y + BAR / 2.0), "raw", &format!("{} in the paper: {}", bar.label, scale.words(paper)));

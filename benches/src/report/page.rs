@@ -21,7 +21,7 @@ section{background:var(--card);border:1px solid var(--rule);border-radius:10px;p
 table{border-collapse:collapse;font-size:14px;font-variant-numeric:tabular-nums}th,td{text-align:left;padding:4px 14px 4px 0;\
 border-bottom:1px solid var(--rule);vertical-align:top}th{font-weight:600}caption{text-align:left;font-weight:600;padding:8px 0 4px}\
 code,pre{font:13px/1.5 ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}pre{white-space:pre-wrap;margin:8px 0;\
-padding:8px 10px;background:var(--page);border-radius:6px}summary{cursor:pointer;margin-top:10px}nav ul{columns:2;padding-left:20px}\
+padding:8px 10px;background:var(--page);border-radius:6px}summary{cursor:pointer;margin-top:10px}nav ul{columns:2;column-gap:40px;padding-left:20px}\
 a:focus-visible,summary:focus-visible{outline:3px solid var(--link);outline-offset:2px}\
 .skip{position:absolute;left:-999px}.skip:focus{left:8px;top:8px;background:var(--card);padding:8px}";
 

@@ -17,6 +17,8 @@ pub enum Scale {
     Number,
     /// Microseconds from 0 on.
     TimeFromZero,
+    /// Microseconds as parts of a whole: of bars only, which are all as long as each other.
+    TimeShare,
 }
 
 /// Points that belong together.

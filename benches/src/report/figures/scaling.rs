@@ -102,24 +102,30 @@ fn says(rows: &Rows, most: u64) -> String {
     }
 }
 
-/// Where polling clients fall behind those that sleep, in words, and whether they do.
+/// Where polling clients fall behind those that sleep and stay there, in words, and whether they do. A single number of
+/// clients at which they are behind, between others at which they are not, is no crossing.
 fn crossing(rows: &Rows) -> (String, bool) {
     let mut counts: Vec<u64> = rows_of(rows, "shm").map(Entry::clients).collect();
     counts.sort_unstable();
     counts.dedup();
     let behind = |count: &u64| rate(rows, "rcq", *count) < rate(rows, "rmq", *count);
-    match counts.iter().find(|count| behind(count)) {
+    let ahead = counts.iter().rposition(|count| !behind(count));
+    match ahead.map_or(counts.first(), |last| counts.get(last + 1)) {
         Some(count) => (format!("RCQ falls behind RMQ at {count} clients"), true),
+        None if counts.iter().any(behind) => {
+            ("RCQ is behind RMQ at some numbers of clients, and ahead at more".to_owned(), false)
+        }
         None => ("RCQ stays ahead of RMQ at every number of clients".to_owned(), false),
     }
 }
 
 fn besides(rows: &Rows, most: u64, at_most: &[(&'static str, f64)]) -> Vec<Beside> {
     let (crossed, is_there) = crossing(rows);
+    let costs = costs(rows, most);
     let why = if is_there {
-        "the paper's crossing"
+        "the paper's crossing".to_owned()
     } else {
-        "absent: the daemon and waiting clients give their core away, see the reserved core and the processor time"
+        format!("absent: here who waits gives its core away, and a call costs less that way{costs}")
     };
     let paper = format!("RMQ best, then MQ, RCQ last at up to {CLIENTS_MAX}");
     let mut lines =
@@ -129,10 +135,23 @@ fn besides(rows: &Rows, most: u64, at_most: &[(&'static str, f64)]) -> Vec<Besid
         let inverse: Vec<(&str, f64)> = at_most.iter().map(|(wait, rate)| (*wait, 1.0 / rate)).collect();
         let theirs = [("rmq", 1.0), ("mq", 2.0), ("rcq", 3.0)];
         let here = order(&inverse, |inverse| units::rate(1.0 / inverse)).replace(" < ", ", then ");
-        lines.push(beside(&format!("order at {most}"), paper, here, verdict(same_order(&inverse, &theirs))));
+        let is_same = same_order(&inverse, &theirs);
+        let cores = if is_same { String::new() } else { format!(": on full cores who costs less answers more{costs}") };
+        lines.push(beside(&format!("order at {most}"), paper, here, format!("{}{cores}", verdict(is_same))));
     }
     lines.extend(reserved(rows, most));
     lines
+}
+
+/// What a call costs both sides in processor time, as a remark in brackets.
+fn costs(rows: &Rows, count: u64) -> String {
+    let words = |wait: &str| {
+        let entry = rows_of(rows, "shm").find(|entry| entry.wait() == wait && entry.clients() == count)?;
+        let both = entry.more("client_cpu_us")? + entry.more("service_cpu_us")?;
+        Some(format!("{} {}", super::called(wait), units::time(both)))
+    };
+    let all: Vec<String> = ["rmq", "mq", "rcq"].into_iter().filter_map(words).collect();
+    if all.is_empty() { String::new() } else { format!(" (processor time of a call: {})", all.join(", ")) }
 }
 
 /// What the paper saw is the service losing its core: with a core of its own it does not.

@@ -39,7 +39,7 @@ fn bars(rows: &Rows, roads: &[(&str, &str)]) -> Vec<Bar> {
 /// The steps of one get, on each road that was measured.
 pub(super) fn steps(rows: &Rows) -> Picture {
     let panel = |title: &str, roads: &[(&str, &str)]| {
-        let unit = ("one step behind the other, medians".to_owned(), Scale::TimeFromZero);
+        let unit = ("share of each step, and the whole; medians".to_owned(), Scale::TimeShare);
         let bars = bars(rows, roads);
         (!bars.is_empty()).then(|| Panel::Bars(Bars { title: title.to_owned(), unit, bars }))
     };
