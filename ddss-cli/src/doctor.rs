@@ -168,7 +168,8 @@ fn adapter(name: &str, installed: bool) -> Finding {
     let through = if interface.is_empty() { String::new() } else { format!(", {interface}") };
     let found = format!("{name}: {link}, {state}{through}");
     if !cfg!(feature = "rdma") {
-        let advice = "not used: built without its feature rdma (cargo build --release --features rdma --bin ddssd --bin ddss)";
+        let advice =
+            "not used: built without its feature rdma (cargo build --release --features rdma --bin ddssd --bin ddss)";
         return finding("RDMA adapter", State::Poor, found, advice);
     }
     if !installed {
