@@ -204,7 +204,12 @@ fn a_node_allocates_nothing_for_the_calls_of_its_clients() {
     for strategy in Strategy::ALL {
         let mut caller = home.client(strategy);
         let segment = caller.allocate(&format!("segment-{strategy}"));
-        assert!(home.allocations() > 0, "nothing is counted");
+        // The answer is out before the round that gave it is counted.
+        let patience = Instant::now() + Duration::from_secs(20);
+        while home.allocations() == 0 {
+            assert!(Instant::now() < patience, "nothing is counted");
+            std::thread::yield_now();
+        }
         assert_eq!(silent(&[&home], &mut caller, segment, &[8, 4096, 1 << 16]), Ok(()), "{strategy}");
     }
 }
