@@ -13,7 +13,7 @@ const BAR: f64 = 24.0;
 /// Pixels of a letter of the axes, about.
 const LETTER: f64 = 6.6;
 /// Width of the place beside the axis where the paper's numbers stand, if a panel has some.
-const PAPER_LANE: f64 = 64.0;
+const PAPER_LANE: f64 = 74.0;
 /// Height of a line of small text.
 const LINE: f64 = 13.0;
 const PAPER: &str = "the paper (2007; nodes of 8 cores, InfiniBand)";
