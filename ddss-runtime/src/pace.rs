@@ -93,6 +93,14 @@ impl Pacer {
         self.undisturbed = false;
     }
 
+    /// There was none, but others were served. With a core of its own the thread stays awake for them; on a crowded one it
+    /// is them whom it would keep from going on.
+    pub(crate) fn was_of_use(&mut self) {
+        if !self.crowded {
+            self.worked();
+        }
+    }
+
     /// A sleep is over, and there may be work.
     pub(crate) fn rested(&mut self) {
         if let Some(since) = self.since {

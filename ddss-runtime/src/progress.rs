@@ -15,6 +15,10 @@ use std::time::{Duration, Instant};
 pub trait Work {
     /// Does a bounded part of what there is; says how much it did.
     fn poll(&mut self) -> usize;
+    /// Whether the last poll was of use to others, though it counted nothing: they will most likely come again.
+    fn is_of_use(&self) -> bool {
+        false
+    }
     /// The thread wants to sleep: tell everyone who could bring work, then look once more. `false` if there is
     /// some; then nobody was left thinking that the thread sleeps.
     fn arm(&mut self) -> bool;
@@ -171,6 +175,9 @@ fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
         if work.poll() > 0 {
             pacer.worked();
             continue;
+        }
+        if work.is_of_use() {
+            pacer.was_of_use();
         }
         match pacer.idle(|usual| work.spin(usual)) {
             Idle::Spin => std::hint::spin_loop(),

@@ -74,11 +74,11 @@ impl Hands {
         self.keep_floor();
     }
 
-    /// What was asked before this is answered by the time that it is now: a home's lease may have run out while this
-    /// thread was stopped. Only where there are mirrors that takes a look at the clocks.
+    /// What was asked before this is answered by the time that it is now: a home's lease may have run out, and a copy may
+    /// have grown old, while this thread was stopped. Only where there are mirrors or copies that takes a look at the clocks.
     #[inline]
     pub(crate) fn see_time(&mut self) {
-        if self.engine.has_duties() {
+        if self.engine.needs_time() {
             self.read_time();
         }
     }

@@ -252,8 +252,6 @@ impl Node {
         if taken > 0 {
             self.hands.tally.notice();
         }
-        // Who answers other nodes' reads hears nothing of it and is at work all the same: the next one would find it asleep.
-        let taken = taken.max(self.hands.fabric.has_moved().into());
         if self.events.is_empty() {
             return taken;
         }
@@ -441,6 +439,11 @@ impl Work for Node {
         // 5. Replies were visible as they were written; this wakes who sleeps.
         self.station.flush();
         work + usize::from(waits)
+    }
+
+    /// Who answers other nodes' reads hears nothing of it: the next one would find it asleep.
+    fn is_of_use(&self) -> bool {
+        self.hands.fabric.has_moved()
     }
 
     fn arm(&mut self) -> bool {

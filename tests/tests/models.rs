@@ -1,7 +1,7 @@
 //! What the models promise between two nodes, with real daemons: history, copies, vectored calls, locks, lists.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Error, Failure, Model, NodeId, Placement, Segment, Spec, Version};
+use ddss::{Client, Error, Failure, Model, NodeId, Placement, Segment, Spec, Strategy, Version};
 use ddss_tests::Daemon;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -197,4 +197,27 @@ fn segments_are_listed_described_and_placed() {
     assert_eq!(segment.stat().unwrap().facts.permissions.mode, 0o660);
     segment.put(0, &[2; 8]).unwrap();
     assert_eq!(&segment.get(..).unwrap()[..], &[2; 8]);
+}
+
+// If this failed, a daemon that was stopped for a while would take what it had read before for young.
+#[test]
+fn a_copy_grows_old_while_its_daemon_stands_still() {
+    let [a, b] = Daemon::pair().unwrap();
+    let made = client(&a).allocate("watched", Spec { model: Model::Temporal(20_000), ..Spec::new(8) }).unwrap();
+    made.put(0, &[0; 8]).unwrap();
+    let builder = Client::builder().folder(b.folder()).timeout(PATIENCE).strategy(Strategy::Rcq);
+    let reader = open(&builder.connect().unwrap(), "watched");
+    for round in 1..=10 {
+        made.put(0, &[round; 8]).unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(&reader.get(..).unwrap()[..], &[round; 8], "this makes the copy");
+        b.pause().unwrap();
+        made.put(0, &[round + 100; 8]).unwrap();
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| reader.get(..).unwrap());
+            std::thread::sleep(Duration::from_millis(60));
+            b.resume().unwrap();
+            assert_eq!(&late.join().unwrap()[..], &[round + 100; 8], "round {round}: what is older than 60 ms");
+        });
+    }
 }

@@ -33,6 +33,13 @@ pub(super) struct LocalCopy {
 #[derive(Debug, Default)]
 pub(super) struct Copies(BTreeMap<SegmentId, LocalCopy>);
 
+impl Copies {
+    #[inline]
+    pub(super) fn are_there(&self) -> bool {
+        !self.0.is_empty()
+    }
+}
+
 impl Engine {
     /// Answers from the copy, or begins to read one; `false` if this get has to go to the home by itself.
     pub(super) fn get_copied(

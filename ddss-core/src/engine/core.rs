@@ -1,6 +1,6 @@
 //! Clients, peers and time; and which way a request goes.
 
-use super::action::{Action, Parts, Source, Tail};
+use super::action::{Action, Parts, Source, Tail, Target};
 use super::copies::Copies;
 use super::directory::Directory;
 use super::guard::{Owner, Waiter, Wanted};
@@ -14,7 +14,7 @@ use super::peers::Peers;
 use super::segments::Segments;
 use crate::limits::CLIENTS_MAX;
 use crate::listing::Page;
-use crate::message::Facts;
+use crate::message::{Facts, RemoteWindow};
 use crate::operation::ArenaRange;
 use crate::segment::Identity;
 use crate::{
@@ -99,6 +99,14 @@ enum Due {
         source: Source,
         version: Version,
         timestamp: Timestamp,
+    },
+    Fetch {
+        node: NodeId,
+        step: StepId,
+        window: RemoteWindow,
+        line: u64,
+        parts: Parts,
+        target: Target,
     },
     /// The next of the others.
     Other,
@@ -264,6 +272,9 @@ impl Engine {
                 Due::Commit { at, parts, source, version, timestamp } => {
                     Action::Commit { at, parts, source, version, timestamp }
                 }
+                Due::Fetch { node, step, window, line, parts, target } => {
+                    Action::Fetch { node, step, window, line, parts, target }
+                }
                 Due::Other => self.others.pop_front()?,
                 Due::GiveUp(kept) => {
                     self.kept.remove(&kept);
@@ -296,6 +307,9 @@ impl Engine {
             Action::CopyOut { at, parts, client, into } => Due::CopyOut { at, parts, client, into },
             Action::Commit { at, parts, source, version, timestamp } => {
                 Due::Commit { at, parts, source, version, timestamp }
+            }
+            Action::Fetch { node, step, window, line, parts, target } => {
+                Due::Fetch { node, step, window, line, parts, target }
             }
             other => {
                 self.others.push_back(other);

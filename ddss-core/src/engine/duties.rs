@@ -21,10 +21,11 @@ impl Engine {
         (self.mirrors.piece_bytes, self.mirrors.patience_us) = (piece_bytes, patience_us);
     }
 
-    /// Whether what is asked of this node may need to know the time exactly.
+    /// Whether what is asked of this node may need to know the time exactly: whether a lease is still in force, or how old
+    /// a copy is.
     #[inline]
-    pub fn has_duties(&self) -> bool {
-        self.segments.has_mirrored()
+    pub fn needs_time(&self) -> bool {
+        self.segments.has_mirrored() || self.copies.are_there()
     }
 
     /// The home of a segment.
