@@ -56,18 +56,18 @@
 
 #![cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "the models use a part of the crate"))]
 
+mod calls;
+#[cfg(loom)]
+#[doc(hidden)]
+pub mod model;
 mod park;
 mod ring;
 mod slots;
 mod sync;
-
 #[cfg(loom)]
-#[path = "sys/claim.rs"]
-mod claim;
-#[cfg(loom)]
-#[doc(hidden)]
-pub mod model;
-
+#[path = "sys/modelled.rs"]
+mod sys;
+pub use calls::{CallId, Calls, Ended, Found};
 pub use slots::SlotMap;
 
 /// What talks to the kernel has no place in a model.
@@ -115,6 +115,6 @@ outside_the_model! {
     pub use station::{Answerer, Idling, Inbox, Offence, Station, StationCounts};
     pub use status::{Life, STATUS_NAME, StatusReadError, process_began, read_all_statuses, read_status};
     pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
-    pub use sys::{Access, Claimed, Claims, Framed, Inherited, MemoryError, SharedMemory};
+    pub use sys::{Access, Claimed, Claims, Desk, Framed, Inherited, MemoryError, SharedMemory};
     pub use view::{Views, view};
 }

@@ -10,11 +10,12 @@ use ddss_core::Entry;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use crate::claim::Claims;
+use crate::calls::{Calls, Ended, Found};
 use crate::park::{self, Sleep};
 use crate::ring::{Consumer, Kind, Producer, Slot, Slots};
 use crate::slots::SlotMap;
 use crate::sync::{AtomicU64, Ordering, order};
+use crate::sys::{Claims, Desk};
 
 /// Slots of a model's ring. Two, so that both "full" and "comes round" happen within three messages.
 const SLOTS: usize = 2;
@@ -170,6 +171,61 @@ pub fn a_place_is_one_threads_at_a_time() {
         let counted = claims.claim(0).map(|mut place| place.with(|count| *count));
         assert_eq!(counted, Some(worked), "a place was not given back, or what was done in it is lost");
         assert!(worked > 0, "both found it taken");
+    });
+}
+
+/// Two threads have something to be done at a desk; whoever is there does it, and what was written before is there.
+pub fn whatever_is_left_is_done() {
+    run(|| {
+        let desk = Arc::new((Desk::new([0u64; 2]), [AtomicU64::new(0), AtomicU64::new(0)]));
+        let come = |desk: &(Desk<[u64; 2]>, [AtomicU64; 2]), who: usize| {
+            desk.1[who].store(1, Ordering::Relaxed);
+            desk.0.leave(1 << who, |done, left| {
+                for (index, done) in done.iter_mut().enumerate().filter(|(index, _)| left >> index & 1 == 1) {
+                    *done += desk.1[index].load(Ordering::Relaxed);
+                }
+            });
+        };
+        let other = {
+            let desk = Arc::clone(&desk);
+            thread::spawn(move || come(&desk, 1))
+        };
+        come(&desk, 0);
+        other.join().unwrap();
+        desk.0.leave(0, |done, _| assert_eq!(*done, [1, 1], "something was not done, or done before it was there"));
+    });
+}
+
+/// A call is answered while its owner goes to sleep, and gives it up: one of the two frees it, an answer that is found is
+/// whole, and who is to be woken has said how.
+pub fn a_call_ends_once() {
+    run(|| {
+        let calls = Arc::new((Calls::new(1), AtomicU64::new(0)));
+        let id = calls.0.begin().unwrap();
+        calls.0.submit(id, &entry(1), true);
+        let service = {
+            let calls = Arc::clone(&calls);
+            thread::spawn(move || {
+                let ended = calls.0.end(id, &entry(2));
+                match ended {
+                    Ended::Late => calls.0.free(id),
+                    Ended::Dozes => assert_eq!(calls.1.load(Ordering::Relaxed), 1, "nobody knows how to wake it"),
+                    Ended::Told | Ended::Stale => {}
+                }
+                ended
+            })
+        };
+        calls.1.store(1, Ordering::Relaxed);
+        let dozes = calls.0.doze(id) == Found::Waiting;
+        let found = calls.0.abandon(id);
+        if let Found::Done(completion) = found {
+            check(completion, 2);
+            calls.0.free(id);
+        }
+        let ended = service.join().unwrap();
+        assert_eq!(ended == Ended::Late, found == Found::Waiting, "freed by both, or by nobody");
+        assert!(ended != Ended::Dozes || dozes, "woken, who did not sleep");
+        assert!(calls.0.begin().is_some_and(|next| next != id), "the place was not given back");
     });
 }
 

@@ -67,6 +67,11 @@ impl SlotMap {
         self.clear(first - self.first, slots);
     }
 
+    /// How many are in use.
+    pub fn in_use(&self) -> u32 {
+        self.words.iter().map(|word| word.load(crate::sync::Ordering::Relaxed).count_ones()).sum()
+    }
+
     /// One look at all slots. `None` if there is no run, or others took each one that there was.
     fn search(&self, slots: u32) -> Option<u32> {
         let (mut start, mut at) = (0, 0);
@@ -133,6 +138,7 @@ mod tests {
         // If this broke, two transfers would use the same bytes, or a long-lived client would run out of them.
         let slots = SlotMap::new(4, 12);
         assert_eq!([3, 1, 4].map(|count| slots.take(count)), [Some(4), Some(7), Some(8)]);
+        assert_eq!(slots.in_use(), 8);
         assert_eq!(slots.take(1), None);
         slots.give(4, 3);
         slots.give(8, 4);

@@ -42,6 +42,50 @@ pub(crate) mod order {
         weaken("give_back", Ordering::Release)
     }
 
+    /// A desk's word, by who finds nobody there: what was done there is seen. Pairs with [`leave_desk`].
+    #[inline(always)]
+    pub(crate) fn enter_desk() -> Ordering {
+        weaken("enter_desk", Ordering::Acquire)
+    }
+
+    /// The same word, by who has nothing left to do. Pairs with [`enter_desk`].
+    #[inline(always)]
+    pub(crate) fn leave_desk() -> Ordering {
+        weaken("leave_desk", Ordering::Release)
+    }
+
+    /// The same word, by who finds somebody there: what he wants done is seen. Pairs with [`take_word`].
+    #[inline(always)]
+    pub(crate) fn leave_word() -> Ordering {
+        weaken("leave_word", Ordering::AcqRel)
+    }
+
+    /// The same word, by who is there. Pairs with [`leave_word`].
+    #[inline(always)]
+    pub(crate) fn take_word() -> Ordering {
+        weaken("take_word", Ordering::Acquire)
+    }
+
+    /// The state of a call, by who looks after it. Pairs with [`end_call`].
+    #[inline(always)]
+    pub(crate) fn see_call() -> Ordering {
+        weaken("see_call", Ordering::Acquire)
+    }
+
+    /// The same state, by who says how he is to be woken. Pairs with [`end_call`].
+    #[inline(always)]
+    pub(crate) fn doze() -> Ordering {
+        weaken("doze", Ordering::Release)
+    }
+
+    /// The same state, by who begins the call and by who ends it: what was noted of it and the completion are seen by who
+    /// looks, and how he is to be woken by who ends it.
+    /// Pairs with [`see_call`] and with [`doze`].
+    #[inline(always)]
+    pub(crate) fn end_call() -> Ordering {
+        weaken("end_call", Ordering::AcqRel)
+    }
+
     /// The bits of slots, by who takes them: it comes after all that was done with them. Pairs with [`give_slot`].
     #[inline(always)]
     pub(crate) fn take_slot() -> Ordering {

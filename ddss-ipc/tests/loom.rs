@@ -66,9 +66,21 @@ fn a_slot_is_in_one_run_at_a_time() {
 }
 
 #[test]
+fn whatever_is_left_is_done() {
+    // If this broke, a task's request would never go out, or two threads would write into one lane.
+    model::whatever_is_left_is_done();
+}
+
+#[test]
+fn a_call_ends_once() {
+    // If this broke, a task would read half an answer, or its memory would be two calls' at once.
+    model::a_call_ends_once();
+}
+
+#[test]
 fn each_ordering_weakened_alone_turns_a_model_red() {
     // If this broke, the models would prove nothing, or the code would pay for a fence that it does not need.
-    const RED: [(&str, &str); 17] = [
+    const RED: [(&str, &str); 24] = [
         ("publish", "entries_arrive_whole_and_in_order"),
         ("take", "entries_arrive_whole_and_in_order"),
         ("before_sleep", "a_sleeping_client_is_seen"),
@@ -82,6 +94,13 @@ fn each_ordering_weakened_alone_turns_a_model_red() {
         ("after_take", "replies_by_queue_come_or_are_asked_for"),
         ("claim", "a_place_is_one_threads_at_a_time"),
         ("give_back", "a_place_is_one_threads_at_a_time"),
+        ("enter_desk", "whatever_is_left_is_done"),
+        ("leave_desk", "whatever_is_left_is_done"),
+        ("leave_word", "whatever_is_left_is_done"),
+        ("take_word", "whatever_is_left_is_done"),
+        ("end_call", "a_call_ends_once"),
+        ("doze", "a_call_ends_once"),
+        ("see_call", "a_call_ends_once"),
         ("take_slot", "a_slot_is_in_one_run_at_a_time"),
         ("give_slot", "a_slot_is_in_one_run_at_a_time"),
         ("before_doze", "a_dozing_watch_is_kicked"),

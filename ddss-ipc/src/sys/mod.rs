@@ -3,6 +3,7 @@
 
 mod barrier;
 mod claim;
+mod desk;
 mod files;
 mod framed;
 mod inherited;
@@ -13,6 +14,7 @@ pub(crate) use barrier::end_all_before;
 pub(crate) use memory::MappedWord;
 pub(crate) use queue::{Queue, Received};
 pub use claim::{Claimed, Claims};
+pub use desk::Desk;
 pub use framed::Framed;
 pub use inherited::Inherited;
 pub use memory::{Access, MemoryError, SharedMemory};

@@ -1,12 +1,12 @@
 //! One call as a future.
 
 use super::reactor::Reactor;
-use super::road::{Begun, CallId};
+use super::road::Begun;
 use crate::arena::Run;
 use crate::lanes::NoCompletion;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{ArenaRange, Completion, Operation, Outcome};
-use ddss_ipc::SharedMemory;
+use ddss_ipc::{CallId, SharedMemory};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -131,7 +131,12 @@ impl<'a> Call<'a> {
             }
             make(range, plan)
         })?;
-        self.reactor.mind();
+        match begun {
+            Begun::UnderWay(_) => self.reactor.mind(),
+            // Who is in line for the first time is looked after from now on.
+            Begun::Queued(_) if ticket.is_none() => self.reactor.wake(),
+            Begun::Queued(_) => {}
+        }
         Ok(begun)
     }
 }
@@ -165,12 +170,12 @@ impl Future for Call<'_> {
             }
         }
         let Stage::UnderWay(id) = call.stage else { panic!("a future is not polled after its end") };
-        let (road, incoming, take) = (&call.reactor.road, call.plan.incoming, &mut *call.take);
+        let (road, plan, take) = (&call.reactor.road, &call.plan, &mut *call.take);
         let look = |completion: &Completion, run| {
-            hand_over(completion, run, &road.arena, incoming, take);
+            hand_over(completion, run, &road.arena, plan.incoming, take);
             *completion
         };
-        match road.look(id, context.waker(), look) {
+        match road.look(id, context.waker(), || plan.is_harmless(call.make), look) {
             None => Poll::Pending,
             Some(end) => {
                 call.stage = Stage::Over;

@@ -321,6 +321,41 @@ mod tests {
     }
 
     #[test]
+    fn futures_that_threads_drop_in_each_others_way_leave_nothing_behind() {
+        // If this broke, a service that cancels its tasks would run out of calls, or of memory, or keep locks that nobody has.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        let (words, locked) =
+            (block_on(client.allocate("words", Spec::new(4096))), block_on(client.allocate("locked", Spec::new(8))));
+        let (words, locked) = (words.unwrap(), locked.unwrap());
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let (words, locked) = (words.clone(), locked.clone());
+                scope.spawn(move || {
+                    for turn in 0..300u64 {
+                        // Its own part of the segment: what it has put there it finds.
+                        let (from, value) = (thread * 1024, turn << 8 | thread);
+                        block_on(words.put(from, &[value.to_le_bytes(); 128].concat())).unwrap();
+                        let mut dropped = Box::pin(words.get(from..from + 1024));
+                        let _ = poll_once(&mut dropped);
+                        if turn % 3 == thread % 3 {
+                            let _ = poll_once(&mut Box::pin(locked.lock()));
+                        }
+                        drop(dropped);
+                        let got = block_on(words.get(from..from + 1024)).unwrap();
+                        assert!(got.chunks_exact(8).all(|word| word == value.to_le_bytes()));
+                    }
+                });
+            }
+        });
+        // Nobody has the lock, whoever was granted it.
+        block_on(async { locked.lock().await.unwrap().unlock().await.unwrap() });
+        while !client.is_quiet() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
     fn a_daemon_that_ends_is_told_to_every_task() {
         // If this broke, tasks would wait for a dead daemon for ever.
         let node = TestNode::start();

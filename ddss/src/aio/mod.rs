@@ -4,7 +4,7 @@
 //! They run on any executor: on tokio, on a bare `block_on`, on your own. One small thread per asynchronous client
 //! waits for completions that no task was quick enough to see by itself, and for deadlines.
 //!
-//! * *Many at once:* up to 64 calls of one client are under way; more wait for their turn, in order.
+//! * *Many at once:* up to 60 calls of one client are under way; more wait for their turn, in order.
 //! * *Dropped futures:* a call whose future is dropped goes on in the daemon (a put may or may not happen). Its memory
 //!   is used by nobody else until the daemon has said that it ended.
 //!
@@ -41,6 +41,7 @@ mod lock;
 mod more;
 mod reactor;
 mod road;
+mod room;
 mod segment;
 mod typed;
 

@@ -33,12 +33,13 @@ impl Reactor {
 
     /// A call is under way: a thread that sleeps without end has to know of its deadline.
     pub(super) fn mind(&self) {
-        if self.road.dormant.swap(false, Ordering::AcqRel) {
+        if self.road.minds() {
             self.wake();
         }
     }
 
-    fn wake(&self) {
+    /// The thread looks at all that it minds, and from then on as often as that needs.
+    pub(super) fn wake(&self) {
         // The pipe is full only if the thread has not yet woken up from the kicks before.
         let _ = (&self.kick).write(&[1]);
     }

@@ -1,83 +1,84 @@
 //! The lane that the tasks of one client share, and what is under way on it.
 //!
-//! ```text
-//!          begin                completion              the task looks
-//!   Free ────────► Waiting ─────────────────► Done ──────────────────────► Free
-//!                    │  └─ deadline ─► Late ────────── completion ─────────► Free
-//!                    └──── future dropped ─► Late
-//! ```
+//! No lock lies on the way of a call. What it asks for lies in a place of its own ([`Calls`]); the lane stands at a
+//! [`Desk`], and whoever comes there sends out for all and takes in for all. Who finds somebody at it leaves word, and goes on
+//! with something else: it is done by who is there.
 //!
-//! Memory of the arena belongs to a call from *begin* until *Free*, whatever became of its future.
+//! Memory of the arena belongs to a call from its begin until its place is given back, whatever became of its future. Only
+//! where there is no room for one more does a task stand in line ([`Room`]).
 
+use super::room::Room;
 use crate::arena::{Run, SharedSlots};
 use crate::lanes::NoCompletion;
 use crate::words::first_word;
+use atomic_waker::AtomicWaker;
 use ddss_core::limits::RING_SLOTS;
-use ddss_core::{Completion, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
-use ddss_ipc::{Lane, SharedMemory};
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use ddss_core::{Completion, Entry, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
+use ddss_ipc::{CallId, Calls, Desk, Ended, Found, Lane, SharedMemory};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Which call: a slot and which life of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct CallId(u64);
+/// Calls under way at the most: one bit of the desk's word for each, and a few bits for other things.
+const CALLS: usize = 60;
+const _: () = assert!(CALLS <= RING_SLOTS && CALLS < ARM.trailing_zeros() as usize);
+/// What is left at the desk besides the places of calls that are to go out: the next completion is to wake the reactor.
+const ARM: u64 = 1 << 61;
+/// The reactor is awake.
+const AWAKE: u64 = 1 << 62;
+const _: () = assert!(AWAKE.trailing_zeros() < Desk::<()>::BITS);
 
-impl CallId {
-    fn new(index: usize, generation: u32) -> Self {
-        Self(u64::from(generation) << 32 | index as u64)
+/// How long a task looks for its completion before it lets the executor go on.
+const SPIN: Duration = Duration::from_micros(2);
+/// How much longer than its deadline a call waits for the daemon to say how it ended.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// What is noted of a call by who begins it, for who ends it.
+#[derive(Default)]
+struct Note {
+    waker: AtomicWaker,
+    /// The run of the arena that it has: the first slot below, the number of slots above.
+    run: AtomicU64,
+    /// It asked for this segment's lock: granted to nobody, it has to be given back. 0: it did not.
+    lock: AtomicU64,
+    /// When it began and when its time is over, in nanoseconds since the road began.
+    began_ns: AtomicU64,
+    deadline_ns: AtomicU64,
+}
+
+impl Note {
+    fn set_run(&self, run: Option<Run>) {
+        self.run.store(run.map_or(0, |run| u64::from(run.slots) << 32 | u64::from(run.first)), Ordering::Relaxed);
     }
-    fn index(self) -> usize {
-        self.0 as u32 as usize
+
+    fn run(&self) -> Option<Run> {
+        let bits = self.run.load(Ordering::Relaxed);
+        (bits >> 32 > 0).then_some(Run { first: bits as u32, slots: (bits >> 32) as u32 })
+    }
+
+    fn lock(&self) -> Option<SegmentId> {
+        Some(self.lock.load(Ordering::Relaxed)).filter(|&bits| bits != 0).map(SegmentId::from_bits)
     }
 }
 
-enum Status {
-    Free,
-    Waiting {
-        waker: Option<Waker>,
-        deadline: Instant,
-    },
-    Done(Completion),
-    /// Nobody waits for it any more.
-    Late,
-}
-
-struct Slot {
-    generation: u32,
-    status: Status,
-    run: Option<Run>,
-    harmless: bool,
-    /// It asked for this segment's lock: granted to nobody, it has to be given back.
-    lock: Option<SegmentId>,
+/// What stands at the desk.
+struct Work {
+    lane: Lane,
+    armed: bool,
 }
 
 /// What the tasks of one client share.
 pub(super) struct Road {
-    state: Mutex<State>,
+    desk: Desk<Work>,
+    calls: Calls,
+    notes: Box<[Note]>,
     pub(super) arena: SharedMemory,
     runs: SharedSlots,
+    room: Room,
+    gone: AtomicBool,
     /// The reactor sleeps without a time-out.
-    pub(super) dormant: AtomicBool,
-}
-
-pub(super) struct State {
-    lane: Lane,
-    slots: Vec<Slot>,
-    /// Tasks that wait for a place on the lane or in the arena, in order.
-    room: VecDeque<Queued>,
-    tickets: u64,
-    armed: bool,
-    gone: bool,
-}
-
-/// A task in the line for room.
-struct Queued {
-    ticket: u64,
-    waker: Waker,
-    deadline: Instant,
+    dormant: AtomicBool,
+    began: Instant,
 }
 
 /// How a call began.
@@ -87,21 +88,31 @@ pub(super) enum Begun {
     Queued(u64),
 }
 
-/// How long a task looks for its completion before it lets the executor go on.
-const SPIN: Duration = Duration::from_micros(2);
-/// How much longer than its deadline a call waits for the daemon to say how it ended.
-const GRACE: Duration = Duration::from_millis(20);
-
 impl Road {
     pub(super) fn new(lane: Lane, arena: SharedMemory, runs: SharedSlots) -> Self {
-        let slot = || Slot { generation: 0, status: Status::Free, run: None, harmless: true, lock: None };
-        let slots = std::iter::repeat_with(slot).take(RING_SLOTS).collect();
-        let state = State { lane, slots, room: VecDeque::new(), tickets: 0, armed: false, gone: false };
-        Self { state: Mutex::new(state), arena, runs, dormant: AtomicBool::new(true) }
+        Self {
+            desk: Desk::new(Work { lane, armed: false }),
+            calls: Calls::new(CALLS),
+            notes: std::iter::repeat_with(Note::default).take(CALLS).collect(),
+            arena,
+            runs,
+            room: Room::default(),
+            gone: AtomicBool::new(false),
+            dormant: AtomicBool::new(true),
+            began: Instant::now(),
+        }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn note(&self, id: CallId) -> &Note {
+        &self.notes[id.index()]
+    }
+
+    fn since_begin_ns(&self, time: Instant) -> u64 {
+        u64::try_from(time.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
     }
 
     /// Begins a call, or notes the task as one that waits for room. `ticket` is what it waited under before.
@@ -113,43 +124,71 @@ impl Road {
         waker: &Waker,
         make: impl FnOnce(Option<Run>) -> Operation,
     ) -> Result<Begun, NoCompletion> {
-        let mut state = self.lock();
-        if state.gone {
-            return Err(NoCompletion::Gone);
-        }
         let now = Instant::now();
-        if now >= deadline {
-            return Err(NoCompletion::Busy);
+        if self.is_gone() || now >= deadline {
+            ticket.into_iter().for_each(|ticket| self.give_up_line(ticket));
+            return Err(if self.is_gone() { NoCompletion::Gone } else { NoCompletion::Busy });
         }
-        state.reap(&self.runs);
-        let free = state.slots.iter().position(|slot| matches!(slot.status, Status::Free));
-        let run = if bytes > 0 { self.runs.try_take(bytes).map(Some) } else { Some(None) };
-        let (Some(index), Some(run)) = (free, run) else {
-            if let Some(Some(run)) = run {
-                self.runs.give(run);
-            }
-            let ticket = state.stand_in_line(ticket, waker, deadline);
-            state.arm(&self.runs);
-            return Ok(Begun::Queued(ticket));
+        let (id, run) = match self.take_room(bytes) {
+            Some(room) => room,
+            None => match self.wait_for_room(ticket, bytes, deadline, waker) {
+                Ok(room) => room,
+                Err(ticket) => return Ok(Begun::Queued(ticket)),
+            },
         };
-        state.leave_line(ticket);
-        let slot = &mut state.slots[index];
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.status = Status::Waiting { waker: None, deadline };
-        slot.run = run;
+        if let Some(ticket) = ticket {
+            self.room.leave(ticket);
+        }
         let operation = make(run);
-        slot.harmless = operation.is_harmless();
-        slot.lock = match operation {
-            Operation::Lock { segment, .. } => Some(segment),
-            _ => None,
-        };
-        let id = CallId::new(index, slot.generation);
+        let lock = if let Operation::Lock { segment, .. } = operation { segment.to_bits() } else { 0 };
+        let note = self.note(id);
+        note.set_run(run);
+        note.lock.store(lock, Ordering::Relaxed);
+        note.began_ns.store(self.since_begin_ns(now), Ordering::Relaxed);
+        note.deadline_ns.store(self.since_begin_ns(deadline), Ordering::Relaxed);
         let left = deadline.saturating_duration_since(now).as_micros();
         let timeout_us = u32::try_from(left).unwrap_or(u32::MAX).max(1);
-        let request = Request { timeout_us, ..Request::new(RequestId(id.0), operation) };
-        state.lane.submit(request.encode()).expect("there are as many slots as a lane has places");
-        state.lane.ring();
+        let request = Request { timeout_us, ..Request::new(RequestId(id.to_bits()), operation) };
+        self.calls.submit(id, &request.encode(), true);
+        self.work(1 << id.index());
         Ok(Begun::UnderWay(id))
+    }
+
+    /// A place, and a run of the arena if it needs one.
+    fn take_room(&self, bytes: usize) -> Option<(CallId, Option<Run>)> {
+        let id = self.calls.begin()?;
+        if bytes == 0 {
+            return Some((id, None));
+        }
+        let run = self.runs.try_take(bytes);
+        if run.is_none() {
+            self.calls.free(id);
+        }
+        Some((id, Some(run?)))
+    }
+
+    /// The same, or a place in line for it.
+    #[cold]
+    fn wait_for_room(
+        &self,
+        ticket: Option<u64>,
+        bytes: usize,
+        deadline: Instant,
+        waker: &Waker,
+    ) -> Result<(CallId, Option<Run>), u64> {
+        // Calls that nobody waits for may have ended.
+        self.work(0);
+        if let Some(room) = self.take_room(bytes) {
+            return Ok(room);
+        }
+        let ticket = self.room.stand_in_line(ticket, waker, deadline);
+        self.work(ARM);
+        let Some(room) = self.take_room(bytes) else { return Err(ticket) };
+        if !self.room.leave(ticket) {
+            // Somebody made room for this task, which has found some by itself: the next one may.
+            self.room.call_next();
+        }
+        Ok(room)
     }
 
     /// The end of a call, if it is there; else the task is noted.
@@ -157,213 +196,195 @@ impl Road {
         &self,
         id: CallId,
         waker: &Waker,
+        harmless: impl FnOnce() -> bool,
         read: impl FnOnce(&Completion, Option<Run>) -> T,
     ) -> Option<Result<T, NoCompletion>> {
-        let mut state = self.lock();
         // With other calls under way this thread has better things to do than to look for one.
-        let alone = state.lane.outstanding() <= 1;
+        let alone = self.calls.count() <= 1;
         let spin_until = Instant::now() + if alone { SPIN } else { Duration::ZERO };
         loop {
-            state.reap(&self.runs);
-            let gone = state.gone;
-            let slot = &mut state.slots[id.index()];
-            match &mut slot.status {
-                Status::Done(completion) => {
-                    let result = read(completion, slot.run);
-                    state.free(id.index(), &self.runs);
-                    return Some(Ok(result));
-                }
-                Status::Waiting { .. } if gone => {
-                    slot.status = Status::Late;
-                    return Some(Err(NoCompletion::Gone));
-                }
-                Status::Waiting { waker: noted, .. } => {
-                    if Instant::now() < spin_until {
-                        std::hint::spin_loop();
-                        continue;
+            self.work(0);
+            match self.calls.look(id) {
+                Found::Waiting if self.is_gone() => {
+                    if self.calls.abandon(id) == Found::Waiting {
+                        return Some(Err(NoCompletion::Gone));
                     }
-                    *noted = Some(waker.clone());
-                    if state.arm(&self.runs) {
+                }
+                Found::Waiting if Instant::now() < spin_until => std::hint::spin_loop(),
+                Found::Waiting => {
+                    self.note(id).waker.register(waker);
+                    self.work(ARM);
+                    if self.calls.doze(id) == Found::Waiting && !self.is_gone() {
                         return None;
                     }
+                    // It came meanwhile.
+                    drop(self.note(id).waker.take());
                 }
-                Status::Late | Status::Free => return Some(Err(NoCompletion::Late { harmless: slot.harmless })),
+                Found::Done(entry) => return Some(Ok(self.take(id, &entry, read))),
+                Found::Over => return Some(Err(NoCompletion::Late { harmless: harmless() })),
             }
         }
+    }
+
+    fn take<T>(&self, id: CallId, entry: &Entry, read: impl FnOnce(&Completion, Option<Run>) -> T) -> T {
+        let result = read(&Completion::decode(entry), self.note(id).run());
+        self.free(id);
+        result
     }
 
     /// The future of a call was dropped.
     pub(super) fn abandon(&self, id: CallId) {
-        let mut state = self.lock();
-        let index = id.index();
-        match state.slots[index].status {
-            Status::Waiting { .. } => {
-                state.slots[index].status = Status::Late;
-                if state.slots[index].lock.is_some() {
-                    // Its grant has to be seen by somebody: the reactor.
-                    while !state.arm(&self.runs) {}
-                }
-            }
-            Status::Done(completion) => state.end_late(index, &completion, &self.runs),
-            Status::Late | Status::Free => {}
+        // Read first: once nobody waits for it, it may be another call.
+        let asks_for_lock = self.note(id).lock().is_some();
+        match self.calls.abandon(id) {
+            // A grant has to be seen by somebody: the reactor.
+            Found::Waiting if asks_for_lock => self.work(ARM),
+            Found::Done(entry) => self.end_late(id, &Completion::decode(&entry)),
+            Found::Waiting | Found::Over => {}
         }
     }
 
-    /// Gives a lock back for somebody who does not wait.
+    /// Gives a lock back for somebody who does not wait. If there is no room for it, the lease ends the lock.
     pub(super) fn let_go(&self, segment: SegmentId, token: LockToken) {
-        let mut state = self.lock();
-        state.reap(&self.runs);
-        state.let_go(segment, token);
+        self.work(0);
+        let Some(id) = self.calls.begin().filter(|_| !self.is_gone()) else { return };
+        let note = self.note(id);
+        note.set_run(None);
+        note.lock.store(0, Ordering::Relaxed);
+        note.began_ns.store(self.since_begin_ns(Instant::now()), Ordering::Relaxed);
+        let request = Request::new(RequestId(id.to_bits()), Operation::Unlock { segment, token });
+        self.calls.submit(id, &request.encode(), false);
+        self.work(1 << id.index());
     }
 
     /// A future that waited for room was dropped. If its turn had come, it is the next one's.
     pub(super) fn give_up_line(&self, ticket: u64) {
-        let mut state = self.lock();
-        if !state.leave_line(Some(ticket)) {
-            state.call_next();
+        if !self.room.leave(ticket) {
+            self.room.call_next();
         }
     }
 
     /// The socket was readable, or time passed: hands out what came. Says when it has to be called again.
     pub(super) fn turn(&self, alive: bool) -> Option<Instant> {
-        let mut state = self.lock();
-        state.gone |= !alive;
-        if state.armed {
-            state.lane.disarm_async();
-            state.armed = false;
+        if !alive {
+            self.gone.store(true, Ordering::Release);
         }
-        state.reap(&self.runs);
-        let now = Instant::now();
-        let gone = state.gone;
-        let mut next: Option<Instant> = None;
+        self.work(AWAKE);
+        // Pairs with the exchange in `minds`: a call that is begun now is seen here, or sees that the reactor sleeps.
+        self.dormant.swap(true, Ordering::AcqRel);
+        let (now, gone) = (Instant::now(), self.is_gone());
+        let mut next = self.room.turn(now, gone);
         let mut waits = false;
-        for slot in &mut state.slots {
-            waits |= matches!(slot.status, Status::Late) && slot.lock.is_some();
-            let Status::Waiting { waker, deadline } = &mut slot.status else { continue };
-            let patience = *deadline + GRACE;
-            if gone || patience <= now {
-                let waker = waker.take();
-                if !gone {
-                    slot.status = Status::Late;
-                }
-                waker.into_iter().for_each(Waker::wake);
-            } else {
+        for (id, awaited) in self.calls.under_way() {
+            let note = self.note(id);
+            if !awaited {
+                waits |= note.lock().is_some();
+                continue;
+            }
+            let patience_ns = note.deadline_ns.load(Ordering::Relaxed).saturating_add(GRACE.as_nanos() as u64);
+            let patience = self.began + Duration::from_nanos(patience_ns);
+            if gone {
+                note.waker.wake();
+            } else if patience > now {
                 waits = true;
                 next = Some(next.map_or(patience, |other| other.min(patience)));
+            } else if self.calls.abandon(id) == Found::Waiting {
+                note.waker.wake();
             }
         }
-        for queued in &state.room {
-            if gone || queued.deadline <= now {
-                queued.waker.wake_by_ref();
-            } else {
-                next = Some(next.map_or(queued.deadline, |other| other.min(queued.deadline)));
-            }
-        }
-        state.room.retain(|queued| !gone && queued.deadline > now);
         if waits && !gone {
-            while !state.arm(&self.runs) {}
+            self.work(ARM);
         }
         // Calls that nobody waits for still hold memory; their end is collected with the next call.
-        self.dormant.store(next.is_none(), Ordering::Release);
+        if next.is_some() {
+            self.dormant.store(false, Ordering::Relaxed);
+        }
         next
+    }
+
+    /// A call has begun. Whether the reactor has to be woken, since it sleeps without end and has to know of its deadline.
+    #[inline]
+    pub(super) fn minds(&self) -> bool {
+        // Pairs with the exchange in `turn`.
+        self.dormant.swap(false, Ordering::AcqRel)
     }
 
     /// Whether nothing of it is under way, so that its memory can be used by others.
     #[cfg(test)]
     pub(super) fn is_quiet(&self) -> bool {
-        let mut state = self.lock();
-        state.reap(&self.runs);
-        state.slots.iter().all(|slot| matches!(slot.status, Status::Free))
+        self.work(0);
+        self.calls.count() == 0
     }
-}
 
-impl State {
-    /// Takes the completions that are there.
-    fn reap(&mut self, runs: &SharedSlots) {
-        while let Some(entry) = self.lane.reap() {
-            let completion = Completion::decode(&entry);
-            let id = CallId(completion.request.0);
-            let Some(slot) = self.slots.get_mut(id.index()) else { continue };
-            if CallId::new(id.index(), slot.generation) != id {
-                continue;
+    /// Sends out what is left at the desk, takes in what came, and arms the lane if that was asked for: now, or by who is at
+    /// it.
+    #[inline]
+    fn work(&self, left: u64) {
+        self.desk.leave(left, |work, left| {
+            self.send_out(work, left & ((1 << CALLS) - 1));
+            if left & AWAKE != 0 && std::mem::take(&mut work.armed) {
+                work.lane.disarm_async();
             }
-            match std::mem::replace(&mut slot.status, Status::Free) {
-                Status::Waiting { waker, .. } => {
-                    slot.status = Status::Done(completion);
-                    waker.into_iter().for_each(Waker::wake);
-                }
-                Status::Late => self.end_late(id.index(), &completion, runs),
-                other => slot.status = other,
+            self.take_in(work);
+            // With nothing under way there is nothing to be woken by, and nothing would be armed.
+            while left & ARM != 0 && !work.armed && work.lane.outstanding() > 0 {
+                work.armed = work.lane.arm_async();
+                self.take_in(work);
+            }
+        });
+    }
+
+    /// Calls go out in the order in which they were begun: a task that made two of them counts on it.
+    fn send_out(&self, work: &mut Work, mut places: u64) {
+        if places == 0 {
+            return;
+        }
+        let began = |index: u32| self.notes[index as usize].began_ns.load(Ordering::Relaxed);
+        while places != 0 {
+            let (mut first, mut others) = (places.trailing_zeros(), places & (places - 1));
+            while others != 0 {
+                let other = others.trailing_zeros();
+                first = if began(other) < began(first) { other } else { first };
+                others &= others - 1;
+            }
+            places &= !(1 << first);
+            let request = self.calls.request(first as usize);
+            work.lane.submit(request).expect("there are not more places than the lane has");
+        }
+        work.lane.ring();
+    }
+
+    /// Takes the completions that are there.
+    #[inline]
+    fn take_in(&self, work: &mut Work) {
+        while let Some(entry) = work.lane.reap() {
+            let completion = Completion::decode(&entry);
+            let id = CallId::from_bits(completion.request.0);
+            match self.calls.end(id, &entry) {
+                Ended::Dozes => self.note(id).waker.wake(),
+                Ended::Late => self.end_late(id, &completion),
+                Ended::Told | Ended::Stale => {}
             }
         }
     }
 
     /// A call that nobody waits for has ended. A lock that it was granted goes back.
-    fn end_late(&mut self, index: usize, completion: &Completion, runs: &SharedSlots) {
-        let lock = self.slots[index].lock.take().filter(|_| completion.outcome == Outcome::Done);
-        self.free(index, runs);
+    fn end_late(&self, id: CallId, completion: &Completion) {
+        let lock = self.note(id).lock().filter(|_| completion.outcome == Outcome::Done);
+        // Who dozes may not have heard yet that his call was given up.
+        self.note(id).waker.wake();
+        self.free(id);
         if let Some(segment) = lock {
             self.let_go(segment, LockToken(first_word(completion)));
         }
     }
 
-    /// Gives a lock back, and waits for nothing. If there is no room for it, the lease ends the lock.
-    fn let_go(&mut self, segment: SegmentId, token: LockToken) {
-        let free = self.slots.iter().position(|slot| matches!(slot.status, Status::Free));
-        let Some(index) = free.filter(|_| !self.gone) else { return };
-        let slot = &mut self.slots[index];
-        slot.generation = slot.generation.wrapping_add(1);
-        (slot.status, slot.run, slot.lock) = (Status::Late, None, None);
-        let id = CallId::new(index, slot.generation);
-        let request = Request::new(RequestId(id.0), Operation::Unlock { segment, token });
-        self.lane.submit(request.encode()).expect("there are as many slots as a lane has places");
-        self.lane.ring();
-    }
-
-    fn free(&mut self, index: usize, runs: &SharedSlots) {
-        let slot = &mut self.slots[index];
-        slot.status = Status::Free;
-        if let Some(run) = slot.run.take() {
-            runs.give(run);
+    fn free(&self, id: CallId) {
+        let run = self.note(id).run();
+        self.calls.free(id);
+        if let Some(run) = run {
+            self.runs.give(run);
         }
-        self.call_next();
-    }
-
-    /// There is room for one more.
-    fn call_next(&mut self) {
-        if let Some(next) = self.room.pop_front() {
-            next.waker.wake();
-        }
-    }
-
-    /// Keeps the place of a task that is in line already, and puts another one at the end.
-    fn stand_in_line(&mut self, ticket: Option<u64>, waker: &Waker, deadline: Instant) -> u64 {
-        if let Some(queued) = self.room.iter_mut().find(|queued| Some(queued.ticket) == ticket) {
-            queued.waker.clone_from(waker);
-            return queued.ticket;
-        }
-        self.tickets += 1;
-        self.room.push_back(Queued { ticket: self.tickets, waker: waker.clone(), deadline });
-        self.tickets
-    }
-
-    /// Takes a task out of the line; `false` if it was not in it any more.
-    fn leave_line(&mut self, ticket: Option<u64>) -> bool {
-        let at = self.room.iter().position(|queued| Some(queued.ticket) == ticket);
-        at.is_some_and(|at| self.room.remove(at).is_some())
-    }
-
-    /// Has the next completion wake the reactor; `false` if something came in between, and was taken.
-    fn arm(&mut self, runs: &SharedSlots) -> bool {
-        // With nothing under way there is nothing to be woken by, and nothing would be armed.
-        if self.armed || self.lane.outstanding() == 0 {
-            return true;
-        }
-        if self.lane.arm_async() {
-            self.armed = true;
-            return true;
-        }
-        self.reap(runs);
-        false
+        self.room.call_next();
     }
 }

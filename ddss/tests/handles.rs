@@ -1,0 +1,56 @@
+//! What a service may do with handles: clone them, send them to other threads, share them, and await them in tasks that move.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use ddss::{AsyncClient, AsyncSegment, Client, Segment, Shared, SharedSlice, Spec, Version};
+use std::future::Future;
+use std::mem::size_of;
+use std::task::{Context, Waker};
+
+fn is_a_handle<T: Clone + Send + Sync + 'static>() -> usize {
+    size_of::<T>()
+}
+
+fn may_move<T: Send>(future: T) -> T {
+    future
+}
+
+#[test]
+fn handles_are_cloned_shared_and_awaited_by_tasks_that_move() {
+    // If this broke, a service could not keep a segment in its state, or not await a call in a task of a runtime with
+    // several threads.
+    let sizes = [
+        is_a_handle::<Client>(),
+        is_a_handle::<Segment>(),
+        is_a_handle::<AsyncClient>(),
+        is_a_handle::<AsyncSegment>(),
+        is_a_handle::<Shared<u64>>(),
+        is_a_handle::<SharedSlice<u64>>(),
+        is_a_handle::<Shared<u64, AsyncSegment>>(),
+    ];
+    assert!(sizes.iter().all(|&size| size <= 128), "a handle is small: {sizes:?}");
+    let node = ddssd::Ephemeral::start().unwrap();
+    let client = Client::builder().folder(node.folder()).connect().unwrap().to_async().unwrap();
+    let executor = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let segment = executor().block_on(may_move(client.allocate("moved", Spec::new(64)))).unwrap();
+    let threads: Vec<_> = (0..8u8)
+        .map(|task| {
+            let (segment, client) = (segment.clone(), client.clone());
+            let mut moving = Box::pin(may_move(async move {
+                for _ in 0..50 {
+                    segment.put(0, &[task; 8]).await.unwrap();
+                    let got = segment.get(0..8).await.unwrap();
+                    assert!(got.iter().all(|&byte| byte == got[0]));
+                    client.ping().await.unwrap();
+                }
+            }));
+            // Begun here, awaited there.
+            let _ = moving.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            std::thread::spawn(move || executor().block_on(moving))
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    // Not beside puts of the same client: those would end with *own lock*.
+    executor().block_on(may_move(async { segment.lock().await.unwrap().unlock().await.unwrap() }));
+    let newest = executor().block_on(may_move(segment.get_newer_than(Version(0), ..))).unwrap();
+    assert_eq!(newest.version(), Version(400));
+}
