@@ -11,6 +11,10 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, sched_yield};
 
 /// How long a turn is. A yield costs 1 to 3 microseconds, so this gives away about two percent.
 const TURN: Duration = Duration::from_micros(100);
+/// How long it is at the least: shorter ones would give away too much.
+const TURN_MIN: Duration = Duration::from_micros(50);
+/// How long it may take until everybody had a turn, on one core: the longest call is some two and a half times that.
+const ROUND: Duration = Duration::from_millis(4);
 /// A longer time than this between two calls was not a turn: the caller did something else, or did not have the core.
 const GAP: Duration = Duration::from_micros(20);
 /// Waits in a row on the service's core before a client leaves it: it may be there by chance, and gone by itself. On a
@@ -33,15 +37,15 @@ impl CoreTurn {
         Self { began: now, last: now, left: None, waits_on_service_core: 0 }
     }
 
-    /// Lets others run if the turn is over.
+    /// Lets others run if the turn is over. So many threads call.
     #[inline]
-    pub(crate) fn hand_over_when_due(&mut self) {
+    pub(crate) fn hand_over_when_due(&mut self, callers: u64) {
         let now = Instant::now();
         if now - self.last > GAP {
             self.began = now;
         }
         self.last = now;
-        if now - self.began >= TURN {
+        if now - self.began >= turn(callers) {
             self.hand_over();
         }
     }
@@ -73,5 +77,23 @@ impl CoreTurn {
             // If it cannot be restored, the thread runs on: on fewer cores, but not on the service's.
             let _ = sched_setaffinity(None, &allowed);
         }
+    }
+}
+
+/// The turn of each of so many callers.
+fn turn(callers: u64) -> Duration {
+    let callers = u32::try_from(callers).unwrap_or(u32::MAX).max(1);
+    (ROUND / callers).clamp(TURN_MIN, TURN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_callers_have_short_turns() {
+        // If this broke, a crowd would wait for long, or give its time away to yields.
+        assert_eq!([1, 40, 50, 500].map(turn), [TURN, TURN, ROUND / 50, TURN_MIN]);
+        assert_eq!((turn(0), turn(u64::MAX)), (TURN, TURN_MIN));
     }
 }

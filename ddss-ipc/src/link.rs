@@ -3,6 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU8;
 
+use rustix::thread::{CpuSet, sched_getaffinity};
+
 use crate::board::Board;
 use crate::socket;
 use crate::strategy::Strategy;
@@ -22,6 +24,19 @@ pub(crate) struct Link {
     fair: bool,
 }
 
+/// How many cores this process and the service have together. A process that keeps to one core leaves the service's to the
+/// service: they are two then, and one caller is no crowd.
+fn cores_with(service: Option<usize>) -> u64 {
+    let mut cores = CpuSet::new();
+    service.into_iter().for_each(|core| cores.set(core));
+    // A thread that is pinned says less about its process than the first one does.
+    for thread in [None, Some(rustix::process::getpid())] {
+        let Ok(allowed) = sched_getaffinity(thread) else { continue };
+        (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).for_each(|core| cores.set(core));
+    }
+    u64::from(cores.count().max(1))
+}
+
 /// How it is with the daemon.
 #[repr(u8)]
 enum State {
@@ -33,7 +48,7 @@ enum State {
 
 impl Link {
     pub(crate) fn new(strategy: Strategy, fair: bool, board: Board, socket: OwnedFd, wake: OwnedFd) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+        let cores = cores_with(board.core());
         Self { strategy, board, socket, wake, state: AtomicU8::new(State::Serving as u8), cores, fair }
     }
 
@@ -103,12 +118,40 @@ impl Link {
     /// Whether more threads call than there are cores for them beside the service's.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
-        self.board.active() >= self.cores
+        self.callers() >= self.cores
+    }
+
+    /// How many threads call.
+    #[inline]
+    pub(crate) fn callers(&self) -> u64 {
+        self.board.active()
     }
 
     /// Whether clients hand the core over to each other.
     #[inline]
     pub(crate) fn is_fair(&self) -> bool {
         self.fair
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_caller_that_keeps_to_one_core_is_no_crowd() {
+        // If this broke, a client that is pinned off the service's core would count as one of too many, and sleep in each
+        // call to another node instead of spinning for it.
+        let here = sched_getaffinity(None).unwrap();
+        let own = (0..CpuSet::MAX_CPU).find(|&core| here.is_set(core)).unwrap();
+        let with_service = |core| std::thread::spawn(move || {
+            let mut one = CpuSet::new();
+            one.set(own);
+            rustix::thread::sched_setaffinity(None, &one).unwrap();
+            cores_with(core)
+        });
+        let [none, same, other] = [None, Some(own), Some(CpuSet::MAX_CPU - 1)].map(|core| with_service(core).join().unwrap());
+        // The process as a whole keeps to no core.
+        assert_eq!((none, same, other), (here.count().into(), here.count().into(), u64::from(here.count()) + 1));
     }
 }

@@ -99,9 +99,9 @@ impl Rings {
         }
     }
 
-    /// Spins a bounded time, if that can pay.
-    fn spin_awhile(&mut self) -> bool {
-        if let Some(core) = self.link.shared_core() {
+    /// Spins a bounded time, if that can pay. `shared` is the service's core, if the caller is on it.
+    fn spin_awhile(&mut self, shared: Option<usize>) -> bool {
+        if let Some(core) = shared {
             self.turn.leave(core, self.link.is_crowded());
             return self.completions.is_ready();
         }
@@ -279,10 +279,11 @@ impl Road for Auto {
         // On the service's own core the caller sleeps at once. A yield before that would cost it its claim to the core:
         // the scheduler lets the service finish its slice, spinning and all, before it wakes the caller.
         if class == WaitClass::Polling {
-            if self.0.link.is_fair() && self.0.link.is_crowded() {
-                self.0.turn.hand_over_when_due();
+            let shared = self.0.link.shared_core();
+            if shared.is_none() && self.0.link.is_fair() && self.0.link.is_crowded() {
+                self.0.turn.hand_over_when_due(self.0.link.callers());
             }
-            if self.0.spin_awhile() {
+            if self.0.spin_awhile(shared) {
                 return Waited::Ready;
             }
         }

@@ -44,8 +44,10 @@ pub(crate) struct Pacer {
     rounds: u32,
     yields: u32,
     since: Option<Instant>,
-    /// The last yield let somebody in.
+    /// One of the last yields let somebody in.
     crowded: bool,
+    /// How many yields in a row let nobody in.
+    alone: u32,
     /// When the next early yield may be.
     next_yield: Option<Instant>,
     /// How often in a row the whole spin was for nothing.
@@ -63,6 +65,10 @@ impl Pacer {
     const ROUNDS_PER_LOOK_CROWDED: u32 = 4;
     /// A yield that lets nobody in takes less.
     const ALONE_MAX: Duration = Duration::from_nanos(900);
+    /// A core is crowded until so many yields in a row let nobody in. Another daemon on it may just be asleep: whoever forgot
+    /// it at once would keep it out for a whole spin when it is woken, its caller would sleep meanwhile, and so would
+    /// everybody each time again.
+    const ALONE_FOR_SURE: u32 = 8;
     /// Between two early yields.
     const YIELD_EVERY: Duration = Duration::from_nanos(1_500);
     /// A yield that takes longer went to somebody who works and does not wait.
@@ -79,7 +85,8 @@ impl Pacer {
     pub(crate) fn new(pace: Pace) -> Self {
         let (rounds, yields, in_vain) = (0, 0, 0);
         let (since, next_yield) = (None, None);
-        Self { pace, rounds, yields, since, crowded: false, next_yield, in_vain, long: false, undisturbed: false }
+        let (crowded, alone, long, undisturbed) = (false, 0, false, false);
+        Self { pace, rounds, yields, since, crowded, alone, next_yield, in_vain, long, undisturbed }
     }
 
     /// There was work.
@@ -157,7 +164,9 @@ impl Pacer {
     pub(crate) fn yielded(&mut self, began: Instant) {
         let now = Instant::now();
         let took = now.duration_since(began);
-        self.crowded = took > Self::ALONE_MAX;
+        let lets_in = took > Self::ALONE_MAX;
+        self.alone = if lets_in { 0 } else { self.alone.saturating_add(1) };
+        self.crowded = lets_in || self.crowded && self.alone < Self::ALONE_FOR_SURE;
         let rest = if took > Self::HOG_MIN { took * Self::HOG_REST } else { Self::YIELD_EVERY };
         self.next_yield = Some(now + rest);
     }
@@ -244,6 +253,12 @@ mod tests {
         pacer.yielded(ago(5));
         std::thread::sleep(Duration::from_micros(10));
         assert!(!spins(&mut pacer), "somebody was let in");
+        (1..Pacer::ALONE_FOR_SURE).for_each(|_| pacer.yielded(Instant::now()));
+        std::thread::sleep(Duration::from_micros(10));
+        assert!(!spins(&mut pacer), "who was let in is asleep, and will be woken again");
+        pacer.yielded(Instant::now());
+        std::thread::sleep(Duration::from_micros(10));
+        assert!(spins(&mut pacer), "nobody has been let in for long");
         pacer.yielded(ago(10_000_000));
         assert!(spins(&mut pacer), "somebody kept the core");
     }

@@ -303,7 +303,8 @@ impl Hands {
         if self.area_regions[area].is_none() {
             let memory = self.memory.open_area(area, storage).map_err(|error| with_cause(&error))?;
             let bytes = memory.len() as u64;
-            let region = self.fabric.register(memory.descriptor(), Trust::Vouched, 0, bytes);
+            // Clients look at an area, and only this thread writes it.
+            let region = self.fabric.register(memory.descriptor(), Trust::Own, 0, bytes);
             self.area_regions[area] = Some(region.map_err(|error| error.to_string())?);
         }
         Ok(())

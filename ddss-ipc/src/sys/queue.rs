@@ -75,7 +75,7 @@ impl Queue {
     /// Whether it is what this process's user made under that key, and not another queue with a number used again.
     pub(crate) fn is_ours(self, key: i32) -> bool {
         let us = rustix::process::geteuid().as_raw();
-        self.stat().is_ok_and(|stat| stat.msg_perm.cuid == us && stat.msg_perm.__key == key)
+        self.stat().is_ok_and(|stat| stat.msg_perm.cuid == us && key_of(&stat.msg_perm) == key)
     }
 
     /// Removes it; who blocks on it is woken with an error.
@@ -156,6 +156,16 @@ fn answer(answer: i32) -> Result<i32, Errno> {
 
 fn last_error() -> Errno {
     Errno::from_raw_os_error(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))
+}
+
+/// The key that a queue was made under. The C libraries do not agree on the field's name.
+fn key_of(made: &libc::ipc_perm) -> i32 {
+    #[cfg(target_env = "musl")]
+    #[expect(deprecated, reason = "the next release of libc calls it as glibc does, and ends this")]
+    let key = made.__ipc_perm_key;
+    #[cfg(not(target_env = "musl"))]
+    let key = made.__key;
+    key
 }
 
 #[cfg(test)]
