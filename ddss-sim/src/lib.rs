@@ -34,7 +34,7 @@ mod workload;
 mod world;
 
 pub use check::{History, Observation, Section, Sections, Step, What, explain};
-pub use plan::{Plan, Report};
+pub use plan::{Plan, Report, Ways};
 pub use random::Random;
 pub use scale::{Costs, Load, Scaled, scale};
 pub use seeds::KNOWN_SEEDS;

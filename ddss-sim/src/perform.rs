@@ -3,7 +3,7 @@
 use crate::council::Said;
 use crate::network::{Event, Fetch, Staged};
 use crate::world::World;
-use ddss_core::engine::{Action, StepId, Target};
+use ddss_core::engine::{Action, Reply, StepId, Target};
 use ddss_core::{ArenaRange, Failure, Header, Message, NodeId, Payload, RemoteWindow, SegmentId};
 
 impl World {
@@ -12,6 +12,14 @@ impl World {
         while let Some(action) = self.nodes[node].engine.next_action() {
             self.act(node, action);
         }
+    }
+
+    /// The same behind a request. Daemons look first whether an answer is all there is, and take it in its place.
+    pub(crate) fn perform_asked(&mut self, node: usize, looks: bool) {
+        if looks && let Some(&Reply { lane, completion, data }) = self.nodes[node].engine.last_reply() {
+            self.act(node, Action::Reply { lane, completion, data });
+        }
+        self.perform(node);
     }
 
     fn act(&mut self, node: usize, action: Action) {

@@ -1,5 +1,29 @@
 //! What a run is made of, and what comes out of it.
 
+use crate::random::Random;
+
+/// Which way through its engine a call goes that could go the short one (`ddss-core/src/engine/plain.rs`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ways {
+    /// The short way.
+    Short,
+    /// The long way.
+    Long,
+    /// One or the other, call by call.
+    BySeed,
+}
+
+impl Ways {
+    /// Whether a call goes the long way. The run's own chance is not asked: it has to be the same whatever comes out.
+    pub(crate) fn is_long(self, seed: u64, request: u64) -> bool {
+        match self {
+            Self::Short => false,
+            Self::Long => true,
+            Self::BySeed => Random::new(seed.rotate_left(32) ^ request).one_in(2),
+        }
+    }
+}
+
 /// What a run is made of.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -17,6 +41,8 @@ pub struct Plan {
     pub mirrored: usize,
     /// How long everything takes from one node to another, in virtual microseconds; `None`: anything.
     pub hop_us: Option<u64>,
+    /// Which way calls go that have the choice.
+    pub ways: Ways,
     /// A bug that every engine has.
     #[cfg(feature = "planted")]
     pub bug: Option<ddss_core::engine::Bug>,
@@ -32,6 +58,7 @@ impl Default for Plan {
             faults: true,
             hop_us: None,
             mirrored: 3,
+            ways: Ways::BySeed,
             #[cfg(feature = "planted")]
             bug: None,
         }

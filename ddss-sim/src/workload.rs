@@ -248,15 +248,24 @@ impl World {
         }
         client.asked = Some(Asked { kind, request, began_us, target, mark, range, newest });
         let lane = ddss_core::LaneId { client: client.id, index: 0 };
-        let operation = self.operation(kind, target, range, held, &text);
+        let mut operation = self.operation(kind, target, range, held, &text);
+        let long = self.plan.ways.is_long(self.report.seed, request);
+        if let (Operation::Put { from, terms, .. }, Some(mark)) = (&mut operation, mark)
+            && *terms == Terms::default()
+            && let Some(inline) = Payload::inline(&bytes_of(mark, target.length))
+        {
+            // As clients do.
+            *from = inline;
+        }
         let wanted = Request { timeout_us, ..Request::new(RequestId(request), operation) };
         let deadline_us = self.now_us + u64::from(timeout_us);
         self.network.at(deadline_us, Event::GiveUp { node, client: index, request });
         let entry = Request::decode(&wanted.encode()).expect("a good request");
         assert_eq!(entry, wanted, "a request survives the ring");
         let now = self.now(node);
+        self.nodes[node].engine.take_long_way(long);
         self.nodes[node].engine.request(now, lane, &entry, &text);
-        self.perform(node);
+        self.perform_asked(node, !long);
     }
 
     fn operation(

@@ -59,6 +59,8 @@ each_is_found! {
     an_old_home_that_is_not_fenced: UnfencedHome,
     a_mirror_that_has_another_version_than_it_says: StaleCopy,
     a_permission_that_was_not_checked: UncheckedPermission,
+    a_short_way_past_a_lock: ShortWayPastLock,
+    a_short_way_that_keeps_nothing: ShortWayUnkept,
 }
 
 // If this failed, a lock whose holder forgot it would stand for ever, and nobody would notice.

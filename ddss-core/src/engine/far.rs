@@ -207,8 +207,10 @@ impl Engine {
             return self.ended(now, node, step, Outcome::Failed(Failure::Busy), Told::default());
         }
         let wraps = window.base.checked_add(window.bytes).is_none();
-        let reaches = facts.copies > 1 || !wraps && window.bytes >= Header::bytes_with(facts.bytes, facts.keeps);
         let known = facts.bytes <= SEGMENT_BYTES_MAX && facts.keeps <= HISTORY_MAX;
+        // Only of what can be is it known how much it takes.
+        let takes = if known { Header::bytes_with(facts.bytes, facts.keeps) } else { u64::MAX };
+        let reaches = facts.copies > 1 || !wraps && window.bytes >= takes;
         if !known || !is_home && facts.segment.home() != node || !reaches {
             self.act(Action::Cut { node });
             return;

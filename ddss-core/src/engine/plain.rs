@@ -5,6 +5,8 @@
 use super::action::{Action, Parts, Source};
 use super::core::{Caller, Engine, Now};
 use super::operations::Transfer;
+use super::planted::planted;
+use super::segments::{Segment, Segments};
 use crate::operation::{Payload, Terms};
 use crate::segment::{Header, Wish};
 use crate::{Completion, Failure, Outcome, SegmentId, Version};
@@ -12,7 +14,33 @@ use crate::{Completion, Failure, Outcome, SegmentId, Version};
 /// How a call ended that could go the short way: done, or refused.
 type Ended = Result<(), Failure>;
 
+impl Segments {
+    /// A segment of which a call has nobody to ask, nobody to tell and nothing to keep.
+    #[inline(always)]
+    fn plain(&mut self, id: SegmentId) -> Option<&mut Segment> {
+        if self.long_way {
+            return None;
+        }
+        let (past_lock, unkept) = (planted!(self, ShortWayPastLock), planted!(self, ShortWayUnkept));
+        #[cfg(feature = "planted")]
+        if self.bug.is_some() && !past_lock && !unkept {
+            // Every other bug is on the long way.
+            return None;
+        }
+        let is_plain = |segment: &&mut Segment| {
+            (segment.guard.is_free() || past_lock) && segment.mirror.is_none() && (segment.stamps.is_empty() || unkept)
+        };
+        self.get_mut(id).ok().filter(is_plain)
+    }
+}
+
 impl Engine {
+    /// Has what is asked from now on go the long way, though it could go the short one. Both decide the same; that they do
+    /// is what a simulator finds out.
+    pub fn take_long_way(&mut self, long_way: bool) {
+        self.segments.long_way = long_way;
+    }
+
     /// A get, if it can go the short way.
     #[inline]
     pub(super) fn get_plain(&mut self, caller: &Caller, transfer: &Transfer) -> Option<Ended> {

@@ -51,6 +51,10 @@ pub enum Bug {
     StaleCopy,
     /// Whether who puts may write is not looked at.
     UncheckedPermission,
+    /// The short way does not look whether anybody holds the lock or waits.
+    ShortWayPastLock,
+    /// The short way does not look whether older versions have to be kept.
+    ShortWayUnkept,
 }
 
 /// Whether an engine has a bug.

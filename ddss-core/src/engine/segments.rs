@@ -123,12 +123,6 @@ impl Segment {
         Ok((line + Header::DATA_OFFSET, wanted, stamp))
     }
 
-    /// Whether a call has nobody to ask, nobody to tell and nothing to keep.
-    #[inline]
-    pub(super) fn is_plain(&self) -> bool {
-        self.guard.is_free() && self.mirror.is_none() && self.stamps.is_empty()
-    }
-
     /// Whether a range lies inside, with no sum that could wrap.
     pub(super) fn check_range(&self, offset: u64, bytes: u32) -> Result<(), Failure> {
         check_range(self.spec.bytes, offset, bytes)
@@ -196,6 +190,8 @@ pub(super) struct Segments {
     leaving: Vec<Leaving>,
     /// Those with a lock that is held or a line that is not empty.
     busy: Vec<SegmentId>,
+    /// No call goes the short way (`plain.rs`).
+    pub(super) long_way: bool,
     #[cfg(feature = "planted")]
     pub(super) bug: Option<super::Bug>,
 }
@@ -216,6 +212,7 @@ impl Segments {
             accounts: Accounts::default(),
             leaving: Vec::new(),
             busy: Vec::new(),
+            long_way: false,
             #[cfg(feature = "planted")]
             bug: None,
         }
@@ -340,16 +337,6 @@ impl Segments {
             }
             _ => Err(Failure::NotFound),
         }
-    }
-
-    /// The same, if a call of it can go the short way. An engine with a planted bug has it on the long one.
-    #[inline(always)]
-    pub(super) fn plain(&mut self, id: SegmentId) -> Option<&mut Segment> {
-        #[cfg(feature = "planted")]
-        if self.bug.is_some() {
-            return None;
-        }
-        self.get_mut(id).ok().filter(|segment| segment.is_plain())
     }
 
     pub(super) fn by_name(&self, name: &Name) -> Option<SegmentId> {

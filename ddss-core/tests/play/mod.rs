@@ -1,0 +1,519 @@
+//! Two engines with whatever an input says between them: clients that ask for anything and lie in their requests, messages
+//! that change on their way, reads that bring anything, connections and clients that come and go, time that jumps.
+//!
+//! What a daemon does without a second look has to be right all the same: it copies where the engine says. So each action is
+//! held against the memory that the engine has had made: no byte outside of it, no memory given away twice.
+
+use ddss_core::engine::{Action, Engine, EngineConfig, Now, Parts, Source, StepId, Tail, Target, offset_of};
+use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES, TEXT_BYTES_MAX};
+use ddss_core::{
+    ArenaRange, Change, ClientId, Completion, Entry, Failure, Header, Identity, LaneId, LockToken, LockWish, Look,
+    Message, Model, NodeId, Operation, Outcome, Payload, Permit, Placement, Plane, RemoteWindow, Request, RequestId,
+    SegmentId, Spec, Terms, Version,
+};
+
+const POOL_BYTES: u64 = 1 << 18;
+const ARENA_BYTES: u64 = 8 * ARENA_SLOT_BYTES as u64;
+const CLIENTS: u32 = 3;
+/// An input is over after so many steps, however long it is.
+const STEPS_MAX: usize = 400;
+/// Actions that one step may lead to, in both engines. More, and they answer each other for ever.
+const ACTIONS_MAX: usize = 10_000;
+
+/// What an input says, and zeroes behind its end.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((&byte, left)) = self.0.split_first() else { return 0 };
+        self.0 = left;
+        byte
+    }
+
+    fn word(&mut self) -> u64 {
+        match self.byte() {
+            small @ 0..=199 => small.into(),
+            200..=219 => u64::from(self.byte()) << 8 | u64::from(self.byte()),
+            220..=239 => u64::from(self.byte()) * 64,
+            240..=247 => u64::MAX - u64::from(self.byte()),
+            _ => u64::from_le_bytes(std::array::from_fn(|_| self.byte())),
+        }
+    }
+
+    fn one_in(&mut self, of: u8) -> bool {
+        self.byte() % of == of - 1
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
+        all.get(usize::from(self.byte()) % all.len().max(1)).copied()
+    }
+
+    fn model(&mut self) -> Model {
+        match self.byte() % 7 {
+            0 => Model::Null,
+            1 => Model::Read,
+            2 => Model::Write,
+            3 => Model::Version,
+            4 => Model::Delta(self.byte().into()),
+            5 => Model::Temporal(self.word() as u32),
+            _ => Model::Strict,
+        }
+    }
+}
+
+/// One engine, and what it has had made.
+struct Side {
+    engine: Engine,
+    generations: [u32; CLIENTS as usize],
+    /// Memory of its segments.
+    live: Vec<(u64, u64)>,
+    /// Memory into which something of another node was read.
+    copies: Vec<(u64, u64)>,
+    /// Reads under way, and the memory of this node into which they go.
+    reads: Vec<Reading>,
+}
+
+/// Of which segment, and to which memory of this node, if it goes to its own.
+type Reading = (StepId, SegmentId, Option<(u64, u64)>);
+
+fn overlap((at, bytes): (u64, u64), (from, length): (u64, u64)) -> bool {
+    at < from + length && from < at + bytes
+}
+
+impl Side {
+    fn new(node: u16) -> Self {
+        let (plane, peers) = (Plane::ONLY, vec![NodeId(1), NodeId(2)]);
+        let config = EngineConfig { node: NodeId(node), plane, pool_bytes: POOL_BYTES, peers, first_generation: 9 };
+        let (engine, generations) = (Engine::new(&config), [0; 3]);
+        let mut side = Self { engine, generations, live: Vec::new(), copies: Vec::new(), reads: Vec::new() };
+        (0..CLIENTS).for_each(|index| side.attach(index));
+        side
+    }
+
+    fn client(&self, index: u32) -> ClientId {
+        ClientId { index, generation: self.generations[index as usize] }
+    }
+
+    fn attach(&mut self, index: u32) {
+        self.generations[index as usize] += 1;
+        let who = Identity { uid: 1000 + index, gid: 1000 + index / 2 };
+        self.engine.attach(self.client(index), who, ARENA_BYTES);
+    }
+
+    fn overlaps(&self, at: u64, bytes: u64) -> bool {
+        self.live.iter().any(|&live| overlap(live, (at, bytes)))
+    }
+
+    /// That memory is a segment's from now on.
+    fn give(&mut self, at: u64, bytes: u64) {
+        assert!(!self.overlaps(at, bytes), "{bytes} bytes at {at} were given away twice");
+        let into = self.reads.iter().filter_map(|&(.., into)| into);
+        assert!(!into.into_iter().any(|into| overlap(into, (at, bytes))), "a read is on its way to {at}");
+        self.in_pool(at, bytes);
+        self.copies.retain(|&copy| !overlap(copy, (at, bytes)));
+        self.live.push((at, bytes));
+    }
+
+    /// Whether all of it is one segment's.
+    fn owns(&self, at: u64, bytes: u64) -> bool {
+        let end = at.checked_add(bytes).expect("no place is that far");
+        self.live.iter().any(|&(from, length)| at >= from && end <= from + length)
+    }
+
+    /// The same, or it was read from another node's.
+    fn may_show(&self, at: u64, bytes: u64) -> bool {
+        let in_copy = |&(from, length): &(u64, u64)| at >= from && at + bytes <= from + length;
+        self.owns(at, bytes) || self.copies.iter().any(in_copy)
+    }
+
+    fn owns_parts(&self, at: u64, parts: &Parts) {
+        for range in &self.engine.ranges(parts) {
+            let (at, bytes) = (at + range.offset, u64::from(range.bytes));
+            assert!(self.may_show(at, bytes), "{range:?}, at {at}, is no segment's");
+        }
+    }
+
+    fn in_pool(&self, at: u64, bytes: u64) {
+        assert!(offset_of(at).checked_add(bytes).is_some_and(|end| end <= POOL_BYTES), "{bytes} bytes at {at}");
+    }
+
+    fn source(&mut self, source: Source, bytes: u32) {
+        match source {
+            Source::Client(_, Payload::Arena(range)) => assert!(range.fits(ARENA_BYTES) && range.bytes >= bytes),
+            Source::Client(_, Payload::Inline { length, .. }) => assert!(u32::from(length) >= bytes),
+            Source::Staged { at, .. } => assert!(at + u64::from(bytes) <= STAGING_BYTES as u64),
+            Source::Kept(kept) => self.engine.take_kept(kept, |kept| assert!(kept.len() >= bytes as usize)),
+            Source::Pool(at) => self.in_pool(at, bytes.into()),
+            Source::Word(_) => assert_eq!(bytes, 8),
+        }
+    }
+
+    fn tail(&self, tail: &Tail) -> Vec<u8> {
+        match tail {
+            Tail::None => Vec::new(),
+            Tail::Client(_, payload) => vec![7; payload.length() as usize],
+            Tail::Kept(kept) => self.engine.kept(*kept).to_vec(),
+            Tail::Pool(at, parts) => {
+                self.owns_parts(*at, parts);
+                vec![8; parts.bytes() as usize]
+            }
+        }
+    }
+}
+
+/// Two engines and what is between them.
+struct World<'a> {
+    input: Input<'a>,
+    sides: [Side; 2],
+    up: bool,
+    now: Now,
+    segments: Vec<SegmentId>,
+    words: Vec<u64>,
+    requests: u64,
+    actions: usize,
+}
+
+/// Does what the input says.
+pub(crate) fn play(data: &[u8]) {
+    let mut world = World {
+        input: Input(data),
+        sides: [Side::new(1), Side::new(2)],
+        up: false,
+        now: Now { steady_us: 1000, wall_us: 1000 },
+        segments: Vec::new(),
+        words: Vec::new(),
+        requests: 0,
+        actions: 0,
+    };
+    world.connect();
+    for _ in 0..STEPS_MAX {
+        if world.input.0.is_empty() {
+            break;
+        }
+        world.actions = 0;
+        world.step();
+    }
+    // Whatever it was, everything ends.
+    world.disconnect();
+    world.now.steady_us += u64::from(u32::MAX);
+    for side in 0..2 {
+        while let Some((step, ..)) = world.sides[side].reads.pop() {
+            world.sides[side].engine.fetched(world.now, step, Err(Failure::NodeDown));
+            world.perform();
+        }
+        world.sides[side].engine.tick(world.now);
+        world.perform();
+        assert_eq!(world.sides[side].engine.pending(), 0, "an operation never ends");
+    }
+}
+
+impl World<'_> {
+    fn connect(&mut self) {
+        if !self.up {
+            self.up = true;
+            self.sides[0].engine.peer_up(NodeId(2));
+            self.sides[1].engine.peer_up(NodeId(1));
+            self.perform();
+        }
+    }
+
+    fn disconnect(&mut self) {
+        if self.up {
+            self.up = false;
+            self.sides[0].engine.peer_down(self.now, NodeId(2));
+            self.sides[1].engine.peer_down(self.now, NodeId(1));
+            self.perform();
+        }
+    }
+
+    fn step(&mut self) {
+        let side = usize::from(self.input.one_in(3));
+        match self.input.byte() % 32 {
+            0 => {
+                self.now.steady_us += self.input.word() % 10_000_000;
+                self.now.wall_us = self.now.steady_us;
+                self.sides[side].engine.tick(self.now);
+            }
+            1 => self.disconnect(),
+            2 => self.connect(),
+            3 => {
+                let index = u32::from(self.input.byte()) % CLIENTS;
+                let gone = self.sides[side].client(index);
+                self.sides[side].engine.detach(self.now, gone);
+                self.perform();
+                self.sides[side].attach(index);
+            }
+            4..=9 => self.end_read(side),
+            _ => self.ask(side),
+        }
+        self.perform();
+    }
+
+    /// A read under way brings something.
+    fn end_read(&mut self, side: usize) {
+        let count = self.sides[side].reads.len();
+        if count == 0 {
+            return;
+        }
+        let (step, segment, _) = self.sides[side].reads.swap_remove(usize::from(self.input.byte()) % count);
+        let state = self.input.word();
+        let result = match self.input.byte() % 4 {
+            0 => Err(Failure::NodeDown),
+            1 => {
+                let (timestamp, segment, bytes, locked) =
+                    (self.input.word(), self.input.word(), self.input.word(), self.input.word());
+                Ok((Header { state, timestamp, segment, bytes, locked }, self.input.word()))
+            }
+            _ => Ok((Header { state: state & !1, segment: segment.to_bits(), ..Header::default() }, state & !1)),
+        };
+        self.sides[side].engine.fetched(self.now, step, result);
+    }
+
+    /// A client asks for something, and may lie about it.
+    fn ask(&mut self, side: usize) {
+        let client = self.sides[side].client(u32::from(self.input.byte()) % CLIENTS);
+        let (operation, text) = self.operation();
+        self.requests += 1;
+        let timeout_us = 1 + self.input.word() as u32 % 5_000_000;
+        let request = Request { timeout_us, ..Request::new(RequestId(self.requests), operation) };
+        let mut entry: Entry = request.encode();
+        for _ in 0..self.lies() {
+            entry[usize::from(self.input.byte()) % entry.len()] ^= self.input.word() << (self.input.byte() % 64);
+        }
+        let lane = LaneId { client, index: 0 };
+        let engine = &mut self.sides[side].engine;
+        engine.take_long_way(self.requests.is_multiple_of(2));
+        match Request::decode(&entry) {
+            Ok(request) => engine.request(self.now, lane, &request, &text),
+            Err(refused) => engine.refuse(lane, refused.id, refused.failure),
+        }
+    }
+
+    /// How many changes are made to something: none, nearly always.
+    fn lies(&mut self) -> u8 {
+        self.input.byte().saturating_sub(235) / 8
+    }
+
+    fn text(&mut self, mut text: Vec<u8>) -> Vec<u8> {
+        for _ in 0..self.lies() {
+            let at = usize::from(self.input.byte()) % text.len().max(1);
+            if let Some(byte) = text.get_mut(at) {
+                *byte ^= self.input.byte();
+            }
+        }
+        text.truncate(TEXT_BYTES_MAX);
+        text
+    }
+
+    fn operation(&mut self) -> (Operation, Vec<u8>) {
+        let segment = self.input.of(&self.segments.clone()).unwrap_or(SegmentId::from_bits(0));
+        let token = self.input.of(&self.words.clone()).map(LockToken);
+        let (offset, slot) = (self.input.word(), u32::from(self.input.byte() % 8));
+        let range = ArenaRange { slot, bytes: self.input.word() as u32 % 8192 };
+        let version = self.input.one_in(4).then(|| Version(self.input.word()));
+        let asks = self.input.one_in(4).then(|| self.input.model());
+        let (look, terms) = (Look { asks, version }, Terms { version, token: token.filter(|_| offset % 3 == 0), asks });
+        let name = vec![b'a' + self.input.byte() % 6];
+        let text = |text: &[u8]| ArenaRange { slot, bytes: text.len() as u32 };
+        let ranges = 1 + self.input.byte() % 3;
+        let operation = match self.input.byte() % 18 {
+            0..=1 => {
+                let placement = Placement::Node(NodeId(1 + u16::from(self.input.byte() % 3)));
+                let (model, history) = (self.input.model(), (self.input.byte() % 4).into());
+                let spec = Spec { placement, model, history, mode: 0o664, ..Spec::new(8 + self.input.word() % 40_000) };
+                let text_of = self.text([&spec.encode()[..], &name].concat());
+                return (Operation::Allocate { spec_and_name: text(&text_of) }, text_of);
+            }
+            2 => {
+                let name = self.text(name);
+                return (Operation::Open { name: text(&name) }, name);
+            }
+            3 => Operation::Release { segment },
+            4..=5 => Operation::Get { segment, offset, into: range, inline: range.bytes <= 32, look },
+            6..=7 => Operation::Put { segment, offset, from: Payload::Arena(range), terms },
+            8 => {
+                let from = Payload::inline(&[5; 16][..(offset % 17) as usize]).expect("so many fit");
+                Operation::Put { segment, offset, from, terms: Terms::default() }
+            }
+            which @ 9..=10 => {
+                let table: Vec<u8> = (0..ranges)
+                    .flat_map(|_| {
+                        let (offset, bytes) = (self.input.word(), self.input.word() as u32 % 5000);
+                        [&offset.to_le_bytes()[..], &bytes.to_le_bytes(), &[0; 4]].concat()
+                    })
+                    .collect();
+                let table = self.text(table);
+                let list = ArenaRange { slot: 0, bytes: ARENA_BYTES as u32 };
+                let get = Operation::GetMany { segment, list, ranges, look };
+                let put = Operation::PutMany { segment, list, ranges, terms };
+                return (if which == 9 { get } else { put }, table);
+            }
+            11 => Operation::Atomic { segment, offset, change: Change::Add(3), token: terms.token },
+            12 => Operation::Await { segment, above: Version(self.input.word()) },
+            13 => {
+                let lease_us = self.input.word() as u32 % 1_000_000;
+                Operation::Lock { segment, wish: LockWish { shared: ranges == 1, no_wait: ranges == 2, lease_us } }
+            }
+            14 => Operation::Unlock { segment, token: token.unwrap_or_default() },
+            15 => Operation::Stat { segment, page: range },
+            16 => {
+                let owner = (ranges == 1).then_some(Identity { uid: 1001, gid: 1000 });
+                Operation::Permit { segment, permit: Permit { mode: Some(self.input.word() as u16 & 0o777), owner } }
+            }
+            _ => Operation::Break { segment },
+        };
+        (operation, Vec::new())
+    }
+
+    /// Does what both engines want done.
+    fn perform(&mut self) {
+        loop {
+            let Some((side, action)) = (0..2).find_map(|side| Some((side, self.sides[side].engine.next_action()?)))
+            else {
+                return;
+            };
+            self.actions += 1;
+            assert!(self.actions < ACTIONS_MAX, "the engines do not come to rest: {action:?}");
+            self.act(side, action);
+        }
+    }
+
+    fn act(&mut self, side: usize, action: Action) {
+        let now = self.now;
+        let here = &mut self.sides[side];
+        match action {
+            Action::Format { record, bytes, .. } => {
+                here.give(record.at, bytes);
+                self.segments.push(record.segment);
+                let made = !self.input.one_in(20);
+                self.sides[side].engine.formatted(now, record.segment, made);
+            }
+            Action::Move { record, from, bytes } => {
+                assert!(here.owns(from, bytes), "{record:?} was not there");
+                here.give(record.at, bytes);
+                here.engine.moved(now, record.segment, true);
+            }
+            Action::Clear { at, bytes } => {
+                here.live.retain(|&(from, length)| from < at || from + length > at + bytes);
+                assert!(!here.overlaps(at, bytes), "memory was taken from a segment");
+                here.engine.cleared(at, bytes);
+            }
+            Action::Look { at } => {
+                assert!(here.owns(at, 8));
+                let word = self.input.word();
+                self.sides[side].engine.looked(word);
+            }
+            Action::Mark { at, .. } | Action::Erase { at } | Action::Withdraw { at } | Action::Stamp { at, .. } => {
+                assert!(here.owns(at, Header::DATA_OFFSET));
+            }
+            Action::CopyOut { at, parts, into, .. } => {
+                here.owns_parts(at, &parts);
+                assert!(into.fits(ARENA_BYTES) && into.bytes >= parts.bytes(), "{into:?} for {parts:?}");
+            }
+            Action::Commit { at, parts, source, .. } => {
+                here.owns_parts(at + Header::DATA_OFFSET, &parts);
+                here.source(source, parts.bytes());
+            }
+            Action::Fill { at, source, parts } => {
+                here.owns_parts(at, &parts);
+                here.source(source, parts.bytes());
+            }
+            Action::Keep { at, to, header } => {
+                let bytes = Header::DATA_OFFSET + header.bytes;
+                assert!(here.owns(at, bytes) && here.owns(to, bytes) && at.abs_diff(to) >= bytes);
+            }
+            Action::Aside { source, bytes, to } => {
+                here.in_pool(to, bytes.into());
+                assert!(!here.overlaps(to, bytes.into()), "put aside over a segment");
+                here.source(source, bytes);
+            }
+            Action::Snapshot { at, parts, to } => {
+                here.owns_parts(at, &parts);
+                here.in_pool(to, parts.bytes().into());
+                assert!(!here.overlaps(to, parts.bytes().into()), "put aside over a segment");
+            }
+            Action::Unstage { at, into, .. } => {
+                assert!(at + u64::from(into.bytes) <= STAGING_BYTES as u64 && into.fits(ARENA_BYTES));
+            }
+            Action::WriteOut { kept, into, .. } => {
+                assert!(into.fits(ARENA_BYTES));
+                assert!(matches!(into.bytes, bytes if bytes as usize >= here.engine.kept(kept).len()));
+            }
+            Action::Fetch { step, window, parts, line, target, .. } => {
+                for range in &here.engine.ranges(&parts) {
+                    let end = line + Header::DATA_OFFSET + range.offset + u64::from(range.bytes);
+                    assert!(end <= window.bytes, "{range:?} behind {line} is not in {window:?}");
+                }
+                let segment = self.input.of(&self.segments.clone()).unwrap_or(SegmentId::from_bits(0));
+                let into = match target {
+                    Target::Arena(_, range) => {
+                        assert!(range.fits(ARENA_BYTES) && range.bytes >= parts.bytes());
+                        None
+                    }
+                    Target::Pool(at) => Some((at, u64::from(parts.bytes()))),
+                };
+                let here = &mut self.sides[side];
+                if let Some((at, bytes)) = into {
+                    here.in_pool(at, bytes);
+                    assert!(!here.overlaps(at, bytes), "read over a segment");
+                    here.copies.push((at, bytes));
+                }
+                here.reads.push((step, segment, into));
+            }
+            Action::Reply { lane, completion, data } => self.replied(side, lane, &completion, data),
+            Action::Cut { .. } => self.disconnect(),
+            other => self.send(side, other),
+        }
+    }
+
+    fn replied(&mut self, side: usize, lane: LaneId, completion: &Completion, data: Option<(u64, u8)>) {
+        let here = &self.sides[side];
+        assert_eq!(here.client(lane.client.index), lane.client, "told to somebody else");
+        if let Some((at, bytes)) = data {
+            assert!(here.may_show(at, bytes.into()) && usize::from(bytes) <= completion.data.len());
+        }
+        if completion.outcome == Outcome::Done {
+            self.words.push(u64::from_le_bytes(std::array::from_fn(|index| completion.data[index])));
+        }
+    }
+
+    /// What goes to the other one.
+    fn send(&mut self, side: usize, action: Action) {
+        let here = &mut self.sides[side];
+        let table = |table: Option<_>| table.map(|table| here.engine.kept(table).to_vec()).unwrap_or_default();
+        let (message, tail) = match action {
+            Action::Send { message, tail, .. } => (message, here.tail(&tail)),
+            Action::Stage { at, from, message, table: ranges, .. } => {
+                assert!(from.fits(ARENA_BYTES) && at + u64::from(from.bytes) <= STAGING_BYTES as u64);
+                (message, table(ranges))
+            }
+            Action::Hand { at, from, bytes, message, table: ranges, hand, .. } => {
+                assert!(at + u64::from(bytes) <= STAGING_BYTES as u64);
+                here.in_pool(from, bytes.into());
+                let tail = table(ranges);
+                here.engine.handed(hand);
+                (message, tail)
+            }
+            Action::Introduce { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
+                assert!(here.owns(at, bytes), "others may look at what is no segment's");
+                let window = RemoteWindow { key: 1, base: at, bytes };
+                (Message::Found { step, facts, window }, Vec::new())
+            }
+            _ => return,
+        };
+        if !self.up {
+            return;
+        }
+        let mut bytes = message.encode(&tail).to_vec();
+        for _ in 0..self.lies() {
+            let at = usize::from(self.input.byte()) % bytes.len();
+            bytes[at] ^= self.input.byte();
+        }
+        match Message::decode(&bytes) {
+            Ok((message, tail)) => {
+                self.sides[1 - side].engine.message(self.now, NodeId(side as u16 + 1), &message, tail);
+            }
+            Err(_) => self.disconnect(),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Two engines with clients and messages between them that are what the input says.
+//! `RUSTC_BOOTSTRAP=1 cargo fuzz run engine -- -max_total_time=60`
+#![no_main]
+
+#[path = "../../ddss-core/tests/play/mod.rs"]
+mod play;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| play::play(data));
