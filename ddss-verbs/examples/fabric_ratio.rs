@@ -5,8 +5,8 @@
 //! all of them, as the benchmark `fabric` does; `window` posts one for each that ended. The bare sockets do the same with
 //! the same sizes, the same congestion control as the fabric and the same ranges of memory.
 //!
-//! `cargo run --release -p ddss-verbs --example fabric_ratio [-- [--plain] [--paced] [BYTES]]`: without CRC; with the
-//! system's congestion control for the bare sockets; one size only.
+//! `cargo run --release -p ddss-verbs --example fabric_ratio [-- [--plain] [--shared] [--paced] [BYTES]]`: without CRC; from
+//! memory that others may write, too; with the system's congestion control for the bare sockets; one size only.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program that prints what it measured")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -66,7 +66,9 @@ fn serve(listener: TcpListener, config: IwarpConfig, hello: std::sync::mpsc::Sen
     pin(1);
     let mut fabric = Iwarp::new(config).unwrap();
     let fd = memory();
-    let region = fabric.register(fd.as_fd(), Trust::Sealed, 0, MEMORY).unwrap();
+    // As a daemon's segments are.
+    let trust = if std::env::args().any(|arg| arg == "--shared") { Trust::Sealed } else { Trust::Own };
+    let region = fabric.register(fd.as_fd(), trust, 0, MEMORY).unwrap();
     hello.send(fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
     let (mut bare, _) = listener.accept().unwrap();
     tune(&bare);

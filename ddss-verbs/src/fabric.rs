@@ -84,13 +84,17 @@ impl Rights {
     }
 }
 
-/// Why memory behind a file descriptor may be mapped without fear of losing it (and of a `SIGBUS`).
+/// Why memory behind a file descriptor may be mapped without fear of losing it (and of a `SIGBUS`), and who writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// It is a memfd sealed against shrinking; that is checked.
+    /// It is a memfd sealed against shrinking; that is checked. Anybody may write it at any time.
     Sealed,
-    /// A file that no one but the caller can shrink; the caller vouches for that.
+    /// A file that no one but the caller can shrink; the caller vouches for that. Anybody may write it at any time.
     Vouched,
+    /// The caller vouches that no one else can shrink it, and that no one but the thread that polls the fabric writes it:
+    /// nothing changes it during a poll but that poll. So what is sent of it need not be copied to be summed. If that is
+    /// not true, sums are wrong and connections end.
+    Own,
 }
 
 /// A piece of a region that one peer may reach with a key. The key is random and dies with the connection.

@@ -22,6 +22,8 @@ pub const WORK_BYTES_MAX: u64 = 64 << 20;
 pub const SNAPSHOT_BYTES: usize = 64 << 10;
 /// Bytes that wait encoded for a connection's socket before nothing more is encoded.
 pub const OUTBOX_BYTES: usize = 256 << 10;
+/// The same together with what is sent from where it lies.
+pub const BULK_BYTES: usize = 512 << 10;
 /// Bytes of a lone message that are sent while the next ones are encoded.
 pub const EARLY_BYTES: usize = 32 << 10;
 /// Bytes that one `recv` asks for.
@@ -34,6 +36,6 @@ pub const SEND_BUDGET_BYTES: usize = 1 << 20;
 pub const EVENTS_BUDGET: usize = 4096;
 
 const _: () = assert!(TRANSFER_BYTES_MAX as u64 <= WORK_BYTES_MAX);
-const _: () = assert!(SNAPSHOT_BYTES <= OUTBOX_BYTES);
+const _: () = assert!(SNAPSHOT_BYTES <= OUTBOX_BYTES && OUTBOX_BYTES <= BULK_BYTES && BULK_BYTES <= SEND_BUDGET_BYTES);
 const _: () = assert!(HELLO_BYTES_MAX <= 508, "MPA carries 512 bytes of private data, four of which are ours");
 const _: () = assert!(MESSAGE_BYTES_MAX <= 1024, "a message is one segment on every path");

@@ -14,6 +14,8 @@ use crate::sys::Mapping;
 struct Slot {
     generation: u32,
     mapping: Option<Mapping>,
+    /// Only the thread that polls the fabric writes it.
+    own: bool,
     /// Operations under way that will still touch the mapping.
     holds: u32,
     /// Deregistered: nothing new may use it, and it goes with the last hold.
@@ -40,12 +42,13 @@ impl Registry {
         }
         let mapping = map(memory, trust, offset, bytes)?;
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, mapping: None, holds: 0, ending: false });
+            self.slots.push(Slot { generation: 0, mapping: None, own: false, holds: 0, ending: false });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
         slot.generation = slot.generation.wrapping_add(1);
         slot.mapping = Some(mapping);
+        slot.own = trust == Trust::Own;
         slot.holds = 0;
         slot.ending = false;
         Ok(RegionId::new(index, slot.generation))
@@ -72,6 +75,11 @@ impl Registry {
         let slot = &self.slots[region.index as usize];
         assert_eq!(slot.generation, region.generation, "region {region} is held, so it cannot have been reused");
         slot.mapping.as_ref().expect("a held region stays mapped")
+    }
+
+    /// Whether a region that the caller holds changes only by the hand of the polling thread.
+    pub(crate) fn is_own(&self, region: RegionId) -> bool {
+        self.slots[region.index as usize].own
     }
 
     /// Whether a range lies inside of a region that new work may use.

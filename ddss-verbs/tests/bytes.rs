@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use common::{ALL, Memory, Node, PATIENCE, Seen, pattern};
 use ddss_verbs::{
-    CloseReason, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RegionId, RemoteRange, Revision, SendMode, Work,
+    CloseReason, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RegionId, RemoteRange, Revision, SendMode, Trust, Work,
 };
 use wire::home::{Home, read_request, untagged};
 use wire::{CRC, ENHANCED, MARKERS, Segment, Wire, number, start};
@@ -290,10 +290,13 @@ fn revision_two_says_how_many_reads_and_who_is_ready() {
 #[test]
 fn the_answers_are_as_the_rfcs_draw_them() {
     // If this failed, other implementations could not read from us.
-    for (crc, markers) in [(true, false), (false, false), (true, true), (false, true)] {
+    // Memory of its own is sent from where it lies, summed or not.
+    let kinds = [(true, false), (false, false), (true, true), (false, true)];
+    for ((crc, markers), trust) in kinds.into_iter().flat_map(|kind| [(kind, Trust::Sealed), (kind, Trust::Own)]) {
         let mut config = IwarpConfig::default();
         config.crc = crc;
         let mut node = Node::new(Iwarp::new(config).unwrap());
+        node.trust = trust;
         let address = node.fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let memory = Memory::new(1 << 20);
         memory.set(0, &pattern(3, 1 << 20));

@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 
 use common::Lab;
 use ddss_verbs::sim::{Sim, SimConfig, SimNet};
-use ddss_verbs::{Iwarp, IwarpConfig, Revision};
+use ddss_verbs::{Iwarp, IwarpConfig, Revision, Trust};
 
-struct Loopback(IwarpConfig);
+struct Loopback(IwarpConfig, Trust);
 
 impl Lab for Loopback {
     type Fabric = Iwarp;
@@ -24,15 +24,20 @@ impl Lab for Loopback {
     fn address(&mut self) -> SocketAddr {
         "127.0.0.1:0".parse().unwrap()
     }
+
+    fn trust(&self) -> Trust {
+        self.1
+    }
 }
 
 fn iwarp(change: impl FnOnce(&mut IwarpConfig)) -> Loopback {
     let mut config = IwarpConfig::default();
     change(&mut config);
-    Loopback(config)
+    Loopback(config, Trust::Sealed)
 }
 
 every!(crc, iwarp(|_| {}));
+every!(own, Loopback(IwarpConfig::default(), Trust::Own));
 every!(plain, iwarp(|config| config.crc = false));
 every!(markers, iwarp(|config| config.markers = true));
 every!(

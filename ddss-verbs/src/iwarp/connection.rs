@@ -34,10 +34,13 @@ use crate::memory::{Registry, Windows};
 
 use partial::Partial;
 use request::{Backlog, PendingAtomic, PendingRead, Receipt};
-use respond::{Response, Stream};
+use respond::{Response, Source, Stream};
 use start::Asked;
 
 pub(crate) use respond::GATHERED_SNAPSHOT_BYTES;
+
+/// Messages that are few: what a get from afar asks for.
+const LITTLE_MAX: usize = 3;
 
 /// What a step may touch besides the connection.
 pub(crate) struct Context<'a> {
@@ -208,12 +211,29 @@ impl Connection {
         self.stage == Stage::Open && (self.streaming.is_some() || !self.responses.is_empty())
     }
 
-    /// Whether there is at most one message to encode, so that it pays to send its start before its end is encoded.
+    /// Whether there is at most one large message to encode, and few small ones, so that it pays to send its start before its
+    /// end is encoded.
     pub(crate) fn has_little(&self) -> bool {
-        self.responses.len() + self.backlog.queue.len() + usize::from(self.streaming.is_some()) <= 1
+        let (waiting, streaming) = (self.waiting(), usize::from(self.streaming.is_some()));
+        waiting + streaming <= 1 || waiting <= LITTLE_MAX && self.large() + streaming <= 1
     }
 
-    /// Encodes while less than `limit` bytes wait: answers and own work take turns, message by message.
+    /// Whether something is still to be encoded, and all of it is small.
+    pub(crate) fn ends_soon(&self) -> bool {
+        self.streaming.is_none() && (1..=LITTLE_MAX).contains(&self.waiting()) && self.large() == 0
+    }
+
+    fn waiting(&self) -> usize {
+        self.responses.len() + self.backlog.queue.len()
+    }
+
+    fn large(&self) -> usize {
+        let answers = self.responses.iter().filter(|response| response.is_large());
+        answers.count() + self.backlog.queue.iter().filter(|queued| queued.is_large()).count()
+    }
+
+    /// Encodes while less than `limit` bytes wait: answers and own work take turns, message by message. What is not sent at
+    /// once has to be [taken in](Self::take_in) before anybody changes memory.
     pub(crate) fn pump(&mut self, limit: usize, cx: &mut Context<'_>) {
         if self.announce {
             self.announce = false;
@@ -225,7 +245,7 @@ impl Connection {
         }
         while self.outbox.has_room(limit) {
             if self.streaming.is_some() {
-                self.stream(limit, cx.memory);
+                self.stream(Some(limit), Source::InPlace, cx.memory);
                 continue;
             }
             self.respond_next = !self.respond_next;

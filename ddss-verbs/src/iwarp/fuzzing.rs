@@ -56,16 +56,17 @@ impl<'a> Input<'a> {
 
 thread_local! {
     /// Memory of earlier lives, used again: mapping it is most of the cost of a short one.
-    static POOL: RefCell<Vec<(Registry, RegionId)>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Vec<(Registry, [RegionId; 2])>> = const { RefCell::new(Vec::new()) };
 }
 
-fn register() -> (Registry, RegionId) {
+/// The same memory twice: as everybody's, and as the polling thread's own.
+fn register() -> (Registry, [RegionId; 2]) {
     let fd = memfd_create("fuzz", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("a fuzzer has memory");
     ftruncate(&fd, MEMORY).expect("a fuzzer has memory");
     fcntl_add_seals(&fd, SealFlags::SHRINK).expect("a memfd can be sealed");
     let mut memory = Registry::default();
-    let region = memory.register(fd.as_fd(), Trust::Sealed, 0, MEMORY).expect("it is sealed");
-    (memory, region)
+    let regions = [Trust::Sealed, Trust::Own].map(|trust| memory.register(fd.as_fd(), trust, 0, MEMORY));
+    (memory, regions.map(|region| region.expect("it is sealed")))
 }
 
 /// One connection, its memory, and what it still owes an answer for.
@@ -73,6 +74,7 @@ struct Side {
     connection: Connection,
     memory: Registry,
     events: Events,
+    regions: [RegionId; 2],
     region: RegionId,
     key: u32,
     owed: HashMap<u64, bool>,
@@ -86,7 +88,8 @@ struct Side {
 
 impl Side {
     fn new(config: &IwarpConfig, connects: bool) -> Self {
-        let (memory, region) = POOL.with_borrow_mut(Vec::pop).unwrap_or_else(register);
+        let (memory, regions) = POOL.with_borrow_mut(Vec::pop).unwrap_or_else(register);
+        let region = regions[usize::from(!connects)];
         memory.held(region).copy_in(0, &[GUARD; MEMORY as usize]);
         let id = PeerId::new(0, 1);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
@@ -106,6 +109,7 @@ impl Side {
             connection,
             memory,
             events: Events::new(),
+            regions,
             region,
             key: window.key,
             owed: HashMap::new(),
@@ -146,7 +150,6 @@ impl Side {
     /// The socket takes up to `count` bytes.
     fn drain(&mut self, count: usize) -> Vec<u8> {
         self.with(|connection, cx| connection.pump(OUTBOX_BYTES, cx));
-        self.connection.complete_snapshot(&mut self.memory);
         let mut out = Vec::new();
         for part in self.connection.outbox().parts(&self.memory) {
             match part {
@@ -161,6 +164,7 @@ impl Side {
         assert!(out.len() <= OUTBOX_BYTES + SNAPSHOT_BYTES + (80 << 10), "what waits is bounded");
         out.truncate(count);
         self.with(|connection, cx| connection.sent(out.len(), cx));
+        self.connection.take_in(&mut self.memory);
         out
     }
 
@@ -233,7 +237,7 @@ impl Side {
             assert!(all[3 * quarter..] == GUARDED, "memory behind the window is untouched");
         }
         assert_eq!(self.memory.holds(), 0, "every hold on memory is given back");
-        POOL.with_borrow_mut(|pool| pool.push((self.memory, self.region)));
+        POOL.with_borrow_mut(|pool| pool.push((self.memory, self.regions)));
     }
 }
 

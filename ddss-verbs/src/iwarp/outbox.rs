@@ -2,14 +2,15 @@
 //! registered memory.
 //!
 //! Bytes in the private buffer never change once they are there, so a frame that was sent in part stays what it was.
-//! Payload in registered memory may change while it waits; only its length is fixed, which is why it is used only
-//! where no CRC covers it.
+//! Payload in registered memory may change while it waits; only its length is fixed. So where a CRC covers it, it is left
+//! there only if nobody but the polling thread writes that memory, and only until the end of the poll
+//! ([`Outbox::take_in`]).
 
 use std::collections::VecDeque;
 
 use crate::fabric::RegionId;
 use crate::iwarp::mpa::{self, frame_bytes};
-use crate::limits::SNAPSHOT_BYTES;
+use crate::limits::{OUTBOX_BYTES, SNAPSHOT_BYTES};
 use crate::memory::Registry;
 use crate::sys::{Part, crc};
 
@@ -20,7 +21,7 @@ const RELAXED_BYTES: usize = 128 << 10;
 const _: () = assert!(SNAPSHOT_BYTES + (32 << 10) <= RELAXED_BYTES);
 
 /// Chunks that wait before nothing more is encoded.
-const CHUNKS_MAX: usize = 48;
+const CHUNKS_MAX: usize = 72;
 
 #[derive(Clone, Copy)]
 enum Chunk {
@@ -45,6 +46,8 @@ pub(crate) enum Payload<'a> {
 pub(crate) struct Outbox {
     /// Initialized memory; `head..tail` waits.
     buffer: Vec<u8>,
+    /// What [`take_in`](Outbox::take_in) used before.
+    spare: Vec<u8>,
     head: usize,
     tail: usize,
     chunks: VecDeque<Chunk>,
@@ -68,9 +71,9 @@ impl Outbox {
         self.markers = markers;
     }
 
-    /// Whether payload may be left in memory until it is sent.
-    pub(crate) fn gathers(&self) -> bool {
-        !self.crc && !self.markers
+    /// Whether payload may be left in memory until it is sent. `steady`: nobody changes it before the end of the poll.
+    pub(crate) fn gathers(&self, steady: bool) -> bool {
+        !self.markers && (!self.crc || steady && crc::is_wide())
     }
 
     /// Bytes of the stream so far.
@@ -87,9 +90,9 @@ impl Outbox {
         self.waiting == 0
     }
 
-    /// Whether less than `limit` bytes wait.
+    /// Whether less than `limit` bytes wait, and not too many of them in private memory.
     pub(crate) fn has_room(&self, limit: usize) -> bool {
-        self.waiting < limit && self.chunks.len() < CHUNKS_MAX
+        self.waiting < limit && self.tail - self.head < OUTBOX_BYTES && self.chunks.len() < CHUNKS_MAX
     }
 
     /// Bytes of a start frame.
@@ -125,18 +128,22 @@ impl Outbox {
 
     /// One frame whose payload stays in memory until the socket takes it. The region is held until then.
     pub(crate) fn gather(&mut self, header: &[u8], region: RegionId, offset: u64, bytes: usize, memory: &mut Registry) {
-        debug_assert!(self.gathers());
-        let ulpdu = header.len() + bytes;
+        debug_assert!(!self.markers);
+        let (ulpdu, summed) = (header.len() + bytes, self.crc);
         let head = self.room(2 + header.len());
         head[..2].copy_from_slice(&(ulpdu as u16).to_be_bytes());
         head[2..].copy_from_slice(header);
+        let sum = if summed { memory.held(region).sum(offset as usize, bytes, crc::checksum(head)) } else { 0 };
         self.commit(2 + header.len());
         memory.hold(region);
         self.chunks.push_back(Chunk::Memory { region, offset, bytes });
         self.waiting += bytes;
         self.appended += bytes as u64;
         let trailer = frame_bytes(ulpdu) - 2 - ulpdu;
-        self.room(trailer).fill(0);
+        let (padding, last) = self.room(trailer).split_at_mut(trailer - 4);
+        padding.fill(0);
+        let sum = if summed { crc::append(sum, padding) } else { 0 };
+        last.copy_from_slice(&sum.to_le_bytes());
         self.commit(trailer);
     }
 
@@ -197,6 +204,37 @@ impl Outbox {
         }
     }
 
+    /// The poll ends, and memory may change: payload that was summed and still waits is copied.
+    pub(crate) fn take_in(&mut self, memory: &mut Registry) {
+        let is_outside = |chunk: &Chunk| matches!(chunk, Chunk::Memory { .. });
+        if !self.crc || !self.chunks.iter().any(is_outside) {
+            return;
+        }
+        let mut taken = std::mem::take(&mut self.spare);
+        taken.resize(self.waiting.max(taken.len()), 0);
+        let mut at = 0;
+        for part in self.parts(memory) {
+            match part {
+                Part::Bytes(bytes) => {
+                    taken[at..at + bytes.len()].copy_from_slice(bytes);
+                    at += bytes.len();
+                }
+                Part::Memory { mapping, offset, bytes } => {
+                    mapping.copy_out(offset, &mut taken[at..at + bytes]);
+                    at += bytes;
+                }
+            }
+        }
+        for chunk in self.chunks.drain(..) {
+            if let Chunk::Memory { region, .. } = chunk {
+                memory.release(region);
+            }
+        }
+        self.spare = std::mem::replace(&mut self.buffer, taken);
+        (self.head, self.tail) = (0, at);
+        self.chunks.push_back(Chunk::Owned(at));
+    }
+
     /// Forgets everything that waits, and lets go of the memory it would have come from.
     pub(crate) fn clear(&mut self, memory: &mut Registry) {
         for chunk in self.chunks.drain(..) {
@@ -215,6 +253,7 @@ impl Outbox {
             self.buffer.truncate(RELAXED_BYTES);
             self.buffer.shrink_to_fit();
         }
+        self.spare = Vec::new();
     }
 
     /// Room for so many bytes at the tail.

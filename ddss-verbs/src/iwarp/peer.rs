@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use crate::events::CloseReason;
 use crate::fabric::PeerId;
 use crate::iwarp::connection::{Connection, Context, Stage};
-use crate::limits::{EARLY_BYTES, OUTBOX_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES, SEND_BUDGET_BYTES};
+use crate::limits::{BULK_BYTES, EARLY_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES, SEND_BUDGET_BYTES};
 use crate::sys::{receive_into, send_parts};
 
 /// Where a receive lands. One for all connections of a fabric.
@@ -194,10 +194,16 @@ impl Peer {
         }
         self.blocked = false;
         let mut budget = SEND_BUDGET_BYTES;
-        // A lone message is sent while it is encoded; many are sent together.
+        // A lone large message is sent while it is encoded, so that the other side has something to do meanwhile; many are
+        // sent together.
         loop {
             let early = self.connection.has_little();
-            self.connection.pump(if early { EARLY_BYTES } else { OUTBOX_BYTES }, cx);
+            let limit = (SEND_BUDGET_BYTES - budget).clamp(EARLY_BYTES, BULK_BYTES);
+            self.connection.pump(if early { limit } else { BULK_BYTES }, cx);
+            if early && self.connection.ends_soon() {
+                // A packet of its own costs more than what is left.
+                self.connection.pump(BULK_BYTES, cx);
+            }
             if self.connection.outbox().is_empty() {
                 break;
             }
@@ -206,14 +212,14 @@ impl Peer {
                     self.connection.sent(count, cx);
                     budget = budget.saturating_sub(count);
                     if budget == 0 {
-                        self.connection.complete_snapshot(cx.memory);
+                        self.connection.take_in(cx.memory);
                         return;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.blocked = true;
-                    self.connection.complete_snapshot(cx.memory);
+                    self.connection.take_in(cx.memory);
                     return;
                 }
                 Err(error) => {
@@ -231,14 +237,15 @@ impl Peer {
 
     fn send_once(&mut self, early: bool, cx: &Context<'_>) -> io::Result<usize> {
         let outbox = self.connection.outbox();
+        // More follows at once, so a packet that is not full may wait for it.
+        let more = !early && self.connection.has_more();
         match outbox.single() {
             Some(bytes) => {
                 let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-                // More follows at once, so a packet that is not full may wait for it.
-                flags.set(SendFlags::MORE, !early && self.connection.has_more());
+                flags.set(SendFlags::MORE, more);
                 rustix::net::send(&self.socket, bytes, flags).map_err(|error: Errno| error.into())
             }
-            None => send_parts(self.socket.as_fd(), outbox.parts(cx.memory)),
+            None => send_parts(self.socket.as_fd(), outbox.parts(cx.memory), more),
         }
     }
 

@@ -32,6 +32,36 @@ pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     append(0, bytes)
 }
 
+/// Whether this processor sums so fast that a sum over memory and then a copy by the kernel take no longer than one copy
+/// with a sum.
+#[inline]
+pub(crate) fn is_wide() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let wide = wide::available();
+    #[cfg(not(target_arch = "x86_64"))]
+    let wide = false;
+    wide
+}
+
+/// Continues `crc` over whole steps from `from` on, if this processor is good at it. Returns how many bytes it did and the
+/// CRC.
+///
+/// # Safety
+/// The range of `bytes` bytes is valid. Others may change it meanwhile: each vector is read once.
+#[inline]
+pub(super) unsafe fn sum_steps(crc: u32, from: *const u8, bytes: usize) -> (usize, u32) {
+    #[cfg(target_arch = "x86_64")]
+    if bytes >= FOLD_MIN && wide::available() {
+        let steps = bytes / STEP * STEP;
+        // SAFETY: `available` says that the processor has what the function is compiled for; the caller vouches
+        // for the range; nothing is written without a target.
+        let crc = unsafe { wide::fold::<false>(crc, from, std::ptr::null_mut(), steps) };
+        return (steps, crc);
+    }
+    let _ = (from, bytes);
+    (0, crc)
+}
+
 /// Copies whole steps from `from` to `to` and continues `crc` over them, if this processor is good at it. Returns how
 /// many bytes it did and the CRC.
 ///

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use super::mapping::Mapping;
 
 /// Parts of one gathered send, at the most.
-const PARTS_MAX: usize = 64;
+const PARTS_MAX: usize = 80;
 
 /// What a gathered send takes bytes from.
 #[derive(Clone, Copy)]
@@ -16,8 +16,13 @@ pub(crate) enum Part<'a> {
     Memory { mapping: &'a Mapping, offset: usize, bytes: usize },
 }
 
-/// Sends as much as the socket takes, without blocking and without a signal.
-pub(crate) fn send_parts<'a>(fd: BorrowedFd<'_>, parts: impl Iterator<Item = Part<'a>>) -> io::Result<usize> {
+/// Sends as much as the socket takes, without blocking and without a signal. `more`: the last packet may wait for what is
+/// sent next.
+pub(crate) fn send_parts<'a>(
+    fd: BorrowedFd<'_>,
+    parts: impl Iterator<Item = Part<'a>>,
+    more: bool,
+) -> io::Result<usize> {
     let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS_MAX];
     let mut count = 0;
     for (vector, part) in vectors.iter_mut().zip(parts) {
@@ -33,9 +38,10 @@ pub(crate) fn send_parts<'a>(fd: BorrowedFd<'_>, parts: impl Iterator<Item = Par
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = vectors.as_mut_ptr();
     message.msg_iovlen = count as _;
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | if more { libc::MSG_MORE } else { 0 };
     // SAFETY: the parts borrow their bytes and mappings for `'a`, which outlives the call; `span` checked the
     // bounds; the kernel only reads them.
-    let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
+    let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &message, flags) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 

@@ -94,11 +94,13 @@ pub(crate) struct Node<F: Fabric> {
     pub(crate) fabric: F,
     events: Events,
     pub(crate) seen: Vec<Seen>,
+    /// As what its memory is registered.
+    pub(crate) trust: Trust,
 }
 
 impl<F: Fabric> Node<F> {
     pub(crate) fn new(fabric: F) -> Self {
-        Self { fabric, events: Events::new(), seen: Vec::new() }
+        Self { fabric, events: Events::new(), seen: Vec::new(), trust: Trust::Sealed }
     }
 
     /// One poll; what happened is appended to `seen`.
@@ -137,7 +139,7 @@ impl<F: Fabric> Node<F> {
     }
 
     pub(crate) fn register(&mut self, memory: &Memory) -> RegionId {
-        self.fabric.register(memory.fd.as_fd(), Trust::Sealed, 0, memory.bytes).unwrap()
+        self.fabric.register(memory.fd.as_fd(), self.trust, 0, memory.bytes).unwrap()
     }
 }
 
@@ -146,6 +148,10 @@ pub(crate) trait Lab {
     type Fabric: Fabric;
     fn fabric(&mut self) -> Self::Fabric;
     fn address(&mut self) -> SocketAddr;
+    /// The tests change memory between two polls, and never during one.
+    fn trust(&self) -> Trust {
+        Trust::Sealed
+    }
     /// Soft-iWARP lets a peer read a window that is open for writing only.
     fn checks_reads(&self) -> bool {
         true
@@ -169,8 +175,9 @@ pub(crate) struct Pair<L: Lab> {
 
 impl<L: Lab> Pair<L> {
     pub(crate) fn new(mut lab: L) -> Self {
-        let a = Node::new(lab.fabric());
+        let mut a = Node::new(lab.fabric());
         let mut b = Node::new(lab.fabric());
+        (a.trust, b.trust) = (lab.trust(), lab.trust());
         let address = lab.address();
         let address = b.fabric.listen(address).unwrap();
         Self { lab, a, b, address }

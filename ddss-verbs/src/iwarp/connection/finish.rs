@@ -1,5 +1,6 @@
 //! The end: a terminate if there is something to say, and to every operation how it ended.
 
+use super::respond::Source;
 use super::{Connection, Context, Stage};
 use crate::events::{CloseReason, WorkError};
 use crate::fault::Fault;
@@ -18,7 +19,7 @@ impl Connection {
         // What was asked for before the mistake is still answered, as far as there is room.
         while self.stage == Stage::Open && self.outbox.has_room(OUTBOX_BYTES) {
             if self.streaming.is_some() {
-                self.stream(OUTBOX_BYTES, cx.memory);
+                self.stream(Some(OUTBOX_BYTES), Source::Copied, cx.memory);
             } else if !self.respond(cx) {
                 break;
             }

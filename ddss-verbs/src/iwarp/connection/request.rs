@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 
-use super::respond::Stream;
+use super::respond::{Source, Stream};
 use super::{Connection, Context, Stage};
 use crate::fabric::{PeerId, RegionId};
 use crate::fault::Fault;
@@ -115,6 +115,11 @@ impl Queued {
             | Queued::Send { tag, .. }
             | Queued::Immediate { tag, .. } => tag,
         }
+    }
+
+    /// Whether it is worth a packet of its own.
+    pub(super) fn is_large(&self) -> bool {
+        matches!(self, Queued::Write { .. })
     }
 
     pub(super) fn region(&self) -> Option<RegionId> {
@@ -261,7 +266,7 @@ impl Connection {
                 self.streaming = Some(Stream::write(tag, local, remote, start));
                 // A long one is encoded while it is sent.
                 if local.bytes <= EARLY_BYTES as u64 {
-                    self.stream(OUTBOX_BYTES, memory);
+                    self.stream(Some(OUTBOX_BYTES), Source::Copied, memory);
                 }
             }
             Queued::Send { tag, mode, .. } => {

@@ -22,6 +22,14 @@ const _: () = assert!(COPIED_BYTES.is_multiple_of(8), "words stay whole across s
 const _: () = assert!(GATHERED_BYTES.is_multiple_of(8), "words stay whole across segments");
 const _: () = assert!(GATHERED_BYTES + 14 < u16::MAX as usize, "a segment's length has 16 bits");
 
+/// Whether payload is taken from memory when it is encoded. Where nobody else can change it, and it goes out at once, it is
+/// summed where it lies and left to the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    InPlace,
+    Copied,
+}
+
 /// A read of so many bytes is taken in one go where it is gathered.
 pub(crate) const GATHERED_SNAPSHOT_BYTES: u64 = COPY_ANYWAY_BYTES as u64;
 
@@ -38,6 +46,11 @@ impl Response {
             Response::Read { region, .. } => region,
             Response::Atomic { region, .. } => Some(region),
         }
+    }
+
+    /// Whether it is worth a packet of its own.
+    pub(super) fn is_large(&self) -> bool {
+        matches!(*self, Response::Read { bytes, .. } if bytes as usize > COPY_ANYWAY_BYTES)
     }
 
     pub(super) fn hold(&self, memory: &mut Registry) {
@@ -125,6 +138,8 @@ impl Connection {
                 self.streaming = Some(Stream { opcode, region, offset, left, key, address, whole, receipt: None });
             }
             Response::Atomic { region, offset, kind, id } => {
+                // What was summed before it is to leave as it was.
+                self.outbox.take_in(cx.memory);
                 let value = cx.memory.held(region).update(offset as usize, |old| kind.apply(old));
                 cx.memory.release(region);
                 self.encode_reply(AtomicReply { id, value }, cx.memory);
@@ -144,32 +159,41 @@ impl Connection {
         self.outbox.frame(&head, Payload::Bytes(&[]), memory);
     }
 
-    /// Nothing more can be sent in this poll. What was promised to be of one moment is now taken from memory to its end.
-    pub(crate) fn complete_snapshot(&mut self, memory: &mut Registry) {
+    /// Nothing more can be sent in this poll. What was summed in its place, and what was promised to be of one moment, is now
+    /// taken from memory to its end.
+    pub(crate) fn take_in(&mut self, memory: &mut Registry) {
+        self.outbox.take_in(memory);
         if self.streaming.is_some_and(|stream| stream.whole) {
-            self.stream(usize::MAX, memory);
+            self.stream(None, Source::Copied, memory);
         }
     }
 
-    /// Goes on with a message, segment by segment, while less than `limit` bytes wait.
-    pub(super) fn stream(&mut self, limit: usize, memory: &mut Registry) {
+    /// Goes on with a message, segment by segment, while less than `limit` bytes wait, or to its end.
+    pub(super) fn stream(&mut self, limit: Option<usize>, source: Source, memory: &mut Registry) {
         let Some(mut stream) = self.streaming.take() else { return };
         loop {
-            let last = self.stream_segment(&mut stream, memory);
+            let last = self.stream_segment(&mut stream, limit, source, memory);
             if last {
                 self.stream_done(stream, memory);
                 return;
             }
-            if !self.outbox.has_room(limit) {
+            if limit.is_some_and(|limit| !self.outbox.has_room(limit)) {
                 self.streaming = Some(stream);
                 return;
             }
         }
     }
 
-    fn stream_segment(&mut self, stream: &mut Stream, memory: &mut Registry) -> bool {
-        let gather = self.outbox.gathers() && stream.left > COPY_ANYWAY_BYTES as u64;
-        let limit = if gather { GATHERED_BYTES } else { COPIED_BYTES };
+    fn stream_segment(
+        &mut self,
+        stream: &mut Stream,
+        limit: Option<usize>,
+        source: Source,
+        memory: &mut Registry,
+    ) -> bool {
+        let own = |region| source == Source::InPlace && memory.is_own(region);
+        let gather = stream.left > COPY_ANYWAY_BYTES as u64 && self.outbox.gathers(stream.region.is_some_and(own));
+        let limit = if gather { limit.map_or(GATHERED_BYTES, |limit| limit.min(GATHERED_BYTES)) } else { COPIED_BYTES };
         let bytes = stream.left.min(limit as u64) as usize;
         let last = stream.left == bytes as u64;
         let header = Tagged { last, rdmap: stream.opcode.control(), key: stream.key, address: stream.address };
