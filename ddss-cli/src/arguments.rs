@@ -1,6 +1,7 @@
 //! What can be written behind `ddss`.
 
 use crate::demo::{DemoClientOptions, DemoNodeOptions, DemoOptions};
+use crate::examples;
 use crate::kinds::Kind;
 use clap::{Args, Parser, Subcommand};
 use ddss::{Model, NodeId, Placement, Storage};
@@ -14,7 +15,7 @@ use std::path::PathBuf;
     version,
     after_help = "\
 Examples:
-  ddss demo                          two nodes, real clients, timed and killed; ends by itself
+  ddss demo                          two nodes and clients, timed and killed
   ddss allocate scores 4096          a segment of 4096 bytes on this node
   echo hello | ddss put scores -     its first bytes from a pipe
   ddss get scores --length 5         and back
@@ -24,7 +25,8 @@ Examples:
   ddss ls 'scores/*'                 what there is, on all nodes
   ddss doctor                        whether this machine is set up well
 
-Exit codes: 0 done, 1 failed (nothing happened), 2 wrong arguments, 3 nobody knows whether it happened, 4 no daemon."
+Exit codes: 0 done, 1 failed (nothing happened), 2 wrong arguments, 3 nobody
+knows whether it happened, 4 no daemon."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -37,42 +39,59 @@ pub(crate) struct Arguments {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Start two nodes and real clients: a value travels, each strategy is timed, a client and a daemon are killed
+    #[command(after_help = examples::DEMO)]
     Demo(DemoOptions),
     #[command(hide = true)]
     DemoNode(DemoNodeOptions),
     #[command(hide = true)]
     DemoClient(DemoClientOptions),
     /// One round trip to the daemon's progress thread
+    #[command(after_help = examples::PING)]
     Ping(Place),
     /// Make a segment
+    #[command(after_help = examples::ALLOCATE)]
     Allocate(AllocateOptions),
     /// The segments of all nodes that can be reached
+    #[command(after_help = examples::LS)]
     Ls(ListOptions),
     /// Everything about one segment
+    #[command(after_help = examples::STAT)]
     Stat(Named),
     /// Write a segment's bytes to standard output
+    #[command(after_help = examples::GET)]
     Get(GetOptions),
     /// Write bytes into a segment
+    #[command(after_help = examples::PUT)]
     Put(PutOptions),
     /// Show bytes with their places
+    #[command(after_help = examples::HEXDUMP)]
     Hexdump(HexdumpOptions),
     /// A line with each new version, until somebody stops it
+    #[command(after_help = examples::WATCH)]
     Watch(WatchOptions),
     /// The versions that are kept
+    #[command(after_help = examples::HISTORY)]
     History(HistoryOptions),
     /// Copy a segment into a file
+    #[command(after_help = examples::EXPORT)]
     Export(ExportOptions),
     /// Copy a file into a segment, made if it is not there
+    #[command(after_help = examples::IMPORT)]
     Import(ImportOptions),
     /// Change who may do what
+    #[command(after_help = examples::CHMOD)]
     Chmod(ChmodOptions),
     /// The locks that somebody holds or waits for
+    #[command(after_help = examples::LOCKS)]
     Locks(LocksOptions),
     /// Look at this machine: what is missing or slow, and what to do about it
+    #[command(after_help = examples::DOCTOR)]
     Doctor(DoctorOptions),
     /// Measure this machine: calls under each strategy, gets and puts here and on another node
+    #[command(after_help = examples::BENCH)]
     Bench(BenchOptions),
     /// Completions for a shell, to standard output
+    #[command(after_help = examples::COMPLETIONS)]
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
@@ -87,21 +106,28 @@ pub(crate) enum Command {
         folder: PathBuf,
     },
     /// Take segments away from everybody
+    #[command(after_help = examples::RELEASE)]
     Release(ReleaseOptions),
     /// One look at a node: does its daemon run, what does it hold, how is its cluster
+    #[command(after_help = examples::STATUS)]
     Status(Place),
     /// What the daemon has counted since it was started; also of a daemon that is dead
+    #[command(after_help = examples::COUNTERS)]
     Counters(CountersOptions),
     /// The clients of the node: which processes they are, and what they do
+    #[command(after_help = examples::CLIENTS)]
     Clients(Place),
     /// A live view: rates, latency percentiles, the hottest segments, rings, connections
+    #[command(after_help = examples::TOP)]
     Top(TopOptions),
     /// One call and its way: its steps and their times
+    #[command(after_help = examples::TRACE)]
     Trace(TraceOptions),
     /// The nodes of the cluster, one a line
+    #[command(after_help = examples::NODES)]
     Nodes(Place),
     /// Make a cluster, and bring nodes into it
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples::CLUSTER)]
     Cluster(ClusterCommand),
 }
 
@@ -115,16 +141,22 @@ pub(crate) enum Program {
 #[derive(Subcommand, Debug)]
 pub(crate) enum ClusterCommand {
     /// Make the key of a new cluster on this node
+    #[command(after_help = examples::CLUSTER_INIT)]
     Init(StatePlace),
     /// Show the key, to be carried to another node: it is the whole secret
+    #[command(after_help = examples::CLUSTER_TOKEN)]
     Token(StatePlace),
     /// Prepare this node to join a cluster when its daemon starts
+    #[command(after_help = examples::CLUSTER_JOIN)]
     Join(JoinOptions),
     /// Take the node of the running daemon out of its cluster, with the names of its segments
+    #[command(after_help = examples::CLUSTER_LEAVE)]
     Leave(Place),
     /// Take a node out that will not come back, with the names of its segments
+    #[command(after_help = examples::CLUSTER_REMOVE)]
     Remove(RemoveOptions),
     /// Who leads, who votes, who is alive
+    #[command(after_help = examples::CLUSTER_STATUS)]
     Status(Place),
 }
 
@@ -178,7 +210,8 @@ pub(crate) struct Named {
 pub(crate) struct AllocateOptions {
     #[command(flatten)]
     pub(crate) named: Named,
-    /// Size in bytes
+    /// Size in bytes; 64K, 16M, 2G are 1024 each time
+    #[arg(value_parser = size)]
     pub(crate) bytes: u64,
     /// Coherence: null, read, write, strict, version, delta=N, temporal=MICROSECONDS
     #[arg(long, default_value = "strict", value_parser = model)]
@@ -316,14 +349,6 @@ pub(crate) struct CountersOptions {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  ddss top                            q leaves, p pauses, arrows scroll the segments
-  ddss top --once | less              two looks, a second apart, as text
-  ddss top --json                     the same for scripts
-
-Of a daemon that is dead it shows what its page said last. Gets that a client reads in place do not come to the daemon,
-and are not counted.")]
 pub(crate) struct TopOptions {
     #[command(flatten)]
     pub(crate) place: Place,
@@ -345,11 +370,6 @@ impl TopOptions {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  ddss trace scores                   a get of 8 bytes, step by step
-  ddss trace scores --call put --bytes 4096
-  ddss trace                          the last call of anybody that the daemon followed; also of a dead daemon")]
 pub(crate) struct TraceOptions {
     /// Of which segment [default: no call is made, and the last one that was followed is shown]
     pub(crate) name: Option<String>,
@@ -389,13 +409,6 @@ impl TraceCall {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  ddss bench                          on two nodes in this process: nothing needs to run
-  ddss bench --plot figures.svg       and as a picture
-  ddss bench --dir /run/ddss          on a daemon that runs, and the first other node of its cluster
-
-On fewer cores than three the nodes and the client share them, and a call to the other node waits for its turn.")]
 pub(crate) struct BenchOptions {
     /// On the daemon in this folder, and on another node of its cluster [default: on two nodes in this process]
     #[command(flatten)]
@@ -446,6 +459,21 @@ pub(crate) struct PutOptions {
 fn node(text: &str) -> Result<NodeId, String> {
     let node = text.parse().ok().filter(|&node| node != 0).map(NodeId);
     node.ok_or_else(|| format!("{text:?} is no node: give its number, 1 or more"))
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(['K', 'M', 'G', 'T']);
+    let power = match &text[digits.len()..] {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => 64,
+    };
+    let number = digits.parse::<u64>().ok().filter(|_| digits.starts_with(|first: char| first.is_ascii_digit()));
+    let bytes = number.and_then(|number| number.checked_mul(1_u64.checked_shl(power)?));
+    bytes.ok_or_else(|| format!("{text:?} is no size: give bytes, or as in 64K, 16M, 2G"))
 }
 
 fn octal(text: &str) -> Result<u16, String> {
@@ -500,6 +528,10 @@ mod tests {
         Arguments::command().debug_assert();
         assert_eq!(model("delta=3"), Ok(Model::Delta(3)));
         assert!(model("delta").is_err() && model("strict=1").is_err() && model("fast").is_err());
+        assert_eq!([size("7"), size("64K"), size("2G")], [Ok(7), Ok(65_536), Ok(2 << 30)]);
+        for wrong in ["", "K", "+7", "-1", "1KK", "1k", "1.5G", "99999999T", "7 "] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
         assert!(octal("888").is_err() && octal("1777").is_err() && placement("0").is_err());
         assert_eq!(placement("7"), Ok(Placement::Node(NodeId(7))));
     }

@@ -8,11 +8,16 @@ use crate::failure::{CommandError, WRITE_OUT};
 use crate::glob::Glob;
 use crate::look::matching;
 use crate::segments::{connect, open};
-use crate::words::note;
-use ddss::{Segment, Spec, Stamp};
+use crate::table::time_in_words;
+use crate::words::{complain, is_shown_as_it_is, note, told};
+use ddss::{LockOptions, Segment, Spec, Stamp};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
+use std::time::Duration;
+
+/// How long a large file may take to come in: as long as a lock may be held at all.
+const IMPORT_MAX: Duration = Duration::from_secs(600);
 
 pub(crate) fn stamp_json(stamp: Stamp) -> Value {
     json!({ "version": stamp.version.0, "timestamp_us": stamp.timestamp.micros() })
@@ -38,12 +43,20 @@ pub(crate) fn get(wanted: &GetOptions, json: bool) -> Result<(), CommandError> {
         println!("{}", kind.in_words(&value)?);
         return Ok(());
     }
-    to_stdout(&value)
+    to_stdout(&value, &wanted.named.name)
 }
 
-fn to_stdout(bytes: &[u8]) -> Result<(), CommandError> {
+/// A pipe or a file gets the bytes as they are. A person gets them if they are text, with the line's end that a prompt needs.
+fn to_stdout(bytes: &[u8], name: &str) -> Result<(), CommandError> {
     let mut out = std::io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(CommandError::system(WRITE_OUT))
+    let is_seen = out.is_terminal();
+    if is_seen && !is_shown_as_it_is(bytes) {
+        let ways = format!("look with `ddss hexdump {name}` or --as, or send them into a file or a pipe");
+        return Err(CommandError::Refused(format!("these bytes are no text that a terminal could show: {ways}")));
+    }
+    let last = if is_seen && !bytes.ends_with(b"\n") { &b"\n"[..] } else { b"" };
+    let written = out.write_all(bytes).and_then(|()| out.write_all(last)).and_then(|()| out.flush());
+    written.map_err(CommandError::system(WRITE_OUT))
 }
 
 pub(crate) fn put(given: &PutOptions, json: bool) -> Result<(), CommandError> {
@@ -90,9 +103,11 @@ pub(crate) fn hexdump(wanted: &HexdumpOptions, json: bool) -> Result<(), Command
         return Err(CommandError::Kind(format!("{} has {} bytes: there is no byte {at}", segment.name(), end)));
     }
     let mut last: Option<Vec<u8>> = None;
-    let mut same = false;
+    let (mut same, mut versions) = (false, None);
     while at < end {
         let value = segment.get(at..end.min(at + Segment::TRANSFER_BYTES_MAX as u64))?;
+        let (first, _) = versions.unwrap_or((value.version(), value.version()));
+        versions = Some((first, value.version()));
         for line in value.chunks(16) {
             let repeated = last.as_deref() == Some(line);
             let written = match (repeated, same) {
@@ -111,10 +126,15 @@ pub(crate) fn hexdump(wanted: &HexdumpOptions, json: bool) -> Result<(), Command
             at += line.len() as u64;
         }
     }
-    if json {
-        return Ok(());
+    if !json {
+        writeln!(out, "{end:08x}").map_err(CommandError::system(WRITE_OUT))?;
     }
-    writeln!(out, "{end:08x}").map_err(CommandError::system(WRITE_OUT))
+    if let Some((first, last)) = versions.filter(|(first, last)| first != last) {
+        complain(&format!(
+            "the segment changed meanwhile, from {first} to {last}: its parts are of different versions"
+        ));
+    }
+    Ok(())
 }
 
 /// Tells a terminal how far it is; silent elsewhere.
@@ -132,7 +152,9 @@ impl Progress {
         if self.shown {
             let percent = done * 100 / self.total.max(1);
             let bars = "#".repeat(percent as usize / 4);
-            eprint!("\r[{bars:<25}] {percent:3} %  {} of {} MiB", done >> 20, self.total >> 20);
+            // Who does not watch it is no reason to stop.
+            let _ =
+                write!(std::io::stderr(), "\r[{bars:<25}] {percent:3} %  {} of {} MiB", done >> 20, self.total >> 20);
         }
     }
 }
@@ -140,7 +162,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown {
-            eprintln!();
+            note("");
         }
     }
 }
@@ -170,6 +192,13 @@ pub(crate) fn export(wanted: &ExportOptions, json: bool) -> Result<(), CommandEr
 }
 
 pub(crate) fn import(wanted: &ImportOptions, json: bool) -> Result<(), CommandError> {
+    // What is no file is not opened: a named pipe would wait for who writes into it.
+    let found = std::fs::metadata(&wanted.file).map_err(CommandError::system("open the file"))?;
+    if !found.is_file() {
+        let path = wanted.file.display();
+        let way = "a pipe's bytes are put by `ddss put NAME -`";
+        return Err(CommandError::Refused(format!("{path} is no regular file, so nobody knows its size: {way}")));
+    }
     let mut file = File::open(&wanted.file).map_err(CommandError::system("open the file"))?;
     let bytes = file.metadata().map_err(CommandError::system("look at the file"))?.len();
     let client = connect(&wanted.named.place)?;
@@ -189,7 +218,8 @@ pub(crate) fn import(wanted: &ImportOptions, json: bool) -> Result<(), CommandEr
     }
     let progress = Progress::new(bytes);
     // What other readers see in between is the old end behind the new begin, unless the holder alone reads.
-    let held = segment.lock()?;
+    // It ends with this process, so that nobody waits for a lease that is long enough for a large file.
+    let held = segment.lock_with(LockOptions::new().lease(IMPORT_MAX))?;
     let (mut at, mut version) = (0, held.version());
     let mut buffer = vec![0; Segment::TRANSFER_BYTES_MAX];
     while at < bytes {
@@ -234,7 +264,7 @@ pub(crate) fn watch(wanted: &WatchOptions, json: bool) -> Result<(), CommandErro
         let written = if json {
             writeln!(out, "{line}")
         } else {
-            writeln!(out, "{} at {} µs{words}", stamp.version, stamp.timestamp.micros())
+            told(&mut out, format_args!("{}  {}{words}", stamp.version, time_in_words(stamp.timestamp.micros())))
         };
         match written.and_then(|()| out.flush()) {
             // Whoever read it has seen enough.
@@ -274,20 +304,24 @@ fn named(wanted: &ReleaseOptions) -> Result<Vec<String>, CommandError> {
 pub(crate) fn release(wanted: &ReleaseOptions, json: bool) -> Result<(), CommandError> {
     let client = connect(&wanted.place)?;
     let names = named(wanted)?;
-    let mut rows = Vec::new();
-    for name in names {
-        client.open(&name)?.release()?;
+    // One that is not there is told before any of the others is gone.
+    let segments = names.iter().map(|name| client.open(name)).collect::<Result<Vec<_>, _>>()?;
+    let mut released = Vec::new();
+    let ended = segments.into_iter().try_for_each(|segment| {
+        let name = segment.name().to_owned();
+        segment.release()?;
         if !json {
             println!("{name}: released");
         }
-        rows.push(name);
-    }
+        released.push(name);
+        Ok(())
+    });
     if json {
-        println!("{}", json!({ "released": rows }));
-    } else if rows.is_empty() {
+        println!("{}", json!({ "released": released }));
+    } else if ended.is_ok() && released.is_empty() {
         println!("no segment has such a name");
     }
-    Ok(())
+    ended
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The commands that make a cluster, and bring nodes into it.
 
 use crate::arguments::{ClusterCommand, JoinOptions, Place, StatePlace};
-use crate::failure::CommandError;
+use crate::failure::{ASK, CommandError};
 use crate::table::Table;
 use crate::words::say;
 use ddss::Client;
@@ -84,7 +84,7 @@ fn ask(place: &Place, ask: &AdminAsk) -> Result<AdminAnswer, CommandError> {
             Client::builder().folder(&folder).lanes(1).connect()?;
             Err(CommandError::Alone { folder })
         }
-        Err(error) => Err(CommandError::system("ask the daemon about its cluster")(error)),
+        Err(error) => Err(CommandError::system(ASK)(error)),
     }
 }
 

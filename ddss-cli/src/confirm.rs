@@ -13,8 +13,8 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), CommandError> {
     if !input.is_terminal() {
         return Err(CommandError::Unconfirmed);
     }
-    eprint!("{question} [y/N] ");
-    std::io::stderr().flush().map_err(CommandError::system("ask"))?;
+    let mut told = std::io::stderr();
+    write!(told, "{question} [y/N] ").and_then(|()| told.flush()).map_err(CommandError::system("ask"))?;
     let mut answer = String::new();
     input.lock().read_line(&mut answer).map_err(CommandError::system("read the answer"))?;
     if matches!(answer.trim(), "y" | "Y" | "yes") {

@@ -2,6 +2,7 @@
 
 use crate::arguments::DoctorOptions;
 use crate::failure::CommandError;
+use crate::hints::next_step;
 use crate::segments::connect;
 use crate::table::bytes_in_words;
 use crate::words::say;
@@ -61,12 +62,10 @@ fn daemon(options: &DoctorOptions) -> Finding {
         Ok((node, strategy, micros)) => {
             finding("daemon", State::Good, format!("{node} answers in {micros:.1} µs ({strategy})"), "")
         }
-        Err(error) => finding(
-            "daemon",
-            State::Bad,
-            ddssd::in_one_line(&error),
-            "start one with `ddssd`, or name its folder with --dir",
-        ),
+        Err(error) => {
+            let start = "start one with `ddssd`, or name its folder with --dir";
+            finding("daemon", State::Bad, ddssd::in_one_line(&error), next_step(&error).unwrap_or(start))
+        }
     }
 }
 
@@ -81,6 +80,19 @@ fn limit(what: &'static str, resource: Resource, least: u64, advice: &str) -> Fi
     let Rlimit { current, .. } = getrlimit(resource);
     let state = if current.is_none_or(|current| current >= least) { State::Good } else { State::Poor };
     finding(what, state, current.map_or_else(|| "no limit".to_owned(), |current| current.to_string()), advice)
+}
+
+/// What may be locked matters where there is an adapter, and nowhere else.
+fn locked_memory() -> Finding {
+    let Rlimit { current, .. } = getrlimit(Resource::Memlock);
+    let found = current.map_or_else(|| "no limit".to_owned(), bytes_in_words);
+    let is_enough = current.is_none_or(|current| current >= 64 << 20);
+    if !is_enough && adapter_names().is_empty() {
+        return finding("locked memory", State::Good, format!("{found}: enough without RDMA adapters"), "");
+    }
+    let state = if is_enough { State::Good } else { State::Poor };
+    let advice = "an RDMA adapter needs more: ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit";
+    finding("locked memory", state, found, advice)
 }
 
 fn shared_memory() -> Finding {
@@ -148,11 +160,16 @@ fn has_rdma_core() -> bool {
     is_there("libibverbs.so.1") && is_there("librdmacm.so.1")
 }
 
-/// Each RDMA adapter, and why it is used or not.
-fn adapters() -> Vec<Finding> {
+fn adapter_names() -> Vec<String> {
     let entries = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
+    names
+}
+
+/// Each RDMA adapter, and why it is used or not.
+fn adapters() -> Vec<Finding> {
+    let names = adapter_names();
     if names.is_empty() {
         return vec![finding("RDMA adapters", State::Good, "none: nodes talk iWARP in user space over TCP", "")];
     }
@@ -218,12 +235,7 @@ pub(crate) fn run(options: &DoctorOptions, json: bool) -> Result<(), CommandErro
         4096,
         "each client takes a few: ulimit -n 65536, or LimitNOFILE= in the unit",
     ));
-    findings.push(limit(
-        "locked memory",
-        Resource::Memlock,
-        64 << 20,
-        "only RDMA adapters need it: ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit",
-    ));
+    findings.push(locked_memory());
     findings.extend(queues());
     findings.push(huge_pages());
     findings.extend(adapters());

@@ -6,6 +6,9 @@ use std::path::PathBuf;
 /// What fails when the reader of standard output has gone.
 pub(crate) const WRITE_OUT: &str = "write to standard output";
 
+/// What fails when the daemon's user alone may ask.
+pub(crate) const ASK: &str = "ask the daemon about its cluster";
+
 /// Why a command did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {

@@ -66,6 +66,7 @@ pub(crate) fn list(remains: &Remains, matches: impl Fn(&str) -> bool, json: bool
         return;
     }
     let mut table = Table::new(&["NAME", "BYTES", "HOME", "MODEL", "MODE", "UID", "VERSION"]);
+    table.right(&[1, 2, 5]);
     for remain in found {
         let record = &remain.record;
         table.row(vec![

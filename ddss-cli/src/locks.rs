@@ -3,7 +3,7 @@
 use crate::arguments::LocksOptions;
 use crate::confirm::confirm;
 use crate::failure::CommandError;
-use crate::look::{as_json, lock_in_words, matching};
+use crate::look::{as_json, lock_in_words, matching, note_missing};
 use crate::segments::connect;
 use crate::table::{Table, seconds_in_words};
 use ddss::{Listing, LockHolder};
@@ -15,6 +15,7 @@ pub(crate) fn locks(wanted: &LocksOptions, json: bool) -> Result<(), CommandErro
     if wanted.break_them {
         return break_them(wanted, &found, json);
     }
+    note_missing(&wanted.place);
     if json {
         println!("{}", Value::Array(found.iter().map(as_json).collect()));
         return Ok(());

@@ -1,13 +1,14 @@
 //! The commands that look at segments as a whole: which there are, what they are, who holds them.
 
 use crate::arguments::{ChmodOptions, HistoryOptions, ListOptions, Named};
+use crate::cluster;
 use crate::failure::CommandError;
 use crate::glob::Glob;
 use crate::left;
 use crate::locks::holder_in_words;
 use crate::segments::{connect, open};
 use crate::table::{Table, bytes_in_words, seconds_in_words, time_in_words};
-use crate::words::fact;
+use crate::words::{complain, fact};
 use ddss::{Failure, Listing, Mirroring, Model, NodeId, Version};
 use serde_json::{Value, json};
 
@@ -74,6 +75,17 @@ pub(crate) fn matching(place: &crate::arguments::Place, pattern: Option<&str>) -
     Ok(found)
 }
 
+/// A list is of the nodes that answer. Says which do not, as far as this user may know.
+pub(crate) fn note_missing(place: &crate::arguments::Place) {
+    let Ok(seen) = cluster::look(place) else { return };
+    let dead: Vec<String> = seen.nodes.iter().filter(|node| !node.alive).map(|node| node.node.to_string()).collect();
+    match &dead[..] {
+        [] => {}
+        [one] => complain(&format!("node {one} does not answer: its segments are not shown")),
+        many => complain(&format!("nodes {} do not answer: their segments are not shown", many.join(", "))),
+    }
+}
+
 pub(crate) fn list(wanted: &ListOptions, json: bool) -> Result<(), CommandError> {
     let found = match matching(&wanted.place, wanted.pattern.as_deref()) {
         Ok(found) => found,
@@ -83,11 +95,13 @@ pub(crate) fn list(wanted: &ListOptions, json: bool) -> Result<(), CommandError>
             return Ok(());
         }
     };
+    note_missing(&wanted.place);
     if json {
         println!("{}", Value::Array(found.iter().map(as_json).collect()));
         return Ok(());
     }
     let mut table = Table::new(&["NAME", "BYTES", "HOME", "MODEL", "MODE", "UID", "VERSION", "LOCK"]);
+    table.right(&[1, 2, 5, 6]);
     for listing in &found {
         let facts = &listing.facts;
         table.row(vec![
@@ -154,7 +168,11 @@ pub(crate) fn stat(named: &Named, json: bool) -> Result<(), CommandError> {
         let left = seconds_in_words(holder.lease_left_us);
         fact("held by", format_args!("{}, for {left} at the most", holder_in_words(holder)));
     }
-    fact("read by", format_args!("clients of {} other nodes", listing.readers));
+    match listing.readers {
+        0 => fact("read by", "nobody on other nodes"),
+        1 => fact("read by", "clients of one other node"),
+        many => fact("read by", format_args!("clients of {many} other nodes")),
+    }
     Ok(())
 }
 
@@ -173,21 +191,14 @@ pub(crate) fn chmod(wanted: &ChmodOptions, json: bool) -> Result<(), CommandErro
 pub(crate) fn history(wanted: &HistoryOptions, json: bool) -> Result<(), CommandError> {
     let segment = open(&wanted.named)?;
     let length = wanted.length.min(segment.bytes());
-    let mut version = segment.stat()?.version;
-    let mut found = Vec::new();
-    loop {
-        match segment.get_at(version, 0..length) {
+    // The newest one is whatever it is when it is read: others may put all the time.
+    let mut found = vec![segment.get(0..length)?];
+    while let Some(before) = found.last().and_then(|value| value.version().0.checked_sub(1)) {
+        match segment.get_at(Version(before), 0..length) {
             Ok(value) => found.push(value),
             Err(error) if error.failure() == Some(Failure::VersionGone) => break,
-            // A newer one was committed while we looked: whatever is kept is found from there on.
-            Err(error) if error.failure() == Some(Failure::VersionMismatch) && found.is_empty() => {
-                version = segment.stat()?.version;
-                continue;
-            }
             Err(error) => return Err(error.into()),
         }
-        let Some(before) = version.0.checked_sub(1) else { break };
-        version = Version(before);
     }
     if json {
         let row = |value: &ddss::Value| {

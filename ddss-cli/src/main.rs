@@ -19,8 +19,10 @@ mod confirm;
 mod counters;
 mod demo;
 mod doctor;
+mod examples;
 mod failure;
 mod glob;
+mod hints;
 mod kinds;
 mod left;
 mod locks;
@@ -59,6 +61,9 @@ fn told(ended: Result<(), CommandError>) -> ExitCode {
         Err(error) if error.is_reader_gone() => ExitCode::from(READER_GONE),
         Err(error) => {
             words::complain(&ddssd::in_one_line(&error));
+            if let Some(step) = hints::next_step(&error) {
+                words::advise(step);
+            }
             ExitCode::from(error.exit_code())
         }
     }

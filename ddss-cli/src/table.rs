@@ -1,6 +1,6 @@
 //! Tables for people.
 
-use crate::words::{columns, note, wrapped};
+use crate::words::{columns, letter_width, note, width, wrapped};
 
 /// Rows under a head; the last column is not padded.
 #[derive(Debug)]
@@ -54,10 +54,10 @@ impl Table {
     /// How wide each column is; 0 where it is left out.
     fn widths(&self, most: usize) -> Vec<usize> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        let widest = |column: usize| {
+            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)
         };
-        let mut widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut widths: Vec<usize> = (0..columns).map(widest).collect();
         let taken = |widths: &[usize]| {
             let seen = widths.iter().filter(|width| **width > 0);
             seen.clone().sum::<usize>() + 2 * seen.count().saturating_sub(1)
@@ -87,10 +87,10 @@ impl Table {
             let cells = row.iter().zip(&widths).enumerate().filter(|(_, (_, width))| **width > 0);
             let cells = cells.map(|(column, (cell, &width))| match column {
                 _ if self.flows && column == last => cell.clone(),
-                _ if self.right.contains(&column) => format!("{:>width$}", cut(cell, width)),
+                _ if self.right.contains(&column) => padded_left(&cut(cell, width), width),
                 // Names that begin alike are told apart by their ends.
-                0 => format!("{:<width$}", cut_inside(cell, width)),
-                _ => format!("{:<width$}", cut(cell, width)),
+                0 => padded(cut_inside(cell, width), width),
+                _ => padded(cut(cell, width), width),
             });
             let line = cells.collect::<Vec<_>>().join("  ").trim_end().to_owned();
             if self.flows { lines.extend(wrapped(&line, indent, most)) } else { lines.push(line) }
@@ -109,23 +109,46 @@ impl Table {
     }
 }
 
+/// With blanks behind it. (The padding of `format!` counts letters, of which some take two columns.)
+fn padded(mut cell: String, most: usize) -> String {
+    let blanks = most.saturating_sub(width(&cell));
+    cell.extend(std::iter::repeat_n(' ', blanks));
+    cell
+}
+
+/// With blanks before it.
+fn padded_left(cell: &str, most: usize) -> String {
+    format!("{}{cell}", " ".repeat(most.saturating_sub(width(cell))))
+}
+
+/// As many letters as there is room for.
+fn fitting(letters: impl Iterator<Item = char>, most: usize) -> Vec<char> {
+    let mut taken = 0;
+    letters
+        .take_while(|&letter| {
+            taken += letter_width(letter);
+            taken <= most
+        })
+        .collect()
+}
+
 /// As much of it as there is room for.
-fn cut(cell: &str, width: usize) -> String {
-    if cell.chars().count() <= width {
+fn cut(cell: &str, most: usize) -> String {
+    if width(cell) <= most {
         return cell.to_owned();
     }
-    cell.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    fitting(cell.chars(), most.saturating_sub(1)).into_iter().chain(['…']).collect()
 }
 
 /// Its beginning and its end, if there is no room for all of it.
-fn cut_inside(cell: &str, width: usize) -> String {
-    let count = cell.chars().count();
-    if count <= width {
+fn cut_inside(cell: &str, most: usize) -> String {
+    if width(cell) <= most {
         return cell.to_owned();
     }
-    let tail = width.saturating_sub(1) / 2;
-    let head = cell.chars().take(width.saturating_sub(1 + tail));
-    head.chain(['…']).chain(cell.chars().skip(count - tail)).collect()
+    let tail = fitting(cell.chars().rev(), most.saturating_sub(1) / 2);
+    let taken: usize = tail.iter().copied().map(letter_width).sum();
+    let head = fitting(cell.chars(), most.saturating_sub(1 + taken));
+    head.into_iter().chain(['…']).chain(tail.into_iter().rev()).collect()
 }
 
 /// 4.0K, 1.5M: three figures are enough for a table.
@@ -193,6 +216,9 @@ mod tests {
         table.row(vec!["a name that is longer".to_owned(), "1".to_owned(), "22".to_owned()]);
         assert_eq!(table.lines_within(24)[2], "a nam…onger      1  22");
         assert!(table.lines_within(24).iter().all(|line| line.chars().count() <= 24));
+        table.row(vec!["温度 of a room somewhere".to_owned(), "1".to_owned(), "3".to_owned()]);
+        assert_eq!(table.lines_within(24)[3], "温度 …where      1  3");
+        assert_eq!(table.rows.pop().map(|row| row.len()), Some(3));
         table.spare(&[1]);
         assert_eq!(
             table.lines_within(15),

@@ -20,11 +20,18 @@ fn texts() -> Vec<(String, String)> {
     let mut texts: Vec<(String, String)> = paths.into_iter().map(read).collect();
     let mut command = Arguments::command();
     command.build();
-    for command in std::iter::once(&command).chain(command.get_subcommands()) {
-        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        texts.push((format!("the help of {}", command.get_name()), help));
-    }
+    texts.extend(helps(&command));
     texts
+}
+
+/// What stands under `--help` of a command and of those below it.
+fn helps(command: &Command) -> Vec<(String, String)> {
+    let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let mut found = vec![(format!("the help of {}", command.get_name()), help)];
+    found.extend(
+        command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help").flat_map(helps),
+    );
+    found
 }
 
 /// The commands of this program in a text: lines of code blocks, of examples, and spans of code.
@@ -101,6 +108,23 @@ fn what_pages_tell_people_to_type_is_known_to_the_programs() {
     }
     assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
     assert!(counted > 60, "only {counted} commands were found");
+}
+
+// If this failed, somebody would have to guess how a command is meant.
+#[test]
+fn every_command_has_examples_of_itself() {
+    let mut command = Arguments::command();
+    command.build();
+    let mut seen = 0;
+    for (name, help) in helps(&command) {
+        let wide = help.lines().find(|line| line.chars().count() > 79);
+        assert!(wide.is_none(), "{name} breaks in a terminal of 80 columns: {wide:?}");
+        let own = name.rsplit(' ').next().unwrap_or_default().to_owned();
+        assert!(help.starts_with("Examples:\n"), "{name} has no examples");
+        assert!(commands_of(&help, "ddss").iter().any(|line| line.contains(&own)), "{name} has no example of itself");
+        seen += 1;
+    }
+    assert!(seen > 30, "only {seen} commands were looked at");
 }
 
 // If this failed, the test above could pass whatever the pages say.

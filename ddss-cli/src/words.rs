@@ -4,8 +4,9 @@
 use crate::failure::WRITE_OUT;
 use rustix::termios::tcgetwinsize;
 use std::fmt::{Arguments, Display};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
+use unicode_width::UnicodeWidthChar;
 
 /// Letters that a line has at the least, however narrow the terminal is.
 const LINE_LEAST: usize = 24;
@@ -26,7 +27,7 @@ pub(crate) fn wrapped(sentence: &str, indent: usize, most: usize) -> Vec<String>
     let mut line = sentence.chars().take_while(|letter| *letter == ' ').collect::<String>();
     let mut has_words = false;
     for word in sentence.trim_start().split(' ') {
-        if has_words && line.chars().count() + 1 + word.chars().count() > most {
+        if has_words && width(&line) + 1 + width(word) > most {
             lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
             has_words = false;
         }
@@ -46,9 +47,35 @@ pub(crate) fn say(sentence: &str, indent: usize) {
     wrapped(&harmless(sentence), indent, most).iter().for_each(|line| println!("{line}"));
 }
 
+/// Whether a terminal would do something else with it than show it: a command, or a letter that hides, or that turns
+/// the line around so that it reads as another one. Names may have the latter.
+fn is_deceit(letter: char) -> bool {
+    let hides = matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}');
+    let turns =
+        matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+    letter.is_control() || hides || turns
+}
+
 /// A name or a path that somebody chose must not paint the terminal of who reads it.
-fn harmless(words: &str) -> String {
-    words.replace(char::is_control, "\u{fffd}")
+pub(crate) fn harmless(words: &str) -> String {
+    words.replace(is_deceit, "\u{fffd}")
+}
+
+/// How many columns of a terminal it takes.
+pub(crate) fn width(words: &str) -> usize {
+    words.chars().map(letter_width).sum()
+}
+
+/// The same of one letter; one that is not shown as it is has the width of what stands for it.
+pub(crate) fn letter_width(letter: char) -> usize {
+    if is_deceit(letter) { 1 } else { letter.width().unwrap_or(1) }
+}
+
+/// Whether these bytes can be written to a terminal as they are: text, and nothing that it takes for a command. Zeroes
+/// are not seen.
+pub(crate) fn is_shown_as_it_is(bytes: &[u8]) -> bool {
+    let is_plain = |letter: char| matches!(letter, '\n' | '\t' | '\0') || !is_deceit(letter);
+    std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(is_plain))
 }
 
 /// A fact: its name, and what is to be said about it.
@@ -59,13 +86,19 @@ pub(crate) fn fact(name: &str, words: impl Display) {
 /// To standard error, within its terminal: an error, or a note beside what standard output has.
 pub(crate) fn complain(sentence: &str) {
     let most = columns(std::io::stderr()).unwrap_or(usize::MAX);
-    wrapped(&harmless(&format!("ddss: {sentence}")), "ddss: ".len(), most).iter().for_each(|line| note(line));
+    wrapped(&format!("ddss: {sentence}"), "ddss: ".len(), most).iter().for_each(|line| note(line));
+}
+
+/// What to do next, under a complaint.
+pub(crate) fn advise(step: &str) {
+    let most = columns(std::io::stderr()).unwrap_or(usize::MAX);
+    wrapped(&format!("  next: {step}"), 8, most).iter().for_each(|line| note(line));
 }
 
 /// A line to standard error.
 pub(crate) fn note(line: &str) {
     // Who does not listen to notes is no reason to stop.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", harmless(line));
 }
 
 /// Standard output takes no more, and this is the exit code that says so.
@@ -77,7 +110,7 @@ pub(crate) const READER_GONE: u8 = 141;
 /// A line to standard output: what `println!` means in this program. When its reader has gone (`| head -1`), everything is
 /// taken down as after an error, and nothing is said: `main` ends as a shell expects it.
 pub(crate) fn line(words: Arguments<'_>) {
-    if let Err(error) = writeln!(std::io::stdout(), "{words}") {
+    if let Err(error) = told(&mut std::io::stdout().lock(), words) {
         let code = if error.kind() == ErrorKind::BrokenPipe { READER_GONE } else { 1 };
         if code != READER_GONE {
             complain(&format!("cannot {WRITE_OUT}: {error}"));
@@ -86,9 +119,28 @@ pub(crate) fn line(words: Arguments<'_>) {
     }
 }
 
+/// A line to standard output, which a terminal gets without what it would take for a command. A script gets all of it.
+pub(crate) fn told(out: &mut std::io::StdoutLock<'_>, words: Arguments<'_>) -> std::io::Result<()> {
+    if !out.is_terminal() {
+        return writeln!(out, "{words}");
+    }
+    let is_layout = |letter| matches!(letter, '\n' | '\t');
+    writeln!(out, "{}", words.to_string().replace(|letter| is_deceit(letter) && !is_layout(letter), "\u{fffd}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // If this failed, a name could paint the terminal of who lists it, or read as another one.
+    #[test]
+    fn what_a_terminal_would_obey_is_not_shown() {
+        assert_eq!(harmless("a\u{1b}[2Jb\u{202e}c\u{200b}"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}");
+        assert_eq!(harmless("größe 温度 ε\u{301}"), "größe 温度 ε\u{301}");
+        assert_eq!([width("größe"), width("温度"), width("e\u{301}"), width("a\u{202e}")], [5, 4, 1, 2]);
+        assert!(is_shown_as_it_is("two\n\tlines\0\0".as_bytes()));
+        assert!(!is_shown_as_it_is(b"\x1b[2J") && !is_shown_as_it_is(&[0xff]) && !is_shown_as_it_is(b"a\rb"));
+    }
 
     // If this failed, a narrow terminal would break words in their middle, or a script would find half a sentence.
     #[test]

@@ -65,11 +65,33 @@ pub(crate) fn run(options: &DemoOptions, json: bool) -> Result<(), CommandError>
         return Ok(());
     }
     tale.say("\nTry next:");
-    tale.say("  cargo run --release --bin ddssd                          a node that stays");
-    tale.say("  cargo run --release --bin ddss -- allocate scores 4096   a segment on it");
-    tale.say("  cargo run --release --bin ddss -- put scores hello       and bytes into it");
-    tale.say("  cargo run --release --bin ddss -- bench                  figures of this machine");
+    next_steps(is_installed()).iter().for_each(|line| tale.say(line));
     Ok(())
+}
+
+/// Whether it was started where programs are installed, and not where cargo builds them.
+fn is_installed() -> bool {
+    let own = std::env::current_exe().unwrap_or_default();
+    // Where cargo puts programs it keeps its lock; a test stands one folder below that.
+    !own.ancestors().skip(1).take(2).any(|folder| folder.join(".cargo-lock").exists())
+}
+
+/// Commands to go on with, as they can be typed here, and what they do.
+fn next_steps(installed: bool) -> Vec<String> {
+    const STEPS: [(&str, &str, &str); 4] = [
+        ("ddssd", "", "a node that stays"),
+        ("ddss", "allocate scores 4096", "a segment on it"),
+        ("ddss", "put scores hello", "and bytes into it"),
+        ("ddss", "bench", "figures of this machine"),
+    ];
+    let command = |program: &str, words: &str| match (installed, words) {
+        (true, _) => format!("{program} {words}"),
+        (false, "") => format!("cargo run --release --bin {program}"),
+        (false, _) => format!("cargo run --release --bin {program} -- {words}"),
+    };
+    let commands = STEPS.map(|(program, words, what)| (command(program, words), what));
+    let widest = commands.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
+    commands.iter().map(|(command, what)| format!("  {command:<widest$}   {what}")).collect()
 }
 
 fn show_a_value_travel(tale: &mut Tale, first: &mut Actor, second: &mut Actor) -> Result<(), CommandError> {
@@ -202,4 +224,18 @@ fn cores() -> String {
 
 fn number(row: &Value, key: &str) -> f64 {
     row[key].as_f64().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_steps_can_be_typed_where_they_are_read() {
+        // If this broke, who installed a package would be told to run cargo, or the other way round.
+        assert_eq!(next_steps(true)[1], "  ddss allocate scores 4096   a segment on it");
+        assert_eq!(next_steps(true)[0], "  ddssd                       a node that stays");
+        assert_eq!(next_steps(false)[0].split("   ").next(), Some("  cargo run --release --bin ddssd"));
+        assert!(!is_installed(), "tests run where cargo builds");
+    }
 }

@@ -5,6 +5,7 @@ use super::view::{Section, Span, View};
 use crate::arguments::TopOptions;
 use crate::failure::CommandError;
 use crate::page::{Page, now, read};
+use crate::words::harmless;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};
@@ -228,7 +229,7 @@ fn section(frame: &mut Frame<'_>, area: Rect, section: &Section, above: usize) {
     let mut text = Text::from(Line::from(section.title).bold());
     text.push_line(Line::from(head).dim());
     for line in lines.skip(above).take(usize::from(area.height) - 2) {
-        text.push_line(Line::from(line));
+        text.push_line(Line::from(harmless(&line)));
     }
     frame.render_widget(Paragraph::new(text), area);
 }

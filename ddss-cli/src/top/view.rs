@@ -64,7 +64,11 @@ impl Span<'_> {
             bytes_in_words(rate as u64)
         };
         let (gets, puts) = ([Kind::Get, Kind::GetMany], [Kind::Put, Kind::PutMany]);
-        let failed = self.rate(|status| status.operations().failed + status.operations().indeterminate);
+        // Who waits for another version in vain asks again: nothing failed.
+        let failed = self.rate(|status| {
+            let (all, waits) = (status.operations(), status.operation(Kind::Await));
+            (all.failed + all.indeterminate).saturating_sub(waits.failed + waits.indeterminate)
+        });
         let gauge = |gauge| self.status().gauge(gauge);
         let words = |rate| count_in_words(rate);
         vec![
