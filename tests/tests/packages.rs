@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use ddss_tests::{Process, TempNode, binary, house, skipped};
+use ddss_tests::{Process, TempNode, binary, house, skipped, static_programs, static_target};
 
 /// Runs a command to its end; what it printed.
 fn run(command: &mut Command) -> String {
@@ -37,6 +37,33 @@ fn files(root: &Path) -> Vec<String> {
     found
 }
 
+/// What every package has.
+const FILES: &[&str] = &[
+    "usr/bin/ddss",
+    "usr/bin/ddssd",
+    "usr/lib/systemd/system/ddssd.service",
+    "usr/lib/systemd/system/ddssd.socket",
+    "usr/lib/sysusers.d/ddss.conf",
+    "etc/ddss/ddssd.conf",
+    "usr/share/man/man1/ddss.1.gz",
+    "usr/share/man/man1/ddss-allocate.1.gz",
+    "usr/share/man/man1/ddssd.1.gz",
+    "usr/share/bash-completion/completions/ddss",
+    "usr/share/zsh/vendor-completions/_ddssd",
+    "usr/share/fish/vendor_completions.d/ddss.fish",
+    "usr/share/doc/ddss/schemas/segment.json",
+    "usr/share/doc/ddss/copyright",
+];
+
+/// All of them are there, with something in them.
+fn has_everything(root: &Path) {
+    let found = files(root);
+    for file in FILES {
+        assert!(found.iter().any(|name| name == file), "{file} is not in {found:?}");
+        assert!(fs::metadata(root.join(file)).unwrap().len() > 40, "{file} is empty");
+    }
+}
+
 // If this failed, whoever installs the package would have a daemon that does not start, or no manual.
 #[test]
 fn a_debian_package_has_everything_and_its_daemon_serves() {
@@ -55,26 +82,7 @@ fn a_debian_package_has_everything_and_its_daemon_serves() {
         assert!(about.contains(part), "{part} is not in\n{about}");
     }
     run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root));
-    let found = files(&root);
-    for file in [
-        "usr/bin/ddss",
-        "usr/bin/ddssd",
-        "usr/lib/systemd/system/ddssd.service",
-        "usr/lib/systemd/system/ddssd.socket",
-        "usr/lib/sysusers.d/ddss.conf",
-        "etc/ddss/ddssd.conf",
-        "usr/share/man/man1/ddss.1.gz",
-        "usr/share/man/man1/ddss-allocate.1.gz",
-        "usr/share/man/man1/ddssd.1.gz",
-        "usr/share/bash-completion/completions/ddss",
-        "usr/share/zsh/vendor-completions/_ddssd",
-        "usr/share/fish/vendor_completions.d/ddss.fish",
-        "usr/share/doc/ddss/schemas/segment.json",
-        "usr/share/doc/ddss/copyright",
-    ] {
-        assert!(found.iter().any(|name| name == file), "{file} is not in {found:?}");
-        assert!(fs::metadata(root.join(file)).unwrap().len() > 40, "{file} is empty");
-    }
+    has_everything(&root);
     // The unit starts a program that is there, with a configuration that is there and good.
     let unit = fs::read_to_string(root.join("usr/lib/systemd/system/ddssd.service")).unwrap();
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
@@ -128,6 +136,51 @@ fn a_package_is_installed_into_a_folder_and_taken_out_again() {
     assert!(root.join("usr/bin/ddssd").exists());
     dpkg(&["--purge", "ddss"]);
     assert!(!root.join("usr/bin/ddssd").exists() && !root.join("etc/ddss/ddssd.conf").exists());
+}
+
+/// A command that has mounts and processes of its own; in `root` is what this says, the processes' file system, and memory
+/// to share. Without words it only tries whether that can be had.
+fn alone(root: &Path, words: &[&str]) -> Command {
+    const SCRIPT: &str = "cd \"$1\" && mkdir -p proc dev/shm tmp && mount -t proc proc proc &&
+        mount -t tmpfs -o mode=1777 ddss dev/shm && shift && if [ $# = 0 ]; then exit; else exec chroot . \"$@\"; fi";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]);
+    if !rustix::process::getuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    command.args(["sh", "-c", SCRIPT, "sh"]).arg(root).args(words);
+    command
+}
+
+// If this failed, who has another distribution would unpack programs that do not start, or that fall short of something.
+#[test]
+fn the_tarballs_programs_need_nothing_of_their_machine() {
+    const NAME: &str = "the_tarballs_programs_need_nothing_of_their_machine";
+    let Some(target) = static_target() else {
+        return skipped(NAME, "Rust has no target to link statically: rustup target add ARCH-unknown-linux-musl");
+    };
+    let scratch = tempfile::tempdir().unwrap();
+    let mut make = Command::new(house::workspace_root().join("scripts/package"));
+    let programs = static_programs(&target).unwrap();
+    let made = run(make.args(["--static-only", "--programs"]).arg(programs).arg("--out").arg(scratch.path()));
+    let tarball = made.lines().find(|line| line.ends_with("-linux-static.tar.gz")).unwrap();
+    run(Command::new("tar").arg("-C").arg(scratch.path()).args(["-xzf", tarball]));
+    let root =
+        scratch.path().join(Path::new(tarball).file_name().unwrap().to_str().unwrap().trim_end_matches(".tar.gz"));
+    has_everything(&root);
+    assert!(root.join("LICENSE-MIT").is_file() && root.join("LICENSE-APACHE").is_file());
+    if !alone(&root, &[]).output().is_ok_and(|output| output.status.success()) {
+        return skipped(NAME, "this user or this kernel makes no root of its own (unshare, mount)");
+    }
+    assert!(run(&mut alone(&root, &["/usr/bin/ddssd", "--version"])).starts_with("ddssd "));
+    // No libc, no shell, no user, no folder but those: two nodes, clients of every strategy, kills.
+    let shown = run(&mut alone(&root, &["/usr/bin/ddss", "demo", "--measure-ms", "20"]));
+    assert_eq!(shown.matches("by the same handle as before").count(), 2, "{shown}");
+    assert!(shown.contains("  ddss allocate scores 4096 "), "who has it installed is not told of cargo: {shown}");
+    let looked = alone(&root, &["/usr/bin/ddss", "doctor"]).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&looked.stdout), String::from_utf8_lossy(&looked.stderr));
+    assert!(looked.status.code() == Some(1) && out.contains("shared memory    good"), "{out}{err}");
+    assert!(out.contains("→ start one with `ddssd`") && err.contains("see above"), "{out}{err}");
 }
 
 // If this failed, the container would be built of files that are not there, or start a program that is not in it.
