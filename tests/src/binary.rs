@@ -39,6 +39,22 @@ pub fn example(name: &str) -> Result<PathBuf, Error> {
     examples.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
 }
 
+/// What cargo calls this kind of machine where programs are linked statically, if Rust has it here.
+pub fn static_target() -> Option<String> {
+    let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
+    let asked = Command::new("rustc").args(["--print", "target-libdir", "--target", &target]).output().ok()?;
+    let folder = PathBuf::from(String::from_utf8(asked.stdout).ok()?.trim_end());
+    folder.is_dir().then_some(target)
+}
+
+/// The folder with `ddssd` and `ddss`, linked statically as those of the tarball, and built with the profile of the test.
+pub fn static_programs(target: &str) -> Result<PathBuf, Error> {
+    let programs = build(&["--bins", "--package", "ddssd", "--package", "ddss-cli", "--target", target]);
+    let programs = programs.map_err(Error::Build)?;
+    let program = programs.get("ddss").and_then(|path| path.parent());
+    program.map(Path::to_owned).ok_or_else(|| Error::NoSuchProgram("ddss".to_owned()))
+}
+
 fn build(what: &[&str]) -> Result<HashMap<String, PathBuf>, String> {
     let test = env::current_exe().map_err(|error| error.to_string())?;
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -1,15 +1,18 @@
 //! Small file systems in memory that only some processes see: to be filled up, or to be read only.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::Error;
+use crate::{Error, TempNode, skipped};
 
-/// A mount namespace with file systems of its own. They are gone when this is dropped and nobody else is in it.
+/// A folder in which some folders are small file systems of their own, for whoever is in its mount namespace. They are
+/// gone when this is dropped and nobody else is in it.
 #[derive(Debug)]
 pub struct Closet {
+    // The order counts: what is mounted goes before the folder that it is mounted in.
     holder: Child,
+    folder: TempNode,
 }
 
 /// Mounts what its arguments say, two and two, and stays.
@@ -17,24 +20,42 @@ const SCRIPT: &str = "while [ $# -gt 1 ]; do mount -t tmpfs -o \"$2,mode=700\" d
     echo there; exec sleep 3600";
 
 impl Closet {
-    /// File systems at these folders, with options as `mount` takes them (`size=8m`, `ro`); an error where this user or
-    /// this kernel cannot make them, which is a reason to skip.
-    pub fn new(mounts: &[(&Path, &str)]) -> Result<Closet, Error> {
+    /// Shelves of these names, each a file system with options as `mount` takes them (`size=8m`, `ro`). Nothing, and it is
+    /// said why `test` is skipped, where this user or this kernel cannot make them.
+    pub fn new(test: &str, shelves: &[(&str, &str)]) -> Option<Closet> {
+        match Closet::mount(shelves) {
+            Ok(closet) => Some(closet),
+            Err(error) => {
+                skipped(test, &format!("it needs root and mount namespaces: {error}"));
+                None
+            }
+        }
+    }
+
+    fn mount(shelves: &[(&str, &str)]) -> Result<Closet, Error> {
+        let folder = TempNode::new()?;
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh"]);
-        for (path, options) in mounts {
-            command.arg(path).arg(options);
+        for (name, options) in shelves {
+            let shelf = folder.join(name);
+            std::fs::create_dir(&shelf).map_err(Error::system(format!("making {}", shelf.display())))?;
+            command.arg(shelf).arg(options);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut holder = command.spawn().map_err(Error::system("starting unshare"))?;
         let out = holder.stdout.take().expect("standard output was asked for as a pipe");
         let mut said = String::new();
         let heard = BufReader::new(out).read_line(&mut said);
-        let closet = Closet { holder };
+        let closet = Closet { holder, folder };
         match heard {
             Ok(_) if said == "there\n" => Ok(closet),
             _ => Err(Error::system("mounting a small file system")(std::io::Error::other("it could not be made"))),
         }
+    }
+
+    /// Where a shelf is; or, for another name, a place beside the shelves with room enough.
+    pub fn shelf(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
     }
 
     /// What goes before the name of a program to start it in there.

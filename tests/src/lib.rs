@@ -8,8 +8,10 @@
 //! * [`Islands`] is a network of namespaces in which nodes can be cut off from each other.
 //! * [`Besieged`] is a node with attackers of another user.
 //! * [`schema_complaints`] holds a command's JSON against its schema.
-//! * [`commands`] tells which commands and flags `ddss` has, and [`say`] what it answers.
+//! * [`commands`] tells which commands and flags `ddss` has, and [`say`] what it answers; [`Terminal`] is where people are
+//!   told it.
 //! * [`Closet`] holds small file systems, to be filled up.
+//! * [`retry`] tries again until nodes have met.
 //! * [`skipped`] says that a test lacks what it needs, where the reader sees it.
 //! * [`house`] reads the workspace and says what breaks its rules; `tests/tidy.rs` holds the rules themselves.
 //!
@@ -37,22 +39,26 @@ mod node;
 mod process;
 #[cfg(doctest)]
 mod readme;
+mod retry;
 mod said;
 mod schema;
 mod scripted;
 mod skipped;
+mod terminal;
 mod tree;
 
 pub use besieged::Besieged;
-pub use binary::{binary, example};
+pub use binary::{binary, example, static_programs, static_target};
 pub use closet::Closet;
 pub use daemon::{Daemon, DaemonOptions, TEST_KEY, write_key};
 pub use error::Error;
 pub use islands::{Cut, Islands};
 pub use node::{TempNode, free_tcp_port};
 pub use process::Process;
+pub use retry::retry;
 pub use said::{Said, say};
 pub use schema::schema_complaints;
 pub use scripted::{ScriptedClient, pattern};
 pub use skipped::skipped;
+pub use terminal::{Terminal, say_in_terminal};
 pub use tree::{Flags, commands};

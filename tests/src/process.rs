@@ -1,6 +1,7 @@
 //! A process that ends with its test.
 
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -133,8 +134,25 @@ impl Process {
         self.signal(Signal::CONT)?;
         match self.wait(END_MAX)? {
             Some(_) => Ok(()),
-            None => self.kill(),
+            None => {
+                // Where it hangs is what somebody will want to know, and nobody can ask it any more.
+                let (pid, tasks) = (self.pid(), self.whereabouts());
+                let program = self.program.display();
+                let words = format!("{program} ({pid}) did not end within {END_MAX:?} and is killed: {tasks}");
+                drop(writeln!(io::stderr().lock(), "{words}"));
+                self.kill()
+            }
         }
+    }
+
+    /// Each thread's name, and what it waits for in the kernel.
+    fn whereabouts(&self) -> String {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
+        let of = |task: fs::DirEntry| {
+            let word = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default().trim_end().to_owned();
+            format!("{} in {}", word("comm"), word("wchan"))
+        };
+        tasks.map(of).collect::<Vec<_>>().join(", ")
     }
 
     /// Whether every thread of it is stopped, or has ended.

@@ -46,7 +46,10 @@ fn a_segment_from_its_making_to_its_end() {
     let (code, _, why) = said(&ddss(&daemon, &["stat", "scores"], b""));
     assert_eq!(
         (code, why.as_str()),
-        (1, "ddss: cannot open scores: there is no such segment (never allocated, or released since)\n")
+        (
+            1,
+            "ddss: cannot open scores: there is no such segment (never allocated, or released since)\n  next: `ddss ls` shows what there is\n"
+        )
     );
 }
 

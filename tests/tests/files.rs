@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Failure, Model, Segment, Spec, Storage};
-use ddss_tests::{Closet, Daemon, DaemonOptions, TempNode, binary, pattern, skipped};
+use ddss_tests::{Closet, Daemon, DaemonOptions, binary, pattern, retry};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const BYTES: usize = 300_000;
@@ -156,17 +156,6 @@ fn other_nodes_and_new_permissions_go_with_a_file_as_with_memory() {
     other.process().end().unwrap();
 }
 
-fn retry<T>(mut attempt: impl FnMut() -> Result<T, ddss::Error>) -> T {
-    let begin = Instant::now();
-    loop {
-        match attempt() {
-            Ok(done) => return done,
-            Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 // If this failed, a full disk would kill the daemon, or be told as something else.
 #[test]
 fn a_disk_without_room_is_told_as_that_and_loses_nothing() {
@@ -176,15 +165,9 @@ fn a_disk_without_room_is_told_as_that_and_loses_nothing() {
     let bounded = options.start().unwrap();
     let error = client(&bounded, true).allocate("large", in_file(2 << 20)).unwrap_err();
     assert!(error.failure() == Some(Failure::NoFileSpace) && error.to_string().contains("--file-bytes"), "{error}");
-    let folder = TempNode::new().unwrap();
-    let state = folder.join("disk");
-    std::fs::create_dir_all(&state).unwrap();
-    let closet = match Closet::new(&[(&state, "size=8m")]) {
-        Ok(closet) => closet,
-        Err(error) => return skipped(test, &format!("it needs root and mount namespaces: {error}")),
-    };
+    let Some(closet) = Closet::new(test, &[("disk", "size=8m")]) else { return };
     let options = DaemonOptions::new(1).unwrap().through(closet.through());
-    let mut daemon = options.argument("--state-dir").argument(&state).start().unwrap();
+    let mut daemon = options.argument("--state-dir").argument(closet.shelf("disk")).start().unwrap();
     let before = client(&daemon, true);
     let kept = before.allocate("kept", in_file(BYTES)).unwrap();
     kept.put(0, &pattern(1, BYTES)).unwrap();

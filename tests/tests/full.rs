@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Failure, Segment, Spec};
-use ddss_tests::{Closet, Daemon, DaemonOptions, TempNode, pattern, skipped};
-use std::path::Path;
+use ddss_tests::{Closet, Daemon, DaemonOptions, TempNode, pattern, retry};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,37 +11,24 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 const MIB: u64 = 1 << 20;
 
-/// A folder, and in it `memory` and `state` as file systems of their own.
-struct Place {
-    closet: Closet,
-    folder: TempNode,
-}
+/// Small file systems for a node's memory and its state.
+struct Place(Closet);
 
 impl Place {
     fn new(test: &str, memory: &str, state: &str) -> Option<Place> {
-        let folder = TempNode::new().unwrap();
-        let [at_memory, at_state] = ["memory", "state"].map(|name| folder.join(name));
-        std::fs::create_dir_all(&at_memory).unwrap();
-        std::fs::create_dir_all(&at_state).unwrap();
-        match Closet::new(&[(&at_memory, memory), (&at_state, state)]) {
-            Ok(closet) => Some(Place { closet, folder }),
-            Err(error) => {
-                skipped(test, &format!("it needs root and mount namespaces: {error}"));
-                None
-            }
-        }
+        Closet::new(test, &[("memory", memory), ("state", state)]).map(Place)
     }
 
-    fn memory(&self) -> std::path::PathBuf {
-        self.folder.join("memory")
+    fn memory(&self) -> PathBuf {
+        self.0.shelf("memory")
     }
 
-    fn state(&self) -> std::path::PathBuf {
-        self.folder.join("state")
+    fn state(&self) -> PathBuf {
+        self.0.shelf("state")
     }
 
     fn options(&self) -> DaemonOptions {
-        let options = DaemonOptions::new(1).unwrap().through(self.closet.through());
+        let options = DaemonOptions::new(1).unwrap().through(self.0.through());
         let options = options.argument("--memory-dir").argument(self.memory());
         options.argument("--state-dir").argument(self.state()).argument("--core").argument("none")
     }
@@ -112,14 +99,14 @@ fn memory_that_is_full_is_an_error_and_loses_nothing() {
         segment.put(0, &pattern(index as u64, bytes as usize)).unwrap();
     }
     // The next daemon finds all of it, on a file system without a free page.
-    place.closet.fill(&place.memory(), None);
+    place.0.fill(&place.memory(), None);
     daemon.kill().unwrap();
     daemon.start_again().unwrap();
     let after = client(&daemon);
     check(&after, made.len(), bytes);
     after.open("fill/0").unwrap().put(0, &pattern(0, bytes as usize)).unwrap();
     // What is given back can be had again.
-    place.closet.empty(&place.memory());
+    place.0.empty(&place.memory());
     made.pop().unwrap().release().unwrap();
     let again = format!("fill/{}", made.len());
     let made_again = std::iter::repeat_with(|| after.allocate(&again, Spec::new(bytes))).take(100).find(Result::is_ok);
@@ -153,7 +140,7 @@ fn a_full_log_stops_new_names_and_nothing_else() {
     let before = client(&daemon);
     let kept = retry(|| before.allocate("kept", Spec::new(64)));
     kept.put(0, &pattern(1, 64)).unwrap();
-    place.closet.fill(&place.state(), None);
+    place.0.fill(&place.state(), None);
     // Sooner or later a record does not fit any more; names that were told before that stay.
     let hasty = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(2)).connect().unwrap();
     let mut names = Vec::new();
@@ -175,7 +162,7 @@ fn a_full_log_stops_new_names_and_nothing_else() {
     let again = hasty.allocate("one-more", Spec::new(8)).unwrap_err();
     assert_eq!(again.failure(), Some(Failure::LogUnwritable), "{again}");
     // With room again it goes on by itself.
-    place.closet.empty(&place.state());
+    place.0.empty(&place.state());
     names.push("after".to_owned());
     retry(|| before.allocate("after", Spec::new(8)));
     // And the next daemon finds all of it.
@@ -191,21 +178,10 @@ fn a_full_log_stops_new_names_and_nothing_else() {
 }
 
 /// A key outside of the small file systems.
-fn keep_key(place: &Place) -> std::path::PathBuf {
-    let outside = place.folder.join("keys");
+fn keep_key(place: &Place) -> PathBuf {
+    let outside = place.0.shelf("keys");
     ddss_tests::write_key(&outside, ddss_tests::TEST_KEY).unwrap();
     outside.join("state").join("cluster.key")
-}
-
-fn retry<T>(mut attempt: impl FnMut() -> Result<T, ddss::Error>) -> T {
-    let begin = std::time::Instant::now();
-    loop {
-        match attempt() {
-            Ok(done) => return done,
-            Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 // If this failed, a daemon that cannot write would say so in the middle of its work, or not at all.
@@ -215,8 +191,8 @@ fn folders_that_cannot_be_written_are_named_at_the_start() {
     let Some(place) = Place::new(test, "ro,size=1m", "ro,size=1m") else { return };
     let (memory, state) = (place.memory(), place.state());
     let key = keep_key(&place);
-    let through = place.closet.through();
-    let own = place.folder.join("own");
+    let through = place.0.through();
+    let own = place.0.shelf("own");
     let (code, said) = cannot_start(&through, &[], &[("--dir", &own), ("--memory-dir", &memory)]);
     assert!(code == 4 && said.contains(memory.to_str().unwrap()), "{code}: {said}");
     assert!(said.contains("Read-only file system"), "{said}");
@@ -228,7 +204,7 @@ fn folders_that_cannot_be_written_are_named_at_the_start() {
     // Memory that is there, writable, and full before anything is in it.
     let Some(full) = Place::new(test, "size=256k", "size=64k") else { return };
     let memory = full.memory();
-    let (code, said) = cannot_start(&full.closet.through(), &[], &[("--dir", &own), ("--memory-dir", &memory)]);
+    let (code, said) = cannot_start(&full.0.through(), &[], &[("--dir", &own), ("--memory-dir", &memory)]);
     assert!(code == 4 && said.contains("is there room") && said.contains("No space left"), "{code}: {said}");
 }
 

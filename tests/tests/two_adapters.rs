@@ -3,15 +3,22 @@
 //! so and passes; `scripts/vm` runs them on the kernel's own adapters.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use ddss_tests::{Daemon, DaemonOptions, ScriptedClient, skipped};
+use ddss::{Client, Spec, Storage};
+use ddss_tests::{Daemon, DaemonOptions, ScriptedClient, pattern, skipped};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Nodes 1 and 2 on an adapter each, as `fabric` says, each with the other as its peer.
 fn pair(test: &str, fabric: &str) -> Option<[Daemon; 2]> {
+    pair_with(test, fabric, &[])
+}
+
+/// The same with more arguments.
+fn pair_with(test: &str, fabric: &str, more: &[&str]) -> Option<[Daemon; 2]> {
     let find = |name| std::env::var(name).ok().map(|address| address.parse::<IpAddr>().unwrap());
     let Some((a, b)) = find("DDSS_RDMA_A").zip(find("DDSS_RDMA_B")) else {
         skipped(test, "no rdma adapter (DDSS_RDMA_A, DDSS_RDMA_B); scripts/vm has some");
@@ -24,7 +31,8 @@ fn pair(test: &str, fabric: &str) -> Option<[Daemon; 2]> {
             Some(namespace) => DaemonOptions::listening(node, SocketAddr::new(at, 7400)).inside(namespace),
             None => DaemonOptions::on(node, at).unwrap(),
         };
-        options.argument("--fabric").argument(fabric)
+        let options = options.argument("--fabric").argument(fabric);
+        more.iter().fold(options, |options, argument| options.argument(argument))
     };
     let (a, b) = (options(1, a).pool_bytes(16 << 20), options(2, b).pool_bytes(16 << 20));
     let a = a.peer(&b);
@@ -80,6 +88,38 @@ fn values_cross_the_adapters_whole() {
     let answer = said(&mut on_b, "whole 65536");
     assert!(answer.starts_with("ok whole "), "{answer}");
     writer.kill().unwrap();
+}
+
+// If this failed, a node's second progress thread would have no road to the others, or nobody elsewhere could read a segment
+// that is kept in a file.
+#[test]
+fn planes_and_files_cross_the_adapters() {
+    let name = "planes_and_files_cross_the_adapters";
+    let Some([a, b]) = pair_with(name, "rdma", &["--progress-threads", "2"]) else { return };
+    let [on_a, on_b] = [&a, &b].map(|daemon| {
+        let builder = Client::builder().folder(daemon.folder()).timeout(PATIENCE).near(false);
+        builder.connect().unwrap()
+    });
+    let mut planes = BTreeSet::new();
+    for (number, storage) in (0..12_u64).zip([Storage::Memory, Storage::File].into_iter().cycle()) {
+        let spec = Spec { storage, ..Spec::new(100_000) };
+        let name = format!("both/{number}");
+        let made = on_a.allocate(&name, spec).unwrap();
+        planes.insert((made.id().plane(), storage == Storage::File));
+        made.put(0, &pattern(number, 100_000)).unwrap();
+        let end = Instant::now() + PATIENCE;
+        let opened = loop {
+            match on_b.open(&name) {
+                Ok(segment) => break segment,
+                Err(error) => assert!(Instant::now() < end, "the nodes do not find each other: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert_eq!(opened.get(..).unwrap()[..], pattern(number, 100_000)[..], "{name} in {storage:?}");
+        opened.put(0, &pattern(number + 100, 100_000)).unwrap();
+        assert_eq!(made.get(..).unwrap()[..], pattern(number + 100, 100_000)[..], "{name} in {storage:?}");
+    }
+    assert_eq!(planes.len(), 4, "memory and files of both planes: {planes:?}");
 }
 
 // If this failed, two services could hold one lock, or a counter would lose what one of them added.

@@ -1,10 +1,14 @@
-//! Sixteen clients on two nodes that all want one lock: how long they wait for it, and whether all get their share.
+//! Sixteen clients on two nodes that all want one lock: how long they wait for it, and whether all get their share. Beside
+//! them, second by second in the same run, sixteen threads that do the same with pipes and nothing of ours: what this
+//! machine's scheduler makes of sixteen who go one after the other.
 //!
 //! `cargo run --release -p ddss-tests --bin contended -- --seconds 5`
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a command talks to who started it")]
 
+use std::collections::VecDeque;
 use std::error::Error;
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -15,8 +19,15 @@ use ddss_tests::Daemon;
 const CLIENTS: usize = 16;
 /// A call may wait for all others, on whatever machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Ours and theirs take turns of that length.
+const SLICE: Duration = Duration::from_secs(1);
+/// The longest waits that are told about.
+const TOLD: usize = 3;
 
-fn seconds() -> Result<u64, Box<dyn Error>> {
+/// Whatever goes wrong in a thread.
+type Broken = Box<dyn Error + Send + Sync>;
+
+fn seconds() -> Result<u64, Broken> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => Ok(5),
@@ -30,7 +41,7 @@ fn client(daemon: &Daemon) -> Result<Client, ddss::Error> {
 }
 
 /// Opens the segment; the other node may have to hear of its home first.
-fn open(daemon: &Daemon) -> Result<Segment, Box<dyn Error>> {
+fn open(daemon: &Daemon) -> Result<Segment, Broken> {
     let (client, end) = (client(daemon)?, Instant::now() + PATIENCE);
     loop {
         match client.open("contended") {
@@ -41,53 +52,234 @@ fn open(daemon: &Daemon) -> Result<Segment, Box<dyn Error>> {
     }
 }
 
-/// Takes the lock and lets it go until the time is over; how long each turn was waited for.
-fn take_turns(segment: &Segment, begin: &Barrier, time: Duration) -> Result<Vec<Duration>, ddss::Error> {
-    let mut waits = Vec::new();
-    begin.wait();
-    let end = Instant::now() + time;
-    while Instant::now() < end {
-        let asked = Instant::now();
-        let held = segment.lock()?;
-        waits.push(asked.elapsed());
-        held.unlock()?;
-    }
-    Ok(waits)
+/// One turn: when the lock was asked for, had, and given back.
+#[derive(Clone, Copy)]
+struct Turn {
+    asked: Instant,
+    had: Instant,
+    gave: Instant,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let time = Duration::from_secs(seconds()?);
+/// A lock that goes from one to the next in the order in which they asked.
+trait Line: Send {
+    /// Takes the lock, notes the time, and lets it go.
+    fn turn(&mut self) -> Result<Turn, Broken>;
+}
+
+impl Line for Segment {
+    fn turn(&mut self) -> Result<Turn, Broken> {
+        let asked = Instant::now();
+        let held = self.lock()?;
+        let had = Instant::now();
+        let gave = Instant::now();
+        held.unlock()?;
+        Ok(Turn { asked, had, gave })
+    }
+}
+
+/// One of those who do the same by pipes.
+struct Piped {
+    ask: PipeWriter,
+    told: PipeReader,
+    name: u8,
+}
+
+impl Piped {
+    /// Says a word, and waits for the answer.
+    fn ask(&mut self, word: u8) -> std::io::Result<()> {
+        self.ask.write_all(&[word])?;
+        self.told.read_exact(&mut [0])
+    }
+}
+
+/// What says that a lock is given back and not asked for.
+const GIVES: u8 = 0x80;
+
+impl Line for Piped {
+    fn turn(&mut self) -> Result<Turn, Broken> {
+        let asked = Instant::now();
+        self.ask(self.name)?;
+        let had = Instant::now();
+        let gave = Instant::now();
+        self.ask(self.name | GIVES)?;
+        Ok(Turn { asked, had, gave })
+    }
+}
+
+/// Gives the lock away, and answers who gives it back, until nobody can ask any more.
+fn arbitrate(mut asked: PipeReader, mut tell: Vec<PipeWriter>) {
+    let (mut line, mut word) = (VecDeque::new(), [0]);
+    while asked.read_exact(&mut word).is_ok() {
+        let mut answer = |name: u8| tell[usize::from(name)].write_all(&[name]);
+        let [word] = word;
+        // Who holds it is the first of the line.
+        let next = if word & GIVES == 0 {
+            line.push_back(word);
+            (line.len() == 1).then_some(word)
+        } else {
+            line.pop_front();
+            line.front().copied()
+        };
+        let gave = (word & GIVES != 0).then_some(word & !GIVES);
+        if next.into_iter().chain(gave).any(|name| answer(name).is_err()) {
+            return;
+        }
+    }
+}
+
+/// Passes words on, as another node's daemon would.
+fn pass_on(mut from: PipeReader, mut to: impl FnMut(u8) -> std::io::Result<()>) {
+    let mut word = [0];
+    while from.read_exact(&mut word).is_ok() && to(word[0]).is_ok() {}
+}
+
+/// Sixteen who do it by pipes: half of them ask who gives the lock away, the others somebody who passes it on, and are
+/// answered by way of him.
+fn piped(scope: &mut Vec<std::thread::JoinHandle<()>>) -> Result<Vec<Piped>, Broken> {
+    let (asked, ask) = pipe()?;
+    let (asked_far, ask_far) = pipe()?;
+    let (answered_far, answer_far) = pipe()?;
+    let (mut tell, mut tell_far, mut clients) = (Vec::new(), Vec::new(), Vec::new());
+    for name in 0..CLIENTS as u8 {
+        let (told, teller) = pipe()?;
+        let far = name % 2 == 1;
+        tell.push(if far { answer_far.try_clone()? } else { teller.try_clone()? });
+        tell_far.push(teller);
+        let ask = if far { ask_far.try_clone()? } else { ask.try_clone()? };
+        clients.push(Piped { ask, told, name });
+    }
+    // Each ends when nobody is left who could write to it.
+    let mut ask = ask;
+    scope.push(std::thread::spawn(move || arbitrate(asked, tell)));
+    scope.push(std::thread::spawn(move || pass_on(asked_far, |word| ask.write_all(&[word]))));
+    scope.push(std::thread::spawn(move || {
+        pass_on(answered_far, |name| tell_far[usize::from(name)].write_all(&[name]));
+    }));
+    Ok(clients)
+}
+
+/// All take the lock and let it go until the time is over.
+fn slice<L: Line>(line: &mut [L], time: Duration) -> Result<Vec<Vec<Turn>>, Broken> {
+    let begin = Barrier::new(line.len());
+    let take_turns = |one: &mut L| {
+        let mut turns = Vec::new();
+        begin.wait();
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            turns.push(one.turn()?);
+        }
+        Ok(turns)
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = line.iter_mut().map(|one| scope.spawn(|| take_turns(one))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("nobody panics")).collect()
+    })
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+/// What came of one slice, in multiples of its fair share.
+struct Shares {
+    waits: Vec<f64>,
+    round: Duration,
+}
+
+/// Everything of one way to do it.
+#[derive(Default)]
+struct Seen {
+    slices: Vec<Shares>,
+    /// The longest waits: how many fair shares, and what they were spent on.
+    longest: Vec<(f64, String)>,
+    turns: Vec<usize>,
+}
+
+impl Seen {
+    fn note(&mut self, seen: &[Vec<Turn>]) -> Result<(), Broken> {
+        let mut all: Vec<(usize, Turn)> =
+            seen.iter().enumerate().flat_map(|(who, turns)| turns.iter().map(move |&turn| (who, turn))).collect();
+        all.sort_unstable_by_key(|(_, turn)| turn.had);
+        let (Some((_, first)), Some((_, last))) = (all.first(), all.last()) else {
+            return Err("nobody got the lock".into());
+        };
+        // Everybody once: as long as one waits who gets exactly his share.
+        let round = last.had.duration_since(first.asked).mul_f64(CLIENTS as f64 / all.len() as f64);
+        let share = |turn: &Turn| (turn.had - turn.asked).as_secs_f64() / round.as_secs_f64();
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        order.sort_unstable_by(|&a, &b| share(&all[b].1).total_cmp(&share(&all[a].1)));
+        for &index in order.iter().take(TOLD) {
+            self.longest.push((share(&all[index].1), spent(&all, index)));
+        }
+        let waits = order.iter().rev().map(|&index| share(&all[index].1)).collect();
+        self.slices.push(Shares { waits, round });
+        self.turns.resize(CLIENTS, 0);
+        self.turns.iter_mut().zip(seen).for_each(|(sum, turns)| *sum += turns.len());
+        Ok(())
+    }
+
+    fn tell(mut self, name: &str) {
+        let mut rounds: Vec<Duration> = self.slices.iter().map(|slice| slice.round).collect();
+        rounds.sort_unstable();
+        let turns: usize = self.turns.iter().sum();
+        println!("{name}: {turns} turns; fair share: a turn every {:.1} us", micros(rounds[rounds.len() / 2]));
+        let mut all: Vec<f64> = self.slices.iter().flat_map(|slice| slice.waits.iter().copied()).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        let upto = |of: usize| all[all.len() - 1 - all.len() / of];
+        println!("  of the fair share, half waited up to {:.2}, 99 of 100 {:.2},", upto(2), upto(100));
+        println!("  999 of 1000 {:.2}, all {:.2}", upto(1000), all[all.len() - 1]);
+        let mut worst: Vec<f64> = self.slices.iter().filter_map(|slice| slice.waits.last().copied()).collect();
+        worst.sort_unstable_by(f64::total_cmp);
+        println!("  the longest of a second: {:.2} on the median of {} seconds", worst[worst.len() / 2], worst.len());
+        let (least, most) = (self.turns.iter().min(), self.turns.iter().max());
+        println!("  turns of one client: {} to {}", least.unwrap_or(&0), most.unwrap_or(&0));
+        self.longest.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+        for (share, spent) in self.longest.iter().take(TOLD) {
+            println!("  {share:.2}: {spent}");
+        }
+    }
+}
+
+/// What a wait was spent on: others who had the lock, and its way from one to the next.
+fn spent(all: &[(usize, Turn)], index: usize) -> String {
+    let (_, late) = all[index];
+    let before = all[..index].iter().rev().take_while(|(_, turn)| turn.gave > late.asked).count();
+    let (mut held, mut longest, mut way, mut farthest) =
+        (Duration::ZERO, Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    for pair in all[index - before..=index].windows(2) {
+        let ((_, turn), (_, next)) = (pair[0], pair[1]);
+        let had = turn.gave.saturating_duration_since(turn.had.max(late.asked));
+        let went = next.had.saturating_duration_since(turn.gave);
+        (held, longest) = (held + had, longest.max(had));
+        (way, farthest) = (way + went, farthest.max(went));
+    }
+    format!(
+        "{:.0} us behind {before} others, who held it for {:.0} us (the longest {:.0}); from hand to hand {:.0} us (the longest {:.0})",
+        micros(late.had - late.asked),
+        micros(held),
+        micros(longest),
+        micros(way),
+        micros(farthest),
+    )
+}
+
+fn main() -> Result<(), Broken> {
+    let seconds = seconds()?;
     let daemons = Daemon::pair()?;
     let _home = client(&daemons[0])?.allocate("contended", Spec::new(64))?;
-    let segments: Vec<Segment> =
-        (0..CLIENTS).map(|index| open(&daemons[index % 2])).collect::<Result<_, Box<dyn Error>>>()?;
-    let begin = Barrier::new(CLIENTS);
-    let waits = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            segments.iter().map(|segment| scope.spawn(|| take_turns(segment, &begin, time))).collect();
-        let ended = threads.into_iter().map(|thread| thread.join().expect("a client does not panic"));
-        ended.collect::<Result<Vec<_>, ddss::Error>>()
-    })?;
-    let turns: Vec<usize> = waits.iter().map(Vec::len).collect();
-    let mut all: Vec<Duration> = waits.into_iter().flatten().collect();
-    all.sort_unstable();
-    let (Some(&longest), Some(least), Some(most)) = (all.last(), turns.iter().min(), turns.iter().max()) else {
-        return Err("nobody got the lock".into());
-    };
-    // Everybody once: as long as one waits who gets exactly his share.
-    let round = time.mul_f64(CLIENTS as f64 / all.len() as f64);
-    let micros = |wait: Duration| wait.as_secs_f64() * 1e6;
-    let share = |wait: Duration| wait.as_secs_f64() / round.as_secs_f64();
-    println!("turns {}, one takes {:.1} us", all.len(), micros(time) / all.len() as f64);
-    println!("fair share: a turn every {:.1} us", micros(round));
-    for (name, wait) in [
-        ("half", all[all.len() / 2]),
-        ("99 of 100", all[all.len() * 99 / 100]),
-        ("999 of 1000", all[all.len() * 999 / 1000]),
-        ("all", longest),
-    ] {
-        println!("{name} waited up to {:.1} us, {:.2} x the fair share", micros(wait), share(wait));
+    let mut ours: Vec<Segment> = (0..CLIENTS).map(|index| open(&daemons[index % 2])).collect::<Result<_, Broken>>()?;
+    let mut helpers = Vec::new();
+    let mut theirs = piped(&mut helpers)?;
+    let (mut with_ours, mut with_theirs) = (Seen::default(), Seen::default());
+    for _ in 0..seconds {
+        with_ours.note(&slice(&mut ours, SLICE)?)?;
+        with_theirs.note(&slice(&mut theirs, SLICE)?)?;
     }
-    println!("turns of one client: {least} to {most}");
+    drop(theirs);
+    for helper in helpers {
+        helper.join().expect("a helper does not panic");
+    }
+    with_ours.tell("ddss, a lock of a segment");
+    with_theirs.tell("pipes and threads, nothing else");
     Ok(())
 }

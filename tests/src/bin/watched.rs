@@ -5,18 +5,15 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
 
 use std::error::Error;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, Segment, Spec};
-use ddss_tests::{Daemon, binary};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use ddss_tests::{Daemon, Terminal, binary};
 
 const USAGE: &str = "usage: watched [--segments N] [--seconds N] [--columns N]";
 /// Bytes of each segment.
@@ -55,22 +52,16 @@ impl Wish {
     }
 }
 
-/// A terminal with a program in it.
+/// A program in a terminal.
 struct Shown {
     child: Child,
-    terminal: File,
+    terminal: Terminal,
 }
 
 impl Shown {
-    fn start(mut command: Command, columns: u16) -> Result<Shown, Box<dyn Error>> {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
-        grantpt(&master)?;
-        unlockpt(&master)?;
-        tcsetwinsize(&master, Winsize { ws_row: 60, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 })?;
-        let name = ptsname(&master, Vec::new())?.into_string()?;
-        let end = || -> std::io::Result<OwnedFd> { Ok(OpenOptions::new().read(true).write(true).open(&name)?.into()) };
-        let child = command.env("TERM", "xterm-256color").stdin(end()?).stdout(end()?).stderr(end()?).spawn()?;
-        Ok(Shown { child, terminal: master.into() })
+    fn start(command: Command, columns: u16) -> Result<Shown, Box<dyn Error>> {
+        let terminal = Terminal::new(columns)?;
+        Ok(Shown { child: terminal.start(command)?, terminal })
     }
 
     /// How long its threads have run, all together.
@@ -147,8 +138,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         let caller = scope.spawn(|| call(&segments, &over));
         let mut shown = Shown::start(top, wish.columns)?;
-        let mut keyboard = shown.terminal.try_clone()?;
-        let terminal = shown.terminal.try_clone()?;
+        let mut keyboard = shown.terminal.hands()?;
+        let terminal = shown.terminal.hands()?;
         let reader = scope.spawn(|| drawn.read(terminal));
         thread::sleep(WARM_UP);
         drawn.counts.store(true, Ordering::Relaxed);
