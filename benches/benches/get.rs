@@ -11,6 +11,8 @@ use ddss_benches::road::{Cluster, Kind, PLACEMENTS, Task, call, near_get, ping, 
 const KINDS: [Kind; 2] = [Kind::Get, Kind::Put];
 /// Operations under way where many are.
 const WINDOW: usize = 32;
+/// What is as large or larger moves for longer than anybody waits for a core.
+const LARGE_BYTES: usize = 65_536;
 
 fn main() {
     let mut bench = Bench::start("get", std::env::args_os().skip(1));
@@ -57,23 +59,15 @@ fn through_the_daemon(bench: &mut Bench) {
 }
 
 /// Another node. Three threads share two cores, and who shares which counts: each strategy gets the placement that
-/// is the quickest for an 8-byte get, and the note says which.
+/// is the quickest for an 8-byte get, for large transfers the one that is for them, and the note says which.
 fn remote(bench: &mut Bench) {
     let placements = PLACEMENTS(bench.cores);
     let clusters = placements.map(Cluster::pair);
-    let chosen = Strategy::ALL.map(|strategy| {
-        let candidate = |cluster: &Rc<Cluster>| {
-            let client = cluster.client(strategy);
-            let segment = cluster.segment(&client, &format!("{strategy}-choice"), 8);
-            call(cluster, &segment, Kind::Get, "tcp-lo", strategy)
-        };
-        let names = placements.iter().map(|placement| placement.name);
-        let candidates = names.zip(clusters.iter().map(candidate)).collect();
-        bench.quickest(tcp_ping_pong(bench.cores, Wait::Spin, 8, 1), candidates)
-    });
+    let (small, large) = (choose(bench, &clusters, 8), choose(bench, &clusters, LARGE_BYTES));
     for size_bytes in sizes(bench) {
+        let chosen = if size_bytes < LARGE_BYTES { &small } else { &large };
         let mut figures = Vec::new();
-        for (strategy, (choice, note)) in Strategy::ALL.into_iter().zip(&chosen) {
+        for (strategy, (choice, note)) in Strategy::ALL.into_iter().zip(chosen) {
             let cluster = &clusters[*choice];
             let client = cluster.client(strategy);
             let segment = cluster.segment(&client, &format!("{strategy}-{size_bytes}"), size_bytes);
@@ -94,4 +88,19 @@ fn remote(bench: &mut Bench) {
         }
         bench.family(tcp_ping_pong(bench.cores, Wait::Spin, size_bytes, WINDOW), figures);
     }
+}
+
+/// Which placement is the quickest for a get of that size, for each strategy, and what to say about it.
+fn choose(bench: &mut Bench, clusters: &[Rc<Cluster>; 3], size_bytes: usize) -> [(usize, String); 4] {
+    let placements = PLACEMENTS(bench.cores);
+    Strategy::ALL.map(|strategy| {
+        let candidate = |cluster: &Rc<Cluster>| {
+            let client = cluster.client(strategy);
+            let segment = cluster.segment(&client, &format!("{strategy}-choice-{size_bytes}"), size_bytes);
+            call(cluster, &segment, Kind::Get, "tcp-lo", strategy)
+        };
+        let names = placements.iter().map(|placement| placement.name);
+        let candidates = names.zip(clusters.iter().map(candidate)).collect();
+        bench.quickest(tcp_ping_pong(bench.cores, Wait::Spin, size_bytes, 1), candidates)
+    })
 }

@@ -23,7 +23,7 @@ fn main() {
     let (counts, time, clients): (&[u8], _, &[usize]) = match (bench.options.bench, bench.options.quick) {
         (false, _) => (&[3], Duration::from_millis(5), &[1]),
         (true, true) => (&[2, 4], Duration::from_millis(100), &[2]),
-        (true, false) => (&[2, 3, 4, 5, 7], Duration::from_millis(400), &[1, 4]),
+        (true, false) => (&[2, 3, 4, 5, 7], Duration::from_millis(250), &[1, 4]),
     };
     let mut limit = line_ping_pong(cores);
     for &count in counts {

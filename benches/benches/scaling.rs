@@ -12,13 +12,18 @@ use ddss_benches::harness::Bench;
 use ddss_benches::raw::line_ping_pong;
 use ddss_benches::road::{Cluster, Crowd, run_crowd};
 
+/// Clients that are a large crowd.
+const LARGE: usize = 128;
+
 fn main() {
     let mut bench = Bench::start("scaling", std::env::args_os().skip(1));
     let (most, time) = match (bench.options.bench, bench.options.quick) {
         (false, _) => (4, Duration::from_millis(5)),
         (true, true) => (if bench.options.only.is_some() { 512 } else { 64 }, Duration::from_millis(120)),
-        (true, false) => (512, Duration::from_millis(1000)),
+        (true, false) => (512, Duration::from_millis(500)),
     };
+    // In a large crowd a turn comes rarely.
+    let time_for = |clients| if clients < LARGE { time } else { 4 * time };
     let cores = bench.cores;
     let cluster = Cluster::single(cores);
     cluster.rest();
@@ -33,7 +38,7 @@ fn main() {
             for strategy in Strategy::ALL {
                 let crowd = Crowd { clients, strategy, reserved };
                 let label = format!("ddss,null,8,{path}/{strategy}/t{clients},1");
-                bench.by_itself(&mut limit, &label, time, |time| run_crowd(&cluster, cores, crowd, time));
+                bench.by_itself(&mut limit, &label, time_for(clients), |time| run_crowd(&cluster, cores, crowd, time));
             }
         }
     }

@@ -53,7 +53,7 @@ pub(crate) fn measure(bench: &mut Bench, road: &Road, placed: &[Placed]) {
     let (counts, time): (&[usize], _) = match (bench.options.bench, bench.options.quick) {
         (false, _) => (&[2], Duration::from_millis(5)),
         (true, true) => (&[1, 4, 16, 64], Duration::from_millis(80)),
-        (true, false) => (&[1, 2, 4, 8, 16, 32, 64], Duration::from_millis(500)),
+        (true, false) => (&[1, 2, 4, 8, 16, 32, 64], Duration::from_millis(250)),
     };
     for place in [Where::OneNode, Where::OneHome, Where::Spread] {
         for &processes in counts {

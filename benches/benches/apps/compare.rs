@@ -79,7 +79,7 @@ pub(crate) fn in_turns(
     let (rounds, slice) = match (bench.options.bench, bench.options.quick) {
         (false, _) => (1, Duration::ZERO),
         (true, true) => (5, Duration::from_millis(12)),
-        (true, false) => (15, Duration::from_millis(60)),
+        (true, false) => (9, Duration::from_millis(40)),
     };
     let mut samples: Vec<Samples> =
         ways.iter().map(|_| Samples { whole: Sample::empty(), data: Sample::empty(), operations: 0 }).collect();

@@ -9,6 +9,8 @@ use crate::road::{Road, say};
 
 /// How often loads are read.
 const EVERY: Duration = Duration::from_millis(10);
+/// What one point of a curve over time stands for.
+const PIECE: Duration = Duration::from_millis(200);
 /// Clients, each with one request under way.
 const CLIENTS: usize = 4;
 
@@ -17,7 +19,7 @@ pub(crate) fn measure(bench: &mut Bench, road: &Road) {
     let (sizes, rounds, time): (&[usize], _, _) = match (bench.options.bench, bench.options.quick) {
         (false, _) => (&[2], 1, Duration::from_millis(50)),
         (true, true) => (&[4, 8], 2, Duration::from_millis(400)),
-        (true, false) => (&[4, 8, 16, 32], 4, Duration::from_secs(1)),
+        (true, false) => (&[4, 8, 16, 32], 6, Duration::from_millis(400)),
     };
     for progress in [Progress::Shared, Progress::Own] {
         for &servers in sizes {
@@ -44,6 +46,28 @@ impl Seen {
         }
         sample.elapsed = self.watched.iter().map(|watched| watched.elapsed).sum();
         sample
+    }
+
+    /// What was seen in each piece of the time, and in which millisecond it began.
+    fn over_time(&self) -> Vec<(u128, Sample)> {
+        let mut pieces = Vec::new();
+        let mut began = Duration::ZERO;
+        for watched in &self.watched {
+            let mut piece = Duration::ZERO;
+            while piece < watched.elapsed {
+                let within = |at: Duration| piece <= at && at < piece + PIECE;
+                let mut sample = Sample::empty();
+                let seen = watched.responses.iter().filter(|response| within(response.at));
+                seen.for_each(|response| sample.record(response.took, 1, 1));
+                sample.elapsed = PIECE;
+                if sample.operations > 0 {
+                    pieces.push(((began + piece).as_millis(), sample));
+                }
+                piece += PIECE;
+            }
+            began += watched.elapsed;
+        }
+        pieces
     }
 
     fn mean(&self, of: impl Fn(&Watched) -> f64) -> f64 {
@@ -74,6 +98,11 @@ fn one_farm(bench: &mut Bench, farm: &Farm, options: FarmOptions, rounds: usize,
     );
     bench.row(row(label("none", "off"), &before, None, Vec::new()));
     bench.row(row(label("ddss", "watched"), &after, Some(&before), vec![note.clone()]));
+    let mode = format!("web/watched-{word}/s{servers}");
+    for (ms, sample) in with.over_time() {
+        let label = format!("ddss,monitor,{FILE_BYTES},{mode}/ms{ms},{CLIENTS}");
+        bench.row(row(label, &sample, Some(&before), Vec::new()));
+    }
     say(&format!("{servers} servers, progress thread {word}: p99 {p99:.2} of that without readings; {note}"));
 }
 

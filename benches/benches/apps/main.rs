@@ -6,7 +6,7 @@
 //! selection over so many records, `-data` the part of it that the directory took. A row of `checkpoint` is what comes after
 //! the work of one process: a commit, or a restart; PATH is where the segments are. A row of `monitor` is one request of a
 //! client to a proxy: `off` reads no loads, `watched` reads them every 10 ms, with the proxy's progress thread on its core
-//! (`shared`) or on another one (`own`), and so many servers.
+//! (`shared`) or on another one (`own`), and so many servers; rows with `ms` behind it are points of its curve over time.
 #![forbid(unsafe_code)]
 
 mod checkpoint;
@@ -17,6 +17,8 @@ mod storm;
 mod trees;
 
 use ddss_benches::harness::Bench;
+
+use road::Look;
 
 /// What each part measures.
 const PARTS: [&[&str]; 4] = [&["page", "get", "rtree", "btree"], &["storm"], &["checkpoint"], &["monitor"]];
@@ -31,17 +33,18 @@ fn wants(bench: &Bench, part: usize) -> bool {
 fn main() {
     let mut bench = Bench::start("apps", std::env::args_os().skip(1));
     let road = road::Road::lay(bench.cores);
-    let placed = road.place();
+    let pairs = road.pairs();
+    let [pages, records] = [Look::Page, Look::Record].map(|look| pairs.place(look));
     if wants(&bench, 0) {
-        trees::measure(&mut bench, &road, &placed);
+        trees::measure(&mut bench, &road, &pages);
     }
     if wants(&bench, 1) {
-        storm::measure(&mut bench, &road, &placed);
+        storm::measure(&mut bench, &road, &records);
     }
     if wants(&bench, 2) {
-        checkpoint::measure(&mut bench, &road, &placed);
+        checkpoint::measure(&mut bench, &road, &records);
     }
-    drop(placed);
+    drop((pages, records, pairs));
     if wants(&bench, 3) {
         farm::measure(&mut bench, &road);
     }

@@ -92,8 +92,8 @@ impl Road {
         DirectoryServer::start(address, chunks, enter).expect("a thread can listen")
     }
 
-    /// For each strategy a pair of nodes, so placed on the two cores that a page comes the quickest.
-    pub(crate) fn place(&self) -> Vec<Placed> {
+    /// A pair of nodes for each way in which three threads share two cores.
+    pub(crate) fn pairs(&self) -> Pairs {
         let placements = PLACEMENTS(self.cores);
         let pairs = placements.map(|placement| Rc::new(Nodes::pair(self, placement)));
         for nodes in &pairs {
@@ -102,13 +102,63 @@ impl Road {
             patiently(|| nodes.client(Strategy::Auto).open("look"));
             nodes.rest();
         }
+        Pairs { placements, pairs }
+    }
+}
+
+/// What is asked for where nodes are chosen.
+#[derive(Clone, Copy)]
+pub(crate) enum Look {
+    /// A page, and something is done with it before the next one. Whoever answers is on its way to sleep by then, or keeps
+    /// somebody from his core.
+    Page,
+    /// A few bytes, one question after the other.
+    Record,
+}
+
+/// Nodes to choose from.
+pub(crate) struct Pairs {
+    placements: [Placement; 3],
+    pairs: [Rc<Nodes>; 3],
+}
+
+impl Pairs {
+    /// For each strategy the pair that answers the quickest.
+    pub(crate) fn place(&self, look: Look) -> Vec<Placed> {
         let choose = |strategy| {
-            let looks: Vec<Duration> = pairs.iter().map(|nodes| look(nodes, strategy)).collect();
+            let looks: Vec<Duration> = self.pairs.iter().map(|nodes| median(nodes, strategy, look)).collect();
             let best = (0..looks.len()).min_by_key(|&index| looks[index]).expect("there are placements");
-            say(&format!("{strategy}: {}", placements[best].name));
-            Placed { strategy, nodes: Rc::clone(&pairs[best]) }
+            let all = self.placements.iter().zip(&looks);
+            let others = all.map(|(placement, took)| format!("{}: {took:.1?}", placement.name));
+            let (what, others) = (look.word(), others.collect::<Vec<_>>().join(", "));
+            say(&format!("{strategy}, {what}: {} ({others})", self.placements[best].name));
+            Placed { strategy, nodes: Rc::clone(&self.pairs[best]) }
         };
         [Strategy::Mq, Strategy::Rmq, Strategy::Rcq, Strategy::Auto].map(choose).into()
+    }
+}
+
+impl Look {
+    fn word(self) -> &'static str {
+        match self {
+            Look::Page => "pages",
+            Look::Record => "records",
+        }
+    }
+
+    fn bytes(self) -> usize {
+        match self {
+            Look::Page => 8192,
+            Look::Record => 24,
+        }
+    }
+
+    /// What is done with it takes about so long.
+    fn work(self) -> Duration {
+        match self {
+            Look::Page => Duration::from_micros(8),
+            Look::Record => Duration::ZERO,
+        }
     }
 }
 
@@ -131,14 +181,17 @@ pub(crate) fn distinct(placed: &[Placed]) -> Vec<&Rc<Nodes>> {
     all
 }
 
-/// The median of some page gets.
-fn look(nodes: &Nodes, strategy: Strategy) -> Duration {
-    let (segment, mut into) = (nodes.client(strategy).open("look").expect("it was made"), [0; 8192]);
+/// The median of some gets.
+fn median(nodes: &Nodes, strategy: Strategy, look: Look) -> Duration {
+    let (segment, mut into) = (nodes.client(strategy).open("look").expect("it was made"), vec![0; look.bytes()]);
     let mut times = [Duration::ZERO; LOOKS];
     for time in &mut times {
         let begin = Instant::now();
         segment.get_into(0, &mut into).expect("the home is there");
         *time = begin.elapsed();
+        while begin.elapsed() < *time + look.work() {
+            std::hint::spin_loop();
+        }
     }
     nodes.rest();
     times.sort_unstable();

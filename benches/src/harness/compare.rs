@@ -26,7 +26,7 @@ pub struct Plan {
 
 impl Plan {
     /// For a page of figures.
-    pub const FULL: Plan = Plan::of(9, Duration::from_millis(60), Duration::from_millis(15));
+    pub const FULL: Plan = Plan::of(7, Duration::from_millis(40), Duration::from_millis(12));
     /// For a curve of many points.
     pub const CURVE: Plan = Plan::of(5, Duration::from_millis(30), Duration::from_millis(8));
     /// For a curve, in a look.

@@ -20,6 +20,7 @@ section{background:var(--card);border:1px solid var(--rule);border-radius:10px;p
 .fig{max-width:100%;height:auto;display:block}.wide{overflow-x:auto}\
 table{border-collapse:collapse;font-size:14px;font-variant-numeric:tabular-nums}th,td{text-align:left;padding:4px 14px 4px 0;\
 border-bottom:1px solid var(--rule);vertical-align:top}th{font-weight:600}caption{text-align:left;font-weight:600;padding:8px 0 4px}\
+.compared td:nth-child(1){min-width:100px}.compared td:nth-child(3){min-width:220px}\
 code,pre{font:13px/1.5 ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}pre{white-space:pre-wrap;margin:8px 0;\
 padding:8px 10px;background:var(--page);border-radius:6px}summary{cursor:pointer;margin-top:10px}nav ul{columns:2;column-gap:40px;padding-left:20px}\
 a:focus-visible,summary:focus-visible{outline:3px solid var(--link);outline-offset:2px}\
@@ -93,11 +94,15 @@ fn head(body: &mut String, machine: &Machine, ran: &[Ran], pictures: &[Picture])
 
 /// The paper's orders and crossings, all in one place.
 fn compared(body: &mut String, pictures: &[Picture]) {
-    say!(body, "<section><h2>What the paper reports, and what is here</h2><div class=\"wide\"><table>");
+    say!(
+        body,
+        "<section><h2>What the paper reports, and what is here</h2><div class=\"wide\"><table class=\"compared\">"
+    );
     say!(body, "<thead><tr><th>Figure</th><th>What</th><th>The paper</th><th>Here</th><th>So</th></tr></thead><tbody>");
     for picture in pictures {
-        for line in picture.beside.iter().filter(|line| !line.verdict.is_empty() && !line.paper.contains("no numbers"))
-        {
+        for line in picture.beside.iter().filter(|line| {
+            !line.verdict.is_empty() && !line.paper.contains("no numbers") && !line.paper.contains("without numbers")
+        }) {
             let cells =
                 [&line.what, &line.paper, &line.here, &line.verdict].map(|cell| format!("<td>{}</td>", escaped(cell)));
             let (id, number) = (picture.id, escaped(picture.number));
@@ -127,7 +132,8 @@ fn section(body: &mut String, picture: &Picture) {
     for note in &picture.notes {
         say!(body, "<p class=\"soft\">{}</p>", escaped(note));
     }
-    say!(body, "<pre>{}</pre>", escaped(&picture.commands.join("\n")));
+    let commands: Vec<String> = picture.commands.iter().map(|command| escaped(command)).collect();
+    say!(body, "<pre>{}</pre>", commands.join("\n"));
     for panel in &picture.panels {
         if let Panel::Curves(curves) = panel {
             table(body, curves);

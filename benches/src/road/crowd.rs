@@ -20,6 +20,9 @@ use crate::harness::{Alone, Cores, More, Sample, pin};
 /// Memory of one client: nothing is carried.
 const ARENA_BYTES: usize = 64 << 10;
 
+/// Clients whose shares of a core are as small as what making them took.
+const LARGE: usize = 256;
+
 const WARM_UP: u8 = 0;
 const COUNT: u8 = 1;
 const STOP: u8 = 2;
@@ -90,7 +93,8 @@ pub fn run_tasks(cluster: &Cluster, cores: Cores, reserved: bool, tasks: Vec<Tas
         };
         let threads: Vec<_> = tasks.into_iter().map(begin).collect();
         ready.wait();
-        thread::sleep(time / 4);
+        // Who used its core while the crowd was made waits until the others have had as much.
+        thread::sleep(if threads.len() < LARGE { time / 4 } else { time });
         let before = cluster.cpu_times();
         phase.store(COUNT, Ordering::Relaxed);
         let begin = Instant::now();
@@ -120,6 +124,10 @@ pub(super) fn summary(shares: &[Share], elapsed: Duration, daemons: &[Duration])
         ..More::default()
     };
     alone.notes.push(format!("slowest {fair:.2} of its share, longest call {longest_ms:.1} ms"));
+    let without = shares.iter().filter(|share| share.laps_ns.is_empty()).count();
+    if without > 0 {
+        alone.notes.push(format!("{without} of {} got no answer in all that time", shares.len()));
+    }
     alone
 }
 

@@ -48,15 +48,16 @@ pub struct FabricPair {
 impl FabricPair {
     /// Two ends that are connected; the home sleeps.
     pub fn connect(cores: Cores, crc: bool) -> Rc<RefCell<FabricPair>> {
-        let fabric = || {
+        let fabric = |trust| {
             let mut config = IwarpConfig::default();
             config.crc = crc;
             let mut fabric = Iwarp::new(config).expect("a fabric needs no more than an epoll");
             let memory = SharedMemory::create("ddss-bench", REGION_BYTES).expect("4 MiB are to be had");
-            let registered = fabric.register(memory.descriptor(), Trust::Sealed, 0, REGION_BYTES as u64);
+            let registered = fabric.register(memory.descriptor(), trust, 0, REGION_BYTES as u64);
             (fabric, registered.expect("sealed memory can be registered"))
         };
-        let ((mut fabric, region), (mut home, home_region)) = (fabric(), fabric());
+        // As they are in a daemon: clients write what they read into, and only the home writes its segments.
+        let ((mut fabric, region), (mut home, home_region)) = (fabric(Trust::Sealed), fabric(Trust::Own));
         let address = home.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback listens");
         let peer = fabric.connect(address, b"").expect("loopback connects");
         let window = meet(&mut fabric, &mut home, home_region);

@@ -1,6 +1,6 @@
 //! Which figures there are, and in which order.
 
-use super::{applications, cost, ipc, nodes, open, scaling, sizes, steps};
+use super::{applications, cost, ipc, monitoring, nodes, open, scaling, sizes, steps};
 use crate::report::picture::Picture;
 use crate::report::rows::Rows;
 
@@ -11,5 +11,6 @@ pub fn figures(rows: &Rows) -> Vec<Picture> {
     all.extend([scaling::four_a(rows), scaling::price(rows), nodes::four_b(rows), steps::steps(rows)]);
     all.extend([cost::cost(rows), open::open_loop(rows)]);
     all.extend(applications::applications(rows));
+    all.push(monitoring::seven(rows));
     all
 }

@@ -7,6 +7,7 @@ mod applications;
 mod common;
 mod cost;
 mod ipc;
+mod monitoring;
 mod nodes;
 mod open;
 mod scaling;

@@ -1,0 +1,164 @@
+//! Figure 7: what reading the loads of web servers does to the answers of their proxy.
+
+use super::beside;
+use crate::report::picture::{Beside, Curve, Curves, Panel, Picture, Scale};
+use crate::report::rows::{Entry, Rows};
+
+const TITLE: &str = "Web requests while a proxy reads its servers' loads";
+const COMMAND: &str = "cargo bench -p ddss-benches --bench apps -- --only monitor --csv apps.csv";
+/// A word of a row, and what it means.
+const PLACES: [(&str, &str); 2] =
+    [("shared", "the progress thread on the proxy's core"), ("own", "the progress thread on another core")];
+/// The looks of curves of more and more servers.
+const LOOKS: [&str; 4] = ["rcq", "peer", "rmq", "mq"];
+
+/// Web servers of a row, and the milliseconds from the begin if it is a point of a curve over time.
+fn place(entry: &Entry) -> Option<(u64, Option<u64>)> {
+    let mut words = entry.mode.split('/').skip(2);
+    let servers = words.next()?.strip_prefix('s')?.parse().ok()?;
+    Some((servers, words.next().and_then(|word| word.strip_prefix("ms")?.parse().ok())))
+}
+
+fn of<'a>(rows: &'a Rows, wait: &str) -> impl Iterator<Item = (u64, Option<u64>, &'a Entry)> {
+    let wait = wait.to_owned();
+    let own = rows.of("apps").filter(move |entry| entry.op == "monitor" && entry.wait() == wait);
+    own.filter_map(|entry| place(entry).map(|(servers, ms)| (servers, ms, entry)))
+}
+
+/// The whole of a farm: with readings and without.
+fn both<'a>(rows: &'a Rows, word: &str, servers: u64) -> Option<(&'a Entry, &'a Entry)> {
+    let find = |wait: String| of(rows, &wait).find(|(count, ms, _)| (*count, *ms) == (servers, None));
+    Some((find(format!("watched-{word}"))?.2, find(format!("off-{word}"))?.2))
+}
+
+fn counts(rows: &Rows) -> Vec<u64> {
+    let mut counts: Vec<u64> = of(rows, "watched-own").map(|(servers, ..)| servers).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
+/// The figure.
+pub(super) fn seven(rows: &Rows) -> Picture {
+    let counts = counts(rows);
+    if counts.is_empty() {
+        return Picture::missing("fig-7", "Figure 7", TITLE, COMMAND);
+    }
+    let mut panels: Vec<Panel> = PLACES.iter().map(|(word, means)| over_time(rows, &counts, word, means)).collect();
+    panels.push(slowest(rows, &counts));
+    Picture {
+        id: "fig-7",
+        number: "Figure 7",
+        title: TITLE.to_owned(),
+        says: says(rows, &counts),
+        panels,
+        beside: besides(rows, &counts),
+        commands: vec![COMMAND.to_owned()],
+        notes: vec![
+            "Each point over time is the median of what clients waited in a fifth of a second while loads were read every 10 ms, as a multiple of \
+             the median without readings. The paper's other core was blocked with computations; here it has all web servers, all their \
+             nodes' daemons and the clients."
+                .to_owned(),
+            "All nodes share two cores, so the readings also take time from the servers' core, which on real nodes they would \
+             not: what the daemons of 32 nodes take together is 32 times what one of them takes."
+                .to_owned(),
+        ],
+    }
+}
+
+fn over_time(rows: &Rows, counts: &[u64], word: &str, means: &str) -> Panel {
+    let curve = |(index, servers): (usize, &u64)| {
+        let (_, without) = both(rows, word, *servers)?;
+        let mut points: Vec<(f64, f64)> = of(rows, &format!("watched-{word}"))
+            .filter(|(count, ..)| count == servers)
+            .filter_map(|(_, ms, entry)| Some((ms? as f64 / 1e3, entry.p50_us / without.p50_us)))
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let label = format!("{servers} servers");
+        (!points.is_empty()).then(|| Curve { label, look: LOOKS[index % LOOKS.len()], points })
+    };
+    Panel::Curves(Curves {
+        title: means.to_owned(),
+        x: ("seconds".to_owned(), Scale::Number),
+        y: ("median wait / that without readings".to_owned(), Scale::Number),
+        curves: counts.iter().enumerate().filter_map(curve).collect(),
+        marks: Vec::new(),
+    })
+}
+
+fn slowest(rows: &Rows, counts: &[u64]) -> Panel {
+    let curve = |(word, look, label): (&str, &'static str, &str)| {
+        let point = |servers: &u64| {
+            let (watched, without) = both(rows, word, *servers)?;
+            Some((*servers as f64, watched.p99_us / without.p99_us))
+        };
+        Curve { label: label.to_owned(), look, points: counts.iter().filter_map(point).collect() }
+    };
+    Panel::Curves(Curves {
+        title: "99 of 100 wait less".to_owned(),
+        x: ("web servers watched".to_owned(), Scale::Count),
+        y: ("p99 / that without readings".to_owned(), Scale::Number),
+        curves: [("shared", "raw", "on the proxy's core"), ("own", "auto", "on another core")].map(curve).into(),
+        marks: Vec::new(),
+    })
+}
+
+/// How much longer requests take beside readings, in percent: the median, and what 99 of 100 stay below.
+fn longer(rows: &Rows, word: &str, servers: u64) -> Option<(f64, f64)> {
+    let (watched, without) = both(rows, word, servers)?;
+    let percent = |watched: f64, without: f64| 100.0 * (watched / without - 1.0);
+    Some((percent(watched.p50_us, without.p50_us), percent(watched.p99_us, without.p99_us)))
+}
+
+fn says(rows: &Rows, counts: &[u64]) -> String {
+    let most = counts.last().copied().unwrap_or_default();
+    let words = |word| longer(rows, word, most).map_or("no time".to_owned(), |(median, _)| format!("{median:+.0} %"));
+    format!(
+        "Reading the loads of {most} servers changes the median wait for a web page by {} with the progress thread on the proxy's \
+         core, and by {} with another core for it.",
+        words("shared"),
+        words("own")
+    )
+}
+
+fn besides(rows: &Rows, counts: &[u64]) -> Vec<Beside> {
+    let papers = ["up to 50 % longer", "unaffected"];
+    let line = |((word, means), paper): (&(&str, &str), &str)| {
+        let most = *counts.last()?;
+        let (median, p99) = longer(rows, word, most)?;
+        let verdict = if median.abs() < 10.0 { "hardly affected" } else { "affected" };
+        Some(beside(
+            &format!("{most} servers, {means}"),
+            paper,
+            format!("median {median:+.0} %, p99 {p99:+.0} %"),
+            verdict,
+        ))
+    };
+    PLACES.iter().zip(papers).filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::CONTRACT;
+
+    // If this failed, points over time would be mixed with the whole, or farms with each other.
+    #[test]
+    fn points_over_time_are_told_from_the_whole() {
+        let lines = [
+            "none,monitor,16384,web/off-own/s4,4,100,200,1",
+            "ddss,monitor,16384,web/watched-own/s4,4,110,300,1",
+            "ddss,monitor,16384,web/watched-own/s4/ms200,4,120,1,1",
+            "none,monitor,16384,web/off-own/s32,4,100,200,1",
+            "ddss,monitor,16384,web/watched-own/s32,4,150,200,1",
+        ];
+        let rows = Rows::parse("apps", &format!("{CONTRACT}\n{}\n", lines.join("\n"))).unwrap();
+        assert_eq!(counts(&rows), [4, 32]);
+        let (median, p99) = longer(&rows, "own", 4).unwrap();
+        assert!((median - 10.0).abs() < 1e-9 && (p99 - 50.0).abs() < 1e-9, "{median} {p99}");
+        let Panel::Curves(drawn) = over_time(&rows, &[4, 32], "own", "") else { panic!("it is a curve") };
+        assert_eq!(drawn.curves.len(), 1, "of 32 servers there are no points");
+        assert_eq!(drawn.curves[0].points, [(0.2, 1.2)]);
+        assert!(seven(&rows).says.contains("+50 % with another core"), "{}", seven(&rows).says);
+    }
+}
