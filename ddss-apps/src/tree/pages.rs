@@ -22,6 +22,8 @@ pub(crate) struct Pages<S> {
     session: Option<Session>,
     batch: usize,
     buffer: Vec<Page>,
+    /// The root of the version that is read, if it came along with the head.
+    root: Option<Box<Page>>,
 }
 
 #[derive(Debug, Default)]
@@ -59,7 +61,7 @@ impl<S: PageStore> Pages<S> {
     }
 
     fn of(store: S, head: Head) -> Self {
-        Self { store, head, session: None, batch: BATCH, buffer: Vec::new() }
+        Self { store, head, session: None, batch: BATCH, buffer: Vec::new(), root: None }
     }
 
     pub(crate) fn set_batch(&mut self, pages: usize) {
@@ -83,6 +85,23 @@ impl<S: PageStore> Pages<S> {
         let mut page = new_page();
         self.store.read_page(HEAD, &mut page)?;
         self.head = Head::decode(&page, self.head.of, self.store.pages())?;
+        self.root = None;
+        Ok(())
+    }
+
+    /// The same, and the root comes along: it mostly is where it was the last time, so that a search saves a call.
+    fn refresh_with_root(&mut self) -> Result<(), Error> {
+        let likely = self.head.root;
+        let mut pages = std::mem::take(&mut self.buffer);
+        pages.resize(self.batch, [0; _]);
+        self.store.read_pages(&[HEAD, likely], &mut pages[..2])?;
+        self.head = Head::decode(&pages[0], self.head.of, self.store.pages())?;
+        self.root = (self.head.root == likely).then(|| {
+            let mut root = self.root.take().unwrap_or_else(new_page);
+            root.copy_from_slice(&pages[1]);
+            root
+        });
+        self.buffer = pages;
         Ok(())
     }
 
@@ -92,7 +111,7 @@ impl<S: PageStore> Pages<S> {
             return look(self);
         }
         for _ in 0..TRIES_MAX {
-            self.refresh()?;
+            if self.batch > 1 { self.refresh_with_root() } else { self.refresh() }?;
             match look(self) {
                 Err(Error::Restless { .. }) => {}
                 ended => return ended,
@@ -202,6 +221,12 @@ impl<S: PageStore> Pages<S> {
     fn fetch_many(&mut self, ids: &[PageId], into: &mut [Page], level: u32) -> Result<(), Error> {
         if let Some(bad) = ids.iter().find(|id| id.0 == 0 || id.0 >= self.head.next) {
             return Err(Error::Broken { page: *bad, why: "the tree has no such page" });
+        }
+        if let (&[id], [into], Some(root)) = (ids, &mut *into, &self.root)
+            && id == self.head.root
+        {
+            into.copy_from_slice(&root[..]);
+            return self.check(id, into, level);
         }
         if self.session.is_some() {
             // A writer's own pages are not in the store yet.
