@@ -15,8 +15,10 @@ const TURN: Duration = Duration::from_micros(100);
 const TURN_MIN: Duration = Duration::from_micros(50);
 /// How long it may take until everybody had a turn, on one core: the longest call is some two and a half times that.
 const ROUND: Duration = Duration::from_millis(4);
-/// A longer time than this between two calls was not a turn: the caller did something else, or did not have the core.
-const GAP: Duration = Duration::from_micros(20);
+/// The clock is looked at once in so many calls: reading it takes a tenth of a call.
+const CALLS_PER_LOOK: u32 = 8;
+/// A longer time than this between two looks was not a turn: the caller did something else, or did not have the core.
+const GAP: Duration = Duration::from_micros(20 * CALLS_PER_LOOK as u64);
 /// Waits in a row on the service's core before a client leaves it: it may be there by chance, and gone by itself. On a
 /// full machine it leaves at the first.
 const WAITS_ON_SERVICE_CORE_MAX: u32 = 4;
@@ -27,6 +29,7 @@ const LEAVE_EVERY: Duration = Duration::from_micros(100);
 pub(crate) struct CoreTurn {
     began: Instant,
     last: Instant,
+    calls: u32,
     left: Option<Instant>,
     waits_on_service_core: u32,
 }
@@ -34,12 +37,16 @@ pub(crate) struct CoreTurn {
 impl CoreTurn {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
-        Self { began: now, last: now, left: None, waits_on_service_core: 0 }
+        Self { began: now, last: now, calls: 0, left: None, waits_on_service_core: 0 }
     }
 
     /// Lets others run if the turn is over. So many threads call.
     #[inline]
     pub(crate) fn hand_over_when_due(&mut self, callers: u64) {
+        self.calls = self.calls.wrapping_add(1);
+        if !self.calls.is_multiple_of(CALLS_PER_LOOK) {
+            return;
+        }
         let now = Instant::now();
         if now - self.last > GAP {
             self.began = now;
