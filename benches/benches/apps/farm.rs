@@ -76,12 +76,15 @@ impl Seen {
 }
 
 fn one_farm(bench: &mut Bench, farm: &Farm, options: FarmOptions, rounds: usize, time: Duration) {
-    let (mut without, mut with) = (Seen::default(), Seen::default());
+    let (mut first, mut with, mut second) = (Seen::default(), Seen::default(), Seen::default());
     for _ in 0..rounds {
-        for (seen, every) in [(&mut without, None), (&mut with, Some(EVERY))] {
+        for (seen, every) in [(&mut first, None), (&mut with, Some(EVERY)), (&mut second, None)] {
             seen.watched.push(farm.watch(CLIENTS, every, time).expect("the farm serves"));
         }
     }
+    // How far apart two runs are between which nothing differs.
+    let noise = second.sample().quantile_us(0.99) / first.sample().quantile_us(0.99);
+    let without = Seen { watched: first.watched.into_iter().chain(second.watched).collect() };
     let (word, servers) = (options.progress.word(), options.servers);
     let label =
         |name: &str, watch: &str| format!("{name},monitor,{FILE_BYTES},web/{watch}-{word}/s{servers},{CLIENTS}");
@@ -103,7 +106,9 @@ fn one_farm(bench: &mut Bench, farm: &Farm, options: FarmOptions, rounds: usize,
         let label = format!("ddss,monitor,{FILE_BYTES},{mode}/ms{ms},{CLIENTS}");
         bench.row(row(label, &sample, Some(&before), Vec::new()));
     }
-    say(&format!("{servers} servers, progress thread {word}: p99 {p99:.2} of that without readings; {note}"));
+    say(&format!(
+        "{servers} servers, progress thread {word}: p99 {p99:.2} of that without readings ({noise:.2} between two runs without); {note}"
+    ));
 }
 
 fn row(label: String, sample: &Sample, first: Option<&Sample>, notes: Vec<String>) -> Row {
