@@ -313,11 +313,14 @@ fn take_terms(entry: &Entry) -> Result<Terms, Failure> {
 }
 
 fn take_inline(entry: &Entry, bytes: u32) -> Result<Payload, Failure> {
-    let mut held = [0; INLINE_REQUEST_BYTES_MAX];
-    held[..8].copy_from_slice(&entry[6].to_le_bytes());
-    held[8..].copy_from_slice(&entry[7].to_le_bytes());
-    held.get_mut(bytes as usize..).ok_or(Failure::Malformed)?.fill(0);
-    Ok(Payload::Inline { bytes: held, length: bytes as u8 })
+    if bytes as usize > INLINE_REQUEST_BYTES_MAX {
+        return Err(Failure::Malformed);
+    }
+    // By whole words: bytes that are cleared one by one would be waited for by whoever moves them on.
+    let words = u128::from(entry[6]) | u128::from(entry[7]) << 64;
+    let unused = 8 * (INLINE_REQUEST_BYTES_MAX as u32 - bytes);
+    let held = u128::MAX.checked_shr(unused).unwrap_or(0) & words;
+    Ok(Payload::Inline { bytes: held.to_le_bytes(), length: bytes as u8 })
 }
 
 /// The number of ranges of a vectored call whose table and bytes are that long.

@@ -3,7 +3,7 @@
 use crate::council::Said;
 use crate::network::{Event, Fetch, Staged};
 use crate::world::World;
-use ddss_core::engine::{Action, Reply, StepId, Target};
+use ddss_core::engine::{Action, Commit, Parts, Reply, Source, StepId, Target};
 use ddss_core::{ArenaRange, Failure, Header, Message, NodeId, Payload, RemoteWindow, SegmentId};
 
 impl World {
@@ -16,6 +16,13 @@ impl World {
 
     /// The same behind a request. Daemons look first whether an answer is all there is, and take it in its place.
     pub(crate) fn perform_asked(&mut self, node: usize, looks: bool) {
+        if looks
+            && let Some(&Commit { at, offset, client, from, version, timestamp }) =
+                self.nodes[node].engine.first_commit()
+        {
+            let (parts, source) = (Parts::One { offset, bytes: from.length() }, Source::Client(client, from));
+            self.act(node, Action::Commit { at, parts, source, version, timestamp });
+        }
         if looks && let Some(&Reply { lane, completion, data }) = self.nodes[node].engine.last_reply() {
             self.act(node, Action::Reply { lane, completion, data });
         }

@@ -22,7 +22,7 @@ use ddss_verbs::{Fabric, LocalRange, PostErrorKind, RegionId, RemoteRange, Trust
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What an engine's action names was checked by the engine before.
-const CHECKED: &str = "the engine checks ranges against the arena and the segment";
+pub(crate) const CHECKED: &str = "the engine checks ranges against the arena and the segment";
 
 /// A client's arena, as this thread and the fabric see it.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Hands {
 
     /// The arena of a client that is attached.
     pub(crate) fn arena(&self, client: ClientId) -> Option<&Arena> {
-        self.arenas.get(client.index as usize)?.as_ref().filter(|arena| arena.client == client)
+        arena_of(&self.arenas, client)
     }
 
     /// Asks the control plane; `false` if there is none any more.
@@ -573,6 +573,12 @@ impl Hands {
 }
 
 /// What went wrong, and why: the system's own word for it says what to do.
+/// The arena of a client that is attached.
+#[inline]
+pub(crate) fn arena_of(arenas: &[Option<Arena>], client: ClientId) -> Option<&Arena> {
+    arenas.get(client.index as usize)?.as_ref().filter(|arena| arena.client == client)
+}
+
 fn with_cause(error: &MemoryError) -> String {
     match std::error::Error::source(error) {
         Some(cause) => format!("{error}: {cause}"),

@@ -1,10 +1,13 @@
 //! A client's request on its way through this node: what it has in the arena is copied, the engine decides, and what is
 //! answered on the spot is handed back to the ring that it came from.
 
-use crate::perform::Hands;
+use crate::perform::{CHECKED, Hands, arena_of};
+use ddss_core::engine::Commit;
 use ddss_core::limits::TEXT_BYTES_MAX;
-use ddss_core::{ArenaRange, ClientId, Completion, Entry, LaneId, Operation, Outcome, Request, RequestId};
-use ddss_ipc::{Answerer, Followed};
+use ddss_core::{
+    ArenaRange, ClientId, Completion, Entry, LaneId, Operation, Outcome, Payload, Range, Request, RequestId,
+};
+use ddss_ipc::{Answerer, Followed, SharedMemory};
 
 impl Answerer for Hands {
     #[inline(always)]
@@ -15,6 +18,7 @@ impl Answerer for Hands {
             return Some(Completion::bare(RequestId(entry[1]), Outcome::Done).encode());
         }
         ask(self, lane, entry);
+        self.commit_first();
         // Nearly always the last thing to do is the reply to this very request, and often the only one.
         let answered = loop {
             match self.engine.last_reply() {
@@ -37,6 +41,28 @@ impl Answerer for Hands {
     #[inline(always)]
     fn answered(&mut self, lane: LaneId, entry: &Entry, reply: &Entry, followed: Option<Followed>) {
         self.tally.answered(lane, entry, reply, followed);
+    }
+}
+
+impl Hands {
+    /// Does a commit that is the first thing to do and in its place.
+    #[inline]
+    fn commit_first(&mut self) {
+        let Self { engine, memory, arenas, .. } = self;
+        let Some(&Commit { at, offset, client, ref from, version, timestamp }) = engine.first_commit() else { return };
+        let ranges = [Range { offset, bytes: from.length() }];
+        memory.commit(at, (version, timestamp), &ranges, |area, data| {
+            let to = data + offset as usize;
+            match from {
+                Payload::Inline { bytes, length } => area.write(to, &bytes[..usize::from(*length)]).expect(CHECKED),
+                Payload::Arena(range) => {
+                    if let Some(arena) = arena_of(arenas, client) {
+                        let (from, bytes) = (range.offset() as usize, range.bytes as usize);
+                        SharedMemory::copy(&arena.memory, from, area, to, bytes).expect(CHECKED);
+                    }
+                }
+            }
+        });
     }
 }
 

@@ -1,6 +1,7 @@
 //! Clients, peers and time; and which way a request goes.
 
 use super::action::{Action, Parts, Source, Tail, Target};
+use super::at_once::AtOnce;
 use super::copies::Copies;
 use super::directory::Directory;
 use super::guard::{Owner, Waiter, Wanted};
@@ -146,10 +147,7 @@ pub struct Engine {
     /// Segments that were placed round robin.
     pub(super) placed: u64,
     clients: Vec<Option<Client>>,
-    /// An answer that is the first of all actions, if `is_answered` says that the first one is: most requests have no
-    /// other. It is made in this place and read here: whoever moves what was just written waits for the stores.
-    at_once: Reply,
-    is_answered: bool,
+    pub(super) at_once: AtOnce,
     actions: VecDeque<Due>,
     /// Those that [`Due::Other`] stands for, in order.
     others: VecDeque<Action>,
@@ -195,12 +193,7 @@ impl Engine {
             mirrors: Mirrors::default(),
             placed: 0,
             clients: vec![None; CLIENTS_MAX],
-            at_once: Reply {
-                lane: LaneId { client: ClientId { index: 0, generation: 0 }, index: 0 },
-                completion: Completion::bare(RequestId(0), Outcome::Done),
-                data: None,
-            },
-            is_answered: false,
+            at_once: AtOnce::new(),
             actions: VecDeque::with_capacity(1024),
             others: VecDeque::with_capacity(1024),
             #[cfg(feature = "planted")]
@@ -261,9 +254,8 @@ impl Engine {
 
     /// The next thing to do, in order. What it needs of the engine is there until this is called again.
     pub fn next_action(&mut self) -> Option<Action> {
-        if std::mem::take(&mut self.is_answered) {
-            let Reply { lane, completion, data } = self.at_once;
-            return Some(Action::Reply { lane, completion, data });
+        if let Some(first) = self.at_once.next() {
+            return Some(first);
         }
         loop {
             return Some(match self.actions.pop_front()? {
@@ -284,20 +276,18 @@ impl Engine {
         }
     }
 
-    /// The next thing to do, if that is a reply and nothing is left behind it: as [`next_action`](Self::next_action) would
-    /// give it, without moving it, which takes longer than all that is decided about a short call.
+    /// How many actions are in the queue.
     #[inline]
-    pub fn last_reply(&mut self) -> Option<&Reply> {
-        match self.actions.len() {
-            0 if std::mem::take(&mut self.is_answered) => {}
-            1 if !self.is_answered => {
-                let Some(&Due::Reply(reply)) = self.actions.front() else { return None };
-                self.at_once = reply;
-                self.actions.clear();
-            }
-            _ => return None,
-        }
-        Some(&self.at_once)
+    pub(super) fn due(&self) -> usize {
+        self.actions.len()
+    }
+
+    /// The first action of the queue, if it is a reply.
+    #[inline]
+    pub(super) fn take_only_reply(&mut self) -> Option<Reply> {
+        let Some(&Due::Reply(reply)) = self.actions.front() else { return None };
+        self.actions.clear();
+        Some(reply)
     }
 
     #[inline(always)]
@@ -344,7 +334,7 @@ impl Engine {
         self.client(client).is_some()
     }
 
-    fn client(&self, id: ClientId) -> Option<Client> {
+    pub(super) fn client(&self, id: ClientId) -> Option<Client> {
         (*self.clients.get(id.index as usize)?).filter(|client| client.generation == id.generation)
     }
 
@@ -461,19 +451,6 @@ impl Engine {
         let opened = Opened { segment: facts.segment, bytes: facts.bytes, at, model: facts.model };
         let completion = Completion { data: opened.encode(), ..Completion::bare(request, Outcome::Done) };
         self.reply(lane, completion, None);
-    }
-
-    #[inline(always)]
-    pub(super) fn reply(&mut self, lane: LaneId, completion: Completion, data: Option<(u64, u8)>) {
-        if self.client(lane.client).is_none() {
-            return;
-        }
-        if self.actions.is_empty() && !self.is_answered {
-            self.at_once = Reply { lane, completion, data };
-            self.is_answered = true;
-        } else {
-            self.act(Action::Reply { lane, completion, data });
-        }
     }
 
     pub(super) fn send(&mut self, node: NodeId, message: Message) {

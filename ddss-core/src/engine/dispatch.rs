@@ -52,11 +52,11 @@ impl Engine {
                 let transfer = Transfer { segment, parts, range, inline: false, look };
                 self.get(now, caller, transfer).inspect_err(|_| self.give_up_table(&parts))?;
             }
-            Operation::Put { segment, offset, from, terms } => {
-                if let Payload::Arena(range) = &from {
+            Operation::Put { segment, offset, ref from, ref terms } => {
+                if let Payload::Arena(range) = from {
                     fits(range)?;
                 }
-                self.put(now, caller, segment, Parts::One { offset, bytes: from.length() }, from, terms)?;
+                self.put_one(now, caller, segment, (offset, from), terms)?;
             }
             Operation::PutMany { segment, list, ranges, terms } => {
                 fits(&list)?;
@@ -109,6 +109,23 @@ impl Engine {
         self.ask_here(now, &caller, segment, Wanted::Get(Get { parts, sink, minds, version, token: None }))
     }
 
+    #[inline]
+    fn put_one(
+        &mut self,
+        now: Now,
+        caller: Caller,
+        segment: SegmentId,
+        (offset, from): (u64, &Payload),
+        terms: &Terms,
+    ) -> Result<(), Failure> {
+        if self.is_home(segment)
+            && let Some(ended) = self.put_plain(now, &caller, segment, (offset, from), terms)
+        {
+            return ended;
+        }
+        self.put(now, caller, segment, Parts::One { offset, bytes: from.length() }, *from, *terms)
+    }
+
     fn put(
         &mut self,
         now: Now,
@@ -120,11 +137,6 @@ impl Engine {
     ) -> Result<(), Failure> {
         if !self.is_home(segment) {
             return self.put_far(caller, segment, parts, from, terms);
-        }
-        if let Parts::One { offset, .. } = parts
-            && let Some(ended) = self.put_plain(now, &caller, segment, (offset, from), &terms)
-        {
-            return ended;
         }
         let source = Source::Client(caller.lane.client, from);
         self.ask_here(now, &caller, segment, Wanted::Put { parts, source, terms })

@@ -33,6 +33,7 @@
 
 mod action;
 mod areas;
+mod at_once;
 mod birth;
 mod blocks;
 mod copies;
@@ -65,6 +66,7 @@ mod staging;
 
 pub use action::{Action, Parts, Source, Tail, Target};
 pub use areas::{OWN_AREA, area_of, offset_of};
+pub use at_once::Commit;
 pub use core::{Counters, Engine, EngineConfig, Now, Reply};
 pub use directory::ClaimId;
 pub use hand::HandId;

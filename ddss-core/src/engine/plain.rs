@@ -2,7 +2,8 @@
 //! or watches, that has no mirror, and of which nothing old is kept. The same is decided as in `near.rs`, in the same
 //! order; but nothing is looked up twice and nothing has to be remembered. Whatever else it is goes the long way.
 
-use super::action::{Action, Parts, Source};
+use super::action::{Action, Parts};
+use super::at_once::Commit;
 use super::core::{Caller, Engine, Now};
 use super::operations::Transfer;
 use super::planted::planted;
@@ -74,7 +75,7 @@ impl Engine {
         now: Now,
         caller: &Caller,
         id: SegmentId,
-        (offset, from): (u64, Payload),
+        (offset, from): (u64, &Payload),
         terms: &Terms,
     ) -> Option<Ended> {
         if terms.token.is_some() {
@@ -97,8 +98,7 @@ impl Engine {
         (segment.version, segment.timestamp) = (version, self.clock.next(now.wall_us));
         let (at, timestamp) = (segment.at, segment.timestamp);
         self.counters.commits += 1;
-        let (parts, source) = (Parts::One { offset, bytes }, Source::Client(caller.lane.client, from));
-        self.act(Action::Commit { at, parts, source, version, timestamp });
+        self.commit_at_once(Commit { at, offset, client: caller.lane.client, from: *from, version, timestamp });
         let done = Completion { version, timestamp, ..Completion::bare(caller.request, Outcome::Done) };
         self.reply(caller.lane, done, None);
         Some(Ok(()))
