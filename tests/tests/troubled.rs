@@ -110,6 +110,44 @@ fn a_daemon_that_stands_still_or_is_dead_holds_no_command_up() {
     }
 }
 
+// If this failed, a script would take a put that may have happened for one that did not, and add twice or lose it.
+#[test]
+fn a_put_that_may_have_happened_is_told_from_one_that_did_not() {
+    let (program, scratch) = (binary("ddss").unwrap(), scratch());
+    let trouble: [(&str, fn(&mut Daemon)); 2] =
+        [("stands still", |home| home.pause().unwrap()), ("is dead", |home| home.kill().unwrap())];
+    for (trouble, befall) in trouble {
+        for asked in [0, 1] {
+            let mut nodes = Daemon::pair().unwrap();
+            let home = Client::builder().folder(nodes[0].folder()).connect().unwrap();
+            let segment = home.allocate("x", Spec::new(64)).unwrap();
+            let before = segment.put(0, b"before").unwrap().version;
+            let held = segment.lock().unwrap();
+            // The put is at its home, and waits there for the lock.
+            let mut command = Command::new(&program);
+            command.args(["put", "x", "after"]).env("DDSS_DIR", nodes[asked].folder());
+            let mut put = Process::start(command, scratch.path(), &format!("put-{asked}-{trouble}")).unwrap();
+            put.wait_until(PATIENCE, |_| segment.stat().unwrap().waiting == 1).unwrap();
+            befall(&mut nodes[0]);
+            let code = put.wait(PATIENCE).unwrap().and_then(|status| status.code());
+            let why = put.stderr();
+            let is_told =
+                why.starts_with("ddss: nobody knows whether this happened: ") && why.contains("`ddss stat NAME`");
+            assert!(code == Some(3) && is_told && put.stdout().is_empty(), "home {trouble}: {code:?} {why}");
+            // Who looks then, as the sentence says, finds it whole or not at all.
+            drop(held);
+            match trouble {
+                "is dead" => nodes[0].start_again().unwrap(),
+                _ => nodes[0].resume().unwrap(),
+            }
+            let value = segment.get(0..6).unwrap();
+            let is_one = (&value[..], value.version()) == (b"before", before)
+                || (&value[..], value.version().0) == (b"aftere", before.0 + 1);
+            assert!(is_one, "home {trouble}: {:?} {}", &value[..], value.version());
+        }
+    }
+}
+
 // If this failed, another user would see what he may not, or be told something else than that.
 #[test]
 fn another_user_is_told_that_he_may_not() {
