@@ -54,12 +54,14 @@ impl Seen {
     /// As one sentence.
     pub(crate) fn in_words(&self) -> String {
         let leader = self.leader.map_or_else(|| "nobody leads".to_owned(), |leader| format!("node {leader} leads"));
-        let (node, names, voters) = (self.node, self.names, self.voters());
-        let alive = self.alive();
-        format!(
-            "this is node {node}; {leader}; {alive} of {} nodes are alive, {voters} vote; {names} names",
-            self.nodes.len()
-        )
+        let (node, alive, voters) = (self.node, self.alive(), self.voters());
+        let names = if self.names == 1 { "1 name".to_owned() } else { format!("{} names", self.names) };
+        let others = match (self.nodes.len(), voters) {
+            (1, _) => "it is alone".to_owned(),
+            (nodes, 1) => format!("{alive} of {nodes} nodes are alive, 1 votes"),
+            (nodes, _) => format!("{alive} of {nodes} nodes are alive, {voters} vote"),
+        };
+        format!("this is node {node}; {leader}; {others}; {names}")
     }
 }
 
@@ -152,11 +154,10 @@ fn join(options: &JoinOptions, json: bool) -> Result<(), CommandError> {
     }
     let key: ClusterKey = token.trim().parse()?;
     let place = &options.state;
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(place.folder());
-    made.map_err(CommandError::system("make the state folder"))?;
+    place.make_folder()?;
     key.write(&place.key_path())?;
     let path = place.folder().join(ddssd::JOIN_FILE_NAME);
-    std::fs::write(&path, format!("{}\n", options.address)).map_err(CommandError::system("write where to join"))?;
+    std::fs::write(&path, format!("{}\n", options.address)).map_err(CommandError::file("write", &path))?;
     if json {
         println!("{}", json!({ "key_file": place.key_path(), "join": options.address.to_string() }));
     } else {
@@ -176,14 +177,19 @@ impl StatePlace {
         })
     }
 
+    fn make_folder(&self) -> Result<(), CommandError> {
+        let folder = self.folder();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(CommandError::file("make the state folder", &folder))
+    }
+
     fn key_path(&self) -> PathBuf {
         self.folder().join(ClusterKey::FILE_NAME)
     }
 }
 
 fn init(place: &StatePlace, json: bool) -> Result<(), CommandError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(place.folder());
-    made.map_err(CommandError::system("make the state folder"))?;
+    place.make_folder()?;
     let path = place.key_path();
     ClusterKey::generate()?.write(&path)?;
     if json {
