@@ -7,10 +7,10 @@ use crate::words::say;
 use ddss::Client;
 use ddssd::{AdminAnswer, AdminAsk, ClusterKey, NodeReport};
 use serde_json::json;
-use std::fs::DirBuilder;
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
+use std::path::{Path, PathBuf};
 
 /// More than a token is.
 const TOKEN_BYTES_MAX: u64 = 256;
@@ -156,8 +156,14 @@ fn join(options: &JoinOptions, json: bool) -> Result<(), CommandError> {
     let place = &options.state;
     place.make_folder()?;
     key.write(&place.key_path())?;
+    place.give(&place.key_path())?;
     let path = place.folder().join(ddssd::JOIN_FILE_NAME);
-    std::fs::write(&path, format!("{}\n", options.address)).map_err(CommandError::file("write", &path))?;
+    // Not through a link, if one lies there.
+    let _ = std::fs::remove_file(&path);
+    let file = OpenOptions::new().write(true).create_new(true).open(&path);
+    let written = file.and_then(|mut file| writeln!(file, "{}", options.address));
+    written.map_err(CommandError::file("write", &path))?;
+    place.give(&path)?;
     if json {
         println!("{}", json!({ "key_file": place.key_path(), "join": options.address.to_string() }));
     } else {
@@ -183,6 +189,15 @@ impl StatePlace {
         made.map_err(CommandError::file("make the state folder", &folder))
     }
 
+    /// What root has made there is the folder's owner's, as whom the daemon runs and reads it.
+    fn give(&self, path: &Path) -> Result<(), CommandError> {
+        let given = std::fs::metadata(self.folder()).and_then(|folder| {
+            let is_his = std::fs::symlink_metadata(path)?.uid() == folder.uid();
+            if is_his { Ok(()) } else { lchown(path, Some(folder.uid()), Some(folder.gid())) }
+        });
+        given.map_err(CommandError::file("give its folder's owner", path))
+    }
+
     fn key_path(&self) -> PathBuf {
         self.folder().join(ClusterKey::FILE_NAME)
     }
@@ -192,6 +207,7 @@ fn init(place: &StatePlace, json: bool) -> Result<(), CommandError> {
     place.make_folder()?;
     let path = place.key_path();
     ClusterKey::generate()?.write(&path)?;
+    place.give(&path)?;
     if json {
         println!("{}", json!({ "key_file": path }));
     } else {
