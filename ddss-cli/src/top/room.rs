@@ -6,6 +6,15 @@ const FRAME: usize = 2;
 /// Rows of the segments that there is room for at the least.
 const SEGMENTS_LEAST: usize = 4;
 
+/// Rows of each table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    pub(super) segments: usize,
+    pub(super) latency: usize,
+    pub(super) clients: usize,
+    pub(super) peers: usize,
+}
+
 /// Lines of each part, of those that do not take what is left.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Heights {
@@ -18,8 +27,9 @@ pub(super) struct Heights {
 }
 
 impl Heights {
-    /// Of so many lines in all, with so many rows in each table. In a wide terminal clients and peers stand beside the segments.
-    pub(super) fn within(room: usize, wide: bool, latency: usize, clients: usize, peers: usize) -> Self {
+    /// Of so many lines in all, with these rows. In a wide terminal clients and peers stand beside the segments.
+    pub(super) fn within(room: usize, wide: bool, rows: Rows) -> Self {
+        let Rows { segments, latency, clients, peers } = rows;
         let lines = |rows: usize, most: usize| if rows == 0 { 0 } else { rows.min(most) + FRAME };
         let under = |rows, most| if wide { 0 } else { lines(rows, most) };
         let mut wanted = [3, lines(latency, 8), under(clients, 4), under(peers, 3)];
@@ -36,13 +46,14 @@ impl Heights {
             (rings, 0),
             (latencies, 0),
         ] {
-            let over = (wanted.iter().sum::<usize>() + FRAME + SEGMENTS_LEAST).saturating_sub(room);
+            let over = (wanted.iter().sum::<usize>() + FRAME + segments.min(SEGMENTS_LEAST)).saturating_sub(room);
             let left = wanted[part].saturating_sub(over).max(keeps).min(wanted[part]);
             wanted[part] = if left < least[part] { 0 } else { left };
         }
         if wide {
             let half = room.saturating_sub(wanted[chart] + wanted[latencies]) / 2;
-            wanted[connections] = lines(peers, 8).min(half);
+            let beside = lines(peers, 8).min(half);
+            wanted[connections] = if beside < least[connections] { 0 } else { beside };
         }
         let there = [(latencies, latency, "latency"), (rings, clients, "rings"), (connections, peers, "connections")];
         let left_out = there
@@ -72,23 +83,27 @@ mod tests {
     fn the_hottest_segments_are_seen_in_the_smallest_terminal() {
         for room in 6..100 {
             for wide in [false, true] {
-                for (latency, clients, peers) in [(0, 0, 0), (4, 2, 2), (1, 1, 1), (30, 100, 100)] {
-                    let heights = Heights::within(room, wide, latency, clients, peers);
+                for (segments, latency, clients, peers) in
+                    [(0, 0, 0, 0), (9, 4, 2, 2), (1, 1, 1, 1), (99, 30, 100, 100)]
+                {
+                    let rows = Rows { segments, latency, clients, peers };
+                    let heights = Heights::within(room, wide, rows);
                     let beside = if wide { 0 } else { heights.clients + heights.peers };
                     let taken = usize::from(heights.chart + heights.latency + beside);
-                    assert!(taken + FRAME + SEGMENTS_LEAST <= room, "{room} {wide}: {heights:?}");
+                    assert!(taken + FRAME + segments.min(SEGMENTS_LEAST) <= room, "{room} {wide}: {heights:?}");
                     for lines in [heights.latency, heights.clients, heights.peers] {
                         assert!(lines == 0 || usize::from(lines) > FRAME, "a head without a row: {heights:?}");
                     }
                 }
             }
         }
-        let roomy = Heights::within(60, false, 4, 2, 2);
+        let rows = Rows { segments: 20, latency: 4, clients: 2, peers: 2 };
+        let roomy = Heights::within(60, false, rows);
         let expected = Heights { chart: 3, latency: 6, clients: 4, peers: 4, left_out: Vec::new() };
         assert_eq!((roomy.missing(), &roomy), (String::new(), &expected));
-        let small = Heights::within(19, false, 4, 2, 2);
+        let small = Heights::within(19, false, rows);
         assert_eq!((small.chart, small.peers, small.missing().as_str()), (1, 3, ""));
-        let tiny = Heights::within(13, false, 4, 2, 2);
+        let tiny = Heights::within(13, false, rows);
         assert_eq!((tiny.latency, tiny.missing().as_str()), (5, "  no room: rings, connections"));
     }
 }

@@ -1,7 +1,7 @@
 //! The live view: draws, listens to keys, and leaves the terminal as it was, however it ends.
 
 use super::names::Names;
-use super::room::Heights;
+use super::room::{Heights, Rows};
 use super::view::{Section, Span, View};
 use crate::arguments::TopOptions;
 use crate::failure::CommandError;
@@ -180,8 +180,9 @@ impl<'a> Screen<'a> {
         let rates = view.rate_lines(area.width.into());
         let wide = area.width >= WIDE;
         let room = usize::from(area.height).saturating_sub(2 + rates.len());
-        let rows = |section: &Section| section.table.len();
-        let heights = Heights::within(room, wide, rows(&view.latency), rows(&view.clients), rows(&view.peers));
+        let [segments, latency, clients, peers] =
+            [&view.segments, &view.latency, &view.clients, &view.peers].map(|section| section.table.len());
+        let heights = Heights::within(room, wide, Rows { segments, latency, clients, peers });
         let parts = Layout::vertical([
             Constraint::Length(1),
             Constraint::Length(rates.len() as u16),
