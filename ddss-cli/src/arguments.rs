@@ -20,9 +20,9 @@ Examples:
   echo hello | ddss put scores -     its first bytes from a pipe
   ddss get scores --length 5         and back
   ddss get scores --json             the same with version and timestamp
-  ddss put load --as u64 '1 2 3'     numbers instead of bytes
-  ddss watch load --as u64           a line with each new version
-  ddss ls 'scores/*'                 what there is, on all nodes
+  ddss put scores --as u64 '1 2 3'   numbers instead of bytes
+  ddss watch scores                  a line with each new version
+  ddss ls 's*'                       what there is, on all nodes
   ddss doctor                        whether this machine is set up well
 
 Exit codes: 0 done, 1 failed (nothing happened), 2 wrong arguments, 3 nobody
@@ -45,12 +45,6 @@ pub(crate) enum Command {
     DemoNode(DemoNodeOptions),
     #[command(hide = true)]
     DemoClient(DemoClientOptions),
-    /// One round trip to the daemon's progress thread
-    #[command(after_help = examples::PING)]
-    Ping(Place),
-    /// Make a segment
-    #[command(after_help = examples::ALLOCATE)]
-    Allocate(AllocateOptions),
     /// The segments of all nodes that can be reached
     #[command(after_help = examples::LS)]
     Ls(ListOptions),
@@ -69,6 +63,15 @@ pub(crate) enum Command {
     /// A line with each new version, until somebody stops it
     #[command(after_help = examples::WATCH)]
     Watch(WatchOptions),
+    /// Make a segment
+    #[command(after_help = examples::ALLOCATE)]
+    Allocate(AllocateOptions),
+    /// Take segments away from everybody
+    #[command(after_help = examples::RELEASE)]
+    Release(ReleaseOptions),
+    /// Change who may do what
+    #[command(after_help = examples::CHMOD)]
+    Chmod(ChmodOptions),
     /// The versions that are kept
     #[command(after_help = examples::HISTORY)]
     History(HistoryOptions),
@@ -78,18 +81,39 @@ pub(crate) enum Command {
     /// Copy a file into a segment, made if it is not there
     #[command(after_help = examples::IMPORT)]
     Import(ImportOptions),
-    /// Change who may do what
-    #[command(after_help = examples::CHMOD)]
-    Chmod(ChmodOptions),
+    /// One look at a node: does its daemon run, what does it hold, how is its cluster
+    #[command(after_help = examples::STATUS)]
+    Status(Place),
+    /// The nodes of the cluster, one a line
+    #[command(after_help = examples::NODES)]
+    Nodes(Place),
+    /// The clients of the node: which processes they are, and what they do
+    #[command(after_help = examples::CLIENTS)]
+    Clients(Place),
     /// The locks that somebody holds or waits for
     #[command(after_help = examples::LOCKS)]
     Locks(LocksOptions),
+    /// What the daemon has counted since it was started; also of a daemon that is dead
+    #[command(after_help = examples::COUNTERS)]
+    Counters(CountersOptions),
+    /// A live view: rates, latency percentiles, the hottest segments, rings, connections
+    #[command(after_help = examples::TOP)]
+    Top(TopOptions),
+    /// One call and its way: its steps and their times
+    #[command(after_help = examples::TRACE)]
+    Trace(TraceOptions),
+    /// One round trip to the daemon's progress thread
+    #[command(after_help = examples::PING)]
+    Ping(Place),
     /// Look at this machine: what is missing or slow, and what to do about it
     #[command(after_help = examples::DOCTOR)]
     Doctor(DoctorOptions),
     /// Measure this machine: calls under each strategy, gets and puts here and on another node
     #[command(after_help = examples::BENCH)]
     Bench(BenchOptions),
+    /// Make a cluster, and bring nodes into it
+    #[command(subcommand, after_help = examples::CLUSTER)]
+    Cluster(ClusterCommand),
     /// Completions for a shell, to standard output
     #[command(after_help = examples::COMPLETIONS)]
     Completions {
@@ -105,30 +129,6 @@ pub(crate) enum Command {
         /// Where they go
         folder: PathBuf,
     },
-    /// Take segments away from everybody
-    #[command(after_help = examples::RELEASE)]
-    Release(ReleaseOptions),
-    /// One look at a node: does its daemon run, what does it hold, how is its cluster
-    #[command(after_help = examples::STATUS)]
-    Status(Place),
-    /// What the daemon has counted since it was started; also of a daemon that is dead
-    #[command(after_help = examples::COUNTERS)]
-    Counters(CountersOptions),
-    /// The clients of the node: which processes they are, and what they do
-    #[command(after_help = examples::CLIENTS)]
-    Clients(Place),
-    /// A live view: rates, latency percentiles, the hottest segments, rings, connections
-    #[command(after_help = examples::TOP)]
-    Top(TopOptions),
-    /// One call and its way: its steps and their times
-    #[command(after_help = examples::TRACE)]
-    Trace(TraceOptions),
-    /// The nodes of the cluster, one a line
-    #[command(after_help = examples::NODES)]
-    Nodes(Place),
-    /// Make a cluster, and bring nodes into it
-    #[command(subcommand, after_help = examples::CLUSTER)]
-    Cluster(ClusterCommand),
 }
 
 /// The programs that there are.
@@ -260,10 +260,10 @@ pub(crate) struct HexdumpOptions {
     #[command(flatten)]
     pub(crate) named: Named,
     /// First byte
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value = "0", value_parser = size)]
     pub(crate) offset: u64,
     /// How many bytes [default: all to the end]
-    #[arg(long)]
+    #[arg(long, value_parser = size)]
     pub(crate) length: Option<u64>,
 }
 
@@ -275,10 +275,10 @@ pub(crate) struct WatchOptions {
     #[arg(long = "as", value_name = "KIND")]
     pub(crate) kind: Option<Kind>,
     /// First byte that is shown
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value = "0", value_parser = size)]
     pub(crate) offset: u64,
     /// How many bytes are shown [default: all to the end]
-    #[arg(long)]
+    #[arg(long, value_parser = size)]
     pub(crate) length: Option<u64>,
     /// End after so many versions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -290,7 +290,7 @@ pub(crate) struct HistoryOptions {
     #[command(flatten)]
     pub(crate) named: Named,
     /// How many bytes of each are shown
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value = "16", value_parser = size)]
     pub(crate) length: u64,
 }
 
@@ -379,7 +379,7 @@ pub(crate) struct TraceOptions {
     #[arg(long, default_value = "get", value_name = "CALL", requires = "name")]
     pub(crate) call: TraceCall,
     /// How many bytes
-    #[arg(long, default_value_t = 8, value_name = "N", requires = "name")]
+    #[arg(long, default_value = "8", value_name = "N", requires = "name", value_parser = size)]
     pub(crate) bytes: u64,
 }
 
@@ -426,10 +426,10 @@ pub(crate) struct GetOptions {
     #[command(flatten)]
     pub(crate) named: Named,
     /// First byte
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value = "0", value_parser = size)]
     pub(crate) offset: u64,
     /// How many bytes [default: all to the end]
-    #[arg(long)]
+    #[arg(long, value_parser = size)]
     pub(crate) length: Option<u64>,
     /// Show them as numbers, text or JSON instead of writing the bytes themselves
     #[arg(long = "as", value_name = "KIND")]
@@ -446,7 +446,7 @@ pub(crate) struct PutOptions {
     /// The bytes, as text; `-` takes them from standard input
     pub(crate) bytes: String,
     /// First byte
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value = "0", value_parser = size)]
     pub(crate) offset: u64,
     /// What is written are numbers, text or JSON
     #[arg(long = "as", value_name = "KIND")]

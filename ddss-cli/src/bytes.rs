@@ -25,6 +25,9 @@ pub(crate) fn stamp_json(stamp: Stamp) -> Value {
 
 pub(crate) fn get(wanted: &GetOptions, json: bool) -> Result<(), CommandError> {
     let segment = open(&wanted.named)?;
+    if wanted.length.is_none() && wanted.offset > segment.bytes() {
+        return Err(no_such_byte(&segment, wanted.offset));
+    }
     let end = wanted.length.map_or(segment.bytes(), |length| wanted.offset.saturating_add(length));
     let value = match wanted.version {
         Some(version) => segment.get_at(ddss::Version(version), wanted.offset..end)?,
@@ -85,6 +88,10 @@ pub(crate) fn put(given: &PutOptions, json: bool) -> Result<(), CommandError> {
     Ok(())
 }
 
+fn no_such_byte(segment: &Segment, byte: u64) -> CommandError {
+    CommandError::Kind(format!("{} has {} bytes: there is no byte {byte}", segment.name(), segment.bytes()))
+}
+
 /// Sixteen bytes a line, as `hexdump -C` writes them.
 fn dump_line(offset: u64, bytes: &[u8]) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x} ")).collect::<String>();
@@ -100,7 +107,7 @@ pub(crate) fn hexdump(wanted: &HexdumpOptions, json: bool) -> Result<(), Command
     let mut out = std::io::stdout().lock();
     let mut at = wanted.offset;
     if at > end {
-        return Err(CommandError::Kind(format!("{} has {} bytes: there is no byte {at}", segment.name(), end)));
+        return Err(no_such_byte(&segment, at));
     }
     let mut last: Option<Vec<u8>> = None;
     let (mut same, mut versions) = (false, None);
@@ -169,17 +176,17 @@ impl Drop for Progress {
 
 pub(crate) fn export(wanted: &ExportOptions, json: bool) -> Result<(), CommandError> {
     let segment = open(&wanted.named)?;
-    let mut file = File::create(&wanted.file).map_err(CommandError::system("make the file"))?;
+    let mut file = File::create(&wanted.file).map_err(CommandError::file("make", &wanted.file))?;
     let progress = Progress::new(segment.bytes());
     let (mut at, mut stamps) = (0, Vec::new());
     while at < segment.bytes() {
         let value = segment.get(at..segment.bytes().min(at + Segment::TRANSFER_BYTES_MAX as u64))?;
-        file.write_all(&value).map_err(CommandError::system("write the file"))?;
+        file.write_all(&value).map_err(CommandError::file("write", &wanted.file))?;
         at += value.len() as u64;
         stamps.push(value.stamp());
         progress.at(at);
     }
-    file.sync_all().map_err(CommandError::system("write the file"))?;
+    file.sync_all().map_err(CommandError::file("write", &wanted.file))?;
     drop(progress);
     let whole = stamps.windows(2).all(|pair| pair[0].version == pair[1].version);
     let version = stamps.last().map_or(0, |stamp| stamp.version.0);
@@ -193,14 +200,14 @@ pub(crate) fn export(wanted: &ExportOptions, json: bool) -> Result<(), CommandEr
 
 pub(crate) fn import(wanted: &ImportOptions, json: bool) -> Result<(), CommandError> {
     // What is no file is not opened: a named pipe would wait for who writes into it.
-    let found = std::fs::metadata(&wanted.file).map_err(CommandError::system("open the file"))?;
+    let found = std::fs::metadata(&wanted.file).map_err(CommandError::file("open", &wanted.file))?;
     if !found.is_file() {
         let path = wanted.file.display();
         let way = "a pipe's bytes are put by `ddss put NAME -`";
         return Err(CommandError::Refused(format!("{path} is no regular file, so nobody knows its size: {way}")));
     }
-    let mut file = File::open(&wanted.file).map_err(CommandError::system("open the file"))?;
-    let bytes = file.metadata().map_err(CommandError::system("look at the file"))?.len();
+    let mut file = File::open(&wanted.file).map_err(CommandError::file("open", &wanted.file))?;
+    let bytes = file.metadata().map_err(CommandError::file("look at", &wanted.file))?.len();
     let client = connect(&wanted.named.place)?;
     let segment = match client.open(&wanted.named.name) {
         Err(error) if error.failure() == Some(ddss::Failure::NotFound) => {
@@ -223,7 +230,7 @@ pub(crate) fn import(wanted: &ImportOptions, json: bool) -> Result<(), CommandEr
     let (mut at, mut version) = (0, held.version());
     let mut buffer = vec![0; Segment::TRANSFER_BYTES_MAX];
     while at < bytes {
-        let length = file.read(&mut buffer).map_err(CommandError::system("read the file"))?;
+        let length = file.read(&mut buffer).map_err(CommandError::file("read", &wanted.file))?;
         if length == 0 {
             break;
         }

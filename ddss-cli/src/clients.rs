@@ -65,7 +65,7 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<(), CommandError> {
         ];
         table.row(cells[skipped..].to_vec());
     }
-    table.print();
+    table.print_or("no client is attached");
     Ok(())
 }
 

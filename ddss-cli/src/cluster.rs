@@ -7,10 +7,10 @@ use crate::words::say;
 use ddss::Client;
 use ddssd::{AdminAnswer, AdminAsk, ClusterKey, NodeReport};
 use serde_json::json;
-use std::fs::DirBuilder;
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
+use std::path::{Path, PathBuf};
 
 /// More than a token is.
 const TOKEN_BYTES_MAX: u64 = 256;
@@ -54,12 +54,14 @@ impl Seen {
     /// As one sentence.
     pub(crate) fn in_words(&self) -> String {
         let leader = self.leader.map_or_else(|| "nobody leads".to_owned(), |leader| format!("node {leader} leads"));
-        let (node, names, voters) = (self.node, self.names, self.voters());
-        let alive = self.alive();
-        format!(
-            "this is node {node}; {leader}; {alive} of {} nodes are alive, {voters} vote; {names} names",
-            self.nodes.len()
-        )
+        let (node, alive, voters) = (self.node, self.alive(), self.voters());
+        let names = if self.names == 1 { "1 name".to_owned() } else { format!("{} names", self.names) };
+        let others = match (self.nodes.len(), voters) {
+            (1, _) => "it is alone".to_owned(),
+            (nodes, 1) => format!("{alive} of {nodes} nodes are alive, 1 votes"),
+            (nodes, _) => format!("{alive} of {nodes} nodes are alive, {voters} vote"),
+        };
+        format!("this is node {node}; {leader}; {others}; {names}")
     }
 }
 
@@ -152,11 +154,16 @@ fn join(options: &JoinOptions, json: bool) -> Result<(), CommandError> {
     }
     let key: ClusterKey = token.trim().parse()?;
     let place = &options.state;
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(place.folder());
-    made.map_err(CommandError::system("make the state folder"))?;
+    place.make_folder()?;
     key.write(&place.key_path())?;
+    place.give(&place.key_path())?;
     let path = place.folder().join(ddssd::JOIN_FILE_NAME);
-    std::fs::write(&path, format!("{}\n", options.address)).map_err(CommandError::system("write where to join"))?;
+    // Not through a link, if one lies there.
+    let _ = std::fs::remove_file(&path);
+    let file = OpenOptions::new().write(true).create_new(true).open(&path);
+    let written = file.and_then(|mut file| writeln!(file, "{}", options.address));
+    written.map_err(CommandError::file("write", &path))?;
+    place.give(&path)?;
     if json {
         println!("{}", json!({ "key_file": place.key_path(), "join": options.address.to_string() }));
     } else {
@@ -176,16 +183,31 @@ impl StatePlace {
         })
     }
 
+    fn make_folder(&self) -> Result<(), CommandError> {
+        let folder = self.folder();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(CommandError::file("make the state folder", &folder))
+    }
+
+    /// What root has made there is the folder's owner's, as whom the daemon runs and reads it.
+    fn give(&self, path: &Path) -> Result<(), CommandError> {
+        let given = std::fs::metadata(self.folder()).and_then(|folder| {
+            let is_his = std::fs::symlink_metadata(path)?.uid() == folder.uid();
+            if is_his { Ok(()) } else { lchown(path, Some(folder.uid()), Some(folder.gid())) }
+        });
+        given.map_err(CommandError::file("give its folder's owner", path))
+    }
+
     fn key_path(&self) -> PathBuf {
         self.folder().join(ClusterKey::FILE_NAME)
     }
 }
 
 fn init(place: &StatePlace, json: bool) -> Result<(), CommandError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(place.folder());
-    made.map_err(CommandError::system("make the state folder"))?;
+    place.make_folder()?;
     let path = place.key_path();
     ClusterKey::generate()?.write(&path)?;
+    place.give(&path)?;
     if json {
         println!("{}", json!({ "key_file": path }));
     } else {

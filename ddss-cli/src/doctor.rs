@@ -79,7 +79,8 @@ fn cores() -> Finding {
 fn limit(what: &'static str, resource: Resource, least: u64, advice: &str) -> Finding {
     let Rlimit { current, .. } = getrlimit(resource);
     let state = if current.is_none_or(|current| current >= least) { State::Good } else { State::Poor };
-    finding(what, state, current.map_or_else(|| "no limit".to_owned(), |current| current.to_string()), advice)
+    let found = current.map_or_else(|| "no limit".to_owned(), |current| format!("{current} at the most for a process"));
+    finding(what, state, found, advice)
 }
 
 /// What may be locked matters where there is an adapter, and nowhere else.
@@ -122,13 +123,13 @@ fn queues() -> Vec<Finding> {
         finding(
             "message queues",
             state(queues >= 1024),
-            queues.to_string(),
+            format!("{queues} at the most on this machine"),
             "each mq client needs two and each rmq client one: sysctl kernel.msgmni=32000",
         ),
         finding(
             "bytes of a queue",
             state(bytes >= 16384),
-            bytes.to_string(),
+            format!("{bytes} at the most"),
             "too few for many lanes under mq and rmq: sysctl kernel.msgmnb=65536",
         ),
     ]
@@ -147,7 +148,7 @@ fn huge_pages() -> Finding {
     let chosen = setting.split_whitespace().find(|word| word.starts_with('[')).unwrap_or(&setting).to_owned();
     let state = if chosen.contains("never") || chosen.contains("deny") { State::Poor } else { State::Good };
     let advice = "for large segments: echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled";
-    finding("huge pages", state, chosen.trim_matches(['[', ']']), advice)
+    finding("huge pages", state, format!("for shared memory: {}", chosen.trim_matches(['[', ']'])), advice)
 }
 
 /// Where distributions put what is opened at run time.

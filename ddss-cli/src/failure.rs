@@ -1,7 +1,7 @@
 //! How a command fails: one sentence, and an exit code that a script can tell apart.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What fails when the reader of standard output has gone.
 pub(crate) const WRITE_OUT: &str = "write to standard output";
@@ -23,6 +23,13 @@ pub(crate) enum CommandError {
     #[error("cannot {tried}")]
     System {
         tried: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot {tried} {}", path.display())]
+    File {
+        tried: &'static str,
+        path: PathBuf,
         #[source]
         source: io::Error,
     },
@@ -49,6 +56,11 @@ pub(crate) enum CommandError {
 impl CommandError {
     pub(crate) fn system(tried: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { tried, source }
+    }
+
+    /// The same of a file or a folder, which is named.
+    pub(crate) fn file(tried: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::File { tried, path: path.to_owned(), source }
     }
 
     /// Whether it is only that nobody reads standard output any more.

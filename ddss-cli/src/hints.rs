@@ -4,6 +4,13 @@ use crate::failure::{ASK, CommandError};
 use ddss::{Error, Failure};
 use std::io;
 
+/// What to do before anything that may have happened is done again.
+const LOOK: &str =
+    "look before you do it again: `ddss stat NAME` shows what is there, its version one higher if it was put";
+/// The same where the daemon has to come back first.
+const LOOK_THERE: &str =
+    "start the daemon again, then look: `ddss stat NAME` shows what is there, its version one higher if it was put";
+
 /// The next step, as a part of a sentence.
 pub(crate) fn next_step(error: &CommandError) -> Option<&'static str> {
     match error {
@@ -14,6 +21,8 @@ pub(crate) fn next_step(error: &CommandError) -> Option<&'static str> {
         CommandError::Client(Error::Attach(_)) => {
             Some("`ddss status` and `ddss counters` tell whether it hangs, its log tells why")
         }
+        CommandError::Client(Error::DaemonGone { .. }) => Some(LOOK_THERE),
+        CommandError::Client(Error::Indeterminate { .. }) => Some(LOOK),
         CommandError::Client(error) => about(error.failure()?),
         CommandError::System { tried: ASK, source } if source.kind() == io::ErrorKind::PermissionDenied => {
             Some("run it as the daemon's user or as root")
@@ -60,7 +69,7 @@ mod tests {
         use clap::CommandFactory;
         let command = crate::arguments::Arguments::command();
         let known = |word: &str| command.get_subcommands().any(|known| known.get_name() == word);
-        let steps = (0..=u8::MAX).filter_map(|code| about(Failure::from_code(code)));
+        let steps = (0..=u8::MAX).filter_map(|code| about(Failure::from_code(code))).chain([LOOK, LOOK_THERE]);
         let mut seen = 0;
         for step in steps {
             for typed in step.split('`').skip(1).step_by(2).filter_map(|typed| typed.strip_prefix("ddss ")) {

@@ -79,7 +79,7 @@ pub(crate) fn list(remains: &Remains, matches: impl Fn(&str) -> bool, json: bool
             version(remain),
         ]);
     }
-    table.print();
+    table.print_or("it left no such segment");
 }
 
 pub(crate) fn stat(remains: &Remains, name: &str, json: bool) -> Result<(), CommandError> {

@@ -20,7 +20,7 @@ pub(crate) fn locks(wanted: &LocksOptions, json: bool) -> Result<(), CommandErro
         println!("{}", Value::Array(found.iter().map(as_json).collect()));
         return Ok(());
     }
-    table(&found).print();
+    table(&found).print_or("nobody holds a lock, or waits for one");
     Ok(())
 }
 

@@ -86,6 +86,14 @@ pub(crate) fn note_missing(place: &crate::arguments::Place) {
     }
 }
 
+/// What is said where no segment is listed.
+pub(crate) fn nothing(pattern: Option<&str>) -> &'static str {
+    match pattern {
+        Some(_) => "no segment has such a name",
+        None => "there is no segment: `ddss allocate NAME BYTES` makes one",
+    }
+}
+
 pub(crate) fn list(wanted: &ListOptions, json: bool) -> Result<(), CommandError> {
     let found = match matching(&wanted.place, wanted.pattern.as_deref()) {
         Ok(found) => found,
@@ -115,7 +123,7 @@ pub(crate) fn list(wanted: &ListOptions, json: bool) -> Result<(), CommandError>
             lock_in_words(listing),
         ]);
     }
-    table.print();
+    table.print_or(nothing(wanted.pattern.as_deref()));
     Ok(())
 }
 
@@ -209,6 +217,7 @@ pub(crate) fn history(wanted: &HistoryOptions, json: bool) -> Result<(), Command
         return Ok(());
     }
     let mut table = Table::new(&["VERSION", "WRITTEN", "FIRST BYTES"]);
+    table.flows();
     for value in &found {
         let hex: Vec<String> = value.iter().map(|byte| format!("{byte:02x}")).collect();
         table.row(vec![value.version().0.to_string(), time_in_words(value.timestamp().micros()), hex.join(" ")]);

@@ -33,9 +33,10 @@ pub(crate) fn completions(shell: clap_complete::Shell, of: Program) -> Result<()
 }
 
 pub(crate) fn manual(folder: &Path) -> Result<(), CommandError> {
-    std::fs::create_dir_all(folder).map_err(CommandError::system("make the folder"))?;
+    std::fs::create_dir_all(folder).map_err(CommandError::file("make the folder", folder))?;
     for program in [Program::Ddss, Program::Ddssd] {
-        clap_mangen::generate_to(command(program), folder).map_err(CommandError::system("write the manual pages"))?;
+        clap_mangen::generate_to(command(program), folder)
+            .map_err(CommandError::file("write the manual pages into", folder))?;
     }
     Ok(())
 }

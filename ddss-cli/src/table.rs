@@ -103,6 +103,14 @@ impl Table {
         self.lines_within(columns(std::io::stderr()).unwrap_or(usize::MAX)).iter().for_each(|line| note(line));
     }
 
+    /// The same; where there is no row the head stands alone, and this sentence goes to standard error.
+    pub(crate) fn print_or(&self, nothing: &str) {
+        self.print();
+        if self.is_empty() {
+            note(nothing);
+        }
+    }
+
     /// To standard output; in a terminal no line is broken by its edge.
     pub(crate) fn print(&self) {
         self.lines_within(columns(std::io::stdout()).unwrap_or(usize::MAX)).iter().for_each(|line| println!("{line}"));

@@ -204,7 +204,7 @@ fn shares(last: &SampleRow, samples: &[SampleRow]) -> Vec<String> {
         "µs",
         "SHARE",
         "",
-        format!("of {}: µs", samples.len())
+        format!("MEDIAN OF {}", samples.len())
     )];
     for step in STEPS.into_iter().chain([Step::Total]) {
         let ns = last.step_ns(step);

@@ -66,8 +66,9 @@ pub enum Error {
         /// The segment's size.
         bytes: u64,
     },
-    /// The daemon of this node is gone. What was under way may have happened.
-    #[error("the daemon at {} is gone: start it again and connect anew", path.display())]
+    /// The daemon of this node ended in the middle of the call, which may have happened. The next call goes to the daemon that
+    /// takes its place.
+    #[error("nobody knows whether this happened: the daemon at {} ended in the middle of it", path.display())]
     DaemonGone {
         /// Where it was.
         path: PathBuf,

@@ -121,8 +121,9 @@ fn tell(state: &str) {
 
 fn log_filter(settings: &Settings) -> Result<EnvFilter, Failed> {
     let levels = settings.log.as_deref().unwrap_or("info");
-    // The library of the group tells of each of its steps; whoever wants to hear that names it.
-    let all = format!("openraft=warn,{levels}");
+    // The library of the group tells of each of its steps, and warns of what every election has; whoever wants to hear that
+    // names it.
+    let all = format!("openraft=error,{levels}");
     EnvFilter::try_new(all).map_err(|error| Failed::settings(format!("log = {levels:?}: {error}")))
 }
 

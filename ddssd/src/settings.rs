@@ -276,8 +276,8 @@ impl Settings {
         self.or(defaults)
     }
 
-    /// Where the daemon in that folder (`None`: the usual one) has its segments, as far as the environment and the file in
-    /// the folder tell; a flag `--memory-dir` of its own they do not know.
+    /// Where the daemon in that folder (`None`: the usual one) has its segments: what the environment names, else where the
+    /// last daemon there had them, else as the file in the folder tells.
     pub fn memory_folder(dir: Option<PathBuf>) -> PathBuf {
         Self::segment_folders(dir).0
     }
@@ -286,7 +286,8 @@ impl Settings {
     pub fn segment_folders(dir: Option<PathBuf>) -> (PathBuf, PathBuf) {
         let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let dir = dir.or_else(|| named(ddss_ipc::FOLDER_VARIABLE).map(PathBuf::from));
-        let memory_dir = named("DDSS_MEMORY_DIR").map(PathBuf::from);
+        let folder = dir.clone().unwrap_or_else(ddss_ipc::default_folder);
+        let memory_dir = named("DDSS_MEMORY_DIR").map(PathBuf::from).or_else(|| last_memory_folder(&folder));
         let node = named("DDSS_NODE").and_then(|text| text.to_str()?.parse().ok());
         let state_dir = named(crate::config::STATE_VARIABLE).map(PathBuf::from);
         let told = Settings { dir, memory_dir, state_dir, node, ..Settings::default() };
@@ -350,6 +351,12 @@ fn distance(one: &str, other: &str) -> usize {
         }
     }
     row[other.len()]
+}
+
+/// Where the last daemon in that folder had its segments: its page is beside them.
+fn last_memory_folder(folder: &Path) -> Option<PathBuf> {
+    let page = folder.join(std::fs::read_link(folder.join(ddss_ipc::STATUS_NAME)).ok()?);
+    page.parent().filter(|folder| folder.is_dir()).map(Path::to_owned)
 }
 
 #[cfg(test)]

@@ -61,10 +61,16 @@ fn a_list_shows_what_there_is_and_scripts_can_rely_on_its_names() {
         (&json!(200), &json!(2), &json!("write"))
     );
     assert_eq!(out(&b, &["ls", "nothing*"]).lines().count(), 1, "the head stands there all the same");
+    assert!(run(&b, &["ls", "nothing*"]).2.ends_with("no segment has such a name\n"));
+    assert_eq!(
+        run(&b, &["get", "scores/1", "--offset", "101"]).2,
+        "ddss: scores/1 has 100 bytes: there is no byte 101\n"
+    );
     out(&b, &["chmod", "640", "scores/1"]);
     assert_eq!(json_of(&a, &["stat", "scores/1"])["mode"], "640");
     assert!(out(&a, &["stat", "scores/1"]).contains("mode      rw-r----- (640)"));
     assert_eq!(out(&a, &["locks"]).lines().count(), 1);
+    assert!(run(&a, &["locks"]).2.ends_with("nobody holds a lock, or waits for one\n"));
     let client = Client::builder().folder(a.folder()).connect().unwrap();
     let held = client.open("other").unwrap().lock().unwrap();
     let locks = out(&b, &["locks"]);
@@ -106,7 +112,7 @@ fn bytes_travel_as_numbers_text_versions_and_files() {
         (&["put", "n", "--as", "u8", "256"][..], "is no u8"),
         (&["get", "n", "--as", "u64", "--length", "9"], "no whole number"),
         (&["get", "n", "--version", "99"], "another version"),
-        (&["import", "n", "/nowhere"], "cannot open the file"),
+        (&["import", "n", "/nowhere"], "cannot open /nowhere: "),
         (&["chmod", "999", "n"], "three octal digits"),
     ] {
         let (code, _, why) = run(&daemon, words);

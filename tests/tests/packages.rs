@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use ddss_tests::{Process, TempNode, binary, house, skipped, static_programs, static_target};
+use ddss_tests::{Process, TempNode, binary, house, say, skipped, static_programs, static_target};
 
 /// Runs a command to its end; what it printed.
 fn run(command: &mut Command) -> String {
@@ -179,8 +179,84 @@ fn the_tarballs_programs_need_nothing_of_their_machine() {
     assert!(shown.contains("  ddss allocate scores 4096 "), "who has it installed is not told of cargo: {shown}");
     let looked = alone(&root, &["/usr/bin/ddss", "doctor"]).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&looked.stdout), String::from_utf8_lossy(&looked.stderr));
-    assert!(looked.status.code() == Some(1) && out.contains("shared memory    good"), "{out}{err}");
+    let has_memory = out.lines().any(|line| line.starts_with("shared memory ") && line.contains(" good "));
+    assert!(looked.status.code() == Some(1) && has_memory, "{out}{err}");
     assert!(out.contains("→ start one with `ddssd`") && err.contains("see above"), "{out}{err}");
+}
+
+/// `buildah`, with all that it keeps below a folder, and no privilege that a machine in a cloud has not.
+fn buildah(scratch: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new("buildah");
+    command.arg("--root").arg(scratch.join("images")).arg("--runroot").arg(scratch.join("running"));
+    command.args(["--storage-driver", "vfs"]).args(words);
+    command
+}
+
+/// A process of a container, which its starter leaves behind when it is killed.
+struct Contained(u32);
+
+impl Drop for Contained {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_raw(self.0 as i32).unwrap();
+        // It has ended already where the test came to its end.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+// If this failed, the container would not be made, would hold less than it needs, or its node would serve nobody outside.
+#[test]
+fn a_container_is_made_and_its_node_serves_clients_outside() {
+    const NAME: &str = "a_container_is_made_and_its_node_serves_clients_outside";
+    let Some(target) = static_target() else {
+        return skipped(NAME, "Rust has no target to link statically: rustup target add ARCH-unknown-linux-musl");
+    };
+    if !rustix::process::getuid().is_root() || !is_there("buildah") {
+        return skipped(NAME, "it takes root and buildah");
+    }
+    let (scratch, node) = (tempfile::tempdir().unwrap(), TempNode::new().unwrap());
+    let root = house::workspace_root();
+    let mut make = Command::new(root.join("scripts/package"));
+    let programs = static_programs(&target).unwrap();
+    let made = run(make.args(["--static-only", "--programs"]).arg(programs).arg("--out").arg(scratch.path()));
+    let folder = made.lines().last().unwrap();
+    let file = root.join("packaging/Containerfile");
+    let build = ["build", "--isolation", "chroot", "--tag", "ddss-test", "--file", file.to_str().unwrap(), folder];
+    run(&mut buildah(scratch.path(), &build));
+    let what = "{{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Env}} {{.OCIv1.Config.Volumes}}";
+    let about = run(&mut buildah(scratch.path(), &["inspect", "--type", "image", "--format", what, "ddss-test"]));
+    for part in ["[/usr/bin/ddssd]", "DDSS_DIR=/run/ddss", "DDSS_STATE_DIR=/var/lib/ddss", "/var/lib/ddss:"] {
+        assert!(about.contains(part), "{part} is not in {about}");
+    }
+    let made = run(&mut buildah(scratch.path(), &["from", "--pull-never", "localhost/ddss-test"]));
+    let container = made.trim();
+    let inside = |words: &[&str]| {
+        // Volumes that the image names itself are not shared by this tool, so the node has its folder elsewhere.
+        let shared = format!("{}:/shared", node.path().display());
+        let (dir, state) = ("DDSS_DIR=/shared", "DDSS_STATE_DIR=/shared/state");
+        let options = ["run", "--isolation", "chroot", "--volume", &shared, "--env", dir, "--env", state, container];
+        buildah(scratch.path(), &[&options[..], words].concat())
+    };
+    let shown = run(&mut inside(&["/usr/bin/ddss", "demo", "--measure-ms", "20"]));
+    assert_eq!(shown.matches("by the same handle as before").count(), 2, "{shown}");
+    run(&mut inside(&["/usr/bin/ddss", "cluster", "init"]));
+    let listen = format!("127.0.0.1:{}", ddss_tests::free_tcp_port("127.0.0.1".parse().unwrap()).unwrap());
+    let mut daemon = Process::start(inside(&["/usr/bin/ddssd", "--listen", &listen]), scratch.path(), "ddssd").unwrap();
+    daemon.wait_until(Duration::from_secs(60), |process| process.stdout().contains("ready")).unwrap();
+    // Whoever is outside finds it in the folder that both share.
+    let outside = |words: &[&str]| {
+        let said = say(node.path(), words, "").unwrap();
+        assert_eq!(said.code, 0, "{words:?}: {said:?}");
+        said.out
+    };
+    let counters: serde_json::Value = serde_json::from_str(&outside(&["counters", "--json"])).unwrap();
+    let contained = Contained(counters["daemon"]["pid"].as_u64().unwrap() as u32);
+    outside(&["allocate", "scores", "4096"]);
+    outside(&["put", "scores", "hello"]);
+    assert_eq!(run(&mut inside(&["/usr/bin/ddss", "get", "scores", "--length", "5"])).trim_end(), "hello");
+    assert_eq!(outside(&["get", "scores", "--length", "5"]), "hello");
+    assert!(outside(&["status"]).contains("this is node 1"));
+    drop(contained);
+    assert!(daemon.wait(Duration::from_secs(20)).unwrap().is_some(), "a container whose program is gone goes on");
 }
 
 // If this failed, the container would be built of files that are not there, or start a program that is not in it.
@@ -192,6 +268,11 @@ fn the_container_file_copies_what_the_script_puts_there() {
     let copied = text.lines().find_map(|line| line.strip_prefix("COPY ")).unwrap();
     let (files, folder) = copied.rsplit_once(' ').unwrap();
     let start = text.lines().find_map(|line| line.strip_prefix("ENTRYPOINT [\"")).unwrap().trim_end_matches("\"]");
+    let words = ["FROM", "COPY", "ENV", "VOLUME", "ENTRYPOINT"];
+    let others = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !words.iter().any(|word| line.starts_with(&format!("{word} "))));
+    assert_eq!(others.count(), 0, "a line that is none");
     assert!(files.split(' ').any(|file| format!("{folder}{file}") == start), "{start} is not copied");
     for file in files.split(' ') {
         assert!(script.contains("\"$out/container\" \"$root/usr/bin/ddss\" \"$root/usr/bin/ddssd\""), "{file}");

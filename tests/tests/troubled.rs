@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use ddss::{Client, Spec};
-use ddss_tests::{Daemon, DaemonOptions, Process, Said, TempNode, binary, skipped};
+use ddss_tests::{Daemon, DaemonOptions, Process, Said, TEST_KEY, TempNode, binary, retry, skipped};
 
 /// No command needs a tenth of it; one that is not ended by then never ends.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -110,6 +110,47 @@ fn a_daemon_that_stands_still_or_is_dead_holds_no_command_up() {
     }
 }
 
+// If this failed, a script would take a put that may have happened for one that did not, and add twice or lose it.
+#[test]
+fn a_put_that_may_have_happened_is_told_from_one_that_did_not() {
+    let (program, scratch) = (binary("ddss").unwrap(), scratch());
+    let trouble: [(&str, fn(&mut Daemon)); 2] =
+        [("stands still", |home| home.pause().unwrap()), ("is dead", |home| home.kill().unwrap())];
+    for (trouble, befall) in trouble {
+        for asked in [0, 1] {
+            let mut nodes = Daemon::pair().unwrap();
+            let home = Client::builder().folder(nodes[0].folder()).connect().unwrap();
+            let segment = home.allocate("x", Spec::new(64)).unwrap();
+            let before = segment.put(0, b"before").unwrap().version;
+            // The other node reaches it when the two have met.
+            let asker = Client::builder().folder(nodes[asked].folder()).connect().unwrap();
+            retry(|| asker.open("x"));
+            let held = segment.lock().unwrap();
+            // The put is at its home, and waits there for the lock.
+            let mut command = Command::new(&program);
+            command.args(["put", "x", "after"]).env("DDSS_DIR", nodes[asked].folder());
+            let mut put = Process::start(command, scratch.path(), &format!("put-{asked}-{trouble}")).unwrap();
+            put.wait_until(PATIENCE, |_| segment.stat().unwrap().waiting == 1).unwrap();
+            befall(&mut nodes[0]);
+            let code = put.wait(PATIENCE).unwrap().and_then(|status| status.code());
+            let why = put.stderr();
+            let is_told =
+                why.starts_with("ddss: nobody knows whether this happened: ") && why.contains("`ddss stat NAME`");
+            assert!(code == Some(3) && is_told && put.stdout().is_empty(), "home {trouble}: {code:?} {why}");
+            // Who looks then, as the sentence says, finds it whole or not at all.
+            drop(held);
+            match trouble {
+                "is dead" => nodes[0].start_again().unwrap(),
+                _ => nodes[0].resume().unwrap(),
+            }
+            let value = segment.get(0..6).unwrap();
+            let is_one = (&value[..], value.version()) == (b"before", before)
+                || (&value[..], value.version().0) == (b"aftere", before.0 + 1);
+            assert!(is_one, "home {trouble}: {:?} {}", &value[..], value.version());
+        }
+    }
+}
+
 // If this failed, another user would see what he may not, or be told something else than that.
 #[test]
 fn another_user_is_told_that_he_may_not() {
@@ -142,6 +183,41 @@ fn another_user_is_told_that_he_may_not() {
     }
     assert!(!stranger("ls").out.contains('x') && !stranger("top --once --interval-ms 100").out.contains(" x "));
     assert_eq!(client.open("x").unwrap().get(0..6).unwrap()[..], *b"secret");
+}
+
+// If this failed, the key that root makes for a service would be one that the service may not read.
+#[test]
+fn what_root_makes_for_a_daemon_is_of_the_daemons_user() {
+    const NAME: &str = "what_root_makes_for_a_daemon_is_of_the_daemons_user";
+    if !rustix::process::geteuid().is_root() {
+        return skipped(NAME, "it needs root, to be another user");
+    }
+    let (program, scratch) = (binary("ddss").unwrap(), scratch());
+    for (folder, words) in [("one", "cluster init"), ("two", "cluster join 127.0.0.1:7400 TOKEN")] {
+        let state = scratch.join(folder);
+        fs::create_dir(&state).unwrap();
+        chown(&state, Some(NOBODY), Some(NOBODY)).unwrap();
+        let words = format!("{words} --state-dir {}", state.display()).replace("TOKEN", TEST_KEY);
+        assert_eq!(ended(&program, scratch.path(), &scratch, &words, None).code, 0);
+        let made: Vec<_> = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap()).collect();
+        assert!(!made.is_empty());
+        for entry in made {
+            let found = entry.metadata().unwrap();
+            assert_eq!((found.uid(), found.gid()), (NOBODY, NOBODY), "{:?}", entry.path());
+        }
+    }
+}
+
+// If this failed, nobody could tell what a service left whose segments are elsewhere than in its folder.
+#[test]
+fn what_a_dead_daemon_left_is_found_wherever_it_was() {
+    let (memory, scratch, program) = (TempNode::new().unwrap(), scratch(), binary("ddss").unwrap());
+    let options = DaemonOptions::new(1).unwrap().argument("--memory-dir").argument(memory.join("segments"));
+    let mut daemon = options.start().unwrap();
+    Client::builder().folder(daemon.folder()).connect().unwrap().allocate("x", Spec::new(64)).unwrap();
+    daemon.kill().unwrap();
+    let said = ended(&program, daemon.folder(), &scratch, "ls --json", None);
+    assert!(said.code == 0 && said.out.contains("\"name\":\"x\""), "{said:?}");
 }
 
 // If this failed, whoever can write a page, or a disk that lies, could end or fool a command.

@@ -10,6 +10,8 @@ use crate::words::say;
 use ddss::{Placement, Segment, Strategy};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// Sizes of what is moved.
@@ -115,12 +117,17 @@ fn all(options: &BenchOptions, field: &mut Field) -> Result<Vec<Row>, CommandErr
 }
 
 pub(crate) fn run(options: &BenchOptions, json: bool) -> Result<(), CommandError> {
+    // Who named a place where nothing can be written hears it before the minutes that measuring takes.
+    let mut picture = match &options.plot {
+        Some(path) => Some((path, File::create(path).map_err(CommandError::file("make", path))?)),
+        None => None,
+    };
     let mut field = Field::new(options)?;
     let raw_us = raw::ping_pong(Duration::from_millis(options.measure_ms)).value_at_quantile(0.5) as f64 / 1e3;
     let rows = all(options, &mut field)?;
     drop(field);
-    if let Some(path) = &options.plot {
-        std::fs::write(path, chart::draw(&rows, raw_us)).map_err(CommandError::system("write the picture"))?;
+    if let Some((path, file)) = &mut picture {
+        file.write_all(chart::draw(&rows, raw_us).as_bytes()).map_err(CommandError::file("write", path))?;
     }
     if json {
         let rows: Vec<Value> = rows.iter().map(Row::as_json).collect();

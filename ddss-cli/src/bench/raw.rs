@@ -2,6 +2,7 @@
 //! processor it is at home.
 
 use hdrhistogram::Histogram;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,13 +21,32 @@ fn line_of(lines: &[Line; LINES as usize], question: u64) -> &AtomicU64 {
     &lines[((question - 2) / 2 / BATCH % LINES) as usize].0
 }
 
+/// Keeps the calling thread on one core: the first that it may run on, or the last. Two that spin on the same core
+/// wait for the kernel, not for a line. Where it cannot be kept it runs anywhere.
+fn stay(on_last: bool) {
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
+    if let Some(core) = if on_last { cores.next_back() } else { cores.next() } {
+        let mut one = CpuSet::new();
+        one.set(core);
+        let _ = sched_setaffinity(None, &one);
+    }
+}
+
 /// Round trips of one cache line between two threads that both spin; nanoseconds each.
 pub(super) fn ping_pong(duration: Duration) -> Histogram<u64> {
+    // It stays on its core, and this thread is wanted elsewhere.
+    let asked = std::thread::scope(|scope| scope.spawn(|| ask(duration)).join());
+    asked.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked))
+}
+
+fn ask(duration: Duration) -> Histogram<u64> {
     let mut times = super::figures::histogram();
     let lines: [Line; LINES as usize] = std::array::from_fn(|_| Line(AtomicU64::new(0)));
     std::thread::scope(|scope| {
         // Even is a question, odd its answer; the last question is u64::MAX - 1.
         scope.spawn(|| {
+            stay(true);
             let mut next = 2;
             loop {
                 let line = line_of(&lines, next);
@@ -41,6 +61,7 @@ pub(super) fn ping_pong(duration: Duration) -> Histogram<u64> {
                 }
             }
         });
+        stay(false);
         let (end, mut question) = (Instant::now() + duration, 0);
         while Instant::now() < end {
             let begin = Instant::now();

@@ -72,7 +72,8 @@ impl Actor {
             // What it said last is all there is to tell.
             let _ = errors.read_to_string(&mut text);
         }
-        format!("a process of the demonstration ended: {}", text.trim())
+        let lines: Vec<&str> = text.lines().map(|line| line.trim().trim_start_matches("ddss: ")).collect();
+        format!("a process of the demonstration ended: {}", lines.join("; "))
     }
 }
 

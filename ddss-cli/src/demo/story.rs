@@ -82,7 +82,7 @@ fn next_steps(installed: bool) -> Vec<String> {
         ("ddssd", "", "a node that stays"),
         ("ddss", "allocate scores 4096", "a segment on it"),
         ("ddss", "put scores hello", "and bytes into it"),
-        ("ddss", "bench", "figures of this machine"),
+        ("ddss", "bench", "what it takes here"),
     ];
     let command = |program: &str, words: &str| match (installed, words) {
         (true, _) => format!("{program} {words}"),

@@ -1,10 +1,11 @@
 //! The live view: draws, listens to keys, and leaves the terminal as it was, however it ends.
 
 use super::names::Names;
+use super::room::{Heights, Rows};
 use super::view::{Section, Span, View};
 use crate::arguments::TopOptions;
 use crate::failure::CommandError;
-use crate::page::{Page, now, read};
+use crate::page::{Page, count_in_words, now, read};
 use crate::words::harmless;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 const LISTEN_EACH: Duration = Duration::from_millis(100);
 /// Rates that the small picture remembers.
 const HISTORY: usize = 240;
+/// Columns of the words beside it.
+const CHART_TITLE: u16 = 16;
 /// From this width on segments and rings stand side by side.
 const WIDE: u16 = 150;
 
@@ -173,43 +176,56 @@ impl<'a> Screen<'a> {
 
     fn draw(&self, frame: &mut Frame<'_>) {
         let view = &self.view;
-        let rows = |section: &Section, most: usize| (section.table.len().min(most) + 2) as u16;
-        let rates = view.rate_lines(frame.area().width.into());
+        let area = frame.area();
+        let rates = view.rate_lines(area.width.into());
+        let wide = area.width >= WIDE;
+        let room = usize::from(area.height).saturating_sub(2 + rates.len());
+        let [segments, latency, clients, peers] =
+            [&view.segments, &view.latency, &view.clients, &view.peers].map(|section| section.table.len());
+        let heights = Heights::within(room, wide, Rows { segments, latency, clients, peers });
         let parts = Layout::vertical([
             Constraint::Length(1),
             Constraint::Length(rates.len() as u16),
-            Constraint::Length(3),
-            Constraint::Length(rows(&view.latency, 8)),
+            Constraint::Length(heights.chart),
+            Constraint::Length(heights.latency),
             Constraint::Fill(1),
             Constraint::Length(1),
         ])
-        .split(frame.area());
+        .split(area);
         let alive = if self.page.life.is_serving() { Style::new().green() } else { Style::new().red() };
         frame.render_widget(Line::styled(self.view.head.as_str(), alive.add_modifier(Modifier::BOLD)), parts[0]);
         frame.render_widget(Text::from_iter(rates), parts[1]);
-        let shown = self.history.iter().rev().take(parts[2].width.into()).rev().copied();
-        frame.render_widget(Sparkline::default().data(shown.collect::<Vec<_>>()).cyan(), parts[2]);
+        self.chart(frame, parts[2]);
         section(frame, parts[3], &view.latency, 0);
-        let wide = frame.area().width >= WIDE;
         let (left, right) = if wide {
             let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Length(2), Constraint::Fill(1)]);
             let halves = halves.split(parts[4]);
             (halves[0], halves[2])
         } else {
-            let under = rows(&view.clients, 4) + if view.peers.table.is_empty() { 0 } else { rows(&view.peers, 3) };
-            let both = Layout::vertical([Constraint::Fill(1), Constraint::Max(under)]).split(parts[4]);
+            let under = Constraint::Length(heights.clients + heights.peers);
+            let both = Layout::vertical([Constraint::Fill(1), under]).split(parts[4]);
             (both[0], both[1])
         };
         section(frame, left, &view.segments, self.above);
-        let peers = if view.peers.table.is_empty() { 0 } else { rows(&view.peers, 8) };
-        let under = Layout::vertical([Constraint::Fill(1), Constraint::Max(peers)]).split(right);
+        let under = Layout::vertical([Constraint::Fill(1), Constraint::Length(heights.peers)]).split(right);
         section(frame, under[0], &view.clients, 0);
         section(frame, under[1], &view.peers, 0);
         let paused = if self.paused { "  paused" } else { "" };
-        let keys =
-            format!("q leave  p pause  ↑↓ segments  each {:.1} s{paused}", self.options.interval().as_secs_f64());
+        let seconds = self.options.interval().as_secs_f64();
+        let keys = format!("q leave  p pause  ↑↓ segments  each {seconds:.1} s{paused}{}", heights.missing());
         let last = self.trouble.clone().unwrap_or(keys);
         frame.render_widget(Line::from(last).dim(), parts[5]);
+    }
+
+    /// The calls a second of the last looks, and the most of them.
+    fn chart(&self, frame: &mut Frame<'_>, area: Rect) {
+        let sides = Layout::horizontal([Constraint::Length(CHART_TITLE), Constraint::Fill(1)]).split(area);
+        let shown: Vec<u64> = self.history.iter().rev().take(sides[1].width.into()).rev().copied().collect();
+        let most = shown.iter().max().copied().unwrap_or(0);
+        let mut title = Text::from(Line::from("calls a second").bold());
+        title.push_line(Line::from(format!("to {}", count_in_words(most as f64))).dim());
+        frame.render_widget(Paragraph::new(title), sides[0]);
+        frame.render_widget(Sparkline::default().data(shown).cyan(), sides[1]);
     }
 }
 

@@ -61,7 +61,9 @@ impl Span<'_> {
             |kinds: &[Kind]| self.rate(|status| kinds.iter().map(|&kind| calls(&status.operation(kind))).sum());
         let bytes = |kinds: &[Kind]| {
             let rate = self.rate(|status| kinds.iter().map(|&kind| status.operation(kind).bytes).sum());
-            bytes_in_words(rate as u64)
+            let words = bytes_in_words(rate as u64);
+            // 79 of what? 4.0K says it by itself.
+            if words.ends_with(|last: char| last.is_ascii_digit()) { words + " B" } else { words }
         };
         let (gets, puts) = ([Kind::Get, Kind::GetMany], [Kind::Put, Kind::PutMany]);
         // Who waits for another version in vain asks again: nothing failed.
@@ -73,8 +75,8 @@ impl Span<'_> {
         let words = |rate| count_in_words(rate);
         vec![
             format!("calls {}/s", words(self.calls_a_second())),
-            format!("gets {}/s ({}/s)", words(a_second(&gets)), bytes(&gets)),
-            format!("puts {}/s ({}/s)", words(a_second(&puts)), bytes(&puts)),
+            format!("gets {}/s, {}/s", words(a_second(&gets)), bytes(&gets)),
+            format!("puts {}/s, {}/s", words(a_second(&puts)), bytes(&puts)),
             format!("not done {}/s", words(failed)),
             format!("commits {}/s", words(self.rate(|status| status.counter(Counter::Commits)))),
             format!(

@@ -176,13 +176,16 @@ fn system(path: &Path) -> impl Fn(io::Error) -> PoolError {
     move |source| PoolError::File { path: path.clone(), source: MemoryError::System { tried: "name", source } }
 }
 
-/// Puts a link in its place, or in the place of an older one.
+/// Puts a link in its place, or in the place of an older one. What is below the link's own folder is named from there on: whoever
+/// looks from outside a container finds that folder under another path.
 fn show_the_way(path: &Path, link: &Path) -> io::Result<()> {
-    let path = std::path::absolute(path)?;
+    let (path, link) = (std::path::absolute(path)?, std::path::absolute(link)?);
+    let below = link.parent().and_then(|folder| path.strip_prefix(folder).ok());
+    let path = below.unwrap_or(&path);
     let fresh: PathBuf = link.with_extension("status.new");
     remove(&fresh)?;
     symlink(path, &fresh)?;
-    std::fs::rename(&fresh, link)
+    std::fs::rename(&fresh, &link)
 }
 
 /// Lets those who may read the page through the folder in which it lies. They see no other file of it: those are their
@@ -224,6 +227,7 @@ mod tests {
         assert_eq!((seen.daemon.run, seen.counter(Counter::Commits)), (2, 1));
         let before = Status::decode(&std::fs::read(memory_folder.join(Page::BEFORE_NAME)).unwrap()).unwrap();
         assert_eq!((before.daemon.run, before.counter(Counter::Commits)), (1, 6));
+        assert_eq!(std::fs::read_link(folder.join(STATUS_NAME)).unwrap(), Path::new("memory/status"));
         let mode = std::fs::metadata(folder.join(STATUS_NAME)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
         // The page of the other plane, of an earlier run and then of this one.
