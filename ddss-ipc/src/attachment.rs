@@ -228,6 +228,11 @@ impl Attachment {
         self.link.is_over()
     }
 
+    /// Whether the daemon has said that it takes no new requests, and nobody has seen its end. No system call.
+    pub fn is_leaving(&self) -> bool {
+        self.link.is_leaving()
+    }
+
     /// The daemon has said that it takes no new requests. What is under way is still answered.
     pub fn set_leaving(&self) {
         self.link.set_leaving();

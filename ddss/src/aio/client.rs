@@ -1,6 +1,6 @@
 //! A client whose calls are futures.
 
-use super::call::{Brought, Call, Make, Outgoing, Plan, Take};
+use super::call::{Brought, Call, Make, Outgoing, Plan, Take, as_given};
 use super::reactor::Reactor;
 use super::road::Road;
 use super::segment::AsyncSegment;
@@ -201,6 +201,21 @@ impl AsyncClient {
             // The next call looks for the next daemon.
             self.client.0.last().attachment.set_leaving();
         }
+        Error::of_completion(&completion, action, target)?;
+        Ok(completion)
+    }
+
+    /// One call that is for this daemon and no other.
+    pub(super) async fn call_on(
+        &self,
+        reactor: &Arc<Reactor>,
+        action: &'static str,
+        target: &str,
+        plan: Plan<'_>,
+    ) -> Result<Completion, Error> {
+        let deadline = Instant::now() + self.client.0.timeout;
+        let ended = Call::new(Arc::clone(reactor), deadline, plan, as_given, &mut |_| {}).await;
+        let completion = ended.map_err(|none| self.client.explain(none, action, target))?;
         Error::of_completion(&completion, action, target)?;
         Ok(completion)
     }

@@ -113,7 +113,13 @@ impl AsyncLocked {
     /// Lets go, and says whether it was still held. The lock is on its way back also if this future is dropped.
     pub async fn unlock(mut self) -> Result<(), Error> {
         let operation = Operation::Unlock { segment: self.segment.id(), token: self.token };
-        let ended = self.segment.ask("unlock", operation).await;
+        // A daemon that takes nothing new takes this: others wait for it, and the next daemon does not know the lock.
+        let ended = if self.reactor.attached.attachment.is_leaving() {
+            let plan = Plan { operation, ..bare() };
+            self.segment.client().call_on(&self.reactor, "unlock", self.segment.name(), plan).await
+        } else {
+            self.segment.ask("unlock", operation).await
+        };
         self.open = false;
         ended.map(drop)
     }
