@@ -254,10 +254,12 @@ impl Attachment {
         let mut byte = [0; 8];
         loop {
             match socket::receive(self.link.socket(), &mut byte) {
-                Ok(0) => return false,
-                Ok(_) => {}
+                Ok(bytes) if bytes > 0 => {}
                 Err(Errno::AGAIN) => return self.link.is_alive(),
-                Err(_) => return false,
+                _ => {
+                    self.link.set_gone();
+                    return false;
+                }
             }
         }
     }

@@ -2,8 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Error, Failure, LockOptions, Segment, Spec, Strategy};
-use ddss_tests::{Daemon, DaemonOptions};
-use std::future::Future;
+use ddss_tests::{Daemon, DaemonOptions, block_on};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -32,25 +31,6 @@ fn wait_until_it_refuses(one: &Segment) {
             true
         }
     });
-}
-
-/// Runs a future on this thread.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(std::thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: std::sync::Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let mut future = std::pin::pin!(future);
-    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
-    let mut context = std::task::Context::from_waker(&waker);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(done) => return done,
-            std::task::Poll::Pending => std::thread::park(),
-        }
-    }
 }
 
 /// Longer than any test: only who holds such a lock ends it.

@@ -54,8 +54,10 @@ impl AsyncSegment {
 
     /// Takes the lock as the options say.
     pub async fn lock_with(&self, options: LockOptions) -> Result<AsyncLocked, Error> {
-        let reactor = self.client().reactor()?;
-        let completion = self.ask("lock", Operation::Lock { segment: self.id(), wish: options.wish() }).await?;
+        let operation = Operation::Lock { segment: self.id(), wish: options.wish() };
+        let (client, plan) = (self.client(), Plan { operation, ..bare() });
+        let ended = client.call_by(client.deadline(), "lock", self.name(), plan, as_given, &mut |_| {}).await;
+        let (completion, reactor) = ended?;
         let (segment, token) = (self.clone(), LockToken(first_word(&completion)));
         Ok(AsyncLocked { segment, token, stamp: Stamp::of(&completion), reactor, open: true })
     }
