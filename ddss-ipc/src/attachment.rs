@@ -228,6 +228,11 @@ impl Attachment {
         self.link.is_over()
     }
 
+    /// Whether the daemon has said that it takes no new requests, and nobody has seen its end. No system call.
+    pub fn is_leaving(&self) -> bool {
+        self.link.is_leaving()
+    }
+
     /// The daemon has said that it takes no new requests. What is under way is still answered.
     pub fn set_leaving(&self) {
         self.link.set_leaving();
@@ -249,10 +254,12 @@ impl Attachment {
         let mut byte = [0; 8];
         loop {
             match socket::receive(self.link.socket(), &mut byte) {
-                Ok(0) => return false,
-                Ok(_) => {}
+                Ok(bytes) if bytes > 0 => {}
                 Err(Errno::AGAIN) => return self.link.is_alive(),
-                Err(_) => return false,
+                _ => {
+                    self.link.set_gone();
+                    return false;
+                }
             }
         }
     }

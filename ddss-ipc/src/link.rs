@@ -70,6 +70,11 @@ impl Link {
         self.state.load(Ordering::Relaxed) != State::Serving as u8
     }
 
+    /// Whether the daemon is there and takes nothing new. No system call.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == State::Leaving as u8
+    }
+
     /// The daemon has said that it takes no new requests.
     pub(crate) fn set_leaving(&self) {
         self.state.fetch_max(State::Leaving as u8, Ordering::Relaxed);

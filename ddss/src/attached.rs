@@ -11,7 +11,7 @@ use arc_swap::{ArcSwap, Guard};
 use ddss_ipc::{AttachError, AttachOptions, Attachment, socket_name};
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 /// The rings to one daemon.
@@ -38,9 +38,12 @@ impl Plan {
         Self { socket: self.folder.join(socket_name(plane)), plane, ..self.clone() }
     }
 
-    pub(crate) fn attach(&self) -> Result<Attached, Error> {
+    /// Attaches, if the daemon lets this client in by then.
+    pub(crate) fn attach(&self, by: Instant) -> Result<Attached, Error> {
         let Self { folder, socket, options, planes, .. } = self;
-        let attachment = Attachment::connect(socket, options).map_err(|error| match error {
+        let mut options = options.clone();
+        options.timeout = options.timeout.min(by.saturating_duration_since(Instant::now()));
+        let attachment = Attachment::connect(socket, &options).map_err(|error| match error {
             AttachError::NoDaemon { source, .. } => {
                 Error::NoDaemon { socket: socket.clone(), folder: folder.clone(), source }
             }
@@ -58,7 +61,7 @@ impl Plan {
 /// What all clones of a client share.
 pub(crate) struct Inner {
     current: ArcSwap<Attached>,
-    /// Held by the one thread that attaches again.
+    /// Held by the one thread that looks for the next daemon.
     turn: Mutex<()>,
     pub(crate) plan: Plan,
     pub(crate) timeout: Duration,
@@ -75,12 +78,12 @@ impl std::fmt::Debug for Inner {
 
 impl Inner {
     /// How long to wait between two looks for the next daemon.
-    const REST: Duration = Duration::from_millis(2);
+    pub(crate) const REST: Duration = Duration::from_millis(2);
     /// How long to wait for a daemon whose socket is not there.
     const STOPPED: Duration = Duration::from_millis(50);
 
     pub(crate) fn new(mut plan: Plan, timeout: Duration, near: bool) -> Result<Self, Error> {
-        let attached = plan.attach()?;
+        let attached = plan.attach(Instant::now() + plan.options.timeout)?;
         plan.planes = Some(attached.attachment.planes());
         let current = ArcSwap::from_pointee(attached);
         Ok(Self { current, turn: Mutex::new(()), plan, timeout, areas: Areas::default(), near })
@@ -103,40 +106,70 @@ impl Inner {
         self.attach_again(*deadline.get_or_insert_with(|| Instant::now() + self.timeout))
     }
 
-    /// The same for a task, which must not wait: one try.
+    /// The same for a task, which must not wait: what is there now.
     #[inline]
-    pub(crate) fn attached_now(&self) -> Result<Guard<Arc<Attached>>, Error> {
-        let current = self.current.load();
-        if current.attachment.is_over() { self.attach_again(Instant::now()) } else { Ok(current) }
+    pub(crate) fn attached_now(&self) -> Option<Guard<Arc<Attached>>> {
+        Some(self.current.load()).filter(|current| !current.attachment.is_over())
     }
 
     #[cold]
     fn attach_again(&self, deadline: Instant) -> Result<Guard<Arc<Attached>>, Error> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let began = Instant::now();
+        let since = Instant::now();
         loop {
-            let current = self.current.load();
-            if !current.attachment.is_over() {
+            let looked = self.look_again(deadline);
+            if let Some(current) = self.attached_now() {
                 return Ok(current);
             }
-            let error = match self.plan.attach() {
-                Ok(attached) => {
-                    self.areas.forget();
-                    self.current.store(Arc::new(attached));
-                    continue;
-                }
-                Err(error) => error,
-            };
+            let error = looked.err().flatten();
+            if Instant::now() + Self::REST >= Self::patience(error.as_ref(), since, deadline) {
+                return Err(error.unwrap_or_else(|| self.nobody(ErrorKind::TimedOut)));
+            }
+            if error.is_none() {
+                std::thread::sleep(Self::REST);
+            }
+        }
+    }
+
+    /// One look for the next daemon, and a rest if there is none. No error: another thread is at it.
+    pub(crate) fn look_again(&self, by: Instant) -> Result<(), Option<Error>> {
+        let _turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(None),
+        };
+        if self.attached_now().is_some() {
+            return Ok(());
+        }
+        match self.plan.attach(by) {
+            Ok(attached) => {
+                self.areas.forget();
+                self.current.store(Arc::new(attached));
+                Ok(())
+            }
+            Err(error) => {
+                std::thread::sleep(Self::REST.min(by.saturating_duration_since(Instant::now())));
+                Err(Some(error))
+            }
+        }
+    }
+
+    /// How long it makes sense to look on after that, for somebody who has done so since then.
+    pub(crate) fn patience(error: Option<&Error>, since: Instant, deadline: Instant) -> Instant {
+        match error {
+            Some(Error::VersionMismatch { .. } | Error::PlanesChanged { .. }) => since,
             // A daemon that was killed leaves its socket; one that was stopped takes it away, and nobody says that
             // there will be another one. One that starts takes the old one away, for a moment.
-            let stopped = matches!(&error, Error::NoDaemon { source, .. } if source.kind() == ErrorKind::NotFound);
-            let patience = if stopped { deadline.min(began + Self::STOPPED) } else { deadline };
-            let for_good = matches!(error, Error::VersionMismatch { .. } | Error::PlanesChanged { .. });
-            if for_good || Instant::now() + Self::REST >= patience {
-                return Err(error);
+            Some(Error::NoDaemon { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                deadline.min(since + Self::STOPPED)
             }
-            std::thread::sleep(Self::REST);
+            _ => deadline,
         }
+    }
+
+    /// Nobody was found, in the words of the system.
+    pub(crate) fn nobody(&self, kind: ErrorKind) -> Error {
+        let Plan { socket, folder, .. } = &self.plan;
+        Error::NoDaemon { socket: socket.clone(), folder: folder.clone(), source: kind.into() }
     }
 
     pub(crate) fn gone(&self) -> Error {

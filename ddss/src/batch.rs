@@ -124,8 +124,8 @@ impl Batch {
         let mut answers: Vec<Option<Result<Answer, Error>>> = calls.iter().map(near).collect();
         let far: Vec<usize> = (0..calls.len()).filter(|&index| answers[index].is_none()).collect();
         for (client, far) in by_plane(client, &calls, far)? {
-            let steps = far.iter().map(|&index| calls[index].1.step(calls[index].0.place())).collect();
-            let ended = match client.run_all(steps) {
+            let steps: Vec<Step> = far.iter().map(|&index| calls[index].1.step(calls[index].0.place())).collect();
+            let ended = match client.run_all(&steps) {
                 Ok(ended) => ended,
                 Err(error) if answers.iter().all(Option::is_none) => return Err(error),
                 // Other planes have answered: what they did is told.

@@ -3,7 +3,7 @@
 use crate::arena::Run;
 use crate::batch::Step;
 use crate::lanes::{Call, Held, Late, NoCompletion};
-use ddss_core::{ArenaRange, Completion, Operation, Outcome, Request, RequestId};
+use ddss_core::{ArenaRange, Completion, Failure, Operation, Outcome, Request, RequestId};
 use ddss_ipc::{WaitClass, Waited};
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ impl Begun {
 
 impl Call<'_> {
     /// Submits all of them, as fast as there is room, and waits for the last one.
-    pub(crate) fn run_all(mut self, steps: &[Step]) -> Vec<Ended> {
+    pub(crate) fn run_all(mut self, steps: &[&Step]) -> Vec<Ended> {
         self.collect_late();
         let mut ends: Vec<Option<Ended>> = steps.iter().map(|_| None).collect();
         let mut under_way: Vec<Begun> = Vec::new();
@@ -67,7 +67,7 @@ impl Call<'_> {
                 match under_way.iter().position(|begun| RequestId(begun.id) == completion.request) {
                     Some(at) => {
                         let begun = under_way.swap_remove(at);
-                        ends[begun.index] = Some(Ok(self.take(&completion, &begun, steps[begun.index].incoming)));
+                        ends[begun.index] = Some(self.take(&completion, &begun, steps[begun.index].incoming));
                     }
                     None => self.ended_late(&completion),
                 }
@@ -103,7 +103,7 @@ impl Call<'_> {
         Some(begun)
     }
 
-    fn take(&self, completion: &Completion, begun: &Begun, incoming: usize) -> (Completion, Vec<u8>) {
+    fn take(&self, completion: &Completion, begun: &Begun, incoming: usize) -> Ended {
         let mut bytes = vec![0; if completion.outcome == Outcome::Done { incoming } else { 0 }];
         match begun.run {
             _ if bytes.is_empty() => {}
@@ -115,6 +115,9 @@ impl Call<'_> {
             None => {}
         }
         self.release(begun.held());
-        (*completion, bytes)
+        match completion.outcome {
+            Outcome::Failed(Failure::GoingDown) => Err(NoCompletion::GoingDown),
+            _ => Ok((*completion, bytes)),
+        }
     }
 }

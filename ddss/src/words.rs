@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::lanes::Call;
 use crate::lock::{LockOptions, Locked};
 use crate::segment::Segment;
 use crate::value::{Stamp, Value};
@@ -116,7 +117,17 @@ impl Segment {
     }
 
     pub(crate) fn unlock(&self, token: LockToken) -> Result<(), Error> {
-        self.ask("unlock", Operation::Unlock { segment: self.id(), token }, WaitClass::Polling).map(drop)
+        let operation = Operation::Unlock { segment: self.id(), token };
+        let client = self.client();
+        let last = client.0.last();
+        if !last.attachment.is_leaving() {
+            return self.ask("unlock", operation, WaitClass::Polling).map(drop);
+        }
+        // A daemon that takes nothing new takes this: others wait for it, and the next daemon does not know the lock.
+        let run = |call: Call<'_>| call.run(operation, None, WaitClass::Polling, |completion, _| completion.outcome);
+        let ended = last.lanes.call(client.0.timeout).and_then(run);
+        let outcome = ended.map_err(|none| client.explain(none, "unlock", self.name()))?;
+        Error::of(outcome, "unlock", self.name())
     }
 
     /// An operation that carries no bytes.

@@ -1,12 +1,14 @@
 //! A daemon whose clients' socket was made before it, as systemd does it: who calls while there is no daemon waits for it.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Spec};
-use ddss_tests::{Process, TempNode, binary};
+use ddss::{Client, Failure, LockOptions, Spec};
+use ddss_tests::{Process, TempNode, binary, block_on};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::task::Poll;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -22,7 +24,13 @@ fn listen(path: &Path, kind: SocketType) -> OwnedFd {
 fn spawn(folder: &TempNode, socket: &OwnedFd) -> Process {
     let mut command = Command::new("sh");
     let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
-    command.arg("-c").arg(script).arg(binary("ddssd").unwrap()).arg("--dir").arg(folder.path());
+    command
+        .arg("-c")
+        .arg(script)
+        .arg(binary("ddssd").unwrap())
+        .arg("--dir")
+        .arg(folder.path())
+        .args(["--drain-ms", "600000"]);
     Process::start_with(command, Stdio::from(socket.try_clone().unwrap()), folder.path(), "ddssd").unwrap()
 }
 
@@ -63,6 +71,60 @@ fn who_calls_while_there_is_no_daemon_is_answered_by_the_next_one() {
             new.join().unwrap().unwrap();
         }
     });
+}
+
+// If this failed, an upgrade would fail the calls of tasks and of batches, of which not one was begun, or make some twice.
+#[test]
+fn tasks_and_batches_that_a_daemon_refused_are_answered_by_the_next_one() {
+    binary("ddssd").unwrap();
+    let folder = TempNode::new().unwrap();
+    let socket = listen(&folder.join("ddssd.sock"), SocketType::SEQPACKET);
+    let mut daemon = spawn(&folder, &socket);
+    let client = connect(&folder);
+    let tasks = connect(&folder).to_async().unwrap();
+    let names = ["held", "by-task", "by-tasks", "by-batch", "dropped"];
+    let [held, by_task, by_tasks, by_batch, dropped] = names.map(|name| client.allocate(name, Spec::new(64)).unwrap());
+    let [task, many, given_up] = ["by-task", "by-tasks", "dropped"].map(|name| block_on(tasks.open(name)).unwrap());
+    let locked = held.lock_with(LockOptions::new().lease(50 * PATIENCE)).unwrap();
+    let in_line = connect(&folder).open("held").unwrap();
+    let hurried = Client::builder().folder(folder.path()).timeout(Duration::from_millis(200)).connect().unwrap();
+    std::thread::scope(|scope| {
+        let in_line = scope.spawn(move || in_line.fetch_add(0, 1));
+        while held.stat().unwrap().waiting == 0 {
+            std::thread::yield_now();
+        }
+        // It cannot end while somebody waits behind the lock.
+        daemon.ask_to_end().unwrap();
+        let refused = loop {
+            if let Err(error) = hurried.ping() {
+                break error;
+            }
+        };
+        assert_eq!(refused.failure(), Some(Failure::GoingDown), "{refused}");
+        let one = scope.spawn(|| block_on(task.fetch_add(0, 1)));
+        let many = scope.spawn(|| block_on(tasks.batch().put(&many, 0, &[2; 8])?.put(&many, 8, &[2; 50])?.run()));
+        let batch = scope.spawn(|| client.batch().put(&by_batch, 0, &[3; 8])?.put(&by_batch, 8, &[3; 50])?.run());
+        let given_up = scope.spawn(|| {
+            let mut put = Box::pin(given_up.put(0, &[4; 8]));
+            block_on(poll_fn(|context| Poll::Ready(put.as_mut().poll(context).is_ready())));
+            std::thread::sleep(Duration::from_millis(100));
+            block_on(poll_fn(|context| Poll::Ready(put.as_mut().poll(context).is_ready())))
+        });
+        assert!(!given_up.join().unwrap(), "nobody was there to answer, and now nobody asks any more");
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!one.is_finished() && !many.is_finished() && !batch.is_finished(), "nobody was there to answer");
+        locked.unlock().unwrap();
+        in_line.join().unwrap().unwrap();
+        assert!(daemon.wait(PATIENCE).unwrap().is_some_and(|status| status.success()), "{}", daemon.stderr());
+        daemon = spawn(&folder, &socket);
+        assert_eq!(one.join().unwrap().unwrap().before, 0);
+        for answers in [many.join().unwrap().unwrap(), batch.join().unwrap().unwrap()] {
+            assert!(answers.into_iter().all(|answer| answer.is_ok()));
+        }
+    });
+    for (segment, version) in [(by_task, 1), (by_tasks, 2), (by_batch, 2), (dropped, 0)] {
+        assert_eq!(segment.get(..).unwrap().version().0, version, "{}: each call once", segment.name());
+    }
 }
 
 // If this failed, a unit with a wrong line would start a daemon that no client finds.

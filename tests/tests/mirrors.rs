@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use ddss::{Client, Error, Identity, Spec};
 use ddss_tests::{Cut, Daemon, DaemonOptions, Islands, ScriptedClient, binary, skipped};
 use serde_json::Value;
 
@@ -197,4 +198,41 @@ fn an_old_home_that_is_cut_off_answers_nothing_that_is_old() {
     let said = done(&mut at_home, &format!("get 0 64 {newest}"));
     assert!(said.ends_with("equal"), "{said}");
     in_sync(&daemons[0], "fenced");
+}
+
+// If this failed, a user could fill other nodes with mirrors, beyond what he may have there.
+#[test]
+fn a_mirror_counts_for_the_owner_of_its_segment_on_its_own_node() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("a_mirror_counts_for_the_owner_of_its_segment", "it needs root, to give segments away");
+    }
+    let quota = ["--quota", "0:bytes=64K;7:bytes=64K"];
+    let home = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
+    let joins = DaemonOptions::new(2).unwrap().joins(home.listen()).argument(quota[0]).argument(quota[1]);
+    let other = joins.start().unwrap();
+    until_alive(&[&home, &other], 2);
+    let of = |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap();
+    let (here, there) = (of(&home), of(&other));
+    let mirrored = |bytes| Spec { copies: 2, mode: 0o666, ..Spec::new(bytes) };
+    // 40960 bytes with the header, of 65536 that root may have on node 2.
+    let fits = here.allocate("fits", mirrored(40_000)).unwrap();
+    assert_eq!(in_sync(&home, "fits"), (1, 2));
+    let error = there.allocate("local", Spec::new(30_000)).unwrap_err();
+    assert!(matches!(error, Error::OverQuota { used: 40_960, allowed: 65_536, .. }), "{error}");
+    // One more mirror does not fit: the segment is there, without it.
+    let refusals = || ddss(&other, &["counters", "quota*"]).to_string();
+    let before = refusals();
+    let large = here.allocate("large", mirrored(30_000)).unwrap();
+    until("node 2 has refused it", || if refusals() == before { Err(refusals()) } else { Ok(()) });
+    assert_ne!(ddss(&home, &["stat", "large"])["mirror"]["state"], "in sync");
+    large.put(0, &[1; 30_000]).unwrap();
+    // With the first one gone there is room for it.
+    fits.release().unwrap();
+    assert_eq!(in_sync(&home, "large"), (1, 2));
+    // It is given away: then it counts for him who has it.
+    large.set_owner(Identity { uid: 7, gid: 7 }).unwrap();
+    assert_eq!(in_sync(&home, "large"), (1, 2));
+    let local = there.allocate("local", Spec::new(60_000)).unwrap();
+    local.release().unwrap();
+    assert_eq!(large.get(..).unwrap()[..], [1; 30_000]);
 }

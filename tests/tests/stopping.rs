@@ -1,8 +1,8 @@
 //! A daemon that is told to stop: what is under way ends, what is new is told so, and nothing that was acknowledged is lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Error, Failure, Segment, Spec, Strategy};
-use ddss_tests::{Daemon, DaemonOptions};
+use ddss::{Client, Error, Failure, LockOptions, Segment, Spec, Strategy};
+use ddss_tests::{Daemon, DaemonOptions, block_on};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,11 @@ fn wait_until_it_refuses(one: &Segment) {
     });
 }
 
+/// Longer than any test: only who holds such a lock ends it.
+fn for_long() -> LockOptions {
+    LockOptions::new().lease(Duration::from_secs(1000))
+}
+
 fn draining(ms: u64) -> Daemon {
     DaemonOptions::new(1).unwrap().argument("--drain-ms").argument(ms.to_string()).start().unwrap()
 }
@@ -44,7 +49,7 @@ fn calls_under_way_end_with_done_and_the_daemon_ends_well() {
     let holder = client(&daemon, Strategy::Auto);
     let other = holder.allocate("other", Spec::new(64)).unwrap();
     let shared = holder.allocate("shared", Spec::new(64)).unwrap();
-    let locked = shared.lock().unwrap();
+    let locked = shared.lock_with(for_long()).unwrap();
     std::thread::scope(|scope| {
         let waiting: Vec<_> = Strategy::ALL
             .iter()
@@ -107,6 +112,60 @@ fn whoever_calls_when_it_stops_knows_how_each_call_ended() {
         for (segment, done) in made.iter().zip(&done) {
             assert_eq!(segment.get(0..8).unwrap()[..], done.load(Ordering::Acquire).to_le_bytes());
         }
+    }
+}
+
+// If this failed, those who wait behind a lock would wait until its lease ends, although its holder has let it go.
+#[test]
+fn who_was_told_that_it_stops_can_still_unlock() {
+    let mut daemon = draining(600_000);
+    let maker = client(&daemon, Strategy::Auto);
+    let spare = maker.allocate("spare", Spec::new(64)).unwrap();
+    let names: Vec<String> = Strategy::ALL.iter().map(|strategy| format!("of-{strategy}")).collect();
+    let made: Vec<Segment> = names.iter().map(|name| maker.allocate(name, Spec::new(64)).unwrap()).collect();
+    let own: Vec<Segment> =
+        names.iter().zip(Strategy::ALL).map(|(name, strategy)| client(&daemon, strategy).open(name).unwrap()).collect();
+    let by_threads: Vec<_> = own.iter().map(|segment| segment.lock_with(for_long()).unwrap()).collect();
+    let tasks = client(&daemon, Strategy::Auto).to_async().unwrap();
+    let by_tasks: Vec<_> = ["told", "dropped"]
+        .map(|name| {
+            maker.allocate(name, Spec::new(64)).unwrap();
+            block_on(async { tasks.open(name).await.unwrap().lock_with(for_long()).await.unwrap() })
+        })
+        .into();
+    let waited_for: Vec<Segment> = (made.iter().map(|segment| segment.name()))
+        .chain(["told", "dropped"])
+        .map(|name| client(&daemon, Strategy::Auto).open(name).unwrap())
+        .collect();
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = waited_for.iter().map(|segment| scope.spawn(move || segment.fetch_add(0, 1))).collect();
+        is_soon("is everybody in line", || {
+            waited_for.iter().all(|segment| maker.open(segment.name()).unwrap().stat().unwrap().waiting == 1)
+        });
+        daemon.process().ask_to_end().unwrap();
+        wait_until_it_refuses(&spare);
+        // Every holder has been told that this daemon takes nothing new.
+        for segment in &own {
+            assert_eq!(segment.stat().unwrap_err().failure(), Some(Failure::GoingDown));
+        }
+        assert_eq!(block_on(tasks.open("spare")).unwrap_err().failure(), Some(Failure::GoingDown));
+        assert!(waiting.iter().all(|one| !one.is_finished()));
+        for (number, locked) in by_threads.into_iter().enumerate() {
+            // Dropping it is unlocking as well.
+            if number % 2 == 0 { locked.unlock().unwrap() } else { drop(locked) }
+        }
+        for (number, locked) in by_tasks.into_iter().enumerate() {
+            if number % 2 == 0 { block_on(locked.unlock()).unwrap() } else { drop(locked) }
+        }
+        for one in waiting {
+            one.join().unwrap().unwrap();
+        }
+    });
+    let status = daemon.process().wait(PATIENCE).unwrap().expect("all had ended");
+    assert_eq!(status.code(), Some(0), "{}", daemon.process().stderr());
+    daemon.start_again().unwrap();
+    for segment in &made {
+        assert_eq!(segment.get(0..8).unwrap()[..], 1u64.to_le_bytes());
     }
 }
 

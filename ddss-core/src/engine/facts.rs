@@ -208,7 +208,7 @@ impl Engine {
         let old = segment.permissions;
         let new = old.changed(who, permit)?;
         if new.audience() == old.audience() {
-            self.segments.get_mut(id)?.permissions = new;
+            self.segments.set_permissions(id, new)?;
             let record = self.segments.record(id)?;
             self.act(Action::Rewrite { record });
             self.permitted(id, asker);

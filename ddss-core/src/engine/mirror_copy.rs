@@ -96,8 +96,9 @@ impl Engine {
             return self.say(node, id, epoch, Have::No);
         }
         let is_stale = planted!(self, StaleCopy);
+        // The copy is there.
+        let _ = self.segments.set_permissions(id, permissions);
         let Ok(segment) = self.segments.get_mut(id) else { return };
-        segment.permissions = permissions;
         let at = segment.at;
         let is_whole = (segment.version, segment.timestamp) == stamp || is_stale && segment.timestamp.0 != 0;
         if let Some(mirror) = segment.mirror.as_deref_mut() {
@@ -118,6 +119,9 @@ impl Engine {
         let nobody = Asker::Peer(node, 0);
         let made = if id.home() == self.node || self.segments.forming(id).is_some() {
             Err(Failure::AlreadyExists)
+        } else if self.is_over_quota(permissions.owner, &spec) {
+            // It counts for its owner here as well.
+            Err(Failure::QuotaBytes)
         } else {
             self.segments.allocate(name, spec, permissions, Timestamp(0), nobody, Some(id))
         };

@@ -1,5 +1,6 @@
-//! What each user may have at home here, and what he has. A segment counts for its owner, whoever asked for it and from
-//! where, from the moment it gets its place until it is released; also while the daemon was away.
+//! What each user may have here, and what he has. A segment counts for its owner, whoever asked for it and from
+//! where, from the moment it gets its place until it is released; also while the daemon was away. So does the mirror of
+//! one that is at home elsewhere: it takes as much.
 
 use super::core::Engine;
 use super::guard::Asker;
@@ -127,6 +128,13 @@ impl Engine {
         let told = Told { version: Version(allowed), word: used, ..Told::default() };
         self.answer(asker, Outcome::Failed(failure), told);
         true
+    }
+
+    /// Whether the owner of a segment at home elsewhere may not have a copy of it here.
+    pub(super) fn is_over_quota(&mut self, owner: Identity, spec: &Spec) -> bool {
+        let is_over = self.segments.accounts.broken_by(owner.uid, spec).is_some();
+        self.counters.over_quota += u64::from(is_over);
+        is_over
     }
 }
 

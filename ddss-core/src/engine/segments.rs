@@ -448,6 +448,14 @@ impl Segments {
         self.slots.get_mut(usize::from(index))?.segment.as_deref_mut().filter(|segment| segment.id == id)
     }
 
+    /// Who may use a segment from now on, and whose it is; its place stays.
+    pub(super) fn set_permissions(&mut self, id: SegmentId, permissions: Permissions) -> Result<(), Failure> {
+        let segment = self.get_mut(id)?;
+        let (spec, old) = (segment.spec, std::mem::replace(&mut segment.permissions, permissions));
+        self.accounts.hand_on(old.owner.uid, permissions.owner.uid, &spec);
+        Ok(())
+    }
+
     /// Gives a segment a place among other people, to be brought there for new permissions; with it where it is, and how
     /// much. Until it is there it is read where it was, and nobody changes it.
     pub(super) fn begin_move(

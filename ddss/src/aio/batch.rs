@@ -65,7 +65,8 @@ impl AsyncBatch {
     /// that has begun may or may not happen.
     pub async fn run(&mut self) -> Result<Vec<Result<Answer, Error>>, Error> {
         let calls = std::mem::take(&mut self.calls);
-        drop(self.client.reactor()?);
+        let deadline = self.client.deadline();
+        drop(self.client.reactor(deadline).await?);
         let one = async |(segment, wish): &(AsyncSegment, Wish)| {
             let place = segment.place();
             if let Some(answer) = wish.near(place) {
@@ -74,7 +75,7 @@ impl AsyncBatch {
             let Step { operation, outgoing, incoming } = wish.step(place);
             let plan = Plan { outgoing: Outgoing::Bytes(&outgoing), incoming, operation };
             let client = segment.client();
-            let (completion, bytes) = client.call_for(wish.action(), &place.name, plan, as_given).await?;
+            let (completion, bytes) = client.call_for_by(deadline, wish.action(), &place.name, plan, as_given).await?;
             Ok(wish.answer(&completion, bytes))
         };
         Ok(all(calls.iter().map(|call| Box::pin(one(call))).collect()).await)

@@ -1,8 +1,9 @@
 //! A client whose calls are futures.
 
-use super::call::{Brought, Call, Make, Outgoing, Plan, Take};
+use super::call::{Brought, Call, Make, Outgoing, Plan, Take, as_given};
 use super::reactor::Reactor;
 use super::road::Road;
+use super::search::Search;
 use super::segment::AsyncSegment;
 use crate::attached::Attached;
 use crate::client::{Client, checked_name};
@@ -41,6 +42,7 @@ struct Shared {
     reactor: ArcSwap<Reactor>,
     /// Held by the one who makes another.
     turn: Mutex<()>,
+    search: Arc<Search>,
 }
 
 impl std::fmt::Debug for AsyncClient {
@@ -66,7 +68,7 @@ impl AsyncClient {
         let attach = |plane| {
             let client = client.at_plane(plane)?;
             let reactor = ArcSwap::from_pointee(reactor_of(Guard::into_inner(client.0.last()))?);
-            Ok((client, Arc::new(Shared { reactor, turn: Mutex::new(()) })))
+            Ok((client, Arc::new(Shared { reactor, turn: Mutex::new(()), search: Arc::default() })))
         };
         let planes: Arc<[_]> = (0..client.planes()).map(attach).collect::<Result<_, Error>>()?;
         let (client, shared) = planes[0].clone();
@@ -84,9 +86,21 @@ impl AsyncClient {
         self.at_plane(Plane::index_of(name, self.planes.len() as u8))
     }
 
-    /// The lane for tasks on a daemon that is not known to be gone.
-    pub(super) fn reactor(&self) -> Result<Arc<Reactor>, Error> {
-        let attached = self.client.0.attached_now()?;
+    /// The lane for tasks on a daemon that takes calls, as far as it is known: on the next one, if that comes in time.
+    pub(super) async fn reactor(&self, deadline: Instant) -> Result<Arc<Reactor>, Error> {
+        loop {
+            if let Some(reactor) = self.reactor_now() {
+                return reactor;
+            }
+            self.shared.search.begin(&self.client.0, deadline)?.await?;
+        }
+    }
+
+    fn reactor_now(&self) -> Option<Result<Arc<Reactor>, Error>> {
+        Some(self.reactor_on(self.client.0.attached_now()?))
+    }
+
+    fn reactor_on(&self, attached: Guard<Arc<Attached>>) -> Result<Arc<Reactor>, Error> {
         let reactor = self.shared.reactor.load();
         if Arc::ptr_eq(&reactor.attached, &attached) {
             return Ok(Guard::into_inner(reactor));
@@ -176,6 +190,11 @@ impl AsyncClient {
         self.client.node()
     }
 
+    /// When the time of a call is over that begins now.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.client.0.timeout
+    }
+
     /// Makes a call, and passes what it brought to `take`. Allocates nothing.
     pub(super) async fn call(
         &self,
@@ -185,27 +204,59 @@ impl AsyncClient {
         make: Make,
         take: &mut Take<'_>,
     ) -> Result<Completion, Error> {
-        let deadline = Instant::now() + self.client.0.timeout;
-        // What leaves nothing behind can be asked again, of the daemon that comes next.
-        let mut tries = if plan.is_harmless(make) { 2 } else { 1 };
-        let completion = loop {
-            tries -= 1;
+        self.call_by(self.deadline(), action, target, plan, make, take).await.map(|(completion, _)| completion)
+    }
+
+    /// The same until that time; says also who has answered.
+    pub(super) async fn call_by(
+        &self,
+        deadline: Instant,
+        action: &'static str,
+        target: &str,
+        plan: Plan<'_>,
+        make: Make,
+        take: &mut Take<'_>,
+    ) -> Result<(Completion, Arc<Reactor>), Error> {
+        let harmless = plan.is_harmless(make);
+        let mut refused = false;
+        let (ended, reactor) = loop {
+            let reactor = match self.reactor(deadline).await {
+                // Nobody has come in the place of the one that said so.
+                Err(_) if refused => return Err(self.client.explain(NoCompletion::GoingDown, action, target)),
+                reactor => reactor?,
+            };
             let mut take = |brought: &Brought<'_>| take(brought);
-            match Call::new(self.reactor()?, deadline, plan, make, &mut take).await {
-                // The daemon ended under way.
-                Err(NoCompletion::Gone) if tries > 0 => {}
-                ended => break ended.map_err(|none| self.client.explain(none, action, target))?,
+            match Call::new(Arc::clone(&reactor), deadline, plan, make, &mut take).await {
+                // The daemon ended under way. What leaves nothing behind is asked again, of the one that comes next.
+                Err(NoCompletion::Gone) if harmless => {}
+                // It was not begun, whatever it is: the next one is asked.
+                Ok(Completion { outcome: Outcome::Failed(Failure::GoingDown), .. }) => {
+                    reactor.attached.attachment.set_leaving();
+                    refused = true;
+                }
+                ended => break (ended, reactor),
             }
         };
-        if completion.outcome == Outcome::Failed(Failure::GoingDown) {
-            // The next call looks for the next daemon.
-            self.client.0.last().attachment.set_leaving();
-        }
+        let completion = ended.map_err(|none| self.client.explain(none, action, target))?;
+        Error::of_completion(&completion, action, target)?;
+        Ok((completion, reactor))
+    }
+
+    /// One call that is for this daemon and no other.
+    pub(super) async fn call_on(
+        &self,
+        reactor: &Arc<Reactor>,
+        action: &'static str,
+        target: &str,
+        plan: Plan<'_>,
+    ) -> Result<Completion, Error> {
+        let ended = Call::new(Arc::clone(reactor), self.deadline(), plan, as_given, &mut |_| {}).await;
+        let completion = ended.map_err(|none| self.client.explain(none, action, target))?;
         Error::of_completion(&completion, action, target)?;
         Ok(completion)
     }
 
-    /// The same; what it brought as a vector.
+    /// A call that brings bytes, which are to be a vector.
     pub(super) async fn call_for(
         &self,
         action: &'static str,
@@ -213,8 +264,21 @@ impl AsyncClient {
         plan: Plan<'_>,
         make: Make,
     ) -> Result<(Completion, Vec<u8>), Error> {
+        self.call_for_by(self.deadline(), action, target, plan, make).await
+    }
+
+    /// The same until that time.
+    pub(super) async fn call_for_by(
+        &self,
+        deadline: Instant,
+        action: &'static str,
+        target: &str,
+        plan: Plan<'_>,
+        make: Make,
+    ) -> Result<(Completion, Vec<u8>), Error> {
         let mut bytes = vec![0; plan.incoming];
-        let completion = self.call(action, target, plan, make, &mut |brought| brought.read(0, &mut bytes)).await?;
+        let mut take = |brought: &Brought<'_>| brought.read(0, &mut bytes);
+        let (completion, _) = self.call_by(deadline, action, target, plan, make, &mut take).await?;
         Ok((completion, bytes))
     }
 

@@ -54,8 +54,10 @@ impl AsyncSegment {
 
     /// Takes the lock as the options say.
     pub async fn lock_with(&self, options: LockOptions) -> Result<AsyncLocked, Error> {
-        let reactor = self.client().reactor()?;
-        let completion = self.ask("lock", Operation::Lock { segment: self.id(), wish: options.wish() }).await?;
+        let operation = Operation::Lock { segment: self.id(), wish: options.wish() };
+        let (client, plan) = (self.client(), Plan { operation, ..bare() });
+        let ended = client.call_by(client.deadline(), "lock", self.name(), plan, as_given, &mut |_| {}).await;
+        let (completion, reactor) = ended?;
         let (segment, token) = (self.clone(), LockToken(first_word(&completion)));
         Ok(AsyncLocked { segment, token, stamp: Stamp::of(&completion), reactor, open: true })
     }
@@ -113,7 +115,13 @@ impl AsyncLocked {
     /// Lets go, and says whether it was still held. The lock is on its way back also if this future is dropped.
     pub async fn unlock(mut self) -> Result<(), Error> {
         let operation = Operation::Unlock { segment: self.segment.id(), token: self.token };
-        let ended = self.segment.ask("unlock", operation).await;
+        // A daemon that takes nothing new takes this: others wait for it, and the next daemon does not know the lock.
+        let ended = if self.reactor.attached.attachment.is_leaving() {
+            let plan = Plan { operation, ..bare() };
+            self.segment.client().call_on(&self.reactor, "unlock", self.segment.name(), plan).await
+        } else {
+            self.segment.ask("unlock", operation).await
+        };
         self.open = false;
         ended.map(drop)
     }

@@ -42,6 +42,7 @@ mod more;
 mod reactor;
 mod road;
 mod room;
+mod search;
 mod segment;
 mod typed;
 

@@ -1,0 +1,118 @@
+//! The next daemon, looked for on behalf of tasks. Whoever attaches may have to wait, and a task must not: a thread does it,
+//! for as long as some task waits for it, each until its own deadline.
+
+use crate::attached::Inner;
+use crate::error::Error;
+use atomic_waker::AtomicWaker;
+use ddss_ipc::AttachError;
+use std::future::Future;
+use std::io::ErrorKind;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// Who waits for the next daemon of one plane.
+#[derive(Default)]
+pub(super) struct Search(Mutex<Line>);
+
+#[derive(Default)]
+struct Line {
+    /// A thread looks, and will look at the line again before it ends.
+    searching: bool,
+    waiting: Vec<Arc<Waiting>>,
+}
+
+struct Waiting {
+    since: Instant,
+    deadline: Instant,
+    ended: Mutex<Option<Result<(), Error>>>,
+    waker: AtomicWaker,
+}
+
+impl Waiting {
+    fn end(&self, ended: Result<(), Error>) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+        self.waker.wake();
+    }
+}
+
+/// Ready when there is another daemon, or nobody came in time. Dropped, it is waited for by one less.
+pub(super) struct Sought(Arc<Waiting>);
+
+impl Future for Sought {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.waker.register(context.waker());
+        let ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ended.map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Search {
+    /// So long a single look takes at the most: one who comes meanwhile may have less time than those before him.
+    const LOOK: Duration = Duration::from_millis(100);
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to look, if nobody does.
+    pub(super) fn begin(self: &Arc<Self>, inner: &Arc<Inner>, deadline: Instant) -> Result<Sought, Error> {
+        let since = Instant::now();
+        let waiting = Arc::new(Waiting { since, deadline, ended: Mutex::new(None), waker: AtomicWaker::new() });
+        let mut line = self.line();
+        if !line.searching {
+            let (search, inner) = (Arc::clone(self), Arc::clone(inner));
+            let thread = std::thread::Builder::new().name("ddss-search".to_owned());
+            thread.spawn(move || search.run(&inner)).map_err(Error::Thread)?;
+            line.searching = true;
+        }
+        line.waiting.push(Arc::clone(&waiting));
+        Ok(Sought(waiting))
+    }
+
+    fn run(&self, inner: &Inner) {
+        while let Some(first) = self.first_deadline() {
+            let looked = inner.look_again(first.min(Instant::now() + Self::LOOK));
+            let error = looked.err().flatten();
+            let is_there = inner.attached_now().is_some();
+            self.tell(inner, is_there, error.as_ref());
+            if !is_there && error.is_none() {
+                std::thread::sleep(Inner::REST);
+            }
+        }
+    }
+
+    /// When the first of those has to be told that still wait. None: the search is over.
+    fn first_deadline(&self) -> Option<Instant> {
+        let mut line = self.line();
+        line.waiting.retain(|waiting| Arc::strong_count(waiting) > 1);
+        line.searching = !line.waiting.is_empty();
+        line.waiting.iter().map(|waiting| waiting.deadline).min()
+    }
+
+    /// Tells those who need not look any further.
+    fn tell(&self, inner: &Inner, is_there: bool, error: Option<&Error>) {
+        let soon = Instant::now() + Inner::REST;
+        let is_over = |one: &Waiting| is_there || soon >= Inner::patience(error, one.since, one.deadline);
+        let told: Vec<_> = self.line().waiting.extract_if(.., |waiting| is_over(waiting)).collect();
+        for waiting in told {
+            waiting.end(if is_there { Ok(()) } else { Err(same(inner, error)) });
+        }
+    }
+}
+
+/// Why nobody was found, once for each who waited.
+fn same(inner: &Inner, error: Option<&Error>) -> Error {
+    match error {
+        Some(&Error::VersionMismatch { ours, theirs }) => Error::VersionMismatch { ours, theirs },
+        Some(&Error::PlanesChanged { before, now }) => Error::PlanesChanged { before, now },
+        Some(Error::Attach(AttachError::Refused { text })) => {
+            Error::Attach(AttachError::Refused { text: text.clone() })
+        }
+        Some(Error::NoDaemon { source, .. }) => inner.nobody(source.kind()),
+        _ => inner.nobody(ErrorKind::TimedOut),
+    }
+}
