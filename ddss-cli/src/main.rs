@@ -45,7 +45,15 @@ use std::process::ExitCode;
 use words::{READER_GONE, Unheard};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(wrong) if wrong.use_stderr() => {
+            words::complain_of_words(&wrong.render().to_string());
+            return ExitCode::from(2);
+        }
+        // Help, or the version.
+        Err(asked) => asked.exit(),
+    };
     match std::panic::catch_unwind(|| run(&arguments)) {
         Ok(ended) => told(ended),
         Err(reason) => match reason.downcast::<Unheard>() {

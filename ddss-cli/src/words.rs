@@ -89,6 +89,12 @@ pub(crate) fn complain(sentence: &str) {
     wrapped(&format!("ddss: {sentence}"), "ddss: ".len(), most).iter().for_each(|line| note(line));
 }
 
+/// To standard error, within its terminal: what is wrong with the words that somebody typed.
+pub(crate) fn complain_of_words(text: &str) {
+    let most = columns(std::io::stderr()).unwrap_or(usize::MAX);
+    text.trim_end().lines().flat_map(|line| wrapped(line, 7, most)).for_each(|line| note(&line));
+}
+
 /// What to do next, under a complaint.
 pub(crate) fn advise(step: &str) {
     let most = columns(std::io::stderr()).unwrap_or(usize::MAX);

@@ -67,8 +67,11 @@ fn lines(name: &str, file: &str) -> Vec<(Vec<String>, i32)> {
         "import NAME /dev",
         "release NAME no-such-segment",
     ];
-    let good = good.iter().map(|line| (words(line), 0));
-    good.chain(bad.iter().map(|line| (words(line), 1))).collect()
+    let wrong =
+        ["get NAME --length a-word-where-a-number-belongs", "put NAME", "allocate x 8 --model as-fast-as-it-gets"];
+    let [good, bad, wrong] = [(&good[..], 0), (&bad[..], 1), (&wrong[..], 2)]
+        .map(|(lines, code)| lines.iter().map(|line| (words(line), code)).collect::<Vec<_>>());
+    [good, bad, wrong].concat()
 }
 
 /// How wide a terminal shows it. (Letters of the pages and of these names only.)
