@@ -115,6 +115,6 @@ outside_the_model! {
     pub use station::{Answerer, Idling, Inbox, Offence, Station, StationCounts};
     pub use status::{Life, STATUS_NAME, StatusReadError, process_began, read_all_statuses, read_status};
     pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
-    pub use sys::{Access, Claimed, Claims, Desk, Framed, Inherited, MemoryError, SharedMemory};
+    pub use sys::{Access, Claimed, Claims, Desk, Framed, Inherited, MemoryError, SharedMemory, exit_for_lost_files};
     pub use view::{Views, view};
 }

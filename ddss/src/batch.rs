@@ -1,14 +1,16 @@
 //! Many calls in one submission, over any segments: as many as fit are under way at the same time.
 
+use crate::attached::Attached;
 use crate::client::Client;
 use crate::error::Error;
 use crate::lanes::NoCompletion;
-use crate::lanes_many::Ended;
+use crate::lanes_many::{Ended, Many, run_together};
 use crate::segment::{Place, Segment, bounds};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
 use ddss_core::{ArenaRange, Completion, Operation, Payload};
 use std::ops::RangeBounds;
+use std::time::Instant;
 
 /// What one call of a [`Batch`] brought.
 ///
@@ -123,15 +125,14 @@ impl Batch {
         let near = |(segment, wish): &(Segment, Wish)| wish.near(segment.place()).map(Ok);
         let mut answers: Vec<Option<Result<Answer, Error>>> = calls.iter().map(near).collect();
         let far: Vec<usize> = (0..calls.len()).filter(|&index| answers[index].is_none()).collect();
-        for (client, far) in by_plane(client, &calls, far)? {
-            let steps: Vec<Step> = far.iter().map(|&index| calls[index].1.step(calls[index].0.place())).collect();
-            let ended = match client.run_all(&steps) {
-                Ok(ended) => ended,
-                Err(error) if answers.iter().all(Option::is_none) => return Err(error),
-                // Other planes have answered: what they did is told.
-                Err(_) => far.iter().map(|_| Err(NoCompletion::Gone)).collect(),
-            };
-            for (index, ended) in far.into_iter().zip(ended) {
+        let mut parts = by_plane(client, &calls, far)?;
+        match run_parts(&mut parts) {
+            Err(error) if answers.iter().all(Option::is_none) => return Err(error),
+            // What was read in place is told.
+            ended => drop(ended),
+        }
+        for Part { client, calls: indices, ends, .. } in parts {
+            for (index, ended) in indices.into_iter().zip(ends) {
                 let (segment, wish) = &calls[index];
                 answers[index] = Some(answer(&client, segment, wish, ended));
             }
@@ -140,22 +141,95 @@ impl Batch {
     }
 }
 
-/// The calls that go to each plane, with the client there. Nothing is asked of anybody before all planes are reached.
-fn by_plane(client: &Client, calls: &[(Segment, Wish)], far: Vec<usize>) -> Result<Vec<(Client, Vec<usize>)>, Error> {
+/// The calls of a batch that go to one plane.
+struct Part {
+    client: Client,
+    /// Which of the batch's.
+    calls: Vec<usize>,
+    steps: Vec<Step>,
+    ends: Vec<Ended>,
+    /// Those that are to be made yet.
+    left: Vec<usize>,
+}
+
+impl Part {
+    fn new(client: Client, all: &[(Segment, Wish)], calls: Vec<usize>) -> Self {
+        let steps: Vec<Step> = calls.iter().map(|&index| all[index].1.step(all[index].0.place())).collect();
+        let ends = steps.iter().map(|_| Err(NoCompletion::Gone)).collect();
+        Self { client, left: (0..calls.len()).collect(), calls, steps, ends }
+    }
+
+    /// Notes how those that were left have ended, and which of them are for the next daemon, if one comes in time: those
+    /// that were not begun since the daemon goes down, and those that leave nothing behind whose daemon is gone.
+    fn note(&mut self, attached: &Attached, ended: Vec<Ended>) {
+        let ended: Vec<(usize, Ended)> = self.left.drain(..).zip(ended).collect();
+        for (index, ended) in ended {
+            let again = match ended {
+                Err(NoCompletion::GoingDown) => {
+                    attached.attachment.set_leaving();
+                    true
+                }
+                Err(NoCompletion::Gone) => self.steps[index].operation.is_harmless(),
+                _ => false,
+            };
+            self.ends[index] = ended;
+            self.left.extend(again.then_some(index));
+        }
+    }
+}
+
+/// The calls that go to each plane, with the client there.
+fn by_plane(client: &Client, calls: &[(Segment, Wish)], far: Vec<usize>) -> Result<Vec<Part>, Error> {
     if client.planes() == 1 {
-        return Ok(vec![(client.clone(), far)]);
+        return Ok(vec![Part::new(client.clone(), calls, far)]);
     }
     let mut parts = Vec::new();
     for plane in 0..client.planes() {
         let theirs: Vec<usize> =
             far.iter().copied().filter(|&index| calls[index].0.client().plane() == plane).collect();
         if !theirs.is_empty() {
-            let client = client.at_plane(plane)?;
-            drop(client.0.attached(&mut None)?);
-            parts.push((client, theirs));
+            parts.push(Part::new(client.at_plane(plane)?, calls, theirs));
         }
     }
     Ok(parts)
+}
+
+/// Makes the calls of all planes at the same time. An error says that nothing happened.
+fn run_parts(parts: &mut [Part]) -> Result<(), Error> {
+    let mut deadline = None;
+    let mut begun = false;
+    loop {
+        // Nothing is asked of anybody before all planes are reached.
+        let mut reached = Vec::new();
+        for part in parts.iter_mut().filter(|part| !part.left.is_empty()) {
+            match part.client.0.attached(&mut deadline) {
+                Ok(attached) => reached.push((part, attached)),
+                Err(error) if !begun => return Err(error),
+                // Nobody has come in time: they have ended as they have.
+                Err(_) => part.left.clear(),
+            }
+        }
+        if reached.is_empty() {
+            return Ok(());
+        }
+        begun = true;
+        let until = *deadline.get_or_insert_with(|| Instant::now() + reached[0].0.client.0.timeout);
+        let mut running: Vec<Result<Many<'_>, NoCompletion>> = (reached.iter())
+            .map(|(part, attached)| {
+                let call = attached.lanes.call(until.saturating_duration_since(Instant::now()))?;
+                Ok(Many::new(call, part.left.iter().map(|&index| &part.steps[index]).collect()))
+            })
+            .collect();
+        run_together(&mut running.iter_mut().flatten().collect::<Vec<_>>());
+        let all = |(running, (part, _)): (Result<Many<'_>, _>, &(&mut Part, _))| match running {
+            Ok(many) => many.ends(),
+            Err(none) => part.left.iter().map(|_| Err(none)).collect(),
+        };
+        let ends: Vec<Vec<Ended>> = running.into_iter().zip(&reached).map(all).collect();
+        for ((part, attached), ended) in reached.into_iter().zip(ends) {
+            part.note(&attached, ended);
+        }
+    }
 }
 
 fn answer(client: &Client, segment: &Segment, wish: &Wish, ended: Ended) -> Result<Answer, Error> {

@@ -2,11 +2,9 @@
 
 use crate::aio::AsyncClient;
 use crate::attached::Inner;
-use crate::batch::Step;
 use crate::builder::ClientBuilder;
 use crate::error::Error;
 use crate::lanes::{Buffer, Call, NoCompletion};
-use crate::lanes_many::Ended;
 use crate::planes::Planes;
 use crate::segment::Segment;
 use ddss_core::{Completion, Failure, Name, NodeId, Opened, Operation, Outcome, Spec};
@@ -144,39 +142,6 @@ impl Client {
                 ended => return ended.map_err(|none| self.explain(none, action, target)),
             }
         }
-    }
-
-    /// Runs many calls on one lane; each has its own end. Those that were not begun, since the daemon goes down, and those
-    /// that leave nothing behind and whose daemon is gone, are for the next one if it comes in time. An error says that
-    /// nothing happened.
-    pub(crate) fn run_all(&self, steps: &[Step]) -> Result<Vec<Ended>, Error> {
-        let mut ends: Vec<Ended> = steps.iter().map(|_| Err(NoCompletion::Busy)).collect();
-        let mut left: Vec<usize> = (0..steps.len()).collect();
-        let mut deadline = None;
-        while !left.is_empty() {
-            let attached = match self.0.attached(&mut deadline) {
-                Err(_) if left.len() < steps.len() || ends[0] != Err(NoCompletion::Busy) => break,
-                attached => attached?,
-            };
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.0.timeout);
-            let these: Vec<&Step> = left.iter().map(|&index| &steps[index]).collect();
-            let ended = match attached.lanes.call(deadline.saturating_duration_since(Instant::now())) {
-                Ok(call) => call.run_all(&these),
-                Err(none) => these.iter().map(|_| Err(none)).collect(),
-            };
-            for (&index, ended) in left.iter().zip(ended) {
-                ends[index] = ended;
-            }
-            left.retain(|&index| match ends[index] {
-                Err(NoCompletion::GoingDown) => true,
-                Err(NoCompletion::Gone) => steps[index].operation.is_harmless(),
-                _ => false,
-            });
-            if left.iter().any(|&index| ends[index] == Err(NoCompletion::GoingDown)) {
-                attached.attachment.set_leaving();
-            }
-        }
-        Ok(ends)
     }
 
     /// Why there was no completion, in the caller's words.

@@ -91,8 +91,9 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on};
-    use crate::{Answer, Error, Failure, Shared, Spec};
+    use crate::{Answer, Error, Failure, LockOptions, Shared, Spec};
     use std::collections::BTreeSet;
+    use std::time::Duration;
 
     #[test]
     fn segments_of_all_planes_are_one_world() {
@@ -127,6 +128,38 @@ mod tests {
             assert_eq!(again.failure(), Some(Failure::AlreadyExists));
             segments.into_iter().for_each(|segment| segment.release().unwrap());
             assert_eq!(client.list("").unwrap().count(), 0);
+        }
+    }
+
+    #[test]
+    fn the_planes_of_a_batch_do_not_wait_for_each_other() {
+        // If this broke, a batch over several planes would take as long as one after the other.
+        let node = TestNode::start_with(|config| config.progress_threads = 2);
+        let (client, other) = (node.client(), node.client());
+        let made: Vec<_> =
+            (0..8).map(|number| client.allocate(&format!("s{number}"), Spec::new(100_000)).unwrap()).collect();
+        let on = |plane| made.iter().find(|segment| segment.id().plane() == plane).unwrap();
+        let for_long = LockOptions::new().lease(Duration::from_secs(1000));
+        for (held, free) in [(on(0), on(1)), (on(1), on(0))] {
+            let locked = other.open(held.name()).unwrap().lock_with(for_long).unwrap();
+            let before = free.get(0..8).unwrap().version();
+            std::thread::scope(|scope| {
+                let batch = scope.spawn(|| {
+                    let mut batch = client.batch();
+                    for number in 0..300u64 {
+                        // More than there is room for at once, in each of the two.
+                        batch.put(held, number * 300, &[1; 300]).unwrap().put(free, number * 300, &[2; 300]).unwrap();
+                    }
+                    batch.run().unwrap()
+                });
+                let all = ddss_core::Version(before.0 + 300);
+                while other.open(free.name()).unwrap().get(0..8).unwrap().version() < all {
+                    std::thread::yield_now();
+                }
+                assert!(!batch.is_finished());
+                locked.unlock().unwrap();
+                assert!(batch.join().unwrap().into_iter().all(|answer| answer.is_ok()));
+            });
         }
     }
 

@@ -252,11 +252,17 @@ fn discard(config: &Config, plane: u8) {
 pub(crate) fn check_planes(config: &Config) -> Result<(), PoolError> {
     let registers = |plane: u8| {
         let folders = [plane_folder(&config.memory_folder, plane), Files::folder(&config.state_folder, plane)];
-        folders.map(|folder| folder.join(NodeMemory::REGISTER_NAME)).into_iter().filter(|path| path.exists())
+        folders.into_iter().filter(|folder| folder.join(NodeMemory::REGISTER_NAME).exists())
     };
     let mut found: Vec<(u8, Option<Name>)> = Vec::new();
     for plane in 0..PLANES_MAX as u8 {
-        for path in registers(plane) {
+        for folder in registers(plane) {
+            NodeMemory::check_register(&folder)?;
+            let path = folder.join(NodeMemory::REGISTER_NAME);
+            if path.metadata().is_ok_and(|found| found.len() == 0) {
+                // A daemon died as it made it.
+                continue;
+            }
             let opened = Register::open_existing(&path).map_err(|source| PoolError::File { path, source })?;
             found.extend(opened.entries().filter_map(|entry| match entry {
                 Entry::Live(record) => Some((plane, Some(record.name))),

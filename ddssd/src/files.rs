@@ -126,6 +126,7 @@ impl Files {
             let file = |path: PathBuf| move |source| PoolError::File { path, source };
             folder::make(&self.folder).map_err(PoolError::Folder)?;
             let lock = FolderLock::take_itself(&self.folder).map_err(PoolError::Folder)?;
+            NodeMemory::check_register(&self.folder)?;
             let register = at(NodeMemory::REGISTER_NAME);
             let register = Register::open(&register).map_err(file(register.clone()))?;
             register.claim(self.node).map_err(|unusable| match unusable {

@@ -23,6 +23,8 @@ struct Failed {
 
 impl Failed {
     const CONFIGURATION: u8 = 2;
+    /// A file of segments can be reached no more.
+    const LOST_FILE: u8 = 7;
 
     fn settings(error: impl Into<Box<dyn Error>>) -> Self {
         Self { code: Self::CONFIGURATION, error: error.into() }
@@ -72,6 +74,7 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
         return Ok(());
     }
     let log = start_log(filter, settings.log_json.unwrap_or_default());
+    ddss_ipc::exit_for_lost_files(Failed::LOST_FILE)?;
     // Before anything else runs, so that a signal during the start is a clean end, too.
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let patience = config.drain;

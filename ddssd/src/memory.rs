@@ -125,6 +125,7 @@ impl NodeMemory {
     pub(crate) fn open(folder: &Path, node: NodeId, pool_bytes: u64) -> Result<Self, PoolError> {
         let at = |name: &str| folder.join(name);
         let file = |path: PathBuf| move |source| PoolError::File { path, source };
+        Self::check_register(folder)?;
         let register = Register::open(&at(Self::REGISTER_NAME)).map_err(file(at(Self::REGISTER_NAME)))?;
         register.claim(node).map_err(|unusable| match unusable {
             Unusable::Version(found) => PoolError::OtherRelease { path: folder.to_owned(), found },
@@ -138,6 +139,16 @@ impl NodeMemory {
         let own = Area { storage: Storage::Memory, memory: anonymous("ddss-own", area_bytes)? };
         let (areas, files) = (vec![Some(own)], None);
         Ok(Self { folder: folder.to_owned(), areas, area_bytes, register, undo, files, scratch })
+    }
+
+    /// Nobody takes what is left of a register for all that there was.
+    pub(crate) fn check_register(folder: &Path) -> Result<(), PoolError> {
+        let has_areas = || (0..AREAS_MAX).any(|area| Self::area_path(folder, area).exists());
+        if Register::is_cut_short(&folder.join(Self::REGISTER_NAME), has_areas()) {
+            let what = "its register was cut short: put that file back as it was".to_owned();
+            return Err(PoolError::Broken { path: folder.to_owned(), what });
+        }
+        Ok(())
     }
 
     /// Segments may be in files as well.

@@ -45,6 +45,7 @@ pub(crate) struct Node {
     next_gauges: Instant,
     quotas: SharedQuotas,
     pool_bytes: u64,
+    file_bytes: u64,
     latency_ns: u64,
     leaving: Leaving,
 }
@@ -132,7 +133,8 @@ impl Node {
         }
         hands.keep_floor();
         let (events, next_connect) = (Events::new(), Some(began));
-        let (next_tick, next_gauges, pool_bytes) = (began, began, config.pool_bytes);
+        let (next_tick, next_gauges) = (began, began);
+        let (pool_bytes, file_bytes) = (config.pool_bytes, config.file_bytes);
         let (rounds, latency_ns, leaving) = (0, 0, Leaving::new(drain));
         Ok(Self {
             station,
@@ -144,6 +146,7 @@ impl Node {
             next_gauges,
             quotas,
             pool_bytes,
+            file_bytes,
             latency_ns,
             leaving,
         })
@@ -396,8 +399,16 @@ impl Node {
         let Hands { tally, engine, links, .. } = &mut self.hands;
         let (segments, pool_bytes_free) = engine.segments();
         let (lock_holders, lock_waiters) = engine.locks();
-        let (pool_bytes, under_way) = (self.pool_bytes, engine.pending());
-        let gauges = Gauges { segments, pool_bytes, pool_bytes_free, under_way, lock_holders, lock_waiters };
+        let gauges = Gauges {
+            segments,
+            pool_bytes: self.pool_bytes,
+            pool_bytes_free,
+            file_bytes: self.file_bytes,
+            file_bytes_free: engine.file_bytes_free(),
+            under_way: engine.pending(),
+            lock_holders,
+            lock_waiters,
+        };
         tally.flush_gauges(&gauges, self.latency_ns, links.rows());
     }
 

@@ -7,7 +7,7 @@ use ddss_core::engine::{Engine, OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES};
 use ddss_core::{Audience, Failure, Header, LockToken, Record, Storage, Timestamp, Version};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What was found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -24,6 +24,7 @@ pub(crate) struct Found {
 pub(crate) fn restore(folder: &Path, memory: &mut NodeMemory, engine: &mut Engine) -> Result<Found, PoolError> {
     let broken = |what: String| PoolError::Broken { path: folder.to_owned(), what };
     let entries = memory.entries();
+    check_lengths(memory, &entries)?;
     let mut found = Found::default();
     let mut live = BTreeSet::new();
     let mut taken: Vec<Vec<(u64, u64)>> = vec![Vec::new(); AREAS_MAX];
@@ -59,6 +60,25 @@ pub(crate) fn restore(folder: &Path, memory: &mut NodeMemory, engine: &mut Engin
             .map_err(|source| PoolError::File { path: NodeMemory::area_path(folder, area), source })?;
     }
     Ok(found)
+}
+
+/// A file that was cut short would be made as long as it was, with zeroes where somebody's bytes have been.
+fn check_lengths(memory: &NodeMemory, entries: &[(Storage, Entry)]) -> Result<(), PoolError> {
+    let mut lengths = BTreeMap::new();
+    for (storage, entry) in entries {
+        let Entry::Live(record) = entry else { continue };
+        let path = memory.place_of(area_of(record.at), *storage).0;
+        let measure = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());
+        let found = *lengths.entry(path.clone()).or_insert_with_key(measure);
+        let bytes = Header::bytes_with(record.spec.bytes, record.spec.keeps());
+        if offset_of(record.at).saturating_add(bytes) > found {
+            let name = record.name.as_str();
+            let what =
+                format!("it was cut short to {found} bytes and {name:?} lies behind them: put it back as it was");
+            return Err(PoolError::Broken { path, what });
+        }
+    }
+    Ok(())
 }
 
 fn take_in(memory: &mut NodeMemory, engine: &mut Engine, record: &Record, found: &mut Found) -> Result<u64, String> {
@@ -132,7 +152,6 @@ mod tests {
     use ddss_core::engine::EngineConfig;
     use ddss_core::{Identity, Name, NodeId, Permissions, Plane, Range, SegmentId, Spec};
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::path::PathBuf;
 
     const BYTES: usize = 10_000;
     const POOL: u64 = 1 << 20;

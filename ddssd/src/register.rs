@@ -60,6 +60,13 @@ impl Register {
     /// How far ahead of the clock the floor is set, so that it is not set often.
     const AHEAD_US: u64 = 1_000_000;
 
+    /// Whether the one at `path` was longer once. It is made at its full length, and before any area; a daemon that died in
+    /// between leaves an empty one.
+    pub(crate) fn is_cut_short(path: &Path, has_areas: bool) -> bool {
+        let found = path.metadata().map(|found| found.len());
+        found.is_ok_and(|found| found < Self::BYTES as u64 && (found > 0 || has_areas))
+    }
+
     /// Opens the register at `path`, or makes it.
     pub(crate) fn open(path: &Path) -> Result<Self, MemoryError> {
         let memory = SharedMemory::open_sparse_file(path, Self::BYTES)?;

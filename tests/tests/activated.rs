@@ -21,16 +21,10 @@ fn listen(path: &Path, kind: SocketType) -> OwnedFd {
 }
 
 /// Starts the daemon in `folder` with that socket at descriptor 3, as `sd_listen_fds` has it.
-fn spawn(folder: &TempNode, socket: &OwnedFd) -> Process {
+fn spawn(folder: &TempNode, socket: &OwnedFd, words: &[&str]) -> Process {
     let mut command = Command::new("sh");
     let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
-    command
-        .arg("-c")
-        .arg(script)
-        .arg(binary("ddssd").unwrap())
-        .arg("--dir")
-        .arg(folder.path())
-        .args(["--drain-ms", "600000"]);
+    command.arg("-c").arg(script).arg(binary("ddssd").unwrap()).arg("--dir").arg(folder.path()).args(words);
     Process::start_with(command, Stdio::from(socket.try_clone().unwrap()), folder.path(), "ddssd").unwrap()
 }
 
@@ -47,7 +41,7 @@ fn who_calls_while_there_is_no_daemon_is_answered_by_the_next_one() {
     let socket = listen(&folder.join("ddssd.sock"), SocketType::SEQPACKET);
     std::thread::scope(|scope| {
         let early = scope.spawn(|| connect(&folder).allocate("early", Spec::new(64)).unwrap());
-        let mut daemon = spawn(&folder, &socket);
+        let mut daemon = spawn(&folder, &socket, &[]);
         let segment = early.join().unwrap();
         segment.put(0, &[1; 8]).unwrap();
         assert!(daemon.stderr().contains("took the clients' socket from whoever started"), "{}", daemon.stderr());
@@ -66,7 +60,7 @@ fn who_calls_while_there_is_no_daemon_is_answered_by_the_next_one() {
             let new = scope.spawn(|| connect(&folder).ping());
             std::thread::sleep(Duration::from_millis(100));
             assert!(!waits.is_finished() && !new.is_finished(), "nobody was there to answer");
-            daemon = spawn(&folder, &socket);
+            daemon = spawn(&folder, &socket, &[]);
             assert_eq!(waits.join().unwrap().unwrap().before, before);
             new.join().unwrap().unwrap();
         }
@@ -79,7 +73,7 @@ fn tasks_and_batches_that_a_daemon_refused_are_answered_by_the_next_one() {
     binary("ddssd").unwrap();
     let folder = TempNode::new().unwrap();
     let socket = listen(&folder.join("ddssd.sock"), SocketType::SEQPACKET);
-    let mut daemon = spawn(&folder, &socket);
+    let mut daemon = spawn(&folder, &socket, &["--drain-ms", "15000"]);
     let client = connect(&folder);
     let tasks = connect(&folder).to_async().unwrap();
     let names = ["held", "by-task", "by-tasks", "by-batch", "dropped"];
@@ -116,7 +110,7 @@ fn tasks_and_batches_that_a_daemon_refused_are_answered_by_the_next_one() {
         locked.unlock().unwrap();
         in_line.join().unwrap().unwrap();
         assert!(daemon.wait(PATIENCE).unwrap().is_some_and(|status| status.success()), "{}", daemon.stderr());
-        daemon = spawn(&folder, &socket);
+        daemon = spawn(&folder, &socket, &[]);
         assert_eq!(one.join().unwrap().unwrap().before, 0);
         for answers in [many.join().unwrap().unwrap(), batch.join().unwrap().unwrap()] {
             assert!(answers.into_iter().all(|answer| answer.is_ok()));
@@ -131,7 +125,7 @@ fn tasks_and_batches_that_a_daemon_refused_are_answered_by_the_next_one() {
 #[test]
 fn a_socket_that_no_client_would_find_is_refused_with_a_reason() {
     let refused = |folder: &TempNode, socket: OwnedFd| {
-        let mut daemon = spawn(folder, &socket);
+        let mut daemon = spawn(folder, &socket, &[]);
         let status = daemon.wait(PATIENCE).unwrap().expect("it cannot serve");
         assert_eq!(status.code(), Some(4), "{}", daemon.stderr());
         daemon.stderr()

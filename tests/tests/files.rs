@@ -3,8 +3,10 @@
 
 use ddss::{Client, Failure, Model, Segment, Spec, Storage};
 use ddss_tests::{Closet, Daemon, DaemonOptions, binary, pattern, retry};
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const BYTES: usize = 300_000;
@@ -192,4 +194,108 @@ fn a_disk_without_room_is_told_as_that_and_loses_nothing() {
     daemon.kill().unwrap();
     daemon.start_again().unwrap();
     assert!(is(&kept, 2) && (0..count).all(|index| is(&before.open(&format!("fill/{index}")).unwrap(), index)));
+}
+
+/// The files with segments in a folder.
+fn areas(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    files.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("area-"))).collect()
+}
+
+fn cut(path: &Path, bytes: u64) {
+    File::options().write(true).open(path).unwrap().set_len(bytes).unwrap();
+}
+
+fn ended_with(daemon: &mut Daemon, code: i32) -> String {
+    let status = daemon.process().wait(PATIENCE).unwrap().expect("it cannot go on");
+    let told = daemon.process().stderr();
+    assert_eq!(status.code(), Some(code), "{told}");
+    told
+}
+
+// If this failed, a file that somebody cut short would end the daemon without a word, or give zeroes for what was put.
+#[test]
+fn a_file_that_was_cut_short_is_named_and_never_taken_for_the_whole() {
+    let began = Instant::now();
+    let mut daemon = Daemon::start(1).unwrap();
+    let client = client(&daemon, false);
+    let [first, second] = ["first", "second"].map(|name| client.allocate(name, in_file(BYTES)).unwrap());
+    for segment in [&first, &second] {
+        segment.put(0, &pattern(1, BYTES)).unwrap();
+    }
+    let mut taken = ddss(&daemon, &["counters", "file_bytes*", "--json"]);
+    while !taken.contains("\"file_bytes_used\":606208") {
+        // It is written down now and then.
+        std::thread::sleep(Duration::from_millis(20));
+        taken = ddss(&daemon, &["counters", "file_bytes*", "--json"]);
+        assert!(began.elapsed() < PATIENCE, "{taken}");
+    }
+    let folder = daemon.folder().join("state/segments");
+    let area = areas(&folder).pop().expect("they share an area");
+    let saved = daemon.folder().join("saved");
+    daemon.kill().unwrap();
+    std::fs::copy(&area, &saved).unwrap();
+    daemon.start_again().unwrap();
+    assert!(is(&first, 1) && is(&second, 1));
+    // Under a daemon that works: whoever asks for these bytes finds out.
+    cut(&area, (BYTES as u64).next_multiple_of(4096));
+    let asked = std::thread::spawn(move || second.put(0, &pattern(2, BYTES)).is_err());
+    let told = ended_with(&mut daemon, 7);
+    assert!(told.contains(&format!("cannot reach the bytes of {}", area.display())), "{told}");
+    // As often as it is tried.
+    for _ in 0..2 {
+        assert!(daemon.start_again().is_err());
+        let told = ended_with(&mut daemon, 4);
+        let named =
+            told.contains(&area.display().to_string()) && told.contains("cut short") && told.contains("\"second\"");
+        assert!(named && told.contains("--discard"), "{told}");
+    }
+    std::fs::copy(&saved, &area).unwrap();
+    daemon.start_again().unwrap();
+    assert!(asked.join().unwrap(), "the put never was");
+    assert!(is(&first, 1) && is(&client.open("second").unwrap(), 1));
+    // The register as well.
+    daemon.process().end().unwrap();
+    let register = folder.join("register");
+    let whole = std::fs::read(&register).unwrap();
+    for bytes in [0, 64, 4096] {
+        cut(&register, bytes);
+        assert!(daemon.start_again().is_err());
+        let told = ended_with(&mut daemon, 4);
+        assert!(told.contains("its register was cut short"), "{told}");
+    }
+    std::fs::write(&register, whole).unwrap();
+    daemon.start_again().unwrap();
+    assert!(is(&first, 1));
+}
+
+// If this failed, a disk that has no room for what it had promised would end the daemon without a word, or for good.
+#[test]
+fn a_disk_that_fails_under_a_segment_is_named_and_the_next_start_goes_on() {
+    let Some(closet) = Closet::new("a_disk_that_fails_under_a_segment", &[("disk", "size=8m")]) else { return };
+    let options = DaemonOptions::new(1).unwrap().through(closet.through());
+    let mut daemon = options.argument("--state-dir").argument(closet.shelf("disk")).start().unwrap();
+    let client = client(&daemon, false);
+    let [hurt, well] = ["hurt", "well"].map(|name| client.allocate(name, in_file(BYTES)).unwrap());
+    well.put(0, &pattern(1, BYTES)).unwrap();
+    let seen = PathBuf::from(format!("/proc/{}/root{}", daemon.pid(), closet.shelf("disk").join("segments").display()));
+    let area = areas(&seen).pop().unwrap();
+    // It takes back what was reserved, behind the first page of the first segment, and has no room for it any more.
+    let file = File::options().write(true).open(&area).unwrap();
+    let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&file, flags, 8192, 200_000).unwrap();
+    drop(file);
+    closet.fill(&closet.shelf("disk"), None);
+    let put = std::thread::spawn(move || hurt.put(0, &pattern(2, BYTES)).is_err());
+    let told = ended_with(&mut daemon, 7);
+    assert!(told.contains("/area-") && told.contains("its disk fails or is full"), "{told}");
+    closet.empty(&closet.shelf("disk"));
+    daemon.start_again().unwrap();
+    assert!(put.join().unwrap());
+    assert!(is(&well, 1));
+    assert_eq!(
+        client.open("hurt").unwrap().get(..).unwrap()[..],
+        vec![0; BYTES],
+        "the put that was under way never was"
+    );
 }

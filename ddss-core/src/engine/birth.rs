@@ -100,6 +100,11 @@ impl Engine {
         self.segments.keep_files(bytes);
     }
 
+    /// How much more may be in files.
+    pub fn file_bytes_free(&self) -> u64 {
+        self.segments.free_bytes(Storage::File)
+    }
+
     /// A segment that the daemon before this one left. An error says that the record makes no sense.
     pub fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
         self.segments.restore(record, version, timestamp)?;

@@ -18,6 +18,7 @@ use crate::listing::Page;
 use crate::message::{Facts, RemoteWindow};
 use crate::operation::ArenaRange;
 use crate::segment::Identity;
+use crate::spec::Storage;
 use crate::{
     ClientId, Completion, Failure, HybridClock, LaneId, Message, NodeId, Opened, Outcome, Plane, Request, RequestId,
     SegmentId, Timestamp, Version,
@@ -221,7 +222,7 @@ impl Engine {
 
     /// Segments at home here, and bytes of the pool that are free.
     pub fn segments(&self) -> (usize, u64) {
-        (self.segments.count(), self.segments.free_bytes())
+        (self.segments.count(), self.segments.free_bytes(Storage::Memory))
     }
 
     /// Who holds locks of segments at home here, and who waits in line for such a segment.

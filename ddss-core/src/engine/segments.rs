@@ -251,8 +251,8 @@ impl Segments {
         self.busy = busy;
     }
 
-    pub(super) fn free_bytes(&self) -> u64 {
-        self.areas.free_bytes(Storage::Memory)
+    pub(super) fn free_bytes(&self, storage: Storage) -> u64 {
+        self.areas.free_bytes(storage)
     }
 
     /// So much may be in files.

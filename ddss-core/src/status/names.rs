@@ -93,6 +93,8 @@ named! {
         Leader, "leader", "the node that leads the cluster, 0 if this node knows none";
         Members, "members", "nodes of the cluster";
         Names, "names", "names in the cluster's directory";
+        FileBytes, "file_bytes", "bytes that segments in files may take";
+        FileBytesUsed, "file_bytes_used", "bytes that segments in files take, with what they keep";
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
-use super::memory::{Access, MemoryError, SharedMemory};
+use super::memory::{MemoryError, SharedMemory};
 
 impl SharedMemory {
     /// Opens a file of shared memory, or makes it (mode 0600), and maps `bytes` of it, or all that there is if that is
@@ -23,7 +23,7 @@ impl SharedMemory {
         if wanted > found {
             rustix::fs::ftruncate(&file, wanted).map_err(MemoryError::system("size"))?;
         }
-        Self::map(file.into(), wanted as usize, Access::ReadWrite)
+        Self::map_file(path, file, wanted as usize)
     }
 
     /// Sees that the pages of a range are there: a store into them cannot fail any more for want of memory.
@@ -52,6 +52,7 @@ impl SharedMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::Access;
     use rustix::fs::fstat;
 
     #[test]

@@ -19,6 +19,7 @@ use ddss_core::limits::{LINE_BYTES, RING_SLOTS};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
+use super::lost::Mapped;
 use crate::ring::{MappedRing, Slot};
 
 /// Why memory could not be shared or touched.
@@ -91,6 +92,8 @@ struct Map {
     bytes: usize,
     access: Access,
     descriptor: OwnedFd,
+    /// If it is a file with a name.
+    named: Option<Mapped>,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread, and it is touched through atomics and raw copies only.
@@ -100,6 +103,7 @@ unsafe impl Sync for Map {}
 
 impl Drop for Map {
     fn drop(&mut self) {
+        drop(self.named.take());
         // SAFETY: `Map::new` mapped exactly these bytes, and whoever holds a pointer into them holds the `Map`.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.bytes) };
         debug_assert!(unmapped.is_ok());
@@ -120,7 +124,7 @@ impl Map {
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &descriptor, 0) };
         let base = base.map_err(MemoryError::system("map"))?;
         let base = NonNull::new(base).ok_or(MemoryError::Empty)?;
-        let map = Self { base, bytes, access, descriptor };
+        let map = Self { base, bytes, access, descriptor, named: None };
         map.prefer_huge_pages();
         Ok(map)
     }
@@ -189,7 +193,7 @@ impl SharedMemory {
         }
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(|source| MemoryError::System { tried: "create the file of", source })?;
-        let made = Self::allocate(&file, bytes).and_then(|()| Self::map(file.into(), bytes, Access::ReadWrite));
+        let made = Self::allocate(&file, bytes).and_then(|()| Self::map_file(path, file, bytes));
         if made.is_err() {
             // Nobody knows of the file yet; half-made it would only stand in the way of the next try.
             let _ = std::fs::remove_file(path);
@@ -209,7 +213,7 @@ impl SharedMemory {
         let file = file.map_err(|source| MemoryError::System { tried: "open the file of", source })?;
         let stat = rustix::fs::fstat(&file).map_err(MemoryError::system("measure"))?;
         let bytes = usize::try_from(stat.st_size).unwrap_or(0);
-        Self::map(file.into(), bytes, Access::ReadWrite)
+        Self::map_file(path, file, bytes)
     }
 
     /// Maps the first `bytes` of what somebody else made. Anonymous memory must be sealed against shrinking; a file
@@ -232,6 +236,13 @@ impl SharedMemory {
     pub(super) fn map(descriptor: OwnedFd, bytes: usize, access: Access) -> Result<Self, MemoryError> {
         let map = Arc::new(Map::new(descriptor, bytes, access)?);
         Ok(Self { map, start: 0, bytes })
+    }
+
+    /// The same of a file that has a name, to be said if it can be reached no more.
+    pub(super) fn map_file(path: &Path, file: File, bytes: usize) -> Result<Self, MemoryError> {
+        let mut map = Map::new(file.into(), bytes, Access::ReadWrite)?;
+        map.named = Mapped::note(path, map.base.as_ptr() as usize, bytes);
+        Ok(Self { map: Arc::new(map), start: 0, bytes })
     }
 
     /// From now on nobody gets a writable mapping any more, nor can write through the descriptor or punch holes; the

@@ -7,6 +7,7 @@ mod desk;
 mod files;
 mod framed;
 mod inherited;
+mod lost;
 mod memory;
 mod queue;
 
@@ -17,4 +18,5 @@ pub use claim::{Claimed, Claims};
 pub use desk::Desk;
 pub use framed::Framed;
 pub use inherited::Inherited;
+pub use lost::exit_for_lost_files;
 pub use memory::{Access, MemoryError, SharedMemory};
