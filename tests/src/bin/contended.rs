@@ -2,7 +2,10 @@
 //! them, second by second in the same run, sixteen threads that do the same with pipes and nothing of ours: what this
 //! machine's scheduler makes of sixteen who go one after the other.
 //!
-//! `cargo run --release -p ddss-tests --bin contended -- --seconds 5`
+//! Who has the lock gives it back at once, or after `--hold-us` microseconds of sleep: then the fair share is longer than what
+//! the scheduler takes now and then, and the lock is what is measured.
+//!
+//! `cargo run --release -p ddss-tests --bin contended -- --seconds 5 --hold-us 100`
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a command talks to who started it")]
 
@@ -27,13 +30,18 @@ const TOLD: usize = 3;
 /// Whatever goes wrong in a thread.
 type Broken = Box<dyn Error + Send + Sync>;
 
-fn seconds() -> Result<u64, Broken> {
+/// How long it is measured, and how long each holds the lock.
+fn asked() -> Result<(u64, Duration), Broken> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => Ok(5),
-        ["--seconds", seconds] => Ok(seconds.parse()?),
-        _ => Err("usage: contended [--seconds N]".into()),
+    let (mut seconds, mut hold) = (5, Duration::ZERO);
+    for pair in words.chunks(2) {
+        match pair {
+            [flag, number] if flag == "--seconds" => seconds = number.parse()?,
+            [flag, number] if flag == "--hold-us" => hold = Duration::from_micros(number.parse()?),
+            _ => return Err("usage: contended [--seconds N] [--hold-us N]".into()),
+        }
     }
+    Ok((seconds, hold))
 }
 
 fn client(daemon: &Daemon) -> Result<Client, ddss::Error> {
@@ -62,15 +70,18 @@ struct Turn {
 
 /// A lock that goes from one to the next in the order in which they asked.
 trait Line: Send {
-    /// Takes the lock, notes the time, and lets it go.
-    fn turn(&mut self) -> Result<Turn, Broken>;
+    /// Takes the lock, notes the time, and lets it go after so long.
+    fn turn(&mut self, hold: Duration) -> Result<Turn, Broken>;
 }
 
 impl Line for Segment {
-    fn turn(&mut self) -> Result<Turn, Broken> {
+    fn turn(&mut self, hold: Duration) -> Result<Turn, Broken> {
         let asked = Instant::now();
         let held = self.lock()?;
         let had = Instant::now();
+        if !hold.is_zero() {
+            std::thread::sleep(hold);
+        }
         let gave = Instant::now();
         held.unlock()?;
         Ok(Turn { asked, had, gave })
@@ -96,10 +107,13 @@ impl Piped {
 const GIVES: u8 = 0x80;
 
 impl Line for Piped {
-    fn turn(&mut self) -> Result<Turn, Broken> {
+    fn turn(&mut self, hold: Duration) -> Result<Turn, Broken> {
         let asked = Instant::now();
         self.ask(self.name)?;
         let had = Instant::now();
+        if !hold.is_zero() {
+            std::thread::sleep(hold);
+        }
         let gave = Instant::now();
         self.ask(self.name | GIVES)?;
         Ok(Turn { asked, had, gave })
@@ -159,14 +173,14 @@ fn piped(scope: &mut Vec<std::thread::JoinHandle<()>>) -> Result<Vec<Piped>, Bro
 }
 
 /// All take the lock and let it go until the time is over.
-fn slice<L: Line>(line: &mut [L], time: Duration) -> Result<Vec<Vec<Turn>>, Broken> {
+fn slice<L: Line>(line: &mut [L], time: Duration, hold: Duration) -> Result<Vec<Vec<Turn>>, Broken> {
     let begin = Barrier::new(line.len());
     let take_turns = |one: &mut L| {
         let mut turns = Vec::new();
         begin.wait();
         let end = Instant::now() + time;
         while Instant::now() < end {
-            turns.push(one.turn()?);
+            turns.push(one.turn(hold)?);
         }
         Ok(turns)
     };
@@ -264,7 +278,7 @@ fn spent(all: &[(usize, Turn)], index: usize) -> String {
 }
 
 fn main() -> Result<(), Broken> {
-    let seconds = seconds()?;
+    let (seconds, hold) = asked()?;
     let daemons = Daemon::pair()?;
     let _home = client(&daemons[0])?.allocate("contended", Spec::new(64))?;
     let mut ours: Vec<Segment> = (0..CLIENTS).map(|index| open(&daemons[index % 2])).collect::<Result<_, Broken>>()?;
@@ -272,8 +286,8 @@ fn main() -> Result<(), Broken> {
     let mut theirs = piped(&mut helpers)?;
     let (mut with_ours, mut with_theirs) = (Seen::default(), Seen::default());
     for _ in 0..seconds {
-        with_ours.note(&slice(&mut ours, SLICE)?)?;
-        with_theirs.note(&slice(&mut theirs, SLICE)?)?;
+        with_ours.note(&slice(&mut ours, SLICE, hold)?)?;
+        with_theirs.note(&slice(&mut theirs, SLICE, hold)?)?;
     }
     drop(theirs);
     for helper in helpers {
