@@ -25,7 +25,7 @@ use crate::ledger::{Ledger, OwnedQueue, Role};
 use crate::session::{Arrival, Credentials, Session, make_memory};
 use crate::socket;
 use crate::station::Station;
-use crate::sys::{Inherited, SharedMemory};
+use crate::sys::{Inherited, SharedMemory, credentials_of};
 use crate::view::Views;
 use crate::wire::{Answer, Asked, BadFrame, HELLO_BYTES, Hello, Refused, Welcome};
 
@@ -343,9 +343,13 @@ impl Desk {
     }
 
     fn seat_guest(&mut self, socket: OwnedFd) {
-        let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { return };
-        let credentials =
-            Credentials { pid: peer.pid.as_raw_nonzero().get(), uid: peer.uid.as_raw(), gid: peer.gid.as_raw() };
+        let credentials = match credentials_of(socket.as_fd()) {
+            Ok(credentials) => credentials,
+            Err(errno) => {
+                tracing::warn!(%errno, "turned a guest away: the kernel does not say who it is");
+                return refuse(&socket, Refused::NotYours, "the kernel does not say who you are");
+            }
+        };
         let index = self.guest_place();
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         if let Err(errno) = epoll::add(&self.epoll, &socket, Token::Guest(index as u32).data(), flags) {

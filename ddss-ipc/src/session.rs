@@ -14,7 +14,8 @@ use crate::sys::{MemoryError, SharedMemory};
 /// Who is at the other end of a socket, as the kernel says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credentials {
-    /// The process; only for words in a log, since it may be gone and its number used again.
+    /// The process; only for words in a log, since it may be gone and its number used again. 0 if it has no number in this
+    /// process' PID namespace: a client outside a daemon's container.
     pub pid: i32,
     /// The user.
     pub uid: u32,

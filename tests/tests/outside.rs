@@ -70,6 +70,24 @@ fn every_call_is_counted_once_and_belongs_to_who_made_it() {
     assert_eq!((status.segments.len(), status.counter(Counter::Left), status.gauge(Gauge::Segments)), (0, 2, 0));
 }
 
+// If this failed, a daemon in a container would turn every client of its host away.
+#[test]
+fn a_daemon_with_process_numbers_of_its_own_serves_those_who_have_none_there() {
+    const NAME: &str = "a_daemon_with_process_numbers_of_its_own_serves_those_who_have_none_there";
+    let words = ["unshare", "--pid", "--fork", "--kill-child"];
+    let tried = Command::new(words[0]).args(&words[1..]).arg("true").status();
+    if !tried.is_ok_and(|status| status.success()) {
+        return skipped(NAME, "this user makes no PID namespace (unshare)");
+    }
+    let daemon = DaemonOptions::new(1).unwrap().through(words.map(str::to_owned).to_vec()).start().unwrap();
+    let caller = client(&daemon);
+    let made = caller.allocate("inside", Spec::new(64)).unwrap();
+    made.put(0, b"seen").unwrap();
+    assert_eq!(&made.get(0..4).unwrap()[..], b"seen");
+    let status = look(daemon.folder(), |status| !status.clients.is_empty());
+    assert_eq!((status.clients[0].pid, status.clients[0].uid), (0, rustix::process::getuid().as_raw()));
+}
+
 // If this failed, nobody could say where the time of a slow call goes.
 #[test]
 fn the_first_calls_of_a_client_are_followed_step_by_step() {

@@ -9,10 +9,12 @@ mod framed;
 mod inherited;
 mod lost;
 mod memory;
+mod peer;
 mod queue;
 
 pub(crate) use barrier::end_all_before;
 pub(crate) use memory::MappedWord;
+pub(crate) use peer::credentials_of;
 pub(crate) use queue::{Queue, Received};
 pub use claim::{Claimed, Claims};
 pub use desk::Desk;
