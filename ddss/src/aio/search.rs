@@ -74,6 +74,7 @@ impl Search {
     }
 
     fn run(&self, inner: &Inner) {
+        let _told = ToldIfItPanics { search: self, why: &|| inner.nobody(ErrorKind::Other) };
         while let Some(first) = self.first_deadline() {
             let looked = inner.look_again(first.min(Instant::now() + Self::LOOK));
             let error = looked.err().flatten();
@@ -104,6 +105,27 @@ impl Search {
     }
 }
 
+/// If the thread that looks panics, nobody waits for it: they are told, and the next one begins anew.
+struct ToldIfItPanics<'a> {
+    search: &'a Search,
+    why: &'a dyn Fn() -> Error,
+}
+
+impl Drop for ToldIfItPanics<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let mut line = self.search.line();
+        line.searching = false;
+        let waiting = std::mem::take(&mut line.waiting);
+        drop(line);
+        for one in waiting {
+            one.end(Err((self.why)()));
+        }
+    }
+}
+
 /// Why nobody was found, once for each who waited.
 fn same(inner: &Inner, error: Option<&Error>) -> Error {
     match error {
@@ -114,5 +136,27 @@ fn same(inner: &Inner, error: Option<&Error>) -> Error {
         }
         Some(Error::NoDaemon { source, .. }) => inner.nobody(source.kind()),
         _ => inner.nobody(ErrorKind::TimedOut),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_search_that_panicked() {
+        // If this broke, tasks would wait for ever for a thread that is gone: their deadlines are looked at by that thread.
+        let (search, now) = (Search::default(), Instant::now());
+        let waiting = Waiting { since: now, deadline: now, ended: Mutex::new(None), waker: AtomicWaker::new() };
+        let waiting = Arc::new(waiting);
+        *search.line() = Line { searching: true, waiting: vec![Arc::clone(&waiting)] };
+        let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _told = ToldIfItPanics { search: &search, why: &|| Error::Thread(ErrorKind::Other.into()) };
+            panic!("what cannot happen");
+        }));
+        assert!(looked.is_err());
+        assert!(matches!(*waiting.ended.lock().unwrap(), Some(Err(Error::Thread(_)))));
+        let line = search.line();
+        assert!(!line.searching && line.waiting.is_empty());
     }
 }
