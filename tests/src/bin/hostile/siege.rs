@@ -111,8 +111,12 @@ fn run(seconds: u64, only: Option<&str>, json: bool) -> Result<(), Box<dyn Error
     if !json {
         println!("{:<38} p99 in us: quiet, beside one who burns a processor, attacked", "");
     }
+    let mut through = Vec::new();
     for &Attack { name, .. } in ATTACKS.iter().filter(|attack| only.is_none_or(|only| only == attack.name)) {
         let Row { quiet, burning, attacked, failed, held } = row(&besieged, name, &segment, seconds)?;
+        if !held {
+            through.push(name);
+        }
         let (to_quiet, to_burning) = (attacked.p99 / quiet.p99, attacked.p99 / burning.p99);
         if json {
             let row = json!({
@@ -132,5 +136,5 @@ fn run(seconds: u64, only: Option<&str>, json: bool) -> Result<(), Box<dyn Error
             if held { "" } else { "  SOMETHING GOT THROUGH" }
         );
     }
-    Ok(())
+    if through.is_empty() { Ok(()) } else { Err(format!("something got through: {}", through.join(", ")).into()) }
 }
