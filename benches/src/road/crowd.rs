@@ -111,7 +111,7 @@ pub fn run_tasks(cluster: &Cluster, cores: Cores, reserved: bool, tasks: Vec<Tas
 }
 
 pub(super) fn summary(shares: &[Share], elapsed: Duration, daemons: &[Duration]) -> Alone {
-    let (fair, longest_ms) = fairness(shares);
+    let (fair, longest_ms) = fairness(shares, elapsed);
     let mut alone = Alone::new(together(shares, elapsed));
     let each = |time: Duration| Some(time.as_secs_f64() * 1e6 / alone.sample.operations.max(1) as f64);
     let clients = shares.iter().map(|share| share.cpu).sum();
@@ -178,12 +178,14 @@ fn together(shares: &[Share], elapsed: Duration) -> Sample {
     sample
 }
 
-/// How much of its share the slowest client got, and how long the longest call took, in milliseconds.
-fn fairness(shares: &[Share]) -> (f64, f64) {
+/// How much of its share the slowest client got, and how long the longest call took, in milliseconds. Who got no answer at all
+/// waited all the time.
+fn fairness(shares: &[Share], elapsed: Duration) -> (f64, f64) {
     let calls = |share: &Share| share.laps_ns.len();
     let mean = shares.iter().map(calls).sum::<u64>() as f64 / shares.len() as f64;
     let least = shares.iter().map(calls).min().unwrap_or(0) as f64;
-    let longest = shares.iter().map(|share| share.longest).max().unwrap_or_default();
+    let waited = |share: &Share| if share.laps_ns.is_empty() { elapsed } else { share.longest };
+    let longest = shares.iter().map(waited).max().unwrap_or_default();
     (if mean == 0.0 { 0.0 } else { least / mean }, longest.as_secs_f64() * 1e3)
 }
 
@@ -195,6 +197,15 @@ mod tests {
         let mut laps_ns = Histogram::new_with_bounds(1, 1_000_000, 2).unwrap();
         laps_ns.record_n(500, u32::try_from(calls).unwrap()).unwrap();
         Share { laps_ns, longest, cpu: Duration::from_micros(600) }
+    }
+
+    #[test]
+    fn a_client_that_got_nothing_waited_all_the_time() {
+        // If this failed, the strategy that starves the most would have the shortest wait.
+        let shares = [share(300, Duration::from_millis(1)), Share::none()];
+        let Alone { more, notes, .. } = summary(&shares, Duration::from_millis(100), &[]);
+        assert_eq!((more.fair, more.longest_ms), (Some(0.0), Some(100.0)));
+        assert_eq!(notes[1], "1 of 2 got no answer in all that time");
     }
 
     // If this failed, a crowd in which one client starves would pass for a fair one.

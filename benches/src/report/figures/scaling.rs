@@ -75,7 +75,8 @@ pub(super) fn four_a(rows: &Rows) -> Picture {
              is the time of a call of who runs, and the tail is the time until one runs again. With one core for all clients \
              (“reserved”) the daemon never loses its own."
                 .to_owned(),
-            "A call that has not ended when the run is over is counted nowhere; the longest call of each row is in the table."
+            "A call that is under way when the time is over is waited for and counted; who got no answer at all counts as one who \
+             waited all the time. The longest call of each row is in the table."
                 .to_owned(),
         ],
     }
