@@ -3,8 +3,7 @@
 //! Each client is attached by itself, so the daemon sees as many clients as there are threads. They share a process,
 //! which spares the machine 512 of them; the daemon is another process.
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,9 +22,14 @@ const ARENA_BYTES: usize = 64 << 10;
 /// Clients whose shares of a core are as small as what making them took.
 const LARGE: usize = 256;
 
-const WARM_UP: u8 = 0;
-const COUNT: u8 = 1;
-const STOP: u8 = 2;
+const HOLD: u8 = 0;
+const WARM_UP: u8 = 1;
+const COUNT: u8 = 2;
+const STOP: u8 = 3;
+
+/// How often who is held looks whether it may begin. Nobody waits for a lock here: a barrier lets its threads go one after
+/// the other, and while the first of a crowd are at work already the last of them get to it seconds later.
+const HELD_LOOKS_EVERY: Duration = Duration::from_millis(1);
 
 /// Who comes, and where they run.
 #[derive(Debug, Clone, Copy)]
@@ -81,18 +85,24 @@ pub fn run_crowd(cluster: &Cluster, cores: Cores, crowd: Crowd, time: Duration) 
 /// Lets each task run on a thread of its own for that long. If `reserved`, they keep off the core of the service.
 pub fn run_tasks(cluster: &Cluster, cores: Cores, reserved: bool, tasks: Vec<Task>, time: Duration) -> Alone {
     cluster.wake();
-    let (phase, ready) = (AtomicU8::new(WARM_UP), Barrier::new(tasks.len() + 1));
+    let (phase, held) = (AtomicU8::new(HOLD), AtomicUsize::new(0));
     let (shares, elapsed, daemons) = thread::scope(|scope| {
         let begin = |task: Task| {
-            let (phase, ready) = (&phase, &ready);
+            let (phase, held) = (&phase, &held);
             scope.spawn(move || {
                 place(cores, reserved);
-                ready.wait();
+                held.fetch_add(1, Ordering::Relaxed);
+                while phase.load(Ordering::Acquire) == HOLD {
+                    thread::sleep(HELD_LOOKS_EVERY);
+                }
                 call(task, phase)
             })
         };
         let threads: Vec<_> = tasks.into_iter().map(begin).collect();
-        ready.wait();
+        while held.load(Ordering::Relaxed) < threads.len() {
+            thread::sleep(HELD_LOOKS_EVERY);
+        }
+        phase.store(WARM_UP, Ordering::Release);
         // Who used its core while the crowd was made waits until the others have had as much.
         thread::sleep(if threads.len() < LARGE { time / 4 } else { time });
         let before = cluster.cpu_times();
