@@ -32,9 +32,11 @@ pub struct Besieged {
 }
 
 impl Besieged {
-    /// Starts a node. Its secret is `word`, again and again; `program` attacks it.
-    pub fn start(word: u64, program: &Path) -> Result<Besieged, Box<dyn std::error::Error>> {
-        let options = DaemonOptions::new(1)?.pool_bytes(64 << 20).argument("--core").argument("none");
+    /// Starts a node whose progress thread has that core, or none of its own. Its secret is `word`, again and again; `program`
+    /// attacks it.
+    pub fn start(word: u64, program: &Path, core: Option<usize>) -> Result<Besieged, Box<dyn std::error::Error>> {
+        let core = core.map_or_else(|| "none".to_owned(), |core| core.to_string());
+        let options = DaemonOptions::new(1)?.pool_bytes(64 << 20).argument("--core").argument(core);
         let daemon = options.argument("--socket-mode").argument("666").start()?;
         fs::set_permissions(daemon.folder(), Permissions::from_mode(0o711))?;
         let builder = |strategy| Client::builder().folder(daemon.folder()).strategy(strategy).timeout(PATIENCE);

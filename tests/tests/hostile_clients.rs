@@ -71,7 +71,7 @@ fn neighbour(folder: &Path, strategy: Strategy, calls: &AtomicU64, end: &AtomicB
 // If this failed, any user of a machine could stop its daemon, starve the others, or read what is not his.
 #[test]
 fn whoever_keeps_to_no_rule_harms_nobody_but_himself() {
-    let mut besieged = Besieged::start(SECRET, Path::new(HOSTILE)).unwrap();
+    let mut besieged = Besieged::start(SECRET, Path::new(HOSTILE), None).unwrap();
     let folder = besieged.daemon.folder().to_owned();
     let (end, calls) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
     let mut faults = Vec::new();

@@ -1,9 +1,14 @@
 //! What a good client notices while its neighbour attacks the daemon: its calls' times, quiet and attacked.
+//!
+//! The progress thread has a core to itself, as `ddssd` takes one where there are several; the client and the attacker share
+//! another. So what the client waits for is what the attacker does to the daemon, and not which of three threads the
+//! scheduler lets run on two cores.
 
 use crate::liar::SECRET;
 use crate::{ATTACKS, Attack};
 use ddss::{Client, Segment, Spec};
 use ddss_tests::Besieged;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -102,9 +107,24 @@ pub(crate) fn siege(words: &[String]) -> Result<(), String> {
     run(seconds, only.as_deref(), json).map_err(|error| error.to_string())
 }
 
+/// Moves this process, and whoever it starts, to one core; says which other one is left for the service.
+fn take_a_core() -> Result<Option<usize>, Box<dyn Error>> {
+    let allowed = sched_getaffinity(None)?;
+    let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
+    let (Some(ours), Some(service)) = (cores.next(), cores.next()) else {
+        eprintln!("there is one core only: all of them share it");
+        return Ok(None);
+    };
+    let mut one = CpuSet::new();
+    one.set(ours);
+    sched_setaffinity(None, &one)?;
+    Ok(Some(service))
+}
+
 fn run(seconds: u64, only: Option<&str>, json: bool) -> Result<(), Box<dyn Error>> {
     eprintln!("starting a daemon; if it is not built yet, that takes minutes");
-    let besieged = Besieged::start(SECRET, &std::env::current_exe()?)?;
+    let service = take_a_core()?;
+    let besieged = Besieged::start(SECRET, &std::env::current_exe()?, service)?;
     let client = Client::builder().folder(besieged.daemon.folder()).near(false).connect()?;
     let segment = client.allocate("neighbour", Spec::new(4096))?;
     Times::measure(&segment, Duration::from_millis(200));
