@@ -90,6 +90,8 @@ pub(crate) struct ServiceLane {
     pub(crate) period: u32,
     /// Its index in the list of those. The sweep's.
     pub(crate) place: usize,
+    /// The place of whoever attached it. The sweep's.
+    pub(crate) user: u32,
 }
 
 impl ServiceLane {
@@ -129,6 +131,7 @@ impl ServiceLane {
             idle_sweeps: 0,
             period: u32::MAX,
             place: 0,
+            user: 0,
         })
     }
 

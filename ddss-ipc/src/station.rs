@@ -236,7 +236,8 @@ impl Station {
             (0..session.lanes()).map(|index| ServiceLane::new(&session, index)).collect::<Result<_, _>>()?;
         let tried = |errno: rustix::io::Errno| MemoryError::System { tried: "watch", source: errno.into() };
         watch(&self.epoll, &session.wake).map_err(tried)?;
-        let keys = lanes.into_iter().map(|lane| self.sweep.insert(lane)).collect();
+        let uid = session.credentials.uid;
+        let keys = lanes.into_iter().map(|lane| self.sweep.insert(lane, uid)).collect();
         self.polling_clients += usize::from(session.strategy.wants_polling());
         self.sleeping_clients += usize::from(session.strategy == Strategy::Mq);
         self.clients_count += 1;

@@ -5,6 +5,10 @@
 //! number of sweeps and costs next to nothing. One that never had any is *fresh*, and its first request waits longer: most
 //! clients attach with more lanes than they have threads. No memory is shared between clients for that (a shared bitmap would let one client hide the
 //! requests of another); and before the service sleeps, all lanes are looked at.
+//!
+//! Where several users call, each has his share of a go around the hot lanes ([`users`]).
+
+mod users;
 
 use std::collections::VecDeque;
 
@@ -14,6 +18,7 @@ use ddss_core::{ClientId, Entry, LaneId};
 use crate::service_lane::{Replied, ServiceLane, Woken};
 use crate::station::{Answerer, Offence};
 use crate::sync::order;
+use users::Users;
 
 /// Requests taken from one lane in one sweep: nobody's batch keeps the others waiting for long.
 const LANE_BATCH_MAX: usize = 16;
@@ -73,6 +78,7 @@ pub(crate) struct Sweep {
     /// Lanes of which replies are held back, since the client's queue is full.
     held: VecDeque<u32>,
     offences: VecDeque<Offence>,
+    users: Users,
     /// The period that is under way, its sweeps, and how many lanes had requests in it and in the one before.
     period: u32,
     period_sweeps: u32,
@@ -92,6 +98,7 @@ impl Sweep {
             looks_due: 0,
             held: VecDeque::new(),
             offences: VecDeque::with_capacity(OFFENCES_MAX),
+            users: Users::default(),
             period: 0,
             period_sweeps: 0,
             active: 0,
@@ -104,8 +111,8 @@ impl Sweep {
         self.lists[heat as usize].len()
     }
 
-    /// Takes a lane in, fresh. Everything that grows, grows here and not on the data path.
-    pub(crate) fn insert(&mut self, mut lane: ServiceLane) -> Key {
+    /// Takes a lane of that user in, fresh. Everything that grows, grows here and not on the data path.
+    pub(crate) fn insert(&mut self, mut lane: ServiceLane, uid: u32) -> Key {
         let key = self.free.pop().unwrap_or_else(|| {
             self.lanes.push(None);
             self.lanes.len() as u32 - 1
@@ -117,6 +124,7 @@ impl Sweep {
         self.held.reserve(self.lanes.len() - self.held.len());
         lane.heat = Heat::Fresh;
         lane.place = self.count(Heat::Fresh);
+        lane.user = self.users.enter(uid);
         self.lists[Heat::Fresh as usize].push(key);
         self.lanes[key as usize] = Some(lane);
         Key(key)
@@ -124,7 +132,9 @@ impl Sweep {
 
     pub(crate) fn remove(&mut self, key: Key) {
         self.unlist(key.0);
-        self.lanes[key.0 as usize] = None;
+        if let Some(lane) = self.lanes[key.0 as usize].take() {
+            self.users.leave(lane.user);
+        }
         self.unflushed.retain(|other| *other != key.0);
         self.held.retain(|other| *other != key.0);
         self.free.push(key.0);
@@ -174,6 +184,9 @@ impl Sweep {
         let hot = self.count(Heat::Hot);
         // With few, as nearly always, there is nothing to divide: that would take as long as the look itself.
         let batch = if hot <= TURN_MAX / LANE_BATCH_MAX { LANE_BATCH_MAX } else { (TURN_MAX / hot).max(1) };
+        if self.users.are_several() {
+            return self.visit_hot_of_several(batch, left, take);
+        }
         for _ in 0..self.count(Heat::Hot) {
             if *left == 0 || self.count(Heat::Hot) == 0 {
                 return;
@@ -191,6 +204,40 @@ impl Sweep {
             // Another lane moves into this place when it goes cold, and then the cursor stays.
             self.cursors[Heat::Hot as usize] += usize::from(!self.cool(key));
         }
+    }
+
+    /// The same where there are several users, each of whom has a share in it.
+    fn visit_hot_of_several(
+        &mut self,
+        batch: usize,
+        left: &mut usize,
+        take: &mut impl FnMut(&mut ServiceLane, usize) -> usize,
+    ) {
+        self.users.begin_turn();
+        for _ in 0..self.count(Heat::Hot) {
+            if *left == 0 || self.count(Heat::Hot) == 0 {
+                return;
+            }
+            let key = self.next(Heat::Hot);
+            let Some(lane) = self.lanes[key as usize].as_mut() else { return };
+            let (user, most) = (lane.user, batch.min(*left).min(self.users.left(lane.user)));
+            if most == 0 {
+                self.cursors[Heat::Hot as usize] += 1;
+                continue;
+            }
+            let taken = take(lane, most);
+            *left -= taken;
+            self.users.took(user, taken);
+            if taken > 0 {
+                lane.idle_sweeps = 0;
+                self.cursors[Heat::Hot as usize] += 1;
+                self.note(key);
+                continue;
+            }
+            self.cursors[Heat::Hot as usize] += usize::from(!self.cool(key));
+        }
+        // The next go begins one lane further on, so that each of a user's lanes is the first one some time.
+        self.cursors[Heat::Hot as usize] += 1;
     }
 
     /// The lane at the cursor of a list that is not empty.
@@ -240,9 +287,20 @@ impl Sweep {
             }
             let key = self.next(heat);
             let Some(lane) = self.lanes[key as usize].as_mut() else { return };
-            let taken = take(lane, LANE_BATCH_MAX.min(*left));
+            let (user, mut most) = (lane.user, LANE_BATCH_MAX.min(*left));
+            if self.users.are_several() {
+                most = most.min(self.users.left(user));
+                if most == 0 {
+                    self.cursors[heat as usize] += 1;
+                    continue;
+                }
+            }
+            let taken = take(lane, most);
             if taken > 0 {
                 *left -= taken;
+                if self.users.are_several() {
+                    self.users.took(user, taken);
+                }
                 self.move_to(key, Heat::Hot);
                 self.note(key);
                 continue;
@@ -402,6 +460,9 @@ impl Sweep {
     fn unlist(&mut self, key: u32) {
         let Some(lane) = self.lanes[key as usize].as_ref() else { return };
         let place = lane.place;
+        if lane.heat == Heat::Hot {
+            self.users.cools(lane.user);
+        }
         let list = &mut self.lists[lane.heat as usize];
         list.swap_remove(place);
         if let Some(&moved) = list.get(place)
@@ -420,6 +481,9 @@ impl Sweep {
             lane.heat = heat;
             lane.place = place;
             lane.idle_sweeps = 0;
+            if heat == Heat::Hot {
+                self.users.warms(lane.user);
+            }
         }
     }
 }

@@ -1,0 +1,134 @@
+//! Whose lanes have requests of late, and what is left for each user in one go around them.
+//!
+//! A user may have many clients, and each of those many lanes. As long as nobody else calls, all of them are served as they
+//! come. Where several users call, each has so many requests answered in one go around the lanes, whatever he has
+//! waiting: who fills all his rings waits longer by that himself, and nobody else does.
+
+/// Requests of one user in a go around the hot lanes, where there are several users. A call that comes behind those of another
+/// user waits about twice as long as one that is alone.
+const USER_TURN: usize = 8;
+
+/// One user.
+#[derive(Debug, Default)]
+struct User {
+    uid: u32,
+    lanes: usize,
+    hot: usize,
+    /// The go around in which `left` counts.
+    turn: u32,
+    left: usize,
+}
+
+/// The users of a station, each in a place that stays as long as he has a lane.
+#[derive(Debug, Default)]
+pub(crate) struct Users {
+    places: Vec<User>,
+    turn: u32,
+    /// Users with a hot lane.
+    calling: usize,
+}
+
+impl Users {
+    /// A lane of that user comes; his place.
+    pub(crate) fn enter(&mut self, uid: u32) -> u32 {
+        let is_his = |user: &User| user.lanes > 0 && user.uid == uid;
+        let place = self.places.iter().position(is_his).or_else(|| self.places.iter().position(|user| user.lanes == 0));
+        let place = place.unwrap_or_else(|| {
+            self.places.push(User::default());
+            self.places.len() - 1
+        });
+        let user = &mut self.places[place];
+        user.uid = uid;
+        user.lanes += 1;
+        place as u32
+    }
+
+    /// A lane that is not hot goes.
+    pub(crate) fn leave(&mut self, place: u32) {
+        self.places[place as usize].lanes -= 1;
+    }
+
+    /// A lane has requests again.
+    pub(crate) fn warms(&mut self, place: u32) {
+        let user = &mut self.places[place as usize];
+        user.hot += 1;
+        self.calling += usize::from(user.hot == 1);
+    }
+
+    /// A lane has had none for a while.
+    pub(crate) fn cools(&mut self, place: u32) {
+        let user = &mut self.places[place as usize];
+        user.hot -= 1;
+        self.calling -= usize::from(user.hot == 0);
+    }
+
+    /// Whether there is anybody to whom something has to be left.
+    #[inline(always)]
+    pub(crate) fn are_several(&self) -> bool {
+        self.calling > 1
+    }
+
+    /// Another go around begins.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        self.turn = self.turn.wrapping_add(1);
+    }
+
+    /// How many requests of that user are left in this go around.
+    #[inline]
+    pub(crate) fn left(&mut self, place: u32) -> usize {
+        let user = &mut self.places[place as usize];
+        if user.turn != self.turn {
+            user.turn = self.turn;
+            user.left = USER_TURN;
+        }
+        user.left
+    }
+
+    /// So many of them were taken: no more than were [left](Self::left).
+    #[inline]
+    pub(crate) fn took(&mut self, place: u32, requests: usize) {
+        self.places[place as usize].left -= requests;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_a_share_in_each_turn_however_many_lanes_are_his() {
+        // If this broke, one user's full rings would be all that is looked at.
+        let mut users = Users::default();
+        let (one, other) = (users.enter(7), users.enter(8));
+        assert_eq!(users.enter(7), one, "one place for all his lanes");
+        users.warms(one);
+        users.warms(one);
+        assert!(!users.are_several());
+        users.warms(other);
+        assert!(users.are_several());
+        users.begin_turn();
+        assert_eq!((users.left(one), users.left(other)), (USER_TURN, USER_TURN));
+        users.took(one, USER_TURN);
+        assert_eq!((users.left(one), users.left(other)), (0, USER_TURN));
+        users.begin_turn();
+        assert_eq!(users.left(one), USER_TURN);
+    }
+
+    #[test]
+    fn who_has_gone_takes_no_place() {
+        // If this broke, users that come and go would make each look at them longer, or somebody would be the last one's heir.
+        let mut users = Users::default();
+        let first = users.enter(1);
+        users.warms(first);
+        users.cools(first);
+        users.leave(first);
+        assert!(!users.are_several());
+        let second = users.enter(2);
+        assert_eq!((first, users.places.len()), (second, 1));
+        users.warms(second);
+        let third = users.enter(1);
+        users.warms(third);
+        assert!(users.are_several() && third != second);
+    }
+}
