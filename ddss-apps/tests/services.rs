@@ -9,7 +9,7 @@ use ddss::Client;
 use ddss_apps::Error;
 use ddss_apps::cache::{Cache, CacheOptions};
 use ddss_apps::locks::LockManager;
-use ddss_apps::monitor::{Clients, Farm, FarmOptions, Load, Progress, Publisher, Watcher};
+use ddss_apps::monitor::{Farm, FarmOptions, Load, Progress, Publisher, Watcher};
 use ddss_tests::Daemon;
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -122,16 +122,6 @@ fn counters_are_read_from_all_nodes_within_their_bound() {
         Ok(())
     );
     assert_eq!(served(&mut watcher, Duration::ZERO), [9, 2]);
-    for (name, served) in [("one", 10), ("two", 11)] {
-        start(&here, name, served);
-    }
-    let mut some = || {
-        let readings = watcher.read_some(1).unwrap().iter();
-        let mut served: Vec<_> = readings.map(|reading| (reading.instance.clone(), reading.value.served)).collect();
-        served.sort();
-        served.into_iter().map(|(_, served)| served).collect::<Vec<_>>()
-    };
-    assert_eq!([some(), some()], [[10, 2], [10, 11]], "one at a time, and each in its turn");
 }
 
 // If this failed, the farm would measure a proxy that does not look at the loads, or that uses one server only.
@@ -139,10 +129,9 @@ fn counters_are_read_from_all_nodes_within_their_bound() {
 fn a_farm_answers_and_its_proxy_reads_the_loads() {
     let options = FarmOptions { servers: 3, progress: Progress::Shared, proxy_core: 0, other_core: 0 };
     let farm = Farm::start(options).unwrap();
-    let clients = |every| Clients { count: 2, every };
-    let watched = farm.watch(clients(Duration::ZERO), Some(Duration::from_millis(5)), Duration::from_millis(400)).unwrap();
+    let watched = farm.watch(2, Some(Duration::from_millis(5)), Duration::from_millis(400)).unwrap();
     assert!(watched.responses.len() > 10 && watched.readings > 3, "too little happened: {watched:?}");
     assert!(farm.served().iter().all(|&served| served > 0), "{:?}", farm.served());
-    let blind = farm.watch(clients(Duration::from_millis(20)), None, Duration::from_millis(200)).unwrap();
-    assert!((2..=30).contains(&blind.responses.len()) && blind.readings == 0, "{blind:?}");
+    let blind = farm.watch(2, None, Duration::from_millis(200)).unwrap();
+    assert!(!blind.responses.is_empty() && blind.readings == 0);
 }

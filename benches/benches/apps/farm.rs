@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ddss_apps::monitor::{Clients, FILE_BYTES, Farm, FarmOptions, Progress, Watched};
+use ddss_apps::monitor::{FILE_BYTES, Farm, FarmOptions, Progress, Watched};
 use ddss_benches::harness::{Bench, More, Row, Sample};
 
 use crate::road::{Road, say};
@@ -11,10 +11,8 @@ use crate::road::{Road, say};
 const EVERY: Duration = Duration::from_millis(10);
 /// What one point of a curve over time stands for.
 const PIECE: Duration = Duration::from_millis(200);
-/// Clients, each with one request under way at the most. They ask for about half of what the farm can do: a proxy that has no
-/// time left answers later for whatever else its machine does.
+/// Clients, each with one request under way.
 const CLIENTS: usize = 4;
-const ASK_EVERY: Duration = Duration::from_micros(500);
 
 /// Measures all sizes, with the progress thread on the proxy's core and on another one.
 pub(crate) fn measure(bench: &mut Bench, road: &Road) {
@@ -79,10 +77,9 @@ impl Seen {
 
 fn one_farm(bench: &mut Bench, farm: &Farm, options: FarmOptions, rounds: usize, time: Duration) {
     let (mut first, mut with, mut second) = (Seen::default(), Seen::default(), Seen::default());
-    let clients = Clients { count: CLIENTS, every: ASK_EVERY };
     for _ in 0..rounds {
         for (seen, every) in [(&mut first, None), (&mut with, Some(EVERY)), (&mut second, None)] {
-            seen.watched.push(farm.watch(clients, every, time).expect("the farm serves"));
+            seen.watched.push(farm.watch(CLIENTS, every, time).expect("the farm serves"));
         }
     }
     // How far apart two runs are between which nothing differs.

@@ -7,21 +7,19 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 
-use ddss_apps::monitor::{Clients, Farm, FarmOptions, Progress, Watched};
+use ddss_apps::monitor::{Farm, FarmOptions, Progress, Watched};
 
 const USAGE: &str = "\
-usage: web-farm [--servers N] [--progress shared|own] [--every-ms N] [--clients N] [--ask-every-us N] [--seconds N]
-                [--csv FILE]
+usage: web-farm [--servers N] [--progress shared|own] [--every-ms N] [--clients N] [--seconds N] [--csv FILE]
 
-Starts web servers with a node each, a proxy that reads their loads every so often, and clients, each of which asks every so
-often, if it has its answer; says how long they waited without the readings, with them, and what the readings cost. With --csv,
-writes each response: when, in milliseconds from the begin, and after how many microseconds; first without readings (watch 0),
-then with them (watch 1).";
+Starts web servers with a node each, a proxy that reads their loads every so often, and clients; says how long they waited
+without the readings, with them, and what the readings cost. With --csv, writes each response: when, in milliseconds from the
+begin, and after how many microseconds; first without readings (watch 0), then with them (watch 1).";
 
 struct Wishes {
     options: FarmOptions,
     every: Duration,
-    clients: Clients,
+    clients: usize,
     time: Duration,
     csv: Option<String>,
 }
@@ -31,7 +29,7 @@ fn wishes() -> Result<Wishes, Box<dyn Error>> {
     let mut wishes = Wishes {
         options: FarmOptions { servers: 8, progress, proxy_core, other_core },
         every: Duration::from_millis(10),
-        clients: Clients { count: 4, every: Duration::from_micros(500) },
+        clients: 4,
         time: Duration::from_secs(5),
         csv: None,
     };
@@ -43,8 +41,7 @@ fn wishes() -> Result<Wishes, Box<dyn Error>> {
             ("--progress", "shared") => wishes.options.progress = Progress::Shared,
             ("--progress", "own") => wishes.options.progress = Progress::Own,
             ("--every-ms", value) => wishes.every = Duration::from_millis(value.parse()?),
-            ("--clients", value) => wishes.clients.count = value.parse()?,
-            ("--ask-every-us", value) => wishes.clients.every = Duration::from_micros(value.parse()?),
+            ("--clients", value) => wishes.clients = value.parse()?,
             ("--seconds", value) => wishes.time = Duration::from_secs(value.parse()?),
             ("--csv", value) => wishes.csv = Some(value.to_owned()),
             _ => return Err(USAGE.into()),

@@ -53,15 +53,6 @@ pub struct FarmOptions {
     pub other_core: usize,
 }
 
-/// Who asks a farm.
-#[derive(Debug, Clone, Copy)]
-pub struct Clients {
-    /// How many.
-    pub count: usize,
-    /// How often each of them asks, if it has its answer. Zero: at once.
-    pub every: Duration,
-}
-
 /// Web servers, each with a node of its own, and the proxy's node.
 #[derive(Debug)]
 pub struct Farm {
@@ -73,8 +64,7 @@ pub struct Farm {
     client: Client,
 }
 
-/// When a client had its answer, counted from the begin, and how long it had waited: since it asked, or since it should have
-/// asked if the answer before came too late for that.
+/// When a client had its answer, counted from the begin, and how long it had waited.
 #[derive(Debug, Clone, Copy)]
 pub struct Response {
     /// When.
@@ -173,7 +163,7 @@ impl Farm {
     }
 
     /// Lets clients ask for the file, one request after the other each, while the proxy reads loads every so often, or never.
-    pub fn watch(&self, clients: Clients, every: Option<Duration>, time: Duration) -> Result<Watched, Error> {
+    pub fn watch(&self, clients: usize, every: Option<Duration>, time: Duration) -> Result<Watched, Error> {
         let named: Vec<(String, SocketAddr)> =
             self.servers.iter().map(|(name, server)| (name.clone(), server.address())).collect();
         let here: IpAddr = Ipv4Addr::LOCALHOST.into();
@@ -183,8 +173,8 @@ impl Farm {
         let warm_up = time / 4;
         let (begin, core) = (Instant::now(), self.options.other_core);
         let (mut responses, cpu) = thread::scope(|scope| {
-            let run = || scope.spawn(move || ask(address, core, begin, clients.every, warm_up + time));
-            let threads: Vec<_> = (0..clients.count).map(|_| run()).collect();
+            let run = || scope.spawn(move || ask(address, core, begin, warm_up + time));
+            let threads: Vec<_> = (0..clients).map(|_| run()).collect();
             thread::sleep(warm_up);
             let (cpu, readings, from) = (self.cpu(), proxy.readings(), begin.elapsed());
             thread::sleep(time);
@@ -216,32 +206,18 @@ impl Farm {
 }
 
 /// One client.
-fn ask(
-    proxy: SocketAddr,
-    core: usize,
-    begin: Instant,
-    every: Duration,
-    time: Duration,
-) -> Result<Vec<Response>, Error> {
+fn ask(proxy: SocketAddr, core: usize, begin: Instant, time: Duration) -> Result<Vec<Response>, Error> {
     pin(core)?;
     let what = || Error::system(format!("asking the proxy at {proxy}"));
     let mut stream = TcpStream::connect(proxy).and_then(prepared).map_err(what())?;
     let (mut responses, mut body) = (Vec::new(), Vec::new());
-    let mut due = begin.elapsed();
     loop {
-        let now = begin.elapsed();
-        if now >= time {
+        let asked = begin.elapsed();
+        if asked >= time {
             return Ok(responses);
-        }
-        let mut since = if every.is_zero() { now } else { due };
-        if now < due {
-            thread::sleep(due - now);
-            // What the timer takes is nobody's waiting.
-            since = begin.elapsed();
         }
         get(&mut stream, &mut body).map_err(what())?;
         let at = begin.elapsed();
-        responses.push(Response { at, took: at - since });
-        due += every;
+        responses.push(Response { at, took: at - asked });
     }
 }

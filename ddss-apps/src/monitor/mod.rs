@@ -39,7 +39,7 @@ mod proxy;
 mod publish;
 mod web;
 
-pub use farm::{Clients, Farm, FarmOptions, Progress, Response, Watched};
+pub use farm::{Farm, FarmOptions, Progress, Response, Watched};
 pub use proxy::Proxy;
 pub use publish::{Publisher, Reading, Watcher};
 pub use web::{FILE_BYTES, Load, WebServer, get};

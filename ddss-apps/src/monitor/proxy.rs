@@ -50,8 +50,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one for servers whose instances have these names; reads each one's load every so often, or never: a few at a time,
-    /// evenly over that time.
+    /// Starts one for servers whose instances have these names; reads their loads every so often, or never.
     pub fn start(
         address: IpAddr,
         client: &Client,
@@ -89,29 +88,17 @@ impl Proxy {
     }
 }
 
-/// Servers that are asked at once.
-const AT_ONCE: usize = 4;
-
 fn watch(watcher: &mut Watcher<Load>, servers: &Servers, names: &[String], every: Duration) {
-    let slices = names.len().div_ceil(AT_ONCE).max(1);
-    let pause = every / u32::try_from(slices).unwrap_or(u32::MAX);
-    let mut due = Instant::now();
-    for slice in 1.. {
-        if servers.over.load(Ordering::Acquire) {
-            break;
-        }
+    while !servers.over.load(Ordering::Acquire) {
+        let begin = Instant::now();
         // If the node does not answer, the loads are those that were known.
-        for reading in watcher.read_some(AT_ONCE).unwrap_or_default() {
+        for reading in watcher.read(Duration::ZERO).unwrap_or_default() {
             if let Some(index) = names.iter().position(|name| *name == reading.instance) {
                 servers.all[index].active.store(reading.value.active, Ordering::Relaxed);
             }
         }
-        if slice % slices == 0 {
-            servers.readings.fetch_add(1, Ordering::Relaxed);
-        }
-        // Who is late does not make up for it: that would be a burst.
-        due = (due + pause).max(Instant::now());
-        thread::sleep(due.saturating_duration_since(Instant::now()));
+        servers.readings.fetch_add(1, Ordering::Relaxed);
+        thread::sleep(every.saturating_sub(begin.elapsed()));
     }
 }
 

@@ -70,15 +70,13 @@ pub struct Watcher<T> {
     service: String,
     segments: Vec<Segment>,
     readings: Vec<Reading<T>>,
-    /// Whose turn it is in [`read_some`](Self::read_some).
-    next: usize,
 }
 
 impl<T: FromBytes> Watcher<T> {
     /// Watches nobody yet: [`discover`](Self::discover) does.
     pub fn new(client: &Client, service: &str) -> Watcher<T> {
         let (client, service) = (client.clone(), service.to_owned());
-        Watcher { client, service, segments: Vec::new(), readings: Vec::new(), next: 0 }
+        Watcher { client, service, segments: Vec::new(), readings: Vec::new() }
     }
 
     /// Looks which instances there are; returns how many. One that is new is read with the next reading.
@@ -98,31 +96,19 @@ impl<T: FromBytes> Watcher<T> {
         let is_young =
             self.readings.len() == self.segments.len() && self.readings.iter().all(|one| one.age() < age_max);
         if !is_young && !self.segments.is_empty() {
-            self.read_anew(0, self.segments.len())?;
+            self.read_anew()?;
         }
         Ok(&self.readings)
     }
 
-    /// The counters of all instances, of which the next few, at most `most`, are read anew. Who reads few at a time, evenly over
-    /// the time, never asks all nodes for a moment at once: what waits behind a reading waits for a few of them only.
-    pub fn read_some(&mut self, most: usize) -> Result<&[Reading<T>], Error> {
-        if !self.segments.is_empty() {
-            let from = self.next % self.segments.len();
-            let end = from.saturating_add(most).min(self.segments.len());
-            self.next = end;
-            self.read_anew(from, end)?;
-        }
-        Ok(&self.readings)
-    }
-
-    fn read_anew(&mut self, from: usize, end: usize) -> Result<(), Error> {
+    fn read_anew(&mut self) -> Result<(), Error> {
         let (asked, mut batch) = (Instant::now(), self.client.batch());
-        for segment in &self.segments[from..end] {
+        for segment in &self.segments {
             batch.get(segment, ..)?;
         }
         let answers = batch.run()?;
         let start = prefix(&self.service).len();
-        for (segment, answer) in self.segments[from..end].iter().zip(answers) {
+        for (segment, answer) in self.segments.iter().zip(answers) {
             let Ok(answer) = answer else { continue };
             let Ok(value) = T::read_from_bytes(answer.bytes()) else { continue };
             let (instance, version) = (&segment.name()[start..], answer.stamp().version);

@@ -55,8 +55,8 @@ pub(super) fn seven(rows: &Rows) -> Picture {
         beside: besides(rows, &counts),
         commands: vec![COMMAND.to_owned()],
         notes: vec![
-            "Each point over time is the median of what clients waited in a fifth of a second while loads were read every 10 ms, four servers at a \
-             time, as a multiple of the median without readings. Four clients ask every half a millisecond each. The paper's other core was blocked with computations; here it has all web servers, all their \
+            "Each point over time is the median of what clients waited in a fifth of a second while loads were read every 10 ms, as a multiple of \
+             the median without readings. The paper's other core was blocked with computations; here it has all web servers, all their \
              nodes' daemons and the clients."
                 .to_owned(),
             "All nodes share two cores, so the readings also take time from the servers' core, which on real nodes they would \
