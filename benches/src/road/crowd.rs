@@ -27,9 +27,9 @@ const WARM_UP: u8 = 1;
 const COUNT: u8 = 2;
 const STOP: u8 = 3;
 
-/// How often who is held looks whether it may begin. Nobody waits for a lock here: a barrier lets its threads go one after
-/// the other, and while the first of a crowd are at work already the last of them get to it seconds later.
-const HELD_LOOKS_EVERY: Duration = Duration::from_millis(1);
+/// How often who is held looks whether it may begin. Nobody waits for a lock from then on, the allocator's neither: those who
+/// hold one are let through one after the other, and where the first of a crowd are at work already that takes seconds.
+const HELD_LOOKS_EVERY: Duration = Duration::from_millis(10);
 
 /// Who comes, and where they run.
 #[derive(Debug, Clone, Copy)]
@@ -91,11 +91,12 @@ pub fn run_tasks(cluster: &Cluster, cores: Cores, reserved: bool, tasks: Vec<Tas
             let (phase, held) = (&phase, &held);
             scope.spawn(move || {
                 place(cores, reserved);
+                let share = Share::none();
                 held.fetch_add(1, Ordering::Relaxed);
                 while phase.load(Ordering::Acquire) == HOLD {
                     thread::sleep(HELD_LOOKS_EVERY);
                 }
-                call(task, phase)
+                call(task, share, phase)
             })
         };
         let threads: Vec<_> = tasks.into_iter().map(begin).collect();
@@ -153,8 +154,7 @@ pub(super) fn place(cores: Cores, reserved: bool) {
     placed.expect("the cores are among those that this process may use");
 }
 
-fn call(mut task: Task, phase: &AtomicU8) -> Share {
-    let mut share = Share::none();
+fn call(mut task: Task, mut share: Share, phase: &AtomicU8) -> Share {
     let mut last = Instant::now();
     let mut since = None;
     loop {
