@@ -5,12 +5,9 @@
 //! taking turns with it. So: on a full machine a client yields after a short turn, and one that finds itself on the
 //! service's core asks the kernel to be moved.
 
-use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, sched_yield};
-
-use crate::sys::shorten_slice;
 
 /// How long a turn is. A yield costs 1 to 3 microseconds, so this gives away about two percent.
 const TURN: Duration = Duration::from_micros(100);
@@ -18,18 +15,10 @@ const TURN: Duration = Duration::from_micros(100);
 const TURN_MIN: Duration = Duration::from_micros(50);
 /// How long it may take until everybody had a turn, on one core: the longest call is some two and a half times that.
 const ROUND: Duration = Duration::from_millis(4);
-/// The clock is looked at once in so many calls: reading it takes a tenth of a short one.
+/// The clock is looked at once in so many calls: reading it takes a tenth of a call.
 const CALLS_PER_LOOK: u32 = 8;
-/// And in so many where they are short.
-const SHORT_CALLS_PER_LOOK: u32 = 64;
-/// So long a short one is.
-const SHORT: Duration = Duration::from_nanos(500);
-/// A call that took longer than this was not part of a turn: the caller did something else, or did not have the core.
-const GAP: Duration = Duration::from_micros(20);
-/// What a thread that takes turns asks the scheduler for. It has to be about a turn: a yield counts as if the whole slice
-/// had been used, or as nothing, as it happens; with the usual slices of milliseconds some clients would not get to the core
-/// for tens of turns.
-const SLICE: Duration = TURN;
+/// A longer time than this between two looks was not a turn: the caller did something else, or did not have the core.
+const GAP: Duration = Duration::from_micros(20 * CALLS_PER_LOOK as u64);
 /// Waits in a row on the service's core before a client leaves it: it may be there by chance, and gone by itself. On a
 /// full machine it leaves at the first.
 const WAITS_ON_SERVICE_CORE_MAX: u32 = 4;
@@ -40,9 +29,7 @@ const LEAVE_EVERY: Duration = Duration::from_micros(100);
 pub(crate) struct CoreTurn {
     began: Instant,
     last: Instant,
-    /// Calls until the next look, and from one to the next.
     calls: u32,
-    calls_per_look: u32,
     left: Option<Instant>,
     waits_on_service_core: u32,
 }
@@ -50,27 +37,22 @@ pub(crate) struct CoreTurn {
 impl CoreTurn {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
-        Self { began: now, last: now, calls: 0, calls_per_look: CALLS_PER_LOOK, left: None, waits_on_service_core: 0 }
+        Self { began: now, last: now, calls: 0, left: None, waits_on_service_core: 0 }
     }
 
     /// Lets others run if the turn is over. So many threads call.
     #[inline]
     pub(crate) fn hand_over_when_due(&mut self, callers: u64) {
-        if self.calls > 0 {
-            self.calls -= 1;
+        self.calls = self.calls.wrapping_add(1);
+        if !self.calls.is_multiple_of(CALLS_PER_LOOK) {
             return;
         }
         let now = Instant::now();
-        let since = now - self.last;
-        if since > GAP * self.calls_per_look {
+        if now - self.last > GAP {
             self.began = now;
         }
-        let are_short = since < SHORT * self.calls_per_look;
-        self.calls_per_look = if are_short { SHORT_CALLS_PER_LOOK } else { CALLS_PER_LOOK };
-        self.calls = self.calls_per_look - 1;
         self.last = now;
         if now - self.began >= turn(callers) {
-            take_short_slices();
             self.hand_over();
         }
     }
@@ -102,15 +84,6 @@ impl CoreTurn {
             // If it cannot be restored, the thread runs on: on fewer cores, but not on the service's.
             let _ = sched_setaffinity(None, &allowed);
         }
-    }
-}
-
-/// The calling thread's slices are about as long as its turns, from now on.
-fn take_short_slices() {
-    thread_local!(static TAKES: Cell<bool> = const { Cell::new(false) });
-    if !TAKES.replace(true) {
-        // Where it cannot be had, turns are as uneven as the scheduler makes them.
-        let _ = shorten_slice(SLICE);
     }
 }
 
