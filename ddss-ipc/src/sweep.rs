@@ -289,11 +289,8 @@ impl Sweep {
             let Some(lane) = self.lanes[key as usize].as_mut() else { return };
             let (user, mut most) = (lane.user, LANE_BATCH_MAX.min(*left));
             if self.users.are_several() {
-                most = most.min(self.users.left(user));
-                if most == 0 {
-                    self.cursors[heat as usize] += 1;
-                    continue;
-                }
+                // One beyond his share: it makes the lane hot, and from then on it has its turns.
+                most = most.min(self.users.left(user).max(1));
             }
             let taken = take(lane, most);
             if taken > 0 {

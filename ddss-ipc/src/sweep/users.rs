@@ -85,10 +85,11 @@ impl Users {
         user.left
     }
 
-    /// So many of them were taken: no more than were [left](Self::left).
+    /// So many of them were taken.
     #[inline]
     pub(crate) fn took(&mut self, place: u32, requests: usize) {
-        self.places[place as usize].left -= requests;
+        let left = &mut self.places[place as usize].left;
+        *left = left.saturating_sub(requests);
     }
 }
 
