@@ -214,6 +214,7 @@ impl Sweep {
         take: &mut impl FnMut(&mut ServiceLane, usize) -> usize,
     ) {
         self.users.begin_turn();
+        let first = self.cursors[Heat::Hot as usize];
         for _ in 0..self.count(Heat::Hot) {
             if *left == 0 || self.count(Heat::Hot) == 0 {
                 return;
@@ -237,7 +238,7 @@ impl Sweep {
             self.cursors[Heat::Hot as usize] += usize::from(!self.cool(key));
         }
         // The next go begins one lane further on, so that each of a user's lanes is the first one some time.
-        self.cursors[Heat::Hot as usize] += 1;
+        self.cursors[Heat::Hot as usize] = if first < self.count(Heat::Hot) { first + 1 } else { 1 };
     }
 
     /// The lane at the cursor of a list that is not empty.
