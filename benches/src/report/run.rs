@@ -94,9 +94,14 @@ fn one(bench: &str, program: &Path, quick: bool, out: &Path) -> io::Result<Ran> 
         bench: bench.to_owned(),
         command: format!("cargo bench -p ddss-benches --bench {bench} -- {quick}{only}--csv {bench}.csv"),
         seconds: begin.elapsed().as_secs_f64(),
-        skipped: said.lines().filter(|line| line.starts_with("skipped: ")).map(str::to_owned).collect(),
+        skipped: said.lines().filter(|line| is_left_out(line)).map(str::to_owned).collect(),
         passed: output.status.success(),
     })
+}
+
+/// Whether a bench says there what it could not measure, and why.
+fn is_left_out(line: &str) -> bool {
+    line.starts_with("skipped: ") || line.starts_with("# left out: ")
 }
 
 /// The programs of the benches, as cargo names them.
