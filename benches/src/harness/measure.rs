@@ -2,8 +2,9 @@
 //!
 //! The end of one lap is the beginning of the next, so a lap holds one reading of the clock (some 25 ns) and
 //! nothing else of the harness: laps are put aside as numbers and counted when the slice is over. The clock
-//! steps by 10 ns, so what takes less than 100 ns is measured as the mean of several laps; a percentile is
-//! then one of means, and the report says so.
+//! steps by 10 ns, so what takes less than 50 ns is measured as the mean of several laps; a percentile is
+//! then one of means, and the report says so. Not more than that: a limit without the reading of the clock that each lap
+//! of what it limits has in it is another limit.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use hdrhistogram::Histogram;
 use super::Figure;
 
 /// A lap shorter than this is measured together with others.
-const LAP_MIN: Duration = Duration::from_nanos(100);
+const LAP_MIN: Duration = Duration::from_nanos(50);
 /// How long laps that are measured together take together, about.
 const LAPS_TOGETHER: Duration = Duration::from_micros(2);
 /// Laps that are measured together at the most.
