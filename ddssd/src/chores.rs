@@ -27,8 +27,9 @@ pub(crate) struct Chores {
 }
 
 impl Chores {
-    /// Bytes of one slice: some tens of microseconds. What is no longer than this is done at once.
-    pub(crate) const SLICE: u64 = 256 << 10;
+    /// Bytes of one slice: ten microseconds, and some tens where a virtual machine's host has to find the pages first. What is no
+    /// longer than this is done at once.
+    pub(crate) const SLICE: u64 = 32 << 10;
 
     pub(crate) fn add(&mut self, chore: Chore) {
         self.waiting.push_back((chore, 0));
