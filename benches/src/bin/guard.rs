@@ -21,12 +21,11 @@ const INSTRUCTIONS_TOLERANCE: f64 = 0.05;
 /// Ratios to a limit that is measured beside them still vary by the machine's neighbours.
 const RATIOS_TOLERANCE: f64 = 0.35;
 /// The ratios that are kept: bench, row, and which column.
-const RATIOS: [(&str, &str, &str); 6] = [
+const RATIOS: [(&str, &str, &str); 5] = [
     ("ipc", "ddss,null,8,shm/rcq/t1,1", "of_limit"),
     ("ipc", "ddss,null,8,shm/auto/t1,1", "of_limit"),
     ("ipc", "ddss,echo,8,shm/rcq/t1,1", "of_limit"),
     ("fabric", "ddss,read,8,tcp-lo/spin/t1,1", "of_limit"),
-    ("fabric", "ddss,read,4096,tcp-lo/spin/t1,1", "of_limit"),
     ("fabric", "ddss,fetch_add,8,tcp-lo/spin/t1,1", "of_limit"),
 ];
 
