@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn short_laps_are_measured_together() {
         assert_eq!(laps_per_reading(Duration::from_nanos(350)), 1);
-        assert_eq!(laps_per_reading(Duration::from_nanos(100)), 1);
-        assert_eq!(laps_per_reading(Duration::from_nanos(50)), 40);
+        assert_eq!(laps_per_reading(Duration::from_nanos(50)), 1);
+        assert_eq!(laps_per_reading(Duration::from_nanos(40)), 50);
         assert_eq!(laps_per_reading(Duration::ZERO), 2000);
     }
 
