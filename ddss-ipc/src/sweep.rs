@@ -206,7 +206,9 @@ impl Sweep {
         }
     }
 
-    /// The same where there are several users, each of whom has a share in it.
+    /// The same where there are several users, each of whom has a share in it. Apart, so that the usual way stays short.
+    #[cold]
+    #[inline(never)]
     fn visit_hot_of_several(
         &mut self,
         batch: usize,

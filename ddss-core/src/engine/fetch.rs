@@ -20,7 +20,13 @@ impl Engine {
     pub(super) fn get_far(&mut self, now: Now, caller: Caller, transfer: Transfer) -> Result<(), Failure> {
         self.reachable_home(transfer.segment)?;
         let Some(facts) = self.noted(transfer.segment) else {
-            return self.ask_facts(caller, transfer);
+            // While somebody still reads it where it was, nothing new is noted about it: asking for its facts again and again would
+            // bring no more.
+            return if self.is_left(transfer.segment) {
+                self.let_home_get(now, &caller, transfer)
+            } else {
+                self.ask_facts(caller, transfer)
+            };
         };
         if facts.copies == 1 {
             facts.permissions.allow(caller.who, Wish::Read)?;
@@ -31,11 +37,7 @@ impl Engine {
         let rules = facts.model.get_rules(transfer.look.asks);
         let kept = transfer.look.version.filter(|_| facts.keeps > 0);
         if facts.copies > 1 || rules.minds == Minds::Anyone && transfer.look.version.is_none() {
-            let step = self.begin(&caller, Wait::Home(transfer))?;
-            if let Some(pending) = self.operations.get_mut(step).copied() {
-                self.ask_home_to_get(now, step, &pending, transfer);
-            }
-            return Ok(());
+            return self.let_home_get(now, &caller, transfer);
         }
         if transfer.look.version.is_none() && self.get_copied(now, &caller, &transfer, &facts, rules.copy_us)? {
             return Ok(());
@@ -53,6 +55,20 @@ impl Engine {
         let home = self.home_of(segment);
         let remote = self.peers.reachable(home)?.remotes.get(&segment)?;
         (!remote.leaving).then_some(remote.facts)
+    }
+
+    /// Whether its home has taken a remote segment away from its place, and a read of that is still under way.
+    fn is_left(&mut self, segment: SegmentId) -> bool {
+        let home = self.home_of(segment);
+        self.peers.reachable(home).and_then(|peer| peer.remotes.get(&segment)).is_some_and(|remote| remote.leaving)
+    }
+
+    fn let_home_get(&mut self, now: Now, caller: &Caller, transfer: Transfer) -> Result<(), Failure> {
+        let step = self.begin(caller, Wait::Home(transfer))?;
+        if let Some(pending) = self.operations.get_mut(step).copied() {
+            self.ask_home_to_get(now, step, &pending, transfer);
+        }
+        Ok(())
     }
 
     fn ask_facts(&mut self, caller: Caller, transfer: Transfer) -> Result<(), Failure> {
