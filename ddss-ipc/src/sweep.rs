@@ -184,8 +184,10 @@ impl Sweep {
         let hot = self.count(Heat::Hot);
         // With few, as nearly always, there is nothing to divide: that would take as long as the look itself.
         let batch = if hot <= TURN_MAX / LANE_BATCH_MAX { LANE_BATCH_MAX } else { (TURN_MAX / hot).max(1) };
-        if self.users.are_several() {
-            return self.visit_hot_of_several(batch, left, take);
+        let several = self.users.are_several();
+        let first = self.cursors[Heat::Hot as usize];
+        if several {
+            self.users.begin_turn();
         }
         for _ in 0..self.count(Heat::Hot) {
             if *left == 0 || self.count(Heat::Hot) == 0 {
@@ -193,8 +195,19 @@ impl Sweep {
             }
             let key = self.next(Heat::Hot);
             let Some(lane) = self.lanes[key as usize].as_mut() else { return };
-            let taken = take(lane, batch.min(*left));
+            let (user, mut most) = (lane.user, batch.min(*left));
+            if several {
+                most = most.min(self.users.left(user));
+                if most == 0 {
+                    self.cursors[Heat::Hot as usize] += 1;
+                    continue;
+                }
+            }
+            let taken = take(lane, most);
             *left -= taken;
+            if several {
+                self.users.took(user, taken);
+            }
             if taken > 0 {
                 lane.idle_sweeps = 0;
                 self.cursors[Heat::Hot as usize] += 1;
@@ -204,43 +217,10 @@ impl Sweep {
             // Another lane moves into this place when it goes cold, and then the cursor stays.
             self.cursors[Heat::Hot as usize] += usize::from(!self.cool(key));
         }
-    }
-
-    /// The same where there are several users, each of whom has a share in it. Apart, so that the usual way stays short.
-    #[cold]
-    #[inline(never)]
-    fn visit_hot_of_several(
-        &mut self,
-        batch: usize,
-        left: &mut usize,
-        take: &mut impl FnMut(&mut ServiceLane, usize) -> usize,
-    ) {
-        self.users.begin_turn();
-        let first = self.cursors[Heat::Hot as usize];
-        for _ in 0..self.count(Heat::Hot) {
-            if *left == 0 || self.count(Heat::Hot) == 0 {
-                return;
-            }
-            let key = self.next(Heat::Hot);
-            let Some(lane) = self.lanes[key as usize].as_mut() else { return };
-            let (user, most) = (lane.user, batch.min(*left).min(self.users.left(lane.user)));
-            if most == 0 {
-                self.cursors[Heat::Hot as usize] += 1;
-                continue;
-            }
-            let taken = take(lane, most);
-            *left -= taken;
-            self.users.took(user, taken);
-            if taken > 0 {
-                lane.idle_sweeps = 0;
-                self.cursors[Heat::Hot as usize] += 1;
-                self.note(key);
-                continue;
-            }
-            self.cursors[Heat::Hot as usize] += usize::from(!self.cool(key));
+        if several {
+            // The next go begins one lane further on, so that each of a user's lanes is the first one some time.
+            self.cursors[Heat::Hot as usize] = if first < self.count(Heat::Hot) { first + 1 } else { 1 };
         }
-        // The next go begins one lane further on, so that each of a user's lanes is the first one some time.
-        self.cursors[Heat::Hot as usize] = if first < self.count(Heat::Hot) { first + 1 } else { 1 };
     }
 
     /// The lane at the cursor of a list that is not empty.

@@ -75,7 +75,8 @@ impl Users {
     }
 
     /// How many requests of that user are left in this go around.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn left(&mut self, place: u32) -> usize {
         let user = &mut self.places[place as usize];
         if user.turn != self.turn {
@@ -86,7 +87,8 @@ impl Users {
     }
 
     /// So many of them were taken.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn took(&mut self, place: u32, requests: usize) {
         let left = &mut self.places[place as usize].left;
         *left = left.saturating_sub(requests);
