@@ -143,18 +143,32 @@ impl Sweep {
     /// Copies up to `budget` requests out.
     #[inline]
     pub(crate) fn poll(&mut self, budget: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
-        self.visit(budget, &mut |lane, most| lane.take(most, into))
+        if self.users.are_several() {
+            return self.visit::<true>(budget, &mut |lane, most| lane.take(most, into));
+        }
+        self.visit::<false>(budget, &mut |lane, most| lane.take(most, into))
     }
 
     /// Passes up to `budget` requests to `answerer`, and publishes what it answers at once.
     #[inline]
     pub(crate) fn serve(&mut self, budget: usize, answerer: &mut impl Answerer) -> usize {
-        self.visit(budget, &mut |lane, most| lane.serve(most, answerer))
+        if self.users.are_several() {
+            return self.serve_several(budget, answerer);
+        }
+        self.visit::<false>(budget, &mut |lane, most| lane.serve(most, answerer))
     }
 
-    /// Goes over the lanes; `take` takes up to so many requests from one and says how many they were.
+    /// Apart, so that the usual way stays as short as it is.
+    #[cold]
+    #[inline(never)]
+    fn serve_several(&mut self, budget: usize, answerer: &mut impl Answerer) -> usize {
+        self.visit::<true>(budget, &mut |lane, most| lane.serve(most, answerer))
+    }
+
+    /// Goes over the lanes, of `SEVERAL` users or of one; `take` takes up to so many requests from one and says how many they
+    /// were.
     #[inline(always)]
-    fn visit(&mut self, budget: usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> usize) -> usize {
+    fn visit<const SEVERAL: bool>(&mut self, budget: usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> usize) -> usize {
         if !self.held.is_empty() {
             self.send_held(1);
         }
@@ -166,27 +180,26 @@ impl Sweep {
         }
         let to_others = LEFT_TO_OTHERS.min(budget / 2);
         let mut left = budget - to_others;
-        self.visit_hot(&mut left, take);
+        self.visit_hot::<SEVERAL>(&mut left, take);
         left += to_others;
         self.idle_sweeps = if left == budget { self.idle_sweeps.saturating_add(1) } else { 0 };
         let long = self.idle_sweeps > IDLE_SWEEPS_SHORT;
         let slice = if long { COLD_SLICE_IDLE } else { COLD_SLICE } + self.count(Heat::Hot) / 2;
         self.looks_due = self.looks_due.saturating_sub(slice);
-        self.visit_waiting(Heat::Cold, slice, &mut left, take);
+        self.visit_waiting::<SEVERAL>(Heat::Cold, slice, &mut left, take);
         if long || self.period_sweeps.is_multiple_of(FRESH_EVERY) {
-            self.visit_waiting(Heat::Fresh, FRESH_SLICE, &mut left, take);
+            self.visit_waiting::<SEVERAL>(Heat::Fresh, FRESH_SLICE, &mut left, take);
         }
         budget - left
     }
 
     #[inline(always)]
-    fn visit_hot(&mut self, left: &mut usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> usize) {
+    fn visit_hot<const SEVERAL: bool>(&mut self, left: &mut usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> usize) {
         let hot = self.count(Heat::Hot);
         // With few, as nearly always, there is nothing to divide: that would take as long as the look itself.
         let batch = if hot <= TURN_MAX / LANE_BATCH_MAX { LANE_BATCH_MAX } else { (TURN_MAX / hot).max(1) };
-        let several = self.users.are_several();
         let first = self.cursors[Heat::Hot as usize];
-        if several {
+        if SEVERAL {
             self.users.begin_turn();
         }
         for _ in 0..self.count(Heat::Hot) {
@@ -196,7 +209,7 @@ impl Sweep {
             let key = self.next(Heat::Hot);
             let Some(lane) = self.lanes[key as usize].as_mut() else { return };
             let (user, mut most) = (lane.user, batch.min(*left));
-            if several {
+            if SEVERAL {
                 most = most.min(self.users.left(user));
                 if most == 0 {
                     self.cursors[Heat::Hot as usize] += 1;
@@ -205,7 +218,7 @@ impl Sweep {
             }
             let taken = take(lane, most);
             *left -= taken;
-            if several {
+            if SEVERAL {
                 self.users.took(user, taken);
             }
             if taken > 0 {
@@ -217,7 +230,7 @@ impl Sweep {
             // Another lane moves into this place when it goes cold, and then the cursor stays.
             self.cursors[Heat::Hot as usize] += usize::from(!self.cool(key));
         }
-        if several {
+        if SEVERAL {
             // The next go begins one lane further on, so that each of a user's lanes is the first one some time.
             self.cursors[Heat::Hot as usize] = if first < self.count(Heat::Hot) { first + 1 } else { 1 };
         }
@@ -257,7 +270,7 @@ impl Sweep {
 
     /// Looks at some of the lanes that had no requests of late.
     #[inline(always)]
-    fn visit_waiting(
+    fn visit_waiting<const SEVERAL: bool>(
         &mut self,
         heat: Heat,
         slice: usize,
@@ -271,14 +284,14 @@ impl Sweep {
             let key = self.next(heat);
             let Some(lane) = self.lanes[key as usize].as_mut() else { return };
             let (user, mut most) = (lane.user, LANE_BATCH_MAX.min(*left));
-            if self.users.are_several() {
+            if SEVERAL {
                 // One beyond his share: it makes the lane hot, and from then on it has its turns.
                 most = most.min(self.users.left(user).max(1));
             }
             let taken = take(lane, most);
             if taken > 0 {
                 *left -= taken;
-                if self.users.are_several() {
+                if SEVERAL {
                     self.users.took(user, taken);
                 }
                 self.move_to(key, Heat::Hot);
