@@ -130,8 +130,12 @@ fn what_is_measured(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     assert!(counted["counters"]["commits"].as_u64() > Some(0), "{counted}");
     assert!(counted["operations"]["put"]["done"].as_u64() > Some(0), "{counted}");
     let client = Client::builder().folder(folder).connect().unwrap();
-    let clients = &of(&["clients"])[0];
-    assert!(clients.as_array().unwrap().iter().any(|row| row["pid"] == std::process::id()), "{clients}");
+    // The daemon writes them down now and then.
+    let begin = Instant::now();
+    let is_ours = |row: &Value| row["pid"] == std::process::id();
+    while !of(&["clients"])[0].as_array().unwrap().iter().any(is_ours) {
+        assert!(begin.elapsed() < Duration::from_secs(20), "the client is never listed");
+    }
     drop(client);
     of(&["top", "--interval-ms", "100"]);
     let traced = &of(&["trace", "a"])[0]["samples"];
