@@ -14,7 +14,7 @@ use crate::sys::verbs::AsyncNotice;
 /// Polls between two looks at everything that is not a completion: each of those looks is a system call.
 const POLLS_PER_LOOK: u32 = 64;
 /// The same while something is under way, when somebody polls for its end and little else.
-const POLLS_PER_LOOK_BUSY: u32 = 1 << 13;
+const POLLS_PER_LOOK_BUSY: u32 = 1024;
 /// Connections that one look begins.
 const CONNECTION_EVENTS_PER_LOOK: usize = 64;
 /// A peer that broke the rules may take so long to read that it did.
