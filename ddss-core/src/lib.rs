@@ -33,6 +33,7 @@ mod ranges;
 mod record;
 mod request;
 mod segment;
+mod small;
 mod spec;
 mod wire;
 

@@ -36,8 +36,8 @@ const OP_NULL: u8 = 1;
 const OP_ALLOCATE: u8 = 2;
 const OP_OPEN: u8 = 3;
 const OP_RELEASE: u8 = 4;
-const OP_GET: u8 = 5;
-const OP_PUT: u8 = 6;
+pub(crate) const OP_GET: u8 = 5;
+pub(crate) const OP_PUT: u8 = 6;
 const OP_ATOMIC: u8 = 7;
 const OP_AWAIT: u8 = 8;
 const OP_LOCK: u8 = 9;
@@ -50,7 +50,7 @@ const OP_PERMIT: u8 = 15;
 const OP_BREAK: u8 = 16;
 
 /// The bytes are in the entry, or may come in the completion.
-const FLAG_INLINE: u16 = 1;
+pub(crate) const FLAG_INLINE: u16 = 1;
 /// `first` is the version that a put is for, `second` the one that a get names.
 const FLAG_VERSION: u16 = 2;
 /// `second` is the token that a put is made under; that of an atomic is in `slot` and above the kind.

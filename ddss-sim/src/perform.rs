@@ -4,7 +4,7 @@ use crate::council::Said;
 use crate::network::{Event, Fetch, Staged};
 use crate::world::World;
 use ddss_core::engine::{Action, Commit, Parts, Reply, Source, StepId, Target};
-use ddss_core::{ArenaRange, Failure, Header, Message, NodeId, Payload, RemoteWindow, SegmentId};
+use ddss_core::{ArenaRange, Entry, Failure, Header, LaneId, Message, NodeId, Payload, RemoteWindow, SegmentId};
 
 impl World {
     /// Does what an engine wants done.
@@ -27,6 +27,21 @@ impl World {
             self.act(node, Action::Reply { lane, completion, data });
         }
         self.perform(node);
+    }
+
+    /// What daemons try first: a small call, as its entry stands there.
+    pub(crate) fn perform_small(&mut self, node: usize, lane: LaneId, entry: &Entry) -> bool {
+        let now = self.now(node);
+        let engine = &mut self.nodes[node].engine;
+        if let Some(seen) = engine.small_get(lane, entry) {
+            self.act(node, seen.action(lane, entry));
+        } else if let Some(commit) = engine.small_put(now, lane, entry) {
+            commit.actions(lane, entry).into_iter().for_each(|action| self.act(node, action));
+        } else {
+            return false;
+        }
+        self.perform(node);
+        true
     }
 
     fn act(&mut self, node: usize, action: Action) {

@@ -264,6 +264,9 @@ impl World {
         assert_eq!(entry, wanted, "a request survives the ring");
         let now = self.now(node);
         self.nodes[node].engine.take_long_way(long);
+        if !long && self.perform_small(node, lane, &wanted.encode()) {
+            return;
+        }
         self.nodes[node].engine.request(now, lane, &entry, &text);
         self.perform_asked(node, !long);
     }

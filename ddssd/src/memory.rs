@@ -6,9 +6,11 @@ use crate::files::Files;
 use crate::folder::FolderError;
 use crate::register::{Entry, Register, Unusable};
 use crate::undo::Undo;
-use ddss_core::engine::{OWN_AREA, area_of, offset_of};
+use ddss_core::engine::{OWN_AREA, Seen, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX};
-use ddss_core::{Completion, Header, LockToken, NodeId, Range, Record, SegmentId, Storage, Timestamp, Version};
+use ddss_core::{
+    Completion, Header, LockToken, NodeId, Outcome, Range, Record, RequestId, SegmentId, Storage, Timestamp, Version,
+};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
@@ -282,6 +284,15 @@ impl NodeMemory {
             }
         }
         entry
+    }
+
+    /// The answer to a small get, with its bytes.
+    #[inline(always)]
+    pub(crate) fn seen(&self, request: u64, seen: &Seen) -> ddss_core::Entry {
+        let &Seen { at, bytes, version, timestamp } = seen;
+        let request = RequestId(request);
+        let done = Completion { version, timestamp, inline: true, ..Completion::bare(request, Outcome::Done) };
+        self.encoded(&done, Some((at, bytes)))
     }
 
     /// Where the scratch line of an operation begins.

@@ -2,7 +2,7 @@
 //! answered on the spot is handed back to the ring that it came from.
 
 use crate::perform::{CHECKED, Hands, arena_of};
-use ddss_core::engine::Commit;
+use ddss_core::engine::{Commit, SmallCommit};
 use ddss_core::limits::TEXT_BYTES_MAX;
 use ddss_core::{
     ArenaRange, ClientId, Completion, Entry, LaneId, Operation, Outcome, Payload, Range, Request, RequestId,
@@ -16,6 +16,12 @@ impl Answerer for Hands {
             // Whoever has a lane is attached, and there is nothing to decide.
             self.engine.note_null();
             return Some(Completion::bare(RequestId(entry[1]), Outcome::Done).encode());
+        }
+        if let Some(seen) = self.engine.small_get(lane, entry) {
+            return Some(self.memory.seen(entry[1], &seen));
+        }
+        if let Some(answered) = self.put_small(lane, entry) {
+            return Some(answered);
         }
         ask(self, lane, entry);
         self.commit_first();
@@ -45,6 +51,20 @@ impl Answerer for Hands {
 }
 
 impl Hands {
+    /// A put of which nothing but the commit is left to do, and its answer.
+    #[inline(always)]
+    fn put_small(&mut self, lane: LaneId, entry: &Entry) -> Option<Entry> {
+        self.see_time();
+        let commit = self.engine.small_put(self.now, lane, entry)?;
+        let SmallCommit { at, offset, bytes, words, version, timestamp } = commit;
+        let ranges = [Range { offset, bytes: bytes.into() }];
+        self.memory.commit(at, (version, timestamp), &ranges, |area, data| {
+            let held = words.map(u64::to_le_bytes);
+            area.write(data + offset as usize, &held.as_flattened()[..usize::from(bytes)]).expect(CHECKED);
+        });
+        Some(Completion { version, timestamp, ..Completion::bare(RequestId(entry[1]), Outcome::Done) }.encode())
+    }
+
     /// Does a commit that is the first thing to do and in its place.
     #[inline]
     fn commit_first(&mut self) {

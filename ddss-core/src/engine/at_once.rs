@@ -87,10 +87,16 @@ impl Engine {
         Some(&self.at_once.reply)
     }
 
+    /// Whether nothing is to be done before what is decided next.
+    #[inline(always)]
+    pub(super) fn has_nothing_due(&self) -> bool {
+        self.due() == 0 && !self.at_once.commits && !self.at_once.replies
+    }
+
     /// A commit, in its place if nothing is to be done before it.
     #[inline(always)]
     pub(super) fn commit_at_once(&mut self, commit: Commit) {
-        if self.due() == 0 && !self.at_once.commits && !self.at_once.replies {
+        if self.has_nothing_due() {
             self.at_once.commit = commit;
             self.at_once.commits = true;
         } else {

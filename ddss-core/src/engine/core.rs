@@ -80,7 +80,7 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
     generation: u32,
-    who: Identity,
+    pub(super) who: Identity,
     pub(super) arena_bytes: u64,
 }
 

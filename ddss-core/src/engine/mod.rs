@@ -14,6 +14,7 @@
 //! | `dispatch.rs` | which of the next ones a request goes to |
 //! | `near.rs`, `locks.rs` | what is asked of a segment whose home is here, by a client or by another node |
 //! | `plain.rs` | the same, where nobody stands in the way: nearly every call |
+//! | `small.rs` | the smallest of them, as their ring entry stands there |
 //! | `guard.rs` | who holds a segment's lock, and who waits for it or for a newer version |
 //! | `fetch.rs` | a get of a segment whose home is elsewhere: one-sided reads |
 //! | `hand.rs` | such a get when its home carries it out |
@@ -62,6 +63,7 @@ mod plain;
 mod planted;
 mod quotas;
 mod segments;
+mod small;
 mod staging;
 
 pub use action::{Action, Parts, Source, Tail, Target};
@@ -76,3 +78,4 @@ pub use operations::StepId;
 #[cfg(feature = "planted")]
 pub use planted::Bug;
 pub use quotas::{Quota, Quotas, Usage};
+pub use small::{Seen, SmallCommit};

@@ -18,7 +18,7 @@ type Ended = Result<(), Failure>;
 impl Segments {
     /// A segment of which a call has nobody to ask, nobody to tell and nothing to keep.
     #[inline(always)]
-    fn plain(&mut self, id: SegmentId) -> Option<&mut Segment> {
+    pub(super) fn plain(&mut self, id: SegmentId) -> Option<&mut Segment> {
         if self.long_way {
             return None;
         }
