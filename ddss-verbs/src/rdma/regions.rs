@@ -72,8 +72,14 @@ impl Regions {
 /// of it once is certainly not enough.
 fn check_lock_limit(bytes: u64) -> Result<(), FabricError> {
     use rustix::process::{Resource, getrlimit};
-    let Some(limit) = getrlimit(Resource::Memlock).current else { return Ok(()) };
-    if bytes <= limit || may_lock_anything() { Ok(()) } else { Err(FabricError::NotLocked { bytes, limit }) }
+    check_limit(bytes, getrlimit(Resource::Memlock).current, may_lock_anything)
+}
+
+fn check_limit(bytes: u64, limit: Option<u64>, is_free: impl FnOnce() -> bool) -> Result<(), FabricError> {
+    match limit {
+        Some(limit) if bytes > limit && !is_free() => Err(FabricError::NotLocked { bytes, limit }),
+        _ => Ok(()),
+    }
 }
 
 /// As much as this process may lock, it wants to be able to: root can lift the limit, others can use all of theirs. It is
@@ -93,4 +99,21 @@ fn may_lock_anything() -> bool {
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
     bits & (1 << IPC_LOCK) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_may_be_locked_is_refused_in_words_that_help() {
+        // If this failed, a node of a user who may lock little would start, and each get would fail later.
+        assert!(check_limit(8 << 20, None, || false).is_ok());
+        assert!(check_limit(8 << 20, Some(8 << 20), || false).is_ok());
+        assert!(check_limit((8 << 20) + 1, Some(8 << 20), || true).is_ok());
+        let refused = check_limit((8 << 20) + 1, Some(8 << 20), || false).unwrap_err();
+        assert!(matches!(refused, FabricError::NotLocked { bytes: 8_388_609, limit: 8_388_608 }), "{refused:?}");
+        let words = refused.to_string();
+        assert!(words.contains("8388609") && words.contains("8388608") && words.contains("LimitMEMLOCK"), "{words}");
+    }
 }
