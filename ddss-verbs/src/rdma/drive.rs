@@ -35,6 +35,10 @@ impl Rdma {
                 Stage::Up | Stage::Ending(_) => peer.drive(&mut self.scratch, events),
                 _ => None,
             };
+            if over.is_none() && peer.stage == Stage::Up {
+                position += 1;
+                continue;
+            }
             if let Some(reason) = over {
                 self.lose(id, reason, events, Instant::now());
             }

@@ -2,7 +2,6 @@
 //! use, and the memory that is moved to and from it.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::Arc;
 
@@ -37,7 +36,8 @@ struct Opening {
 /// See the module.
 pub(super) struct Holdings {
     windows: HashMap<u32, Opening>,
-    local: HashMap<RegionId, Arc<Registered>>,
+    /// By the index of their regions.
+    local: Vec<Option<(RegionId, Arc<Registered>)>>,
     slots: Arc<Registered>,
     domain: Arc<Domain>,
     /// Iwarp adapters answer a read by a write into its target, and may insist on being allowed to.
@@ -50,7 +50,7 @@ impl Holdings {
         let domain = Domain::new(adapter)?;
         let memory = Arc::new(Mapping::private(SLOTS_BYTES as usize)?);
         let slots = domain.register(&memory, 0, SLOTS_BYTES, Access { local_write: true, ..Access::default() })?;
-        Ok(Self { windows: HashMap::new(), local: HashMap::new(), slots, domain, sinks_are_written, adapter_atomics })
+        Ok(Self { windows: HashMap::new(), local: Vec::new(), slots, domain, sinks_are_written, adapter_atomics })
     }
 
     /// Makes the queue pair of the peer, with its receive slots posted.
@@ -89,13 +89,19 @@ impl Holdings {
     /// A region as the adapter knows it for this peer; registered when it is used for the first time.
     pub(super) fn local(&mut self, regions: &Regions, region: RegionId) -> Option<io::Result<&Arc<Registered>>> {
         let mapping = regions.get(region)?;
-        Some(match self.local.entry(region) {
-            Entry::Occupied(found) => Ok(found.into_mut()),
-            Entry::Vacant(place) => {
-                let access = Access { local_write: true, remote_write: self.sinks_are_written, ..Access::default() };
-                self.domain.register(mapping, 0, mapping.bytes() as u64, access).map(|made| &*place.insert(made))
+        let index = region.index as usize;
+        if self.local.len() <= index {
+            self.local.resize_with(index + 1, || None);
+        }
+        let place = &mut self.local[index];
+        if place.as_ref().is_none_or(|(known, _)| *known != region) {
+            let access = Access { local_write: true, remote_write: self.sinks_are_written, ..Access::default() };
+            match self.domain.register(mapping, 0, mapping.bytes() as u64, access) {
+                Ok(made) => *place = Some((region, made)),
+                Err(error) => return Some(Err(error)),
             }
-        })
+        }
+        place.as_ref().map(|(_, registered)| Ok(registered))
     }
 
     pub(super) fn expose(
@@ -138,7 +144,9 @@ impl Holdings {
     /// A region has ended: nothing of it can be reached any more, and what is under way keeps what it needs.
     pub(super) fn forget(&mut self, region: RegionId) {
         self.windows.retain(|_, opening| opening.region != region);
-        self.local.remove(&region);
+        if let Some(place) = self.local.get_mut(region.index as usize) {
+            place.take_if(|(known, _)| *known == region);
+        }
     }
 
     /// Executes an atomic that the peer asked for.

@@ -121,6 +121,9 @@ impl Peer {
         if let Some(reason) = self.over() {
             return Some(reason);
         }
+        if given.is_ok() && !self.traffic.has_more() {
+            return None;
+        }
         let (Some(queue), Some(holdings)) = (self.endpoint.queue(), &self.holdings) else { return None };
         let flushed = given.and_then(|()| self.traffic.flush(queue, holdings, &mut scratch.ended));
         self.traffic.take_ended(holdings, &mut scratch.ended, events);
@@ -130,6 +133,9 @@ impl Peer {
     /// Whether what the adapter said means that the connection is over, and why.
     pub(super) fn over(&mut self) -> Option<CloseReason> {
         let queue = self.endpoint.queue()?;
+        if self.traffic.is_well() && !queue.receives_flushed() && queue.trouble().is_none() {
+            return None;
+        }
         if let Some(fault) = self.traffic.refused {
             return Some(CloseReason::Terminated(fault));
         }

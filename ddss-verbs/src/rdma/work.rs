@@ -96,6 +96,11 @@ impl Traffic {
         }
     }
 
+    /// Whether nothing went wrong.
+    pub(super) fn is_well(&self) -> bool {
+        self.refused.is_none() && self.failing.is_none()
+    }
+
     /// Whether somebody waits for the peer.
     pub(super) fn is_waiting(&self) -> bool {
         self.free.len() < SENDS || !self.backlog.is_empty() || !self.asked.is_empty()
@@ -232,6 +237,11 @@ impl Traffic {
             self.give_credits(queue, holdings);
         }
         queue.ring(ended)
+    }
+
+    /// Whether there is anything that [`flush`](Self::flush) could give to the adapter.
+    pub(super) fn has_more(&self) -> bool {
+        !self.backlog.is_empty() || !self.answers.is_empty() || self.owed >= OWED_MAX
     }
 
     /// A receive slot was given back to the adapter.

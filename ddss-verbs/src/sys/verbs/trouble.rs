@@ -41,6 +41,11 @@ impl Trouble {
         events.iter().any(|event| bits & (1 << event) != 0)
     }
 
+    /// Nothing has happened.
+    pub(crate) fn is_none(&self) -> bool {
+        self.bits.load(Ordering::Acquire) == 0
+    }
+
     /// The peer asked for what it may not have.
     pub(crate) fn is_peers_fault(&self) -> bool {
         self.has(&[abi::ASYNC_QP_REQUEST, abi::ASYNC_QP_ACCESS])
