@@ -124,6 +124,52 @@ fn counters_are_read_from_all_nodes_within_their_bound() {
     assert_eq!(served(&mut watcher, Duration::ZERO), [9, 2]);
 }
 
+// If this failed, one node that hangs would keep a service from the counters of all others, or have it decide by old ones.
+#[test]
+fn counters_of_a_node_that_hangs_make_no_others_old() {
+    const TIMEOUT: Duration = Duration::from_millis(400);
+    let (daemons, [here, there]) = pair();
+    let start = |client, name, served| Publisher::start(client, "web", name, &Load { active: 0, served }).unwrap();
+    let (one, _two) = (start(&here, "one", 1), start(&there, "two", 2));
+    let impatient = Client::builder().folder(daemons[0].folder()).timeout(TIMEOUT).connect().unwrap();
+    let mut watcher = Watcher::<Load>::new(&impatient, "web");
+    assert_eq!((watcher.discover().unwrap(), watcher.read(Duration::ZERO).unwrap().len()), (2, 2));
+    daemons[1].pause().unwrap();
+    one.publish(&Load { active: 0, served: 7 }).unwrap();
+    let begin = Instant::now();
+    let readings = watcher.read(Duration::ZERO).unwrap().to_vec();
+    let of = |name: &str| readings.iter().find(|reading| reading.instance == name).unwrap();
+    // Who answers was asked again when it was known who does not.
+    assert_eq!(of("one").value.served, 7);
+    assert!(of("two").age() > begin.elapsed(), "{readings:?}");
+    assert!(of("one").age() + TIMEOUT / 2 < of("two").age(), "{readings:?}");
+    // From then on it is left alone for a while: nobody waits for it again.
+    let two = of("two").asked_at();
+    one.publish(&Load { active: 0, served: 8 }).unwrap();
+    let readings = watcher.read(Duration::ZERO).unwrap().to_vec();
+    let of = |name: &str| readings.iter().find(|reading| reading.instance == name).unwrap();
+    assert_eq!((of("one").value.served, of("two").asked_at()), (8, two));
+    daemons[1].resume().unwrap();
+    let end = Instant::now() + DEADLINE;
+    while watcher.read(Duration::ZERO).unwrap().iter().any(|reading| reading.asked_at() <= two) {
+        assert!(Instant::now() < end, "it is never asked again");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+// If this failed, nobody could start from the examples.
+#[test]
+fn the_examples_do_what_they_say() {
+    let daemon = Daemon::start(1).unwrap();
+    for (name, said) in [("locks", "alice has -900, bob has 1100"), ("cache", "")] {
+        let program = ddss_tests::example(name).unwrap();
+        let output = std::process::Command::new(program).env("DDSS_DIR", daemon.folder()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{name}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains(said), "{name}: {text}");
+    }
+}
+
 // If this failed, the farm would measure a proxy that does not look at the loads, or that uses one server only.
 #[test]
 fn a_farm_answers_and_its_proxy_reads_the_loads() {

@@ -34,7 +34,7 @@ pub fn binary(name: &str) -> Result<PathBuf, Error> {
 /// The path of the example called `name`, built as the programs are.
 pub fn example(name: &str) -> Result<PathBuf, Error> {
     static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
-    let examples = BUILT.get_or_init(|| build(&["--examples", "--package", "ddss-examples"]));
+    let examples = BUILT.get_or_init(|| build(&["--examples", "--package", "ddss-examples", "--package", "ddss-apps"]));
     let examples = examples.as_ref().map_err(|error| Error::Build(error.clone()))?;
     examples.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
 }

@@ -92,7 +92,7 @@ pub(crate) fn in_turns(
     for ((way, samples), result) in ways.iter().zip(&samples).zip(&results) {
         let saved = (results[0].whole_us - result.whole_us) / result.operations.max(1) as f64;
         let mut notes = vec![format!("{} operations", result.operations)];
-        if result.name != results[0].name {
+        if results[0].name == "none" && result.name != "none" {
             notes.push(format!("saves {saved:.1} us each"));
         }
         bench.row(row(label(way, ""), &samples.whole, &results[0], results[0].whole_us, notes));

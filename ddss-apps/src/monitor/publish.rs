@@ -57,18 +57,26 @@ impl<T> Reading<T> {
         self.asked.elapsed()
     }
 
+    /// When it was asked for.
+    pub fn asked_at(&self) -> Instant {
+        self.asked
+    }
+
     /// For how long nothing new came. An instance that publishes every 5 ms and was silent for a second is in trouble.
     pub fn silent_for(&self) -> Duration {
         self.asked.duration_since(self.changed)
     }
 }
 
-/// Who reads the counters of all instances of a service.
+/// Who reads the counters of all instances of a service. An instance whose node does not answer is waited for as long as the
+/// client's calls may take: give the watcher a client with a short timeout.
 #[derive(Debug)]
 pub struct Watcher<T> {
     client: Client,
     service: String,
     segments: Vec<Segment>,
+    /// Until when each of them is not asked, because it did not answer.
+    silent: Vec<Option<Instant>>,
     readings: Vec<Reading<T>>,
 }
 
@@ -76,7 +84,7 @@ impl<T: FromBytes> Watcher<T> {
     /// Watches nobody yet: [`discover`](Self::discover) does.
     pub fn new(client: &Client, service: &str) -> Watcher<T> {
         let (client, service) = (client.clone(), service.to_owned());
-        Watcher { client, service, segments: Vec::new(), readings: Vec::new() }
+        Watcher { client, service, segments: Vec::new(), silent: Vec::new(), readings: Vec::new() }
     }
 
     /// Looks which instances there are; returns how many. One that is new is read with the next reading.
@@ -85,33 +93,57 @@ impl<T: FromBytes> Watcher<T> {
         for listing in self.client.list(&prefix(&self.service))? {
             segments.push(self.client.open(listing?.name.as_str())?);
         }
+        self.silent = vec![None; segments.len()];
         self.segments = segments;
         self.readings.clear();
         Ok(self.segments.len())
     }
 
     /// The counters of all instances, none older than `age_max`: read anew if they are. An instance that does not answer
-    /// keeps its last reading, whose [`age`](Reading::age) tells; one that never did has none.
+    /// keeps its last reading, whose [`age`](Reading::age) tells; one that never did has none. It is asked again only
+    /// after some time, so that it does not keep the others' readings waiting each time.
     pub fn read(&mut self, age_max: Duration) -> Result<&[Reading<T>], Error> {
-        let is_young =
-            self.readings.len() == self.segments.len() && self.readings.iter().all(|one| one.age() < age_max);
+        let is_young = !self.segments.is_empty()
+            && (0..self.segments.len()).all(|index| {
+                self.silent[index].is_some_and(|until| Instant::now() < until)
+                    || self.reading_of(index).is_some_and(|reading| reading.age() < age_max)
+            });
         if !is_young && !self.segments.is_empty() {
-            self.read_anew()?;
+            let begin = Instant::now();
+            if !self.read_anew()? && begin.elapsed() >= age_max {
+                // What the others said has grown old while somebody did not answer.
+                self.read_anew()?;
+            }
         }
         Ok(&self.readings)
     }
 
-    fn read_anew(&mut self) -> Result<(), Error> {
+    fn reading_of(&self, index: usize) -> Option<&Reading<T>> {
+        let instance = &self.segments[index].name()[prefix(&self.service).len()..];
+        self.readings.iter().find(|reading| reading.instance == instance)
+    }
+
+    /// Asks all who are not known to be silent; whether all of them answered.
+    fn read_anew(&mut self) -> Result<bool, Error> {
+        /// An instance that did not answer is left alone for so many times as long as it was waited for.
+        const REST: u32 = 16;
         let (asked, mut batch) = (Instant::now(), self.client.batch());
-        for segment in &self.segments {
-            batch.get(segment, ..)?;
+        let is_asked = |until: &Option<Instant>| until.is_none_or(|until| until <= asked);
+        let whom: Vec<usize> = (0..self.segments.len()).filter(|&index| is_asked(&self.silent[index])).collect();
+        for &index in &whom {
+            batch.get(&self.segments[index], ..)?;
         }
         let answers = batch.run()?;
-        let start = prefix(&self.service).len();
-        for (segment, answer) in self.segments.iter().zip(answers) {
-            let Ok(answer) = answer else { continue };
+        let (waited, start) = (asked.elapsed(), prefix(&self.service).len());
+        let mut all = true;
+        for (index, answer) in whom.into_iter().zip(answers) {
+            self.silent[index] = None;
+            let Ok(answer) = answer else {
+                (all, self.silent[index]) = (false, Some(Instant::now() + waited * REST));
+                continue;
+            };
             let Ok(value) = T::read_from_bytes(answer.bytes()) else { continue };
-            let (instance, version) = (&segment.name()[start..], answer.stamp().version);
+            let (instance, version) = (&self.segments[index].name()[start..], answer.stamp().version);
             match self.readings.iter_mut().find(|reading| reading.instance == instance) {
                 Some(reading) => {
                     let changed = if reading.version == version { reading.changed } else { asked };
@@ -123,6 +155,6 @@ impl<T: FromBytes> Watcher<T> {
                 }
             }
         }
-        Ok(())
+        Ok(all)
     }
 }
