@@ -2,10 +2,11 @@
 //! them, second by second in the same run, sixteen threads that do the same with pipes and nothing of ours: what this
 //! machine's scheduler makes of sixteen who go one after the other.
 //!
-//! Who has the lock gives it back at once, or after `--hold-us` microseconds of sleep: then the fair share is longer than what
-//! the scheduler takes now and then, and the lock is what is measured.
+//! Who has the lock gives it back at once, and then, in a second turn of all this, after 100 microseconds of sleep: then the
+//! fair share is longer than what the scheduler takes now and then, and the lock is what is measured. `--hold-us` asks for
+//! one time only.
 //!
-//! `cargo run --release -p ddss-tests --bin contended -- --seconds 5 --hold-us 100`
+//! `cargo run --release -p ddss-tests --bin contended -- --seconds 5`
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a command talks to who started it")]
 
@@ -24,6 +25,8 @@ const CLIENTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Ours and theirs take turns of that length.
 const SLICE: Duration = Duration::from_secs(1);
+/// For how long a lock that is worth having is held.
+const WORK: Duration = Duration::from_micros(100);
 /// The longest waits that are told about.
 const TOLD: usize = 3;
 
@@ -31,17 +34,17 @@ const TOLD: usize = 3;
 type Broken = Box<dyn Error + Send + Sync>;
 
 /// How long it is measured, and how long each holds the lock.
-fn asked() -> Result<(u64, Duration), Broken> {
+fn asked() -> Result<(u64, Vec<Duration>), Broken> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let (mut seconds, mut hold) = (5, Duration::ZERO);
+    let (mut seconds, mut holds) = (5, vec![Duration::ZERO, WORK]);
     for pair in words.chunks(2) {
         match pair {
             [flag, number] if flag == "--seconds" => seconds = number.parse()?,
-            [flag, number] if flag == "--hold-us" => hold = Duration::from_micros(number.parse()?),
+            [flag, number] if flag == "--hold-us" => holds = vec![Duration::from_micros(number.parse()?)],
             _ => return Err("usage: contended [--seconds N] [--hold-us N]".into()),
         }
     }
-    Ok((seconds, hold))
+    Ok((seconds, holds))
 }
 
 fn client(daemon: &Daemon) -> Result<Client, ddss::Error> {
@@ -278,22 +281,25 @@ fn spent(all: &[(usize, Turn)], index: usize) -> String {
 }
 
 fn main() -> Result<(), Broken> {
-    let (seconds, hold) = asked()?;
+    let (seconds, holds) = asked()?;
     let daemons = Daemon::pair()?;
     let _home = client(&daemons[0])?.allocate("contended", Spec::new(64))?;
     let mut ours: Vec<Segment> = (0..CLIENTS).map(|index| open(&daemons[index % 2])).collect::<Result<_, Broken>>()?;
     let mut helpers = Vec::new();
     let mut theirs = piped(&mut helpers)?;
-    let (mut with_ours, mut with_theirs) = (Seen::default(), Seen::default());
-    for _ in 0..seconds {
-        with_ours.note(&slice(&mut ours, SLICE, hold)?)?;
-        with_theirs.note(&slice(&mut theirs, SLICE, hold)?)?;
+    for hold in holds {
+        let (mut with_ours, mut with_theirs) = (Seen::default(), Seen::default());
+        for _ in 0..seconds {
+            with_ours.note(&slice(&mut ours, SLICE, hold)?)?;
+            with_theirs.note(&slice(&mut theirs, SLICE, hold)?)?;
+        }
+        println!("held for {:.0} us:", micros(hold));
+        with_ours.tell("ddss, a lock of a segment");
+        with_theirs.tell("pipes and threads, nothing else");
     }
     drop(theirs);
     for helper in helpers {
         helper.join().expect("a helper does not panic");
     }
-    with_ours.tell("ddss, a lock of a segment");
-    with_theirs.tell("pipes and threads, nothing else");
     Ok(())
 }
