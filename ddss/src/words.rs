@@ -6,7 +6,7 @@ use crate::lanes::Call;
 use crate::lock::{LockOptions, Locked};
 use crate::segment::Segment;
 use crate::value::{Stamp, Value};
-use ddss_core::{Change, Completion, LockToken, Operation, Version};
+use ddss_core::{Change, Completion, LockToken, Model, Operation, Version};
 use ddss_ipc::WaitClass;
 use std::ops::RangeBounds;
 
@@ -89,10 +89,17 @@ impl Segment {
         self.ask("watch", operation, WaitClass::Sleeping).map(|completion| Stamp::of(&completion))
     }
 
-    /// Waits like [`wait_newer_than`](Self::wait_newer_than), then reads.
+    /// Waits like [`wait_newer_than`](Self::wait_newer_than), then reads: what comes is newer than `version` under every
+    /// model.
     pub fn get_newer_than(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+        let range = (range.start_bound().cloned(), range.end_bound().cloned());
         self.wait_newer_than(version)?;
-        self.get(range)
+        let value = self.get(range)?;
+        if value.version() > version {
+            return Ok(value);
+        }
+        // A copy that is young enough for the model may be older than what was waited for.
+        self.asking(Model::Write).get(range)
     }
 
     /// Takes the segment's lock alone, waiting in line until this call's deadline.
@@ -151,7 +158,7 @@ impl Segment {
 mod tests {
     use super::*;
     use crate::testing::TestNode;
-    use crate::{Failure, Model, Spec};
+    use crate::{Failure, Spec};
     use std::time::Duration;
 
     #[test]

@@ -3,7 +3,10 @@
 
 use ddss::{Client, Error, Failure, Model, NodeId, Placement, Segment, Spec, Strategy, Version};
 use ddss_tests::Daemon;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,6 +27,17 @@ fn open(client: &Client, name: &str) -> Segment {
             Ok(segment) => return segment,
             Err(error) if Instant::now() > end => panic!("{name} cannot be opened: {error}"),
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+/// The smallest executor there is: it asks again and again.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::sleep(Duration::from_micros(100)),
         }
     }
 }
@@ -79,6 +93,25 @@ fn a_copy_answers_while_it_is_young_and_never_hides_a_put_of_its_own_node() {
     assert_eq!(&second.get(10..20).unwrap()[..], &[3; 10], "its home need not answer");
     assert!(second.asking(Model::Temporal(1)).get(..).is_err(), "a younger one has to come from there");
     a.resume().unwrap();
+}
+
+// If this failed, a follower that was told of a new version would be shown the one that it already has.
+#[test]
+fn who_waits_for_a_newer_version_gets_it_and_not_a_copy() {
+    let [a, b] = Daemon::pair().unwrap();
+    let made = client(&a).allocate("followed", Spec { model: Model::Temporal(60_000_000), ..Spec::new(1000) }).unwrap();
+    let on_b = client(&b);
+    let follower = open(&on_b, "followed");
+    let task = block_on(on_b.to_async().unwrap().open("followed")).unwrap();
+    made.put(0, &[1; 1000]).unwrap();
+    let first = follower.get(..).unwrap().version();
+    made.put(0, &[2; 1000]).unwrap();
+    assert_eq!(follower.get(..).unwrap().version(), first, "the copy is young");
+    let newer = follower.get_newer_than(first, ..).unwrap();
+    assert_eq!((newer.version().0, &newer[..]), (first.0 + 1, &[2; 1000][..]));
+    assert_eq!(follower.get(..).unwrap().version(), first, "the copy is as it was");
+    let newer = block_on(task.get_newer_than(first, 10..20)).unwrap();
+    assert_eq!((newer.version().0, &newer[..]), (first.0 + 1, &[2; 10][..]));
 }
 
 // If this failed, a record of several fields could be seen half old and half new.

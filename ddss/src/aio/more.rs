@@ -50,8 +50,14 @@ impl AsyncSegment {
 
     /// Waits until the version is above that one, then reads: [`Segment::get_newer_than`](crate::Segment::get_newer_than).
     pub async fn get_newer_than(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+        let range = (range.start_bound().cloned(), range.end_bound().cloned());
         self.wait_newer_than(version).await?;
-        self.get(range).await
+        let value = self.get(range).await?;
+        if value.version() > version {
+            return Ok(value);
+        }
+        // A copy that is young enough for the model may be older than what was waited for.
+        self.asking(Model::Write).get(range).await
     }
 
     /// Reads several ranges of one version: [`Segment::get_many`](crate::Segment::get_many).
