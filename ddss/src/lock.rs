@@ -110,9 +110,31 @@ impl Locked {
         self.segment.put_on(offset, bytes, self.segment.place().terms(None, Some(self.token)))
     }
 
+    /// The same if the segment also still has that version: [`Segment::put_if`]. Under
+    /// [`Model::Version`](crate::Model::Version) each put names one, so there this is the put of who holds the lock.
+    ///
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// let spec = ddss::Spec { model: ddss::Model::Version, ..ddss::Spec::new(64) };
+    /// let account = client.allocate("account", spec)?;
+    /// let held = account.lock()?;
+    /// let put = held.put_if(held.version(), 0, b"first")?;
+    /// held.put_many_if(put.version, &[(0, b"FIRST"), (8, b"and more")])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+        self.segment.put_on(offset, bytes, self.segment.place().terms(Some(version), Some(self.token)))
+    }
+
     /// Writes several ranges as one version, if the lock is still held: [`Segment::put_many`].
     pub fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
         self.segment.put_many_on(parts, self.segment.place().terms(None, Some(self.token)))
+    }
+
+    /// The same if the segment also still has that version: [`Segment::put_many_if`].
+    pub fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+        self.segment.put_many_on(parts, self.segment.place().terms(Some(version), Some(self.token)))
     }
 
     /// Adds to a word, if the lock is still held: [`Segment::fetch_add`].

@@ -1,7 +1,7 @@
 //! What the models promise between two nodes, with real daemons: history, copies, vectored calls, locks, lists.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Error, Failure, Model, NodeId, Placement, Segment, Spec, Strategy, Version};
+use ddss::{Client, Error, Failure, LockOptions, Model, NodeId, Placement, Segment, Spec, Strategy, Version};
 use ddss_tests::Daemon;
 use std::future::Future;
 use std::pin::pin;
@@ -161,6 +161,44 @@ fn a_holder_changes_through_its_lock_and_is_told_so_at_once_otherwise() {
             assert_eq!(waits.join().unwrap(), last, "a reader sees the end of it and nothing in between");
         });
         mine.put(0, &[6; 8]).unwrap();
+    }
+}
+
+// If this failed, whoever holds the lock of a segment under the model Version could not change it at all.
+#[test]
+fn a_holder_puts_on_a_version_where_the_model_wants_one() {
+    let [a, b] = Daemon::pair().unwrap();
+    let (on_a, on_b) = (client(&a), client(&b));
+    let here = on_a.allocate("ledger", Spec { model: Model::Version, ..Spec::new(64) }).unwrap();
+    let there = open(&on_b, "ledger");
+    for (mine, other) in [(&here, &there), (&there, &here)] {
+        let held = mine.lock().unwrap();
+        let before = held.version();
+        assert_eq!(failure(held.put(0, &[1; 8])), Some(Failure::VersionMismatch), "it names none");
+        let first = held.put_if(before, 0, &[2; 40]).unwrap();
+        assert_eq!(failure(held.put_if(before, 0, &[3; 8])), Some(Failure::VersionMismatch));
+        assert_eq!(failure(held.put_many_if(before, &[(0, &[3; 8])])), Some(Failure::VersionMismatch));
+        let last = held.put_many_if(first.version, &[(0, &[4; 8]), (40, &[4; 8])]).unwrap();
+        assert_eq!(last.version.0, before.0 + 2);
+        held.unlock().unwrap();
+        let seen = other.get(..).unwrap();
+        assert_eq!(
+            (seen.stamp(), &seen[..8], &seen[8..40], &seen[40..48]),
+            (last, &[4; 8][..], &[2; 32][..], &[4; 8][..])
+        );
+        // What comes after the lease is lost, whichever version it names.
+        let short = mine.lock_with(LockOptions::new().lease(Duration::from_millis(1))).unwrap();
+        drop(other.lock().unwrap());
+        assert_eq!(failure(short.put_if(last.version, 0, &[5; 8])), Some(Failure::LockLost));
+    }
+    for client in [on_a, on_b] {
+        let task = block_on(client.to_async().unwrap().open("ledger")).unwrap();
+        let held = block_on(task.lock()).unwrap();
+        assert_eq!(failure(block_on(held.put(0, &[6; 8]))), Some(Failure::VersionMismatch));
+        let first = block_on(held.put_if(held.version(), 0, &[6; 8])).unwrap();
+        let last = block_on(held.put_many_if(first.version, &[(0, &[7; 40])])).unwrap();
+        assert_eq!(last.version.0, held.version().0 + 2);
+        block_on(held.unlock()).unwrap();
     }
 }
 

@@ -1,6 +1,6 @@
 //! A segment's lock as a future, and while it is held.
 
-use super::call::{Outgoing, Plan, as_given};
+use super::call::{Plan, as_given};
 use super::client::bare;
 use super::reactor::Reactor;
 use super::segment::AsyncSegment;
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::lock::LockOptions;
 use crate::value::{Stamp, Value};
 use crate::words::{Changed, first_word};
-use ddss_core::{ArenaRange, Change, LockToken, Operation, Payload, Version};
+use ddss_core::{Change, LockToken, Operation, Version};
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
@@ -81,18 +81,37 @@ impl AsyncLocked {
 
     /// Writes bytes, if the lock is still held: [`Locked::put`](crate::Locked::put).
     pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        let place = self.segment.place();
-        place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        let (from, terms) = (Payload::Arena(ArenaRange::NOWHERE), place.terms(None, Some(self.token)));
-        let operation = Operation::Put { segment: place.id, offset, from, terms };
-        let plan = Plan { outgoing: Outgoing::Bytes(bytes), operation, ..bare() };
-        let done = self.segment.client().call("put", &place.name, plan, as_given, &mut |_| {}).await?;
-        Ok(Stamp::of(&done))
+        self.segment.put_on(offset, bytes, self.segment.place().terms(None, Some(self.token))).await
+    }
+
+    /// The same if the segment also still has that version: [`Locked::put_if`](crate::Locked::put_if).
+    ///
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let spec = ddss::Spec { model: ddss::Model::Version, ..ddss::Spec::new(64) };
+    /// let account = client.to_async()?.allocate("account", spec).await?;
+    /// let held = account.lock().await?;
+    /// let put = held.put_if(held.version(), 0, b"first").await?;
+    /// held.put_many_if(put.version, &[(0, b"FIRST"), (8, b"and more")]).await?;
+    /// # Ok::<(), ddss::Error>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+        self.segment.put_on(offset, bytes, self.segment.place().terms(Some(version), Some(self.token))).await
     }
 
     /// Writes several ranges as one version, if the lock is still held.
     pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
         let terms = self.segment.place().terms(None, Some(self.token));
+        self.segment.put_many_on(parts, terms).await
+    }
+
+    /// The same if the segment also still has that version: [`Locked::put_many_if`](crate::Locked::put_many_if).
+    pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+        let terms = self.segment.place().terms(Some(version), Some(self.token));
         self.segment.put_many_on(parts, terms).await
     }
 

@@ -11,8 +11,8 @@ use crate::value::{Stamp, Value};
 use crate::words::Changed;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
-    ArenaRange, Change, Completion, Failure, Identity, Listing, LockToken, Model, Operation, Page, Payload, Permit,
-    Ranges, Terms, Version,
+    ArenaRange, Change, Completion, Failure, Identity, Listing, LockToken, Model, Operation, Page, Permit, Ranges,
+    Terms, Version,
 };
 use std::ops::{Range, RangeBounds};
 
@@ -39,13 +39,7 @@ impl AsyncSegment {
 
     /// Writes bytes if the segment still has that version: [`Segment::put_if`](crate::Segment::put_if).
     pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        let place = self.place();
-        place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        let (from, terms) = (Payload::Arena(SOMEWHERE), place.terms(Some(version), None));
-        let operation = Operation::Put { segment: place.id, offset, from, terms };
-        let plan = Plan { outgoing: Outgoing::Bytes(bytes), operation, ..bare() };
-        let done = self.client().call("put", &place.name, plan, as_given, &mut |_| {}).await?;
-        Ok(Stamp::of(&done))
+        self.put_on(offset, bytes, self.place().terms(Some(version), None)).await
     }
 
     /// Waits until the version is above that one, then reads: [`Segment::get_newer_than`](crate::Segment::get_newer_than).

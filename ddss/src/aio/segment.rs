@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::segment::{Place, bounds};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
-use ddss_core::{ArenaRange, Opened, Operation, Payload, SegmentId};
+use ddss_core::{ArenaRange, Opened, Operation, Payload, SegmentId, Terms};
 use std::ops::RangeBounds;
 
 /// A [`Segment`](crate::Segment) whose calls are futures. Cheap to clone; dropping it changes nothing.
@@ -100,11 +100,15 @@ impl AsyncSegment {
 
     /// Writes bytes, as a whole: [`Segment::put`](crate::Segment::put). They are copied when there is room for them.
     pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+        self.put_on(offset, bytes, self.place.terms(None, None)).await
+    }
+
+    pub(super) async fn put_on(&self, offset: u64, bytes: &[u8], terms: Terms) -> Result<Stamp, Error> {
         self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        let inline = Payload::inline(bytes);
+        let inline = Payload::inline(bytes).filter(|_| terms.allow_inline());
         let outgoing = Outgoing::Bytes(if inline.is_some() { &[] } else { bytes });
         let (segment, from) = (self.place.id, inline.unwrap_or(Payload::Arena(ArenaRange::NOWHERE)));
-        let operation = Operation::Put { segment, offset, from, terms: self.place.terms(None, None) };
+        let operation = Operation::Put { segment, offset, from, terms };
         let plan = Plan { outgoing, operation, ..bare() };
         let done = self.client.call("put", &self.place.name, plan, as_given, &mut |_| {}).await?;
         Ok(Stamp::of(&done))
