@@ -7,6 +7,7 @@
 use crate::error::Error;
 use crate::lanes::Lanes;
 use crate::near::Areas;
+use crate::time::Time;
 use arc_swap::{ArcSwap, Guard};
 use ddss_ipc::{AttachError, AttachOptions, Attachment, socket_name};
 use std::io::ErrorKind;
@@ -97,13 +98,13 @@ impl Inner {
     /// The rings to a daemon that is not known to be gone. Waits for one that comes back until the deadline, which
     /// is made when it is needed.
     #[inline]
-    pub(crate) fn attached(&self, deadline: &mut Option<Instant>) -> Result<Guard<Arc<Attached>>, Error> {
+    pub(crate) fn attached(&self, time: &mut Time) -> Result<Guard<Arc<Attached>>, Error> {
         let current = self.current.load();
         if !current.attachment.is_over() {
             return Ok(current);
         }
         drop(current);
-        self.attach_again(*deadline.get_or_insert_with(|| Instant::now() + self.timeout))
+        self.attach_again(time.deadline())
     }
 
     /// The same for a task, which must not wait: what is there now.

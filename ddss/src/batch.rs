@@ -6,11 +6,11 @@ use crate::error::Error;
 use crate::lanes::NoCompletion;
 use crate::lanes_many::{Ended, Many, run_together};
 use crate::segment::{Place, Segment, bounds};
+use crate::time::Time;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
 use ddss_core::{ArenaRange, Completion, Operation, Payload};
 use std::ops::RangeBounds;
-use std::time::Instant;
 
 /// What one call of a [`Batch`] brought.
 ///
@@ -126,7 +126,7 @@ impl Batch {
         let mut answers: Vec<Option<Result<Answer, Error>>> = calls.iter().map(near).collect();
         let far: Vec<usize> = (0..calls.len()).filter(|&index| answers[index].is_none()).collect();
         let mut parts = by_plane(client, &calls, far)?;
-        match run_parts(&mut parts) {
+        match run_parts(&mut parts, client.time()) {
             Err(error) if answers.iter().all(Option::is_none) => return Err(error),
             // What was read in place is told.
             ended => drop(ended),
@@ -195,14 +195,13 @@ fn by_plane(client: &Client, calls: &[(Segment, Wish)], far: Vec<usize>) -> Resu
 }
 
 /// Makes the calls of all planes at the same time. An error says that nothing happened.
-fn run_parts(parts: &mut [Part]) -> Result<(), Error> {
-    let mut deadline = None;
+fn run_parts(parts: &mut [Part], mut time: Time) -> Result<(), Error> {
     let mut begun = false;
     loop {
         // Nothing is asked of anybody before all planes are reached.
         let mut reached = Vec::new();
         for part in parts.iter_mut().filter(|part| !part.left.is_empty()) {
-            match part.client.0.attached(&mut deadline) {
+            match part.client.0.attached(&mut time) {
                 Ok(attached) => reached.push((part, attached)),
                 Err(error) if !begun => return Err(error),
                 // Nobody has come in time: they have ended as they have.
@@ -213,10 +212,10 @@ fn run_parts(parts: &mut [Part]) -> Result<(), Error> {
             return Ok(());
         }
         begun = true;
-        let until = *deadline.get_or_insert_with(|| Instant::now() + reached[0].0.client.0.timeout);
-        let mut running: Vec<Result<Many<'_>, NoCompletion>> = (reached.iter())
-            .map(|(part, attached)| {
-                let call = attached.lanes.call(until.saturating_duration_since(Instant::now()))?;
+        let mut times = vec![Time::until(time.deadline()); reached.len()];
+        let mut running: Vec<Result<Many<'_>, NoCompletion>> = (reached.iter().zip(&mut times))
+            .map(|((part, attached), time)| {
+                let call = attached.lanes.call(time)?;
                 Ok(Many::new(call, part.left.iter().map(|&index| &part.steps[index]).collect()))
             })
             .collect();

@@ -62,7 +62,8 @@ impl ClientBuilder {
         self
     }
 
-    /// The deadline of each call, counted from its begin; usually 2 s.
+    /// The deadline of each call, counted from its begin; usually 2 s. Those of one handle may have
+    /// another: [`Segment::within`](crate::Segment::within).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -7,11 +7,11 @@ use crate::error::Error;
 use crate::lanes::{Buffer, Call, NoCompletion};
 use crate::planes::Planes;
 use crate::segment::Segment;
+use crate::time::Time;
 use ddss_core::{Completion, Failure, Name, NodeId, Opened, Operation, Outcome, Spec};
 use ddss_ipc::{SharedMemory, Strategy, WaitClass};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// A process's attachment to the daemon of its node. Clones share it.
 ///
@@ -64,7 +64,7 @@ impl Client {
 
     /// One round trip to a progress thread and back that does nothing.
     pub fn ping(&self) -> Result<(), Error> {
-        self.with_call("reach", "the daemon", true, |call| {
+        self.with_call(self.time(), "reach", "the daemon", true, |call| {
             call.run(Operation::Null, None, WaitClass::Polling, |completion, _| completion.outcome)
         })
         .and_then(|outcome| Error::of(outcome, "reach", "the daemon"))
@@ -98,7 +98,7 @@ impl Client {
         operation: impl Fn(ddss_core::ArenaRange) -> Operation,
     ) -> Result<Opened, Error> {
         let nowhere = ddss_core::ArenaRange { slot: 0, bytes: 0 };
-        let completion = self.with_call(action, name, operation(nowhere).is_harmless(), |mut call| {
+        let completion = self.with_call(self.time(), action, name, operation(nowhere).is_harmless(), |mut call| {
             let buffer = call.buffer(text.len())?;
             let range = buffer.range(text.len());
             call.write(range.offset(), text);
@@ -108,34 +108,34 @@ impl Client {
         Ok(Opened::decode(&completion.data))
     }
 
+    /// The time of a call of which nothing else is said.
+    pub(crate) fn time(&self) -> Time {
+        Time::of(self.0.timeout)
+    }
+
     /// Runs a call on a lane; says in the caller's words why there was no completion. What leaves nothing behind
-    /// (`harmless`) is done again if the daemon ends meanwhile and another one comes in time.
+    /// (`harmless`) is done again if the daemon ends meanwhile and another one comes in time: in that of the call, which
+    /// begins once.
     pub(crate) fn with_call<T>(
         &self,
+        mut time: Time,
         action: &'static str,
         target: &str,
         harmless: bool,
         mut run: impl FnMut(Call<'_>) -> Result<T, NoCompletion>,
     ) -> Result<T, Error> {
-        let mut deadline = None;
         let mut refused = false;
         loop {
-            let attached = match self.0.attached(&mut deadline) {
+            let attached = match self.0.attached(&mut time) {
                 // Nobody has come in the place of the one that said so.
                 Err(_) if refused => return Err(self.explain(NoCompletion::GoingDown, action, target)),
                 attached => attached?,
             };
-            let timeout = match deadline {
-                None => self.0.timeout,
-                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-            };
-            match attached.lanes.call(timeout).and_then(&mut run) {
-                Err(NoCompletion::Gone) if harmless => {
-                    deadline.get_or_insert_with(|| Instant::now() + self.0.timeout);
-                }
+            match attached.lanes.call(&mut time).and_then(&mut run) {
+                // It has waited, so its deadline stands.
+                Err(NoCompletion::Gone) if harmless => {}
                 // It was not begun, whatever it is: the next daemon is asked, if one listens there already.
                 Err(NoCompletion::GoingDown) => {
-                    deadline.get_or_insert_with(|| Instant::now() + self.0.timeout);
                     attached.attachment.set_leaving();
                     refused = true;
                 }

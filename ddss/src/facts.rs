@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::error::Error;
 use crate::segment::Segment;
+use crate::time::Time;
 use ddss_core::{ArenaRange, Completion, Failure, Identity, Listing, NodeId, Operation, Outcome, Page, Permit, Query};
 use ddss_ipc::WaitClass;
 
@@ -72,12 +73,13 @@ impl Client {
     /// An operation whose answer is a page in the arena.
     fn page(
         &self,
+        time: Time,
         action: &'static str,
         target: &str,
         text: &[u8],
         operation: impl Fn(ArenaRange) -> Operation,
     ) -> Result<(Page, Vec<Listing>), Error> {
-        let (completion, found): (Completion, _) = self.with_call(action, target, true, |mut call| {
+        let (completion, found): (Completion, _) = self.with_call(time, action, target, true, |mut call| {
             let buffer = call.buffer(Listing::PAGE_BYTES)?;
             let range = buffer.range(text.len());
             call.write(range.offset(), text);
@@ -129,7 +131,8 @@ impl Iterator for Listings {
                 }
             };
             let (text, prefix) = (self.query.encode(), self.query.prefix);
-            let page = self.client.page("list", &prefix, &text, |text| Operation::List { node, text });
+            let page =
+                self.client.page(self.client.time(), "list", &prefix, &text, |text| Operation::List { node, text });
             match page {
                 Ok((page, mut found)) => {
                     self.node = after(&page, &mut self.query, found.last());
@@ -149,7 +152,7 @@ impl Segment {
     /// All facts of the segment as its home sees it now.
     pub fn stat(&self) -> Result<Listing, Error> {
         let operation = |page| Operation::Stat { segment: self.id(), page };
-        let (_, found) = self.client().page("stat", self.name(), &[], operation)?;
+        let (_, found) = self.client().page(self.time(), "stat", self.name(), &[], operation)?;
         found.into_iter().next().ok_or_else(|| Error::Failed {
             action: "stat",
             target: self.name().to_owned(),

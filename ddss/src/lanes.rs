@@ -5,6 +5,7 @@
 //! sleep, until another one's call is over. The same goes for memory of the arena that a lane's own run has no room for.
 
 use crate::arena::{Run, SharedSlots};
+use crate::time::Time;
 use ddss_core::{Completion, Failure, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
 use ddss_ipc::{Attachment, Claimed, Claims, Lane, SharedMemory, WaitClass, Waited};
 use std::cell::Cell;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoCompletion {
     /// The deadline passed; the daemon may still be at it, with something that leaves nothing behind or with
-    /// something that does.
+    /// something that does. If it had passed before anything went out, nothing is left behind either.
     Late { harmless: bool },
     /// The daemon is gone.
     Gone,
@@ -127,9 +128,8 @@ pub(crate) struct Call<'a> {
     pub(crate) seat: Claimed<'a, Seat>,
     _left: Left<'a>,
     pub(crate) lanes: &'a Lanes,
-    timeout: Duration,
-    /// Known from the first time that somebody has to wait: a call that is answered at once reads no clock for it.
-    deadline: Option<Instant>,
+    /// Its caller's, who may go on with it after this.
+    time: &'a mut Time,
 }
 
 /// Numbers the threads of this process, so that each comes back to the lane that it had.
@@ -175,19 +175,18 @@ impl Lanes {
 
     /// Takes the lane of this thread, or another one that is free; waits for one until the deadline.
     #[inline]
-    pub(crate) fn call(&self, timeout: Duration) -> Result<Call<'_>, NoCompletion> {
+    pub(crate) fn call<'a>(&'a self, time: &'a mut Time) -> Result<Call<'a>, NoCompletion> {
         let number = thread_number();
         match self.seats.claim(number) {
-            Some(seat) => Ok(Call { seat, _left: Left(&self.line), lanes: self, timeout, deadline: None }),
-            None => self.wait_for_a_lane(number, timeout),
+            Some(seat) => Ok(Call { seat, _left: Left(&self.line), lanes: self, time }),
+            None => self.wait_for_a_lane(number, time),
         }
     }
 
     #[cold]
-    fn wait_for_a_lane(&self, number: usize, timeout: Duration) -> Result<Call<'_>, NoCompletion> {
-        let until = Instant::now() + timeout;
-        let seat = self.line.wait(until, || self.seats.claim(number)).ok_or(NoCompletion::Busy)?;
-        Ok(Call { seat, _left: Left(&self.line), lanes: self, timeout, deadline: Some(until) })
+    fn wait_for_a_lane<'a>(&'a self, number: usize, time: &'a mut Time) -> Result<Call<'a>, NoCompletion> {
+        let seat = self.line.wait(time.deadline(), || self.seats.claim(number)).ok_or(NoCompletion::Busy)?;
+        Ok(Call { seat, _left: Left(&self.line), lanes: self, time })
     }
 
     pub(crate) fn arena(&self) -> &SharedMemory {
@@ -197,7 +196,7 @@ impl Lanes {
 
 impl Call<'_> {
     pub(crate) fn deadline(&mut self) -> Instant {
-        *self.deadline.get_or_insert_with(|| Instant::now() + self.timeout)
+        self.time.deadline()
     }
 
     /// Arena memory for this call.
@@ -227,12 +226,13 @@ impl Call<'_> {
         read: impl FnOnce(&Completion, &SharedMemory) -> T,
     ) -> Result<T, NoCompletion> {
         let held = buffer.map_or(Held::Nothing, |buffer| buffer.held);
+        let left = self.time.left();
+        if left.is_zero() {
+            self.release(held);
+            return Err(NoCompletion::Late { harmless: true });
+        }
         let id = self.seat.next;
         self.seat.next += 1;
-        let left = match self.deadline {
-            None => self.timeout,
-            Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-        };
         let timeout_us = u32::try_from(left.as_micros()).unwrap_or(u32::MAX).max(1);
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
         if self.seat.lane.submit(request.encode()).is_err() {

@@ -37,7 +37,7 @@
 //!
 //! A call returns what it asked for, or an [`Error`] that says whether it certainly did nothing
 //! ([`Error::Failed`]) or may have happened ([`Error::Indeterminate`]). Every call has a deadline
-//! ([`ClientBuilder::timeout`]).
+//! ([`ClientBuilder::timeout`], [`Segment::within`]).
 //!
 //! # Cleanup
 //!
@@ -63,6 +63,7 @@ mod planes;
 mod segment;
 #[cfg(test)]
 mod testing;
+mod time;
 mod typed;
 mod value;
 mod versions;

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::segment::Segment;
+use crate::time::Time;
 use crate::value::{Stamp, Value};
 use crate::words::Changed;
 use ddss_core::limits::LEASE_DEFAULT_US;
@@ -21,17 +22,21 @@ use std::time::Duration;
 /// let held = account.lock_with(LockOptions::new().lease(Duration::from_millis(500)))?;
 /// let busy = account.lock_with(LockOptions::new().no_wait()).expect_err("it is held alone");
 /// assert_eq!(busy.failure(), Some(Failure::Locked));
+/// let late = account.lock_with(LockOptions::new().timeout(Duration::from_millis(20))).expect_err("it still is");
+/// assert_eq!(late.failure(), Some(Failure::TimedOut));
+/// # held.unlock()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct LockOptions {
     wish: LockWish,
+    timeout: Option<Duration>,
 }
 
 impl Default for LockOptions {
     fn default() -> Self {
-        Self { wish: LockWish { shared: false, no_wait: false, lease_us: LEASE_DEFAULT_US } }
+        Self { wish: LockWish { shared: false, no_wait: false, lease_us: LEASE_DEFAULT_US }, timeout: None }
     }
 }
 
@@ -57,6 +62,17 @@ impl LockOptions {
     pub fn lease(mut self, lease: Duration) -> Self {
         self.wish.lease_us = u32::try_from(lease.as_micros()).unwrap_or(u32::MAX).max(1);
         self
+    }
+
+    /// How long to stand in line for it; else as long as any call of the segment may take.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// The time of the call that asks for it, if it is usually that.
+    pub(crate) fn time(self, usual: Time) -> Time {
+        self.timeout.map_or(usual, Time::of)
     }
 
     pub(crate) fn wish(self) -> LockWish {

@@ -108,7 +108,7 @@ impl Segment {
         mut take: impl FnMut(&SharedMemory, u64),
     ) -> Result<Stamp, Error> {
         let (place, table, sum) = (self.place(), ranges.encode(), ranges.sum());
-        let (outcome, stamp) = self.client().with_call("get", &place.name, true, |mut call| {
+        let (outcome, stamp) = self.client().with_call(self.time(), "get", &place.name, true, |mut call| {
             let buffer = call.buffer(list_bytes(sum))?;
             let list = buffer.range(list_bytes(sum));
             call.write(list.offset(), &table);
@@ -141,7 +141,7 @@ impl Segment {
         let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
         let ranges = place.check_many("put", ends)?;
         let (table, sum) = (ranges.encode(), ranges.sum());
-        let (outcome, stamp) = self.client().with_call("put", &place.name, false, |mut call| {
+        let (outcome, stamp) = self.client().with_call(self.time(), "put", &place.name, false, |mut call| {
             let buffer = call.buffer(list_bytes(sum))?;
             let list = buffer.range(list_bytes(sum));
             call.write(list.offset(), &table);

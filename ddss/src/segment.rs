@@ -4,12 +4,14 @@ use crate::attached::Inner;
 use crate::client::Client;
 use crate::error::Error;
 use crate::near::{Near, Sight};
+use crate::time::Time;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX};
 use ddss_core::{Failure, LockToken, Look, Model, Opened, Operation, Outcome, Payload, SegmentId, Terms, Version};
 use ddss_ipc::WaitClass;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a handle knows of its segment.
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ pub(crate) struct Place {
     pub(crate) bytes: u64,
     /// The model that calls ask for.
     pub(crate) asks: Option<Model>,
+    /// How long its calls may take, if that is not as usual.
+    pub(crate) within: Option<Duration>,
     near: Option<Arc<Near>>,
     /// How its gets look there.
     sight: Sight,
@@ -27,15 +31,19 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new(client: &Inner, name: &str, opened: Opened) -> Self {
         let near = if client.near { Near::map(client, &opened).map(Arc::new) } else { None };
-        let place =
-            Self { name: name.into(), id: opened.segment, bytes: opened.bytes, asks: None, near, sight: Sight::None };
-        place.asking(None)
+        let (id, bytes, sight) = (opened.segment, opened.bytes, Sight::None);
+        Self { name: name.into(), id, bytes, asks: None, within: None, near, sight }.asking(None)
     }
 
     /// The same segment with calls that ask for that.
     pub(crate) fn asking(&self, asks: Option<Model>) -> Self {
         let sight = self.near.as_ref().map_or(Sight::None, |near| near.sight(asks));
         Self { asks, sight, ..self.clone() }
+    }
+
+    /// The same segment with calls that may take so long.
+    pub(crate) fn within(&self, timeout: Duration) -> Self {
+        Self { within: Some(timeout), ..self.clone() }
     }
 
     /// Whether reading in place is worth a try.
@@ -150,25 +158,57 @@ impl Segment {
         Self { client: self.client.clone(), place: self.place.asking(Some(model)) }
     }
 
+    /// The same segment with calls that have so long, each by itself, and not what [`ClientBuilder::timeout`] says. It
+    /// goes for everything that is asked of the handle, and of a lock that it has taken; a [`Batch`] has its client's time.
+    ///
+    /// ```
+    /// # use ddss::Failure;
+    /// # use std::time::Duration;
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let scores = client.allocate("scores", ddss::Spec::new(64))?;
+    /// let hasty = scores.within(Duration::from_millis(20));
+    /// let nothing_new = hasty.wait_newer_than(hasty.get(0..8)?.version()).expect_err("nobody puts anything");
+    /// assert_eq!(nothing_new.failure(), Some(Failure::TimedOut));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`ClientBuilder::timeout`]: crate::ClientBuilder::timeout
+    /// [`Batch`]: crate::Batch
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Self {
+        Self { client: self.client.clone(), place: self.place.within(timeout) }
+    }
+
+    /// The time of one of its calls.
+    pub(crate) fn time(&self) -> Time {
+        Time::of(self.place.within.unwrap_or(self.client.0.timeout))
+    }
+
     /// Reads a range, as a whole: all bytes are of the version that comes with them.
     pub fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-        self.get_value(range, None)
+        self.get_value(self.time(), range, None)
     }
 
     /// Reads a range of a version that was committed before. It has to be among those that the segment keeps
     /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`]): else
     /// [`Failure::VersionGone`], and [`Failure::VersionMismatch`] if the segment has not come so far.
     pub fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-        self.get_value(range, Some(version))
+        self.get_value(self.time(), range, Some(version))
     }
 
-    fn get_value(&self, range: impl RangeBounds<u64>, version: Option<Version>) -> Result<Value, Error> {
+    pub(crate) fn get_value(
+        &self,
+        time: Time,
+        range: impl RangeBounds<u64>,
+        version: Option<Version>,
+    ) -> Result<Value, Error> {
         let (start, end) = bounds(range, self.place.bytes);
         let length = self.place.check("get", start, end)?;
         let mut bytes = vec![0; length];
         let stamp = match version {
-            None => self.get_into(start, &mut bytes)?,
-            Some(_) => self.get_on(start, &mut bytes, version)?,
+            None => self.get_by(time, start, &mut bytes)?,
+            Some(_) => self.get_on(time, start, &mut bytes, version)?,
         };
         Ok(Value::new(bytes, stamp))
     }
@@ -178,13 +218,21 @@ impl Segment {
     pub fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
         match self.place.get_near(offset, into) {
             Some(stamp) => Ok(stamp),
-            None => self.get_on(offset, into, None),
+            None => self.get_on(self.time(), offset, into, None),
         }
     }
 
-    fn get_on(&self, offset: u64, into: &mut [u8], version: Option<Version>) -> Result<Stamp, Error> {
+    /// The same, in that time.
+    pub(crate) fn get_by(&self, time: Time, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+        match self.place.get_near(offset, into) {
+            Some(stamp) => Ok(stamp),
+            None => self.get_on(time, offset, into, None),
+        }
+    }
+
+    fn get_on(&self, time: Time, offset: u64, into: &mut [u8], version: Option<Version>) -> Result<Stamp, Error> {
         let length = self.place.check("get", offset, u128::from(offset) + into.len() as u128)?;
-        let (outcome, stamp) = self.client.with_call("get", &self.place.name, true, |mut call| {
+        let (outcome, stamp) = self.client.with_call(time, "get", &self.place.name, true, |mut call| {
             let buffer = call.buffer(length)?;
             let range = buffer.range(length);
             let inline = length <= INLINE_REPLY_BYTES_MAX;
@@ -210,8 +258,12 @@ impl Segment {
     }
 
     pub(crate) fn put_on(&self, offset: u64, bytes: &[u8], terms: Terms) -> Result<Stamp, Error> {
+        self.put_by(self.time(), offset, bytes, terms)
+    }
+
+    pub(crate) fn put_by(&self, time: Time, offset: u64, bytes: &[u8], terms: Terms) -> Result<Stamp, Error> {
         let length = self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        let (outcome, stamp) = self.client.with_call("put", &self.place.name, false, |mut call| {
+        let (outcome, stamp) = self.client.with_call(time, "put", &self.place.name, false, |mut call| {
             let small = Payload::inline(bytes).filter(|_| terms.allow_inline());
             let (from, buffer) = if let Some(inline) = small {
                 (inline, None)
@@ -241,7 +293,7 @@ impl Segment {
     /// may.
     pub fn release(self) -> Result<(), Error> {
         let operation = Operation::Release { segment: self.place.id };
-        let outcome = self.client.with_call("release", &self.place.name, false, |call| {
+        let outcome = self.client.with_call(self.time(), "release", &self.place.name, false, |call| {
             call.run(operation, None, WaitClass::Sleeping, |completion, _| completion.outcome)
         })?;
         Error::of(outcome, "release", &self.place.name)

@@ -133,12 +133,16 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
 
     /// Reads, changes and writes it, again and again until nobody came in between. Returns what was written.
     ///
-    /// A call that fails with an [indeterminate](Error::is_indeterminate) end may have happened: it is not repeated.
+    /// All of that has the time of one call. A call that fails with an [indeterminate](Error::is_indeterminate) end may
+    /// have happened: it is not repeated.
     pub fn update(&self, mut change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
+        let time = self.segment.time().begun();
         loop {
-            let Typed { mut value, stamp } = self.get()?;
+            let mut value = T::new_zeroed();
+            let stamp = self.segment.get_by(time, self.offset, value.as_mut_bytes())?;
             change(&mut value);
-            match self.put_if(stamp.version, &value) {
+            let terms = self.segment.place().terms(Some(stamp.version), None);
+            match self.segment.put_by(time, self.offset, value.as_bytes(), terms) {
                 Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => std::hint::spin_loop(),
                 ended => return ended.map(|stamp| Typed { value, stamp }),
             }

@@ -5,10 +5,12 @@ use crate::error::Error;
 use crate::lanes::Call;
 use crate::lock::{LockOptions, Locked};
 use crate::segment::Segment;
+use crate::time::Time;
 use crate::value::{Stamp, Value};
 use ddss_core::{Change, Completion, LockToken, Model, Operation, Version};
 use ddss_ipc::WaitClass;
 use std::ops::RangeBounds;
+use std::time::Duration;
 
 /// What was in the word before, and the stamp of the segment after.
 ///
@@ -85,21 +87,26 @@ impl Segment {
     /// Waits until the segment's version is above `version`; tells which one it is then. Nothing is asked again and
     /// again: the home answers when it happens, or the deadline passes ([`Failure::TimedOut`](crate::Failure::TimedOut)).
     pub fn wait_newer_than(&self, version: Version) -> Result<Stamp, Error> {
+        self.wait_by(self.time(), version)
+    }
+
+    fn wait_by(&self, time: Time, version: Version) -> Result<Stamp, Error> {
         let operation = Operation::Await { segment: self.id(), above: version };
-        self.ask("watch", operation, WaitClass::Sleeping).map(|completion| Stamp::of(&completion))
+        self.ask_by(time, "watch", operation, WaitClass::Sleeping).map(|completion| Stamp::of(&completion))
     }
 
     /// Waits like [`wait_newer_than`](Self::wait_newer_than), then reads: what comes is newer than `version` under every
-    /// model.
+    /// model. Both together have the time of one call.
     pub fn get_newer_than(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
         let range = (range.start_bound().cloned(), range.end_bound().cloned());
-        self.wait_newer_than(version)?;
-        let value = self.get(range)?;
+        let time = self.time().begun();
+        self.wait_by(time, version)?;
+        let value = self.get_value(time, range, None)?;
         if value.version() > version {
             return Ok(value);
         }
         // A copy that is young enough for the model may be older than what was waited for.
-        self.asking(Model::Write).get(range)
+        self.asking(Model::Write).get_value(time, range, None)
     }
 
     /// Takes the segment's lock alone, waiting in line until this call's deadline.
@@ -119,20 +126,23 @@ impl Segment {
     /// Takes the lock as the options say.
     pub fn lock_with(&self, options: LockOptions) -> Result<Locked, Error> {
         let operation = Operation::Lock { segment: self.id(), wish: options.wish() };
-        let completion = self.ask("lock", operation, WaitClass::Polling)?;
+        let completion = self.ask_by(options.time(self.time()), "lock", operation, WaitClass::Polling)?;
         Ok(Locked::new(self.clone(), LockToken(first_word(&completion)), Stamp::of(&completion)))
     }
 
     pub(crate) fn unlock(&self, token: LockToken) -> Result<(), Error> {
+        /// Others wait for it: it goes out even if its holder has no time at all.
+        const AT_LEAST: Duration = Duration::from_millis(1);
+        let mut time = Time::of(self.time().left().max(AT_LEAST));
         let operation = Operation::Unlock { segment: self.id(), token };
         let client = self.client();
         let last = client.0.last();
         if !last.attachment.is_leaving() {
-            return self.ask("unlock", operation, WaitClass::Polling).map(drop);
+            return self.ask_by(time, "unlock", operation, WaitClass::Polling).map(drop);
         }
         // A daemon that takes nothing new takes this: others wait for it, and the next daemon does not know the lock.
         let run = |call: Call<'_>| call.run(operation, None, WaitClass::Polling, |completion, _| completion.outcome);
-        let ended = last.lanes.call(client.0.timeout).and_then(run);
+        let ended = last.lanes.call(&mut time).and_then(run);
         let outcome = ended.map_err(|none| client.explain(none, "unlock", self.name()))?;
         Error::of(outcome, "unlock", self.name())
     }
@@ -144,9 +154,19 @@ impl Segment {
         operation: Operation,
         class: WaitClass,
     ) -> Result<Completion, Error> {
+        self.ask_by(self.time(), action, operation, class)
+    }
+
+    fn ask_by(
+        &self,
+        time: Time,
+        action: &'static str,
+        operation: Operation,
+        class: WaitClass,
+    ) -> Result<Completion, Error> {
         let client: &Client = self.client();
         // A lock that the next daemon gives is another one, but so is it to the caller.
-        let completion = client.with_call(action, self.name(), operation.is_harmless(), |call| {
+        let completion = client.with_call(time, action, self.name(), operation.is_harmless(), |call| {
             call.run(operation, None, class, |completion, _| *completion)
         })?;
         Error::of(completion.outcome, action, self.name())?;
@@ -159,7 +179,6 @@ mod tests {
     use super::*;
     use crate::testing::TestNode;
     use crate::{Failure, Spec};
-    use std::time::Duration;
 
     #[test]
     fn words_change_atomically_and_step_the_version() {

@@ -1,7 +1,9 @@
 //! What the models promise between two nodes, with real daemons: history, copies, vectored calls, locks, lists.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Error, Failure, LockOptions, Model, NodeId, Placement, Segment, Spec, Strategy, Version};
+use ddss::{
+    Client, Error, Failure, LockOptions, Model, NodeId, Placement, Segment, Shared, Spec, Strategy, Value, Version,
+};
 use ddss_tests::Daemon;
 use std::future::Future;
 use std::pin::pin;
@@ -200,6 +202,117 @@ fn a_holder_puts_on_a_version_where_the_model_wants_one() {
         assert_eq!(last.version.0, held.version().0 + 2);
         block_on(held.unlock()).unwrap();
     }
+}
+
+/// How long something took.
+fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
+    let began = Instant::now();
+    (what(), began.elapsed())
+}
+
+// If this failed, one slow lock would hold a service up for as long as its longest call may take.
+#[test]
+fn the_calls_of_a_handle_have_its_own_time() {
+    let [a, b] = Daemon::pair().unwrap();
+    let here = client(&a).allocate("slow", Spec::new(64)).unwrap();
+    let on_b = client(&b);
+    let held = open(&on_b, "slow").lock().unwrap();
+    let task = block_on(client(&a).to_async().unwrap().open("slow")).unwrap();
+    let soon = Duration::from_millis(100);
+    let (hasty, hasty_task) = (here.within(soon), task.within(soon).asking(Model::Strict));
+    let options = LockOptions::new().timeout(soon);
+    let (ends, took) = timed(|| {
+        [
+            failure(hasty.get(..)),
+            failure(hasty.asking(Model::Strict).get_many(&[0..8, 9..10])),
+            failure(hasty.put(0, &[1])),
+            failure(hasty.put_many(&[(0, &[1])])),
+            failure(hasty.fetch_add(0, 1)),
+            failure(hasty.lock()),
+            failure(here.lock_with(options)),
+            failure(block_on(hasty_task.get(..))),
+            failure(block_on(hasty_task.get_many(&[0..8, 9..10]))),
+            failure(block_on(hasty_task.put(0, &[1]))),
+            failure(block_on(hasty_task.put_many(&[(0, &[1])]))),
+            failure(block_on(hasty_task.fetch_add(0, 1))),
+            failure(block_on(hasty_task.lock())),
+            failure(block_on(task.lock_with(options))),
+        ]
+    });
+    assert_eq!(ends, [Some(Failure::TimedOut); 14]);
+    assert!(took < PATIENCE, "{took:?}: one of them had the client's time");
+    held.unlock().unwrap();
+    assert_eq!(here.get(..).unwrap().version(), Version(0), "nothing of it happened");
+    // A lock comes back all the same.
+    let (_, took) = timed(|| {
+        drop(hasty.within(Duration::ZERO).lock_with(LockOptions::new().timeout(PATIENCE)).unwrap());
+        let held = block_on(hasty_task.within(Duration::ZERO).lock_with(LockOptions::new().timeout(PATIENCE))).unwrap();
+        assert_eq!(failure(block_on(held.unlock())), Some(Failure::TimedOut));
+        here.lock().unwrap().unlock().unwrap();
+    });
+    assert!(took < Duration::from_secs(8), "{took:?}: a lease had to end");
+    // Who has no time at all is told so, and nothing goes out.
+    let never = hasty.within(Duration::ZERO).put(0, &[1]).unwrap_err();
+    assert_eq!((never.failure(), never.is_indeterminate()), (Some(Failure::TimedOut), false));
+    let never = block_on(hasty_task.within(Duration::ZERO).put(0, &[1])).unwrap_err();
+    assert_eq!((never.failure(), never.is_indeterminate()), (Some(Failure::TimedOut), false));
+}
+
+// If this failed, a call that asks twice could take twice as long as its caller has time, or for ever.
+#[test]
+fn what_asks_again_and_again_keeps_within_one_time() {
+    let [a, b] = Daemon::pair().unwrap();
+    let (on_a, on_b) = (client(&a), client(&b));
+    let mine = on_a.allocate("contended", Spec::new(64)).unwrap();
+    let other = open(&on_b, "contended");
+    let task = block_on(on_a.to_async().unwrap().open("contended")).unwrap();
+    let soon = Duration::from_millis(300);
+    // Somebody always comes in between.
+    let begin = Instant::now();
+    let in_between = |count: &mut u64| {
+        assert!(begin.elapsed() < PATIENCE, "it never ends");
+        other.put(0, &[1; 8]).unwrap();
+        *count += 1;
+    };
+    let shared = Shared::<u64>::new(mine.within(soon), 0).unwrap();
+    assert_eq!(failure(shared.update(in_between)), Some(Failure::TimedOut));
+    let shared = Shared::<u64, _>::of(task.within(soon), 0).unwrap();
+    assert_eq!(failure(block_on(shared.update(in_between))), Some(Failure::TimedOut));
+    // The new version comes late, under a lock for which the get that follows would wait.
+    let (late, time) = (Duration::from_millis(1500), Duration::from_secs(2));
+    let (hasty, hasty_task) = (mine.within(time), task.within(time));
+    let newer = |ask: &(dyn Fn(Version) -> Result<Value, Error> + Sync)| {
+        let held = other.lock().unwrap();
+        let version = held.version();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| timed(|| ask(version)));
+            std::thread::sleep(late);
+            held.put(0, &[2; 8]).unwrap();
+            let (ended, took) = waits.join().unwrap();
+            assert_eq!(failure(ended), Some(Failure::TimedOut));
+            assert!(took < late + time * 3 / 4, "{took:?}");
+        });
+        held.unlock().unwrap();
+    };
+    newer(&|version| hasty.get_newer_than(version, ..));
+    newer(&|version| block_on(hasty_task.get_newer_than(version, ..)));
+}
+
+// If this failed, a call whose daemon dies under it would begin its time again with the search for the next one.
+#[test]
+fn a_call_whose_daemon_dies_keeps_its_deadline() {
+    let mut daemon = Daemon::start(1).unwrap();
+    let time = Duration::from_secs(2);
+    let client = Client::builder().folder(daemon.folder()).timeout(time).connect().unwrap();
+    let segment = client.allocate("watched", Spec::new(64)).unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| timed(|| segment.wait_newer_than(Version(0))));
+        std::thread::sleep(time * 3 / 4);
+        daemon.kill().unwrap();
+        let (ended, took) = waits.join().unwrap();
+        assert!(ended.is_err());
+        assert!(took >= time / 2 && took < time * 3 / 2, "{took:?}");
+    });
 }
 
 // If this failed, a large value that is written all the time could never be read from another node.

@@ -6,9 +6,10 @@ use super::reactor::Reactor;
 use super::segment::AsyncSegment;
 use crate::error::Error;
 use crate::lock::LockOptions;
+use crate::time::Time;
 use crate::value::{Stamp, Value};
 use crate::words::{Changed, first_word};
-use ddss_core::{Change, LockToken, Operation, Version};
+use ddss_core::{Change, Failure, LockToken, Operation, Version};
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
@@ -56,7 +57,8 @@ impl AsyncSegment {
     pub async fn lock_with(&self, options: LockOptions) -> Result<AsyncLocked, Error> {
         let operation = Operation::Lock { segment: self.id(), wish: options.wish() };
         let (client, plan) = (self.client(), Plan { operation, ..bare() });
-        let ended = client.call_by(client.deadline(), "lock", self.name(), plan, as_given, &mut |_| {}).await;
+        let deadline = options.time(Time::until(self.deadline())).deadline();
+        let ended = client.call_by(deadline, "lock", self.name(), plan, as_given, &mut |_| {}).await;
         let (completion, reactor) = ended?;
         let (segment, token) = (self.clone(), LockToken(first_word(&completion)));
         Ok(AsyncLocked { segment, token, stamp: Stamp::of(&completion), reactor, open: true })
@@ -141,7 +143,8 @@ impl AsyncLocked {
         } else {
             self.segment.ask("unlock", operation).await
         };
-        self.open = false;
+        // What came too late to be asked is still to be let go.
+        self.open = matches!(ended, Err(Error::Failed { failure: Failure::TimedOut, .. }));
         ended.map(drop)
     }
 }

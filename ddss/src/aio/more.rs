@@ -15,6 +15,7 @@ use ddss_core::{
     Terms, Version,
 };
 use std::ops::{Range, RangeBounds};
+use std::time::{Duration, Instant};
 
 const SOMEWHERE: ArenaRange = ArenaRange::NOWHERE;
 
@@ -25,6 +26,12 @@ impl AsyncSegment {
         Self::at(self.client().clone(), self.place().asking(Some(model)))
     }
 
+    /// The same segment with calls that have so long: [`Segment::within`](crate::Segment::within).
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Self {
+        Self::at(self.client().clone(), self.place().within(timeout))
+    }
+
     /// Reads a version that was committed before: [`Segment::get_at`](crate::Segment::get_at).
     pub async fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
         let place = self.place();
@@ -33,7 +40,8 @@ impl AsyncSegment {
         let look = place.look(Some(version));
         let operation = Operation::Get { segment: place.id, offset, into: SOMEWHERE, inline: false, look };
         let plan = Plan { incoming, operation, ..bare() };
-        let (completion, bytes) = self.client().call_for("get", &place.name, plan, as_given).await?;
+        let by = self.deadline();
+        let (completion, bytes) = self.client().call_for_by(by, "get", &place.name, plan, as_given).await?;
         Ok(Value::new(bytes, Stamp::of(&completion)))
     }
 
@@ -44,14 +52,16 @@ impl AsyncSegment {
 
     /// Waits until the version is above that one, then reads: [`Segment::get_newer_than`](crate::Segment::get_newer_than).
     pub async fn get_newer_than(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-        let range = (range.start_bound().cloned(), range.end_bound().cloned());
-        self.wait_newer_than(version).await?;
-        let value = self.get(range).await?;
-        if value.version() > version {
-            return Ok(value);
+        let (offset, end) = bounds(range, self.bytes());
+        let mut bytes = vec![0; self.place().check("get", offset, end)?];
+        let deadline = self.deadline();
+        self.wait_by(deadline, version).await?;
+        let mut stamp = self.get_by(Some(deadline), offset, &mut bytes).await?;
+        if stamp.version <= version {
+            // A copy that is young enough for the model may be older than what was waited for.
+            stamp = self.asking(Model::Write).get_by(Some(deadline), offset, &mut bytes).await?;
         }
-        // A copy that is young enough for the model may be older than what was waited for.
-        self.asking(Model::Write).get(range).await
+        Ok(Value::new(bytes, stamp))
     }
 
     /// Reads several ranges of one version: [`Segment::get_many`](crate::Segment::get_many).
@@ -94,7 +104,7 @@ impl AsyncSegment {
         let (count, look) = (ranges.as_slice().len() as u8, place.look(version));
         let operation = Operation::GetMany { segment: place.id, list: SOMEWHERE, ranges: count, look };
         let plan = Plan { outgoing: Outgoing::Bytes(&table), incoming, operation };
-        let done = self.client().call("get", &place.name, plan, as_given, take).await?;
+        let done = self.call("get", plan, take).await?;
         Ok(Stamp::of(&done))
     }
 
@@ -118,7 +128,7 @@ impl AsyncSegment {
         let count = ranges.as_slice().len() as u8;
         let operation = Operation::PutMany { segment: place.id, list: SOMEWHERE, ranges: count, terms };
         let plan = Plan { outgoing: Outgoing::Parts(&table, parts), operation, ..bare() };
-        let done = self.client().call("put", &place.name, plan, as_given, &mut |_| {}).await?;
+        let done = self.call("put", plan, &mut |_| {}).await?;
         Ok(Stamp::of(&done))
     }
 
@@ -151,8 +161,12 @@ impl AsyncSegment {
 
     /// Waits until the version is above that one: [`Segment::wait_newer_than`](crate::Segment::wait_newer_than).
     pub async fn wait_newer_than(&self, version: Version) -> Result<Stamp, Error> {
-        let operation = Operation::Await { segment: self.id(), above: version };
-        self.ask("watch", operation).await.map(|completion| Stamp::of(&completion))
+        self.wait_by(self.deadline(), version).await
+    }
+
+    async fn wait_by(&self, deadline: Instant, version: Version) -> Result<Stamp, Error> {
+        let plan = Plan { operation: Operation::Await { segment: self.id(), above: version }, ..bare() };
+        self.call_by(deadline, "watch", plan, &mut |_| {}).await.map(|completion| Stamp::of(&completion))
     }
 
     /// All facts of the segment: [`Segment::stat`](crate::Segment::stat).
@@ -160,7 +174,8 @@ impl AsyncSegment {
         let place = self.place();
         let operation = Operation::Stat { segment: place.id, page: SOMEWHERE };
         let plan = Plan { incoming: Listing::PAGE_BYTES, operation, ..bare() };
-        let (completion, bytes) = self.client().call_for("stat", &place.name, plan, as_given).await?;
+        let by = self.deadline();
+        let (completion, bytes) = self.client().call_for_by(by, "stat", &place.name, plan, as_given).await?;
         let failed = |failure| Error::Failed { action: "stat", target: place.name.to_string(), failure };
         let found = listings(&Page::decode(&completion.data), &bytes).map_err(failed)?;
         found.into_iter().next().ok_or(failed(Failure::Malformed))
@@ -182,7 +197,7 @@ impl AsyncSegment {
 
     pub(crate) async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
         let plan = Plan { operation, ..bare() };
-        self.client().call(action, self.name(), plan, as_given, &mut |_| {}).await
+        self.call(action, plan, &mut |_| {}).await
     }
 }
 

@@ -127,7 +127,12 @@ impl Road {
         let now = Instant::now();
         if self.is_gone() || now >= deadline {
             ticket.into_iter().for_each(|ticket| self.give_up_line(ticket));
-            return Err(if self.is_gone() { NoCompletion::Gone } else { NoCompletion::Busy });
+            return Err(match ticket {
+                _ if self.is_gone() => NoCompletion::Gone,
+                Some(_) => NoCompletion::Busy,
+                // It comes too late, and nothing of it went out.
+                None => NoCompletion::Late { harmless: true },
+            });
         }
         let (id, run) = match self.take_room(bytes) {
             Some(room) => room,

@@ -1,13 +1,14 @@
 //! A segment whose calls are futures.
 
-use super::call::{Brought, Outgoing, Plan, as_given};
+use super::call::{Brought, Outgoing, Plan, Take, as_given};
 use super::client::{AsyncClient, bare};
 use crate::error::Error;
 use crate::segment::{Place, bounds};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
-use ddss_core::{ArenaRange, Opened, Operation, Payload, SegmentId, Terms};
+use ddss_core::{ArenaRange, Completion, Opened, Operation, Payload, SegmentId, Terms};
 use std::ops::RangeBounds;
+use std::time::Instant;
 
 /// A [`Segment`](crate::Segment) whose calls are futures. Cheap to clone; dropping it changes nothing.
 ///
@@ -47,6 +48,33 @@ impl AsyncSegment {
         &self.place
     }
 
+    /// When the time of a call is over that begins now.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.place.within.unwrap_or(self.client.blocking().0.timeout)
+    }
+
+    /// Makes a call, and passes what it brought to `take`.
+    pub(super) async fn call(
+        &self,
+        action: &'static str,
+        plan: Plan<'_>,
+        take: &mut Take<'_>,
+    ) -> Result<Completion, Error> {
+        self.call_by(self.deadline(), action, plan, take).await
+    }
+
+    /// The same until that time.
+    pub(super) async fn call_by(
+        &self,
+        deadline: Instant,
+        action: &'static str,
+        plan: Plan<'_>,
+        take: &mut Take<'_>,
+    ) -> Result<Completion, Error> {
+        let ended = self.client.call_by(deadline, action, &self.place.name, plan, as_given, take).await;
+        ended.map(|(completion, _)| completion)
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.place.name
@@ -65,37 +93,34 @@ impl AsyncSegment {
     /// Reads a range, as a whole: [`Segment::get`](crate::Segment::get).
     pub async fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
         let (offset, end) = bounds(range, self.place.bytes);
-        let incoming = self.place.check("get", offset, end)?;
-        if self.place.is_near() {
-            let mut bytes = vec![0; incoming];
-            if let Some(stamp) = self.place.get_near(offset, &mut bytes) {
-                return Ok(Value::new(bytes, stamp));
-            }
-        }
-        let mut bytes = vec![0; incoming];
-        let stamp = self.get_far(offset, &mut bytes).await?;
+        let mut bytes = vec![0; self.place.check("get", offset, end)?];
+        let stamp = self.get_by(None, offset, &mut bytes).await?;
         Ok(Value::new(bytes, stamp))
     }
 
     /// Reads as many bytes as `into` has, as a whole: [`Segment::get_into`](crate::Segment::get_into). They are copied
     /// when they are there: a future that is dropped leaves `into` as it was.
     pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-        if let Some(stamp) = self.place.get_near(offset, into) {
-            return Ok(stamp);
-        }
-        let end = u128::from(offset) + into.len() as u128;
-        self.place.check("get", offset, end)?;
-        self.get_far(offset, into).await
+        self.get_by(None, offset, into).await
     }
 
-    /// Asks the daemon for bytes that were checked to be there.
-    async fn get_far(&self, offset: u64, bytes: &mut [u8]) -> Result<Stamp, Error> {
-        let incoming = bytes.len();
+    /// The same until that time, or as long as a call may take.
+    pub(super) async fn get_by(
+        &self,
+        deadline: Option<Instant>,
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> Result<Stamp, Error> {
+        if let Some(stamp) = self.place.get_near(offset, bytes) {
+            return Ok(stamp);
+        }
+        let incoming = self.place.check("get", offset, u128::from(offset) + bytes.len() as u128)?;
         let (segment, into, inline) = (self.place.id, ArenaRange::NOWHERE, incoming <= INLINE_REPLY_BYTES_MAX);
         let operation = Operation::Get { segment, offset, into, inline, look: self.place.look(None) };
         let plan = Plan { incoming, operation, ..bare() };
+        let deadline = deadline.unwrap_or_else(|| self.deadline());
         let mut take = |brought: &Brought<'_>| brought.read(0, bytes);
-        self.client.call("get", &self.place.name, plan, as_given, &mut take).await.map(|done| Stamp::of(&done))
+        self.call_by(deadline, "get", plan, &mut take).await.map(|done| Stamp::of(&done))
     }
 
     /// Writes bytes, as a whole: [`Segment::put`](crate::Segment::put). They are copied when there is room for them.
@@ -104,19 +129,28 @@ impl AsyncSegment {
     }
 
     pub(super) async fn put_on(&self, offset: u64, bytes: &[u8], terms: Terms) -> Result<Stamp, Error> {
+        self.put_by(self.deadline(), offset, bytes, terms).await
+    }
+
+    pub(super) async fn put_by(
+        &self,
+        deadline: Instant,
+        offset: u64,
+        bytes: &[u8],
+        terms: Terms,
+    ) -> Result<Stamp, Error> {
         self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         let inline = Payload::inline(bytes).filter(|_| terms.allow_inline());
         let outgoing = Outgoing::Bytes(if inline.is_some() { &[] } else { bytes });
         let (segment, from) = (self.place.id, inline.unwrap_or(Payload::Arena(ArenaRange::NOWHERE)));
         let operation = Operation::Put { segment, offset, from, terms };
         let plan = Plan { outgoing, operation, ..bare() };
-        let done = self.client.call("put", &self.place.name, plan, as_given, &mut |_| {}).await?;
-        Ok(Stamp::of(&done))
+        self.call_by(deadline, "put", plan, &mut |_| {}).await.map(|done| Stamp::of(&done))
     }
 
     /// Takes the segment away from everybody: [`Segment::release`](crate::Segment::release).
     pub async fn release(self) -> Result<(), Error> {
         let plan = Plan { operation: Operation::Release { segment: self.place.id }, ..bare() };
-        self.client.call("release", &self.place.name, plan, as_given, &mut |_| {}).await.map(drop)
+        self.call("release", plan, &mut |_| {}).await.map(drop)
     }
 }

@@ -47,12 +47,15 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T, AsyncSegment> {
         self.segment.put_if(version, self.offset, value.as_bytes()).await
     }
 
-    /// Reads, changes and writes it, again and again until nobody came in between.
+    /// Reads, changes and writes it, again and again until nobody came in between; all of that in the time of one call.
     pub async fn update(&self, mut change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
+        let deadline = self.segment.deadline();
         loop {
-            let Typed { mut value, stamp } = self.get().await?;
+            let mut value = T::new_zeroed();
+            let stamp = self.segment.get_by(Some(deadline), self.offset, value.as_mut_bytes()).await?;
             change(&mut value);
-            match self.put_if(stamp.version, &value).await {
+            let terms = self.segment.place().terms(Some(stamp.version), None);
+            match self.segment.put_by(deadline, self.offset, value.as_bytes(), terms).await {
                 Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => {}
                 ended => return ended.map(|stamp| Typed { value, stamp }),
             }
