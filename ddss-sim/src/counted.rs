@@ -1,6 +1,7 @@
 //! Round trips, counted: in a world where everything takes one hop from node to node and nothing else takes time, a call
 //! that took so many hops made so many trips.
 
+use crate::network::Event;
 use crate::plan::Plan;
 use crate::workload::{Held, Kind, Target};
 use crate::world::World;
@@ -11,8 +12,17 @@ const PATIENCE_US: u32 = 100_000_000;
 
 /// A quiet world whose nodes have met.
 fn world(nodes: usize, clients: usize) -> World {
-    let plan = Plan { nodes, clients, faults: false, hop_us: Some(HOP_US), ..Plan::default() };
-    let mut world = World::new(1, &plan);
+    world_of(&Plan { nodes, clients, faults: false, hop_us: Some(HOP_US), ..Plan::default() })
+}
+
+/// One whose nodes say nothing by themselves: mirrors do.
+fn silent_world() -> World {
+    let (faults, hop_us) = (false, Some(HOP_US));
+    world_of(&Plan { nodes: 2, clients: 2, mirrored: 0, faults, hop_us, ..Plan::default() })
+}
+
+fn world_of(plan: &Plan) -> World {
+    let mut world = World::new(1, plan);
     while world.now_us < HOP_US / 2 {
         assert!(world.step());
         if world.nodes.iter().all(|node| node.engine.pending() == 0) {
@@ -160,6 +170,119 @@ fn a_reader_that_meets_a_holder_hears_of_the_end_in_one_trip() {
         assert!(world.step());
     }
     assert!(world.now_us - before <= 2 * HOP_US, "unlocked there, answered here");
+}
+
+/// How many hops a call takes while another client holds the lock alone; `None` if it waits for that one.
+fn beside_a_holder(
+    world: &mut World,
+    (holder, other): (usize, usize),
+    node: usize,
+    kind: Kind,
+    target: Target,
+) -> Option<u64> {
+    ask(world, holder, other, Kind::Lock { shared: false }, target);
+    world.ask_for(node, 0, kind, target, PATIENCE_US);
+    let began_us = world.now_us;
+    while world.nodes[node].clients[0].asked.is_some() && world.now_us < began_us + 10 * HOP_US {
+        assert!(world.step());
+    }
+    let ended = world.nodes[node].clients[0].asked.is_none();
+    let hops = (world.now_us - began_us) / HOP_US;
+    assert!(world.nodes[holder].clients[other].held.is_some(), "it is held all the time");
+    ask(world, holder, other, Kind::Unlock, target);
+    while world.nodes[node].clients[0].asked.is_some() {
+        assert!(world.step(), "who waits is served in the end");
+    }
+    let (_, completion, _) = world.last.expect("something ended");
+    assert_eq!(completion.outcome, Outcome::Done, "{kind:?} of {target:?}");
+    ended.then_some(hops)
+}
+
+#[test]
+fn who_need_not_mind_a_lock_waits_for_nobody_and_who_must_does() {
+    // If this broke, a dashboard would stand still while somebody changes what it shows, or a reader that must see
+    // nothing of an unfinished change would see it.
+    for model in MODELS {
+        let mut world = world(2, 2);
+        let (target, far) = remote(&world, model);
+        let home = 1 - far;
+        for (node, holder) in [(far, (home, 1)), (far, (far, 1)), (home, (home, 1)), (home, (far, 1))] {
+            let far_hops = if node == far { 2 } else { 0 };
+            let get_hops = if is_copied(model) { 0 } else { far_hops };
+            let told = format!("under {model:?}, node {node}, held by {holder:?}");
+            // A copy is made anew: puts of this node end it.
+            ask(&mut world, node, 0, Kind::Get, target);
+            let get = beside_a_holder(&mut world, holder, node, Kind::Get, target);
+            let waits = matches!(model, Model::Strict | Model::Read);
+            assert_eq!(get, (!waits).then_some(get_hops), "a get {told}");
+            let asking = beside_a_holder(&mut world, holder, node, Kind::GetAsking(Model::Write), target);
+            assert_eq!(asking, (!waits).then_some(far_hops), "a get that asks for as much as Write {told}");
+            let asking = beside_a_holder(&mut world, holder, node, Kind::GetAsking(Model::Strict), target);
+            assert_eq!(asking, None, "a get that asks for Strict {told}");
+            let named = Kind::PutIf(world.newest(target.id));
+            let put = if model == Model::Version { named } else { Kind::Put };
+            let put = beside_a_holder(&mut world, holder, node, put, target);
+            let free = matches!(model, Model::Null | Model::Read);
+            assert_eq!(put, free.then_some(far_hops), "a put {told}");
+        }
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_version_costs_one_message_there_and_one_back() {
+    // If this broke, followers would ask the network again and again.
+    let mut world = silent_world();
+    let (target, far) = remote(&world, Model::Write);
+    let home = 1 - far;
+    ask(&mut world, far, 0, Kind::Get, target);
+    let newest = world.newest(target.id);
+    assert_eq!(world.network.under_way(), 0);
+    world.ask_for(far, 0, Kind::Await(newest), target, PATIENCE_US);
+    assert_eq!(world.network.under_way(), 1, "one there");
+    let asked_us = world.now_us;
+    while world.now_us < asked_us + 50 * HOP_US {
+        assert!(world.step());
+        assert!(world.network.under_way() == 0 || world.now_us <= asked_us + HOP_US, "and nothing while it waits");
+    }
+    assert_eq!(ask(&mut world, home, 0, Kind::Put, target).1, 0);
+    let put_us = world.now_us;
+    assert_eq!(world.network.under_way(), 1, "one back");
+    while world.nodes[far].clients[0].asked.is_some() {
+        assert!(world.step());
+    }
+    let (_, told, _) = world.last.expect("it was told");
+    assert_eq!((told.outcome, told.version.0), (Outcome::Done, newest + 1));
+    assert_eq!((world.now_us - put_us, world.network.under_way()), (HOP_US, 0));
+}
+
+#[test]
+fn an_answer_that_comes_too_late_is_dropped_and_counted() {
+    // If this broke, the answer to one call could be taken for that to another.
+    let mut world = silent_world();
+    let counter = world.targets[0];
+    let far = usize::from(counter.id.home().0) % 2;
+    ask(&mut world, far, 0, Kind::Add, counter);
+    let counters = |world: &World| {
+        let counters = world.nodes[far].engine.counters();
+        (counters.timeouts, counters.stale)
+    };
+    let ((timeouts, stale), version) = (counters(&world), world.newest(counter.id));
+    // The answer takes two hops, and somebody looks at the clock before it comes.
+    world.ask_for(far, 0, Kind::Add, counter, HOP_US as u32 * 3 / 2);
+    let asked_us = world.now_us;
+    world.network.at(asked_us + HOP_US * 7 / 4, Event::Tick { node: far });
+    while counters(&world).0 == timeouts {
+        assert!(world.step());
+    }
+    assert!(world.now_us < asked_us + 2 * HOP_US && world.nodes[far].clients[0].asked.is_none(), "it has ended");
+    assert_eq!((counters(&world), world.network.under_way()), ((timeouts + 1, stale), 1));
+    while world.now_us < asked_us + 3 * HOP_US {
+        assert!(world.step());
+    }
+    assert_eq!((counters(&world), world.newest(counter.id)), ((timeouts + 1, stale + 1), version + 1));
+    // The next one gets its own.
+    assert_eq!(ask(&mut world, far, 0, Kind::Add, counter).0.version.0, version + 2);
+    assert_eq!(counters(&world), (timeouts + 1, stale + 1));
 }
 
 #[test]

@@ -141,6 +141,14 @@ impl Network {
         self.queue.insert((until_us, key.1), event);
     }
 
+    /// Messages and reads that are on their way from node to node.
+    #[cfg(test)]
+    pub(crate) fn under_way(&self) -> usize {
+        let is_one =
+            |event: &&Event| matches!(event, Event::Deliver { .. } | Event::Read { .. } | Event::Fetched { .. });
+        self.queue.values().filter(is_one).count()
+    }
+
     fn link(&mut self, a: usize, b: usize) -> &mut Link {
         self.links.entry((a.min(b), a.max(b))).or_default()
     }
