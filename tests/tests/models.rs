@@ -204,6 +204,40 @@ fn a_holder_puts_on_a_version_where_the_model_wants_one() {
     }
 }
 
+// If this failed, a put that must not go past a lock, this once, would; or a segment that promises it could be talked out
+// of it.
+#[test]
+fn a_put_that_asks_for_more_waits_for_a_holder_and_a_plain_one_does_not() {
+    let [a, b] = Daemon::pair().unwrap();
+    let (on_a, on_b) = (client(&a), client(&b));
+    let soon = Duration::from_millis(150);
+    let loose = on_a.allocate("loose", Spec { model: Model::Null, ..Spec::new(64) }).unwrap();
+    let strict = on_a.allocate("strict", Spec::new(64)).unwrap();
+    let held = [&loose, &strict].map(|segment| segment.lock().unwrap());
+    // Another client of the same node, and one of another node.
+    for other in [hasty(&a), on_b] {
+        let (loose, strict) = (open(&other, "loose").within(soon), open(&other, "strict").within(soon));
+        let task = block_on(other.to_async().unwrap().open("loose")).unwrap().within(soon);
+        let before = loose.get(..).unwrap().version().0;
+        for model in [Model::Strict, Model::Write] {
+            let asking = loose.asking(model);
+            assert_eq!(failure(asking.put(0, &[1; 8])), Some(Failure::TimedOut), "{model:?}");
+            assert_eq!(failure(asking.put(0, &[1; 60])), Some(Failure::TimedOut), "{model:?}");
+            assert_eq!(failure(asking.put_many(&[(0, &[1; 8])])), Some(Failure::TimedOut), "{model:?}");
+            assert_eq!(failure(block_on(task.asking(model).put(0, &[1; 8]))), Some(Failure::TimedOut), "{model:?}");
+        }
+        assert_eq!(loose.put(0, &[2; 8]).unwrap().version.0, before + 1, "a plain one");
+        assert_eq!(loose.asking(Model::Read).put(0, &[2; 60]).unwrap().version.0, before + 2);
+        assert_eq!(block_on(task.put_many(&[(0, &[2; 8])])).unwrap().version.0, before + 3);
+        assert_eq!(failure(strict.asking(Model::Null).put(0, &[3; 8])), Some(Failure::TimedOut), "never less");
+    }
+    for held in held {
+        held.unlock().unwrap();
+    }
+    assert_eq!(loose.asking(Model::Strict).put(0, &[4; 8]).unwrap().version, Version(7), "nobody holds it any more");
+    assert_eq!(strict.get(..).unwrap().version(), Version(0));
+}
+
 /// How long something took.
 fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
     let began = Instant::now();
