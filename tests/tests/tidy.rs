@@ -39,6 +39,47 @@ const UNSAFE_FILES: &[&str] = &[
     "ddss-apps/src/sys/**",
 ];
 
+/// The files that a call goes through, from the caller's thread to the home's memory and back: nobody waits for a lock there.
+const DATA_PATH: &[&str] = &[
+    "ddss/src/aio/call.rs",
+    "ddss/src/aio/reactor.rs",
+    "ddss/src/aio/road.rs",
+    "ddss/src/aio/room.rs",
+    "ddss/src/aio/segment.rs",
+    "ddss/src/arena.rs",
+    "ddss/src/attached.rs",
+    "ddss/src/client.rs",
+    "ddss/src/lanes.rs",
+    "ddss/src/lanes_many.rs",
+    "ddss/src/many.rs",
+    "ddss/src/near.rs",
+    "ddss/src/segment.rs",
+    "ddss/src/words.rs",
+    "ddss-ipc/src/calls.rs",
+    "ddss-ipc/src/lane.rs",
+    "ddss-ipc/src/ring.rs",
+    "ddss-ipc/src/rings.rs",
+    "ddss-ipc/src/service_lane.rs",
+    "ddss-ipc/src/station.rs",
+    "ddss-ipc/src/sweep.rs",
+    "ddss-ipc/src/sweep/**",
+    "ddss-core/src/**",
+    "ddssd/src/fetches.rs",
+    "ddssd/src/perform.rs",
+    "ddssd/src/progress.rs",
+    "ddssd/src/requests.rs",
+];
+
+/// Locks that stand there all the same: the file, a word of the line, and when it is taken.
+const COLD_LOCKS: &[(&str, &str, &str)] = &[
+    ("ddss/src/aio/room.rs", "queue", "where there is no room for a call, so that it waits anyway"),
+    ("ddss/src/attached.rs", "turn", "by who looks for the next daemon"),
+    ("ddss/src/lanes.rs", "asleep", "where more threads call than there are lanes, so that one sleeps anyway"),
+    ("ddss/src/lanes.rs", "freed", "as `asleep`"),
+    ("ddss/src/lanes.rs", "for_tasks", "once, by who begins to call from tasks"),
+    ("ddss/src/near.rs", "Areas", "when a segment is opened"),
+];
+
 /// The members that say `#![forbid(unsafe_code)]` themselves, in their library and in each of their programs.
 const FORBID_UNSAFE: &[&str] =
     &["ddss-core", "ddss", "ddssd", "ddss-cli", "ddss-sim", "ddss-tests", "ddss-benches", "ddss-examples"];
@@ -117,6 +158,35 @@ fn unsafe_stands_only_in_the_files_named_for_it() {
         let lines = house::unsafe_lines(&source.text).unwrap_or_else(|error| panic!("{}: {error}", source.path));
         complaints.extend(lines.iter().map(|line| format!("{}:{line} is unsafe", source.path)));
     }
+    assert_none(&complaints);
+}
+
+// If this failed, a call could wait for a thread that is not at work: a lock would have come to where all calls go.
+#[test]
+fn no_lock_lies_on_the_data_path() {
+    let (mut complaints, mut cold) = (Vec::new(), Vec::new());
+    let files = rust_files();
+    for rule in DATA_PATH {
+        let mut count = 0;
+        for source in files.iter().filter(|source| source.matches(rule)) {
+            count += 1;
+            let lines: Vec<&str> = source.text.lines().collect();
+            for line in house::lock_lines(&source.text).unwrap_or_else(|error| panic!("{}: {error}", source.path)) {
+                let known =
+                    COLD_LOCKS.iter().filter(|(path, word, _)| *path == source.path && lines[line - 1].contains(word));
+                let before = cold.len();
+                cold.extend(known);
+                if cold.len() == before {
+                    complaints.push(format!("{}:{line} has a lock on the data path", source.path));
+                }
+            }
+        }
+        if count == 0 {
+            complaints.push(format!("{rule} names no file"));
+        }
+    }
+    let unused = COLD_LOCKS.iter().filter(|known| !cold.contains(known));
+    complaints.extend(unused.map(|(path, word, _)| format!("{path} has no lock {word} any more")));
     assert_none(&complaints);
 }
 

@@ -21,5 +21,5 @@ pub use manifests::{manifest_complaints, version_complaints};
 pub use pages::page_complaints;
 pub use shape::{long_file, mod_file_complaints};
 pub use sources::{Source, sources, workspace_root};
-pub use tokens::{forbids_unsafe, unsafe_lines};
+pub use tokens::{forbids_unsafe, lock_lines, unsafe_lines};
 pub use words::{foreign_sources, machine_words};

@@ -11,6 +11,17 @@ pub fn unsafe_lines(text: &str) -> Result<Vec<usize>, LexError> {
     Ok(lines)
 }
 
+/// What makes a thread wait for another one.
+const LOCKS: [&str; 6] = ["Mutex", "RwLock", "Condvar", "Barrier", "ReentrantLock", "mpsc"];
+
+/// The lines on which a lock is named as code, counted from 1: not where it is only imported, and not in tests.
+pub fn lock_lines(text: &str) -> Result<Vec<usize>, LexError> {
+    let mut lines = Vec::new();
+    collect_locks(lex(text)?, &mut lines);
+    lines.dedup();
+    Ok(lines)
+}
+
 /// Whether the file opens with an attribute that forbids `unsafe` for its whole crate.
 pub fn forbids_unsafe(text: &str) -> Result<bool, LexError> {
     let tokens: Vec<TokenTree> = lex(text)?.into_iter().collect();
@@ -43,6 +54,35 @@ fn collect_unsafe(tokens: TokenStream, lines: &mut Vec<usize>) {
     }
 }
 
+fn collect_locks(tokens: TokenStream, lines: &mut Vec<usize>) {
+    // What is left out: an import up to its end, and an item of tests up to its braces.
+    let (mut import, mut of_tests) = (false, false);
+    for token in tokens {
+        match token {
+            TokenTree::Punct(end) if end.as_char() == ';' => (import, of_tests) = (false, false),
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket && is_cfg_test(group.stream()) => {
+                of_tests = true;
+            }
+            TokenTree::Group(group) if !import && !of_tests => collect_locks(group.stream(), lines),
+            TokenTree::Group(group) => of_tests &= group.delimiter() != Delimiter::Brace,
+            TokenTree::Ident(word) if word == "use" => import = true,
+            TokenTree::Ident(word) if !import && !of_tests && LOCKS.iter().any(|lock| word == lock) => {
+                lines.push(word.span().start().line);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `cfg(test)`, as the inside of an attribute.
+fn is_cfg_test(attribute: TokenStream) -> bool {
+    let tokens: Vec<TokenTree> = attribute.into_iter().collect();
+    match tokens.as_slice() {
+        [TokenTree::Ident(name), TokenTree::Group(what)] if name == "cfg" => what.stream().to_string() == "test",
+        _ => false,
+    }
+}
+
 /// `forbid(.., unsafe_code, ..)`, as the inside of an attribute.
 fn is_forbid_unsafe(attribute: TokenStream) -> bool {
     let tokens: Vec<TokenTree> = attribute.into_iter().collect();
@@ -72,6 +112,17 @@ mod tests {
         let planted = "//! unsafe\n/* unsafe /* unsafe */ */\n/// unsafe\n#[deny(unsafe_code)]\n\
                        fn f() { g(\"unsafe {\", r#\"unsafe \"quoted\" \"#, b\"unsafe\", 'u', r#unsafe_not); }\n";
         assert_eq!(unsafe_lines(planted).unwrap(), Vec::<usize>::new());
+    }
+
+    // If this failed, a lock could come to where every call goes, or an import would be taken for one.
+    #[test]
+    fn locks_are_found_where_they_are_used_and_not_in_tests() {
+        let planted = "use std::sync::{Mutex, RwLock};\n// Mutex\nstruct A {\n    a: Mutex<u8>,\n    b: u8,\n}\n\
+                       fn f() { let _ = [RwLock::new(1), std::sync::RwLock::new(2)]; }\n\
+                       #[cfg(test)]\nuse std::sync::Condvar;\nstatic B: Condvar = Condvar::new();\n\
+                       #[cfg(test)]\nmod tests {\n    static C: Mutex<u8> = Mutex::new(0);\n}\n\
+                       #[cfg(test)]\nfn g(lock: &Mutex<u8>) { Mutex::new(1); }\nfn h() { m!(Mutex) }\n";
+        assert_eq!(lock_lines(planted).unwrap(), [4, 7, 10, 17]);
     }
 
     // If this failed, a comment that names the attribute would pass for the attribute.
