@@ -9,6 +9,15 @@ use std::borrow::Borrow;
 use std::fmt;
 
 /// A segment's name: 1 to 128 bytes of UTF-8 without control characters.
+///
+/// ```
+/// use ddss_core::{Failure, Name};
+///
+/// let name = Name::new("scores/today")?;
+/// assert_eq!((name.as_str(), name.to_string()), ("scores/today", "scores/today".to_owned()));
+/// assert!(Name::new("two\nlines").is_err() && Name::new("").is_err());
+/// # Ok::<(), Failure>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(ArrayString<NAME_BYTES_MAX>);
 

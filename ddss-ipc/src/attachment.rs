@@ -56,6 +56,16 @@ impl Default for AttachOptions {
 }
 
 /// Why a client could not attach.
+///
+/// ```
+/// use ddss_ipc::{AttachError, AttachOptions, Attachment};
+/// use std::path::Path;
+///
+/// let attached = Attachment::connect(Path::new("/nowhere/ddssd.sock"), &AttachOptions::default());
+/// let why = attached.expect_err("nobody listens there");
+/// assert!(matches!(why, AttachError::NoDaemon { .. }));
+/// assert_eq!(why.to_string(), "no daemon listens at /nowhere/ddssd.sock");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {

@@ -101,6 +101,13 @@ impl FromStr for Strategy {
 }
 
 /// A name that is none of the four.
+///
+/// ```
+/// use ddss_ipc::{Strategy, UnknownStrategy};
+///
+/// let unknown: UnknownStrategy = "fast".parse::<Strategy>().expect_err("there is none of that name");
+/// assert_eq!(unknown.to_string(), "unknown strategy \"fast\": it is one of mq, rmq, rcq, auto");
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("unknown strategy {0:?}: it is one of mq, rmq, rcq, auto")]
 pub struct UnknownStrategy(String);
