@@ -105,8 +105,11 @@ impl std::str::FromStr for Storage {
 /// ```
 /// use ddss_core::{Model, Spec};
 /// // What readers may see up to a second late, who is in the owner's group too, and of which five versions are kept.
+/// const PRICES: Spec = Spec::new(4096).model(Model::Temporal(1_000_000)).mode(0o640).history(5);
+/// assert_eq!(PRICES.keeps(), 5);
+/// // The same, field by field.
 /// let prices = Spec { model: Model::Temporal(1_000_000), mode: 0o640, history: 5, ..Spec::new(4096) };
-/// assert_eq!(prices.keeps(), 5);
+/// assert_eq!(prices, PRICES);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spec {
@@ -147,6 +150,48 @@ impl Spec {
     pub const fn new(bytes: u64) -> Self {
         let (model, mode, placement) = (Model::Strict, Permissions::MODE_DEFAULT, Placement::Local);
         Self { bytes, model, mode, placement, history: 0, copies: 1, storage: Storage::Memory }
+    }
+
+    /// The same with that coherence.
+    #[must_use]
+    pub const fn model(mut self, model: Model) -> Self {
+        self.model = model;
+        self
+    }
+
+    /// The same with those nine Unix bits.
+    #[must_use]
+    pub const fn mode(mut self, mode: u16) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// The same, to live there.
+    #[must_use]
+    pub const fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// The same with so many older versions kept.
+    #[must_use]
+    pub const fn history(mut self, versions: u16) -> Self {
+        self.history = versions;
+        self
+    }
+
+    /// The same on so many nodes.
+    #[must_use]
+    pub const fn copies(mut self, copies: u8) -> Self {
+        self.copies = copies;
+        self
+    }
+
+    /// The same in memory or in a file.
+    #[must_use]
+    pub const fn storage(mut self, storage: Storage) -> Self {
+        self.storage = storage;
+        self
     }
 
     /// As bytes, for the arena and for messages.
@@ -247,6 +292,9 @@ mod tests {
         }
         let in_a_file = Spec { storage: Storage::File, ..spec };
         assert_eq!(Spec::decode(&in_a_file.encode()), Ok(in_a_file));
+        let built = Spec::new(77).model(Model::Delta(9)).mode(0o640).placement(Placement::Node(NodeId(3))).history(4);
+        assert_eq!((built, built.storage(Storage::File)), (spec, in_a_file));
+        assert_eq!(built.copies(2), Spec { copies: 2, ..spec });
         assert_eq!(Spec::decode(&Spec { copies: 2, ..in_a_file }.encode()), Err(Failure::Unsupported));
         let mut bytes = spec.encode();
         bytes[21] = 2;
