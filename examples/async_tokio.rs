@@ -5,7 +5,7 @@
 //! cargo run --example async_tokio
 //! ```
 //!
-//! What to learn: `Client::to_async` gives the same calls as futures, for tokio or any other executor; up to 64 of one client
+//! What to learn: `Client::to_async` gives the same calls as futures, for tokio or any other executor; up to 60 of one client
 //! are under way at a time, and more wait in line. A future may be dropped at any moment, as `select!` and `timeout` do.
 //! `watch` sleeps until the home tells that there is a newer version.
 #![allow(clippy::print_stdout, reason = "an example talks to who started it")]
