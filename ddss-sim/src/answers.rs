@@ -126,6 +126,10 @@ impl World {
         }
         self.check_allowed(index, asked);
         self.note(node, asked, now_us, Some(version), mark);
+        let is_stamped = matches!(asked.kind, Kind::Add | Kind::AddHeld | Kind::Await(_) | Kind::Lock { .. });
+        if is_stamped || asked.what().is_some() {
+            self.stamps.told(segment, version, completion.timestamp.0);
+        }
         self.report.older += u64::from(asked.what().is_some() && asked.mark.is_none() && version < asked.newest);
         let model = match asked.kind {
             Kind::GetAsking(asks) if asks == Model::Strict || asks == Model::Read => asks,

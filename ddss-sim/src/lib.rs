@@ -33,7 +33,7 @@ mod seeds;
 mod workload;
 mod world;
 
-pub use check::{History, Observation, Section, Sections, Step, What, explain};
+pub use check::{History, Observation, Section, Sections, Stamps, Step, What, explain};
 pub use plan::{Plan, Report, Ways};
 pub use random::Random;
 pub use scale::{Costs, Load, Scaled, scale};

@@ -1,6 +1,6 @@
 //! The run: what is there, and what happens next.
 
-use crate::check::{History, Sections, Step, What, explain};
+use crate::check::{History, Sections, Stamps, Step, What, explain};
 use crate::council::Council;
 use crate::network::{Event, Network};
 use crate::node::Node;
@@ -53,6 +53,7 @@ pub(crate) struct World {
     pub(crate) to_make: BTreeSet<usize>,
     pub(crate) history: History,
     pub(crate) sections: Sections,
+    pub(crate) stamps: Stamps,
     pub(crate) report: Report,
     pub(crate) marks: u64,
     pub(crate) requests: u64,
@@ -130,6 +131,7 @@ impl World {
             to_make: BTreeSet::new(),
             history: History::default(),
             sections: Sections::default(),
+            stamps: Stamps::default(),
             report: Report { seed, ..Report::default() },
             marks: Self::FRESH,
             requests: 0,
@@ -349,6 +351,7 @@ impl World {
         self.check_counter();
         self.report.violations.extend(self.history.violations());
         self.report.violations.extend(self.sections.violations());
+        self.report.violations.extend(self.stamps.violations());
         self.search();
         self.report
     }

@@ -61,6 +61,7 @@ each_is_found! {
     a_permission_that_was_not_checked: UncheckedPermission,
     a_short_way_past_a_lock: ShortWayPastLock,
     a_short_way_that_keeps_nothing: ShortWayUnkept,
+    a_version_of_the_same_time_as_the_one_before: StandingClock,
 }
 
 // If this failed, a lock whose holder forgot it would stand for ever, and nobody would notice.

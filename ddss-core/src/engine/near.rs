@@ -186,7 +186,9 @@ impl Engine {
         source: Source,
     ) -> Result<(Version, Timestamp), Failure> {
         let timestamp = self.clock.next(now.wall_us);
-        let before = self.segments.get(id)?.version;
+        let segment = self.segments.get(id)?;
+        let before = segment.version;
+        let timestamp = if planted!(self, StandingClock) { segment.timestamp } else { timestamp };
         let version = Version(before.0 + u64::from(!planted!(self, SkippedVersion)));
         self.counters.commits += 1;
         self.apply(id, parts, source, (version, timestamp))?;

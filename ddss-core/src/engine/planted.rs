@@ -55,6 +55,8 @@ pub enum Bug {
     ShortWayPastLock,
     /// The short way does not look whether older versions have to be kept.
     ShortWayUnkept,
+    /// A commit has the timestamp of the version before.
+    StandingClock,
 }
 
 /// Whether an engine has a bug.
