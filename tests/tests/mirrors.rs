@@ -200,6 +200,46 @@ fn an_old_home_that_is_cut_off_answers_nothing_that_is_old() {
     in_sync(&daemons[0], "fenced");
 }
 
+// If this failed, whoever uses the node that leaves would read old values there while others make newer ones elsewhere.
+#[test]
+fn a_home_that_leaves_serves_nothing_old() {
+    let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
+    for node in 2..=3 {
+        let joins = DaemonOptions::new(node).unwrap().joins(daemons[0].listen());
+        daemons.push(joins.start().unwrap());
+    }
+    until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+    let mut at_home = client(&daemons[2]);
+    assert_eq!(at_home.ask("allocate-mirrored leaves 64").unwrap(), "ok 64 bytes");
+    assert_eq!(in_sync(&daemons[2], "leaves").0, 3);
+    let mut others = client(&daemons[0]);
+    done(&mut others, "open leaves");
+    let (mut newest, mut served, mut refused) = (0, 0, 0);
+    std::thread::scope(|scope| {
+        let leave = scope.spawn(|| ddss(&daemons[2], &["cluster", "leave"]));
+        // As long as the old home could have a lease, and longer.
+        let mut after_that = None;
+        while after_that.is_none_or(|end| Instant::now() < end) {
+            newest += 1;
+            done(&mut others, &format!("put 0 64 {newest}"));
+            let here = at_home.ask(&format!("get 0 64 {newest}")).unwrap();
+            assert!(here.starts_with("error") || here.ends_with("equal"), "an old value was read: {here}");
+            (served, refused) =
+                (served + u32::from(here.starts_with("ok")), refused + u32::from(!here.starts_with("ok")));
+            if leave.is_finished() {
+                after_that = after_that.or(Some(Instant::now() + Duration::from_secs(5)));
+            }
+        }
+        let said = leave.join().unwrap();
+        assert_eq!(said["done"], true, "{said}");
+    });
+    assert!(served > 0 && refused > 0, "{served} gets at the old home before, {refused} after it was fenced");
+    let said = done(&mut others, &format!("get 0 64 {newest}"));
+    assert!(said.ends_with("equal"), "{said}");
+    let (home, mirror) = in_sync(&daemons[0], "leaves");
+    assert!(home != 3 && mirror != 3, "{home} {mirror}");
+}
+
 // If this failed, a user could fill other nodes with mirrors, beyond what he may have there.
 #[test]
 fn a_mirror_counts_for_the_owner_of_its_segment_on_its_own_node() {

@@ -18,6 +18,8 @@ pub const ADMIN_NAME: &str = "ddssd.admin";
 
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How long it may take to take a node out: another leader may have to be found, and a lease has to run out.
+const TAKE_OUT_MAX: Duration = Duration::from_secs(9);
 /// Bytes of a question.
 const ASK_BYTES_MAX: u64 = 4096;
 
@@ -165,7 +167,7 @@ impl Context {
     }
 
     async fn take_out(&self, node: u16) -> AdminAnswer {
-        match self.ask_leader(&Call::Remove { node }, ANSWER_MAX / 2).await {
+        match self.ask_leader(&Call::Remove { node }, TAKE_OUT_MAX).await {
             Ok(Reply::Done) => AdminAnswer::Done,
             Ok(Reply::Refused(why)) => AdminAnswer::Refused(why),
             Ok(_) => AdminAnswer::Refused("the leader answers another question".to_owned()),

@@ -233,6 +233,12 @@ impl Directory {
         self.names.values().any(|holder| holder.home == node && holder.mirrored.is_some())
     }
 
+    /// Whether there is anything of a node that would go with it.
+    pub(crate) fn knows(&self, node: u16) -> bool {
+        let is_his = |holder: &Holder| holder.home == node && !holder.mirrored.is_some_and(|mirrored| mirrored.vacant);
+        self.lives.contains_key(&node) || self.names.values().any(is_his)
+    }
+
     /// The nodes that are declared dead.
     pub(crate) fn dead(&self) -> impl Iterator<Item = u16> + '_ {
         self.lives.iter().filter(|(_, life)| !life.alive && life.epoch > 0).map(|(&node, _)| node)
@@ -368,6 +374,7 @@ mod tests {
             let mut directory = with_mirror();
             directory.apply(&pair(11, 1, 1), |_| {});
             directory.apply(&gone, |_| {});
+            assert_eq!(directory.knows(1), !matches!(gone, Command::Gone { .. }));
             assert!(directory.holder("x").unwrap().mirrored.unwrap().vacant);
             assert_eq!(directory.apply(&take_over(2, 1), |_| {}), Answer::Done);
             assert_eq!(directory.holder("x").unwrap().home, 2);
@@ -385,5 +392,8 @@ mod tests {
         directory.apply(&Command::Gone { node: 1 }, |change| gone.push(change));
         assert_eq!(gone.len(), 2);
         assert_eq!(directory.names().map(|(name, _)| name).collect::<Vec<_>>(), ["b"]);
+        assert!(!directory.knows(1) && directory.knows(2));
+        directory.apply(&Command::Alive { node: 1, run: 1 }, |_| {});
+        assert!(directory.knows(1), "it has a life without names");
     }
 }

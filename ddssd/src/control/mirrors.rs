@@ -2,7 +2,8 @@
 //!
 //! A home serves its mirrored segments until two seconds after it last *asked* the leader, if the leader answered that
 //! the node is alive and that it leads still. A leader says that a node is dead when it has not heard of it for three seconds, a
-//! new one not before it has led for three; and only after that a mirror takes over. So no home serves what another one
+//! new one not before it has led for three; and only after that a mirror takes over. A node that lives and is to go gets no
+//! lease for three seconds before the cluster says that it is gone (`leaving`). So no home serves what another one
 //! has, as long as no clock runs half as fast again as another.
 
 use super::calls::{Call, Reply};
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a home may serve after it asked.
-const LEASE: Duration = Duration::from_secs(2);
+pub(super) const LEASE: Duration = Duration::from_secs(2);
 /// How often it asks.
 const RENEW_EVERY: Duration = Duration::from_millis(400);
 /// How often a node looks whether it has to.
@@ -25,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long one question may take.
 const ASK_MAX: Duration = Duration::from_secs(1);
 
-/// Nodes of which it is about to be said that they are dead. Whoever is among them gets no lease.
+/// Nodes of which it is about to be said that they are dead, or gone. Whoever is among them gets no lease.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Doomed(Arc<Mutex<HashSet<u16>>>);
 
@@ -91,7 +92,7 @@ impl Context {
             // Under one lock with the look before somebody is doomed: heard of first, or doomed first.
             let doomed = self.doomed.nodes();
             if doomed.contains(&node) {
-                return not_now("it is about to be declared dead");
+                return not_now("it is about to be declared dead, or is leaving");
             }
             self.heard.note(node);
         }

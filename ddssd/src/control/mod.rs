@@ -14,6 +14,7 @@ mod held;
 mod hostile;
 mod identity;
 mod keeper;
+mod leaving;
 mod log;
 mod mirrors;
 mod network;

@@ -2,6 +2,7 @@
 
 use super::calls::{Call, Reply};
 use super::keeper::Keeper;
+use super::leaving::Leaving;
 use super::log::LogFull;
 use super::mirrors::{Deciding, Doomed};
 use super::network::{Caller, Heard};
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
 
@@ -33,6 +34,8 @@ pub(crate) struct Context {
     pub(crate) turn: Arc<AtomicUsize>,
     /// Nodes of which this leader is about to say that they are dead.
     pub(crate) doomed: Doomed,
+    /// Nodes that are to go out of the cluster.
+    pub(crate) leaving: Leaving,
     /// What is being decided about mirrored segments: one thing at a time for each.
     pub(crate) deciding: Deciding,
     /// Whether this node's log waits for room.
@@ -91,7 +94,7 @@ pub(super) fn not_now(error: impl std::fmt::Display) -> Reply {
 }
 
 /// What a change that did not happen is answered with.
-fn unwritten(error: &RaftError<u64, ClientWriteError<u64, Member>>) -> Reply {
+pub(super) fn unwritten(error: &RaftError<u64, ClientWriteError<u64, Member>>) -> Reply {
     match error.forward_to_leader() {
         Some(forward) => Reply::NotLeader(forward.leader_node),
         None => not_now(error),
@@ -202,33 +205,6 @@ impl Context {
             }
         }
         match self.raft.client_write(Command::Alive { node, run }).await {
-            Ok(_) => Reply::Done,
-            Err(error) => unwritten(&error),
-        }
-    }
-
-    async fn remove(&self, node: u16) -> Reply {
-        let members = self.members();
-        if members.len() == 1 {
-            return Reply::Refused("it is the only node of its cluster".to_owned());
-        }
-        if !members.iter().any(|&(other, _)| other == node) {
-            return Reply::Done;
-        }
-        if self.voters().contains(&node.into()) {
-            let voters = self.wanted_voters(Instant::now(), Some(node));
-            if let Err(error) = self.raft.change_membership(ChangeMembers::ReplaceAllVoters(voters), true).await {
-                return unwritten(&error);
-            }
-            if node == self.node {
-                return not_now("handing over to another leader");
-            }
-        }
-        let nodes = BTreeSet::from([node.into()]);
-        if let Err(error) = self.raft.change_membership(ChangeMembers::RemoveNodes(nodes), true).await {
-            return unwritten(&error);
-        }
-        match self.raft.client_write(Command::Gone { node }).await {
             Ok(_) => Reply::Done,
             Err(error) => unwritten(&error),
         }

@@ -73,6 +73,7 @@ impl Context {
 
     async fn lead(&self, now: Instant, since: Instant, peers: &[PeerAddress]) {
         let _one_at_a_time = self.members.lock().await;
+        self.leaving.tidy(self.raft.metrics().borrow().current_term, now);
         let members = self.members();
         for peer in peers.iter().filter(|peer| !members.iter().any(|&(node, _)| node == peer.node.0)) {
             let member = Member { address: peer.address };

@@ -1,0 +1,180 @@
+//! How a node goes out of the cluster for good, by its own wish or because somebody said so.
+//!
+//! It is done in steps, and whoever asks says it again until all of them are done: by another leader, perhaps, which goes
+//! on where the first one stopped. A node that lives is *fenced* before anything else: it gets no lease any more, and what
+//! it had runs out. It hears nothing of the decision that it is gone, and would serve its mirrored segments beside the
+//! mirrors that take over.
+
+use super::calls::Reply;
+use super::mirrors::{Doom, Doomed, LEASE};
+use super::server::{Context, not_now, unwritten};
+use super::types::Command;
+use openraft::ChangeMembers;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a node that gets no lease is waited for: its own clock may be slower, as `mirrors` says.
+const FENCED_AFTER: Duration = Duration::from_millis(LEASE.as_millis() as u64 * 3 / 2);
+/// Nobody asks any more that it be taken out: it may go on.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(2);
+
+/// The nodes that are to go and get no lease meanwhile.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leaving(Arc<Mutex<HashMap<u16, Fence>>>);
+
+#[derive(Debug)]
+struct Fence {
+    /// Another leader may have given a lease, before this one led again.
+    term: u64,
+    since: Instant,
+    asked: Instant,
+    _doom: Doom,
+}
+
+impl Leaving {
+    /// Whether a node has had no lease for long enough; from the first question on it gets none.
+    fn is_fenced(&self, doomed: &Doomed, node: u16, term: u64, now: Instant) -> bool {
+        let mut fences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if fences.get(&node).is_some_and(|fence| fence.term != term) {
+            fences.remove(&node);
+        }
+        if let Some(fence) = fences.get_mut(&node) {
+            fence.asked = now;
+            return now.duration_since(fence.since) > FENCED_AFTER;
+        }
+        if let Some(doom) = doomed.doom(node, || true) {
+            fences.insert(node, Fence { term, since: now, asked: now, _doom: doom });
+        }
+        false
+    }
+
+    /// Forgets those of whom nobody speaks any more, and those of other terms.
+    pub(super) fn tidy(&self, term: u64, now: Instant) {
+        let mut fences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        fences.retain(|_, fence| fence.term == term && now.duration_since(fence.asked) < FORGOTTEN_AFTER);
+    }
+}
+
+/// What is left to do for a node that is to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Left {
+    /// It is out, and the directory knows nothing of it.
+    Nothing,
+    /// It is the last one.
+    Impossible,
+    /// It is a member.
+    All,
+    /// It is none any more, and the directory has not been told: whoever began it was not there to the end.
+    Directory,
+}
+
+fn left(members: impl Iterator<Item = u16>, is_known: bool, node: u16) -> Left {
+    let (mut is_member, mut others) = (false, false);
+    for member in members {
+        (is_member, others) = (is_member || member == node, others || member != node);
+    }
+    match (is_member, others) {
+        (true, false) => Left::Impossible,
+        (true, true) => Left::All,
+        (false, _) if is_known => Left::Directory,
+        (false, _) => Left::Nothing,
+    }
+}
+
+impl Context {
+    /// Takes a node out, as far as it can be done now. Asked of the leader, one change at a time.
+    pub(super) async fn remove(&self, node: u16) -> Reply {
+        let is_known = self.keeper.look(|directory| directory.knows(node));
+        match left(self.members().into_iter().map(|(node, _)| node), is_known, node) {
+            Left::Nothing => return Reply::Done,
+            Left::Impossible => return Reply::Refused("it is the only node of its cluster".to_owned()),
+            Left::Directory => {}
+            // The one that leads next fences it.
+            Left::All if node == self.node => {
+                return match self.drop_vote(node).await {
+                    Ok(()) => not_now("handing over to another leader"),
+                    Err(reply) => reply,
+                };
+            }
+            Left::All => {
+                if !self.is_fenced(node) {
+                    return not_now("the lease of the node that is to go runs out");
+                }
+                if let Err(reply) = self.drop_member(node).await {
+                    return reply;
+                }
+            }
+        }
+        // Once more: this leader may have been none for a moment.
+        if !self.is_fenced(node) {
+            return not_now("the lease of the node that went runs out");
+        }
+        match self.raft.client_write(Command::Gone { node }).await {
+            Ok(_) => Reply::Done,
+            Err(error) => unwritten(&error),
+        }
+    }
+
+    /// Whether a node certainly serves no mirrored segment any more.
+    fn is_fenced(&self, node: u16) -> bool {
+        let needs_a_fence = self.keeper.look(|directory| directory.life(node).alive && directory.has_mirrors(node));
+        let term = self.raft.metrics().borrow().current_term;
+        !needs_a_fence || self.leaving.is_fenced(&self.doomed, node, term, Instant::now())
+    }
+
+    async fn drop_vote(&self, node: u16) -> Result<(), Reply> {
+        if !self.voters().contains(&node.into()) {
+            return Ok(());
+        }
+        let voters = self.wanted_voters(Instant::now(), Some(node));
+        let changed = self.raft.change_membership(ChangeMembers::ReplaceAllVoters(voters), true).await;
+        changed.map(drop).map_err(|error| unwritten(&error))
+    }
+
+    async fn drop_member(&self, node: u16) -> Result<(), Reply> {
+        self.drop_vote(node).await?;
+        let nodes = BTreeSet::from([node.into()]);
+        let changed = self.raft.change_membership(ChangeMembers::RemoveNodes(nodes), true).await;
+        changed.map(drop).map_err(|error| unwritten(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_leader_began_another_one_ends() {
+        // If this broke, a leader that dies between two steps would leave the names of a node that is gone taken for ever.
+        for (members, is_known, node, expected) in [
+            (&[1, 2, 3][..], true, 3, Left::All),
+            (&[1, 2, 3], false, 3, Left::All),
+            (&[1, 2], true, 3, Left::Directory),
+            (&[1], true, 3, Left::Directory),
+            (&[1, 2], false, 3, Left::Nothing),
+            (&[1], false, 3, Left::Nothing),
+            (&[3], true, 3, Left::Impossible),
+        ] {
+            assert_eq!(left(members.iter().copied(), is_known, node), expected, "{members:?} {is_known}");
+        }
+    }
+
+    #[test]
+    fn a_lease_runs_out_in_one_term_and_whoever_changes_his_mind_keeps_his_node() {
+        // If this broke, a node that leaves would read old values, or one that stays would never serve again.
+        let (leaving, doomed) = (Leaving::default(), Doomed::default());
+        let began = Instant::now();
+        let fenced = |after: Duration, term| leaving.is_fenced(&doomed, 3, term, began + after);
+        let is_doomed = || doomed.doom(3, || true).is_none();
+        assert!(!fenced(Duration::ZERO, 1) && is_doomed());
+        assert!(!fenced(LEASE, 1));
+        assert!(fenced(FENCED_AFTER * 2, 1));
+        assert!(!fenced(FENCED_AFTER * 2, 2), "another leader may have given a lease in between");
+        assert!(!fenced(FENCED_AFTER * 3, 2) && fenced(FENCED_AFTER * 4, 2));
+        leaving.tidy(2, began + FENCED_AFTER * 4 + FORGOTTEN_AFTER / 2);
+        assert!(is_doomed());
+        leaving.tidy(2, began + FENCED_AFTER * 4 + FORGOTTEN_AFTER);
+        assert!(!is_doomed(), "nobody asks any more");
+    }
+}
