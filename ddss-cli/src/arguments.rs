@@ -151,7 +151,7 @@ pub(crate) enum ClusterCommand {
     Join(JoinOptions),
     /// Take the node of the running daemon out of its cluster, with the names of its segments
     #[command(after_help = examples::CLUSTER_LEAVE)]
-    Leave(Place),
+    Leave(LeaveOptions),
     /// Take a node out that will not come back, with the names of its segments
     #[command(after_help = examples::CLUSTER_REMOVE)]
     Remove(RemoveOptions),
@@ -168,6 +168,15 @@ pub(crate) struct JoinOptions {
     pub(crate) token: String,
     #[command(flatten)]
     pub(crate) state: StatePlace,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LeaveOptions {
+    /// Also if segments are only on this node: they go with it
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
 }
 
 #[derive(Args, Debug)]

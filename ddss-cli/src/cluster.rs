@@ -1,6 +1,6 @@
 //! The commands that make a cluster, and bring nodes into it.
 
-use crate::arguments::{ClusterCommand, JoinOptions, Place, StatePlace};
+use crate::arguments::{ClusterCommand, JoinOptions, LeaveOptions, Place, StatePlace};
 use crate::failure::{ASK, CommandError};
 use crate::table::Table;
 use crate::words::say;
@@ -14,16 +14,19 @@ use std::path::{Path, PathBuf};
 
 /// More than a token is.
 const TOKEN_BYTES_MAX: u64 = 256;
+const OTHER_RELEASE: &str = "the daemon answers another question: is it of another release?";
 
 pub(crate) fn run(command: &ClusterCommand, json: bool) -> Result<(), CommandError> {
     match command {
         ClusterCommand::Init(place) => init(place, json),
         ClusterCommand::Token(place) => token(place, json),
         ClusterCommand::Join(options) => join(options, json),
-        ClusterCommand::Leave(place) => done(&ask(place, &AdminAsk::Leave)?, "left the cluster: stop the daemon", json),
+        ClusterCommand::Leave(LeaveOptions { force, place }) => {
+            left(ask(place, &AdminAsk::Leave { force: *force })?, "left the cluster: stop the daemon", json)
+        }
         ClusterCommand::Remove(options) => {
             let answer = ask(&options.place, &AdminAsk::Remove { node: options.node.0 })?;
-            done(&answer, &format!("{} is out of the cluster", options.node), json)
+            left(answer, &format!("{} is out of the cluster", options.node), json)
         }
         ClusterCommand::Status(place) => status(place, json),
     }
@@ -90,11 +93,15 @@ fn ask(place: &Place, ask: &AdminAsk) -> Result<AdminAnswer, CommandError> {
     }
 }
 
-fn done(answer: &AdminAnswer, words: &str, json: bool) -> Result<(), CommandError> {
+/// What the daemon says of a node that is to go.
+fn left(answer: AdminAnswer, words: &str, json: bool) -> Result<(), CommandError> {
     match answer {
-        AdminAnswer::Refused(why) => return Err(CommandError::Refused(why.clone())),
-        _ if json => println!("{}", json!({ "done": true })),
-        _ => say(words, 2),
+        AdminAnswer::Left { dropped } if json => println!("{}", json!({ "done": true, "dropped": dropped })),
+        AdminAnswer::Left { dropped: 0 } => say(words, 2),
+        AdminAnswer::Left { dropped: 1 } => say(&format!("{words}; 1 segment was only there and is gone"), 2),
+        AdminAnswer::Left { dropped } => say(&format!("{words}; {dropped} segments were only there and are gone"), 2),
+        AdminAnswer::Refused(why) => return Err(CommandError::Refused(why)),
+        _ => return Err(CommandError::Refused(OTHER_RELEASE.to_owned())),
     }
     Ok(())
 }
@@ -104,7 +111,7 @@ pub(crate) fn look(place: &Place) -> Result<Seen, CommandError> {
     match ask(place, &AdminAsk::Status)? {
         AdminAnswer::Status { node, leader, nodes, names } => Ok(Seen { node, leader, nodes, names }),
         AdminAnswer::Refused(why) => Err(CommandError::Refused(why)),
-        _ => Err(CommandError::Refused("the daemon answers another question: is it of another release?".to_owned())),
+        _ => Err(CommandError::Refused(OTHER_RELEASE.to_owned())),
     }
 }
 

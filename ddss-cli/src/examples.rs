@@ -168,7 +168,11 @@ Examples:
 
 pub(crate) const CLUSTER_LEAVE: &str = "\
 Examples:
-  ddss cluster leave   for good: the names of its segments go with it";
+  ddss cluster leave           for good; says no if a segment is only here
+  ddss cluster leave --force   then such segments go with it
+
+A segment with a mirror in step (`ddss stat`) is at home there from then on.
+It takes some 3 s while this node has one.";
 
 pub(crate) const CLUSTER_REMOVE: &str = "\
 Examples:

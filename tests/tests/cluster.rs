@@ -254,7 +254,7 @@ fn a_node_leaves_and_another_that_will_not_come_back_is_taken_out() {
     let mut daemons = grown(3);
     client(&daemons[1]).ask("allocate of-two 64").unwrap();
     client(&daemons[2]).ask("allocate of-three 64").unwrap();
-    ask(&daemons[2], &["cluster", "leave"]).unwrap();
+    assert_eq!(ask(&daemons[2], &["cluster", "leave", "--force"]).unwrap()["dropped"], 1);
     let left = |nodes: &Value| nodes.as_array().unwrap().len() == 2;
     until(&daemons[1], &["nodes"], left);
     daemons[1].kill().unwrap();
@@ -267,6 +267,41 @@ fn a_node_leaves_and_another_that_will_not_come_back_is_taken_out() {
     }
     assert!(ask(&daemons[0], &["cluster", "leave"]).unwrap_err().contains("the only node"));
     assert!(ask(&Daemon::start(9).unwrap(), &["nodes"]).unwrap_err().contains("belongs to no cluster"));
+}
+
+// If this failed, an operator who takes a node out would lose segments without a word.
+#[test]
+fn a_node_that_leaves_takes_nothing_with_it_that_is_nowhere_else() {
+    let daemons = grown(3);
+    let in_sync = |daemon: &Daemon| {
+        until(daemon, &["stat", "kept"], |stat| stat["mirror"]["state"] == "in sync");
+    };
+    // The last one but one to leave is the leader.
+    for (node, alone) in [(2, "of-three"), (0, "of-one")] {
+        let (daemon, rest) = (&daemons[node], &daemons[1]);
+        let mut here = client(daemon);
+        if node == 2 {
+            assert_eq!(here.ask("allocate-mirrored kept 64").unwrap(), "ok 64 bytes");
+            here.ask("put 0 64 5").unwrap();
+        } else {
+            until(daemon, &["cluster", "status"], |status| status["leader"] == 1);
+        }
+        assert_eq!(here.ask(&format!("allocate {alone} 64")).unwrap(), "ok 64 bytes");
+        in_sync(daemon);
+        let said = ask(daemon, &["cluster", "leave"]).unwrap_err();
+        assert!(said.contains("1 segment is only here: `ddss export`") && said.contains("--force"), "{said}");
+        assert!(open_soon(&mut client(rest), alone).starts_with("ok"), "it is there still");
+        let left = ask(daemon, &["cluster", "leave", "--force"]).unwrap();
+        assert_eq!(left["dropped"], 1, "{left}");
+        until(rest, &["nodes"], |nodes| nodes.as_array().unwrap().len() == if node == 2 { 2 } else { 1 });
+        let mut after = client(rest);
+        assert!(after.ask(&format!("open {alone}")).unwrap().contains("there is no such segment"));
+        assert!(open_soon(&mut after, "kept").starts_with("ok"));
+        let end = Instant::now() + PATIENCE;
+        while after.ask("get 0 64 5").unwrap() != "ok version 1 equal" {
+            assert!(Instant::now() < end, "the mirror does not take over");
+        }
+    }
 }
 
 // If this failed, the three commands of the manual would not make a cluster.

@@ -30,7 +30,10 @@ pub enum AdminAsk {
     /// How is the cluster?
     Status,
     /// This node leaves it for good.
-    Leave,
+    Leave {
+        /// Also if segments go with it.
+        force: bool,
+    },
     /// That node left for good.
     Remove {
         /// Which.
@@ -53,8 +56,11 @@ pub enum AdminAnswer {
         /// Names in the directory.
         names: usize,
     },
-    /// It is done.
-    Done,
+    /// The node is out, and so many segments are gone with it.
+    Left {
+        /// How many.
+        dropped: usize,
+    },
     /// It is not.
     Refused(String),
 }
@@ -122,15 +128,8 @@ async fn converse(context: &Context, mut stream: UnixStream, state_folder: PathB
     tokio::io::BufReader::new(read.take(ASK_BYTES_MAX)).read_line(&mut line).await?;
     let answer = match serde_json::from_str(&line) {
         Ok(AdminAsk::Status) => context.status(),
-        Ok(AdminAsk::Remove { node }) => context.take_out(node).await,
-        Ok(AdminAsk::Leave) => {
-            let answer = context.take_out(context.node).await;
-            if answer == AdminAnswer::Done {
-                forget(&state_folder)?;
-                tracing::warn!("left the cluster: stop this daemon; its next start needs --join");
-            }
-            answer
-        }
+        Ok(AdminAsk::Remove { node }) => context.take_out(node, true).await,
+        Ok(AdminAsk::Leave { force }) => context.leave(force, &state_folder).await?,
         Err(error) => AdminAnswer::Refused(error.to_string()),
     };
     let mut answer = serde_json::to_vec(&answer)?;
@@ -166,9 +165,19 @@ impl Context {
         AdminAnswer::Status { node: self.node, leader: leader.and_then(|leader| leader.try_into().ok()), nodes, names }
     }
 
-    async fn take_out(&self, node: u16) -> AdminAnswer {
-        match self.ask_leader(&Call::Remove { node }, TAKE_OUT_MAX).await {
-            Ok(Reply::Done) => AdminAnswer::Done,
+    /// Goes for good, and forgets the cluster.
+    async fn leave(&self, force: bool, state_folder: &Path) -> io::Result<AdminAnswer> {
+        let answer = self.take_out(self.node, force).await;
+        if let AdminAnswer::Left { dropped } = answer {
+            forget(state_folder)?;
+            tracing::warn!(dropped, "left the cluster: stop this daemon; its next start needs --join");
+        }
+        Ok(answer)
+    }
+
+    async fn take_out(&self, node: u16, force: bool) -> AdminAnswer {
+        match self.ask_leader(&Call::Remove { node, force }, TAKE_OUT_MAX).await {
+            Ok(Reply::Removed { dropped }) => AdminAnswer::Left { dropped },
             Ok(Reply::Refused(why)) => AdminAnswer::Refused(why),
             Ok(_) => AdminAnswer::Refused("the leader answers another question".to_owned()),
             Err(error) => AdminAnswer::Refused(format!("the cluster's leader does not answer: {error}")),

@@ -35,9 +35,10 @@ pub(crate) enum Call {
         member: Member,
         run: u32,
     },
-    /// To the leader: this member will not come back.
+    /// To the leader: this member will not come back; with force also if segments go with it.
     Remove {
         node: u16,
+        force: bool,
     },
 }
 
@@ -53,6 +54,10 @@ pub(crate) enum Reply {
         node: u16,
     },
     Done,
+    /// It is out, and so many segments with it.
+    Removed {
+        dropped: usize,
+    },
     /// Ask that one, if there is one.
     NotLeader(Option<Member>),
     /// It cannot be, and asking again changes nothing.

@@ -239,6 +239,12 @@ impl Directory {
         self.lives.contains_key(&node) || self.names.values().any(is_his)
     }
 
+    /// How many segments are at home on a node and nowhere else: they go with it.
+    pub(crate) fn only_at(&self, node: u16) -> usize {
+        let is_kept = |holder: &Holder| holder.mirrored.is_some_and(|mirrored| mirrored.paired);
+        self.names.values().filter(|holder| holder.home == node && !is_kept(holder)).count()
+    }
+
     /// The nodes that are declared dead.
     pub(crate) fn dead(&self) -> impl Iterator<Item = u16> + '_ {
         self.lives.iter().filter(|(_, life)| !life.alive && life.epoch > 0).map(|(&node, _)| node)

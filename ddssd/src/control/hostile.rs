@@ -141,7 +141,7 @@ fn a_member_that_talks_nonsense_changes_nothing() {
         assert!(matches!(&reply, Reply::Refused(why) if why.contains("no member")), "{reply:?}");
         let reply = home.ask(Call::Join { node: Some(1), member: nowhere }).await;
         assert!(matches!(&reply, Reply::Refused(why) if why.contains("belongs to")), "{reply:?}");
-        let reply = home.ask(Call::Remove { node: 1 }).await;
+        let reply = home.ask(Call::Remove { node: 1, force: true }).await;
         assert!(matches!(&reply, Reply::Refused(why) if why.contains("only node")), "{reply:?}");
         home.is_served("after").await;
     });

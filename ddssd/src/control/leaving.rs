@@ -82,12 +82,30 @@ fn left(members: impl Iterator<Item = u16>, is_known: bool, node: u16) -> Left {
     }
 }
 
+fn refusal(segments: usize) -> String {
+    let are = if segments == 1 { "1 segment is".to_owned() } else { format!("{segments} segments are") };
+    format!("{are} only here: `ddss export` what is to be kept, or --force")
+}
+
 impl Context {
-    /// Takes a node out, as far as it can be done now. Asked of the leader, one change at a time.
-    pub(super) async fn remove(&self, node: u16) -> Reply {
+    /// Takes a node out, as far as it can be done now. Asked of the leader, one change at a time. Without force it says no
+    /// if segments would go with the node.
+    pub(super) async fn remove(&self, node: u16, force: bool) -> Reply {
+        // A leader that is new may not have applied yet what was decided before.
+        if let Err(error) = self.raft.ensure_linearizable().await {
+            return match error.forward_to_leader() {
+                Some(forward) => Reply::NotLeader(forward.leader_node),
+                None => not_now(error),
+            };
+        }
+        let only_there = || self.keeper.look(|directory| directory.only_at(node));
         let is_known = self.keeper.look(|directory| directory.knows(node));
-        match left(self.members().into_iter().map(|(node, _)| node), is_known, node) {
-            Left::Nothing => return Reply::Done,
+        let left = left(self.members().into_iter().map(|(node, _)| node), is_known, node);
+        if left == Left::All && !force && only_there() > 0 {
+            return Reply::Refused(refusal(only_there()));
+        }
+        match left {
+            Left::Nothing => return Reply::Removed { dropped: 0 },
             Left::Impossible => return Reply::Refused("it is the only node of its cluster".to_owned()),
             Left::Directory => {}
             // The one that leads next fences it.
@@ -110,8 +128,9 @@ impl Context {
         if !self.is_fenced(node) {
             return not_now("the lease of the node that went runs out");
         }
+        let dropped = only_there();
         match self.raft.client_write(Command::Gone { node }).await {
-            Ok(_) => Reply::Done,
+            Ok(_) => Reply::Removed { dropped },
             Err(error) => unwritten(&error),
         }
     }

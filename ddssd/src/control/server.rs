@@ -125,7 +125,7 @@ impl Context {
             Call::Renew { node, run } => self.renew(node, run).await,
             Call::Join { node, member } => self.as_leader(self.join(node, member)).await,
             Call::Announce { node, member, run } => self.as_leader(self.announce(node, member, run)).await,
-            Call::Remove { node } => self.as_leader(self.remove(node)).await,
+            Call::Remove { node, force } => self.as_leader(self.remove(node, force)).await,
         }
     }
 
