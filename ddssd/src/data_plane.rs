@@ -7,7 +7,7 @@ use crate::control::Desk;
 use crate::core_claim::Seat;
 use crate::drain::Drain;
 use crate::files::Files;
-use crate::folder::{self, FolderError, plane_folder};
+use crate::folder::{self, FolderError, FolderLock, plane_folder};
 use crate::memory::{NodeMemory, PoolError};
 use crate::progress::{Node, Parts};
 use crate::quotas::{QuotaTable, SharedQuotas};
@@ -227,9 +227,15 @@ impl DataPlane {
     }
 }
 
-/// Throws away what planes of earlier daemons left, however many those had.
-pub(crate) fn discard_all(config: &Config) {
-    (0..PLANES_MAX as u8).for_each(|plane| discard(config, plane));
+/// Throws away what planes of earlier daemons left, however many those had. Says so, and throws nothing away, if a daemon
+/// works with the files: it may have made their folder when it had run for a while.
+pub(crate) fn discard_all(config: &Config) -> Result<(), FolderError> {
+    let planes = || 0..PLANES_MAX as u8;
+    let in_files = planes().map(|plane| Files::folder(&config.state_folder, plane)).filter(|folder| folder.exists());
+    // Held until they are empty; a plane of this daemon takes its own anew.
+    let _locks = in_files.map(|folder| FolderLock::take_itself(&folder)).collect::<Result<Vec<_>, _>>()?;
+    planes().for_each(|plane| discard(config, plane));
+    Ok(())
 }
 
 fn discard(config: &Config, plane: u8) {

@@ -201,11 +201,14 @@ impl Service {
         let mut folders = vec![&*config.folder, &*config.memory_folder];
         if config.key.is_some() {
             folder::make(&config.state_folder)?;
+        }
+        // Without a key it may hold segments in files all the same, and is made with the first of them.
+        if config.state_folder.exists() {
             folders.push(&config.state_folder);
         }
         locks.extend(FolderLock::take_all(&folders)?);
         if config.discard {
-            discard_all(config);
+            discard_all(config)?;
         }
         Ok(locks)
     }

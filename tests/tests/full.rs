@@ -1,7 +1,7 @@
 //! What is full, or may not be written to: clear errors, and nothing that was acknowledged is lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Failure, Segment, Spec};
+use ddss::{Client, Failure, Segment, Spec, Storage};
 use ddss_tests::{Closet, Daemon, DaemonOptions, TempNode, pattern, retry};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -230,6 +230,27 @@ fn a_second_daemon_on_any_of_its_folders_says_so_and_leaves() {
     }
     segment.put(0, &pattern(2, 64)).unwrap();
     assert_eq!(segment.get(..).unwrap()[..], pattern(2, 64)[..]);
+    // One without a key, whose folder was there before it or not: what it has in files is not thrown away, either.
+    for early in [false, true] {
+        let own = TempNode::new().unwrap();
+        let state = own.join("state");
+        if early {
+            std::fs::create_dir(&state).unwrap();
+        }
+        let options = DaemonOptions::new(1).unwrap().argument("--core").argument("none");
+        let alone = options.argument("--state-dir").argument(&state).start().unwrap();
+        let in_file = Spec { storage: Storage::File, ..Spec::new(64) };
+        let segment = client(&alone).allocate("kept", in_file).unwrap();
+        segment.put(0, &pattern(3, 64)).unwrap();
+        for words in [&["--discard"][..], &[]] {
+            let folders: &[(&str, &Path)] = &[("--dir", &theirs), ("--state-dir", &state)];
+            let (code, said) = cannot_start(&[], words, folders);
+            assert!(code == 3 && said.contains("another ddssd works in"), "{early} {words:?}: {code}: {said}");
+        }
+        let reads_anew = Client::builder().folder(alone.folder()).timeout(PATIENCE).near(false).connect().unwrap();
+        assert_eq!(reads_anew.open("kept").unwrap().get(..).unwrap()[..], pattern(3, 64)[..]);
+        assert!(state.join("segments/register").exists(), "its register is gone");
+    }
 }
 
 // If this failed, a crash while a segment is brought to other people's memory would lose it, or open it to them.
