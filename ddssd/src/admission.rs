@@ -1,7 +1,7 @@
 //! How a node comes into a cluster: where it listens, which number it has, and whether it may begin a cluster.
 
 use crate::config::Config;
-use crate::control::{Identity, control_address, join, plane_address};
+use crate::control::{Identity, control_address, forget, has_come_back, has_left, join, plane_address};
 use crate::folder;
 use crate::place::HostPort;
 use crate::progress::Node;
@@ -36,12 +36,20 @@ impl Admission {
     pub(crate) fn take(config: &Config, fabrics: &mut [Box<dyn Fabric>]) -> Result<Option<Self>, StartError> {
         let Some(key) = config.key.clone() else { return Ok(None) };
         folder::make(&config.state_folder)?;
+        let state = |source| StartError::State { path: config.state_folder.clone(), source };
+        let has_left = has_left(&config.state_folder);
+        if has_left && config.join.is_none() {
+            return Err(StartError::Left { state_folder: config.state_folder.clone() });
+        }
+        if has_left {
+            // The daemon that left may have written something after that.
+            forget(&config.state_folder).map_err(state)?;
+        }
         let (bound, listener) = listen(fabrics, config.listen)?;
         let address = config.advertise.unwrap_or(bound);
         if address.ip().is_unspecified() {
             return Err(StartError::Advertise { address });
         }
-        let state = |source| StartError::State { path: config.state_folder.clone(), source };
         let found = Identity::read(&config.state_folder).map_err(state)?;
         let named = config.node_named.then_some(config.node);
         let identity = match (found, &config.join) {
@@ -60,6 +68,9 @@ impl Admission {
         };
         if found.is_none() {
             identity.write(&config.state_folder).map_err(state)?;
+        }
+        if has_left {
+            has_come_back(&config.state_folder).map_err(state)?;
         }
         let Identity { node, founder } = identity;
         let join = config.join.clone();

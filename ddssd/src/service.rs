@@ -110,6 +110,12 @@ pub enum StartError {
         /// Who was asked for.
         named: NodeId,
     },
+    /// It belongs to no cluster any more, and nobody said where it is to go.
+    #[error("this node has left its cluster: --join HOST:PORT takes it into one; without {}/left it begins one of its own, without {}/cluster.key it is alone", state_folder.display(), state_folder.display())]
+    Left {
+        /// Which folder says so.
+        state_folder: PathBuf,
+    },
     /// What was written down about the cluster cannot be used.
     #[error("cannot use the cluster's state in {}", path.display())]
     State {
@@ -139,7 +145,7 @@ impl StartError {
             Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } | Self::State { .. } => 4,
             Self::Control(ControlError::State { .. }) => 4,
             Self::NoKey { .. } | Self::Key(_) => 5,
-            Self::Listen { .. } | Self::Network(_) | Self::Adapter(_) | Self::Control(_) => 6,
+            Self::Listen { .. } | Self::Network(_) | Self::Adapter(_) | Self::Control(_) | Self::Left { .. } => 6,
             Self::Thread(RuntimeError::Setup(inside)) => inside.downcast_ref().map_or(1, Self::exit_code),
             _ => 1,
         }

@@ -304,6 +304,49 @@ fn a_node_that_leaves_takes_nothing_with_it_that_is_nowhere_else() {
     }
 }
 
+// If this failed, a node that was taken out would be back with its next start, or be a cluster of its own beside the old one.
+#[test]
+fn a_node_that_left_stays_out_until_it_is_told_where_to_go() {
+    let one = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
+    let two = TempNode::new().unwrap();
+    write_key(two.path(), ddss_tests::TEST_KEY).unwrap();
+    // As `ddss cluster join` leaves it.
+    let (join, left) = (two.join("state/join"), two.join("state/left"));
+    std::fs::write(&join, one.listen().to_string()).unwrap();
+    let command = |words: &[&str]| {
+        let mut command = Command::new(binary("ddssd").unwrap());
+        command.args(["--listen", "127.0.0.2:0", "--pool-bytes", "1000000"]).args(words).arg("--dir").arg(two.path());
+        command
+    };
+    let start = |words: &[&str]| {
+        let mut process = Process::start(command(words), two.path(), "ddssd").unwrap();
+        process.wait_until(PATIENCE, |process| process.stdout().contains("ready ")).unwrap();
+        process
+    };
+    let mut process = start(&[]);
+    until(&one, &["nodes"], |nodes| is_complete(nodes, 2));
+    let (code, _, why) = run("ddss", &["cluster", "leave", "--dir", two.path().to_str().unwrap()]);
+    assert_eq!(code, 0, "{why}");
+    process.end().unwrap();
+    assert!(!join.exists() && left.exists() && !two.join("state/node.json").exists());
+    for words in [&[][..], &["--peer", "9=127.0.0.9:7400"]] {
+        let mut refused = Process::start(command(words), two.path(), "refused").unwrap();
+        let status = refused.wait(PATIENCE).unwrap().expect("it does not start");
+        let said = refused.stderr();
+        assert_eq!(status.code(), Some(6), "{words:?}: {said}");
+        assert!(said.contains("has left its cluster: --join HOST:PORT"), "{said}");
+    }
+    // The daemon that left may have written the rest of its log when the folder was empty already.
+    std::fs::write(two.join("state/node.json"), r#"{"node":2,"founder":false}"#).unwrap();
+    let process = start(&["--join", &one.listen().to_string()]);
+    until(&one, &["nodes"], |nodes| is_complete(nodes, 2));
+    assert!(!left.exists());
+    drop(process);
+    // Now it belongs to it again, without any word.
+    let _process = start(&[]);
+    until(&one, &["nodes"], |nodes| is_complete(nodes, 2));
+}
+
 // If this failed, the three commands of the manual would not make a cluster.
 #[test]
 fn init_token_and_join_are_all_that_it_takes() {

@@ -2,13 +2,16 @@
 //! the clients' one that only the daemon's user and root may use.
 
 use super::calls::{Call, Reply};
+use super::identity::{forget, remove};
 use super::server::Context;
 use super::types::Member;
+use crate::config::JOIN_FILE_NAME;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -137,17 +140,6 @@ async fn converse(context: &Context, mut stream: UnixStream, state_folder: PathB
     write.write_all(&answer).await
 }
 
-/// A node that left begins anew when it is started again.
-fn forget(state_folder: &Path) -> io::Result<()> {
-    for name in ["node.json", "raft.log", "directory.json"] {
-        match std::fs::remove_file(state_folder.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
 impl Context {
     fn status(&self) -> AdminAnswer {
         let leader = self.raft.metrics().borrow().current_leader;
@@ -169,7 +161,9 @@ impl Context {
     async fn leave(&self, force: bool, state_folder: &Path) -> io::Result<AdminAnswer> {
         let answer = self.take_out(self.node, force).await;
         if let AdminAnswer::Left { dropped } = answer {
+            self.left.store(true, Ordering::Release);
             forget(state_folder)?;
+            remove(state_folder, JOIN_FILE_NAME)?;
             tracing::warn!(dropped, "left the cluster: stop this daemon; its next start needs --join");
         }
         Ok(answer)

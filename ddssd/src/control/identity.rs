@@ -29,6 +29,36 @@ impl Identity {
     }
 }
 
+/// Says that the node of this folder has left its cluster.
+const LEFT: &str = "left";
+
+/// Whether the node of this folder has left its cluster, and has not been told since where to go.
+pub(crate) fn has_left(folder: &Path) -> bool {
+    folder.join(LEFT).exists()
+}
+
+/// A node that left begins anew when it is started again, where it is told to: not where it was, and not by itself.
+pub(crate) fn forget(folder: &Path) -> io::Result<()> {
+    // First, so that a crash in between founds no second cluster.
+    replace(folder, LEFT, b"")?;
+    for name in [Identity::NAME, "raft.log", "directory.json"] {
+        remove(folder, name)?;
+    }
+    Ok(())
+}
+
+/// The node belongs to a cluster again.
+pub(crate) fn has_come_back(folder: &Path) -> io::Result<()> {
+    remove(folder, LEFT)
+}
+
+pub(super) fn remove(folder: &Path, name: &str) -> io::Result<()> {
+    match std::fs::remove_file(folder.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Replaces a file whole, or not at all, and returns when that would survive a loss of power.
 pub(super) fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let (path, fresh) = (folder.join(name), folder.join(format!("{name}.new")));

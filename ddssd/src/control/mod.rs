@@ -29,6 +29,6 @@ pub use admin::{ADMIN_NAME, AdminAnswer, AdminAsk, NodeReport};
 pub use plane::ControlError;
 
 pub(crate) use desk::{Ask, Desk, Tell};
-pub(crate) use identity::Identity;
+pub(crate) use identity::{Identity, forget, has_come_back, has_left};
 pub(crate) use network::{control_address, plane_address};
 pub(crate) use plane::{ControlConfig, ControlPlane, DeskEnd, join};

@@ -164,7 +164,8 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>) -> Result<Context, Co
     let raft = Raft::new(node.into(), group, network, log, keeper.clone()).await;
     let raft = raft.map_err(|error| failed(&error))?;
     let (doomed, deciding) = Default::default();
-    let (members, turn, leaving) = Default::default();
+    let (members, turn) = Default::default();
+    let (leaving, left) = Default::default();
     let context = Context {
         raft,
         keeper,
@@ -176,6 +177,7 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>) -> Result<Context, Co
         turn,
         doomed,
         leaving,
+        left,
         deciding,
         log_full,
         join: config.join.clone(),

@@ -14,7 +14,7 @@ use openraft::error::{ClientWriteError, RaftError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
@@ -36,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) doomed: Doomed,
     /// Nodes that are to go out of the cluster.
     pub(crate) leaving: Leaving,
+    /// This node belongs to the cluster no more.
+    pub(crate) left: Arc<AtomicBool>,
     /// What is being decided about mirrored segments: one thing at a time for each.
     pub(crate) deciding: Deciding,
     /// Whether this node's log waits for room.
