@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use ddss::{Client, Spec};
 use ddss_tests::{Daemon, DaemonOptions, free_tcp_port};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -103,6 +104,54 @@ fn a_node_of_a_cluster_is_ready_when_it_knows_who_leads() {
     assert_eq!(code, 503);
     assert!(ready.contains("no leader"), "{ready}");
     assert_eq!(get(address, "/health").0, 200, "it lives all the same");
+}
+
+/// Asks until it is not ready, and does that in between.
+fn until_not_ready(address: SocketAddr, mut meanwhile: impl FnMut()) {
+    let end = Instant::now() + PATIENCE;
+    while get(address, "/ready").0 != 503 {
+        assert!(Instant::now() < end, "{}", get(address, "/ready").1);
+        meanwhile();
+    }
+    // And it stays so.
+    std::thread::sleep(Duration::from_millis(600));
+    let (code, ready) = get(address, "/ready");
+    assert!(code == 503 && ready.contains("no leader"), "{ready}");
+}
+
+// If this failed, work would be sent to a node that makes no names until it is started again.
+#[test]
+fn a_node_that_left_or_whose_log_has_failed_is_not_ready() {
+    let until_ready = |address| {
+        let end = Instant::now() + PATIENCE;
+        while get(address, "/ready").0 != 200 {
+            assert!(Instant::now() < end, "{}", get(address, "/ready").1);
+        }
+    };
+    // Its log cannot be written for a reason that no room mends: files may not get longer than it is.
+    let ignoring = ["env", "--ignore-signal=XFSZ"].map(str::to_owned).into();
+    let (one, first) = monitored(DaemonOptions::new(1).unwrap().clustered().through(ignoring));
+    let (two, second) = monitored(DaemonOptions::new(2).unwrap().joins(one.listen()));
+    for address in [first, second] {
+        until_ready(address);
+    }
+    let mut leave = std::process::Command::new(ddss_tests::binary("ddss").unwrap());
+    let left = leave.args(["cluster", "leave", "--dir"]).arg(two.folder()).output().unwrap();
+    assert!(left.status.success(), "{}", String::from_utf8_lossy(&left.stderr));
+    until_not_ready(second, || {});
+    let hasty = Client::builder().folder(one.folder()).timeout(Duration::from_millis(300)).connect().unwrap();
+    // Far longer than what the daemon says about it.
+    for _ in 0..100 {
+        hasty.allocate(&"long/".repeat(20), Spec::new(64)).unwrap().release().unwrap();
+    }
+    let bytes = std::fs::metadata(one.folder().join("state/raft.log")).unwrap().len();
+    let longest = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+    prlimit(Pid::from_raw(one.pid().cast_signed()), Resource::Fsize, longest).unwrap();
+    let mut names = 0;
+    until_not_ready(first, || {
+        names += 1;
+        let _ = hasty.allocate(&format!("more-{names}"), Spec::new(64));
+    });
 }
 
 // If this failed, whoever reaches the monitor's port could stop it, or the daemon.

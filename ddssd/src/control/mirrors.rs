@@ -14,6 +14,7 @@ use super::types::{Answer, Command};
 use ddss_core::engine::{Decision, Word};
 use openraft::error::{CheckIsLeaderError, RaftError};
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -62,7 +63,7 @@ pub(crate) type Deciding = Arc<Mutex<HashSet<(u64, u64, u8)>>>;
 /// it does not know what it is.
 pub(crate) async fn hold_lease(context: Context, run: u32, teller: Tellers) {
     let mut asked: Option<Instant> = None;
-    loop {
+    while !context.left.load(Ordering::Acquire) {
         let is_needed = asked.is_none() || context.keeper.look(|directory| directory.has_mirrors(context.node));
         if is_needed && asked.is_none_or(|asked| asked.elapsed() >= RENEW_EVERY) {
             let began = Instant::now();

@@ -10,6 +10,7 @@ use crate::status::Page;
 use ddss_core::status::Gauge;
 use openraft::ChangeMembers;
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How often all of it is looked at.
@@ -36,9 +37,12 @@ pub(crate) async fn watch(context: Context, run: u32, peers: Vec<PeerAddress>, h
         pages.iter().for_each(|page| context.show(page));
         tokio::time::sleep(pause).await;
         let now = Instant::now();
+        if context.left.load(Ordering::Acquire) {
+            return show_no_leader(&pages);
+        }
         if let Err(error) = &context.raft.metrics().borrow().running_state {
             tracing::error!(%error, "the control plane has stopped: no name is made or given back until this daemon is started again");
-            return;
+            return show_no_leader(&pages);
         }
         if context.is_leader() {
             // A leader that was none for a moment is a new one.
@@ -55,6 +59,11 @@ pub(crate) async fn watch(context: Context, run: u32, peers: Vec<PeerAddress>, h
         context.announce_ourselves(run).await;
         context.sweep(&held).await;
     }
+}
+
+/// Nobody keeps these pages any more, and no name is made or given back through this node.
+fn show_no_leader(pages: &[Page]) {
+    pages.iter().for_each(|page| page.set_gauge(Gauge::Leader, 0));
 }
 
 impl Context {
