@@ -1,16 +1,13 @@
 //! The command line of `ddssd`. It stands in the library, so that its manual page and its completions are made of the
 //! same words as its help.
 
+use crate::endings::Ending;
 use crate::settings::Settings;
 use clap::Parser;
 use std::path::PathBuf;
 
-/// The node service of DDSS: shares memory segments with every process of this node and of its peers.
-#[derive(Parser, Debug)]
-#[command(
-    name = "ddssd",
-    version,
-    after_help = "\
+/// What stands below the flags.
+const HELP: &str = "\
 Examples:
   ddssd                                          one node, for this machine only
   ddss cluster init && ddssd --listen 10.0.0.1:7400
@@ -19,10 +16,14 @@ Examples:
 Flags come before the environment, the environment before the file, the file before defaults. SIGHUP reads the file
 again: `log` and `quota` change at once, the rest with the next start.
 
-Nodes of a cluster share a key (ddss cluster init, ddss cluster token). Without one a node is alone and does not listen.
+Nodes of a cluster share a key (ddss cluster init, ddss cluster token). Without one a node is alone and does not listen.";
 
-Exit codes: 0 stopped as asked, 1 ended badly, 2 wrong flags or configuration, 3 another ddssd works in the folder,
-4 folder, memory or disk cannot be used, 5 no key or none that can be used, 6 the network or the cluster."
+/// The node service of DDSS: shares memory segments with every process of this node and of its peers.
+#[derive(Parser, Debug)]
+#[command(
+    name = "ddssd",
+    version,
+    after_help = format!("{HELP}\n\n{}", Ending::in_help())
 )]
 pub struct Arguments {
     /// A TOML file with settings, named as the flags are [default: ddssd.conf in the daemon's folder, if it is there]

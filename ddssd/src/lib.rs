@@ -27,6 +27,7 @@ mod control;
 mod core_claim;
 mod data_plane;
 mod drain;
+mod endings;
 mod ephemeral;
 mod fabric;
 mod fetches;
@@ -66,6 +67,7 @@ pub use config::{
 pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, default_folder, read_all_statuses, read_status};
 
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
+pub use endings::Ending;
 pub use ephemeral::Ephemeral;
 pub use fabric::FabricChoice;
 pub use files::UncleanFiles;

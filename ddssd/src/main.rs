@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
 
 use clap::Parser;
-use ddssd::{Arguments, QuotaTable, Service, Settings, StartError, in_one_line, notify};
+use ddssd::{Arguments, Ending, QuotaTable, Service, Settings, StartError, in_one_line, notify};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::error::Error;
 use std::io::{IsTerminal, Write};
@@ -22,12 +22,8 @@ struct Failed {
 }
 
 impl Failed {
-    const CONFIGURATION: u8 = 2;
-    /// A file of segments can be reached no more.
-    const LOST_FILE: u8 = 7;
-
     fn settings(error: impl Into<Box<dyn Error>>) -> Self {
-        Self { code: Self::CONFIGURATION, error: error.into() }
+        Self { code: Ending::Settings.code(), error: error.into() }
     }
 }
 
@@ -39,7 +35,7 @@ impl From<StartError> for Failed {
 
 impl From<std::io::Error> for Failed {
     fn from(error: std::io::Error) -> Self {
-        Self { code: 1, error: error.into() }
+        Self { code: Ending::Badly.code(), error: error.into() }
     }
 }
 
@@ -74,7 +70,7 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
         return Ok(());
     }
     let log = start_log(filter, settings.log_json.unwrap_or_default());
-    ddss_ipc::exit_for_lost_files(Failed::LOST_FILE)?;
+    ddss_ipc::exit_for_lost_files(Ending::LostFile.code())?;
     // Before anything else runs, so that a signal during the start is a clean end, too.
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let patience = config.drain;

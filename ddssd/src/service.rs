@@ -6,6 +6,7 @@ use crate::control::{ControlConfig, ControlError, ControlPlane, Desk, DeskEnd};
 use crate::core_claim;
 use crate::data_plane::{DataPlane, Prepared, check_planes, discard_all};
 use crate::drain::Drain;
+use crate::endings::Ending;
 use crate::fabric;
 use crate::folder::{self, FolderError, FolderLock};
 use crate::memory::PoolError;
@@ -134,20 +135,26 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// What a script is told by the exit code; the flags and the configuration have 2.
+    /// What a script is told by the exit code.
     pub fn exit_code(&self) -> u8 {
+        self.ending().code()
+    }
+
+    fn ending(&self) -> Ending {
         match self {
-            Self::ProgressThreads(_) | Self::Cores { .. } => 2,
-            Self::Memory(PoolError::OtherPlanes { .. }) => 2,
-            Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } | Self::OtherNode { .. } | Self::Quota(_) => 2,
-            Self::Folder(FolderError::Taken { .. }) => 3,
-            Self::Memory(PoolError::Folder(FolderError::Taken { .. })) => 3,
-            Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } | Self::State { .. } => 4,
-            Self::Control(ControlError::State { .. }) => 4,
-            Self::NoKey { .. } | Self::Key(_) => 5,
-            Self::Listen { .. } | Self::Network(_) | Self::Adapter(_) | Self::Control(_) | Self::Left { .. } => 6,
-            Self::Thread(RuntimeError::Setup(inside)) => inside.downcast_ref().map_or(1, Self::exit_code),
-            _ => 1,
+            Self::ProgressThreads(_) | Self::Cores { .. } => Ending::Settings,
+            Self::Memory(PoolError::OtherPlanes { .. }) => Ending::Settings,
+            Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } => Ending::Settings,
+            Self::OtherNode { .. } | Self::Quota(_) => Ending::Settings,
+            Self::Folder(FolderError::Taken { .. }) => Ending::Taken,
+            Self::Memory(PoolError::Folder(FolderError::Taken { .. })) => Ending::Taken,
+            Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } => Ending::Storage,
+            Self::State { .. } | Self::Control(ControlError::State { .. }) => Ending::Storage,
+            Self::NoKey { .. } | Self::Key(_) => Ending::Key,
+            Self::Listen { .. } | Self::Network(_) | Self::Adapter(_) => Ending::Network,
+            Self::Control(_) | Self::Left { .. } => Ending::Network,
+            Self::Thread(RuntimeError::Setup(inside)) => inside.downcast_ref().map_or(Ending::Badly, Self::ending),
+            _ => Ending::Badly,
         }
     }
 }
