@@ -9,6 +9,8 @@ use crate::quotas::{QuotaRule, QuotaTable};
 use crate::service::StartError;
 use crate::tables::take_apart;
 use crate::trust::ClusterKey;
+use crate::words::distance;
+use clap::Args;
 use ddss_core::NodeId;
 use ddss_runtime::Pace;
 use serde::{Deserialize, Serialize};
@@ -297,9 +299,23 @@ impl Settings {
         (all.memory_dir.expect(all_set), all.state_dir.expect(all_set))
     }
 
-    /// As a file that says all of it.
+    /// As a file that says all of it; what is not set stands there as a comment.
     pub fn to_toml(&self) -> Result<String, SettingsError> {
-        toml::to_string(self).map_err(|error| SettingsError::Unshowable(error.to_string()))
+        let mut text = toml::to_string(self).map_err(|error| SettingsError::Unshowable(error.to_string()))?;
+        let set: toml::Table =
+            text.parse().map_err(|error: toml::de::Error| SettingsError::Unshowable(error.to_string()))?;
+        let command = Settings::augment_args(clap::Command::new("ddssd"));
+        for argument in command.get_arguments() {
+            let name = argument.get_id().as_str().replace('_', "-");
+            if set.contains_key(&name) {
+                continue;
+            }
+            let value = argument.get_value_names().and_then(|names| names.first()).map_or("..", |name| name.as_str());
+            let is_list = matches!(argument.get_action(), clap::ArgAction::Append);
+            let value = if is_list { format!("[{value:?}]") } else { format!("{value:?}") };
+            text.push_str(&format!("# {name} = {value}\n"));
+        }
+        Ok(text)
     }
 
     /// What the service takes; reads the key.
@@ -337,20 +353,6 @@ impl Settings {
         config.check()?;
         Ok(config)
     }
-}
-
-/// How many letters one word is from another.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, letter) in one.chars().enumerate() {
-        let mut before = std::mem::replace(&mut row[0], index + 1);
-        for (at, theirs) in other.iter().enumerate() {
-            let next = (before + usize::from(letter != *theirs)).min(row[at] + 1).min(row[at + 1] + 1);
-            before = std::mem::replace(&mut row[at + 1], next);
-        }
-    }
-    row[other.len()]
 }
 
 /// Where the last daemon in that folder had its segments: its page is beside them.
@@ -412,6 +414,14 @@ mod tests {
         assert_eq!(all.pool_bytes, Some(Config::POOL_BYTES));
         let shown = all.to_toml().unwrap();
         assert_eq!(Settings::parse(&shown).unwrap(), all, "{shown}");
+        // Each setting stands there once: those without a value as comments, in the form that they would have.
+        for name in Settings::NAMES.iter().map(|name| name.replace('_', "-")) {
+            let is_it = |line: &&str| line.trim_start_matches("# ").starts_with(&format!("{name} = "));
+            assert_eq!(shown.lines().filter(is_it).count(), 1, "{name}: {shown}");
+        }
+        for unset in ["# advertise = \"IP:PORT\"", "# quota = [\"RULE\"]", "# key-file = \"FILE\""] {
+            assert!(shown.lines().any(|line| line == unset), "{unset}: {shown}");
+        }
         assert!(matches!(all.into_config(), Err(StartError::NoKey { .. })));
     }
 

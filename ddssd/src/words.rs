@@ -1,4 +1,4 @@
-//! How an error is told to a person.
+//! How something that went wrong is told to a person.
 
 use std::error::Error;
 
@@ -19,4 +19,18 @@ pub fn in_one_line(error: &dyn Error) -> String {
         next = cause.source();
     }
     text
+}
+
+/// How many letters one word is from another.
+pub(crate) fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, letter) in one.chars().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], index + 1);
+        for (at, theirs) in other.iter().enumerate() {
+            let next = (before + usize::from(letter != *theirs)).min(row[at] + 1).min(row[at + 1] + 1);
+            before = std::mem::replace(&mut row[at + 1], next);
+        }
+    }
+    row[other.len()]
 }
