@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use ddss_tests::{DaemonOptions, Process, TempNode, binary};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -96,6 +97,29 @@ fn the_log_changes_while_it_runs_and_what_cannot_change_is_named() {
     }
     reload(&mut daemon, "lok = 1\n", "did you mean `log`");
     drop(ddss::Client::builder().folder(daemon.folder()).connect().unwrap());
+}
+
+// If this failed, whoever gathers logs by a program would lose lines, or what they say.
+#[test]
+fn each_line_of_a_log_in_json_is_json() {
+    let mut daemon =
+        DaemonOptions::new(1).unwrap().clustered().argument("--log-json").argument("--log=debug").start().unwrap();
+    let client = ddss::Client::builder().folder(daemon.folder()).connect().unwrap();
+    client.allocate("a \"name\"", ddss::Spec::new(64)).unwrap();
+    drop(client);
+    daemon.process().end().unwrap();
+    let log = daemon.process().stderr();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    for line in &lines {
+        let level = line["level"].as_str().unwrap();
+        assert!(["ERROR", "WARN", "INFO", "DEBUG"].contains(&level), "{line}");
+        assert!(line["timestamp"].as_str().unwrap().ends_with('Z') && line["target"].is_string(), "{line}");
+        assert!(line["fields"]["message"].is_string(), "{line}");
+    }
+    let said = |message: &str| lines.iter().find(|line| line["fields"]["message"] == message);
+    let ready = said("ready").unwrap_or_else(|| panic!("{log}"));
+    assert_eq!((&ready["level"], &ready["fields"]["node"]), (&"INFO".into(), &1.into()));
+    assert!(said("stopping").is_some() && said("attached").is_some_and(|line| line["level"] == "DEBUG"), "{log}");
 }
 
 // If this failed, systemd would take a node for dead that serves, or for ready that does not.
