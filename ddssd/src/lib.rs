@@ -28,6 +28,7 @@ mod core_claim;
 mod data_plane;
 mod drain;
 mod endings;
+mod environment;
 mod ephemeral;
 mod fabric;
 mod fetches;
@@ -68,6 +69,7 @@ pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, default_folder, read_all_
 
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
 pub use endings::Ending;
+pub use environment::strange_variables;
 pub use ephemeral::Ephemeral;
 pub use fabric::FabricChoice;
 pub use files::UncleanFiles;

@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
 
 use clap::Parser;
-use ddssd::{Arguments, Ending, QuotaTable, Service, Settings, StartError, in_one_line, notify};
+use ddssd::{Arguments, Ending, QuotaTable, Service, Settings, StartError, in_one_line, notify, strange_variables};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::error::Error;
 use std::io::{IsTerminal, Write};
@@ -70,6 +70,10 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
         return Ok(());
     }
     let log = start_log(filter, settings.log_json.unwrap_or_default());
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for sentence in strange_variables(names) {
+        tracing::warn!("{sentence}");
+    }
     ddss_ipc::exit_for_lost_files(Ending::LostFile.code())?;
     // Before anything else runs, so that a signal during the start is a clean end, too.
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;

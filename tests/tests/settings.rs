@@ -122,6 +122,23 @@ fn each_line_of_a_log_in_json_is_json() {
     assert!(said("stopping").is_some() && said("attached").is_some_and(|line| line["level"] == "DEBUG"), "{log}");
 }
 
+// If this failed, a mistyped variable would be ignored without a word, or each test and client would be warned about.
+#[test]
+fn a_variable_that_nobody_reads_is_a_warning() {
+    let node = TempNode::new().unwrap();
+    let mut command = Command::new(binary("ddssd").unwrap());
+    command.arg("--dir").arg(node.path()).args(["--pool-bytes", "1000000"]);
+    command.env("DDSS_SPIN", "3").env("DDSS_STRATEGY", "rcq").env("DDSS_SPIN_US", "20");
+    let mut daemon = Process::start(command, node.path(), "ddssd").unwrap();
+    daemon.wait_until(PATIENCE, |process| process.stdout().contains("ready ")).unwrap();
+    let said = daemon.stderr();
+    let strange: Vec<&str> = said.lines().filter(|line| line.contains("is no setting")).collect();
+    assert_eq!(strange.len(), 1, "{said}");
+    assert!(strange[0].contains("WARN") && strange[0].contains("DDSS_SPIN in"), "{said}");
+    assert!(strange[0].ends_with("did you mean DDSS_SPIN_US?"), "{said}");
+    daemon.end().unwrap();
+}
+
 // If this failed, systemd would take a node for dead that serves, or for ready that does not.
 #[test]
 fn the_service_manager_is_told_when_it_serves_and_when_it_stops() {
