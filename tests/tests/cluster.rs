@@ -248,6 +248,45 @@ fn names_survive_the_leader_and_the_end_of_everybody() {
     assert!(said.contains("exists"), "{said}");
 }
 
+// If this failed, a cluster of many would have no names after two deaths, or one node more would be one vote too many.
+#[test]
+fn five_of_six_vote_and_two_of_them_may_die() {
+    let mut daemons = grown(6);
+    let nodes = ask(&daemons[0], &["nodes"]).unwrap();
+    let learns = nodes.as_array().unwrap().iter().position(|node| node["voter"] == false).unwrap();
+    let mut at_learner = client(&daemons[learns]);
+    assert_eq!(at_learner.ask("allocate learned 64").unwrap(), "ok 64 bytes");
+    // What it has learned it knows by itself: nobody else has to say anything.
+    let others: Vec<usize> = (0..6).filter(|&node| node != learns).collect();
+    others.iter().for_each(|&node| daemons[node].pause().unwrap());
+    let said = client(&daemons[learns]).ask("open learned").unwrap();
+    others.iter().for_each(|&node| daemons[node].resume().unwrap());
+    assert_eq!(said, format!("ok 64 bytes at node {}", learns + 1));
+    let leader = until(&daemons[learns], &["cluster", "status"], |status| status["leader"].is_u64());
+    let leader = leader["leader"].as_u64().unwrap() as usize - 1;
+    let second = others.iter().copied().find(|&node| node != leader).unwrap();
+    for victim in [leader, second] {
+        daemons[victim].kill().unwrap();
+    }
+    let alive: Vec<usize> = (0..6).filter(|node| ![leader, second].contains(node)).collect();
+    for &node in &alive {
+        let (mut here, end) = (client(&daemons[node]), Instant::now() + PATIENCE);
+        loop {
+            let said = here.ask(&format!("allocate after-{node} 64")).unwrap();
+            // A try that came to nothing may have made it all the same, until it is given back.
+            if said.starts_with("ok") {
+                break;
+            }
+            assert!(Instant::now() < end, "node {}: {said}", node + 1);
+        }
+        assert!(open_soon(&mut here, "learned").starts_with("ok"));
+    }
+    // The one that learned votes now.
+    until(&daemons[alive[0]], &["nodes"], |nodes| {
+        count(nodes, "alive") == 4 && nodes[learns]["voter"] == true && count(nodes, "voter") == 5
+    });
+}
+
 // If this failed, a node that is gone for good would be counted, and its names taken, for ever.
 #[test]
 fn a_node_leaves_and_another_that_will_not_come_back_is_taken_out() {

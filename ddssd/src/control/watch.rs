@@ -66,6 +66,28 @@ fn show_no_leader(pages: &[Page]) {
     pages.iter().for_each(|page| page.set_gauge(Gauge::Leader, 0));
 }
 
+/// A node that could vote.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    node: u16,
+    leads: bool,
+    answers: bool,
+    votes: bool,
+}
+
+/// Who should vote: one, three or five, those who answer first, then those who do already, then by number.
+fn choose_voters(nodes: impl Iterator<Item = Candidate>) -> BTreeSet<u64> {
+    let mut nodes: Vec<Candidate> = nodes.collect();
+    let count = match nodes.len() {
+        0..3 => 1,
+        3..5 => 3,
+        _ => 5,
+    };
+    // The leader stays as long as it may: a change of leader is a pause for everybody.
+    nodes.sort_by_key(|other| (!other.leads, !other.answers, !other.votes, other.node));
+    nodes.into_iter().take(count).map(|other| other.node.into()).collect()
+}
+
 impl Context {
     /// Tells those who look at the page how the cluster is. These words are written by nobody else.
     fn show(&self, page: &Page) {
@@ -120,22 +142,16 @@ impl Context {
         }
     }
 
-    /// Who should vote: one, three or five, those who answer first, then those who do already, then by number.
+    /// Who should vote, as this leader sees it.
     pub(crate) fn wanted_voters(&self, now: Instant, without: Option<u16>) -> BTreeSet<u64> {
         let voters = self.voters();
-        let mut nodes: Vec<u16> = self.members().into_iter().map(|(node, _)| node).collect();
-        nodes.retain(|&node| Some(node) != without);
-        let count = match nodes.len() {
-            0..3 => 1,
-            3..5 => 3,
-            _ => 5,
-        };
-        // The leader stays as long as it may: a change of leader is a pause for everybody.
-        nodes.sort_by_key(|&node| {
-            let answers = self.answers(node, now, DEAD_AFTER);
-            (node != self.node, !answers, !voters.contains(&node.into()), node)
-        });
-        nodes.into_iter().take(count).map(u64::from).collect()
+        let nodes = self.members().into_iter().filter(|&(node, _)| Some(node) != without);
+        choose_voters(nodes.map(|(node, _)| Candidate {
+            node,
+            leads: node == self.node,
+            answers: self.answers(node, now, DEAD_AFTER),
+            votes: voters.contains(&node.into()),
+        }))
     }
 
     /// Tells the cluster that this node is there, in this run and at this place, until the cluster knows it.
@@ -179,6 +195,41 @@ impl Context {
                 Ok(_) => tracing::info!(name, "set a name right in the cluster's directory"),
                 Err(_) => return,
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_odd_number_votes_and_votes_go_to_those_who_answer() {
+        // If this broke, the death of a minority would be the end of all names, or votes would wander without need.
+        let all: &[u16] = &[1, 2, 3, 4, 5, 6, 7];
+        let chosen = |nodes: &[u16], leader: u16, silent: &[u16], voters: &[u16]| {
+            let candidates = nodes.iter().map(|&node| Candidate {
+                node,
+                leads: node == leader,
+                answers: !silent.contains(&node),
+                votes: voters.contains(&node),
+            });
+            choose_voters(candidates).into_iter().collect::<Vec<u64>>()
+        };
+        for (nodes, leader, silent, voters, expected) in [
+            (&all[..1], 1, &[][..], &[1][..], &[1][..]),
+            (&all[..2], 2, &[], &[2], &[2]),
+            (&all[..3], 1, &[], &[1], &[1, 2, 3]),
+            (&all[..4], 1, &[], &[1, 2, 3], &[1, 2, 3]),
+            (&all[..4], 1, &[2], &[1, 2, 3], &[1, 3, 4]),
+            (&all[..5], 1, &[], &[1, 2, 3], &[1, 2, 3, 4, 5]),
+            (all, 7, &[], &[3, 4, 5, 6, 7], &[3, 4, 5, 6, 7]),
+            // Two die: their votes go to those who learned, and not back when they are alive again.
+            (&all[..6], 3, &[1, 2], &[1, 2, 3, 4, 5], &[1, 3, 4, 5, 6]),
+            (all, 3, &[1, 2], &[1, 2, 3, 4, 5], &[3, 4, 5, 6, 7]),
+            (all, 3, &[], &[3, 4, 5, 6, 7], &[3, 4, 5, 6, 7]),
+        ] {
+            assert_eq!(chosen(nodes, leader, silent, voters), expected, "{nodes:?} {leader} {silent:?} {voters:?}");
         }
     }
 }
