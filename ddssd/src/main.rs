@@ -3,7 +3,10 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
 
 use clap::Parser;
-use ddssd::{Arguments, Ending, QuotaTable, Service, Settings, StartError, in_one_line, notify, strange_variables};
+use ddssd::{
+    Arguments, Ending, QuotaTable, Service, Settings, StartError, drop_privileges, in_one_line, notify,
+    strange_variables,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::error::Error;
 use std::io::{IsTerminal, Write};
@@ -57,6 +60,8 @@ fn read(arguments: &Arguments) -> Result<Settings, Failed> {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failed> {
+    // Before there is another thread, and before anything is read as somebody who may read everything.
+    let dropped = drop_privileges();
     let settings = read(arguments)?;
     if arguments.print_config {
         print!("{}", settings.resolved().to_toml().map_err(Failed::settings)?);
@@ -70,6 +75,9 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
         return Ok(());
     }
     let log = start_log(filter, settings.log_json.unwrap_or_default());
+    if let Err(error) = dropped {
+        tracing::warn!(%error, "cannot give away what this process may do beyond its user");
+    }
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for sentence in strange_variables(names) {
         tracing::warn!("{sentence}");
