@@ -239,10 +239,11 @@ impl Directory {
         self.lives.contains_key(&node) || self.names.values().any(is_his)
     }
 
-    /// How many segments are at home on a node and nowhere else: they go with it.
+    /// How many segments are at home on a node and nowhere else: they go with it. A mirror that is dead keeps nothing.
     pub(crate) fn only_at(&self, node: u16) -> usize {
-        let is_kept = |holder: &Holder| holder.mirrored.is_some_and(|mirrored| mirrored.paired);
-        self.names.values().filter(|holder| holder.home == node && !is_kept(holder)).count()
+        let is_kept = |mirrored: Mirrored| mirrored.paired && self.life(mirrored.mirror).alive;
+        let is_lost = |holder: &&Holder| holder.home == node && !holder.mirrored.is_some_and(is_kept);
+        self.names.values().filter(is_lost).count()
     }
 
     /// The nodes that are declared dead.
@@ -385,6 +386,20 @@ mod tests {
             assert_eq!(directory.apply(&take_over(2, 1), |_| {}), Answer::Done);
             assert_eq!(directory.holder("x").unwrap().home, 2);
         }
+    }
+
+    #[test]
+    fn a_segment_whose_mirror_has_parted_or_is_dead_is_only_at_its_home() {
+        // If this broke, a node would leave with the only bytes of a segment, and nobody would have been told.
+        let mut directory = with_mirror();
+        assert_eq!((directory.only_at(1), directory.only_at(2)), (1, 0), "no mirror yet");
+        directory.apply(&pair(11, 1, 1), |_| {});
+        assert_eq!(directory.only_at(1), 0);
+        let mut parted = directory.clone();
+        parted.apply(&part(2), |_| {});
+        assert_eq!(parted.only_at(1), 1);
+        dies(&mut directory, 2);
+        assert_eq!(directory.only_at(1), 1);
     }
 
     #[test]
