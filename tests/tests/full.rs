@@ -63,15 +63,9 @@ fn check(client: &Client, count: usize, bytes: u64) {
 
 /// Starts a daemon that cannot; its exit code and what it said last.
 fn cannot_start(through: &[String], words: &[&str], folders: &[(&str, &Path)]) -> (i32, String) {
-    let program = ddss_tests::binary("ddssd").unwrap();
-    let mut command = match through.split_first() {
-        Some((first, rest)) => {
-            let mut command = Command::new(first);
-            command.args(rest).arg(program);
-            command
-        }
-        None => Command::new(program),
-    };
+    // One that starts all the same is ended, and has another code.
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", "20"]).args(through).arg(ddss_tests::binary("ddssd").unwrap());
     for (flag, folder) in folders {
         command.arg(flag).arg(folder);
     }
