@@ -8,7 +8,7 @@ use crate::lanes::{Buffer, Call, NoCompletion};
 use crate::planes::Planes;
 use crate::segment::Segment;
 use crate::time::Time;
-use ddss_core::{Completion, Failure, Name, NodeId, Opened, Operation, Outcome, Spec};
+use ddss_core::{Completion, Failure, Identity, Name, NodeId, Opened, Operation, Outcome, Spec};
 use ddss_ipc::{SharedMemory, Strategy, WaitClass};
 use std::path::Path;
 use std::sync::Arc;
@@ -88,6 +88,30 @@ impl Client {
     /// The socket that it is attached to.
     pub fn socket(&self) -> &Path {
         &self.0.plan.socket
+    }
+
+    /// Makes a segment for another user: nobody but root can use it before it is his, and it counts as his from then on.
+    /// Root may; anybody else may only say another group of his own process. If this process dies in between, a segment stays
+    /// that only root can use, under that name.
+    ///
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let me = client.allocate("mine", ddss::Spec::new(64))?.stat()?.facts.permissions.owner;
+    /// # let alice = me;
+    /// let inbox = client.allocate_for("inbox", ddss::Spec::new(64).mode(0o620), alice)?;
+    /// assert_eq!(inbox.stat()?.facts.permissions.owner, alice);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn allocate_for(&self, name: &str, spec: Spec, owner: Identity) -> Result<Segment, Error> {
+        let made = self.allocate(name, Spec { mode: 0, ..spec })?;
+        if let Err(error) = made.hand_over(owner, spec.mode) {
+            // Nobody has used it. If it cannot be taken back either, the first error says more.
+            drop(made.release());
+            return Err(error);
+        }
+        // Its bytes have moved to where their readers may map them.
+        self.open(name)
     }
 
     fn by_text(

@@ -172,6 +172,11 @@ impl Segment {
         self.permit(Permit { mode: None, owner: Some(owner) })
     }
 
+    /// Both in one, as a segment is made for somebody.
+    pub(crate) fn hand_over(&self, owner: Identity, mode: u16) -> Result<(), Error> {
+        self.permit(Permit { mode: Some(mode & 0o777), owner: Some(owner) })
+    }
+
     fn permit(&self, permit: Permit) -> Result<(), Error> {
         let operation = Operation::Permit { segment: self.id(), permit };
         self.ask("change the permissions of", operation, WaitClass::Sleeping).map(drop)
@@ -183,6 +188,33 @@ mod tests {
     use super::*;
     use crate::Spec;
     use crate::testing::{TestNode, block_on};
+
+    #[test]
+    fn a_segment_is_made_for_somebody_or_not_at_all() {
+        // If this broke, a service could not make segments for its users, or would leave some behind that nobody can use.
+        let node = TestNode::start();
+        let client = node.near_client();
+        let own = client.allocate("mine", Spec::new(64)).unwrap().stat().unwrap().facts.permissions.owner;
+        let other = Identity { uid: own.uid + 12345, gid: own.gid + 12345 };
+        let made = client.allocate_for("theirs", Spec::new(64).mode(0o640), other);
+        if own.uid == 0 {
+            let made = made.unwrap();
+            made.put(0, b"for you").unwrap();
+            assert_eq!(&*made.get(0..7).unwrap(), b"for you");
+            let permissions = made.stat().unwrap().facts.permissions;
+            assert_eq!((permissions.owner, permissions.mode), (other, 0o640));
+            let future = block_on(async {
+                let tasks = client.to_async().unwrap();
+                let made = tasks.allocate_for("theirs-too", Spec::new(64), other).await.unwrap();
+                made.stat().await.unwrap().facts.permissions
+            });
+            assert_eq!((future.owner, future.mode), (other, Spec::new(64).mode));
+        } else {
+            assert_eq!(made.unwrap_err().failure(), Some(Failure::PermissionDenied));
+            let free = client.allocate("theirs", Spec::new(64));
+            assert!(free.is_ok(), "it was left behind: {free:?}");
+        }
+    }
 
     #[test]
     fn a_segment_changes_hands_only_where_it_may() {

@@ -142,6 +142,30 @@ fn clients_are_counted(ddss_tool: &Tool, daemon: &Daemon) {
     }
 }
 
+// If this failed, whoever may give segments away could fill another user's quota beyond what he may have.
+#[test]
+fn what_somebody_is_given_counts_as_his() {
+    let test = "what_somebody_is_given_counts_as_his";
+    if !rustix::process::geteuid().is_root() {
+        return skipped(test, "it needs root, to give something away");
+    }
+    let options = DaemonOptions::new(1).unwrap().argument("--quota").argument(format!("{STRANGER}:segments=1"));
+    let daemon = options.start().unwrap();
+    let client = client(&daemon);
+    let stranger = ddss::Identity { uid: STRANGER, gid: STRANGER };
+    let spec = Spec::new(64);
+    client.allocate_for("his", spec, stranger).unwrap();
+    let refused = client.allocate_for("too-much", spec, stranger).unwrap_err();
+    assert!(refused.to_string().contains("quota"), "{refused}");
+    // It is not left behind, and the name is free.
+    let mine = client.allocate("too-much", spec).unwrap();
+    let refused = mine.set_owner(stranger).unwrap_err();
+    assert!(refused.to_string().contains("quota"), "{refused}");
+    client.open("his").unwrap().release().unwrap();
+    mine.set_owner(stranger).unwrap();
+    assert_eq!(mine.stat().unwrap().facts.permissions.owner, stranger);
+}
+
 // If this failed, a user could go round his quota by asking from another node.
 #[test]
 fn the_home_counts_also_what_other_nodes_ask_for() {

@@ -197,10 +197,14 @@ impl Engine {
         asker: Asker,
     ) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
-        segment.permissions.changed(who, permit)?;
         if segment.guard.moving {
             return Err(Failure::Busy);
         }
+        let (spec, given_to) = (segment.spec, segment.permissions.changed(who, permit)?.owner);
+        if given_to.uid != segment.permissions.owner.uid && self.refuse_over_quota(asker, given_to, &spec) {
+            return Ok(());
+        }
+        let segment = self.segments.get(id)?;
         if segment.mirror.is_some() && self.permit_later(now, who, id, permit, asker)? {
             return Ok(());
         }

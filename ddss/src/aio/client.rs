@@ -12,7 +12,8 @@ use crate::facts::{after, listings};
 use crate::lanes::NoCompletion;
 use arc_swap::{ArcSwap, Guard};
 use ddss_core::{
-    ArenaRange, Completion, Failure, Listing, Name, NodeId, Opened, Operation, Outcome, Page, Plane, Query, Spec,
+    ArenaRange, Completion, Failure, Identity, Listing, Name, NodeId, Opened, Operation, Outcome, Page, Plane, Query,
+    Spec,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -128,6 +129,16 @@ impl AsyncClient {
         outgoing.extend_from_slice(checked.as_str().as_bytes());
         let make: Make = |range, _| Operation::Allocate { spec_and_name: range };
         client.by_text("allocate", name, &outgoing, make).await
+    }
+
+    /// Makes a segment for another user: [`Client::allocate_for`].
+    pub async fn allocate_for(&self, name: &str, spec: Spec, owner: Identity) -> Result<AsyncSegment, Error> {
+        let made = self.allocate(name, Spec { mode: 0, ..spec }).await?;
+        if let Err(error) = made.hand_over(owner, spec.mode).await {
+            drop(made.release().await);
+            return Err(error);
+        }
+        self.open(name).await
     }
 
     /// Finds a segment by its name: [`Client::open`].

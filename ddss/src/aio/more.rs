@@ -191,6 +191,11 @@ impl AsyncSegment {
         self.permit(Permit { mode: None, owner: Some(owner) }).await
     }
 
+    /// Both in one, as a segment is made for somebody.
+    pub(crate) async fn hand_over(&self, owner: Identity, mode: u16) -> Result<(), Error> {
+        self.permit(Permit { mode: Some(mode & 0o777), owner: Some(owner) }).await
+    }
+
     async fn permit(&self, permit: Permit) -> Result<(), Error> {
         self.ask("change the permissions of", Operation::Permit { segment: self.id(), permit }).await.map(drop)
     }
