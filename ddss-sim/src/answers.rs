@@ -5,7 +5,7 @@ use crate::network::Event;
 use crate::node::mark_of;
 use crate::workload::{Asked, Held, Kind, LEASE_US, Target};
 use crate::world::World;
-use ddss_core::{ClientId, Completion, Failure, Listing, LockToken, Model, Opened, Outcome, Page, SegmentId};
+use ddss_core::{ClientId, Completion, Failure, Listing, LockToken, Model, NodeId, Opened, Outcome, Page, SegmentId};
 
 fn first_word(completion: &Completion) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| completion.data[i]))
@@ -110,6 +110,10 @@ impl World {
         }
     }
 
+    fn is_mirrored(&self, id: SegmentId) -> bool {
+        self.records.get(&id).is_none_or(|record| record.spec.copies > 1)
+    }
+
     fn done(
         &mut self,
         node: usize,
@@ -128,7 +132,13 @@ impl World {
         self.note(node, asked, now_us, Some(version), mark);
         let is_stamped = matches!(asked.kind, Kind::Add | Kind::AddHeld | Kind::Await(_) | Kind::Lock { .. });
         if is_stamped || asked.what().is_some() {
-            self.stamps.told(segment, version, completion.timestamp.0);
+            let timestamp = completion.timestamp.0;
+            self.stamps.told(segment, version, timestamp);
+            let is_here = target.id.home() == NodeId(node as u16 + 1) && !self.is_mirrored(target.id);
+            if is_here && asked.mark.is_some() {
+                self.stamps.made(segment, version, timestamp, asked.heard);
+            }
+            self.nodes[node].heard = self.nodes[node].heard.max(timestamp);
         }
         self.report.older += u64::from(asked.what().is_some() && asked.mark.is_none() && version < asked.newest);
         let model = match asked.kind {

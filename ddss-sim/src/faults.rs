@@ -97,7 +97,7 @@ impl World {
             }
         }
         self.check_counter();
-        self.nodes[node].dead = true;
+        (self.nodes[node].dead, self.nodes[node].heard) = (true, 0);
         let forgets = self.random.one_in(2);
         let longest = if self.random.one_in(3) { 150_000 } else { 20_000 };
         let later_us = self.now_us + 600 + self.random.below(longest);

@@ -31,6 +31,8 @@ pub(crate) struct Node {
     pub(crate) dead: bool,
     /// It does nothing until then.
     pub(crate) paused_until_us: u64,
+    /// The newest timestamp that its clients were told in this life.
+    pub(crate) heard: u64,
 }
 
 impl Node {
@@ -46,6 +48,7 @@ impl Node {
             life: 0,
             dead: false,
             paused_until_us: 0,
+            heard: 0,
         };
         node.attach_all();
         node

@@ -82,6 +82,8 @@ pub(crate) struct Asked {
     pub(crate) range: ArenaRange,
     /// The newest version at the home when it was asked for.
     pub(crate) newest: u64,
+    /// The newest timestamp that clients of its node had been told when it was asked for.
+    pub(crate) heard: u64,
 }
 
 impl Asked {
@@ -240,13 +242,14 @@ impl World {
         let range = ArenaRange { slot: u32::from(many), bytes: target.length as u32 };
         let text = self.text_of(kind, target);
         let held = self.nodes[node].clients[index].held;
+        let heard = self.nodes[node].heard;
         let (began_us, request) = (self.now_us, self.requests);
         let client = &mut self.nodes[node].clients[index];
         client.arena[..text.len()].copy_from_slice(&text);
         if let Some(mark) = mark {
             client.arena[range.offset() as usize..][..target.length].copy_from_slice(&bytes_of(mark, target.length));
         }
-        client.asked = Some(Asked { kind, request, began_us, target, mark, range, newest });
+        client.asked = Some(Asked { kind, request, began_us, target, mark, range, newest, heard });
         let lane = ddss_core::LaneId { client: client.id, index: 0 };
         let mut operation = self.operation(kind, target, range, held, &text);
         let long = self.plan.ways.is_long(self.report.seed, request);

@@ -118,7 +118,12 @@ impl Engine {
         let own = self.token_of(pending.lane.client, segment).map_or(0, |token| token.0);
         let locked = ![0, own].contains(&header.0.locked) && minds > Minds::Nobody && kept.is_none();
         let locked = locked && !planted!(self, UnseenLock);
-        match header.0.prove(segment, header.1) {
+        let proof = header.0.prove(segment, header.1);
+        if let Proof::Whole(_, timestamp) = proof {
+            // What is made here from now on comes after it, by the clock too.
+            self.clock.hear(timestamp, now.wall_us);
+        }
+        match proof {
             Proof::Torn if in_time => {
                 self.counters.torn_fetches += 1;
                 self.torn(now, step, &pending, fetching, header.0.state);

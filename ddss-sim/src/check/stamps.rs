@@ -19,6 +19,16 @@ impl Stamps {
         }
     }
 
+    /// A node made a version of a segment at home there for a client, and its clients had been told of that timestamp, of
+    /// whatever segment, before the client asked.
+    pub fn made(&mut self, segment: u64, version: u64, timestamp: u64, heard: u64) {
+        if timestamp <= heard {
+            let what =
+                format!("segment {segment}: version {version} is of {timestamp}, though its node had heard of {heard}");
+            self.violations.push(what);
+        }
+    }
+
     /// Everything that must not be.
     pub fn violations(&self) -> Vec<String> {
         let mut found = self.violations.clone();
@@ -47,6 +57,11 @@ mod tests {
         assert_eq!(violations(&[(1, 3, 30), (1, 1, 10), (1, 3, 30), (2, 2, 5), (2, 9, 6)]), 0);
         assert_eq!(violations(&[(1, 1, 10), (1, 1, 11)]), 1, "two times of one version");
         assert_eq!(violations(&[(1, 1, 10), (1, 2, 10)]), 1, "it stands still");
+        let mut stamps = Stamps::default();
+        stamps.made(1, 1, 11, 10);
+        assert_eq!(stamps.violations().len(), 0);
+        stamps.made(1, 2, 12, 12);
+        assert_eq!(stamps.violations().len(), 1, "it does not come after what was known");
         assert_eq!(violations(&[(1, 9, 10), (1, 2, 11), (1, 1, 9)]), 1, "it goes back");
     }
 }
