@@ -96,7 +96,16 @@ fn each_request_has_its_row() {
     let source = read("ddss-core/src/request.rs");
     let mut known: Vec<u8> = source
         .lines()
-        .filter_map(|line| line.strip_prefix("const OP_")?.split_once(": u8 = ")?.1.trim_end_matches(';').parse().ok())
+        .filter_map(|line| {
+            line.strip_prefix("pub(crate) ")
+                .unwrap_or(line)
+                .strip_prefix("const OP_")?
+                .split_once(": u8 = ")?
+                .1
+                .trim_end_matches(';')
+                .parse()
+                .ok()
+        })
         .collect();
     listed.sort_unstable();
     known.sort_unstable();

@@ -212,9 +212,10 @@ impl Engine {
         let sent = Sent { id, epoch, number: Message::NOT_STAGED };
         let Some(at) = self.copy_for(node, &sent) else { return };
         self.stamp(id, at, stamp);
-        if let Ok(segment) = self.segments.get(id)
+        if let Ok(segment) = self.segments.get_mut(id)
             && let Some(to) = segment.line_of(segment.version)
         {
+            segment.keep_stamp();
             let header = segment.header(id);
             self.act(Action::Keep { at, to, header });
         }

@@ -31,6 +31,15 @@ pub(super) struct Told {
     pub(super) word: u64,
 }
 
+impl Segment {
+    /// The newest version's time is told of it as long as a copy of it is kept.
+    pub(super) fn keep_stamp(&mut self) {
+        if let Some(place) = self.version.0.checked_rem(self.stamps.len() as u64) {
+            self.stamps[place as usize] = self.timestamp;
+        }
+    }
+}
+
 impl Engine {
     pub(super) fn asker(caller: &Caller) -> Asker {
         Asker::Client(caller.lane, caller.request)
@@ -207,10 +216,8 @@ impl Engine {
         let segment = self.segments.get_mut(id)?;
         (segment.version, segment.timestamp) = stamp;
         let at = segment.at;
-        let (kept, places) = (segment.line_of(version), segment.stamps.len() as u64);
-        if let Some(stamp) = version.0.checked_rem(places).and_then(|place| segment.stamps.get_mut(place as usize)) {
-            *stamp = timestamp;
-        }
+        let kept = segment.line_of(version);
+        segment.keep_stamp();
         let (state, bytes) = (Header::committed(version), segment.spec.bytes);
         self.act(Action::Commit { at, parts, source, version, timestamp });
         if let Some(to) = kept.filter(|_| !planted!(self, HistoryLost)) {
