@@ -1,4 +1,4 @@
-//! Many calls that tasks make together.
+//! Many calls that tasks make together: those for which there is room go out in one submission.
 
 use super::call::{Outgoing, Plan, as_given};
 use super::client::AsyncClient;
@@ -8,6 +8,7 @@ use crate::error::Error;
 use std::future::Future;
 use std::ops::RangeBounds;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 /// Calls that are made together: [`Batch`](crate::Batch) for tasks. Each is a call of its own.
@@ -67,33 +68,41 @@ impl AsyncBatch {
         let calls = std::mem::take(&mut self.calls);
         let deadline = self.client.deadline();
         drop(self.client.reactor(deadline).await?);
+        let gathering = AtomicBool::new(true);
         let one = async |(segment, wish): &(AsyncSegment, Wish)| {
             let place = segment.place();
             if let Some(answer) = wish.near(place) {
                 return Ok(answer);
             }
             let Step { operation, outgoing, incoming } = wish.step(place);
-            let plan = Plan { outgoing: Outgoing::Bytes(&outgoing), incoming, operation };
+            let outgoing = Outgoing::Bytes(&outgoing);
+            let plan = Plan { outgoing, incoming, operation, gathering: Some(&gathering) };
             let client = segment.client();
             let (completion, bytes) = client.call_for_by(deadline, wish.action(), &place.name, plan, as_given).await?;
             Ok(wish.answer(&completion, bytes))
         };
-        Ok(all(calls.iter().map(|call| Box::pin(one(call))).collect()).await)
+        Ok(all(calls.iter().map(|call| Box::pin(one(call))).collect(), &gathering).await)
     }
 }
 
-/// Runs all of them at the same time.
-async fn all<F: Future>(futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
+/// Runs all of them at the same time. The first time around they gather, and with the second they go out.
+async fn all<F: Future>(futures: Vec<Pin<Box<F>>>, gathering: &AtomicBool) -> Vec<F::Output> {
     let mut ended: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     let mut under_way: Vec<(usize, Pin<Box<F>>)> = futures.into_iter().enumerate().collect();
     std::future::poll_fn(|context| {
-        under_way.retain_mut(|(index, future)| match future.as_mut().poll(context) {
-            Poll::Ready(output) => {
-                ended[*index] = Some(output);
-                false
-            }
-            Poll::Pending => true,
-        });
+        let mut go_on = || {
+            under_way.retain_mut(|(index, future)| match future.as_mut().poll(context) {
+                Poll::Ready(output) => {
+                    ended[*index] = Some(output);
+                    false
+                }
+                Poll::Pending => true,
+            });
+        };
+        go_on();
+        if gathering.swap(false, Ordering::Relaxed) {
+            go_on();
+        }
         if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
@@ -104,6 +113,33 @@ async fn all<F: Future>(futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
 mod tests {
     use crate::testing::{TestNode, block_on};
     use crate::{Answer, Spec};
+
+    #[test]
+    fn a_batch_goes_out_with_one_ring() {
+        // If this broke, a task that asks for forty values would wake the daemon up to forty times.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        block_on(async {
+            let segment = client.allocate("together", Spec::new(4096)).await.unwrap();
+            let mut batch = client.batch();
+            for index in 0..40 {
+                batch.put(&segment, index * 8, &index.to_le_bytes()).unwrap();
+            }
+            for _ in 0..2 {
+                let before = client.rings();
+                let answers = batch.run().await.unwrap();
+                assert!(answers.iter().all(Result::is_ok));
+                assert_eq!(client.rings() - before, 1, "for {} calls", answers.len());
+                for index in 0..40 {
+                    batch.get(&segment, index * 8..index * 8 + 8).unwrap();
+                }
+            }
+            let before = client.rings();
+            segment.get(..).await.unwrap();
+            segment.put(0, &[1]).await.unwrap();
+            assert_eq!(client.rings() - before, 2, "what is no batch goes out by itself");
+        });
+    }
 
     #[test]
     fn more_calls_than_there_is_room_for_all_end_with_their_own_answer() {

@@ -10,6 +10,7 @@ use ddss_ipc::{CallId, SharedMemory};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -25,6 +26,8 @@ pub(super) struct Plan<'a> {
     pub(super) incoming: usize,
     /// What is asked for, but for its place in the arena; see [`as_given`].
     pub(super) operation: Operation,
+    /// Of a batch: as long as that is true, a call that begins waits for the others, and who has set it polls once more.
+    pub(super) gathering: Option<&'a AtomicBool>,
 }
 
 /// Bytes on their way into the arena.
@@ -86,6 +89,10 @@ pub(super) fn as_given(range: ArenaRange, plan: &Plan<'_>) -> Operation {
 }
 
 impl Plan<'_> {
+    fn is_gathering(&self) -> bool {
+        self.gathering.is_some_and(|gathering| gathering.load(Ordering::Relaxed))
+    }
+
     /// Whether what it makes leaves nothing behind.
     pub(super) fn is_harmless(&self, make: Make) -> bool {
         make(ArenaRange { slot: 0, bytes: 0 }, self).is_harmless()
@@ -124,7 +131,8 @@ impl<'a> Call<'a> {
         let road = &self.reactor.road;
         let bytes = self.plan.outgoing.bytes().max(self.plan.incoming);
         let (plan, make) = (&self.plan, self.make);
-        let begun = road.begin(ticket, bytes, self.deadline, context.waker(), |run| {
+        let goes_out = !plan.is_gathering();
+        let begun = road.begin(ticket, bytes, self.deadline, context.waker(), goes_out, |run| {
             let range = run.map_or(ArenaRange { slot: 0, bytes: 0 }, |run| run.range(bytes));
             if plan.outgoing.bytes() > 0 {
                 plan.outgoing.write(&road.arena, range.offset() as usize);
@@ -158,7 +166,12 @@ impl Future for Call<'_> {
         let call = &mut *self;
         if let Stage::Planned(ticket) = call.stage {
             match call.begin(ticket, context) {
-                Ok(Begun::UnderWay(id)) => call.stage = Stage::UnderWay(id),
+                Ok(Begun::UnderWay(id)) => {
+                    call.stage = Stage::UnderWay(id);
+                    if call.plan.is_gathering() {
+                        return Poll::Pending;
+                    }
+                }
                 Ok(Begun::Queued(ticket)) => {
                     call.stage = Stage::Planned(Some(ticket));
                     return Poll::Pending;
@@ -171,6 +184,9 @@ impl Future for Call<'_> {
         }
         let Stage::UnderWay(id) = call.stage else { panic!("a future is not polled after its end") };
         let (road, plan, take) = (&call.reactor.road, &call.plan, &mut *call.take);
+        if plan.gathering.is_some() {
+            road.send_gathered();
+        }
         let look = |completion: &Completion, run| {
             hand_over(completion, run, &road.arena, plan.incoming, take);
             *completion

@@ -54,7 +54,7 @@ impl std::fmt::Debug for AsyncClient {
 
 /// A call without bytes.
 pub(super) fn bare() -> Plan<'static> {
-    Plan { outgoing: Outgoing::Bytes(&[]), incoming: 0, operation: Operation::Null }
+    Plan { outgoing: Outgoing::Bytes(&[]), incoming: 0, operation: Operation::Null, gathering: None }
 }
 
 fn reactor_of(attached: Arc<Attached>) -> Result<Reactor, Error> {
@@ -166,7 +166,7 @@ impl AsyncClient {
         self.call("reach", "the daemon", bare(), |_, _| Operation::Null, &mut |_| {}).await.map(drop)
     }
 
-    /// All segments whose names begin like that: [`Client::list`].
+    /// All segments whose names begin like that: [`Client::list`], whose pages have the time of one call each here too.
     pub async fn list(&self, prefix: &str) -> Result<Vec<Listing>, Error> {
         let mut all = Vec::new();
         for plane in 0..self.planes.len() as u8 {
@@ -182,7 +182,7 @@ impl AsyncClient {
         while let Some(node) = next {
             let operation = Operation::List { node, text: ArenaRange { slot: 0, bytes: 0 } };
             let text = query.encode();
-            let plan = Plan { outgoing: Outgoing::Bytes(&text), incoming: Listing::PAGE_BYTES, operation };
+            let plan = Plan { outgoing: Outgoing::Bytes(&text), incoming: Listing::PAGE_BYTES, operation, ..bare() };
             let make: Make = |range, plan| {
                 let text = ArenaRange { bytes: plan.outgoing.bytes() as u32, ..range };
                 plan.operation.with_range(text)
@@ -291,6 +291,12 @@ impl AsyncClient {
         let mut take = |brought: &Brought<'_>| brought.read(0, &mut bytes);
         let (completion, _) = self.call_by(deadline, action, target, plan, make, &mut take).await?;
         Ok((completion, bytes))
+    }
+
+    /// How often its lane was rung for calls.
+    #[cfg(test)]
+    pub(super) fn rings(&self) -> usize {
+        self.shared.reactor.load().road.rings()
     }
 
     /// Whether nothing is under way on its lane.

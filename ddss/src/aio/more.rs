@@ -103,7 +103,7 @@ impl AsyncSegment {
         let (table, incoming) = (ranges.encode(), list_bytes(ranges.sum()));
         let (count, look) = (ranges.as_slice().len() as u8, place.look(version));
         let operation = Operation::GetMany { segment: place.id, list: SOMEWHERE, ranges: count, look };
-        let plan = Plan { outgoing: Outgoing::Bytes(&table), incoming, operation };
+        let plan = Plan { outgoing: Outgoing::Bytes(&table), incoming, operation, ..bare() };
         let done = self.call("get", plan, take).await?;
         Ok(Stamp::of(&done))
     }

@@ -75,10 +75,14 @@ pub(super) struct Road {
     pub(super) arena: SharedMemory,
     runs: SharedSlots,
     room: Room,
+    /// Calls of batches that have begun and wait for the rest of theirs.
+    gathered: AtomicU64,
     gone: AtomicBool,
     /// The reactor sleeps without a time-out.
     dormant: AtomicBool,
     began: Instant,
+    #[cfg(test)]
+    rings: std::sync::atomic::AtomicUsize,
 }
 
 /// How a call began.
@@ -97,9 +101,12 @@ impl Road {
             arena,
             runs,
             room: Room::default(),
+            gathered: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             dormant: AtomicBool::new(true),
             began: Instant::now(),
+            #[cfg(test)]
+            rings: Default::default(),
         }
     }
 
@@ -115,13 +122,15 @@ impl Road {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Begins a call, or notes the task as one that waits for room. `ticket` is what it waited under before.
+    /// Begins a call, or notes the task as one that waits for room. `ticket` is what it waited under before. Unless it
+    /// goes out at once it does so with [`send_gathered`](Self::send_gathered).
     pub(super) fn begin(
         &self,
         ticket: Option<u64>,
         bytes: usize,
         deadline: Instant,
         waker: &Waker,
+        goes_out: bool,
         make: impl FnOnce(Option<Run>) -> Operation,
     ) -> Result<Begun, NoCompletion> {
         let now = Instant::now();
@@ -155,8 +164,20 @@ impl Road {
         let timeout_us = u32::try_from(left).unwrap_or(u32::MAX).max(1);
         let request = Request { timeout_us, ..Request::new(RequestId(id.to_bits()), operation) };
         self.calls.submit(id, &request.encode(), true);
-        self.work(1 << id.index());
+        if goes_out {
+            self.work(1 << id.index());
+        } else {
+            self.gathered.fetch_or(1 << id.index(), Ordering::Release);
+        }
         Ok(Begun::UnderWay(id))
+    }
+
+    /// Sends out what batches have begun, with one ring for all.
+    pub(super) fn send_gathered(&self) {
+        // The second and every later call of a batch finds nothing to do.
+        if self.gathered.load(Ordering::Relaxed) != 0 {
+            self.work(self.gathered.swap(0, Ordering::Acquire));
+        }
     }
 
     /// A place, and a run of the arena if it needs one.
@@ -314,6 +335,11 @@ impl Road {
         self.dormant.swap(false, Ordering::AcqRel)
     }
 
+    #[cfg(test)]
+    pub(super) fn rings(&self) -> usize {
+        self.rings.load(Ordering::Relaxed)
+    }
+
     /// Whether nothing of it is under way, so that its memory can be used by others.
     #[cfg(test)]
     pub(super) fn is_quiet(&self) -> bool {
@@ -357,6 +383,8 @@ impl Road {
             work.lane.submit(request).expect("there are not more places than the lane has");
         }
         work.lane.ring();
+        #[cfg(test)]
+        self.rings.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes the completions that are there.
