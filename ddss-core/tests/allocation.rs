@@ -31,6 +31,7 @@ impl Pair {
                 pool_bytes,
                 peers,
                 first_generation: 9,
+                reads_overlap: true,
             })
         };
         let mut engines = [engine(1), engine(2)];

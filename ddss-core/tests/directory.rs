@@ -25,6 +25,7 @@ impl Node {
             pool_bytes: 1 << 20,
             peers: Vec::new(),
             first_generation: 0,
+            reads_overlap: true,
         };
         let mut engine = Engine::new(&config);
         engine.share_names();

@@ -87,6 +87,30 @@ fn a_call_takes_as_many_round_trips_as_it_must_and_no_more() {
     }
 }
 
+#[test]
+fn where_each_read_waits_for_the_one_before_a_get_that_minds_the_lock_still_takes_one_trip() {
+    // If this broke, a get under Strict would take three round trips on an adapter whose reads have to be fenced. The
+    // others do: they need nothing of the home's processor.
+    for model in MODELS {
+        let (faults, hop_us, reads_overlap) = (false, Some(HOP_US), Some(false));
+        let mut world = world_of(&Plan { nodes: 2, clients: 2, faults, hop_us, reads_overlap, ..Plan::default() });
+        let (target, node) = remote(&world, model);
+        ask(&mut world, node, 0, Kind::Get, target);
+        let handed = |world: &World| world.nodes.iter().map(|node| node.engine.counters().handed).sum::<u64>();
+        let before = handed(&world);
+        let put = if model == Model::Version { Kind::PutIf(0) } else { Kind::Put };
+        assert_eq!(ask(&mut world, node, 0, put, target).1, 2, "a put under {model:?}");
+        let minds = matches!(model, Model::Strict | Model::Read);
+        let hops = if minds { 2 } else { 6 };
+        assert_eq!(ask(&mut world, node, 0, Kind::Get, target).1, hops, "a get under {model:?}");
+        assert_eq!(handed(&world) - before, u64::from(minds), "who reads under {model:?}");
+        assert_eq!(ask(&mut world, node, 0, Kind::GetAsking(Model::Strict), target).1, 2, "asked of {model:?}");
+        let (_, lock) = ask(&mut world, node, 0, Kind::Lock { shared: false }, target);
+        let (_, unlock) = ask(&mut world, node, 0, Kind::Unlock, target);
+        assert_eq!((lock, unlock), (2, 2), "a lock and its end are two trips");
+    }
+}
+
 /// A get right behind another one is answered from the copy that the first one left.
 fn is_copied(model: Model) -> bool {
     matches!(model, Model::Temporal(_))

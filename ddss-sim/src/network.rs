@@ -20,6 +20,17 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
+    /// Whether the adapter is between two reads: it has the header, or all of some ranges.
+    pub(crate) fn is_between(&self) -> bool {
+        let mut end = 0;
+        let read = self.bytes.len() as u64;
+        read == 0
+            || self.ranges.iter().any(|range| {
+                end += u64::from(range.bytes);
+                end == read
+            })
+    }
+
     /// Where the next byte is in the segment when so many were read, and how many there are from there in one piece.
     pub(crate) fn place_of(&self, mut read: u64) -> (u64, usize) {
         for range in &self.ranges {

@@ -18,6 +18,7 @@ pub(crate) const POOL_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) engine: Engine,
+    reads_overlap: bool,
     /// What lies in each area; it is there from the first use on.
     areas: BTreeMap<usize, Vec<u8>>,
     pub(crate) staging: BTreeMap<NodeId, Vec<u8>>,
@@ -36,10 +37,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(id: NodeId, peers: &[NodeId], clients: usize, random: &mut Random) -> Self {
+    pub(crate) fn new(id: NodeId, peers: &[NodeId], clients: usize, reads_overlap: bool, random: &mut Random) -> Self {
         let clients = (0..clients as u32).map(|index| Client::new(ClientId { index, generation: 1 })).collect();
         let mut node = Self {
-            engine: Self::engine(id, peers, random),
+            engine: Self::engine(id, peers, reads_overlap, random),
+            reads_overlap,
             areas: BTreeMap::new(),
             staging: BTreeMap::new(),
             clients,
@@ -54,7 +56,7 @@ impl Node {
         node
     }
 
-    fn engine(id: NodeId, peers: &[NodeId], random: &mut Random) -> Engine {
+    fn engine(id: NodeId, peers: &[NodeId], reads_overlap: bool, random: &mut Random) -> Engine {
         let first_generation = random.word() as u32;
         let pool_bytes = POOL_BYTES as u64;
         let mut engine = Engine::new(&EngineConfig {
@@ -63,6 +65,7 @@ impl Node {
             pool_bytes,
             peers: peers.to_vec(),
             first_generation,
+            reads_overlap,
         });
         engine.expect_duties();
         engine.tune_mirrors(1024, 50_000);
@@ -77,7 +80,7 @@ impl Node {
 
     /// A new daemon, which knows nothing of what was, with new clients; the memory may be there still.
     pub(crate) fn start_again(&mut self, id: NodeId, peers: &[NodeId], forgets: bool, random: &mut Random) {
-        self.engine = Self::engine(id, peers, random);
+        self.engine = Self::engine(id, peers, self.reads_overlap, random);
         if forgets {
             self.areas.clear();
         }

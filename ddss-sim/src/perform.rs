@@ -247,8 +247,13 @@ impl World {
         }
         let longest = if self.random.one_in(4) { 60 } else { 2 };
         let pause = if self.plan.hop_us.is_some() { 0 } else { self.random.below(longest) };
-        self.network.occupy(from, to, self.now_us + pause);
-        self.network.at(self.now_us + pause, Event::Read { from, to, life, fetch, piece: piece + 1 });
+        let mut time_us = self.now_us + pause;
+        if !self.reads_overlap && fetch.is_between() {
+            // The answer goes there, and then the next read comes.
+            time_us = time_us.max(self.arrival(to, from)) + self.plan.hop_us.unwrap_or(2);
+        }
+        self.network.occupy(from, to, time_us);
+        self.network.at(time_us, Event::Read { from, to, life, fetch, piece: piece + 1 });
     }
 
     pub(crate) fn read_is_back(&mut self, from: usize, to: usize, life: u64, fetch: &Fetch) {

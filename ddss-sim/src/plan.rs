@@ -41,6 +41,8 @@ pub struct Plan {
     pub mirrored: usize,
     /// How long everything takes from one node to another, in virtual microseconds; `None`: anything.
     pub hop_us: Option<u64>,
+    /// Whether the reads of one batch are under way together; `None`: that is as the seed says.
+    pub reads_overlap: Option<bool>,
     /// Which way calls go that have the choice.
     pub ways: Ways,
     /// A bug that every engine has.
@@ -57,6 +59,7 @@ impl Default for Plan {
             operations: 5000,
             faults: true,
             hop_us: None,
+            reads_overlap: None,
             mirrored: 3,
             ways: Ways::BySeed,
             #[cfg(feature = "planted")]

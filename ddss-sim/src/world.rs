@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) struct World {
     pub(crate) plan: Plan,
+    /// Whether the reads of one batch are under way together.
+    pub(crate) reads_overlap: bool,
     pub(crate) now_us: u64,
     pub(crate) random: Random,
     pub(crate) nodes: Vec<Node>,
@@ -96,7 +98,9 @@ impl World {
     pub(crate) fn new(seed: u64, plan: &Plan) -> Self {
         let mut random = Random::new(seed);
         let ids: Vec<NodeId> = (1..=plan.nodes as u16).map(NodeId).collect();
-        let nodes = ids.iter().map(|&id| Node::new(id, &ids, plan.clients, &mut random)).collect();
+        let reads_overlap = plan.reads_overlap.unwrap_or(!seed.is_multiple_of(4));
+        let node = |&id: &NodeId| Node::new(id, &ids, plan.clients, reads_overlap, &mut random);
+        let nodes = ids.iter().map(node).collect();
         let mut network = Network::default();
         for a in 0..plan.nodes {
             for b in a + 1..plan.nodes {
@@ -108,6 +112,7 @@ impl World {
         network.at(1000, Event::Watch);
         let mut world = Self {
             plan: plan.clone(),
+            reads_overlap,
             now_us: 0,
             random,
             nodes,

@@ -131,6 +131,9 @@ pub struct Capabilities {
     pub atomics: Arbiter,
     /// [`Fabric::abandon`] works: a posted read can be told not to touch local memory any more.
     pub reads_abandonable: bool,
+    /// The reads of one batch are under way together and look at the peer's memory in their order: one round trip for all.
+    /// Without it each waits for the one before it, which keeps the order as well.
+    pub reads_overlap: bool,
     /// A write's completion says that the bytes are in the peer's memory. (Not so on iWARP.)
     pub write_done_is_placed: bool,
     /// An operation that the peer refuses comes back as

@@ -153,6 +153,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Over what it reaches the others, and they it.
     pub fabric: FabricChoice,
+    /// Whether the reads of an RDMA adapter wait for each other; `None` asks what adapter it is.
+    pub fence_reads: Option<bool>,
     /// Where other nodes find it, if that is not where it listens.
     pub advertise: Option<SocketAddr>,
     /// A node of the cluster to join.
@@ -215,6 +217,7 @@ impl Config {
             join: None,
             node_named: true,
             fabric: FabricChoice::Auto,
+            fence_reads: None,
             peers: Vec::new(),
             key: None,
             progress_threads: 1,

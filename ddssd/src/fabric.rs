@@ -50,14 +50,17 @@ impl fmt::Display for FabricChoice {
     }
 }
 
-/// Opens the fabric for a node that listens on `address`.
-pub(crate) fn open(choice: &FabricChoice, address: SocketAddr) -> Result<Box<dyn Fabric>, StartError> {
+/// Opens the fabric for a node that listens on `address`; `fences` as in [`Config::fence_reads`](crate::Config::fence_reads).
+pub(crate) fn open(
+    choice: &FabricChoice,
+    address: SocketAddr,
+    fences: Option<bool>,
+) -> Result<Box<dyn Fabric>, StartError> {
+    let adapter = |name, why| adapter(name, address, fences, why);
     let why = match choice {
         FabricChoice::Iwarp => "it was asked for".to_owned(),
-        FabricChoice::Rdma => return adapter(None, address, "it was asked for").map_err(StartError::Adapter),
-        FabricChoice::Adapter(name) => {
-            return adapter(Some(name), address, "it was named").map_err(StartError::Adapter);
-        }
+        FabricChoice::Rdma => return adapter(None, "it was asked for").map_err(StartError::Adapter),
+        FabricChoice::Adapter(name) => return adapter(Some(name), "it was named").map_err(StartError::Adapter),
         FabricChoice::Auto if address.ip().is_loopback() => {
             format!("{} is this machine's own, and no adapter's", address.ip())
         }
@@ -77,14 +80,21 @@ pub(crate) fn open(choice: &FabricChoice, address: SocketAddr) -> Result<Box<dyn
 type AdapterError = Box<dyn std::error::Error + Send + Sync>;
 
 #[cfg(feature = "rdma")]
-fn adapter(name: Option<&str>, address: SocketAddr, why: &str) -> Result<Box<dyn Fabric>, AdapterError> {
+fn adapter(
+    name: Option<&str>,
+    address: SocketAddr,
+    fences: Option<bool>,
+    why: &str,
+) -> Result<Box<dyn Fabric>, AdapterError> {
     use ddss_verbs::rdma::{Rdma, RdmaConfig};
     let mut config = RdmaConfig::default();
     config.device = name.map(str::to_owned);
     config.address = (!address.ip().is_unspecified()).then_some(address.ip());
+    config.fence_reads = fences;
     let fabric = Rdma::new(config)?;
+    let reads = if fabric.capabilities().reads_overlap { "together" } else { "one after the other" };
     let over = if fabric.is_iwarp() { "iwarp adapter" } else { "infiniband or roce adapter" };
-    tracing::info!(fabric = "rdma", device = fabric.device(), over, why, "fabric taken");
+    tracing::info!(fabric = "rdma", device = fabric.device(), over, reads, why, "fabric taken");
     Ok(Box::new(fabric))
 }
 

@@ -94,6 +94,7 @@ impl Node {
             peers: config.peers.iter().map(|peer| peer.node).collect(),
             // The low half of a time in nanoseconds: as good as random.
             first_generation: run,
+            reads_overlap: fabric.capabilities().reads_overlap,
         });
         engine.keep_files(config.file_bytes);
         let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;

@@ -192,6 +192,7 @@ mod tests {
             pool_bytes: POOL,
             peers: Vec::new(),
             first_generation: 0,
+            reads_overlap: true,
         });
         (NodeMemory::open(folder, NodeId(1), POOL).unwrap(), engine)
     }

@@ -178,7 +178,7 @@ impl Service {
         let locks = Self::lock_folders(&config)?;
         check_planes(&config)?;
         let seats = core_claim::seats(&config.core, config.progress_threads)?;
-        let fabrics = seats.iter().map(|_| fabric::open(&config.fabric, config.listen));
+        let fabrics = seats.iter().map(|_| fabric::open(&config.fabric, config.listen, config.fence_reads));
         let mut fabrics = fabrics.collect::<Result<Vec<_>, _>>()?;
         // Without a key nobody could prove that he may speak to this node: so nobody is listened to.
         let admission = Admission::take(&config, &mut fabrics)?;

@@ -105,6 +105,10 @@ settings! {
     /// rdma:NAME
     #[arg(long, env = "DDSS_FABRIC", value_name = "FABRIC")]
     fabric: FabricChoice,
+    /// Whether an RDMA adapter's reads wait for each other, as they must where it may take them out of order [default: not
+    /// on Soft-RoCE and Soft-iWARP, which do not]
+    #[arg(long, env = "DDSS_FENCE_READS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    fence_reads: bool,
     /// Progress threads, 1 to 16, the same on all nodes of a cluster: segments are shared out among them [default: 1]
     #[arg(long, env = "DDSS_PROGRESS_THREADS", value_name = "N")]
     progress_threads: u8,
@@ -258,6 +262,7 @@ impl Settings {
             advertise: None,
             join: join.and_then(|text| text.trim().parse().ok()),
             fabric: Some(FabricChoice::Auto),
+            fence_reads: None,
             progress_threads: Some(1),
             core: Some(CoreChoice::Sensible),
             spin_us: Some(Pace::default().spin.as_micros() as u64),
@@ -337,6 +342,7 @@ impl Settings {
         config.listen = all.listen.unwrap_or(config.listen);
         config.peers = all.peer.unwrap_or_default();
         config.fabric = all.fabric.unwrap_or(config.fabric);
+        config.fence_reads = all.fence_reads;
         config.progress_threads = all.progress_threads.unwrap_or(1);
         config.core = all.core.unwrap_or_default();
         config.pace.spin = all.spin_us.map_or(config.pace.spin, Duration::from_micros);

@@ -108,6 +108,7 @@ impl Engines {
                 pool_bytes: 1 << 20,
                 peers,
                 first_generation: 9,
+                reads_overlap: true,
             });
             engine.attach(CLIENT, Identity { uid: 7, gid: 7 }, 1 << 20);
             engine.peer_up(NodeId(3 - node));

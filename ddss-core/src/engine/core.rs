@@ -39,6 +39,9 @@ pub struct EngineConfig {
     /// The generation of the first segment in each slot. A node that forgot its segments begins with another number
     /// each time, so that an id of an earlier run never names a segment of this one.
     pub first_generation: u32,
+    /// Whether the reads of one batch are under way together. Where each waits for the one before it, a get that need not
+    /// be one-sided is carried out by its home, in one round trip.
+    pub reads_overlap: bool,
 }
 
 /// The time, as the daemon read it before it came here.
@@ -130,6 +133,7 @@ pub(super) struct Caller {
 #[derive(Debug)]
 pub struct Engine {
     pub(super) node: NodeId,
+    pub(super) reads_overlap: bool,
     pub(super) segments: Segments,
     pub(super) operations: Operations,
     pub(super) lookups: BTreeMap<StepId, Lookup>,
@@ -179,6 +183,7 @@ impl Engine {
         }
         Self {
             node: config.node,
+            reads_overlap: config.reads_overlap,
             segments: Segments::new(config),
             operations: Operations::new(),
             lookups: BTreeMap::new(),

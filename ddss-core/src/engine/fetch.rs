@@ -3,6 +3,7 @@
 //! Header, bytes, state word again ([`Action::Fetch`]); if a put came between, it is done again, and the second time
 //! the home is asked to do it (`hand.rs`). A version that is named is read where its copy is kept, with the header
 //! that stands there. A Delta segment's reader takes the copy of the version before rather than wait for a writer.
+//! Where each read of a batch waits for the one before it, a get that minds the lock is the home's from the beginning.
 
 use super::action::{Action, Parts, Target};
 use super::core::{Caller, Engine, Now};
@@ -36,7 +37,9 @@ impl Engine {
         }
         let rules = facts.model.get_rules(transfer.look.asks);
         let kept = transfer.look.version.filter(|_| facts.keeps > 0);
-        if facts.copies > 1 || rules.minds == Minds::Anyone && transfer.look.version.is_none() {
+        let minds = if transfer.look.version.is_some() { Minds::Nobody } else { rules.minds };
+        let takes_trips = minds == Minds::Alone && !self.reads_overlap;
+        if facts.copies > 1 || minds == Minds::Anyone || takes_trips {
             return self.let_home_get(now, &caller, transfer);
         }
         if transfer.look.version.is_none() && self.get_copied(now, &caller, &transfer, &facts, rules.copy_us)? {

@@ -1,8 +1,8 @@
 //! A get that its home carries out: in order with everything else that is done to the segment, whole whatever happens
 //! around it, and one round trip.
 //!
-//! Asked for when a get has to keep to somebody's lock, when gets exclude each other (Read), and when two one-sided
-//! reads were torn by puts. A few bytes travel in the answer. More of them are copied aside first, since the fabric may
+//! Asked for when a get has to keep to somebody's lock, when gets exclude each other (Read), when two one-sided
+//! reads were torn by puts, and for every get that minds the lock where reads wait for each other. A few bytes travel in the answer. More of them are copied aside first, since the fabric may
 //! take them out of memory much later; from there they are written into the staging memory that the asker keeps for
 //! this home, and the asker's engine copies them to its client and says that the place is free.
 
@@ -209,7 +209,7 @@ impl Engine {
         let Some(pending) = self.operations.get_mut(step).copied() else { return };
         let Wait::Home(transfer) = pending.wait else { return };
         let may_read = self.noted(transfer.segment).is_some_and(|facts| {
-            facts.copies == 1 && facts.model.get_rules(transfer.look.asks).minds == crate::Minds::Nobody
+            facts.copies == 1 && facts.model.get_rules(transfer.look.asks).minds < crate::Minds::Anyone
         });
         if failure == Failure::Busy && may_read && now.steady_us < pending.deadline_us {
             self.fetch_again(now, step, &pending, transfer);

@@ -83,7 +83,8 @@ fn overlap((at, bytes): (u64, u64), (from, length): (u64, u64)) -> bool {
 impl Side {
     fn new(node: u16) -> Self {
         let (plane, peers) = (Plane::ONLY, vec![NodeId(1), NodeId(2)]);
-        let config = EngineConfig { node: NodeId(node), plane, pool_bytes: POOL_BYTES, peers, first_generation: 9 };
+        let (node, first_generation, reads_overlap) = (NodeId(node), 9, node == 1);
+        let config = EngineConfig { node, plane, pool_bytes: POOL_BYTES, peers, first_generation, reads_overlap };
         let (engine, generations) = (Engine::new(&config), [0; 3]);
         let mut side = Self { engine, generations, live: Vec::new(), copies: Vec::new(), reads: Vec::new() };
         (0..CLIENTS).for_each(|index| side.attach(index));

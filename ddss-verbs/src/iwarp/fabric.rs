@@ -119,6 +119,7 @@ impl Fabric for Iwarp {
             words_whole: self.config.crc,
             atomics: Arbiter::Thread,
             reads_abandonable: true,
+            reads_overlap: true,
             write_done_is_placed: false,
             refusals_named: true,
         }

@@ -37,6 +37,9 @@ pub enum RdmaError {
     /// The adapter was to execute atomics, and has none.
     #[error("rdma device {0} has no atomics: leave them to the thread")]
     NoAtomics(String),
+    /// Reads were to wait for each other, and the adapter does not take that.
+    #[error("rdma device {0} takes no fence on a read, and keeps the order by itself: leave fences off")]
+    NoFences(String),
     /// The system refused something.
     #[error("cannot {what} on rdma device {device}")]
     System {

@@ -75,6 +75,9 @@ impl Rdma {
             return Err(RdmaError::NoAtomics(name));
         }
         let fences = config.fence_reads.unwrap_or(!facts.is_software);
+        if fences && facts.is_software && facts.is_iwarp {
+            return Err(RdmaError::NoFences(name));
+        }
         let channel = Channel::new(&adapter).map_err(refused("make a completion channel"))?;
         let epoll = (|| -> io::Result<OwnedFd> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -249,6 +252,7 @@ impl Fabric for Rdma {
             words_whole: true,
             atomics: self.config.atomics,
             reads_abandonable: false,
+            reads_overlap: !self.fences,
             write_done_is_placed: !self.facts.is_iwarp,
             refusals_named: !self.facts.is_iwarp,
         }

@@ -188,6 +188,7 @@ impl Fabric for Sim {
             words_whole: true,
             atomics: Arbiter::Thread,
             reads_abandonable: true,
+            reads_overlap: true,
             write_done_is_placed: false,
             refusals_named: true,
         }
