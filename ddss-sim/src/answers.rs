@@ -98,8 +98,8 @@ impl World {
         if spec.copies > 1 {
             self.mirrored.insert(opened.segment);
         }
-        let (length, model, keeps) = (opened.bytes as usize, spec.model, spec.keeps());
-        let target = Target { id: opened.segment, length, model, keeps };
+        let (length, model, keeps, mirrored) = (opened.bytes as usize, spec.model, spec.keeps(), spec.copies > 1);
+        let target = Target { id: opened.segment, length, model, keeps, mirrored };
         self.history.model(opened.segment.to_bits(), model);
         if index == 0 {
             (self.additions, self.report.maybe_added) = Default::default();
@@ -108,10 +108,6 @@ impl World {
             Some(place) => *place = target,
             None => self.targets.push(target),
         }
-    }
-
-    fn is_mirrored(&self, id: SegmentId) -> bool {
-        self.records.get(&id).is_none_or(|record| record.spec.copies > 1)
     }
 
     fn done(
@@ -134,8 +130,7 @@ impl World {
         if is_stamped || asked.what().is_some() {
             let timestamp = completion.timestamp.0;
             self.stamps.told(segment, version, timestamp);
-            let is_here = target.id.home() == NodeId(node as u16 + 1) && !self.is_mirrored(target.id);
-            if is_here && asked.mark.is_some() {
+            if asked.mark.is_some() {
                 self.stamps.made(segment, version, timestamp, asked.heard);
             }
             self.nodes[node].heard = self.nodes[node].heard.max(timestamp);
@@ -189,6 +184,8 @@ impl World {
     /// Whether the segment was gone for certain when this was asked for.
     fn was_gone(&self, asked: &Asked) -> bool {
         let named = !matches!(asked.kind, Kind::List(_) | Kind::Make(_) | Kind::Open(_));
+        // A home that was cut off shows what it knows, and does not know yet that another one has taken over.
+        let named = named && !(asked.kind == Kind::Stat && asked.target.mirrored);
         // A copy may be as old as the model says.
         let old_us = if let Model::Temporal(micros) = asked.target.model { micros.into() } else { 0 };
         named && self.lost.get(&asked.target.id).is_some_and(|&lost_us| lost_us + old_us < asked.began_us)
@@ -252,7 +249,7 @@ impl World {
         let (model, keeps) = (spec.model, spec.keeps());
         if !self.is_gone(id) {
             self.history.model(id.to_bits(), model);
-            self.temps[temp] = Some(Target { id, length: bytes as usize, model, keeps });
+            self.temps[temp] = Some(Target { id, length: bytes as usize, model, keeps, mirrored: false });
         }
     }
 

@@ -31,7 +31,7 @@ struct Arguments {
 }
 
 /// The numbers of a report that are summed up over a campaign, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 19] {
+fn numbers(report: &Report) -> [(&'static str, u64); 20] {
     [
         ("operations", report.operations),
         ("done", report.done),
@@ -40,6 +40,7 @@ fn numbers(report: &Report) -> [(&'static str, u64); 19] {
         ("crashes", report.crashes),
         ("survived", report.survived),
         ("pauses", report.pauses),
+        ("half_seen", report.half_seen),
         ("torn_fetches", report.torn_fetches),
         ("handed", report.handed),
         ("copied", report.copied),

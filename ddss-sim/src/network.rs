@@ -4,7 +4,7 @@ use crate::council::Said;
 use crate::random::Random;
 use ddss_core::engine::{HandId, StepId, Target};
 use ddss_core::{Header, Range, RemoteWindow};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A read of another node's segment, on its way.
 #[derive(Clone, Debug)]
@@ -145,6 +145,27 @@ impl Network {
 
     pub(crate) fn next(&mut self) -> Option<((u64, u64), Event)> {
         self.queue.pop_first()
+    }
+
+    /// The next piece of a read of that memory that is on its way to that node, if it may come this moment: nothing
+    /// that was sent before it on its connection is on its way as well. From whom, and what.
+    pub(crate) fn take_read(&mut self, node: usize, base: u64) -> Option<(usize, u64, Box<Fetch>, usize)> {
+        let mut behind = BTreeSet::new();
+        let key = self.queue.iter().find_map(|(key, event)| match event {
+            Event::Read { from, to, fetch, .. } if *to == node => {
+                let is_next = behind.insert(*from);
+                (is_next && fetch.window.base == base).then_some(*key)
+            }
+            Event::Deliver { from, to, .. } if *to == node => {
+                behind.insert(*from);
+                None
+            }
+            _ => None,
+        })?;
+        match self.queue.remove(&key)? {
+            Event::Read { from, life, fetch, piece, .. } => Some((from, life, fetch, piece)),
+            _ => None,
+        }
     }
 
     /// What was due has to wait until then, still before everything that was planned later.

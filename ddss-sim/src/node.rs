@@ -192,6 +192,19 @@ impl Node {
         bytes
     }
 
+    /// The first half of a commit: what somebody sees who reads meanwhile.
+    pub(crate) fn begin_commit(&mut self, at: u64, parts: &Parts, bytes: &[u8], marked: Option<Version>) {
+        if let Some(version) = marked {
+            self.set_word(at + Header::STATE_OFFSET, Header::writing(Version(version.0 - 1)));
+        }
+        let mut left = &bytes[..bytes.len() / 2];
+        for range in &self.engine.ranges(parts) {
+            let (now, later) = left.split_at(left.len().min(range.bytes as usize));
+            self.write(at + Header::DATA_OFFSET + range.offset, now);
+            left = later;
+        }
+    }
+
     pub(crate) fn commit(&mut self, at: u64, parts: &Parts, bytes: &[u8], version: Version, timestamp: Timestamp) {
         let mut left = bytes;
         for range in &self.engine.ranges(parts) {

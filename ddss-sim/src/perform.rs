@@ -2,6 +2,7 @@
 
 use crate::council::Said;
 use crate::network::{Event, Fetch, Staged};
+use crate::node::Node;
 use crate::world::World;
 use ddss_core::engine::{Action, Commit, Parts, Reply, Source, StepId, Target};
 use ddss_core::{ArenaRange, Entry, Failure, Header, LaneId, Message, NodeId, Payload, RemoteWindow, SegmentId};
@@ -92,7 +93,10 @@ impl World {
             }
             Action::Commit { at, parts, source, version, timestamp } => {
                 let bytes = here.source(&source, parts.bytes());
-                here.commit(at, &parts, &bytes, version, timestamp);
+                self.read_meanwhile(node, at, |here, marks| {
+                    here.begin_commit(at, &parts, &bytes, marks.then_some(version));
+                });
+                self.nodes[node].commit(at, &parts, &bytes, version, timestamp);
             }
             Action::Aside { source, bytes, to } => {
                 let bytes = here.source(&source, bytes);
@@ -219,6 +223,27 @@ impl World {
     fn place(&mut self, from: usize, to: usize, at: u64, data: &[u8]) {
         let from = NodeId(from as u16 + 1);
         self.nodes[to].staging_of(from)[at as usize..][..data.len()].copy_from_slice(data);
+    }
+
+    /// Somebody reads what a node is just writing, if a read of it is on its way: a piece, or some.
+    fn read_meanwhile(&mut self, node: usize, at: u64, begin: impl FnOnce(&mut Node, bool)) {
+        #[cfg(feature = "planted")]
+        let marks = self.plan.bug != Some(ddss_core::engine::Bug::UnmarkedCommit);
+        #[cfg(not(feature = "planted"))]
+        let marks = true;
+        let mut begin = Some(begin);
+        while self.plan.hop_us.is_none()
+            && let Some((from, life, fetch, piece)) = self.network.take_read(node, at)
+        {
+            if let Some(begin) = begin.take() {
+                begin(&mut self.nodes[node], marks);
+            }
+            self.report.half_seen += 1;
+            self.read(from, node, life, fetch, piece);
+            if self.random.one_in(4) {
+                break;
+            }
+        }
     }
 
     /// The adapter of `to` reads for `from`: the header, the bytes in pieces, the state word again.

@@ -87,6 +87,8 @@ pub struct Report {
     pub survived: u64,
     /// Nodes that stopped for a while.
     pub pauses: u64,
+    /// Pieces that were read in the middle of a commit.
+    pub half_seen: u64,
     /// Fetches that met a put.
     pub torn_fetches: u64,
     /// Gets that a home carried out for another node.

@@ -53,6 +53,8 @@ pub(crate) struct Target {
     pub(crate) length: usize,
     pub(crate) model: Model,
     pub(crate) keeps: u32,
+    /// It has a mirror, or had one.
+    pub(crate) mirrored: bool,
 }
 
 /// A lock that a client holds.
@@ -125,7 +127,8 @@ impl Client {
 }
 
 /// What nobody asks about.
-const NOTHING: Target = Target { id: SegmentId::from_bits(0), length: 0, model: Model::Null, keeps: 0 };
+const NOTHING: Target =
+    Target { id: SegmentId::from_bits(0), length: 0, model: Model::Null, keeps: 0, mirrored: false };
 
 impl World {
     /// Segments that do not live long, at the same time.

@@ -62,6 +62,8 @@ each_is_found! {
     a_short_way_past_a_lock: ShortWayPastLock,
     a_short_way_that_keeps_nothing: ShortWayUnkept,
     a_version_of_the_same_time_as_the_one_before: StandingClock,
+    a_version_made_before_what_its_asker_had_seen: DeafClock,
+    a_commit_that_does_not_say_that_it_writes: UnmarkedCommit,
 }
 
 // If this failed, a lock whose holder forgot it would stand for ever, and nobody would notice.

@@ -57,6 +57,10 @@ pub enum Bug {
     ShortWayUnkept,
     /// A commit has the timestamp of the version before.
     StandingClock,
+    /// A node does not hear the clocks of those that ask it.
+    DeafClock,
+    /// A commit does not mark the segment before it writes: who carries actions out has it.
+    UnmarkedCommit,
 }
 
 /// Whether an engine has a bug.
