@@ -137,7 +137,8 @@ impl fmt::Display for Version {
 }
 
 /// When a segment was written, on the home's hybrid logical clock: microseconds since 1970 in the high 52 bits,
-/// a counter in the low 12.
+/// a counter in the low 12. What is made for a client of a node is later, wherever it is made, than everything that the clients of
+/// that node had been told of before it was asked for, as long as no two clocks of the cluster are 10 s apart.
 ///
 /// ```
 /// use ddss_core::Timestamp;

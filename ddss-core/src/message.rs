@@ -1,7 +1,7 @@
 //! What engines say to each other. Little-endian, each field checked on the way in; the receiver works on a copy.
 //!
-//! A message is one byte of kind, then the fields of that kind in the order of its declaration, then the tail: names,
-//! and what stands behind a put, a get, what was got, a list and its page.
+//! A message is the clock of the node that says it, one byte of kind, then the fields of that kind in the order of its
+//! declaration, then the tail: names, and what stands behind a put, a get, what was got, a list and its page.
 
 use crate::failure::Outcome;
 use crate::limits::MESSAGE_BYTES_MAX;
@@ -415,7 +415,7 @@ impl Message {
     /// The `staged` of a put whose bytes are in the message.
     pub const NOT_STAGED: u64 = u64::MAX;
     /// Bytes of data that fit behind the fields of a put, with room for a seal.
-    pub const PUT_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 96;
+    pub const PUT_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 104;
     /// Bytes of the longest message before it is sealed.
     pub const PLAIN_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16;
 

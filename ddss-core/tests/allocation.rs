@@ -5,6 +5,7 @@ use ddss_core::engine::{Action, Engine, EngineConfig, Now, Source, StepId, Tail}
 use ddss_core::{
     ArenaRange, Change, ClientId, Completion, Header, Identity, LaneId, LockToken, LockWish, Look, Message, Model,
     NodeId, Opened, Operation, Outcome, Payload, Plane, RemoteWindow, Request, RequestId, SegmentId, Spec, Terms,
+    Timestamp,
 };
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
@@ -105,7 +106,7 @@ impl Pair {
             }
         };
         let (now, node) = (self.now, NodeId(from as u16 + 1));
-        self.engines[1 - from].message(now, node, &message, &bytes[..length]);
+        self.engines[1 - from].message(now, node, Timestamp::default(), &message, &bytes[..length]);
     }
 }
 

@@ -4,7 +4,7 @@
 use ddss_core::engine::{Action, ClaimId, Engine, EngineConfig, Now, StepId};
 use ddss_core::{
     ArenaRange, ClientId, Completion, Failure, Identity, LaneId, Message, Name, NodeId, Operation, Outcome, Placement,
-    Plane, Request, RequestId, Spec,
+    Plane, Request, RequestId, Spec, Timestamp,
 };
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
@@ -161,12 +161,12 @@ fn what_is_known_is_asked_of_its_home_and_what_is_not_is_asked_about_once() {
         timestamp: Default::default(),
         word: 0,
     };
-    node.engine.message(NOW, NodeId(2), &gone(step), &[]);
+    node.engine.message(NOW, NodeId(2), Timestamp::default(), &gone(step), &[]);
     let confirm = step_in(&node.actions());
     node.engine.confirmed(confirm, Ok(Some(NodeId(2))));
     let actions = node.actions();
     let [Action::Send { message: Message::Lookup { step, .. }, .. }] = actions[..] else { panic!("{actions:?}") };
-    node.engine.message(NOW, NodeId(2), &gone(step), &[]);
+    node.engine.message(NOW, NodeId(2), Timestamp::default(), &gone(step), &[]);
     assert_eq!(end_in(&node.actions()), Outcome::Failed(Failure::NotFound));
     // A node that left is nobody's home.
     node.engine.peer_gone(NOW, NodeId(2));
@@ -188,7 +188,7 @@ fn a_segment_elsewhere_is_made_by_its_home() {
         "{actions:?}"
     );
     let allocate = Message::Allocate { step: 5, who: WHO, spec: Spec::new(64), name: name("near") };
-    node.engine.message(NOW, NodeId(2), &allocate, &[]);
+    node.engine.message(NOW, NodeId(2), Timestamp::default(), &allocate, &[]);
     let claim = claim_in(&node.actions());
     node.engine.claimed(NOW, claim, Err(Failure::TimedOut));
     let actions = node.actions();

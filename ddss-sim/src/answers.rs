@@ -5,7 +5,7 @@ use crate::network::Event;
 use crate::node::mark_of;
 use crate::workload::{Asked, Held, Kind, LEASE_US, Target};
 use crate::world::World;
-use ddss_core::{ClientId, Completion, Failure, Listing, LockToken, Model, NodeId, Opened, Outcome, Page, SegmentId};
+use ddss_core::{ClientId, Completion, Failure, Listing, LockToken, Model, Opened, Outcome, Page, SegmentId};
 
 fn first_word(completion: &Completion) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| completion.data[i]))

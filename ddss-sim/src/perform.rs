@@ -189,7 +189,7 @@ impl World {
         let to = usize::from(to.0) - 1;
         let Some(life) = self.network.life(from, to) else { return };
         let time_us = self.arrival(from, to);
-        let bytes = message.encode(tail).to_vec();
+        let bytes = message.encode(self.nodes[from].engine.clock(), tail).to_vec();
         self.network.at(time_us, Event::Deliver { from, to, life, staged, bytes });
     }
 
@@ -211,11 +211,11 @@ impl World {
             _ => {}
         }
         if alive {
-            let Ok((message, tail)) = Message::decode(bytes) else {
+            let Ok((message, clock, tail)) = Message::decode(bytes) else {
                 return self.violation(format!("node {} wrote what node {} cannot read", from + 1, to + 1));
             };
             let now = self.now(to);
-            self.nodes[to].engine.message(now, NodeId(from as u16 + 1), &message, tail);
+            self.nodes[to].engine.message(now, NodeId(from as u16 + 1), clock, &message, tail);
             self.perform(to);
         }
     }

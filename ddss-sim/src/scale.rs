@@ -8,7 +8,7 @@ use crate::random::Random;
 use ddss_core::engine::{Action, Engine, EngineConfig, Now, StepId, Tail, Target};
 use ddss_core::{
     ArenaRange, ClientId, Completion, Header, Identity, LaneId, Look, Message, NodeId, Opened, Operation, Outcome,
-    Plane, RemoteWindow, Request, RequestId, SegmentId, Spec,
+    Plane, RemoteWindow, Request, RequestId, SegmentId, Spec, Timestamp,
 };
 use std::collections::BTreeMap;
 
@@ -122,6 +122,7 @@ impl World {
                 pool_bytes: POOL_BYTES,
                 peers: peers.clone(),
                 first_generation: 9,
+                reads_overlap: true,
             };
             let mut engine = Engine::new(&config);
             peers.iter().filter(|peer| *peer != node).for_each(|peer| engine.peer_up(*peer));
@@ -231,7 +232,7 @@ impl World {
             Event::Deliver { from, to, message } => {
                 let done = self.work(to, self.costs.home_ns);
                 let now = self.now();
-                self.engines[to].message(now, NodeId(from as u16 + 1), &message, &[]);
+                self.engines[to].message(now, NodeId(from as u16 + 1), Timestamp::default(), &message, &[]);
                 self.perform(to, done);
             }
         }

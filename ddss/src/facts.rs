@@ -59,7 +59,8 @@ pub(crate) fn after(page: &Page, query: &mut Query, last: Option<&Listing>) -> O
 
 impl Client {
     /// The segments of the cluster whose names begin like that, as far as their nodes can be reached and this user may
-    /// read, write or release them. They are asked for page by page, so the list is no picture of one moment.
+    /// read, write or release them. They are asked for page by page, so the list is no picture of one moment, and each page has the
+    /// time of one call.
     pub fn list(&self, prefix: &str) -> Result<Listings, Error> {
         let query = Query::new(prefix, "").map_err(|failure| Error::Failed {
             action: "list",
@@ -149,7 +150,8 @@ impl Iterator for Listings {
 }
 
 impl Segment {
-    /// All facts of the segment as its home sees it now.
+    /// All facts of the segment as its home sees it now. Of a segment with a mirror, a home that is cut off shows what it knew
+    /// last: to look at, not to decide by.
     pub fn stat(&self) -> Result<Listing, Error> {
         let operation = |page| Operation::Stat { segment: self.id(), page };
         let (_, found) = self.client().page(self.time(), "stat", self.name(), &[], operation)?;

@@ -67,7 +67,7 @@ pub(crate) fn open(
         FabricChoice::Auto if address.ip().is_unspecified() => {
             format!("{} is every address: listen on an rdma adapter's own to use it", address.ip())
         }
-        FabricChoice::Auto => match adapter(None, address, "it has the address on which this node listens") {
+        FabricChoice::Auto => match adapter(None, "it has the address on which this node listens") {
             Ok(fabric) => return Ok(fabric),
             Err(error) => crate::words::in_one_line(error.as_ref()),
         },
@@ -99,7 +99,7 @@ fn adapter(
 }
 
 #[cfg(not(feature = "rdma"))]
-fn adapter(_: Option<&str>, _: SocketAddr, _: &str) -> Result<Box<dyn Fabric>, AdapterError> {
+fn adapter(_: Option<&str>, _: SocketAddr, _: Option<bool>, _: &str) -> Result<Box<dyn Fabric>, AdapterError> {
     Err("this ddssd was built without its feature rdma (cargo build --release --features rdma --bin ddssd)".into())
 }
 
@@ -122,14 +122,14 @@ mod tests {
     fn an_address_of_no_adapter_is_reached_over_tcp_or_refused() {
         // If this failed, a machine without an adapter could not start a node, or would fall back without a word.
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        assert_eq!(open(&FabricChoice::Auto, address).unwrap().capabilities().name, "iwarp");
+        assert_eq!(open(&FabricChoice::Auto, address, None).unwrap().capabilities().name, "iwarp");
         let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        assert_eq!(open(&FabricChoice::Auto, everywhere).unwrap().capabilities().name, "iwarp");
+        assert_eq!(open(&FabricChoice::Auto, everywhere, None).unwrap().capabilities().name, "iwarp");
         // An address of documentation, which no machine has.
         let nowhere = SocketAddr::from(([192, 0, 2, 1], 0));
-        assert_eq!(open(&FabricChoice::Auto, nowhere).unwrap().capabilities().name, "iwarp");
+        assert_eq!(open(&FabricChoice::Auto, nowhere, None).unwrap().capabilities().name, "iwarp");
         for choice in [FabricChoice::Rdma, FabricChoice::Adapter("mlx5_99".to_owned())] {
-            let refused = open(&choice, nowhere).err().unwrap();
+            let refused = open(&choice, nowhere, None).err().unwrap();
             assert!(matches!(refused, StartError::Adapter(_)), "{refused}");
             assert!(refused.to_string().contains("rdma"), "{refused}");
         }

@@ -59,10 +59,10 @@ impl Liar {
     /// Asks for something, with a number of its own; what the home answers to it.
     fn ask(&mut self, message: impl FnOnce(u64) -> Message, tail: &[u8]) -> Option<Message> {
         self.step += 1;
-        self.member.say(&message(self.step).encode(tail));
+        self.member.say(&message(self.step).encode(Timestamp::default(), tail));
         loop {
             let Some(Seen::Said(plain)) = self.member.hear() else { return None };
-            let (answer, _) = Message::decode(&plain).unwrap();
+            let (answer, ..) = Message::decode(&plain).unwrap();
             match answer {
                 Message::Ended { step, .. } | Message::Found { step, .. } if step == self.step => return Some(answer),
                 _ => {}
@@ -217,9 +217,9 @@ fn changes_words_of_a_window(liar: &mut Liar, _: &Target<'_>) {
 
 fn reads_a_segment_that_it_released(liar: &mut Liar, _: &Target<'_>) {
     let (segment, window) = liar.make("released", Spec::new(SEGMENT_BYTES), WHO);
-    liar.member.say(&Message::Release { step: 1, who: WHO, segment }.encode(&[]));
+    liar.member.say(&Message::Release { step: 1, who: WHO, segment }.encode(Timestamp::default(), &[]));
     // It says that it reads no more, and does.
-    liar.member.say(&Message::Forgotten { segment }.encode(&[]));
+    liar.member.say(&Message::Forgotten { segment }.encode(Timestamp::default(), &[]));
     assert!(liar.member.is_served_after_all());
     liar.read(window.key, window.base, 64);
 }
@@ -231,17 +231,17 @@ fn uses_a_key_of_an_earlier_connection(liar: &mut Liar, target: &Target<'_>) {
 }
 
 fn puts_from_beyond_its_staging_memory(liar: &mut Liar, target: &Target<'_>) {
-    liar.member.say(&put(target.held, 0, 8, STAGING_BYTES as u64 - 4)(1).encode(&[]));
+    liar.member.say(&put(target.held, 0, 8, STAGING_BYTES as u64 - 4)(1).encode(Timestamp::default(), &[]));
 }
 
 fn puts_bytes_that_it_did_not_send(liar: &mut Liar, target: &Target<'_>) {
-    liar.member.say(&put(target.held, 0, 400, Message::NOT_STAGED)(1).encode(&[7; 16]));
+    liar.member.say(&put(target.held, 0, 400, Message::NOT_STAGED)(1).encode(Timestamp::default(), &[7; 16]));
 }
 
 fn welcomes_to_a_window_that_is_nowhere(liar: &mut Liar, target: &Target<'_>) {
     liar.member = Member::greet(target.home, fresh_run()).0;
     let staging = RemoteWindow { key: 1, base: u64::MAX - 5, bytes: STAGING_BYTES as u64 };
-    liar.member.say(&Message::Welcome { staging }.encode(&[]));
+    liar.member.say(&Message::Welcome { staging }.encode(Timestamp::default(), &[]));
 }
 
 fn tells_of_a_segment_without_end(liar: &mut Liar, _: &Target<'_>) {
@@ -257,7 +257,7 @@ fn tells_of_a_segment_without_end(liar: &mut Liar, _: &Target<'_>) {
         storage: ddss_core::Storage::Memory,
     };
     let window = RemoteWindow { key: 1, base: u64::MAX - 5, bytes: 1 << 50 };
-    liar.member.say(&Message::Found { step: 1, facts, window }.encode(&[]));
+    liar.member.say(&Message::Found { step: 1, facts, window }.encode(Timestamp::default(), &[]));
 }
 
 fn random_words(liar: &mut Liar, _: &Target<'_>) {
@@ -346,14 +346,17 @@ fn answers_what_nobody_asked(liar: &mut Liar, target: &Target<'_>) {
             Message::Forget { segment: target.secret },
             Message::Forgotten { segment: target.secret },
         ] {
-            liar.member.say(&message.encode(&[]));
+            liar.member.say(&message.encode(Timestamp::default(), &[]));
         }
     }
 }
 
 fn tells_of_a_far_future(liar: &mut Liar, _: &Target<'_>) {
     let (version, timestamp) = (Version(1), Timestamp(u64::MAX));
-    liar.member.say(&Message::Ended { step: 1, outcome: Outcome::Done, version, timestamp, word: 0 }.encode(&[]));
+    liar.member.say(
+        &Message::Ended { step: 1, outcome: Outcome::Done, version, timestamp, word: 0 }
+            .encode(Timestamp::default(), &[]),
+    );
     let (segment, _) = liar.make("future", Spec::new(8), WHO);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
     match liar.ask(put(segment, 0, 8, Message::NOT_STAGED), &[7; 8]) {
@@ -370,13 +373,13 @@ fn waits_in_masses(liar: &mut Liar, _: &Target<'_>) {
     let many = WAITERS_PER_SEGMENT_MAX as u64 + 200;
     for step in 0..many {
         let lock = Message::Lock { step: 1 << 40 | step, who: WHO, segment, wish, timeout_us: TIMEOUT_US };
-        liar.say_patiently(&lock.encode(&[]));
+        liar.say_patiently(&lock.encode(Timestamp::default(), &[]));
     }
     // Each of them ends, those for which there was no room at once.
     let mut busy = 0;
     for _ in 0..many {
         let Some(Seen::Said(plain)) = liar.member.hear() else { panic!("some never end") };
-        let Ok((Message::Ended { outcome, .. }, _)) = Message::decode(&plain) else { continue };
+        let Ok((Message::Ended { outcome, .. }, ..)) = Message::decode(&plain) else { continue };
         busy += u64::from(outcome == Outcome::Failed(Failure::Busy));
     }
     assert!(busy > 0, "the line has no end");
@@ -405,7 +408,7 @@ fn asks_and_never_listens(liar: &mut Liar, target: &Target<'_>) {
     let end = Instant::now() + Duration::from_secs(1);
     let mut sealed = [0; 600];
     while Instant::now() < end {
-        let lookup = Message::Lookup { step: 7, who: WHO, name }.encode(&[]);
+        let lookup = Message::Lookup { step: 7, who: WHO, name }.encode(Timestamp::default(), &[]);
         let length = liar.member.channel.seal(&lookup, &mut sealed).unwrap();
         let Member { caller, peer, .. } = &mut liar.member;
         let message = &sealed[..length];

@@ -4,7 +4,7 @@ use crate::links::{Candidate, Change, Heard, Link, Links, State};
 use crate::status::wall_us;
 use crate::trust::{Initiator, Purpose, TrustError, agree, respond};
 use ddss_core::limits::{HELLO_BYTES_MAX, STAGING_BYTES};
-use ddss_core::{Message, NodeId, PeerHello, RemoteWindow};
+use ddss_core::{Message, NodeId, PeerHello, RemoteWindow, Timestamp};
 use ddss_verbs::{CloseReason, Fabric, PeerId};
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -99,7 +99,7 @@ impl Links {
                         link.run = theirs.run;
                         link.state = State::Meeting { peer, channel, since: Instant::now() };
                         if let Some(staging) = link.open_room(fabric, peer) {
-                            link.post(fabric, &Message::Welcome { staging }.encode(&[]));
+                            link.post(fabric, &Message::Welcome { staging }.encode(Timestamp::default(), &[]));
                         }
                     }
                     Err(error) => {
@@ -168,7 +168,7 @@ impl Links {
             link.state = State::Idle { retry_at: Instant::now() + link.back_off() };
             return Heard::Nothing;
         };
-        link.post(fabric, &Message::Welcome { staging: ours }.encode(&[]));
+        link.post(fabric, &Message::Welcome { staging: ours }.encode(Timestamp::default(), &[]));
         link.up(staging);
         Heard::Met { node: link.node, again }
     }
@@ -235,7 +235,7 @@ fn stranger(link: &Link, found: NodeId) -> TrustError {
 
 fn staging_in(plain: &[u8]) -> Option<RemoteWindow> {
     match Message::decode(plain) {
-        Ok((Message::Welcome { staging }, _)) if staging.bytes >= STAGING_BYTES as u64 => {
+        Ok((Message::Welcome { staging }, ..)) if staging.bytes >= STAGING_BYTES as u64 => {
             // A window that wraps around is nowhere.
             staging.base.checked_add(staging.bytes).map(|_| staging)
         }

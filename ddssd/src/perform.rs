@@ -469,7 +469,7 @@ impl Hands {
             Ok(()) => {
                 self.tally.wrote(from.bytes);
                 let tail = table.map_or(&[][..], |table| self.engine.kept(table));
-                self.links.send(self.fabric.as_mut(), node, &message.encode(tail));
+                self.links.send(self.fabric.as_mut(), node, &message.encode(self.engine.clock(), tail));
             }
             Err(error) => self.engine.refused(step, failure_of(error.kind)),
         }
@@ -499,7 +499,7 @@ impl Hands {
             Ok(()) => {
                 self.tally.wrote(from.1);
                 let tail = table.map_or(&[][..], |table| self.engine.kept(table));
-                self.links.send(self.fabric.as_mut(), node, &message.encode(tail));
+                self.links.send(self.fabric.as_mut(), node, &message.encode(self.engine.clock(), tail));
             }
             Err(_) => self.engine.not_handed(node, hand, message),
         }
@@ -535,7 +535,7 @@ impl Hands {
                 length
             }
         };
-        self.links.send(self.fabric.as_mut(), node, &message.encode(&bytes[..length]));
+        self.links.send(self.fabric.as_mut(), node, &message.encode(self.engine.clock(), &bytes[..length]));
     }
 
     fn introduce(&mut self, node: NodeId, message: Message, at: u64, bytes: u64) {
@@ -557,7 +557,7 @@ impl Hands {
                 word: 0,
             },
         };
-        self.links.send(self.fabric.as_mut(), node, &message.encode(&[]));
+        self.links.send(self.fabric.as_mut(), node, &message.encode(self.engine.clock(), &[]));
     }
 
     pub(crate) fn reply(&mut self, lane: LaneId, completion: &Completion, data: Option<(u64, u8)>) {

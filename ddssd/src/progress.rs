@@ -319,10 +319,10 @@ impl Node {
 
     fn take_message(&mut self, node: NodeId, bytes: &[u8]) {
         match Message::decode(bytes) {
-            Ok((message, tail)) => {
+            Ok((message, clock, tail)) => {
                 self.hands.see_time();
                 self.hands.tally.heard(&message);
-                self.hands.engine.message(self.hands.now, node, &message, tail);
+                self.hands.engine.message(self.hands.now, node, clock, &message, tail);
                 self.perform();
             }
             Err(_) => self.hands.links.cut(self.hands.fabric.as_mut(), node),

@@ -3,7 +3,7 @@
 use crate::trust::{Channel, ClusterKey, Initiator, Purpose};
 use crate::{Config, PeerAddress, Service};
 use ddss_core::limits::STAGING_BYTES;
-use ddss_core::{Identity, Message, Name, NodeId, Outcome, PeerHello, RemoteWindow};
+use ddss_core::{Identity, Message, Name, NodeId, Outcome, PeerHello, RemoteWindow, Timestamp};
 use ddss_verbs::{CloseReason, Event, Events, Fabric, Iwarp, IwarpConfig, PeerId, SendMode, Work};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -134,9 +134,9 @@ impl Member {
     pub(crate) fn meet(home: &Home, run: u32) -> (Self, Vec<u8>) {
         let (mut member, hello) = Self::greet(home, run);
         let staging = RemoteWindow { key: 1, base: 0, bytes: STAGING_BYTES as u64 };
-        member.say(&Message::Welcome { staging }.encode(&[]));
+        member.say(&Message::Welcome { staging }.encode(Timestamp::default(), &[]));
         let Some(Seen::Said(welcome)) = member.hear() else { panic!("a member is welcomed") };
-        let Ok((Message::Welcome { staging }, _)) = Message::decode(&welcome) else { panic!("it is welcomed first") };
+        let Ok((Message::Welcome { staging }, ..)) = Message::decode(&welcome) else { panic!("it is welcomed first") };
         member.staging = staging;
         (member, hello)
     }
@@ -176,10 +176,13 @@ impl Member {
 
     /// The same, whatever else it says before.
     pub(crate) fn is_served_after_all(&mut self) -> bool {
-        self.say(&Message::Lookup { step: 77, who: WHO, name: Name::new("nothing").unwrap() }.encode(&[]));
+        self.say(
+            &Message::Lookup { step: 77, who: WHO, name: Name::new("nothing").unwrap() }
+                .encode(Timestamp::default(), &[]),
+        );
         loop {
             let Some(Seen::Said(plain)) = self.hear() else { return false };
-            if let Ok((Message::Ended { step: 77, .. }, _)) = Message::decode(&plain) {
+            if let Ok((Message::Ended { step: 77, .. }, ..)) = Message::decode(&plain) {
                 return true;
             }
         }
@@ -187,9 +190,12 @@ impl Member {
 
     /// Whether the home still answers on this connection.
     pub(crate) fn is_served(&mut self) -> bool {
-        self.say(&Message::Lookup { step: 7, who: WHO, name: Name::new("nothing").unwrap() }.encode(&[]));
+        self.say(
+            &Message::Lookup { step: 7, who: WHO, name: Name::new("nothing").unwrap() }
+                .encode(Timestamp::default(), &[]),
+        );
         let Some(Seen::Said(plain)) = self.hear() else { return false };
-        let (answer, _) = Message::decode(&plain).unwrap();
+        let (answer, ..) = Message::decode(&plain).unwrap();
         matches!(answer, Message::Ended { step: 7, outcome: Outcome::Failed(_), .. })
     }
 }
@@ -267,9 +273,11 @@ fn a_member_that_lies_loses_its_connection_and_nothing_else_happens() {
             copies: 1,
             storage: ddss_core::Storage::Memory,
         };
-        Message::Found { step: 1, facts, window: RemoteWindow { key: 1, base: 0, bytes: 16 } }.encode(&[]).to_vec()
+        Message::Found { step: 1, facts, window: RemoteWindow { key: 1, base: 0, bytes: 16 } }
+            .encode(Timestamp::default(), &[])
+            .to_vec()
     };
-    let welcome = Message::Welcome { staging: RemoteWindow::default() }.encode(&[]).to_vec();
+    let welcome = Message::Welcome { staging: RemoteWindow::default() }.encode(Timestamp::default(), &[]).to_vec();
     let lies = [vec![], vec![99], vec![2, 1], vec![7; 480], welcome, found(1), found(2)];
     for (run, lie) in lies.into_iter().enumerate() {
         let (mut member, _) = Member::meet(&home, run as u32 + 1);
@@ -281,7 +289,8 @@ fn a_member_that_lies_loses_its_connection_and_nothing_else_happens() {
     for (run, turn) in (100..).zip(0..3) {
         let (mut member, _) = Member::meet(&home, run);
         let mut sealed = [0; 600];
-        let lookup = Message::Lookup { step: 7, who: WHO, name: Name::new("nothing").unwrap() }.encode(&[]);
+        let lookup = Message::Lookup { step: 7, who: WHO, name: Name::new("nothing").unwrap() }
+            .encode(Timestamp::default(), &[]);
         let length = match turn {
             0 => {
                 sealed[..lookup.len()].copy_from_slice(&lookup);

@@ -19,6 +19,11 @@ fn pair(test: &str, fabric: &str) -> Option<[Daemon; 2]> {
 
 /// The same with more arguments.
 fn pair_with(test: &str, fabric: &str, more: &[&str]) -> Option<[Daemon; 2]> {
+    Some(on_adapters(test, fabric, more)?.map(|options| options.start().unwrap()))
+}
+
+/// How the two are started.
+fn on_adapters(test: &str, fabric: &str, more: &[&str]) -> Option<[DaemonOptions; 2]> {
     let find = |name| std::env::var(name).ok().map(|address| address.parse::<IpAddr>().unwrap());
     let Some((a, b)) = find("DDSS_RDMA_A").zip(find("DDSS_RDMA_B")) else {
         skipped(test, "no rdma adapter (DDSS_RDMA_A, DDSS_RDMA_B); scripts/vm has some");
@@ -37,7 +42,7 @@ fn pair_with(test: &str, fabric: &str, more: &[&str]) -> Option<[Daemon; 2]> {
     let (a, b) = (options(1, a).pool_bytes(16 << 20), options(2, b).pool_bytes(16 << 20));
     let a = a.peer(&b);
     let b = b.peer(&a);
-    Some([a.start().unwrap(), b.start().unwrap()])
+    Some([a, b])
 }
 
 fn client(daemon: &Daemon) -> ScriptedClient {

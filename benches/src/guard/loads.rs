@@ -8,7 +8,7 @@ use ddss::{NodeId, SegmentId, Spec, Strategy};
 use ddss_core::engine::{Action, Engine, EngineConfig, Now, StepId, Tail};
 use ddss_core::{
     ArenaRange, ClientId, Completion, Entry, Header, Identity, LaneId, Look, Message, Opened, Operation, Outcome,
-    Payload, Plane, RemoteWindow, Request, RequestId, Terms,
+    Payload, Plane, RemoteWindow, Request, RequestId, Terms, Timestamp,
 };
 use ddss_ipc::{Arrival, AttachOptions, Attachment, Followed, Lane, Reception, ReceptionConfig, SharedMemory, Station};
 use ddss_verbs::{
@@ -181,7 +181,7 @@ impl Engines {
 
     fn deliver(&mut self, from: usize, message: &Message) {
         let node = NodeId(from as u16 + 1);
-        self.engines[1 - from].message(self.now, node, message, &[]);
+        self.engines[1 - from].message(self.now, node, Timestamp::default(), message, &[]);
     }
 }
 

@@ -225,6 +225,11 @@ impl Engine {
         self.counters.requests += 1;
     }
 
+    /// The newest timestamp that this node gave or heard of: goes out with each message.
+    pub fn clock(&self) -> Timestamp {
+        self.clock.last()
+    }
+
     /// Segments at home here, and bytes of the pool that are free.
     pub fn segments(&self) -> (usize, u64) {
         (self.segments.count(), self.segments.free_bytes(Storage::Memory))

@@ -13,13 +13,17 @@ use crate::model::Minds;
 use crate::operation::Look;
 use crate::ranges::Ranges;
 use crate::segment::{Identity, Wish};
-use crate::{Failure, Message, NodeId, Outcome, SegmentId};
+use crate::{Failure, Message, NodeId, Outcome, SegmentId, Timestamp};
 
 impl Engine {
-    /// A message came from a peer, with what stands behind its fields.
-    pub fn message(&mut self, now: Now, node: NodeId, message: &Message, tail: &[u8]) {
+    /// A message came from a peer, with that peer's clock and what stands behind its fields. What is made here from now
+    /// on is later than everything that was known there.
+    pub fn message(&mut self, now: Now, node: NodeId, clock: Timestamp, message: &Message, tail: &[u8]) {
         if self.peers.reachable(node).is_none() {
             return;
+        }
+        if !planted!(self, DeafClock) {
+            self.clock.hear(clock, now.wall_us);
         }
         let deadline = |timeout_us: u32| now.steady_us.saturating_add(timeout_us.into());
         let asked = match *message {

@@ -12,9 +12,10 @@ use crate::{Timestamp, Version};
 use arrayvec::ArrayVec;
 
 impl Message {
-    /// As bytes; `tail` is the data of a put and empty otherwise.
-    pub fn encode(&self, tail: &[u8]) -> ArrayVec<u8, { Message::PLAIN_BYTES_MAX }> {
+    /// As bytes, with the clock of the node that says it; `tail` is the data of a put and empty otherwise.
+    pub fn encode(&self, clock: Timestamp, tail: &[u8]) -> ArrayVec<u8, { Message::PLAIN_BYTES_MAX }> {
         let mut out = Writer::<{ Message::PLAIN_BYTES_MAX }>::default();
+        out.u64(clock.0);
         match *self {
             Message::Welcome { staging } => out.u8(1).window(staging),
             Message::Lookup { step, who, name } => out.u8(2).u64(step).identity(who).bytes(name.as_str().as_bytes()),
@@ -89,9 +90,10 @@ impl Message {
         out.0
     }
 
-    /// Reads a copied message; returns it with its tail.
-    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Failure> {
+    /// Reads a copied message; returns it with the sender's clock and its tail.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, Timestamp, &[u8]), Failure> {
         let mut input = Reader(bytes);
+        let clock = Timestamp(input.u64()?);
         let kind = input.u8()?;
         let message = match kind {
             1 => Message::Welcome { staging: input.window()? },
@@ -225,7 +227,7 @@ impl Message {
             },
             _ => return Err(Failure::Malformed),
         };
-        if message.allows_tail(input.0.len()) { Ok((message, input.0)) } else { Err(Failure::Malformed) }
+        if message.allows_tail(input.0.len()) { Ok((message, clock, input.0)) } else { Err(Failure::Malformed) }
     }
 
     /// Whether so many bytes may stand behind the fields.
@@ -258,6 +260,8 @@ mod tests {
     use crate::segment::{Identity, Name, Permissions};
     use crate::{Model, NodeId, SegmentId, Storage};
     use proptest::prelude::*;
+
+    const CLOCK: Timestamp = Timestamp(77);
 
     #[test]
     fn every_message_survives_the_wire() {
@@ -325,8 +329,8 @@ mod tests {
             Message::Mirrored { segment, epoch: 1, stored: Stored::Put, version, timestamp, number: 7 },
         ];
         for message in all {
-            let bytes = message.encode(&[]);
-            assert_eq!(Message::decode(&bytes), Ok((message, &[][..])));
+            let bytes = message.encode(CLOCK, &[]);
+            assert_eq!(Message::decode(&bytes), Ok((message, CLOCK, &[][..])));
             for cut in 0..bytes.len() {
                 let short = Message::decode(&bytes[..cut]);
                 let named =
@@ -337,8 +341,8 @@ mod tests {
         let (length, staged) = (Message::PUT_BYTES_MAX as u32, Message::NOT_STAGED);
         let put = Message::Put { step: 1, who, segment, offset: 2, length, staged, ranges: 0, terms, timeout_us: 1 };
         let tail = [7; Message::PUT_BYTES_MAX];
-        assert_eq!(Message::decode(&put.encode(&tail)), Ok((put, &tail[..])));
-        assert_eq!(Message::decode(&put.encode(&tail[1..])), Err(Failure::Malformed));
+        assert_eq!(Message::decode(&put.encode(CLOCK, &tail)), Ok((put, CLOCK, &tail[..])));
+        assert_eq!(Message::decode(&put.encode(CLOCK, &tail[1..])), Err(Failure::Malformed));
     }
 
     proptest! {

@@ -512,14 +512,14 @@ impl World<'_> {
         if !self.up {
             return;
         }
-        let mut bytes = message.encode(&tail).to_vec();
+        let mut bytes = message.encode(self.sides[side].engine.clock(), &tail).to_vec();
         for _ in 0..self.lies() {
             let at = usize::from(self.input.byte()) % bytes.len();
             bytes[at] ^= self.input.byte();
         }
         match Message::decode(&bytes) {
-            Ok((message, tail)) => {
-                self.sides[1 - side].engine.message(self.now, NodeId(side as u16 + 1), &message, tail);
+            Ok((message, clock, tail)) => {
+                self.sides[1 - side].engine.message(self.now, NodeId(side as u16 + 1), clock, &message, tail);
             }
             Err(_) => self.disconnect(),
         }

@@ -19,12 +19,13 @@ impl Stamps {
         }
     }
 
-    /// A node made a version of a segment at home there for a client, and its clients had been told of that timestamp, of
-    /// whatever segment, before the client asked.
+    /// Somebody made a version of a segment, wherever that is at home, and the clients of his node had been told of that
+    /// timestamp, of whatever segment, before he asked.
     pub fn made(&mut self, segment: u64, version: u64, timestamp: u64, heard: u64) {
         if timestamp <= heard {
-            let what =
-                format!("segment {segment}: version {version} is of {timestamp}, though its node had heard of {heard}");
+            let what = format!(
+                "segment {segment}: version {version} is of {timestamp}, though its maker's node had heard of {heard}"
+            );
             self.violations.push(what);
         }
     }
