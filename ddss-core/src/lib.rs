@@ -21,6 +21,7 @@ pub mod status;
 
 mod clock;
 mod completion;
+mod door;
 mod failure;
 mod hello;
 mod ids;
@@ -39,6 +40,7 @@ mod wire;
 
 pub use clock::HybridClock;
 pub use completion::{Completion, Opened};
+pub use door::makes_room;
 pub use failure::{Failure, Outcome};
 pub use hello::{HelloError, PeerHello};
 pub use ids::{ClientId, LaneId, NodeId, RequestId, SegmentId, Timestamp, Version};

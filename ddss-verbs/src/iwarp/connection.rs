@@ -170,6 +170,11 @@ impl Connection {
         self.id
     }
 
+    /// The other side's.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn stage(&self) -> Stage {
         self.stage
     }

@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use crate::events::CloseReason;
 use crate::fabric::PeerId;
 use crate::iwarp::connection::{Connection, Context, Stage};
-use crate::limits::{BULK_BYTES, EARLY_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES, SEND_BUDGET_BYTES};
+use crate::limits::{BULK_BYTES, EARLY_BYTES, LINGER_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES, SEND_BUDGET_BYTES};
 use crate::sys::{receive_into, send_parts};
 
 /// Where a receive lands. One for all connections of a fabric.
@@ -115,7 +115,7 @@ impl Peer {
 
     /// Receives and works, up to a budget.
     pub(crate) fn receive(&mut self, scratch: &mut Scratch, cx: &mut Context<'_>) -> Received {
-        let mut budget = RECEIVE_BUDGET_BYTES;
+        let mut budget = if self.link == Link::Lingering { LINGER_BYTES } else { RECEIVE_BUDGET_BYTES };
         let mut result = Received::Nothing;
         self.received = 0;
         while matches!(self.link, Link::Up | Link::Lingering) {
@@ -152,14 +152,15 @@ impl Peer {
     fn receive_plain(&mut self, scratch: &mut Scratch, cx: &mut Context<'_>) -> io::Result<(usize, bool)> {
         let kept = self.kept.len();
         scratch.bytes[..kept].copy_from_slice(&self.kept);
-        let room = &mut scratch.bytes[kept..kept + RECEIVE_BYTES];
+        let wanted = if self.link == Link::Lingering { LINGER_BYTES } else { RECEIVE_BYTES };
+        let room = &mut scratch.bytes[kept..kept + wanted];
         let (_, count) = rustix::net::recv(&self.socket, room, RecvFlags::DONTWAIT)?;
         if count > 0 && self.link == Link::Up {
             let bytes = &scratch.bytes[..kept + count];
             let used = self.connection.receive(bytes, cx);
             self.keep(&scratch.bytes[used..kept + count]);
         }
-        Ok((count, count < RECEIVE_BYTES))
+        Ok((count, count < wanted))
     }
 
     fn receive_direct(

@@ -39,7 +39,7 @@ pub(crate) fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
     }
 }
 
-/// Takes one connection, if there is one.
+/// Takes one connection, if there is one. It is [tuned](tune) when it is accepted: strangers are not worth the system calls.
 pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<(OwnedFd, SocketAddr)>> {
     use rustix::io::Errno;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -49,7 +49,6 @@ pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<(OwnedFd, SocketAd
         Err(error) => return Err(error.into()),
     };
     let Ok(address) = SocketAddr::try_from(address) else { return Ok(None) };
-    tune(&socket)?;
     Ok(Some((socket, address)))
 }
 
@@ -64,7 +63,8 @@ fn open(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?)
 }
 
-fn tune(socket: impl AsFd) -> io::Result<()> {
+/// Has a connection behave as its module says.
+pub(crate) fn tune(socket: impl AsFd) -> io::Result<()> {
     let socket = socket.as_fd();
     sockopt::set_tcp_nodelay(socket, true)?;
     // Pacing is for long fat networks; between nodes it holds back what could go out at once. Where this choice is not

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ddss_core::limits::HELLO_BYTES_MAX;
+use ddss_core::makes_room;
 use rustix::event::epoll;
 use tracing::debug;
 
 use super::Iwarp;
-use super::drive::{CONNECTIONS_PER_POLL, LISTENER};
+use super::drive::{LISTENER, STRANGERS_PER_LOOK};
+use crate::events::{CloseReason, Events};
 use crate::fabric::{FabricError, PeerId};
-use crate::iwarp::connection::Connection;
+use crate::iwarp::connection::{Connection, Context};
 use crate::iwarp::peer::{Link, Peer};
 use crate::iwarp::socket;
 use crate::limits::HALF_OPEN_MAX;
@@ -43,6 +45,9 @@ impl Iwarp {
             return Err(FabricError::HelloTooLong(hello.len()));
         }
         let peer = self.peers.get_mut(id).filter(|peer| !peer.closing).ok_or(FabricError::UnknownPeer(id))?;
+        if yes {
+            socket::tune(&peer.socket).map_err(|error| FabricError::System("tune a socket", error))?;
+        }
         let accepted = match yes.then(|| peer.connection.accept(hello)) {
             Some(Ok(true)) => true,
             Some(Ok(false)) => return Err(FabricError::WrongState(id)),
@@ -73,13 +78,13 @@ impl Iwarp {
     }
 
     /// Takes the connections that wait at a listener, a few at a time.
-    pub(super) fn take_connections(&mut self, index: usize) {
+    pub(super) fn take_connections(&mut self, index: usize, events: &mut Events) {
         if self.listen_again.is_some() {
             return;
         }
-        for _ in 0..CONNECTIONS_PER_POLL {
+        for _ in 0..STRANGERS_PER_LOOK {
             match socket::accept(&self.listeners[index]) {
-                Ok(Some((socket, address))) => self.take_connection(socket, address),
+                Ok(Some((socket, address))) => self.take_connection(socket, address, events),
                 Ok(None) => return,
                 Err(error) => {
                     debug!(%error, "cannot take a connection");
@@ -90,10 +95,9 @@ impl Iwarp {
         }
     }
 
-    fn take_connection(&mut self, socket: OwnedFd, address: SocketAddr) {
+    fn take_connection(&mut self, socket: OwnedFd, address: SocketAddr, events: &mut Events) {
         if self.half_open >= HALF_OPEN_MAX {
-            debug!(%address, "turned away a connection: too many are waiting to be accepted");
-            return;
+            self.make_room(events);
         }
         let Some(id) = self.peers.next() else {
             debug!(%address, "turned away a connection: too many peers");
@@ -111,6 +115,20 @@ impl Iwarp {
         peer.watched = flags;
         self.half_open += 1;
         self.insert(peer);
+    }
+
+    /// One of those who wait to be accepted goes. A new one is as likely to be somebody's as any that waits already, and who
+    /// says nothing must not keep the others out.
+    fn make_room(&mut self, events: &mut Events) {
+        let half_open = |slot: &u32| self.peers.at(*slot).filter(|peer| peer.half_open);
+        // Those with a deadline stand there in the order in which they came.
+        let waiting = || self.timed.iter().copied().filter(|slot| half_open(slot).is_some());
+        let addresses = waiting().filter_map(|slot| Some(self.peers.at(slot)?.connection.address().ip()));
+        let Some(slot) = makes_room(addresses).and_then(|index| waiting().nth(index)) else { return };
+        let Some(mut peer) = self.peers.take(slot) else { return };
+        debug!(peer = %peer.id(), "turned away a connection: too many are waiting to be accepted");
+        peer.lose(CloseReason::Late, &mut Context { memory: &mut self.memory, events });
+        self.settle(peer);
     }
 
     fn insert(&mut self, mut peer: Peer) {

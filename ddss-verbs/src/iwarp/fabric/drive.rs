@@ -15,8 +15,9 @@ use crate::limits::{EVENTS_BUDGET, LINGERING_MAX};
 
 /// Sockets that one look at epoll reports.
 const READY_MAX: usize = 64;
-/// Connections that one poll takes from a listener.
-pub(super) const CONNECTIONS_PER_POLL: usize = 16;
+/// Connections that one look takes from a listener, and those not accepted yet, or told to go, that it serves. Each costs some
+/// ten microseconds, and whoever reaches the port can make as many as he likes: clients and peers wait for one of them.
+pub(super) const STRANGERS_PER_LOOK: usize = 1;
 /// Marks a listener in what epoll reports.
 pub(super) const LISTENER: u64 = 1 << 63;
 /// Connections that are received from in each poll, without asking epoll first.
@@ -183,13 +184,22 @@ impl Iwarp {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         // An interrupted look found nothing; the next poll looks again.
         let Ok((ready, _)) = epoll::wait(&self.epoll, &mut room, Some(&now)) else { return };
+        let mut strangers = 0;
         for event in ready {
             let data = event.data.u64();
             if data & LISTENER != 0 {
-                self.take_connections((data & !LISTENER) as usize);
+                self.take_connections((data & !LISTENER) as usize, events);
                 continue;
             }
             let Some(mut peer) = self.peers.take(data as u32) else { continue };
+            if peer.half_open || peer.link == Link::Lingering {
+                strangers += 1;
+                if strangers > STRANGERS_PER_LOOK {
+                    // It stays ready, behind those that were served.
+                    self.peers.put(peer);
+                    continue;
+                }
+            }
             self.serve(&mut peer, event.flags, events);
             self.settle(peer);
             if events.len() >= EVENTS_BUDGET {
@@ -222,7 +232,9 @@ impl Iwarp {
         let mut cx = Context { memory: &mut self.memory, events };
         let received = peer.receive(&mut self.scratch, &mut cx);
         self.has_moved |= received != Received::Nothing;
-        if received != Received::Nothing && !peer.hot && self.hot.len() < HOT_MAX && peer.link == Link::Up {
+        // Who only wants to be let in takes no place from those who are.
+        let at_work = received != Received::Nothing && peer.connection.is_connected();
+        if at_work && !peer.hot && self.hot.len() < HOT_MAX && peer.link == Link::Up {
             peer.hot = true;
             peer.quiet = 0;
             self.hot.push(peer.id().index);
@@ -230,7 +242,7 @@ impl Iwarp {
     }
 
     /// Brings the lists up to date after a peer was worked on, and puts it back or lets it go.
-    fn settle(&mut self, mut peer: Box<Peer>) {
+    pub(super) fn settle(&mut self, mut peer: Box<Peer>) {
         if peer.half_open && peer.connection.stage() == Stage::Ended {
             peer.half_open = false;
             self.half_open -= 1;
