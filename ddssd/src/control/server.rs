@@ -7,17 +7,20 @@ use super::log::LogFull;
 use super::mirrors::{Deciding, Doomed};
 use super::network::{Caller, Heard};
 use super::types::{Command, Member, Raft};
-use super::wire::{Wire, within};
+use super::wire::{MEET_MAX, Wire, within};
 use crate::place::HostPort;
+use ddss_core::makes_room;
 use openraft::ChangeMembers;
 use openraft::error::{ClientWriteError, RaftError};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
+use tokio::task::AbortHandle;
 
 /// What every part of the control plane works with.
 #[derive(Clone)]
@@ -52,23 +55,40 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Streams at the same time: each node of a cluster has a few.
 const STREAMS_MAX: usize = 256;
+/// Streams of which nothing is proved yet, beside those: one of them makes room for another.
+const GUESTS_MAX: usize = 64;
+
+/// A stream of which nothing is proved yet.
+struct Guest {
+    from: IpAddr,
+    proved: Arc<AtomicBool>,
+    task: AbortHandle,
+}
 
 /// Takes streams until the runtime ends.
 pub(crate) async fn serve(context: Context, listener: TcpListener) {
     let room = Arc::new(Semaphore::new(STREAMS_MAX));
+    let mut guests: VecDeque<Guest> = VecDeque::new();
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, address)) => {
-                let context = context.clone();
-                tokio::spawn(async move {
-                    if let Err(error) = converse(&context, stream).await
+                guests.retain(|guest| !guest.task.is_finished() && !guest.proved.load(Ordering::Acquire));
+                if guests.len() == GUESTS_MAX
+                    && let Some(guest) =
+                        makes_room(guests.iter().map(|guest| guest.from)).and_then(|index| guests.remove(index))
+                {
+                    guest.task.abort();
+                }
+                let (context, room, proved) = (context.clone(), Arc::clone(&room), Arc::new(AtomicBool::new(false)));
+                let proves = Arc::clone(&proved);
+                let task = tokio::spawn(async move {
+                    if let Err(error) = converse(&context, stream, &room, &proves).await
                         && error.kind() != io::ErrorKind::UnexpectedEof
                     {
                         tracing::debug!(%address, %error, "a control stream ended");
                     }
-                    drop(permit);
                 });
+                guests.push_back(Guest { from: address.ip(), proved, task: task.abort_handle() });
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot take a control stream");
@@ -78,16 +98,23 @@ pub(crate) async fn serve(context: Context, listener: TcpListener) {
     }
 }
 
-async fn converse(context: &Context, stream: TcpStream) -> io::Result<()> {
+async fn converse(context: &Context, stream: TcpStream, room: &Semaphore, proved: &AtomicBool) -> io::Result<()> {
     let (theirs, mut wire) =
         Wire::accept(stream, &context.caller.key, &context.caller.ours).await.inspect_err(|error| {
             tracing::info!(%error, "turned a control stream away");
         })?;
+    // Its first word proves that it is no old stream that somebody says again, and members have one ready.
+    let mut call = within(MEET_MAX, wire.receive()).await?;
+    proved.store(true, Ordering::Release);
+    let Ok(_place) = room.try_acquire() else {
+        tracing::warn!(node = theirs.node.0, "turned a control stream away: there are too many");
+        return Ok(());
+    };
     loop {
-        let call = within(IDLE_MAX, wire.receive()).await?;
         tracing::trace!(node = theirs.node.0, ?call, "asked");
         let reply = context.answer(call).await;
         within(ANSWER_MAX, wire.send(&reply)).await?;
+        call = within(IDLE_MAX, wire.receive()).await?;
     }
 }
 
