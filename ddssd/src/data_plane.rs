@@ -5,6 +5,7 @@ use crate::audiences::Audiences;
 use crate::config::Config;
 use crate::control::Desk;
 use crate::core_claim::Seat;
+use crate::doorman::Doorman;
 use crate::drain::Drain;
 use crate::files::Files;
 use crate::folder::{self, FolderError, FolderLock, plane_folder};
@@ -14,9 +15,10 @@ use crate::quotas::{QuotaTable, SharedQuotas};
 use crate::register::{Entry, Register};
 use crate::service::StartError;
 use crate::status::{Page, PageIdentity, Tally, let_through};
+use crate::trust::Purpose;
 use ddss_core::limits::{CLIENTS_MAX, PLANES_MAX};
 use ddss_core::status::State;
-use ddss_core::{Name, Plane};
+use ddss_core::{Name, PeerHello, Plane};
 use ddss_ipc::{Inbox, Inherited, PerUser, Reception, ReceptionConfig, Station, socket_name};
 use ddss_runtime::{ProgressThread, prefer_memory_of};
 use ddss_verbs::Fabric;
@@ -83,6 +85,9 @@ impl Prepared {
         reception.per_user = PerUser::new(move |uid, clients| doorkeeper.admit(uid, clients));
         let inbox = station.inbox();
         let closed = (reception, inherited);
+        let hello = PeerHello { node: config.node, run, planes: plane.count() };
+        let doorman = |key| Doorman::start(key, Purpose::Data(plane.index()), hello, station.inbox());
+        let doorman = config.key.clone().map(doorman).transpose().map_err(StartError::Network)?;
         let tally = Tally::new(config.node, page.clone(), CLIENTS_MAX);
         let kept_config = config.clone();
         let (tell_names, names) = mpsc::sync_channel(1);
@@ -93,7 +98,7 @@ impl Prepared {
             {
                 tracing::warn!(node, %error, "cannot ask for memory beside the progress thread's core");
             }
-            let parts = Parts { plane, station, fabric, memory, audiences, tally, quotas, desk, drain };
+            let parts = Parts { plane, station, fabric, memory, audiences, tally, quotas, desk, drain, doorman };
             let made = Node::new(&config, parts, run)?;
             // Whoever asked has stopped listening only if the start has failed.
             let _ = tell_names.send(made.names());

@@ -14,7 +14,9 @@
 //! older connection: a first message can be an old one that somebody sends again.
 
 use crate::config::PeerAddress;
+use crate::doorman::Doorman;
 use crate::fetches::Tag;
+use crate::seldom::Seldom;
 use crate::status::wall_us;
 use crate::trust::{Channel, ClusterKey, Initiator, SEAL_BYTES};
 use arrayvec::ArrayVec;
@@ -114,6 +116,10 @@ pub(crate) struct Links {
     pub(crate) plane: u8,
     /// Without it nobody is spoken to.
     pub(crate) key: Option<ClusterKey>,
+    /// Checks those who connect.
+    pub(crate) doorman: Option<Doorman>,
+    /// What is said of those who are turned away.
+    pub(crate) turned_away: Seldom,
     pub(crate) links: BTreeMap<NodeId, Link>,
     pub(crate) by_peer: HashMap<PeerId, NodeId>,
     /// Messages that went out or wait, and their bytes.
@@ -131,11 +137,14 @@ impl Links {
     pub(crate) const PROOF_MAX: Duration = Duration::from_secs(5);
     /// Those of one node's name that may be about to prove themselves at the same time.
     pub(crate) const CANDIDATES_MAX: usize = 4;
+    /// Those who are let in, or turned away, in one round of the progress thread.
+    pub(crate) const MEETINGS_PER_ROUND: usize = 2;
     /// Messages that may wait for one peer. More says that it has stopped reading.
     const OUTBOX_MAX: usize = 1 << 14;
 
-    pub(crate) fn new(ours: PeerHello, plane: u8, key: Option<ClusterKey>) -> Self {
-        Self { ours, plane, key, links: BTreeMap::new(), by_peer: HashMap::new(), sent: 0, sent_bytes: 0 }
+    pub(crate) fn new(ours: PeerHello, plane: u8, key: Option<ClusterKey>, doorman: Option<Doorman>) -> Self {
+        let (links, by_peer, turned_away) = (BTreeMap::new(), HashMap::new(), Seldom::new(Instant::now()));
+        Self { ours, plane, key, doorman, turned_away, links, by_peer, sent: 0, sent_bytes: 0 }
     }
 
     /// Takes a node in, or notes its new address. It gets memory of its own to put into.

@@ -1,8 +1,9 @@
 //! How two nodes meet: who connects, who gives way, and when one is believed. The states are drawn in `links.rs`.
 
+use crate::doorman::{Checked, Doorman};
 use crate::links::{Candidate, Change, Heard, Link, Links, State};
 use crate::status::wall_us;
-use crate::trust::{Initiator, Purpose, TrustError, agree, respond};
+use crate::trust::{Answer, Initiator, Purpose, TrustError, agree};
 use ddss_core::limits::{HELLO_BYTES_MAX, STAGING_BYTES};
 use ddss_core::{Message, NodeId, PeerHello, RemoteWindow, Timestamp};
 use ddss_verbs::{CloseReason, Fabric, PeerId};
@@ -52,21 +53,48 @@ impl Links {
         next
     }
 
-    /// Somebody wants to connect. Nothing that is there gives way yet.
+    /// Somebody wants to connect: the doorman looks at what he says.
     pub(crate) fn asked(&mut self, fabric: &mut dyn Fabric, peer: PeerId, address: SocketAddr, hello: &[u8]) {
-        if let Err(reason) = self.take_candidate(fabric, peer, hello) {
-            tracing::info!(%address, reason, "turned a connection away");
-            let reason = &reason.as_bytes()[..reason.len().min(HELLO_BYTES_MAX)];
-            // A peer that is gone by now needs no reason.
-            let _ = fabric.reject(peer, reason);
-        }
+        let refused = match &mut self.doorman {
+            None => "no cluster here",
+            Some(doorman) => {
+                if doorman.ask(peer, address, hello) {
+                    return;
+                }
+                "too many are about to connect"
+            }
+        };
+        self.turn_away(fabric, peer, address, refused);
     }
 
-    fn take_candidate(&mut self, fabric: &mut dyn Fabric, peer: PeerId, hello: &[u8]) -> Result<(), String> {
+    /// Takes in those of whom the doorman knows who they are; says how many he had looked at. Nothing that is there gives
+    /// way yet.
+    pub(crate) fn meet(&mut self, fabric: &mut dyn Fabric) -> usize {
+        let mut met = 0;
+        while met < Self::MEETINGS_PER_ROUND
+            && let Some(Checked { peer, address, answer }) = self.doorman.as_mut().and_then(Doorman::answer)
+        {
+            met += 1;
+            let taken = answer.map_err(|error| error.to_string());
+            if let Err(reason) = taken.and_then(|answer| self.take_candidate(fabric, peer, answer)) {
+                self.turn_away(fabric, peer, address, &reason);
+            }
+        }
+        met
+    }
+
+    fn turn_away(&mut self, fabric: &mut dyn Fabric, peer: PeerId, address: SocketAddr, reason: &str) {
+        if let Some(kept_back) = self.turned_away.may(Instant::now()) {
+            tracing::info!(%address, reason, kept_back, "turned a connection away");
+        }
+        let reason = &reason.as_bytes()[..reason.len().min(HELLO_BYTES_MAX)];
+        // A peer that is gone by now needs no reason.
+        let _ = fabric.reject(peer, reason);
+    }
+
+    fn take_candidate(&mut self, fabric: &mut dyn Fabric, peer: PeerId, answer: Answer) -> Result<(), String> {
         let now = Instant::now();
-        let Self { ours, plane, key, links, by_peer, .. } = self;
-        let key = key.as_ref().ok_or("no cluster here")?;
-        let answer = respond(key, Purpose::Data(*plane), ours, hello).map_err(|error| error.to_string())?;
+        let Self { ours, links, by_peer, .. } = self;
         let theirs = answer.theirs;
         agree(ours, &theirs).map_err(|error| error.to_string())?;
         let link = links.get_mut(&theirs.node).ok_or_else(|| format!("{} is no peer of {}", theirs.node, ours.node))?;

@@ -13,6 +13,7 @@ use crate::audiences::Audiences;
 use crate::chores::Chores;
 use crate::config::Config;
 use crate::control::Desk;
+use crate::doorman::Doorman;
 use crate::drain::{Drain, Leaving, Refusing};
 use crate::fetches::{Fetches, Tag};
 use crate::links::{Change, Heard, Links};
@@ -62,6 +63,8 @@ pub(crate) struct Parts {
     pub(crate) quotas: SharedQuotas,
     pub(crate) desk: Option<Desk>,
     pub(crate) drain: Drain,
+    /// Of a node that has a key.
+    pub(crate) doorman: Option<Doorman>,
 }
 
 impl Node {
@@ -82,7 +85,7 @@ impl Node {
 
     /// Takes everything into the progress thread's hands.
     pub(crate) fn new(config: &Config, parts: Parts, run: u32) -> Result<Self, StartError> {
-        let Parts { plane, station, mut fabric, mut memory, audiences, tally, quotas, desk, drain } = parts;
+        let Parts { plane, station, mut fabric, mut memory, audiences, tally, quotas, desk, drain, doorman } = parts;
         let mut register = |memory: &SharedMemory, trust| {
             fabric.register(memory.descriptor(), trust, memory.offset() as u64, memory.len() as u64)
         };
@@ -112,7 +115,7 @@ impl Node {
         let mut hands = Hands {
             fabric,
             engine,
-            links: Links::new(hello, plane.index(), config.key.clone()),
+            links: Links::new(hello, plane.index(), config.key.clone(), doorman),
             memory,
             chores: Chores::default(),
             fetches: Fetches::new(),
@@ -433,6 +436,11 @@ impl Work for Node {
         }
         let requests = self.take_requests();
         let events = self.take_events();
+        let met = self.hands.links.meet(self.hands.fabric.as_mut());
+        if met > 0 {
+            // Whoever was let in has to prove himself by then.
+            self.next_connect = Some(Instant::now());
+        }
         let told = self.hands.hear_control();
         if told > 0 {
             self.publish();
@@ -444,7 +452,7 @@ impl Work for Node {
         if chores > 0 {
             self.publish();
         }
-        let work = arrivals + requests + events + told + chores;
+        let work = arrivals + requests + events + met + told + chores;
         self.keep_time(work > 0);
         // Room in a socket is not an event: whoever has messages waiting stays awake for it.
         let waits = self.hands.links.flush(self.hands.fabric.as_mut());

@@ -9,5 +9,5 @@ mod handshake;
 mod key;
 
 pub(crate) use channel::{Channel, SEAL_BYTES};
-pub(crate) use handshake::{HELLO_BYTES, Initiator, Purpose, TrustError, agree, respond};
+pub(crate) use handshake::{Answer, HELLO_BYTES, Initiator, Purpose, TrustError, agree, respond};
 pub use key::{ClusterKey, KeyError};
