@@ -6,7 +6,7 @@
 //!   the workspace and find them.
 //! * [`ScriptedClient`] is a process that uses the client crate and does what its test tells it, call by call.
 //! * [`Islands`] is a network of namespaces in which nodes can be cut off from each other.
-//! * [`Besieged`] is a node with attackers of another user.
+//! * [`Besieged`] is a node with attackers of another user, [`Surrounded`] one of a cluster with attackers from the network.
 //! * [`schema_complaints`] holds a command's JSON against its schema.
 //! * [`commands`] tells which commands and flags `ddss` has, and [`say`] what it answers; [`Terminal`] is where people are
 //!   told it.
@@ -45,6 +45,7 @@ mod said;
 mod schema;
 mod scripted;
 mod skipped;
+mod surrounded;
 mod terminal;
 mod tree;
 
@@ -62,5 +63,6 @@ pub use said::{Said, say};
 pub use schema::schema_complaints;
 pub use scripted::{ScriptedClient, pattern};
 pub use skipped::skipped;
+pub use surrounded::Surrounded;
 pub use terminal::{Terminal, say_in_terminal};
 pub use tree::{Flags, commands};

@@ -1,8 +1,9 @@
-//! Clients that keep to no rule, each a function with a name: `hostile attack NAME ..` is one such process;
-//! `hostile list` says what there is; `hostile siege` measures what a good client of the same node notices.
+//! Clients, strangers on the network and members of the cluster that keep to no rule, each a function with a name:
+//! `hostile attack NAME ..` is one such process; `hostile list` says what there is; `hostile siege` measures what a good
+//! client of the same node notices. With `--network` behind the first word it is all about attackers from the network.
 //!
 //! ```sh
-//! cargo run --release -p ddss-tests --bin hostile -- siege [--seconds N] [--json]
+//! cargo run --release -p ddss-tests --bin hostile -- siege [--network] [--seconds N] [--rounds N] [--only NAME] [--json]
 //! ```
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
@@ -10,12 +11,14 @@
 mod descriptors;
 mod doors;
 mod liar;
+mod network;
 mod requests;
 mod rings;
 mod siege;
 
 use ddss_core::SegmentId;
 use liar::{Found, Target};
+use network::{MEMBERS, STRANGERS, Sortie};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -92,12 +95,26 @@ attacks! {
     descriptors::queue_of_another_user: "answers to somebody else are thrown away";
 }
 
+fn number(word: &String) -> Result<u64, String> {
+    word.parse::<u64>().map_err(|error| format!("{word}: {error}"))
+}
+
+/// Once, or again and again for so many seconds.
+fn repeat(seconds: Option<&String>, mut once: impl FnMut() -> Found) -> Found {
+    let end = Instant::now() + Duration::from_secs(seconds.map_or(Ok(0), number)?);
+    loop {
+        once()?;
+        if Instant::now() >= end {
+            return Ok(());
+        }
+    }
+}
+
 /// `NAME SOCKET SECRET HELD TOKEN QUEUE [SECONDS]`: once, or again and again for so long.
-fn attack(words: &[String]) -> Result<(), String> {
+fn attack(words: &[String]) -> Found {
     let [name, socket, secret, held, token, queue, rest @ ..] = words else {
         return Err("an attack takes six words".to_owned());
     };
-    let number = |word: &String| word.parse::<u64>().map_err(|error| format!("{word}: {error}"));
     let target = Target {
         socket: socket.into(),
         secret: SegmentId::from_bits(number(secret)?),
@@ -105,33 +122,58 @@ fn attack(words: &[String]) -> Result<(), String> {
         token: number(token)?,
         queue: queue.parse().map_err(|error| format!("{queue}: {error}"))?,
     };
-    let end = Instant::now() + Duration::from_secs(rest.first().map_or(Ok(0), number)?);
     if name == siege::BURNS {
-        while Instant::now() < end {}
-        return Ok(());
+        return repeat(rest.first(), || Ok(()));
     }
     let attack = ATTACKS.iter().find(|attack| attack.name == name).ok_or_else(|| format!("no attack {name}"))?;
-    loop {
-        (attack.run)(&target)?;
-        if Instant::now() >= end {
-            return Ok(());
+    repeat(rest.first(), || (attack.run)(&target))
+}
+
+/// `NAME DATA CONTROL METRICS PLACE SECRET HELD TOKEN [SECONDS]`: the same from the network.
+fn attack_from_afar(words: &[String]) -> Found {
+    let [name, words @ ..] = words else { return Err("an attack has a name".to_owned()) };
+    let (words, rest) = words.split_at(words.len().min(7));
+    let target = network::Target::parse(words)?;
+    if name == siege::BURNS {
+        return repeat(rest.first(), || Ok(()));
+    }
+    let mut all = STRANGERS.iter().chain(MEMBERS);
+    let sortie = all.find(|sortie| sortie.name == name).ok_or_else(|| format!("no attack {name}"))?;
+    repeat(rest.first(), || (sortie.run)(&target))
+}
+
+/// A line each: the name, what it tries, what the log says of it (of those on this node) or who does it.
+fn list(afar: bool) {
+    if !afar {
+        for Attack { name, tries, logged, .. } in ATTACKS {
+            println!("{name}\t{tries}\t{logged}");
+        }
+        return;
+    }
+    for (who, sorties) in [("stranger", STRANGERS), ("member", MEMBERS)] {
+        for Sortie { name, tries, .. } in sorties {
+            println!("{name}\t{tries}\t{who}");
         }
     }
 }
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    let afar = words.get(1).is_some_and(|word| word == "--network");
+    let rest = words.get(1 + usize::from(afar)..).unwrap_or_default();
     let ended = match words.first().map(String::as_str) {
-        Some("attack") => attack(&words[1..]),
-        Some("siege") => siege::siege(&words[1..]),
+        Some("attack") if afar => attack_from_afar(rest),
+        Some("attack") => attack(rest),
+        Some("siege") => siege::siege(rest, afar),
         Some("list") => {
-            for Attack { name, tries, logged, .. } in ATTACKS {
-                println!("{name}\t{tries}\t{logged}");
-            }
+            list(afar);
             Ok(())
         }
-        _ => Err("usage: hostile list | siege [--seconds N] [--json] | attack NAME SOCKET SECRET HELD TOKEN QUEUE"
-            .to_owned()),
+        _ => Err(
+            "usage: hostile list [--network] | siege [--network] [--seconds N] [--rounds N] [--only NAME] [--json] | \
+                  attack [--network] NAME WORDS [SECONDS]"
+                .to_owned(),
+        ),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,12 +5,15 @@
 //! scheduler lets run on two cores.
 
 use crate::liar::SECRET;
-use crate::{ATTACKS, Attack};
+use crate::network::{MEMBERS, STRANGERS};
+use crate::{ATTACKS, number};
 use ddss::{Client, Segment, Spec};
-use ddss_tests::Besieged;
+use ddss_tests::{Besieged, Surrounded};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
 use std::error::Error;
+use std::path::Path;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// What calls took, in microseconds.
@@ -23,11 +26,15 @@ struct Times {
 }
 
 impl Times {
-    fn measure(segment: &Segment, length: Duration) -> Times {
+    /// Calls for so long, with such a pause between two of them.
+    fn measure(segment: &Segment, length: Duration, pause: Duration) -> Times {
         let (mut all, mut failed) = (Vec::new(), 0);
         let end = Instant::now() + length;
         let mut bytes = [0; 64];
         while Instant::now() < end {
+            if !pause.is_zero() {
+                std::thread::sleep(pause);
+            }
             let begin = Instant::now();
             let ended = match all.len() % 2 {
                 0 => segment.get_into(0, &mut bytes),
@@ -42,10 +49,44 @@ impl Times {
     }
 }
 
-/// Rounds of each kind; the middle one counts, since the scheduler has its say in each.
-const ROUNDS: usize = 3;
+/// Rounds of each kind, if nothing else is asked for; the middle one counts, since the scheduler has its say in each.
+const ROUNDS: u64 = 3;
+/// What a neighbour pauses between two calls while the attack comes from the network, if nothing else is asked for: the
+/// attacker shares its core, and works in these pauses.
+const PAUSE: Duration = Duration::from_micros(50);
 /// One that only takes its share of the processors: what everybody who works on the machine does to everybody else.
 pub(crate) const BURNS: &str = "burns";
+
+/// The attacked node, and from where.
+enum Field {
+    /// Clients of the node.
+    Near(Box<Besieged>),
+    /// The network.
+    Afar(Box<Surrounded>),
+}
+
+impl Field {
+    fn folder(&self) -> &Path {
+        match self {
+            Field::Near(besieged) => besieged.daemon.folder(),
+            Field::Afar(surrounded) => surrounded.daemons[0].folder(),
+        }
+    }
+
+    fn attack(&self, name: &str, seconds: u64) -> Result<Child, ddss_tests::Error> {
+        match self {
+            Field::Near(besieged) => besieged.attack(name, seconds),
+            Field::Afar(surrounded) => surrounded.attack(name, seconds),
+        }
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        match self {
+            Field::Near(_) => ATTACKS.iter().map(|attack| attack.name).collect(),
+            Field::Afar(_) => STRANGERS.iter().chain(MEMBERS).map(|sortie| sortie.name).collect(),
+        }
+    }
+}
 
 /// What a neighbour notices in three situations, the middle one of some rounds.
 struct Row {
@@ -62,22 +103,22 @@ fn middle(mut rounds: Vec<Times>) -> Times {
 }
 
 /// Calls while somebody does that; and whether it held.
-fn beside(besieged: &Besieged, name: &str, segment: &Segment, seconds: u64) -> Result<(Times, bool), Box<dyn Error>> {
-    let mut attacker = besieged.attack(name, seconds)?;
+fn beside(field: &Field, name: &str, segment: &Segment, wanted: &Wanted) -> Result<(Times, bool), Box<dyn Error>> {
+    let mut attacker = field.attack(name, wanted.seconds)?;
     // One that stands still does so at once.
     std::thread::sleep(Duration::from_millis(20));
-    let times = Times::measure(segment, Duration::from_secs(seconds));
+    let times = wanted.calls(segment);
     let pid = rustix::process::Pid::from_child(&attacker);
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::CONT);
     Ok((times, attacker.wait()?.success()))
 }
 
-fn row(besieged: &Besieged, name: &str, segment: &Segment, seconds: u64) -> Result<Row, Box<dyn Error>> {
+fn row(field: &Field, name: &str, segment: &Segment, wanted: &Wanted) -> Result<Row, Box<dyn Error>> {
     let (mut quiet, mut burning, mut attacked, mut held) = (Vec::new(), Vec::new(), Vec::new(), true);
-    for _ in 0..ROUNDS {
-        quiet.push(Times::measure(segment, Duration::from_secs(seconds)));
-        burning.push(beside(besieged, BURNS, segment, seconds)?.0);
-        let (times, holds) = beside(besieged, name, segment, seconds)?;
+    for _ in 0..wanted.rounds {
+        quiet.push(wanted.calls(segment));
+        burning.push(beside(field, BURNS, segment, wanted)?.0);
+        let (times, holds) = beside(field, name, segment, wanted)?;
         attacked.push(times);
         held &= holds;
     }
@@ -85,26 +126,51 @@ fn row(besieged: &Besieged, name: &str, segment: &Segment, seconds: u64) -> Resu
     Ok(Row { quiet: middle(quiet), burning: middle(burning), attacked: middle(attacked), failed, held })
 }
 
-/// `[--seconds N] [--only NAME] [--json]`: for each attack, N seconds quiet, N beside somebody who only burns a
-/// processor, and N attacked, three times in turn.
-pub(crate) fn siege(words: &[String]) -> Result<(), String> {
-    let (mut seconds, mut only, mut json) = (1, None, false);
-    let mut words = words.iter().map(String::as_str);
-    while let Some(word) = words.next() {
-        match (word, words.clone().next()) {
-            ("--json", _) => json = true,
-            ("--seconds", Some(number)) => {
-                seconds = number.parse().map_err(|error| format!("{number}: {error}"))?;
-                words.next();
-            }
-            ("--only", Some(name)) => {
-                only = Some(name.to_owned());
-                words.next();
-            }
-            _ => return Err("usage: hostile siege [--seconds N] [--only NAME] [--json]".to_owned()),
-        }
+/// What was asked for on the command line.
+struct Wanted {
+    seconds: u64,
+    rounds: u64,
+    /// Between two calls. Whoever calls without a pause hides what the daemon does meanwhile, since one call only is late by it.
+    pause: Duration,
+    /// How the attacks' names begin.
+    only: String,
+    json: bool,
+}
+
+impl Wanted {
+    fn calls(&self, segment: &Segment) -> Times {
+        Times::measure(segment, Duration::from_secs(self.seconds), self.pause)
     }
-    run(seconds, only.as_deref(), json).map_err(|error| error.to_string())
+}
+
+/// `[--seconds N] [--rounds N] [--pause-us N] [--only NAME] [--json]`: for each attack (whose name begins so), N seconds quiet, N beside
+/// somebody who only burns a processor, and N attacked, some times in turn.
+pub(crate) fn siege(words: &[String], afar: bool) -> Result<(), String> {
+    let mut wanted = Wanted { seconds: 1, rounds: ROUNDS, pause: PAUSE, only: String::new(), json: false };
+    if !afar {
+        wanted.pause = Duration::ZERO;
+    }
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match (word.as_str(), words.clone().next()) {
+            ("--json", _) => {
+                wanted.json = true;
+                continue;
+            }
+            ("--seconds", Some(text)) => wanted.seconds = number(text)?,
+            ("--rounds", Some(text)) => wanted.rounds = number(text)?.max(1),
+            ("--pause-us", Some(text)) => wanted.pause = Duration::from_micros(number(text)?),
+            ("--only", Some(name)) => wanted.only.clone_from(name),
+            _ => {
+                return Err(
+                    "usage: hostile siege [--network] [--seconds N] [--rounds N] [--pause-us N] [--only NAME] [--json]"
+                        .to_owned(),
+                );
+            }
+        }
+        words.next();
+    }
+    run(&wanted, afar).map_err(|error| error.to_string())
 }
 
 /// Moves this process, and whoever it starts, to one core; says which other one is left for the service.
@@ -121,22 +187,35 @@ fn take_a_core() -> Result<Option<usize>, Box<dyn Error>> {
     Ok(Some(service))
 }
 
-fn run(seconds: u64, only: Option<&str>, json: bool) -> Result<(), Box<dyn Error>> {
+fn run(wanted: &Wanted, afar: bool) -> Result<(), Box<dyn Error>> {
     eprintln!("starting a daemon; if it is not built yet, that takes minutes");
     let service = take_a_core()?;
-    let besieged = Besieged::start(SECRET, &std::env::current_exe()?, service)?;
-    let client = Client::builder().folder(besieged.daemon.folder()).near(false).connect()?;
+    let program = std::env::current_exe()?;
+    let field = if afar {
+        Field::Afar(Box::new(Surrounded::start(SECRET, &program, service)?))
+    } else {
+        Field::Near(Box::new(Besieged::start(SECRET, &program, service)?))
+    };
+    let client = Client::builder().folder(field.folder()).near(false).connect()?;
     let segment = client.allocate("neighbour", Spec::new(4096))?;
-    Times::measure(&segment, Duration::from_millis(200));
-    if !json {
-        println!("{:<38} p99 in us: quiet, beside one who burns a processor, attacked", "");
+    Times::measure(&segment, Duration::from_millis(200), Duration::ZERO);
+    if !wanted.json {
+        println!("{:<40} p99 in us: quiet, beside one who burns a processor, attacked", "");
     }
     let mut through = Vec::new();
-    for &Attack { name, .. } in ATTACKS.iter().filter(|attack| only.is_none_or(|only| only == attack.name)) {
-        let Row { quiet, burning, attacked, failed, held } = row(&besieged, name, &segment, seconds)?;
-        if !held {
+    for name in field.names().into_iter().filter(|name| name.starts_with(&wanted.only)) {
+        let row = row(&field, name, &segment, wanted)?;
+        if !row.held {
             through.push(name);
         }
+        row.print(name, wanted.json);
+    }
+    if through.is_empty() { Ok(()) } else { Err(format!("something got through: {}", through.join(", ")).into()) }
+}
+
+impl Row {
+    fn print(&self, name: &str, json: bool) {
+        let Row { quiet, burning, attacked, failed, held } = self;
         let (to_quiet, to_burning) = (attacked.p99 / quiet.p99, attacked.p99 / burning.p99);
         if json {
             let row = json!({
@@ -145,16 +224,14 @@ fn run(seconds: u64, only: Option<&str>, json: bool) -> Result<(), Box<dyn Error
                 "attacked_max_us": attacked.max, "p99_to_quiet": to_quiet, "p99_to_burning": to_burning,
                 "calls": attacked.calls, "failed": failed, "attack_held": held,
             });
-            println!("{row}");
-            continue;
+            return println!("{row}");
         }
         println!(
-            "{name:<38} {:>8.1} {:>8.1} {:>8.1}  ({to_quiet:.2} x quiet, {to_burning:.2} x burning)  failed {failed}{}",
+            "{name:<40} {:>8.1} {:>8.1} {:>8.1}  ({to_quiet:.2} x quiet, {to_burning:.2} x burning)  failed {failed}{}",
             quiet.p99,
             burning.p99,
             attacked.p99,
-            if held { "" } else { "  SOMETHING GOT THROUGH" }
+            if *held { "" } else { "  SOMETHING GOT THROUGH" }
         );
     }
-    if through.is_empty() { Ok(()) } else { Err(format!("something got through: {}", through.join(", ")).into()) }
 }
