@@ -58,6 +58,8 @@ pub struct Iwarp {
     moved: usize,
     /// Look at the clock in the next poll.
     look: bool,
+    /// The last look left some who want to be let in.
+    crowded: bool,
     /// The last poll sent or received something.
     has_moved: bool,
 }
@@ -88,6 +90,7 @@ impl Iwarp {
             polls: 0,
             moved: 0,
             look: false,
+            crowded: false,
             has_moved: false,
         })
     }

@@ -84,7 +84,10 @@ impl Iwarp {
         }
         for _ in 0..STRANGERS_PER_LOOK {
             match socket::accept(&self.listeners[index]) {
-                Ok(Some((socket, address))) => self.take_connection(socket, address, events),
+                Ok(Some((socket, address))) => {
+                    self.crowded = true;
+                    self.take_connection(socket, address, events);
+                }
                 Ok(None) => return,
                 Err(error) => {
                     debug!(%error, "cannot take a connection");

@@ -32,6 +32,8 @@ const LOOK_EVERY: u32 = 64;
 const LOOK_EVERY_SILENT: u32 = 256;
 /// The same while no peer is connected: only a new one can come.
 const LOOK_EVERY_ALONE: u32 = 16 << 10;
+/// The same while strangers may wait: not in each poll, and soon enough that none of them is late by it.
+const LOOK_EVERY_CROWDED: u32 = 16;
 /// Bytes moved, a packet counting as some, after which epoll is looked at in any case: the quiet ones must not wait for long
 /// behind the busy ones.
 const LOOK_BYTES: usize = 128 << 10;
@@ -54,6 +56,7 @@ impl Iwarp {
         self.flush_dirty(events);
         self.serve_hot(events);
         let every = match (self.hot.is_empty(), self.peers.len()) {
+            _ if self.crowded => LOOK_EVERY_CROWDED,
             (false, _) => LOOK_EVERY,
             (true, 0) => LOOK_EVERY_ALONE,
             (true, _) => LOOK_EVERY_SILENT,
@@ -184,6 +187,7 @@ impl Iwarp {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         // An interrupted look found nothing; the next poll looks again.
         let Ok((ready, _)) = epoll::wait(&self.epoll, &mut room, Some(&now)) else { return };
+        self.crowded = false;
         let mut strangers = 0;
         for event in ready {
             let data = event.data.u64();
@@ -196,6 +200,7 @@ impl Iwarp {
                 strangers += 1;
                 if strangers > STRANGERS_PER_LOOK {
                     // It stays ready, behind those that were served.
+                    self.crowded = true;
                     self.peers.put(peer);
                     continue;
                 }
