@@ -6,7 +6,7 @@ use super::road::{PATIENCE, Target, dial, rubbish, send};
 use super::shake::{self, DATA, HELLO_BYTES, right_key};
 use crate::liar::{Found, must_not, shows_secret, wrong};
 use ddss_core::limits::STAGING_BYTES;
-use ddss_core::{Identity, Message, Name, NodeId, Outcome, PeerHello, RemoteWindow, SegmentId, Spec};
+use ddss_core::{Identity, Message, Name, NodeId, Outcome, PeerHello, RemoteWindow, SegmentId, Spec, Timestamp};
 use snow::TransportState;
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -18,12 +18,12 @@ const SEALED_MAX: usize = 600;
 
 /// A message between engines as bytes, before it is sealed.
 pub(super) fn plain(message: &Message, tail: &[u8]) -> Vec<u8> {
-    message.encode(tail).to_vec()
+    message.encode(Timestamp::default(), tail).to_vec()
 }
 
 /// The message in such bytes.
 fn message_in(plain: &[u8]) -> Option<Message> {
-    Message::decode(plain).ok().map(|(message, _)| message)
+    Message::decode(plain).ok().map(|(message, ..)| message)
 }
 
 /// What comes from the attacked node.
