@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use common::{Lab, Memory, Node, PATIENCE, Seen, addresses, pattern};
 use ddss_verbs::rdma::{Framing, Rdma, RdmaConfig, adapters};
 use ddss_verbs::{
-    Capabilities, Events, Fabric, FabricError, Iwarp, IwarpConfig, PeerId, PostError, RegionId, Revision, Rights,
-    SendMode, Trust, Window, Work,
+    Capabilities, Events, Fabric, FabricError, Iwarp, IwarpConfig, LocalRange, PeerId, PostError, RegionId,
+    RemoteRange, Revision, Rights, SendMode, Trust, Window, Work,
 };
 
 /// One of the two.
@@ -168,33 +168,36 @@ both!(kernel_asks_revision_one, kernel_is_asked_revision_one, |config| {
     config.reads_outbound = 128;
 });
 
-/// `rping -s` of rdma-core, on a port of its own.
-struct Rping(Child, SocketAddr);
+/// `rping` of rdma-core.
+struct Rping(Child);
+
+impl Rping {
+    fn start(words: &[&str], at: SocketAddr) -> Self {
+        let mut rping = Command::new("rping");
+        rping.args(words).args(["-a", &at.ip().to_string(), "-p", &at.port().to_string()]);
+        Self(rping.stdout(Stdio::null()).spawn().unwrap())
+    }
+}
 
 impl Drop for Rping {
     fn drop(&mut self) {
-        // It ends by itself when its client goes; if it has not, it is not wanted any more.
+        // It ends by itself when its peer goes; if it has not, it is not wanted any more.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn rping(at: IpAddr, port: u16) -> Rping {
-    let words = ["-s".to_owned(), "-a".to_owned(), at.to_string(), "-p".to_owned(), port.to_string()];
-    let child = Command::new("rping").args(words).stdout(Stdio::null()).spawn().unwrap();
-    Rping(child, SocketAddr::new(at, port))
-}
-
 /// What rping's client does: it says where its ping lies, the server reads it; it says where the pong is to go, the
 /// server writes it. Each step of the server's is told by a message.
-fn ping_pong(fabric: Either, server: &Rping) {
+fn ping_pong(fabric: Either, server: SocketAddr) {
+    let _rping = Rping::start(&["-s"], server);
     let mut node = Node::new(fabric);
     let start = Instant::now();
     let mut peer = None;
     // The server may not listen yet.
     let peer = loop {
         assert!(start.elapsed() < PATIENCE, "rping does not answer; saw {:?}", node.seen);
-        let asked = *peer.get_or_insert_with(|| node.fabric.connect(server.1, b"").unwrap());
+        let asked = *peer.get_or_insert_with(|| node.fabric.connect(server, b"").unwrap());
         node.poll();
         if node.take(|seen| matches!(seen, Seen::Connected { .. })).is_some() {
             break asked;
@@ -230,18 +233,82 @@ fn ping_pong(fabric: Either, server: &Rping) {
     }
 }
 
+/// What rping's server does, for a client that pings three times and compares what comes back with what it sent.
+fn pong(fabric: Either, from: IpAddr, at: IpAddr) {
+    let mut node = Node::new(fabric);
+    let address = node.fabric.listen(SocketAddr::new(at, 0)).unwrap();
+    let mut client = Rping::start(&["-c", "-V", "-C", "3", "-I", &from.to_string()], address);
+    let memory = Memory::new(4096);
+    let local = LocalRange { region: node.register(&memory), offset: 0, bytes: 64 };
+    let start = Instant::now();
+    let mut steps = 0_u64;
+    while node.take(|seen| matches!(seen, Seen::Closed { .. })).is_none() {
+        assert!(start.elapsed() < PATIENCE, "rping did not go after {steps} steps; saw {:?}", node.seen);
+        node.poll();
+        if let Some(Seen::Asked { peer, .. }) = node.take(|seen| matches!(seen, Seen::Asked { .. })) {
+            node.fabric.accept(peer, b"").unwrap();
+        }
+        let Some(Seen::Message { peer, bytes, .. }) = node.take(|seen| matches!(seen, Seen::Message { .. })) else {
+            continue;
+        };
+        let remote = RemoteRange {
+            address: u64::from_be_bytes(bytes[..8].try_into().unwrap()),
+            key: u32::from_be_bytes(bytes[8..12].try_into().unwrap()),
+        };
+        assert_eq!(bytes[12..], 64_u32.to_be_bytes(), "rping moves 64 bytes");
+        let work = match steps % 2 {
+            0 => Work::Read { peer, tag: steps, local, remote },
+            _ => Work::Write { peer, tag: steps, local, remote },
+        };
+        node.fabric.post(&[work]).unwrap();
+        let outcome = loop {
+            assert!(start.elapsed() < PATIENCE, "step {steps} does not end; saw {:?}", node.seen);
+            node.poll();
+            if let Some(outcome) = node.done(steps) {
+                break outcome;
+            }
+        };
+        assert_eq!(outcome, Ok(0));
+        // Whoever is told looks at nothing but the length.
+        node.fabric.post(&[Work::Send { peer, tag: 99, message: &[0; 16], mode: SendMode::default() }]).unwrap();
+        steps += 1;
+    }
+    assert_eq!(steps, 6, "a read and a write for each ping");
+    assert!(memory.get(0, 64).starts_with(b"rdma-ping-2: "));
+    let status = client.0.wait().unwrap();
+    assert!(status.success(), "rping found other bytes than it sent: {status}");
+}
+
+fn plain(address: IpAddr) -> Either {
+    let mut config = RdmaConfig::default();
+    (config.address, config.framing) = (Some(address), Framing::Plain);
+    Either::Kernel(Rdma::new(config).unwrap())
+}
+
 #[test]
 fn rping_serves_our_adapter() {
     // If this failed, we would understand ourselves and nobody else.
     let Some((a, b)) = addresses() else { return };
-    let mut config = RdmaConfig::default();
-    (config.address, config.framing) = (Some(a), Framing::Plain);
-    ping_pong(Either::Kernel(Rdma::new(config).unwrap()), &rping(b, 7174));
+    ping_pong(plain(a), SocketAddr::new(b, 7174));
+}
+
+#[test]
+fn rping_asks_our_adapter() {
+    // If this failed, somebody else's program could not connect to us, or would get other bytes than it sent.
+    let Some((a, b)) = addresses() else { return };
+    pong(plain(b), a, b);
 }
 
 #[test]
 fn rping_serves_user_space() {
     // If this failed, user-space iWARP would have no peer but itself and our own use of the kernel's.
     let Some(lab) = mixed(false, |_| {}) else { return };
-    ping_pong(Either::User(Iwarp::new(IwarpConfig::default()).unwrap()), &rping(lab.ways.1, 7175));
+    ping_pong(Either::User(Iwarp::new(IwarpConfig::default()).unwrap()), SocketAddr::new(lab.ways.1, 7175));
+}
+
+#[test]
+fn rping_asks_user_space() {
+    // If this failed, somebody else's program on an iWARP adapter could not read and write memory of user-space iWARP's.
+    let Some(lab) = mixed(false, |_| {}) else { return };
+    pong(Either::User(Iwarp::new(lab.config).unwrap()), lab.ways.0, lab.ways.1);
 }

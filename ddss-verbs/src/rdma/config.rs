@@ -12,7 +12,8 @@ pub enum Framing {
     #[default]
     Ours,
     /// As they are, for a peer that is not: user-space iWARP, or somebody else's program. There are no credits, so a peer
-    /// that sends more than is polled for breaks its connection. A peer that connects to us chooses for itself.
+    /// that sends more than is polled for breaks its connection. With [`Ours`](Self::Ours), one that connects to us over
+    /// iWARP without our private data is spoken to like this, too; over InfiniBand and RoCE nobody can tell.
     Plain,
 }
 
@@ -26,7 +27,7 @@ pub struct RdmaConfig {
     pub address: Option<IpAddr>,
     /// Who executes atomics on words of this node. [`Arbiter::Adapter`] asks for an adapter that can.
     pub atomics: Arbiter,
-    /// How peers that we connect to are spoken to.
+    /// How peers are spoken to.
     pub framing: Framing,
     /// Reads and atomics that may be under way in each direction of a connection; the adapter's own limit counts too.
     pub reads: u8,

@@ -160,11 +160,11 @@ impl Rdma {
         let _ = endpoint.set_ack_timeout(self.config.ack_timeout);
         let is_iwarp = self.facts.is_iwarp;
         let mut peer = Peer::new(id, address, Stage::Asked, endpoint, self.kind(), now);
-        let ours = if is_iwarp {
-            frame::read_preamble(&event.data)
-        } else {
+        let ours = match (self.config.framing, is_iwarp) {
+            (Framing::Plain, _) => None,
+            (Framing::Ours, true) => frame::read_preamble(&event.data),
             // Over InfiniBand its first frame tells the rest.
-            frame::read_request(&event.data, event.flow_control).map(|hello| (false, hello))
+            (Framing::Ours, false) => frame::read_request(&event.data, event.flow_control).map(|hello| (false, hello)),
         };
         peer.traffic.plain = ours.is_none();
         let (atomics, hello) = ours.unwrap_or((false, &event.data));
