@@ -88,20 +88,19 @@ impl Holdings {
 
     /// A region as the adapter knows it for this peer; registered when it is used for the first time.
     pub(super) fn local(&mut self, regions: &Regions, region: RegionId) -> Option<io::Result<&Arc<Registered>>> {
-        let mapping = regions.get(region)?;
         let index = region.index as usize;
-        if self.local.len() <= index {
-            self.local.resize_with(index + 1, || None);
-        }
-        let place = &mut self.local[index];
-        if place.as_ref().is_none_or(|(known, _)| *known != region) {
+        // What is kept here has not been deregistered: `forget` takes it away.
+        if self.local.get(index).and_then(Option::as_ref).is_none_or(|(known, _)| *known != region) {
+            let mapping = regions.get(region)?;
             let access = Access { local_write: true, remote_write: self.sinks_are_written, ..Access::default() };
-            match self.domain.register(mapping, 0, mapping.bytes() as u64, access) {
-                Ok(made) => *place = Some((region, made)),
+            let made = match self.domain.register(mapping, 0, mapping.bytes() as u64, access) {
+                Ok(made) => made,
                 Err(error) => return Some(Err(error)),
-            }
+            };
+            self.local.resize_with(self.local.len().max(index + 1), || None);
+            self.local[index] = Some((region, made));
         }
-        place.as_ref().map(|(_, registered)| Ok(registered))
+        self.local[index].as_ref().map(|(_, registered)| Ok(registered))
     }
 
     pub(super) fn expose(
