@@ -326,11 +326,38 @@ fn kept() -> (Vec<String>, usize) {
 }
 
 #[test]
+fn who_gave_up_is_not_accepted() {
+    // If this failed, a node that answers too late would keep half a connection, or hear of its end never or twice.
+    let Some((a, b)) = addresses() else { return };
+    if is_iwarp() {
+        return skipped("who_gave_up_is_not_accepted", "Soft-iWARP takes ten seconds to give up who was asked");
+    }
+    let mut pair = Pair::new(Two(a, b, 0, |_| {}));
+    let there = pair.a.fabric.connect(pair.address, b"from a").unwrap();
+    let asked = pair.wait("being asked", |pair| pair.b.take(|seen| matches!(seen, Seen::Asked { .. })));
+    let Seen::Asked { peer: here, .. } = asked else { unreachable!() };
+    pair.a.fabric.close(there);
+    let start = Instant::now();
+    while pair.a.closed(there).is_none() {
+        assert!(start.elapsed() < PATIENCE);
+        pair.a.poll();
+    }
+    // That `a` has gone is on its way meanwhile.
+    std::thread::sleep(Duration::from_millis(100));
+    // The manager knows by now, and says "invalid argument".
+    let _ = pair.b.fabric.accept(here, b"from b");
+    pair.wait("b to be closed", |pair| pair.b.closed(here));
+    assert!(pair.b.seen.is_empty(), "it ends once: {:?}", pair.b.seen);
+    assert_eq!((pair.a.fabric.connections(), pair.b.fabric.connections()), (0, 0));
+}
+
+#[test]
 fn connections_leave_nothing_behind() {
     // If this failed, a cluster whose nodes come and go would run out of queues, keys or descriptors.
     let Some((a, b)) = addresses() else { return };
     let cycles = std::env::var("DDSS_RDMA_CYCLES").map_or(20, |text| text.parse().unwrap());
-    let mut pair = Pair::new(Two(a, b, 0, |_| {}));
+    // A machine that stands still for some seconds is no peer that gave up.
+    let mut pair = Pair::new(Two(a, b, 0, |config| config.handshake_timeout = PATIENCE));
     let (mine, theirs) = (Memory::new(4096), Memory::new(4096));
     theirs.set(0, b"8 bytes!");
     let region = pair.a.register(&mine);
