@@ -36,6 +36,23 @@ pub(crate) struct Prepared {
     page: Page,
 }
 
+/// What this thread is the first to touch comes from that memory node from now on.
+fn ask_for_memory_of(node: usize) {
+    if let Err(error) = prefer_memory_of(node) {
+        tracing::warn!(node, %error, "cannot ask for memory beside the progress thread's core");
+    }
+}
+
+/// Does something on a thread that takes its memory from that node, where there are several.
+fn beside<T: Send>(node: Option<usize>, work: impl FnOnce() -> T + Send) -> T {
+    let Some(node) = node else { return work() };
+    let body = || {
+        ask_for_memory_of(node);
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(body).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+}
+
 impl Prepared {
     /// Opens what an earlier daemon left, or makes it.
     pub(crate) fn open(
@@ -47,7 +64,8 @@ impl Prepared {
     ) -> Result<Self, StartError> {
         let config = config.of_plane(plane);
         folder::make(&config.memory_folder)?;
-        let mut memory = NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes)?;
+        let mut memory =
+            beside(seat.memory, || NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes))?;
         let in_files = Files::folder(&config.state_folder, plane.index());
         memory.keep_files(Files::find(in_files, config.node, config.file_bytes, config.unclean_files)?);
         let unusable = |source| FolderError::Unusable { path: config.memory_folder.clone(), source };
@@ -93,11 +111,7 @@ impl Prepared {
         let (tell_names, names) = mpsc::sync_channel(1);
         let (kept_quotas, core, near, pace) = (quotas.clone(), seat.core, seat.memory, config.pace);
         let progress = ProgressThread::start(&thread_name(plane), core, pace, move || {
-            if let Some(node) = near
-                && let Err(error) = prefer_memory_of(node)
-            {
-                tracing::warn!(node, %error, "cannot ask for memory beside the progress thread's core");
-            }
+            near.into_iter().for_each(ask_for_memory_of);
             let parts = Parts { plane, station, fabric, memory, audiences, tally, quotas, desk, drain, doorman };
             let made = Node::new(&config, parts, run)?;
             // Whoever asked has stopped listening only if the start has failed.
