@@ -329,18 +329,23 @@ fn kept() -> (Vec<String>, usize) {
 fn who_gave_up_is_not_accepted() {
     // If this failed, a node that answers too late would keep half a connection, or hear of its end never or twice.
     let Some((a, b)) = addresses() else { return };
-    if is_iwarp() {
-        return skipped("who_gave_up_is_not_accepted", "Soft-iWARP takes ten seconds to give up who was asked");
-    }
     let mut pair = Pair::new(Two(a, b, 0, |_| {}));
     let there = pair.a.fabric.connect(pair.address, b"from a").unwrap();
     let asked = pair.wait("being asked", |pair| pair.b.take(|seen| matches!(seen, Seen::Asked { .. })));
     let Seen::Asked { peer: here, .. } = asked else { unreachable!() };
     pair.a.fabric.close(there);
     let start = Instant::now();
+    let mut longest = Duration::ZERO;
     while pair.a.closed(there).is_none() {
         assert!(start.elapsed() < PATIENCE);
+        let began = Instant::now();
         pair.a.poll();
+        longest = longest.max(began.elapsed());
+    }
+    println!("the longest poll of who gave up: {longest:?}");
+    if is_iwarp() {
+        // Soft-iWARP tells the other side after ten seconds.
+        return;
     }
     // That `a` has gone is on its way meanwhile.
     std::thread::sleep(Duration::from_millis(100));

@@ -168,6 +168,8 @@ impl Rdma {
             if !peer.closing {
                 let _ = peer.endpoint.reject(&[]);
             }
+        } else if before == Stage::Dialling && self.facts.is_iwarp && !was_answered(reason) {
+            return self.leave_behind(id, reason, events);
         } else if matches!(before, Stage::Up | Stage::Accepting | Stage::Dialling) {
             // Where the other side was faster there is nothing left to end.
             let _ = peer.endpoint.disconnect();
@@ -175,6 +177,16 @@ impl Rdma {
         if peer.endpoint.queue().is_none_or(|queue| queue.under_way() == 0) {
             self.finish(id, reason, events);
         }
+    }
+
+    /// The last of one that was asked and has not answered, over iWARP. The kernel lets who gives up such a connection, its queue pair
+    /// or its id wait until it has (Soft-iWARP: ten seconds), so a thread of its own does that.
+    fn leave_behind(&mut self, id: PeerId, reason: CloseReason, events: &mut Events) {
+        let Some(mut peer) = self.peers.remove(id) else { return };
+        peer.traffic.give_up(events);
+        events.closed(id, reason, &peer.hello);
+        // Where there is no thread to be had, it is dropped here.
+        let _ = std::thread::Builder::new().name("ddss-left".to_owned()).spawn(move || drop(peer));
     }
 
     /// The last of a peer.
@@ -187,6 +199,11 @@ impl Rdma {
         peer.traffic.give_up(events);
         events.closed(id, reason, &peer.hello);
     }
+}
+
+/// Whether the other side, or the road to it, has said no.
+fn was_answered(reason: CloseReason) -> bool {
+    matches!(reason, CloseReason::Rejected | CloseReason::Unreachable(_))
 }
 
 /// When a peer has to be looked at again.
