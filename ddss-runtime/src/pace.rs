@@ -71,8 +71,9 @@ impl Pacer {
     const ALONE_FOR_SURE: u32 = 8;
     /// Between two early yields.
     const YIELD_EVERY: Duration = Duration::from_nanos(1_500);
-    /// A yield that takes longer went to somebody who works and does not wait.
-    const HOG_MIN: Duration = Duration::from_micros(100);
+    /// A yield that takes longer went to somebody who works and does not wait. Another daemon, which spins and does some work
+    /// in its turn, takes less: two that took each other for that would keep each other waiting all the time.
+    const HOG_MIN: Duration = Duration::from_micros(500);
     /// How many times as long as that yield took there is no early one after it.
     const HOG_REST: u32 = 16;
     /// After so many spins for nothing it spins for a short time.
