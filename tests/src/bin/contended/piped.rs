@@ -1,0 +1,90 @@
+//! Sixteen who hand a lock to each other by pipes, with nothing of ours.
+
+use crate::{Broken, CLIENTS, Line, Turn};
+use std::collections::VecDeque;
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::time::{Duration, Instant};
+
+/// One of those who do the same by pipes.
+pub(crate) struct Piped {
+    ask: PipeWriter,
+    told: PipeReader,
+    name: u8,
+}
+
+impl Piped {
+    /// Says a word, and waits for the answer.
+    fn ask(&mut self, word: u8) -> std::io::Result<()> {
+        self.ask.write_all(&[word])?;
+        self.told.read_exact(&mut [0])
+    }
+}
+
+/// What says that a lock is given back and not asked for.
+const GIVES: u8 = 0x80;
+
+impl Line for Piped {
+    fn turn(&mut self, hold: Duration) -> Result<Turn, Broken> {
+        let asked = Instant::now();
+        self.ask(self.name)?;
+        let had = Instant::now();
+        if !hold.is_zero() {
+            std::thread::sleep(hold);
+        }
+        let gave = Instant::now();
+        self.ask(self.name | GIVES)?;
+        Ok(Turn { asked, had, gave })
+    }
+}
+
+/// Gives the lock away, and answers who gives it back, until nobody can ask any more.
+fn arbitrate(mut asked: PipeReader, mut tell: Vec<PipeWriter>) {
+    let (mut line, mut word) = (VecDeque::new(), [0]);
+    while asked.read_exact(&mut word).is_ok() {
+        let mut answer = |name: u8| tell[usize::from(name)].write_all(&[name]);
+        let [word] = word;
+        // Who holds it is the first of the line.
+        let next = if word & GIVES == 0 {
+            line.push_back(word);
+            (line.len() == 1).then_some(word)
+        } else {
+            line.pop_front();
+            line.front().copied()
+        };
+        let gave = (word & GIVES != 0).then_some(word & !GIVES);
+        if next.into_iter().chain(gave).any(|name| answer(name).is_err()) {
+            return;
+        }
+    }
+}
+
+/// Passes words on, as another node's daemon would.
+fn pass_on(mut from: PipeReader, mut to: impl FnMut(u8) -> std::io::Result<()>) {
+    let mut word = [0];
+    while from.read_exact(&mut word).is_ok() && to(word[0]).is_ok() {}
+}
+
+/// Sixteen who do it by pipes: half of them ask who gives the lock away, the others somebody who passes it on, and are
+/// answered by way of him.
+pub(crate) fn piped(scope: &mut Vec<std::thread::JoinHandle<()>>) -> Result<Vec<Piped>, Broken> {
+    let (asked, ask) = pipe()?;
+    let (asked_far, ask_far) = pipe()?;
+    let (answered_far, answer_far) = pipe()?;
+    let (mut tell, mut tell_far, mut clients) = (Vec::new(), Vec::new(), Vec::new());
+    for name in 0..CLIENTS as u8 {
+        let (told, teller) = pipe()?;
+        let far = name % 2 == 1;
+        tell.push(if far { answer_far.try_clone()? } else { teller.try_clone()? });
+        tell_far.push(teller);
+        let ask = if far { ask_far.try_clone()? } else { ask.try_clone()? };
+        clients.push(Piped { ask, told, name });
+    }
+    // Each ends when nobody is left who could write to it.
+    let mut ask = ask;
+    scope.push(std::thread::spawn(move || arbitrate(asked, tell)));
+    scope.push(std::thread::spawn(move || pass_on(asked_far, |word| ask.write_all(&[word]))));
+    scope.push(std::thread::spawn(move || {
+        pass_on(answered_far, |name| tell_far[usize::from(name)].write_all(&[name]));
+    }));
+    Ok(clients)
+}

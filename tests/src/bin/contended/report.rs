@@ -1,0 +1,133 @@
+//! What is told about the turns that were seen.
+
+use crate::taken::Taken;
+use crate::{Broken, CLIENTS, Turn};
+use std::time::{Duration, Instant};
+
+/// The longest waits that are told about.
+const TOLD: usize = 3;
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+/// The turns of one second, in the order in which the lock was had, and by whom.
+struct Second {
+    turns: Vec<(usize, Turn)>,
+    from: Instant,
+    to: Instant,
+}
+
+impl Second {
+    /// Everybody once: as long as one waits who gets exactly his share.
+    fn round(&self, left_out: &impl Fn(Instant, Instant) -> Duration) -> Duration {
+        let time = (self.to - self.from).saturating_sub(left_out(self.from, self.to));
+        time.mul_f64(CLIENTS as f64 / self.turns.len() as f64)
+    }
+}
+
+/// Everything of one way to do it.
+#[derive(Default)]
+pub(crate) struct Seen {
+    seconds: Vec<Second>,
+    turns: Vec<usize>,
+}
+
+impl Seen {
+    pub(crate) fn note(&mut self, seen: &[Vec<Turn>]) -> Result<(), Broken> {
+        let mut turns: Vec<(usize, Turn)> =
+            seen.iter().enumerate().flat_map(|(who, turns)| turns.iter().map(move |&turn| (who, turn))).collect();
+        turns.sort_unstable_by_key(|(_, turn)| turn.had);
+        let (Some((_, first)), Some((_, last))) = (turns.first(), turns.last()) else {
+            return Err("nobody got the lock".into());
+        };
+        let (from, to) = (first.asked, last.had);
+        self.seconds.push(Second { turns, from, to });
+        self.turns.resize(CLIENTS, 0);
+        self.turns.iter_mut().zip(seen).for_each(|(sum, turns)| *sum += turns.len());
+        Ok(())
+    }
+
+    /// With what the machine took counted as waiting, and without it.
+    pub(crate) fn tell(&self, name: &str, taken: Option<&Taken>) {
+        let nothing = |_, _| Duration::ZERO;
+        let mut rounds: Vec<Duration> = self.seconds.iter().map(|second| second.round(&nothing)).collect();
+        rounds.sort_unstable();
+        let turns: usize = self.turns.iter().sum();
+        println!("{name}: {turns} turns; fair share: a turn every {:.1} us", micros(rounds[rounds.len() / 2]));
+        let (least, most) = (self.turns.iter().min(), self.turns.iter().max());
+        println!("  turns of one client: {} to {}", least.unwrap_or(&0), most.unwrap_or(&0));
+        let others = self.seconds.iter().flat_map(|second| (0..second.turns.len()).map(|at| before(&second.turns, at)));
+        let mut others: Vec<usize> = others.collect();
+        others.sort_unstable();
+        let upto = |of: usize| others[others.len() - 1 - others.len() / of];
+        println!(
+            "  others who had it during one wait: up to {} in half of them, {} in 999 of 1000, {} in all",
+            upto(2),
+            upto(1000),
+            upto(usize::MAX)
+        );
+        self.tell_waits("in fair shares", nothing);
+        if let Some(taken) = taken {
+            self.tell_waits("without the time in which a core was away", |from, to| taken.within(from, to));
+        }
+    }
+
+    /// How long they waited, without what is to be left out of any time.
+    fn tell_waits(&self, what: &str, left_out: impl Fn(Instant, Instant) -> Duration) {
+        let mut waits = Vec::new();
+        let mut worst = Vec::new();
+        for (which, second) in self.seconds.iter().enumerate() {
+            let round = second.round(&left_out).as_secs_f64();
+            let wait = |turn: &Turn| (turn.had - turn.asked).saturating_sub(left_out(turn.asked, turn.had));
+            let share = |turn: &Turn| wait(turn).as_secs_f64() / round;
+            let begun = waits.len();
+            waits.extend(second.turns.iter().enumerate().map(|(index, (_, turn))| (share(turn), which, index)));
+            worst.push(waits[begun..].iter().map(|wait| wait.0).fold(0.0, f64::max));
+        }
+        waits.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        worst.sort_unstable_by(f64::total_cmp);
+        let upto = |of: usize| waits[waits.len() - 1 - waits.len() / of].0;
+        println!(
+            "  {what}: half waited up to {:.2}, 99 of 100 {:.2}, 999 of 1000 {:.2}, all {:.2}; the longest of a second {:.2} (median of {})",
+            upto(2),
+            upto(100),
+            upto(1000),
+            waits[waits.len() - 1].0,
+            worst[worst.len() / 2],
+            worst.len()
+        );
+        for (share, which, index) in waits.iter().rev().take(TOLD) {
+            println!("    {share:.2}: {}", spent(&self.seconds[*which].turns, *index));
+        }
+    }
+}
+
+/// How many had the lock, or still had it, while this one waited.
+fn before(all: &[(usize, Turn)], index: usize) -> usize {
+    let asked = all[index].1.asked;
+    all[..index].iter().rev().take_while(|(_, turn)| turn.gave > asked).count()
+}
+
+/// What a wait was spent on: others who had the lock, and its way from one to the next.
+fn spent(all: &[(usize, Turn)], index: usize) -> String {
+    let (_, late) = all[index];
+    let before = before(all, index);
+    let (mut held, mut longest, mut way, mut farthest) =
+        (Duration::ZERO, Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    for pair in all[index - before..=index].windows(2) {
+        let ((_, turn), (_, next)) = (pair[0], pair[1]);
+        let had = turn.gave.saturating_duration_since(turn.had.max(late.asked));
+        let went = next.had.saturating_duration_since(turn.gave);
+        (held, longest) = (held + had, longest.max(had));
+        (way, farthest) = (way + went, farthest.max(went));
+    }
+    format!(
+        "{:.0} us behind {before} others, who held it for {:.0} us (the longest {:.0}); from hand to hand {:.0} us (the longest {:.0})",
+        micros(late.had - late.asked),
+        micros(held),
+        micros(longest),
+        micros(way),
+        micros(farthest),
+    )
+}
