@@ -49,6 +49,10 @@ const OP_STAT: u8 = 14;
 const OP_PERMIT: u8 = 15;
 const OP_BREAK: u8 = 16;
 
+/// What it counts for to make, to release or to change a segment, or to list them: who calls without a pause meets that in one of 500
+/// calls.
+const SEGMENT_WEIGHT: usize = 512;
+
 /// The bytes are in the entry, or may come in the completion.
 pub(crate) const FLAG_INLINE: u16 = 1;
 /// `first` is the version that a put is for, `second` the one that a get names.
@@ -185,6 +189,16 @@ impl Request {
     #[inline]
     pub fn is_null(entry: &Entry) -> bool {
         entry[0] >> 32 == u64::from(OP_NULL)
+    }
+
+    /// How much an entry asks for, in requests that ask for little. It may hold anything: nobody has looked at it yet.
+    pub fn weight(entry: &Entry) -> usize {
+        let bytes = (entry[4] as usize).min(TRANSFER_BYTES_MAX);
+        match (entry[0] >> 32) as u8 {
+            OP_GET | OP_PUT | OP_GET_MANY | OP_PUT_MANY => 1 + bytes / 4096,
+            OP_ALLOCATE | OP_RELEASE | OP_LIST | OP_PERMIT | OP_BREAK => SEGMENT_WEIGHT,
+            _ => 1,
+        }
     }
 
     #[inline]

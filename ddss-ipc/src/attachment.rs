@@ -357,7 +357,7 @@ impl Attempt<'_> {
             return Err(self.malformed("the notice board is not one"));
         }
         let arena = memory.slice(layout.arena_offset(), layout.arena_bytes())?;
-        let link = Arc::new(Link::new(options.strategy, options.fair, board, socket, wake));
+        let link = Arc::new(Link::new(options.strategy, options.fair, (board, welcome.place), socket, wake));
         let pool = Arc::new(self.furnish(&link, &welcome, &memory, &layout)?);
         Ok(Attachment { link, pool, arena, welcome })
     }
@@ -402,5 +402,51 @@ impl Attempt<'_> {
             lanes.push(Some(LaneState { index: lane as u8, outstanding: 0, road }));
         }
         Ok(Pool { lanes: Mutex::new(lanes), _watch: watch, _sentry: sentry })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Arrival, Followed, Reception, ReceptionConfig, Station};
+    use ddss_core::{Entry, LaneId, NodeId};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn lanes_of_another_user_make_nobody_a_crowd() {
+        // If this broke, who fills all his lanes would make each client of the node hand its core over all the time.
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("skipped: lanes_of_another_user_make_nobody_a_crowd: not root, nobody else to be");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let path = folder.path().join("socket");
+        let mut station = Station::open(NodeId(7)).unwrap();
+        let mut config = ReceptionConfig::new(&station);
+        config.socket_mode = 0o666;
+        let reception = Reception::start(&path, config, station.inbox().sink()).unwrap();
+        let attach = |user: u32, lanes| {
+            let path = path.clone();
+            let attached = std::thread::spawn(move || {
+                // Of this thread only, and it ends with this.
+                let user = rustix::process::Uid::from_raw(user);
+                rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+                Attachment::connect(&path, &AttachOptions { lanes, arena_bytes: 4096, ..AttachOptions::default() }).unwrap()
+            });
+            attached.join().unwrap()
+        };
+        let (loud, friend, other) = (attach(65534, 9), attach(65534, 1), attach(65533, 1));
+        for _ in 0..3 {
+            let Some(Arrival::Attached(session)) = (0..).find_map(|_| station.arrival()) else { panic!("somebody left") };
+            station.adopt(session).unwrap();
+        }
+        for mut lane in (0..9).map(|_| loud.take_lane().unwrap()) {
+            lane.submit([0; 8]).unwrap();
+        }
+        for _ in 0..1000 {
+            station.serve(64, &mut |_: LaneId, request: &Entry, _: Option<Followed>| Some(*request));
+        }
+        assert_eq!([loud, friend, other].map(|attachment| attachment.link.callers()), [9, 9, 0]);
+        reception.stop();
     }
 }

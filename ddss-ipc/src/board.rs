@@ -11,8 +11,10 @@
 //!  128   +-------------------------------------------------------------+
 //!        | core u64: the service's core + 1, 0 unknown                 |  written now and then
 //!        | latency u64: moving average of an operation, nanoseconds    |
-//!        | active u64: lanes that had requests of late                 |
 //!  192   +-------------------------------------------------------------+
+//!        | callers u64, 64 times: lanes of the users of a place that   |  written now and then
+//!        | had requests of late                                        |
+//!  704   +-------------------------------------------------------------+
 //! ```
 
 use std::os::fd::OwnedFd;
@@ -28,7 +30,15 @@ const NODE_OFFSET: usize = 16;
 const REST_OFFSET: usize = 64;
 const CORE_OFFSET: usize = 128;
 const LATENCY_OFFSET: usize = 136;
-const ACTIVE_OFFSET: usize = 144;
+const CALLERS_OFFSET: usize = 192;
+
+/// Places for the callers of all users. Who shares one with another user takes that one's lanes for his own.
+pub(crate) const PLACES: usize = 64;
+
+/// Where the callers of a user are counted.
+pub(crate) fn place_of(uid: u32) -> u8 {
+    (uid % PLACES as u32) as u8
+}
 
 /// Bytes of the board.
 pub(crate) const BOARD_BYTES: usize = PAGE_BYTES;
@@ -39,7 +49,7 @@ pub(crate) struct Board {
     rest: MappedWord,
     core: MappedWord,
     latency: MappedWord,
-    active: MappedWord,
+    callers: Box<[MappedWord]>,
 }
 
 impl Board {
@@ -63,7 +73,7 @@ impl Board {
             rest: memory.word_at(REST_OFFSET)?,
             core: memory.word_at(CORE_OFFSET)?,
             latency: memory.word_at(LATENCY_OFFSET)?,
-            active: memory.word_at(ACTIVE_OFFSET)?,
+            callers: (0..PLACES).map(|place| memory.word_at(CALLERS_OFFSET + 8 * place)).collect::<Result<_, _>>()?,
             memory,
         })
     }
@@ -113,15 +123,17 @@ impl Board {
         self.latency.load(Ordering::Relaxed)
     }
 
-    /// How many lanes had requests of late.
-    pub(crate) fn set_active(&self, active: u64) {
-        if self.active.load(Ordering::Relaxed) != active {
-            self.active.store(active, Ordering::Relaxed);
+    /// How many lanes of the users of that place had requests of late.
+    pub(crate) fn set_callers(&self, place: u8, callers: u64) {
+        if let Some(word) = self.callers.get(usize::from(place))
+            && word.load(Ordering::Relaxed) != callers
+        {
+            word.store(callers, Ordering::Relaxed);
         }
     }
 
-    /// How many lanes had requests of late.
-    pub(crate) fn active(&self) -> u64 {
-        self.active.load(Ordering::Relaxed)
+    /// How many lanes of the users of that place had requests of late.
+    pub(crate) fn callers(&self, place: u8) -> u64 {
+        self.callers.get(usize::from(place)).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 }

@@ -17,6 +17,8 @@ const LATENCY_WORTH_SPINNING_NS: u64 = 2_000;
 pub(crate) struct Link {
     strategy: Strategy,
     board: Board,
+    /// Where it tells how many lanes of this client's user have requests.
+    place: u8,
     socket: OwnedFd,
     wake: OwnedFd,
     state: AtomicU8,
@@ -47,9 +49,9 @@ enum State {
 }
 
 impl Link {
-    pub(crate) fn new(strategy: Strategy, fair: bool, board: Board, socket: OwnedFd, wake: OwnedFd) -> Self {
+    pub(crate) fn new(strategy: Strategy, fair: bool, (board, place): (Board, u8), socket: OwnedFd, wake: OwnedFd) -> Self {
         let cores = cores_with(board.core());
-        Self { strategy, board, socket, wake, state: AtomicU8::new(State::Serving as u8), cores, fair }
+        Self { strategy, board, place, socket, wake, state: AtomicU8::new(State::Serving as u8), cores, fair }
     }
 
     pub(crate) fn strategy(&self) -> Strategy {
@@ -120,16 +122,17 @@ impl Link {
         self.board.latency_ns() <= LATENCY_WORTH_SPINNING_NS || !self.is_crowded()
     }
 
-    /// Whether more threads call than there are cores for them beside the service's.
+    /// Whether more threads of this user call than there are cores for them beside the service's. Those of others do not
+    /// count: what they take of this core is the scheduler's to say, and none of them can make this one hand it over.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.callers() >= self.cores
     }
 
-    /// How many threads call.
+    /// How many threads of this user call.
     #[inline]
     pub(crate) fn callers(&self) -> u64 {
-        self.board.active()
+        self.board.callers(self.place)
     }
 
     /// Whether clients hand the core over to each other.

@@ -19,6 +19,7 @@ use ddss_core::limits::CLIENTS_MAX;
 use rustix::event::{EventfdFlags, epoll};
 use rustix::io::Errno;
 
+use crate::board::place_of;
 use crate::door::Door;
 use crate::layout::{LAYOUT_VERSION, Layout, MEMORY_BYTES_MAX};
 use crate::ledger::{Ledger, OwnedQueue, Role};
@@ -472,6 +473,7 @@ impl Desk {
         let answer = Answer::Welcome(Welcome {
             node: self.config.notice.node,
             planes: self.config.planes,
+            place: place_of(session.credentials.uid),
             client: session.client,
             lanes: session.layout.lanes() as u32,
             arena_bytes: session.layout.arena_bytes() as u64,

@@ -92,6 +92,8 @@ pub(crate) struct ServiceLane {
     pub(crate) place: usize,
     /// The place of whoever attached it. The sweep's.
     pub(crate) user: u32,
+    /// Where his callers are counted. The sweep's.
+    pub(crate) counted_at: u8,
 }
 
 impl ServiceLane {
@@ -132,6 +134,7 @@ impl ServiceLane {
             period: u32::MAX,
             place: 0,
             user: 0,
+            counted_at: 0,
         })
     }
 

@@ -40,6 +40,12 @@ const EVENTS_MAX: usize = 64;
 /// Answers requests, one after the other: [`Station::serve`]. A function of the same arguments is
 /// one that has nothing more to do once an answer is out.
 pub trait Answerer {
+    /// How much that request asks for, in requests that ask for little: what it counts for where several users call.
+    #[inline(always)]
+    fn weight(&self, _request: &Entry) -> usize {
+        1
+    }
+
     /// Answers a request, or gives nothing: then it is under way. With some of them comes when they were sent and taken.
     fn answer(&mut self, lane: LaneId, request: &Entry, followed: Option<Followed>) -> Option<Entry>;
 
@@ -169,8 +175,6 @@ pub struct Station {
     sleeping_clients: usize,
     clients_count: usize,
     counts: StationCounts,
-    /// What the board says about busy lanes.
-    told_active: usize,
 }
 
 impl Station {
@@ -197,7 +201,6 @@ impl Station {
             sleeping_clients: 0,
             clients_count: 0,
             counts: StationCounts::default(),
-            told_active: 0,
         })
     }
 
@@ -269,7 +272,7 @@ impl Station {
     #[inline]
     pub fn poll(&mut self, budget: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
         let taken = self.sweep.poll(budget, into);
-        self.tell_active();
+        self.tell_callers();
         taken
     }
 
@@ -279,7 +282,7 @@ impl Station {
     #[inline]
     pub fn serve(&mut self, budget: usize, answerer: &mut impl Answerer) -> usize {
         let taken = self.sweep.serve(budget, answerer);
-        self.tell_active();
+        self.tell_callers();
         taken
     }
 
@@ -290,10 +293,16 @@ impl Station {
     }
 
     #[inline(always)]
-    fn tell_active(&mut self) {
-        if self.sweep.active() != self.told_active {
-            self.told_active = self.sweep.active();
-            self.board.set_active(self.told_active as u64);
+    fn tell_callers(&mut self) {
+        if self.sweep.callers.has_changed() {
+            self.tell_changes();
+        }
+    }
+
+    #[cold]
+    fn tell_changes(&mut self) {
+        for (place, callers) in self.sweep.callers.changes() {
+            self.board.set_callers(place, callers);
         }
     }
 

@@ -8,6 +8,7 @@
 //!
 //! Where several users call, each has his share of a go around the hot lanes ([`users`]).
 
+mod callers;
 mod users;
 
 use std::collections::VecDeque;
@@ -16,8 +17,11 @@ use ddss_core::limits::CLIENTS_MAX;
 use ddss_core::{ClientId, Entry, LaneId};
 
 use crate::service_lane::{Replied, ServiceLane, Woken};
+use crate::board::place_of;
+use crate::follow::Followed;
 use crate::station::{Answerer, Offence};
 use crate::sync::order;
+use callers::Callers;
 use users::Users;
 
 /// Requests taken from one lane in one sweep: nobody's batch keeps the others waiting for long.
@@ -32,14 +36,14 @@ const LEFT_TO_OTHERS: usize = 32;
 /// it takes some 50 microseconds however many are hot: a crowd in which each has its turn would stay hot altogether
 /// otherwise, and each call would wait for a sweep over all of it.
 const HOT_LOOKS: u32 = 8192;
-/// Sweeps after which it is counted anew how many lanes have requests: some turns of clients that take turns on a core,
-/// and no longer, because on a machine that counts as full nobody spins for what takes long.
-const PERIOD_SWEEPS: u32 = 1 << 13;
 /// Cold lanes looked at in a sweep, beside half as many as there are hot ones. A look takes as long as all else in a sweep,
 /// and whoever calls again at once waits for it.
 const COLD_SLICE: usize = 1;
 /// Sweeps in a row without a request after which nobody calls again at once.
 const IDLE_SWEEPS_SHORT: u32 = 16;
+/// The same, from which on nobody has to wait because of how much he has asked for before: a call from another core takes
+/// less.
+const IDLE_SWEEPS_FREE: u32 = 64;
 /// Cold lanes looked at in a sweep from then on: there is time. In a crowd whose members take turns on their cores this is
 /// when the next one begins, and it should be found before it has spun for nothing.
 const COLD_SLICE_IDLE: usize = 8;
@@ -79,11 +83,39 @@ pub(crate) struct Sweep {
     held: VecDeque<u32>,
     offences: VecDeque<Offence>,
     users: Users,
-    /// The period that is under way, its sweeps, and how many lanes had requests in it and in the one before.
-    period: u32,
-    period_sweeps: u32,
-    active: usize,
-    active_before: usize,
+    pub(crate) callers: Callers,
+}
+
+/// What was taken from a lane.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    requests: usize,
+    weight: usize,
+}
+
+impl Taken {
+    /// So many that ask for little.
+    #[inline(always)]
+    fn light(requests: usize) -> Self {
+        Self { requests, weight: requests }
+    }
+}
+
+/// Notes how much is asked for.
+struct Weighing<'a, A> {
+    answerer: &'a mut A,
+    weight: usize,
+}
+
+impl<A: Answerer> Answerer for Weighing<'_, A> {
+    fn answer(&mut self, lane: LaneId, request: &Entry, followed: Option<Followed>) -> Option<Entry> {
+        self.weight += self.answerer.weight(request);
+        self.answerer.answer(lane, request, followed)
+    }
+
+    fn answered(&mut self, lane: LaneId, request: &Entry, answer: &Entry, followed: Option<Followed>) {
+        self.answerer.answered(lane, request, answer, followed);
+    }
 }
 
 impl Sweep {
@@ -99,10 +131,7 @@ impl Sweep {
             held: VecDeque::new(),
             offences: VecDeque::with_capacity(OFFENCES_MAX),
             users: Users::default(),
-            period: 0,
-            period_sweeps: 0,
-            active: 0,
-            active_before: 0,
+            callers: Callers::default(),
         }
     }
 
@@ -125,6 +154,7 @@ impl Sweep {
         lane.heat = Heat::Fresh;
         lane.place = self.count(Heat::Fresh);
         lane.user = self.users.enter(uid);
+        lane.counted_at = place_of(uid);
         self.lists[Heat::Fresh as usize].push(key);
         self.lanes[key as usize] = Some(lane);
         Key(key)
@@ -144,9 +174,9 @@ impl Sweep {
     #[inline]
     pub(crate) fn poll(&mut self, budget: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
         if self.users.are_several() {
-            return self.visit::<true>(budget, &mut |lane, most| lane.take(most, into));
+            return self.visit::<true>(budget, &mut |lane, most| Taken::light(lane.take(most, into)));
         }
-        self.visit::<false>(budget, &mut |lane, most| lane.take(most, into))
+        self.visit::<false>(budget, &mut |lane, most| Taken::light(lane.take(most, into)))
     }
 
     /// Passes up to `budget` requests to `answerer`, and publishes what it answers at once.
@@ -155,29 +185,35 @@ impl Sweep {
         if self.users.are_several() {
             return self.serve_several(budget, answerer);
         }
-        self.visit::<false>(budget, &mut |lane, most| lane.serve(most, answerer))
+        self.visit::<false>(budget, &mut |lane, most| Taken::light(lane.serve(most, answerer)))
     }
 
     /// Apart, so that the usual way stays as short as it is.
     #[cold]
     #[inline(never)]
     fn serve_several(&mut self, budget: usize, answerer: &mut impl Answerer) -> usize {
-        self.visit::<true>(budget, &mut |lane, most| lane.serve(most, answerer))
+        self.visit::<true>(budget, &mut |lane, most| {
+            let mut taken = Taken::default();
+            while taken.weight < most {
+                let mut weighing = Weighing { answerer, weight: 0 };
+                let requests = lane.serve(1, &mut weighing);
+                if requests == 0 {
+                    break;
+                }
+                taken.requests += requests;
+                taken.weight += weighing.weight;
+            }
+            taken
+        })
     }
 
-    /// Goes over the lanes, of `SEVERAL` users or of one; `take` takes up to so many requests from one and says how many they
-    /// were.
+    /// Goes over the lanes, of `SEVERAL` users or of one; `take` takes up to so many requests from one and says what it took.
     #[inline(always)]
-    fn visit<const SEVERAL: bool>(&mut self, budget: usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> usize) -> usize {
+    fn visit<const SEVERAL: bool>(&mut self, budget: usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> Taken) -> usize {
         if !self.held.is_empty() {
             self.send_held(1);
         }
-        self.period_sweeps += 1;
-        if self.period_sweeps == PERIOD_SWEEPS {
-            self.period_sweeps = 0;
-            self.period = self.period.wrapping_add(1);
-            (self.active_before, self.active) = (self.active, 0);
-        }
+        let sweep = self.callers.next_sweep();
         let to_others = LEFT_TO_OTHERS.min(budget / 2);
         let mut left = budget - to_others;
         self.visit_hot::<SEVERAL>(&mut left, take);
@@ -187,20 +223,20 @@ impl Sweep {
         let slice = if long { COLD_SLICE_IDLE } else { COLD_SLICE } + self.count(Heat::Hot) / 2;
         self.looks_due = self.looks_due.saturating_sub(slice);
         self.visit_waiting::<SEVERAL>(Heat::Cold, slice, &mut left, take);
-        if long || self.period_sweeps.is_multiple_of(FRESH_EVERY) {
+        if long || sweep.is_multiple_of(FRESH_EVERY) {
             self.visit_waiting::<SEVERAL>(Heat::Fresh, FRESH_SLICE, &mut left, take);
         }
         budget - left
     }
 
     #[inline(always)]
-    fn visit_hot<const SEVERAL: bool>(&mut self, left: &mut usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> usize) {
+    fn visit_hot<const SEVERAL: bool>(&mut self, left: &mut usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> Taken) {
         let hot = self.count(Heat::Hot);
         // With few, as nearly always, there is nothing to divide: that would take as long as the look itself.
         let batch = if hot <= TURN_MAX / LANE_BATCH_MAX { LANE_BATCH_MAX } else { (TURN_MAX / hot).max(1) };
         let first = self.cursors[Heat::Hot as usize];
         if SEVERAL {
-            self.users.begin_turn();
+            self.users.begin_turn(self.idle_sweeps > IDLE_SWEEPS_FREE);
         }
         for _ in 0..self.count(Heat::Hot) {
             if *left == 0 || self.count(Heat::Hot) == 0 {
@@ -217,11 +253,11 @@ impl Sweep {
                 }
             }
             let taken = take(lane, most);
-            *left -= taken;
+            *left -= taken.requests;
             if SEVERAL {
-                self.users.took(user, taken);
+                self.users.took(user, taken.weight);
             }
-            if taken > 0 {
+            if taken.requests > 0 {
                 lane.idle_sweeps = 0;
                 self.cursors[Heat::Hot as usize] += 1;
                 self.note(key);
@@ -275,7 +311,7 @@ impl Sweep {
         heat: Heat,
         slice: usize,
         left: &mut usize,
-        take: &mut impl FnMut(&mut ServiceLane, usize) -> usize,
+        take: &mut impl FnMut(&mut ServiceLane, usize) -> Taken,
     ) {
         for _ in 0..slice.min(self.count(heat)) {
             if *left == 0 || self.count(heat) == 0 {
@@ -285,14 +321,18 @@ impl Sweep {
             let Some(lane) = self.lanes[key as usize].as_mut() else { return };
             let (user, mut most) = (lane.user, LANE_BATCH_MAX.min(*left));
             if SEVERAL {
+                if self.users.has_to_wait(user) {
+                    self.cursors[heat as usize] += 1;
+                    continue;
+                }
                 // One beyond his share: it makes the lane hot, and from then on it has its turns.
                 most = most.min(self.users.left(user).max(1));
             }
             let taken = take(lane, most);
-            if taken > 0 {
-                *left -= taken;
+            if taken.requests > 0 {
+                *left -= taken.requests;
                 if SEVERAL {
-                    self.users.took(user, taken);
+                    self.users.took(user, taken.weight);
                 }
                 self.move_to(key, Heat::Hot);
                 self.note(key);
@@ -309,10 +349,7 @@ impl Sweep {
     #[inline(always)]
     fn note(&mut self, key: u32) {
         let Some(lane) = self.lanes[key as usize].as_mut() else { return };
-        if lane.period != self.period {
-            lane.period = self.period;
-            self.active += 1;
-        }
+        self.callers.note(&mut lane.period, lane.counted_at);
         match std::mem::replace(&mut lane.replied, Replied::Unasked) {
             Replied::Unasked => {}
             Replied::Out => self.note_unflushed(key),
@@ -323,12 +360,6 @@ impl Sweep {
     /// How many lanes are looked at in each sweep.
     pub(crate) fn hot(&self) -> usize {
         self.count(Heat::Hot)
-    }
-
-    /// How many lanes had requests of late.
-    #[inline(always)]
-    pub(crate) fn active(&self) -> usize {
-        self.active.max(self.active_before)
     }
 
     /// Lanes whose clients have something to come, and the requests among that.

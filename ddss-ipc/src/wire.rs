@@ -14,6 +14,7 @@
 //!                                         40  reply queue    u64   System V queue id + 1, 0 none
 //!                                         48  request queue  u64   the same
 //!                                         56  planes         u32   0 is one
+//!                                         60  place          u32   on the board
 //! ```
 //!
 //! Who only wants to look at an area of the node's memory says so in place of the strategy, gets a descriptor with the
@@ -22,6 +23,7 @@
 use ddss_core::limits::PLANES_MAX;
 use ddss_core::{ClientId, NodeId};
 
+use crate::board::PLACES;
 use crate::layout::{LAYOUT_VERSION, MAGIC};
 use crate::strategy::Strategy;
 
@@ -68,6 +70,8 @@ pub(crate) struct Welcome {
     pub(crate) request_queue: Option<i32>,
     /// How many planes the daemon has; each has a door of its own.
     pub(crate) planes: u8,
+    /// Where the board tells how many lanes of this user have requests.
+    pub(crate) place: u8,
 }
 
 /// Why a client is not let in.
@@ -192,6 +196,7 @@ impl Answer {
                 frame[40..48].copy_from_slice(&queue_word(welcome.reply_queue).to_ne_bytes());
                 frame[48..56].copy_from_slice(&queue_word(welcome.request_queue).to_ne_bytes());
                 frame[56..60].copy_from_slice(&u32::from(welcome.planes).to_ne_bytes());
+                frame[60..64].copy_from_slice(&u32::from(welcome.place).to_ne_bytes());
             }
             Self::View => frame[12..16].copy_from_slice(&KIND_VIEW.to_ne_bytes()),
             Self::Refusal { code, text } => {
@@ -211,7 +216,9 @@ impl Answer {
             KIND_WELCOME => {
                 let node = u16::try_from(u32_at(frame, 16)).map_err(|_| BadFrame::Malformed("no such node"))?;
                 let planes = u8::try_from(u32_at(frame, 56)).ok().filter(|&planes| usize::from(planes) <= PLANES_MAX);
+                let place = u8::try_from(u32_at(frame, 60)).ok().filter(|&place| usize::from(place) < PLACES);
                 Ok(Self::Welcome(Welcome {
+                    place: place.ok_or(BadFrame::Malformed("no such place on the board"))?,
                     planes: planes.ok_or(BadFrame::Malformed("more planes than there can be"))?.max(1),
                     node: NodeId(node),
                     client: ClientId { index: u32_at(frame, 20), generation: u32_at(frame, 24) },
@@ -248,8 +255,8 @@ mod tests {
         assert_eq!(Answer::decode(&Answer::View.encode()), Ok(Answer::View));
         let client = ClientId { index: 7, generation: 9 };
         let (reply_queue, request_queue) = (Some(0), None);
-        let (node, arena_bytes, planes) = (NodeId(5), 4096, 2);
-        let welcome = Welcome { node, client, lanes: 3, arena_bytes, reply_queue, request_queue, planes };
+        let (node, arena_bytes, planes, place) = (NodeId(5), 4096, 2, 63);
+        let welcome = Welcome { node, client, lanes: 3, arena_bytes, reply_queue, request_queue, planes, place };
         assert_eq!(Answer::decode(&Answer::Welcome(welcome).encode()), Ok(Answer::Welcome(welcome)));
         let refusal = Answer::Refusal { code: 3, text: "é".repeat(500) };
         let Ok(Answer::Refusal { code: 3, text }) = Answer::decode(&refusal.encode()) else { panic!("lost") };
@@ -282,7 +289,9 @@ mod tests {
         assert!(Answer::decode(&frame).is_err());
         let client = ClientId { index: 0, generation: 1 };
         let (node, reply_queue, request_queue) = (NodeId(1), None, None);
-        let welcome = Welcome { node, client, lanes: 1, arena_bytes: 4096, reply_queue, request_queue, planes: 17 };
-        assert!(Answer::decode(&Answer::Welcome(welcome).encode()).is_err());
+        for (planes, place) in [(17, 0), (1, PLACES as u8)] {
+            let welcome = Welcome { node, client, lanes: 1, arena_bytes: 4096, reply_queue, request_queue, planes, place };
+            assert!(Answer::decode(&Answer::Welcome(welcome).encode()).is_err());
+        }
     }
 }

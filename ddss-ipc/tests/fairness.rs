@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ddss_core::{ClientId, Entry, LaneId, NodeId};
-use ddss_ipc::{Arrival, AttachOptions, Attachment, Followed, Lane, Reception, ReceptionConfig, Station};
+use ddss_ipc::{Answerer, Arrival, AttachOptions, Attachment, Followed, Lane, Reception, ReceptionConfig, Station};
 
 const LANES: usize = 64;
 const BUDGET: usize = 256;
@@ -104,6 +104,32 @@ fn whoever_calls_now_and_then_is_found_while_somebody_never_stops() {
     reception.stop();
 }
 
+/// A station and two users' clients, the first one with so many lanes.
+struct Two {
+    station: Station,
+    reception: Reception,
+    greedy: Attachment,
+    modest: Attachment,
+    _folder: tempfile::TempDir,
+}
+
+impl Two {
+    fn start(lanes: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let path = folder.path().join("socket");
+        let mut station = Station::open(NodeId(7)).unwrap();
+        let mut config = ReceptionConfig::new(&station);
+        config.socket_mode = 0o666;
+        let reception = Reception::start(&path, config, station.inbox().sink()).unwrap();
+        let (greedy, modest) = (attach_as(65534, &path, lanes), attach(&path, 1));
+        for _ in 0..2 {
+            adopt(&mut station);
+        }
+        Self { station, reception, greedy, modest, _folder: folder }
+    }
+}
+
 // If this failed, a user who fills all the rings that he may have would make each call of another user wait for all of them.
 #[test]
 fn a_user_who_never_stops_takes_no_more_than_his_share() {
@@ -111,18 +137,8 @@ fn a_user_who_never_stops_takes_no_more_than_his_share() {
         return eprintln!("skipped: a_user_who_never_stops_takes_no_more_than_his_share: not root, nobody else to be");
     }
     /// What is taken of one user before another one's call: his share of a go around the lanes.
-    const SHARE: usize = 8;
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let path = folder.path().join("socket");
-    let mut station = Station::open(NodeId(7)).unwrap();
-    let mut config = ReceptionConfig::new(&station);
-    config.socket_mode = 0o666;
-    let reception = Reception::start(&path, config, station.inbox().sink()).unwrap();
-    let (greedy, modest) = (attach_as(65534, &path, LANES), attach(&path, 1));
-    for _ in 0..2 {
-        adopt(&mut station);
-    }
+    const SHARE: usize = 4;
+    let Two { mut station, reception, greedy, modest, .. } = Two::start(LANES);
     let mut many: Vec<Lane> = (0..LANES).map(|_| greedy.take_lane().unwrap()).collect();
     let mut one = modest.take_lane().unwrap();
     for _ in 0..1000 {
@@ -150,5 +166,75 @@ fn a_user_who_never_stops_takes_no_more_than_his_share() {
     }
     let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
     assert!(*least > 0 && most / least < 10, "his own lanes have their turns: {least} to {most}");
+    reception.stop();
+}
+
+/// Answers at once, takes requests of one client for what the daemon works at for long, and notes whose they were.
+struct Weigher {
+    weighty: ClientId,
+    served: Vec<ClientId>,
+}
+
+const WEIGHT: usize = 128;
+
+impl Answerer for Weigher {
+    fn weight(&self, request: &Entry) -> usize {
+        if request[2] == 1 { WEIGHT } else { 1 }
+    }
+
+    fn answer(&mut self, lane: LaneId, request: &Entry, _: Option<Followed>) -> Option<Entry> {
+        assert_eq!(request[2] == 1, lane.client == self.weighty);
+        self.served.push(lane.client);
+        Some(*request)
+    }
+}
+
+// If this failed, a user who makes and releases segments all the time would stand before each call of another user; or would
+// wait for ever.
+#[test]
+fn who_asks_for_much_meets_one_call_of_a_hundred_and_waits_for_nobody_who_is_silent() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: who_asks_for_much_meets_one_call_of_a_hundred: not root, nobody else to be");
+    }
+    let Two { mut station, reception, greedy, modest, .. } = Two::start(LANES);
+    let mut weighty: Vec<Lane> = (0..LANES).map(|_| greedy.take_lane().unwrap()).collect();
+    let mut one = modest.take_lane().unwrap();
+    let mut weigher = Weigher { weighty: greedy.client(), served: Vec::new() };
+    // Asks for much by these lanes, and once for little if somebody is to; how many of both were served.
+    let mut round = |many: &mut [Lane], one: Option<&mut Lane>| {
+        for lane in many {
+            while lane.reap().is_some() {}
+            let _ = lane.submit([0, 0, 1, 0, 0, 0, 0, 0]);
+        }
+        if let Some(one) = one {
+            while one.reap().is_some() {}
+            one.submit([0; 8]).unwrap();
+        }
+        weigher.served.clear();
+        station.serve(BUDGET, &mut weigher);
+        station.flush();
+        [greedy.client(), modest.client()]
+            .map(|client| weigher.served.iter().filter(|served| **served == client).count())
+    };
+    // Until all are hot.
+    for _ in 0..100 * LANES {
+        round(&mut weighty, Some(&mut one));
+    }
+    let (mut calls, mut met) = (0, 0);
+    for _ in 0..100 * WEIGHT {
+        let [worked, called] = round(&mut weighty, Some(&mut one));
+        (calls, met) = (calls + called, met + worked);
+    }
+    assert_eq!(calls, 100 * WEIGHT, "each call is answered in its round");
+    assert!((90..=110).contains(&met), "{met} requests for much in {calls} calls");
+    let alone: usize = (0..1000).map(|_| round(&mut weighty, None)[0]).sum();
+    assert!(alone >= 10, "{alone} in 1000 rounds in which nobody else called");
+    // By lanes that have been silent for long.
+    while round(&mut [], None)[0] > 0 {}
+    for _ in 0..20_000 {
+        round(&mut [], Some(&mut one));
+    }
+    let met: usize = (0..LANES).map(|lane| round(&mut weighty[lane..=lane], Some(&mut one))[0]).sum();
+    assert!(met <= 2, "{met} requests for much in {LANES} calls");
     reception.stop();
 }

@@ -6,6 +6,7 @@ use ddss_core::limits::BLOCK_BYTES;
 use ddss_core::{Header, Record};
 use ddss_ipc::MemoryError;
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 /// Something that takes long.
 #[allow(clippy::large_enum_variant, reason = "few of them wait, and none is moved often")]
@@ -24,6 +25,10 @@ pub(crate) enum Chore {
 pub(crate) struct Chores {
     /// Each with the number of bytes that are done.
     waiting: VecDeque<(Chore, u64)>,
+    /// Rounds in a row in which nobody wanted anything else.
+    quiet: u32,
+    /// When the next slice is due, whoever calls.
+    next: Option<Instant>,
 }
 
 impl Chores {
@@ -31,12 +36,34 @@ impl Chores {
     /// longer than this is done at once.
     pub(crate) const SLICE: u64 = 32 << 10;
 
+    /// Between two slices, while others call: who calls without a pause meets one in less than a hundred calls.
+    const REST: Duration = Duration::from_micros(200);
+    /// All rests of one chore: who allocates a gigabyte has a deadline, too.
+    const RESTS_MAX: Duration = Duration::from_millis(500);
+    /// After so many rounds in which nobody did, there is no rest: a caller on another core calls again within less.
+    const QUIET: u32 = 4;
+
+    /// The rest after each slice of so many bytes.
+    fn rest(bytes: u64) -> Duration {
+        let slices = u32::try_from(bytes.div_ceil(Self::SLICE)).unwrap_or(u32::MAX).max(1);
+        Self::REST.min(Self::RESTS_MAX / slices)
+    }
+
     pub(crate) fn add(&mut self, chore: Chore) {
         self.waiting.push_back((chore, 0));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Whether it is time for a slice, after a round that did so much else.
+    pub(crate) fn are_due(&mut self, work: usize) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        self.quiet = if work == 0 { self.quiet.saturating_add(1) } else { 0 };
+        self.quiet >= Self::QUIET || self.next.is_none_or(|next| next <= Instant::now())
     }
 
     /// Does one slice of the next chore. One that is over, or cannot be done, is told and gone.
@@ -52,6 +79,7 @@ impl Chores {
             Chore::Move { record, from, .. } => memory.relocate(&record, from, done, slice),
             Chore::Clear { .. } => memory.clear(at + done, slice),
         };
+        self.next = Some(Instant::now() + Self::rest(bytes));
         if ended.is_err() {
             return Some((chore, ended));
         }
@@ -110,6 +138,27 @@ mod tests {
         chores.add(Chore::Clear { at: 1 << 48, bytes: LARGE });
         let turns = (1..).find(|_| chores.step(&mut memory).is_some()).unwrap();
         assert_eq!(turns, 16);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn while_others_call_there_is_a_rest_between_two_slices() {
+        // If this broke, each call would wait for a slice of what a stranger allocates; or nobody could allocate while others call.
+        let folder = std::env::temp_dir().join(format!("ddssd-chores-rest-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut memory = NodeMemory::open(&folder, NodeId(1), LARGE).unwrap();
+        memory.open_area(1, Storage::Memory).unwrap();
+        let mut chores = Chores::default();
+        assert!(!chores.are_due(0), "nothing waits");
+        chores.add(form(0, 0, LARGE));
+        assert!(chores.are_due(1), "the first slice waits for nobody");
+        let began = Instant::now();
+        assert!(chores.step(&mut memory).is_none());
+        while !chores.are_due(1) {}
+        assert!(began.elapsed() >= Chores::REST, "others called without a pause");
+        assert!(chores.step(&mut memory).is_none());
+        let _ = (1..Chores::QUIET).filter(|_| chores.are_due(0)).count();
+        assert!(chores.are_due(0), "nobody calls");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -250,12 +250,12 @@ impl Hands {
         self.engine.formatted(self.now, record.segment, made.is_ok());
     }
 
-    /// Does a slice of what takes long; how much that was.
-    pub(crate) fn do_chores(&mut self) -> usize {
-        if self.chores.is_empty() {
-            return 0;
-        }
-        if let Some((chore, ended)) = self.chores.step(&mut self.memory) {
+    /// Does a slice of what takes long, if it is time for one after a round that did so much else. 0 if nothing waits.
+    pub(crate) fn do_chores(&mut self, work: usize) -> usize {
+        let waits = !self.chores.is_empty();
+        if self.chores.are_due(work)
+            && let Some((chore, ended)) = self.chores.step(&mut self.memory)
+        {
             match chore {
                 Chore::Form { record, bytes, .. } => {
                     self.formatted(&record, bytes, ended.map_err(|error| with_cause(&error)));
@@ -267,7 +267,7 @@ impl Hands {
             }
             self.perform();
         }
-        1
+        waits.into()
     }
 
     fn relocate(&mut self, record: &Record, from: u64, bytes: u64) {

@@ -448,7 +448,7 @@ impl Work for Node {
                 self.next_connect = Some(Instant::now());
             }
         }
-        let chores = self.hands.do_chores();
+        let chores = self.hands.do_chores(requests + events);
         if chores > 0 {
             self.publish();
         }

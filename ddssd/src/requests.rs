@@ -10,6 +10,10 @@ use ddss_core::{
 use ddss_ipc::{Answerer, Followed, SharedMemory};
 
 impl Answerer for Hands {
+    fn weight(&self, entry: &Entry) -> usize {
+        Request::weight(entry)
+    }
+
     #[inline(always)]
     fn answer(&mut self, lane: LaneId, entry: &Entry, followed: Option<Followed>) -> Option<Entry> {
         if Request::is_null(entry) {
