@@ -19,6 +19,13 @@ pub enum Event<'a> {
         /// What it said.
         hello: &'a [u8],
     },
+    /// The [guard](crate::Guard) let somebody in; take his [pass](crate::Fabric::take_pass), and answer as one who asked.
+    Admitted {
+        /// The new peer.
+        peer: PeerId,
+        /// Where it comes from.
+        address: SocketAddr,
+    },
     /// A connection stands.
     Connected {
         /// The peer.
@@ -131,6 +138,7 @@ struct Span {
 #[derive(Clone, Copy)]
 enum Entry {
     Asked { peer: PeerId, address: SocketAddr, hello: Span },
+    Admitted { peer: PeerId, address: SocketAddr },
     Connected { peer: PeerId, hello: Span },
     Closed { peer: PeerId, reason: CloseReason, hello: Span },
     Done { peer: PeerId, tag: u64, outcome: Result<u64, WorkError> },
@@ -184,6 +192,7 @@ impl Events {
     fn view(&self, entry: Entry) -> Event<'_> {
         match entry {
             Entry::Asked { peer, address, hello } => Event::Asked { peer, address, hello: self.slice(hello) },
+            Entry::Admitted { peer, address } => Event::Admitted { peer, address },
             Entry::Connected { peer, hello } => Event::Connected { peer, hello: self.slice(hello) },
             Entry::Closed { peer, reason, hello } => Event::Closed { peer, reason, hello: self.slice(hello) },
             Entry::Done { peer, tag, outcome } => Event::Done { peer, tag, outcome },
@@ -207,6 +216,10 @@ impl Events {
     pub(crate) fn asked(&mut self, peer: PeerId, address: SocketAddr, hello: &[u8]) {
         let hello = self.keep(hello);
         self.entries.push(Entry::Asked { peer, address, hello });
+    }
+
+    pub(crate) fn admitted(&mut self, peer: PeerId, address: SocketAddr) {
+        self.entries.push(Entry::Admitted { peer, address });
     }
 
     pub(crate) fn connected(&mut self, peer: PeerId, hello: &[u8]) {

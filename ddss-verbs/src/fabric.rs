@@ -1,5 +1,6 @@
 //! The trait that every road between nodes fulfils.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -140,6 +141,8 @@ pub struct Capabilities {
     /// [`Refused`](crate::WorkError::Refused), and both ends are told why they are
     /// closed. Without it, a refusal can look like a connection that was lost.
     pub refusals_named: bool,
+    /// [`Fabric::guard`] works: strangers are heard and judged by a thread of the fabric's own.
+    pub guarded: bool,
 }
 
 /// Who executes atomics on this node's memory. The two are never mixed on one word.
@@ -199,9 +202,27 @@ pub enum FabricError {
     System(&'static str, #[source] io::Error),
 }
 
+/// What a guard gives to one whom it admits, for the owner of the fabric.
+pub type Pass = Box<dyn Any + Send>;
+
+/// What a guard says of a first message.
+pub enum Verdict {
+    /// Let in.
+    Admit(Pass),
+    /// Turned away, with what the other side is told; more than fits is cut off.
+    TurnAway(String),
+}
+
+/// Judges first messages, so that the thread that polls does not have to.
+pub trait Guard: Send {
+    /// Somebody at `address` wants to connect, and said `hello`. A panic turns only him away.
+    fn judge(&mut self, address: SocketAddr, hello: &[u8]) -> Verdict;
+}
+
 /// One road between nodes. One thread owns it and polls it; nothing in it blocks.
 ///
-/// The life of a peer: [`connect`](Self::connect) or [`Event::Asked`](crate::Event::Asked) →
+/// The life of a peer: [`connect`](Self::connect) or [`Event::Asked`](crate::Event::Asked)
+/// ([`Event::Admitted`](crate::Event::Admitted) behind a [guard](Self::guard)) →
 /// [`accept`](Self::accept) → [`Event::Connected`](crate::Event::Connected) → work →
 /// [`Event::Closed`](crate::Event::Closed). *Closed* comes exactly once for each peer, after the last *done* of
 /// that peer, whatever happened; the id names nothing from then on.
@@ -214,6 +235,24 @@ pub trait Fabric: Send {
     /// # Errors
     /// What the system says.
     fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr>;
+
+    /// Puts a guard in front of every address it listens on: who connects is heard and judged by a thread of the fabric's
+    /// own, started on whatever cores the caller may use. Whoever polls hears only of those who were
+    /// [admitted](crate::Event::Admitted), and of few at a time.
+    ///
+    /// # Errors
+    /// No thread to be had; [`Unsupported`](io::ErrorKind::Unsupported) without the
+    /// [capability](Capabilities::guarded).
+    fn guard(&mut self, guard: Box<dyn Guard>) -> io::Result<()> {
+        drop(guard);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// What the guard gave to one who was admitted. `None` if he was not, or it was taken already.
+    fn take_pass(&mut self, peer: PeerId) -> Option<Pass> {
+        let _ = peer;
+        None
+    }
 
     /// Starts to connect. How it ended comes as an event, within the configured deadline.
     ///

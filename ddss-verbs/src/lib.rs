@@ -77,7 +77,9 @@ mod sys;
 mod work;
 
 pub use events::{CloseReason, Event, Events, WorkError};
-pub use fabric::{Arbiter, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
+pub use fabric::{
+    Arbiter, Capabilities, Fabric, FabricError, Guard, Pass, PeerId, RegionId, Rights, Trust, Verdict, Window,
+};
 pub use fault::Fault;
 #[cfg(feature = "fuzzing")]
 pub use iwarp::fuzzing;

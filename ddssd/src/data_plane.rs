@@ -5,7 +5,7 @@ use crate::audiences::Audiences;
 use crate::config::Config;
 use crate::control::Desk;
 use crate::core_claim::Seat;
-use crate::doorman::Doorman;
+use crate::doorman::{Doorkeeper, Doorman, Judged};
 use crate::drain::Drain;
 use crate::files::Files;
 use crate::folder::{self, FolderError, FolderLock, plane_folder};
@@ -82,7 +82,7 @@ impl Prepared {
 
     /// Starts its thread; when this returns it has taken in what was left, and waits for its door to be opened.
     pub(crate) fn start(self, desk: Option<Desk>, drain: Drain) -> Result<DataPlane, StartError> {
-        let Self { plane, config, run, seat, fabric, memory, page } = self;
+        let Self { plane, config, run, seat, mut fabric, memory, page } = self;
         let socket = config.folder.join(socket_name(plane.index()));
         let at_socket = |source| StartError::Socket { path: socket.clone(), source };
         // Whoever started the daemon may have made the first plane's socket.
@@ -104,15 +104,24 @@ impl Prepared {
         let inbox = station.inbox();
         let closed = (reception, inherited);
         let hello = PeerHello { node: config.node, run, planes: plane.count() };
-        let doorman = |key| Doorman::start(key, Purpose::Data(plane.index()), hello, station.inbox());
-        let doorman = config.key.clone().map(doorman).transpose().map_err(StartError::Network)?;
+        let judged = Judged::default();
+        let doorkeeper = |key| Doorkeeper::new(key, Purpose::Data(plane.index()), hello, judged.clone());
+        let mut doorman = None;
+        if let Some(doorkeeper) = config.key.clone().map(doorkeeper) {
+            if fabric.capabilities().guarded {
+                fabric.guard(Box::new(doorkeeper)).map_err(StartError::Network)?;
+            } else {
+                doorman = Some(Doorman::start(doorkeeper, station.inbox()).map_err(StartError::Network)?);
+            }
+        }
         let tally = Tally::new(config.node, page.clone(), CLIENTS_MAX);
         let kept_config = config.clone();
         let (tell_names, names) = mpsc::sync_channel(1);
         let (kept_quotas, core, near, pace) = (quotas.clone(), seat.core, seat.memory, config.pace);
         let progress = ProgressThread::start(&thread_name(plane), core, pace, move || {
             near.into_iter().for_each(ask_for_memory_of);
-            let parts = Parts { plane, station, fabric, memory, audiences, tally, quotas, desk, drain, doorman };
+            let parts =
+                Parts { plane, station, fabric, memory, audiences, tally, quotas, desk, drain, doorman, judged };
             let made = Node::new(&config, parts, run)?;
             // Whoever asked has stopped listening only if the start has failed.
             let _ = tell_names.send(made.names());

@@ -1,22 +1,79 @@
-//! The thread that answers first messages. The arithmetic of one handshake takes as long as a hundred calls of a client, and
-//! whoever has recorded a first message can have it done as often as he likes: so the progress thread does none of it.
+//! Who judges first messages, and where. The arithmetic of one handshake takes as long as a hundred calls of a client, and
+//! whoever has recorded a first message can have it done as often as he likes: so the progress thread does none of it. A
+//! fabric with a porch has the doorkeeper stand there; behind any other he has a thread here, the doorman's:
 //!
 //! ```text
 //!   progress thread             doorman
-//!   asked ──── Knock ─────────► respond
+//!   asked ──── Knock ─────────► judge
 //!   meet  ◄─── Checked ───────── and a ring of the bell, if the other one sleeps
 //! ```
 
-use crate::trust::{Answer, ClusterKey, Purpose, TrustError, respond};
+use crate::seldom::Seldom;
+use crate::trust::{Answer, ClusterKey, Purpose, respond};
 use arrayvec::ArrayVec;
 use ddss_core::PeerHello;
 use ddss_core::limits::HELLO_BYTES_MAX;
 use ddss_ipc::Inbox;
-use ddss_verbs::PeerId;
+use ddss_verbs::{Guard, Pass, PeerId, Verdict};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// How many were judged, by whatever thread.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Judged(Arc<AtomicU64>);
+
+impl Judged {
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Knows the key, and says who may come in.
+pub(crate) struct Doorkeeper {
+    key: ClusterKey,
+    purpose: Purpose,
+    ours: PeerHello,
+    judged: Judged,
+    turned_away: Seldom,
+}
+
+impl Doorkeeper {
+    pub(crate) fn new(key: ClusterKey, purpose: Purpose, ours: PeerHello, judged: Judged) -> Self {
+        Self { key, purpose, ours, judged, turned_away: Seldom::new(Instant::now()) }
+    }
+}
+
+impl Guard for Doorkeeper {
+    /// The pass is the [`Answer`].
+    fn judge(&mut self, address: SocketAddr, hello: &[u8]) -> Verdict {
+        self.judged.0.fetch_add(1, Ordering::Relaxed);
+        match respond(&self.key, self.purpose, &self.ours, hello) {
+            Ok(answer) => Verdict::Admit(Box::new(answer)),
+            Err(error) => {
+                let reason = error.to_string();
+                tell(&mut self.turned_away, address, &reason);
+                Verdict::TurnAway(reason)
+            }
+        }
+    }
+}
+
+/// One line for one who was turned away, if there are not too many.
+pub(crate) fn tell(turned_away: &mut Seldom, address: SocketAddr, reason: &str) {
+    if let Some(kept_back) = turned_away.may(Instant::now()) {
+        tracing::info!(%address, reason, kept_back, "turned a connection away");
+    }
+}
+
+/// What one who was admitted brings along.
+pub(crate) fn answer_in(pass: Pass) -> Option<Answer> {
+    pass.downcast().ok().map(|answer| *answer)
+}
 
 /// Somebody who wants to connect.
 struct Knock {
@@ -29,7 +86,7 @@ struct Knock {
 pub(crate) struct Checked {
     pub(crate) peer: PeerId,
     pub(crate) address: SocketAddr,
-    pub(crate) answer: Result<Answer, TrustError>,
+    pub(crate) verdict: Verdict,
 }
 
 /// The progress thread's end of it. The thread ends with this value.
@@ -47,14 +104,14 @@ impl Doorman {
     const KNOCKS_MAX: usize = 128;
 
     /// Starts the thread, on whatever core the caller may use; it rings when there is an answer.
-    pub(crate) fn start(key: ClusterKey, purpose: Purpose, ours: PeerHello, inbox: Inbox) -> io::Result<Self> {
+    pub(crate) fn start(mut doorkeeper: Doorkeeper, inbox: Inbox) -> io::Result<Self> {
         let (knocks, asked) = sync_channel::<Knock>(Self::KNOCKS_MAX);
         // Whoever is asked about is answered once: there is always room for that.
         let (answers, checked) = sync_channel(Self::KNOCKS_MAX);
         let body = move || {
             for Knock { peer, address, hello } in asked {
-                let answer = respond(&key, purpose, &ours, &hello);
-                if answers.send(Checked { peer, address, answer }).is_err() {
+                let verdict = doorkeeper.judge(address, &hello);
+                if answers.send(Checked { peer, address, verdict }).is_err() {
                     return;
                 }
                 inbox.ring();
@@ -107,7 +164,9 @@ mod tests {
         // If this broke, a flood would fill the daemon's memory, or a member would wait for an answer that never comes.
         let (key, station) = (ClusterKey::generate().unwrap(), Station::open(NodeId(1)).unwrap());
         let hello = |node| PeerHello { node: NodeId(node), run: 1, planes: 1 };
-        let mut doorman = Doorman::start(key.clone(), Purpose::Data(0), hello(1), station.inbox()).unwrap();
+        let judged = Judged::default();
+        let doorkeeper = Doorkeeper::new(key.clone(), Purpose::Data(0), hello(1), judged.clone());
+        let mut doorman = Doorman::start(doorkeeper, station.inbox()).unwrap();
         let (address, peer) = (SocketAddr::from(([127, 0, 0, 9], 1)), PeerId::from_bits(7));
         let (_, first) = Initiator::begin(&key, Purpose::Data(0), &hello(2)).unwrap();
         assert!(doorman.ask(peer, address, &first));
@@ -119,8 +178,14 @@ mod tests {
         while answers.len() < Doorman::KNOCKS_MAX && Instant::now() < end {
             answers.extend(doorman.answer());
         }
-        let good: Vec<_> = answers.iter().filter_map(|checked| checked.answer.as_ref().ok()).collect();
-        assert_eq!((answers.len(), good.len()), (Doorman::KNOCKS_MAX, 1));
+        let count = answers.len();
+        let good = answers.into_iter().filter_map(|Checked { verdict, .. }| match verdict {
+            Verdict::Admit(pass) => answer_in(pass),
+            Verdict::TurnAway(_) => None,
+        });
+        let good: Vec<Answer> = good.collect();
+        assert_eq!((count, good.len()), (Doorman::KNOCKS_MAX, 1));
+        assert_eq!(judged.count(), Doorman::KNOCKS_MAX as u64);
         assert_eq!(good[0].theirs, hello(2));
         assert!(doorman.answer().is_none() && doorman.ask(peer, address, &first), "there is room again");
     }

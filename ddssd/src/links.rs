@@ -116,7 +116,7 @@ pub(crate) struct Links {
     pub(crate) plane: u8,
     /// Without it nobody is spoken to.
     pub(crate) key: Option<ClusterKey>,
-    /// Checks those who connect.
+    /// Checks those who connect, if the fabric has no porch on which that is done.
     pub(crate) doorman: Option<Doorman>,
     /// What is said of those who are turned away.
     pub(crate) turned_away: Seldom,

@@ -1,14 +1,19 @@
 //! How two nodes meet: who connects, who gives way, and when one is believed. The states are drawn in `links.rs`.
 
-use crate::doorman::{Checked, Doorman};
+use crate::doorman::{Checked, Doorman, answer_in, tell};
 use crate::links::{Candidate, Change, Heard, Link, Links, State};
 use crate::status::wall_us;
 use crate::trust::{Answer, Initiator, Purpose, TrustError, agree};
 use ddss_core::limits::{HELLO_BYTES_MAX, STAGING_BYTES};
 use ddss_core::{Message, NodeId, PeerHello, RemoteWindow, Timestamp};
-use ddss_verbs::{CloseReason, Fabric, PeerId};
+use ddss_verbs::{CloseReason, Fabric, Pass, PeerId, Verdict};
 use std::net::SocketAddr;
 use std::time::Instant;
+
+fn reject(fabric: &mut dyn Fabric, peer: PeerId, reason: &str) {
+    // A peer that is gone by now needs no reason.
+    let _ = fabric.reject(peer, &reason.as_bytes()[..reason.len().min(HELLO_BYTES_MAX)]);
+}
 
 impl Links {
     /// Connects to whoever is due; says when the next one is.
@@ -72,24 +77,35 @@ impl Links {
     pub(crate) fn meet(&mut self, fabric: &mut dyn Fabric) -> usize {
         let mut met = 0;
         while met < Self::MEETINGS_PER_ROUND
-            && let Some(Checked { peer, address, answer }) = self.doorman.as_mut().and_then(Doorman::answer)
+            && let Some(Checked { peer, address, verdict }) = self.doorman.as_mut().and_then(Doorman::answer)
         {
             met += 1;
-            let taken = answer.map_err(|error| error.to_string());
-            if let Err(reason) = taken.and_then(|answer| self.take_candidate(fabric, peer, answer)) {
-                self.turn_away(fabric, peer, address, &reason);
+            match verdict {
+                Verdict::Admit(pass) => self.take_in(fabric, peer, address, pass),
+                // It was told in the log already.
+                Verdict::TurnAway(reason) => reject(fabric, peer, &reason),
             }
         }
         met
     }
 
-    fn turn_away(&mut self, fabric: &mut dyn Fabric, peer: PeerId, address: SocketAddr, reason: &str) {
-        if let Some(kept_back) = self.turned_away.may(Instant::now()) {
-            tracing::info!(%address, reason, kept_back, "turned a connection away");
+    /// The doorkeeper has let somebody in on the fabric's porch.
+    pub(crate) fn admitted(&mut self, fabric: &mut dyn Fabric, peer: PeerId, address: SocketAddr) {
+        if let Some(pass) = fabric.take_pass(peer) {
+            self.take_in(fabric, peer, address, pass);
         }
-        let reason = &reason.as_bytes()[..reason.len().min(HELLO_BYTES_MAX)];
-        // A peer that is gone by now needs no reason.
-        let _ = fabric.reject(peer, reason);
+    }
+
+    fn take_in(&mut self, fabric: &mut dyn Fabric, peer: PeerId, address: SocketAddr, pass: Pass) {
+        let answer = answer_in(pass).ok_or_else(|| "no pass of this doorkeeper".to_owned());
+        if let Err(reason) = answer.and_then(|answer| self.take_candidate(fabric, peer, answer)) {
+            self.turn_away(fabric, peer, address, &reason);
+        }
+    }
+
+    fn turn_away(&mut self, fabric: &mut dyn Fabric, peer: PeerId, address: SocketAddr, reason: &str) {
+        tell(&mut self.turned_away, address, reason);
+        reject(fabric, peer, reason);
     }
 
     fn take_candidate(&mut self, fabric: &mut dyn Fabric, peer: PeerId, answer: Answer) -> Result<(), String> {

@@ -13,7 +13,7 @@ use crate::audiences::Audiences;
 use crate::chores::Chores;
 use crate::config::Config;
 use crate::control::Desk;
-use crate::doorman::Doorman;
+use crate::doorman::{Doorman, Judged};
 use crate::drain::{Drain, Leaving, Refusing};
 use crate::fetches::{Fetches, Tag};
 use crate::links::{Change, Heard, Links};
@@ -49,6 +49,7 @@ pub(crate) struct Node {
     file_bytes: u64,
     latency_ns: u64,
     leaving: Leaving,
+    judged: Judged,
 }
 
 /// What others have made for the progress thread.
@@ -65,6 +66,7 @@ pub(crate) struct Parts {
     pub(crate) drain: Drain,
     /// Of a node that has a key.
     pub(crate) doorman: Option<Doorman>,
+    pub(crate) judged: Judged,
 }
 
 impl Node {
@@ -85,7 +87,8 @@ impl Node {
 
     /// Takes everything into the progress thread's hands.
     pub(crate) fn new(config: &Config, parts: Parts, run: u32) -> Result<Self, StartError> {
-        let Parts { plane, station, mut fabric, mut memory, audiences, tally, quotas, desk, drain, doorman } = parts;
+        let Parts { plane, station, mut fabric, mut memory, audiences, tally, quotas, desk, drain, doorman, judged } =
+            parts;
         let mut register = |memory: &SharedMemory, trust| {
             fabric.register(memory.descriptor(), trust, memory.offset() as u64, memory.len() as u64)
         };
@@ -153,6 +156,7 @@ impl Node {
             file_bytes,
             latency_ns,
             leaving,
+            judged,
         })
     }
 
@@ -277,9 +281,14 @@ impl Node {
             Event::Done { tag, outcome, .. } => return self.done(tag, outcome),
             Event::Message { peer, bytes, .. } => return self.hear(peer, bytes),
             Event::Asked { peer, address, hello } => {
-                self.hands.tally.count(Counter::ConnectionsAsked);
                 self.next_connect = Some(Instant::now());
                 self.hands.links.asked(self.hands.fabric.as_mut(), peer, address, hello);
+                None
+            }
+            Event::Admitted { peer, address } => {
+                // Whoever was let in has to prove himself by then.
+                self.next_connect = Some(Instant::now());
+                self.hands.links.admitted(self.hands.fabric.as_mut(), peer, address);
                 None
             }
             Event::Connected { peer, hello } => {
@@ -390,6 +399,7 @@ impl Node {
         let Hands { tally, engine, links, .. } = &mut self.hands;
         tally.refused(engine.counters().over_quota + self.quotas.refused());
         tally.sent(links.sent, links.sent_bytes);
+        tally.asked(self.judged.count());
         tally.flush(engine.counters(), self.station.counts());
     }
 

@@ -29,12 +29,14 @@ impl Surrounded {
     /// Starts the nodes; the progress thread of node 1 has that core, or none of its own. The secret is `word`, again and
     /// again; `program` attacks.
     pub fn start(word: u64, program: &Path, core: Option<usize>) -> Result<Surrounded, Box<dyn std::error::Error>> {
+        // On a core of its own it never sleeps: how long it takes to wake up is no matter of the attackers.
+        let busy = format!("--busy={}", core.is_some());
         let core = core.map_or_else(|| "none".to_owned(), |core| core.to_string());
         let metrics = free_tcp_port(IpAddr::V4(Ipv4Addr::LOCALHOST))?;
         let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, metrics));
         let (one, two, three) = (DaemonOptions::new(1)?, DaemonOptions::new(2)?, DaemonOptions::new(3)?);
         let two = two.peer(&one).peer(&three).argument("--core").argument("none");
-        let one = one.peer(&two).peer(&three).pool_bytes(64 << 20).argument("--core").argument(core);
+        let one = one.peer(&two).peer(&three).pool_bytes(64 << 20).argument("--core").argument(core).argument(busy);
         let one = one.argument("--metrics-listen").argument(metrics.to_string());
         let place = three.listen();
         let daemons = [one.start()?, two.start()?];

@@ -166,6 +166,11 @@ impl Connection {
         }
     }
 
+    /// Another fabric takes it over, and names it so.
+    pub(crate) fn rename(&mut self, id: PeerId) {
+        self.id = id;
+    }
+
     pub(crate) fn id(&self) -> PeerId {
         self.id
     }

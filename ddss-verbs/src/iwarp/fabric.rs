@@ -1,10 +1,12 @@
 //! Many connections over real sockets, driven by one thread.
 //!
 //! A poll sends what was posted, receives from the few connections that were busy lately without asking anybody, asks
-//! epoll for the others now and then (and at once after a sleep), and sends the answers.
+//! epoll for the others now and then (and at once after a sleep), and sends the answers. Behind a guard, strangers are heard
+//! by a thread of their own, in the [`porch`].
 
 mod control;
 mod drive;
+mod porch;
 mod table;
 
 use std::io;
@@ -17,7 +19,7 @@ use ddss_core::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX};
 use rustix::event::epoll;
 
 use crate::events::Events;
-use crate::fabric::{Arbiter, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
+use crate::fabric::{Arbiter, Capabilities, Fabric, FabricError, Guard, Pass, PeerId, RegionId, Rights, Trust, Window};
 use crate::iwarp::config::IwarpConfig;
 use crate::iwarp::connection::Context;
 use crate::iwarp::peer::Scratch;
@@ -26,6 +28,7 @@ use crate::limits::{SNAPSHOT_BYTES, WORK_BYTES_MAX};
 use crate::memory::{Keys, Registry};
 use crate::work::{PostError, PostErrorKind, Work};
 
+use porch::Porch;
 use table::Table;
 
 /// iWARP in user space. See the crate's page for how to use it.
@@ -33,6 +36,8 @@ pub struct Iwarp {
     config: Arc<IwarpConfig>,
     epoll: OwnedFd,
     listeners: Vec<OwnedFd>,
+    /// Where strangers are heard, if there is a guard.
+    porch: Option<Porch>,
     /// Accepting is put off until then, because the system ran out of descriptors.
     listen_again: Option<Instant>,
     memory: Registry,
@@ -74,6 +79,7 @@ impl Iwarp {
             config: Arc::new(config),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             listeners: Vec::new(),
+            porch: None,
             listen_again: None,
             memory: Registry::default(),
             keys: Keys::default(),
@@ -125,14 +131,27 @@ impl Fabric for Iwarp {
             reads_overlap: true,
             write_done_is_placed: false,
             refusals_named: true,
+            guarded: true,
         }
     }
 
     fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let (listener, bound) = socket::listen(address)?;
-        self.watch_listener(&listener)?;
-        self.listeners.push(listener);
+        if let Some(porch) = &self.porch {
+            porch.watch(listener)?;
+        } else {
+            self.watch_listener(&listener)?;
+            self.listeners.push(listener);
+        }
         Ok(bound)
+    }
+
+    fn guard(&mut self, guard: Box<dyn Guard>) -> io::Result<()> {
+        self.open_porch(guard)
+    }
+
+    fn take_pass(&mut self, peer: PeerId) -> Option<Pass> {
+        self.peers.get_mut(peer)?.pass.take()
     }
 
     fn connect(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError> {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::events::CloseReason;
-use crate::fabric::PeerId;
+use crate::fabric::{Pass, PeerId};
 use crate::iwarp::connection::{Connection, Context, Stage};
 use crate::limits::{BULK_BYTES, EARLY_BYTES, LINGER_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES, SEND_BUDGET_BYTES};
 use crate::sys::{receive_into, send_parts};
@@ -75,6 +75,10 @@ pub(crate) struct Peer {
     pub(crate) lingers: bool,
     /// Nobody accepted it yet.
     pub(crate) half_open: bool,
+    /// Its socket behaves as this fabric wants it.
+    pub(crate) tuned: bool,
+    /// What the guard gave it.
+    pub(crate) pass: Option<Pass>,
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -105,6 +109,8 @@ impl Peer {
             closing: false,
             lingers: false,
             half_open: false,
+            tuned: false,
+            pass: None,
             deadline: None,
         }
     }

@@ -255,6 +255,7 @@ impl Fabric for Rdma {
             reads_overlap: !self.fences,
             write_done_is_placed: !self.facts.is_iwarp,
             refusals_named: !self.facts.is_iwarp,
+            guarded: false,
         }
     }
 

@@ -191,6 +191,7 @@ impl Fabric for Sim {
             reads_overlap: true,
             write_done_is_placed: false,
             refusals_named: true,
+            guarded: false,
         }
     }
 

@@ -105,6 +105,11 @@ impl Tally {
         self.add(Counter::FabricWriteBytes, bytes.into());
     }
 
+    /// So many have wanted to connect.
+    pub(crate) fn asked(&mut self, many: u64) {
+        self.counters[Counter::ConnectionsAsked.index()] = many;
+    }
+
     /// What was sent so far.
     pub(crate) fn sent(&mut self, messages: u64, bytes: u64) {
         self.counters[Counter::FabricMessages.index()] = messages;

@@ -45,7 +45,7 @@ impl Iwarp {
             return Err(FabricError::HelloTooLong(hello.len()));
         }
         let peer = self.peers.get_mut(id).filter(|peer| !peer.closing).ok_or(FabricError::UnknownPeer(id))?;
-        if yes {
+        if yes && !peer.tuned {
             socket::tune(&peer.socket).map_err(|error| FabricError::System("tune a socket", error))?;
         }
         let accepted = match yes.then(|| peer.connection.accept(hello)) {
@@ -96,6 +96,42 @@ impl Iwarp {
                 }
             }
         }
+    }
+
+    /// One whom the guard let in.
+    pub(super) fn adopt(&mut self, mut peer: Box<Peer>, events: &mut Events) {
+        if self.half_open >= HALF_OPEN_MAX {
+            self.make_room(events);
+        }
+        let address = peer.connection.address();
+        let Some(id) = self.peers.next() else {
+            debug!(%address, "turned away a connection: too many peers");
+            return;
+        };
+        let flags = epoll::EventFlags::IN;
+        if let Err(error) = self.add(&peer.socket, id.index, flags) {
+            debug!(%address, %error, "cannot watch a connection");
+            return;
+        }
+        peer.connection.rename(id);
+        peer.half_open = true;
+        peer.watched = flags;
+        self.half_open += 1;
+        self.insert(*peer);
+        events.admitted(id, address);
+    }
+
+    /// Lets go of one who asked: another fabric takes him over. `None` if he has gone.
+    pub(super) fn let_go(&mut self, id: PeerId) -> Option<Box<Peer>> {
+        let waits = self.peers.get_mut(id).is_some_and(|peer| peer.half_open && !peer.closing);
+        let mut peer = waits.then(|| self.peers.take(id.index)).flatten()?;
+        self.watch(&mut peer, epoll::EventFlags::empty());
+        self.set_deadline(&mut peer, None);
+        peer.half_open = false;
+        self.half_open -= 1;
+        self.dirty.retain(|other| *other != id.index);
+        self.peers.release(id.index);
+        Some(peer)
     }
 
     fn take_connection(&mut self, socket: OwnedFd, address: SocketAddr, events: &mut Events) {

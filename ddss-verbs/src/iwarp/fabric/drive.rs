@@ -20,6 +20,8 @@ const READY_MAX: usize = 64;
 pub(super) const STRANGERS_PER_LOOK: usize = 1;
 /// Marks a listener in what epoll reports.
 pub(super) const LISTENER: u64 = 1 << 63;
+/// Marks the porch there.
+pub(super) const PORCH: u64 = 1 << 62;
 /// Connections that are received from in each poll, without asking epoll first.
 const HOT_MAX: usize = 4;
 /// Polls without a byte after which a connection is left to epoll.
@@ -195,6 +197,10 @@ impl Iwarp {
                 self.take_connections((data & !LISTENER) as usize, events);
                 continue;
             }
+            if data & PORCH != 0 {
+                self.take_newcomer(events);
+                continue;
+            }
             let Some(mut peer) = self.peers.take(data as u32) else { continue };
             if peer.half_open || peer.link == Link::Lingering {
                 strangers += 1;
@@ -301,7 +307,7 @@ impl Iwarp {
         }
     }
 
-    fn set_deadline(&mut self, peer: &mut Peer, deadline: Option<Instant>) {
+    pub(super) fn set_deadline(&mut self, peer: &mut Peer, deadline: Option<Instant>) {
         let slot = peer.id().index;
         match (peer.deadline.is_some(), deadline.is_some()) {
             (false, true) => self.timed.push(slot),
@@ -312,7 +318,7 @@ impl Iwarp {
     }
 
     /// Has epoll watch a peer for `flags`; not at all if there are none.
-    fn watch(&self, peer: &mut Peer, flags: epoll::EventFlags) {
+    pub(super) fn watch(&self, peer: &mut Peer, flags: epoll::EventFlags) {
         let data = epoll::EventData::new_u64(u64::from(peer.id().index));
         let changed = match (peer.watched.is_empty(), flags.is_empty()) {
             (true, true) => return,

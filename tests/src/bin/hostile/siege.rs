@@ -49,7 +49,8 @@ impl Times {
     }
 }
 
-/// Rounds of each kind, if nothing else is asked for; the middle one counts, since the scheduler has its say in each.
+/// Rounds of each kind, if nothing else is asked for. An attack is felt in each of them, and what else the machine does in some:
+/// so the best one counts, and the middle one is told as well.
 const ROUNDS: u64 = 3;
 /// What a neighbour pauses between two calls while the attack comes from the network, if nothing else is asked for: what a daemon
 /// does meanwhile makes the next call late, and it does not fall asleep in between, which would be what is measured.
@@ -88,18 +89,38 @@ impl Field {
     }
 }
 
-/// What a neighbour notices in three situations, the middle one of some rounds.
-struct Row {
-    quiet: Times,
-    burning: Times,
-    attacked: Times,
-    failed: usize,
-    held: bool,
+/// What a neighbour notices in such a situation, round by round.
+#[derive(Default)]
+struct Rounds(Vec<Times>);
+
+impl Rounds {
+    fn sorted(mut self) -> Self {
+        self.0.sort_unstable_by(|a, b| a.p99.total_cmp(&b.p99));
+        self
+    }
+
+    fn best(&self) -> &Times {
+        self.0.first().expect("there is one round at least")
+    }
+
+    fn middle(&self) -> &Times {
+        &self.0[self.0.len() / 2]
+    }
+
+    /// How much later its calls were than others', in the best rounds and in the middle ones.
+    fn to(&self, other: &Rounds) -> (f64, f64) {
+        (self.best().p99 / other.best().p99, self.middle().p99 / other.middle().p99)
+    }
 }
 
-fn middle(mut rounds: Vec<Times>) -> Times {
-    rounds.sort_unstable_by(|a, b| a.p99.total_cmp(&b.p99));
-    rounds.swap_remove(rounds.len() / 2)
+/// The three situations of one attack.
+struct Row {
+    quiet: Rounds,
+    /// Not from the network: who attacks there takes nobody's processor here.
+    burning: Option<Rounds>,
+    attacked: Rounds,
+    failed: usize,
+    held: bool,
 }
 
 /// Calls while somebody does that; and whether it held.
@@ -114,16 +135,21 @@ fn beside(field: &Field, name: &str, segment: &Segment, wanted: &Wanted) -> Resu
 }
 
 fn row(field: &Field, name: &str, segment: &Segment, wanted: &Wanted) -> Result<Row, Box<dyn Error>> {
-    let (mut quiet, mut burning, mut attacked, mut held) = (Vec::new(), Vec::new(), Vec::new(), true);
+    let (mut quiet, mut attacked, mut held) = (Rounds::default(), Rounds::default(), true);
+    let mut burning = matches!(field, Field::Near(_)).then(Rounds::default);
     for _ in 0..wanted.rounds {
-        quiet.push(wanted.calls(segment));
-        burning.push(beside(field, BURNS, segment, wanted)?.0);
+        quiet.0.push(wanted.calls(segment));
+        if let Some(burning) = &mut burning {
+            burning.0.push(beside(field, BURNS, segment, wanted)?.0);
+        }
         let (times, holds) = beside(field, name, segment, wanted)?;
-        attacked.push(times);
+        attacked.0.push(times);
         held &= holds;
     }
-    let failed = quiet.iter().chain(&burning).chain(&attacked).map(|times| times.failed).sum();
-    Ok(Row { quiet: middle(quiet), burning: middle(burning), attacked: middle(attacked), failed, held })
+    let all = [Some(&quiet), burning.as_ref(), Some(&attacked)];
+    let failed = all.into_iter().flatten().flat_map(|rounds| &rounds.0).map(|times| times.failed).sum();
+    let burning = burning.map(Rounds::sorted);
+    Ok(Row { quiet: quiet.sorted(), burning, attacked: attacked.sorted(), failed, held })
 }
 
 /// What was asked for on the command line.
@@ -211,7 +237,10 @@ fn run(wanted: &Wanted, afar: bool) -> Result<(), Box<dyn Error>> {
     }
     Times::measure(&segment, Duration::from_millis(200), Duration::ZERO);
     if !wanted.json {
-        println!("{:<40} p99 in us: quiet, beside one who burns a processor, attacked", "");
+        println!(
+            "{:<40} p99 in us, best of {}: quiet, beside one who burns a processor, attacked (in parentheses: the middle one)",
+            "", wanted.rounds
+        );
     }
     let mut through = Vec::new();
     for name in field.names().into_iter().filter(|name| name.starts_with(&wanted.only)) {
@@ -227,21 +256,28 @@ fn run(wanted: &Wanted, afar: bool) -> Result<(), Box<dyn Error>> {
 impl Row {
     fn print(&self, name: &str, json: bool) {
         let Row { quiet, burning, attacked, failed, held } = self;
-        let (to_quiet, to_burning) = (attacked.p99 / quiet.p99, attacked.p99 / burning.p99);
+        let to_quiet = attacked.to(quiet);
+        let to_burning = burning.as_ref().map(|burning| attacked.to(burning));
         if json {
+            let [quiet, attacked] = [quiet.best(), attacked.best()];
             let row = json!({
-                "attack": name, "quiet_p50_us": quiet.p50, "quiet_p99_us": quiet.p99, "burning_p50_us": burning.p50,
-                "burning_p99_us": burning.p99, "attacked_p50_us": attacked.p50, "attacked_p99_us": attacked.p99,
-                "attacked_max_us": attacked.max, "p99_to_quiet": to_quiet, "p99_to_burning": to_burning,
-                "calls": attacked.calls, "failed": failed, "attack_held": held,
+                "attack": name, "quiet_p50_us": quiet.p50, "quiet_p99_us": quiet.p99, "attacked_p50_us": attacked.p50,
+                "attacked_p99_us": attacked.p99, "attacked_max_us": attacked.max, "p99_to_quiet": to_quiet.0,
+                "p99_to_quiet_middle": to_quiet.1, "p99_to_burning": to_burning.map(|to| to.0),
+                "p99_to_burning_middle": to_burning.map(|to| to.1), "calls": attacked.calls, "failed": failed,
+                "attack_held": held,
             });
             return println!("{row}");
         }
+        let beside = burning.as_ref().map_or_else(|| "-".to_owned(), |burning| format!("{:.1}", burning.best().p99));
+        let to_burning =
+            to_burning.map_or_else(String::new, |(best, middle)| format!("; {best:.2} ({middle:.2}) x burning"));
         println!(
-            "{name:<40} {:>8.1} {:>8.1} {:>8.1}  ({to_quiet:.2} x quiet, {to_burning:.2} x burning)  failed {failed}{}",
-            quiet.p99,
-            burning.p99,
-            attacked.p99,
+            "{name:<40} {:>8.1} {beside:>8} {:>8.1}  {:.2} ({:.2}) x quiet{to_burning}  failed {failed}{}",
+            quiet.best().p99,
+            attacked.best().p99,
+            to_quiet.0,
+            to_quiet.1,
             if *held { "" } else { "  SOMETHING GOT THROUGH" }
         );
     }
