@@ -1,0 +1,9 @@
+# To be sourced: the packages whose programs run optimised in tests, and their features. Whoever builds some of those programs names
+# all of these packages: cargo unites the features of what is named together, and would compile it all again for another set.
+optimised=(-p ddssd -p ddss-tests -p ddss-apps -p ddss-sim -p ddss-verbs --features ddssd/rdma,ddss-verbs/rdma)
+# Those that run here, and those of the emulated machine.
+optimised_here=(--bin ddssd --bin ddss-sim --bin chaos --bin checkpoint)
+optimised_there=(--bin ddssd --bin client)
+for test in adapter adapter_islands adapter_trust adapter_life adapter_mixed adapter_latency two_adapters numa; do
+    optimised_there+=(--test "$test")
+done
