@@ -214,10 +214,11 @@ fn take_a_core() -> Result<Option<usize>, Box<dyn Error>> {
 }
 
 /// Has the one who calls run whenever he wants to: who attacks from the network does so on a machine of his own, and so does the other
-/// node what it does. What they take of the client's core here is not what they do to the daemon.
+/// node what it does. What they take of the client's core here is not what they do to the daemon. Whoever is started from here
+/// later does not go first as well.
 fn goes_first() -> Result<(), Box<dyn Error>> {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
-    let changed = Command::new("chrt").args(["--fifo", "--pid", "1", &thread]).output()?;
+    let changed = Command::new("chrt").args(["--reset-on-fork", "--fifo", "--pid", "1", &thread]).output()?;
     if changed.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&changed.stderr).into()) }
 }
 
