@@ -38,7 +38,7 @@ const NEWCOMERS_MAX: usize = 16;
 const BURST: u32 = 8;
 /// Then one in so long: each costs who polls some tens of microseconds in three or four pieces, and clients should not find him
 /// at it in more than one call of a hundred.
-const PACE: Duration = Duration::from_millis(50);
+const PACE: Duration = Duration::from_millis(100);
 /// Addresses whose pace is known. With more, the one that was let in longest ago is forgotten.
 const ADDRESSES_MAX: usize = 256;
 
