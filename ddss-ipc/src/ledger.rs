@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A key is drawn and written down *before* its queue is made, so a crash in between leaves a key without a queue and
-//! never a queue without a key. Whoever holds the daemon's lock may clean up.
+//! never a queue without a key. It stays there when its queue goes, until the next one of that slot is made. Whoever holds the daemon's lock may clean up.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -101,9 +101,8 @@ pub(crate) struct OwnedQueue {
     queue: Queue,
     key: i32,
     capacity: usize,
-    slot: usize,
-    role: Role,
-    ledger: Arc<Ledger>,
+    /// It goes after the last of its queues.
+    _ledger: Arc<Ledger>,
 }
 
 impl OwnedQueue {
@@ -118,7 +117,7 @@ impl OwnedQueue {
             ledger.note(slot, role, key)?;
             match Queue::create(key, user) {
                 Ok(queue) => {
-                    let mut made = Self { queue, key, capacity: 0, slot, role, ledger: Arc::clone(ledger) };
+                    let mut made = Self { queue, key, capacity: 0, _ledger: Arc::clone(ledger) };
                     made.capacity = queue.capacity()?;
                     return Ok(made);
                 }
@@ -150,7 +149,7 @@ impl Drop for OwnedQueue {
         if self.queue.is_ours(self.key) {
             self.queue.remove();
         }
-        let _ = self.ledger.note(self.slot, self.role, 0);
+        // Its key stays written down: the slot may be another client's by now, and a key without a queue does no harm.
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ddss_core::ClientId;
+use ddss_core::{ClientId, Pace};
 use ddss_core::limits::CLIENTS_MAX;
 use rustix::event::{EventfdFlags, epoll};
 use rustix::io::Errno;
@@ -188,7 +188,16 @@ struct Guest {
     socket: Arc<OwnedFd>,
     credentials: Credentials,
     deadline: Instant,
+    /// It has said hello, and its user is so often here that it waits until then.
+    turn: Option<Instant>,
 }
+
+/// Guests of one user that are let in at once, and how often one is after that. Each makes work for those who serve, and who comes
+/// and goes a thousand times a second does not have to be felt by who stays.
+const USER_BURST: u32 = 512;
+const USER_PACE: Duration = Duration::from_millis(1);
+/// Users whose pace is known.
+const USERS_MAX: usize = 256;
 
 /// A client slot: which life it is in, and who sits there.
 #[derive(Default)]
@@ -246,6 +255,9 @@ struct Desk {
     memory_bytes: usize,
     /// Opened for the first client that needs a message queue.
     ledger: Option<Arc<Ledger>>,
+    /// Whose guests come how often, counted from a moment.
+    pace: Pace<u32>,
+    began: Instant,
     /// Given up for a moment when descriptors run out, so that a guest can be accepted and told.
     spare: Option<OwnedFd>,
 }
@@ -258,7 +270,8 @@ impl Desk {
         let guests = (0..HANDSHAKES_MAX).map(|_| None).collect();
         let seats = (0..config.clients_max.min(CLIENTS_MAX)).map(|_| Seat::default()).collect();
         let spare = bell.wake.try_clone().ok();
-        Ok(Self { door, epoll, bell, config, sink, guests, seats, memory_bytes: 0, ledger: None, spare })
+        let (pace, began) = (Pace::new(USER_BURST, USER_PACE, USERS_MAX), Instant::now());
+        Ok(Self { door, epoll, bell, config, sink, guests, seats, memory_bytes: 0, ledger: None, pace, began, spare })
     }
 
     fn run(mut self) {
@@ -282,6 +295,7 @@ impl Desk {
                     Token::Seat(index, generation) => self.see_off(index, generation),
                 }
             }
+            self.greet_who_waited();
             self.drop_the_slow();
         }
         self.close();
@@ -304,7 +318,7 @@ impl Desk {
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        let first = self.guests.iter().flatten().map(|guest| guest.deadline).min()?;
+        let first = self.guests.iter().flatten().map(|guest| guest.turn.unwrap_or(guest.deadline)).min()?;
         Some(first.saturating_duration_since(Instant::now()))
     }
 
@@ -359,7 +373,7 @@ impl Desk {
         }
         let deadline = Instant::now() + self.config.handshake_timeout;
         // Whoever was in this place is dropped, which closes its socket and takes it out of the epoll.
-        self.guests[index] = Some(Guest { socket: Arc::new(socket), credentials, deadline });
+        self.guests[index] = Some(Guest { socket: Arc::new(socket), credentials, deadline, turn: None });
     }
 
     /// A free place; or, of the user who has the most guests waiting, the one that has waited longest: so whoever
@@ -374,18 +388,49 @@ impl Desk {
         (0..self.guests.len()).max_by_key(|index| (crowd(index), Reverse(waited(*index)))).unwrap_or(0)
     }
 
+    fn greet_who_waited(&mut self) {
+        let now = Instant::now();
+        for index in 0..self.guests.len() {
+            let turn = self.guests[index].as_ref().and_then(|guest| guest.turn);
+            if turn.is_some_and(|turn| turn <= now) {
+                self.greet(index as u32);
+            }
+        }
+    }
+
+    /// Whether it is not yet the turn of a guest's user: then it waits, and what it says or does meanwhile is seen later.
+    fn has_to_wait(&self, guest: &mut Guest) -> bool {
+        let now = self.began.elapsed();
+        let turn = self.pace.turn_of(guest.credentials.uid, now);
+        if turn <= now {
+            return false;
+        }
+        if guest.turn.is_none() {
+            let _ = epoll::delete(&self.epoll, &*guest.socket);
+        }
+        let turn = self.began + turn;
+        (guest.turn, guest.deadline) = (Some(turn), turn + self.config.handshake_timeout);
+        true
+    }
+
     fn greet(&mut self, index: u32) {
-        let Some(guest) = self.guests[index as usize].take() else { return };
+        let Some(mut guest) = self.guests[index as usize].take() else { return };
+        if self.has_to_wait(&mut guest) {
+            self.guests[index as usize] = Some(guest);
+            return;
+        }
         let mut frame = [0; 2 * HELLO_BYTES];
         let bytes = match socket::receive(guest.socket.as_fd(), &mut frame) {
             Ok(0) => return,
             Ok(bytes) => bytes,
-            Err(Errno::AGAIN) => {
+            // Who had to wait had something to say before that.
+            Err(Errno::AGAIN) if guest.turn.is_none() => {
                 self.guests[index as usize] = Some(guest);
                 return;
             }
             Err(_) => return,
         };
+        self.pace.took_turn(guest.credentials.uid, self.began.elapsed());
         // From here on it is a client or nobody. Taken out by hand, since a session keeps the socket open.
         let _ = epoll::delete(&self.epoll, &*guest.socket);
         let who = guest.credentials;

@@ -22,6 +22,7 @@ use crate::perform::{Arena, Hands};
 use crate::pulse::Pulse;
 use crate::quotas::SharedQuotas;
 use crate::recovery::{self, Found};
+use crate::seldom::Seldom;
 use crate::service::StartError;
 use crate::status::{ClientSeen, Gauges, Tally};
 use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
@@ -50,6 +51,8 @@ pub(crate) struct Node {
     latency_ns: u64,
     leaving: Leaving,
     judged: Judged,
+    /// What is said of those who were cut off, or not served.
+    told_of_clients: Seldom,
 }
 
 /// What others have made for the progress thread.
@@ -157,6 +160,7 @@ impl Node {
             latency_ns,
             leaving,
             judged,
+            told_of_clients: Seldom::new(began),
         })
     }
 
@@ -186,7 +190,9 @@ impl Node {
             }
         }
         while let Some(offence) = self.station.offence() {
-            tracing::warn!(client = offence.client().index, %offence, "cut off a client");
+            if let Some(kept_back) = self.told_of_clients.may(Instant::now()) {
+                tracing::warn!(client = offence.client().index, %offence, kept_back, "cut off a client");
+            }
             self.hands.tally.count(Counter::CutOff);
             self.bid_farewell(offence.client(), "was cut off");
         }
@@ -214,7 +220,9 @@ impl Node {
                 self.hands.arenas[client.index as usize] = Some(arena);
             }
             Err(error) => {
-                tracing::warn!(pid = who.pid, error, "could not serve a client");
+                if let Some(kept_back) = self.told_of_clients.may(Instant::now()) {
+                    tracing::warn!(pid = who.pid, error, kept_back, "could not serve a client");
+                }
                 self.hands.tally.count(Counter::NotServed);
             }
         }

@@ -30,6 +30,7 @@ use crate::events::{Event, Events};
 use crate::fabric::{Fabric, FabricError, Guard, Pass, PeerId, Verdict};
 use crate::iwarp::peer::Peer;
 use crate::iwarp::socket;
+use ddss_core::Pace;
 use ddss_core::limits::HELLO_BYTES_MAX;
 
 /// Those who were admitted and whom nobody has taken in yet.
@@ -111,7 +112,8 @@ impl Iwarp {
             wake: Arc::clone(&wake),
             leave: Arc::clone(&leave),
             waiting: VecDeque::new(),
-            pace: Pace::default(),
+            pace: Pace::new(BURST, PACE, ADDRESSES_MAX),
+            began: Instant::now(),
         };
         let thread = std::thread::Builder::new().name("ddss-porch".to_owned()).spawn(move || warden.run())?;
         self.porch = Some(Porch { newcomers, bell, listeners, leave, wake, thread: Some(thread) });
@@ -159,7 +161,9 @@ struct Warden {
     leave: Arc<AtomicBool>,
     /// In the order in which they came.
     waiting: VecDeque<Waiting>,
-    pace: Pace,
+    pace: Pace<IpAddr>,
+    /// What its times are counted from.
+    began: Instant,
 }
 
 impl Warden {
@@ -203,7 +207,7 @@ impl Warden {
         let mut next: Option<Instant> = None;
         let mut index = 0;
         while let Some(waiting) = self.waiting.get(index) {
-            let turn = self.pace.turn_of(waiting.from, now);
+            let turn = self.began + self.pace.turn_of(waiting.from, now - self.began);
             if turn > now {
                 next = Some(next.map_or(turn, |other| other.min(turn)));
                 index += 1;
@@ -214,7 +218,7 @@ impl Warden {
             // What fails here fails again when it is answered, and is told then.
             peer.tuned = socket::tune(&peer.socket).is_ok();
             peer.pass = Some(pass);
-            self.pace.took_turn(from, now);
+            self.pace.took_turn(from, now - self.began);
             match self.admit.try_send(peer) {
                 Ok(()) => ring(&self.bell),
                 // Who polls stands still. The others wait here; this one has to come again.
@@ -245,54 +249,5 @@ impl Warden {
                 }
             }
         }
-    }
-}
-
-/// When whom it is the turn of.
-#[derive(Default)]
-struct Pace {
-    /// An address, and until when its turns are taken.
-    taken: VecDeque<(IpAddr, Instant)>,
-}
-
-impl Pace {
-    fn turn_of(&self, from: IpAddr, now: Instant) -> Instant {
-        let taken = self.taken.iter().find(|(address, _)| *address == from);
-        taken.and_then(|(_, until)| until.checked_sub(PACE * BURST)).map_or(now, |turn| turn.max(now))
-    }
-
-    fn took_turn(&mut self, from: IpAddr, now: Instant) {
-        let found = self.taken.iter().position(|(address, _)| *address == from);
-        let until = found.and_then(|index| self.taken.remove(index)).map_or(now, |(_, until)| until.max(now));
-        if self.taken.len() == ADDRESSES_MAX {
-            self.taken.pop_front();
-        }
-        self.taken.push_back((from, until + PACE));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_has_a_burst_and_then_its_pace_and_no_other_waits_for_it() {
-        // If this broke, one host could keep the thread that polls at letting it in, or a whole cluster would meet slowly.
-        let [crowd, other] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse::<IpAddr>().unwrap());
-        let (mut pace, begin) = (Pace::default(), Instant::now());
-        for turn in 0..BURST {
-            assert_eq!(pace.turn_of(crowd, begin), begin, "turn {turn}");
-            pace.took_turn(crowd, begin);
-        }
-        assert_eq!(pace.turn_of(crowd, begin), begin, "that many are free");
-        pace.took_turn(crowd, begin);
-        assert_eq!(pace.turn_of(crowd, begin), begin + PACE);
-        assert_eq!(pace.turn_of(other, begin), begin);
-        let later = begin + PACE * (BURST + 1);
-        assert_eq!(pace.turn_of(crowd, later), later);
-        for last in 0..=255 {
-            pace.took_turn(IpAddr::from([10, 0, 1, last]), later);
-        }
-        assert_eq!(pace.taken.len(), ADDRESSES_MAX, "what is known is bounded");
     }
 }
