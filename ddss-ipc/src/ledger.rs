@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A key is drawn and written down *before* its queue is made, so a crash in between leaves a key without a queue and
-//! never a queue without a key. It stays there when its queue goes, until the next one of that slot is made. Whoever holds the daemon's lock may clean up.
+//! never a queue without a key. It stays there when its queue goes, until the next one of that slot is made. Whoever
+//! holds the daemon's lock may clean up.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};

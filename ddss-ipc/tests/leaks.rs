@@ -97,6 +97,28 @@ fn a_thousand_clients_come_and_go() {
 }
 
 #[test]
+fn who_attaches_again_and_again_waits_a_moment_and_is_let_in() {
+    // If this broke, a user with many short processes would be refused, or would wait until his handshake is over its time.
+    let _alone = serial();
+    let echo = Echo::start();
+    drop(attach(&echo.path, |_| {}));
+    echo.until("the first to leave", |seen| seen.left.load(Ordering::Acquire) == 1);
+    let before = held();
+    // More than a user may at once.
+    for _ in 0..700 {
+        drop(attach(&echo.path, |_| {}));
+    }
+    // Some at the same time, of whom half are gone before it is their turn.
+    for _ in 0..32 {
+        say_with(&knock(&echo.path), b"no hello", &[]);
+    }
+    let attach_and_leave = || drop(attach(&echo.path, |_| {}));
+    std::thread::scope(|scope| (0..32).for_each(|_| drop(scope.spawn(attach_and_leave))));
+    echo.until("all to leave", |seen| seen.left.load(Ordering::Acquire) == 733);
+    until_held(&before);
+}
+
+#[test]
 fn a_thousand_killed_clients_leave_nothing_and_disturb_nobody() {
     // If this broke, a crash of a client would cost the daemon memory, or its neighbours an answer.
     let _alone = serial();

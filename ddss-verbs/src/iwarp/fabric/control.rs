@@ -129,6 +129,8 @@ impl Iwarp {
         self.set_deadline(&mut peer, None);
         peer.half_open = false;
         self.half_open -= 1;
+        // Whoever takes it over has a list of his own of those with something to send.
+        peer.dirty = false;
         self.dirty.retain(|other| *other != id.index);
         self.peers.release(id.index);
         Some(peer)
