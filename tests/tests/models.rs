@@ -206,6 +206,8 @@ fn a_holder_puts_on_a_version_where_the_model_wants_one() {
 
 // If this failed, a put that must not go past a lock, this once, would; or a segment that promises it could be talked out
 // of it.
+// Of a put that ends as *indeterminate* nobody knows: the home, which begins to count a moment later, may have let it in
+// when the holder went.
 #[test]
 fn a_put_that_asks_for_more_waits_for_a_holder_and_a_plain_one_does_not() {
     let [a, b] = Daemon::pair().unwrap();
@@ -214,6 +216,7 @@ fn a_put_that_asks_for_more_waits_for_a_holder_and_a_plain_one_does_not() {
     let loose = on_a.allocate("loose", Spec { model: Model::Null, ..Spec::new(64) }).unwrap();
     let strict = on_a.allocate("strict", Spec::new(64)).unwrap();
     let held = [&loose, &strict].map(|segment| segment.lock().unwrap());
+    let (mut unsure_of_loose, mut unsure_of_strict) = (0, 0);
     // Another client of the same node, and one of another node.
     for other in [hasty(&a), on_b] {
         let (loose, strict) = (open(&other, "loose").within(soon), open(&other, "strict").within(soon));
@@ -221,21 +224,29 @@ fn a_put_that_asks_for_more_waits_for_a_holder_and_a_plain_one_does_not() {
         let before = loose.get(..).unwrap().version().0;
         for model in [Model::Strict, Model::Write] {
             let asking = loose.asking(model);
-            assert_eq!(failure(asking.put(0, &[1; 8])), Some(Failure::TimedOut), "{model:?}");
-            assert_eq!(failure(asking.put(0, &[1; 60])), Some(Failure::TimedOut), "{model:?}");
-            assert_eq!(failure(asking.put_many(&[(0, &[1; 8])])), Some(Failure::TimedOut), "{model:?}");
-            assert_eq!(failure(block_on(task.asking(model).put(0, &[1; 8]))), Some(Failure::TimedOut), "{model:?}");
+            unsure_of_loose += late(asking.put(0, &[1; 8]));
+            unsure_of_loose += late(asking.put(0, &[1; 60]));
+            unsure_of_loose += late(asking.put_many(&[(0, &[1; 8])]));
+            unsure_of_loose += late(block_on(task.asking(model).put(0, &[1; 8])));
         }
         assert_eq!(loose.put(0, &[2; 8]).unwrap().version.0, before + 1, "a plain one");
         assert_eq!(loose.asking(Model::Read).put(0, &[2; 60]).unwrap().version.0, before + 2);
         assert_eq!(block_on(task.put_many(&[(0, &[2; 8])])).unwrap().version.0, before + 3);
-        assert_eq!(failure(strict.asking(Model::Null).put(0, &[3; 8])), Some(Failure::TimedOut), "never less");
+        unsure_of_strict += late(strict.asking(Model::Null).put(0, &[3; 8])); // never less
     }
     for held in held {
         held.unlock().unwrap();
     }
-    assert_eq!(loose.asking(Model::Strict).put(0, &[4; 8]).unwrap().version, Version(7), "nobody holds it any more");
-    assert_eq!(strict.get(..).unwrap().version(), Version(0));
+    let last = loose.asking(Model::Strict).put(0, &[4; 8]).unwrap().version.0;
+    assert!((7..=7 + unsure_of_loose).contains(&last), "nobody holds it any more: {last}, {unsure_of_loose} unsure");
+    assert!(strict.get(..).unwrap().version().0 <= unsure_of_strict);
+}
+
+/// The call ended for want of time. How many versions it may yet have made.
+fn late<T: std::fmt::Debug>(call: Result<T, Error>) -> u64 {
+    let error = call.unwrap_err();
+    assert_eq!(error.failure(), Some(Failure::TimedOut), "{error}");
+    error.is_indeterminate().into()
 }
 
 /// How long something took.
