@@ -413,10 +413,11 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn lanes_of_another_user_make_nobody_a_crowd() {
-        // If this broke, who fills all his lanes would make each client of the node hand its core over all the time.
+    fn threads_of_another_user_and_clients_of_one_thread_make_nobody_a_crowd() {
+        // If this broke, who calls by all his lanes would make each client of the node hand its core over all the time; or a
+        // thread that calls by two clients in turn would take itself for two, and sleep in each call to another node.
         if !rustix::process::geteuid().is_root() {
-            return eprintln!("skipped: lanes_of_another_user_make_nobody_a_crowd: not root, nobody else to be");
+            return eprintln!("skipped: threads_of_another_user_and_clients_of_one_thread_make_nobody_a_crowd: not root, nobody else to be");
         }
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -435,18 +436,27 @@ mod tests {
             });
             attached.join().unwrap()
         };
-        let (loud, friend, other) = (attach(65534, 9), attach(65534, 1), attach(65533, 1));
-        for _ in 0..3 {
+        let (loud, alone) = (attach(65534, 9), [attach(65532, 2), attach(65532, 1)]);
+        let (friend, other) = (attach(65534, 1), attach(65533, 1));
+        for _ in 0..5 {
             let Some(Arrival::Attached(session)) = (0..).find_map(|_| station.arrival()) else { panic!("somebody left") };
             station.adopt(session).unwrap();
         }
-        for mut lane in (0..9).map(|_| loud.take_lane().unwrap()) {
+        let submit = |attachment: &Attachment| {
+            let mut lane = attachment.take_lane().unwrap();
             lane.submit([0; 8]).unwrap();
-        }
+            lane
+        };
+        let _lanes: Vec<_> = std::thread::scope(|scope| {
+            let calling = (0..9).map(|_| scope.spawn(|| submit(&loud))).collect::<Vec<_>>();
+            calling.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let _by_one_thread = [submit(&alone[0]), submit(&alone[0]), submit(&alone[1])];
         for _ in 0..1000 {
             station.serve(64, &mut |_: LaneId, request: &Entry, _: Option<Followed>| Some(*request));
         }
-        assert_eq!([loud, friend, other].map(|attachment| attachment.link.callers()), [9, 9, 0]);
+        let callers = [&loud, &friend, &other, &alone[0], &alone[1]].map(|attachment| attachment.link.callers());
+        assert_eq!(callers, [9, 9, 0, 1, 1]);
         reception.stop();
     }
 }

@@ -12,7 +12,7 @@
 //!        | core u64: the service's core + 1, 0 unknown                 |  written now and then
 //!        | latency u64: moving average of an operation, nanoseconds    |
 //!  192   +-------------------------------------------------------------+
-//!        | callers u64, 64 times: lanes of the users of a place that   |  written now and then
+//!        | callers u64, 64 times: threads of the users of a place that |  written now and then
 //!        | had requests of late                                        |
 //!  704   +-------------------------------------------------------------+
 //! ```
@@ -32,7 +32,7 @@ const CORE_OFFSET: usize = 128;
 const LATENCY_OFFSET: usize = 136;
 const CALLERS_OFFSET: usize = 192;
 
-/// Places for the callers of all users. Who shares one with another user takes that one's lanes for his own.
+/// Places for the callers of all users. Who shares one with another user takes that one's threads for his own.
 pub(crate) const PLACES: usize = 64;
 
 /// Where the callers of a user are counted.

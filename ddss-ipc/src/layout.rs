@@ -13,7 +13,8 @@
 //!  4096            +--------------------------------------------------------------+
 //!                  | control, one line a lane, written by the client:             |
 //!                  | sleep u64 (see park.rs), sent u64: messages sent (Mq),       |
-//!                  | taken u64: messages taken (Mq, Rmq), stamp u64 (follow.rs)   |
+//!                  | taken u64: messages taken (Mq, Rmq), stamp u64 (follow.rs),  |
+//!                  | thread u64: who called last (Rcq, Auto)                      |
 //!  4096 * k        +--------------------------------------------------------------+
 //!                  | lane 0: ring, RING_SLOTS lines, both ways (see ring.rs)      |
 //!                  +--------------------------------------------------------------+
@@ -44,7 +45,7 @@ use ddss_core::limits::{ARENA_BYTES_MAX, ARENA_SLOT_BYTES, LANES_PER_CLIENT_MAX,
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DDSSIPC\0");
 
 /// Changes with every change of this page or of `wire.rs`, so that two builds that differ say so and do not guess.
-pub const LAYOUT_VERSION: u32 = 3;
+pub const LAYOUT_VERSION: u32 = 4;
 
 /// Bytes of one page of the layout (the processor's may be larger: nothing here depends on it).
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -127,6 +128,11 @@ impl Layout {
     /// Where a lane says when a request set out.
     pub(crate) fn stamp(&self, lane: usize) -> usize {
         self.control(lane) + 3 * size_of::<u64>()
+    }
+
+    /// Where a lane says which thread called last.
+    pub(crate) fn thread(&self, lane: usize) -> usize {
+        self.control(lane) + 4 * size_of::<u64>()
     }
 
     /// Where the daemon says that it holds replies back.

@@ -1,5 +1,6 @@
 //! `Rcq` and `Auto`: rings both ways. They differ in how the client waits.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,22 @@ const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// How often a spinning client looks whether the daemon is alive.
 const SPIN_ALIVE_EVERY: Duration = Duration::from_millis(5);
 
+thread_local! {
+    static THREAD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The number of the calling thread. The service counts threads and not lanes, so that one that calls by two of them is no
+/// crowd.
+#[inline(always)]
+fn this_thread() -> u32 {
+    THREAD.with(|thread| {
+        if thread.get() == 0 {
+            thread.set(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+        }
+        thread.get()
+    })
+}
+
 /// The client's ends of a lane's ring.
 pub(crate) struct Rings {
     link: Arc<Link>,
@@ -42,6 +59,9 @@ pub(crate) struct Rings {
     completions: Consumer<MappedRing>,
     control: MappedWord,
     stamp: MappedWord,
+    thread: MappedWord,
+    /// What `thread` says.
+    told: u32,
     rung: u64,
     turn: CoreTurn,
     first_look: FirstLook,
@@ -60,6 +80,8 @@ impl Rings {
             completions: Consumer::new(memory.ring_at(layout.ring(lane))?, Kind::Completion, 0),
             control: memory.word_at(layout.control(lane))?,
             stamp: memory.word_at(layout.stamp(lane))?,
+            thread: memory.word_at(layout.thread(lane))?,
+            told: 0,
             rung: 0,
             turn: CoreTurn::new(),
             first_look: FirstLook::default(),
@@ -210,6 +232,11 @@ impl Rings {
         if is_followed(position) {
             // The request behind it makes it seen.
             self.stamp.store(stamp(position, clock_ns()), Ordering::Relaxed);
+        }
+        let thread = this_thread();
+        if thread != self.told {
+            self.told = thread;
+            self.thread.store(thread.into(), Ordering::Relaxed);
         }
         self.requests.publish(entry);
     }

@@ -72,6 +72,9 @@ pub(crate) struct ServiceLane {
     completions: Completions,
     control: MappedWord,
     stamp: MappedWord,
+    thread: MappedWord,
+    /// The client's process; 0: not known.
+    process: u32,
     /// Requests taken and not answered: never more than a ring holds, whatever the client says.
     under_way: usize,
     /// The sequence for which the client was woken last.
@@ -123,6 +126,8 @@ impl ServiceLane {
             completions,
             control: memory.word_at(layout.control(index))?,
             stamp: memory.word_at(layout.stamp(index))?,
+            thread: memory.word_at(layout.thread(index))?,
+            process: session.credentials.pid.unsigned_abs(),
             under_way: 0,
             woken: None,
             crime: None,
@@ -141,6 +146,15 @@ impl ServiceLane {
     /// Whose lane.
     pub(crate) fn client(&self) -> ClientId {
         self.id.client
+    }
+
+    /// Which thread calls: as the client says, and the lane itself where that is not known. Who lies makes his own user look
+    /// like more or fewer, and never more than he has lanes.
+    pub(crate) fn caller(&self) -> [u32; 2] {
+        match self.thread.load(Ordering::Relaxed) as u32 {
+            thread if thread != 0 && self.process != 0 => [self.process, thread],
+            _ => [!u32::from(self.id.client.index), self.id.index.into()],
+        }
     }
 
     /// Requests taken and not answered.

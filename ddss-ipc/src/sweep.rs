@@ -349,7 +349,9 @@ impl Sweep {
     #[inline(always)]
     fn note(&mut self, key: u32) {
         let Some(lane) = self.lanes[key as usize].as_mut() else { return };
-        self.callers.note(&mut lane.period, lane.counted_at);
+        if self.callers.is_first(&mut lane.period) {
+            self.callers.count(lane.counted_at, lane.caller());
+        }
         match std::mem::replace(&mut lane.replied, Replied::Unasked) {
             Replied::Unasked => {}
             Replied::Out => self.note_unflushed(key),

@@ -1,7 +1,8 @@
-//! How many lanes of each user had requests of late.
+//! How many threads of each user had requests of late.
 //!
 //! Clients go by it when they share a core: threads of one user hand it over to each other. Whoever else calls is counted
-//! elsewhere, so that nobody makes a stranger give his core away by filling his own lanes.
+//! elsewhere, so that nobody makes a stranger give his core away by filling his own lanes. Threads and not lanes: one that
+//! has two clients, and calls by one and the other, shares its core with nobody.
 
 use crate::board::PLACES;
 
@@ -9,13 +10,20 @@ use crate::board::PLACES;
 /// and no longer, because on a machine that counts as full nobody spins for what takes long.
 const PERIOD_SWEEPS: u32 = 1 << 13;
 
-/// The period that is under way, its sweeps, and how many lanes had requests in it and in the one before.
+/// Bits by which the threads of a place are told apart. Some of many fall together, and many are many all the same.
+const MARKS: usize = 1024;
+
+/// The threads of a place that were seen in a period, a bit each.
+type Seen = [u64; MARKS / u64::BITS as usize];
+
+/// The period that is under way, its sweeps, and how many threads had requests in it and in the one before.
 #[derive(Debug)]
 pub(crate) struct Callers {
     period: u32,
     sweeps: u32,
     now: [u32; PLACES],
     before: [u32; PLACES],
+    seen: Box<[Seen; PLACES]>,
     /// A bit for each place of which something else is to be told.
     changed: u64,
 }
@@ -24,7 +32,8 @@ const _: () = assert!(PLACES <= u64::BITS as usize);
 
 impl Default for Callers {
     fn default() -> Self {
-        Self { period: 0, sweeps: 0, now: [0; PLACES], before: [0; PLACES], changed: 0 }
+        let seen = Box::new([[0; _]; PLACES]);
+        Self { period: 0, sweeps: 0, now: [0; PLACES], before: [0; PLACES], seen, changed: 0 }
     }
 }
 
@@ -46,22 +55,31 @@ impl Callers {
         for (place, (before, now)) in self.before.iter_mut().zip(&mut self.now).enumerate() {
             // With what was told until now.
             self.changed |= u64::from(*now < *before) << place;
+            if *now > 0 {
+                self.seen[place] = [0; _];
+            }
             (*before, *now) = (*now, 0);
         }
     }
 
-    /// A lane had requests, which it had last in that period.
+    /// A lane had requests, which it had last in that period. Whether these are its first ones in this period.
     #[inline(always)]
-    pub(crate) fn note(&mut self, lane_period: &mut u32, place: u8) {
-        if *lane_period != self.period {
-            *lane_period = self.period;
-            self.count(usize::from(place) % PLACES);
-        }
+    pub(crate) fn is_first(&mut self, lane_period: &mut u32) -> bool {
+        std::mem::replace(lane_period, self.period) != self.period
     }
 
-    fn count(&mut self, place: usize) {
-        self.now[place] += 1;
-        self.changed |= u64::from(self.now[place] > self.before[place]) << place;
+    /// That thread had requests by one of its lanes.
+    pub(crate) fn count(&mut self, place: u8, [process, thread]: [u32; 2]) {
+        let place = usize::from(place) % PLACES;
+        // Threads of a process have numbers that follow each other: the highest bits of this product tell those apart.
+        let mixed = (u64::from(process) << 32 | u64::from(thread)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mark = (mixed >> (u64::BITS - MARKS.ilog2())) as usize;
+        let (word, bit) = (&mut self.seen[place][mark / u64::BITS as usize], 1 << (mark % u64::BITS as usize));
+        if *word & bit == 0 {
+            *word |= bit;
+            self.now[place] += 1;
+            self.changed |= u64::from(self.now[place] > self.before[place]) << place;
+        }
     }
 
     /// Whether there is anything new to tell.
@@ -70,7 +88,7 @@ impl Callers {
         self.changed != 0
     }
 
-    /// Where something has changed, and how many lanes had requests there.
+    /// Where something has changed, and how many threads had requests there.
     pub(crate) fn changes(&mut self) -> impl Iterator<Item = (u8, u64)> {
         let changed = std::mem::take(&mut self.changed);
         let places = (0..PLACES).filter(move |place| changed >> place & 1 == 1);
@@ -83,13 +101,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lanes_count_at_their_own_place_for_one_period_and_the_next() {
-        // If this broke, one user's lanes would make another hand over his core, or a crowd would be one for ever.
+    fn threads_count_at_their_own_place_for_one_period_and_the_next() {
+        // If this broke, one user's threads would make another hand over his core, a crowd would be one for ever, or one
+        // thread with two clients would be a crowd.
         let mut callers = Callers::default();
-        let mut lanes = [u32::MAX; 3];
-        for (lane, place) in lanes.iter_mut().zip([5, 5, 63]) {
-            callers.note(lane, place);
-            callers.note(lane, place);
+        let mut lanes = [u32::MAX; 4];
+        let note = |callers: &mut Callers, lane: &mut u32, place, caller| {
+            if callers.is_first(lane) {
+                callers.count(place, caller);
+            }
+        };
+        for (lane, (place, thread)) in lanes.iter_mut().zip([(5, 8), (5, 9), (63, 8), (5, 8)]) {
+            note(&mut callers, lane, place, [7, thread]);
+            note(&mut callers, lane, place, [7, thread]);
         }
         let told = |callers: &mut Callers| callers.changes().collect::<Vec<_>>();
         assert_eq!(told(&mut callers), [(5, 2), (63, 1)]);
@@ -100,11 +124,24 @@ mod tests {
             }
         };
         period(&mut callers);
-        callers.note(&mut lanes[0], 5);
+        note(&mut callers, &mut lanes[0], 5, [7, 8]);
+        note(&mut callers, &mut lanes[3], 5, [7, 8]);
         assert_eq!(told(&mut callers), [], "what they were in the period before still counts");
         period(&mut callers);
         assert_eq!(told(&mut callers), [(5, 1), (63, 0)]);
         period(&mut callers);
         assert_eq!(told(&mut callers), [(5, 0)]);
+    }
+
+    #[test]
+    fn a_crowd_is_told_to_be_one() {
+        // If this broke, each of many would take itself for one of few, and keep its core for too long.
+        let mut callers = Callers::default();
+        (0..512).for_each(|thread| callers.count(0, [1000, 1001 + thread]));
+        let [(0, told)] = callers.changes().collect::<Vec<_>>()[..] else { panic!("only there") };
+        assert!((300..=512).contains(&told), "{told}");
+        (0..16).for_each(|process| callers.count(1, [3000 + process, 3000 + process]));
+        let [(1, told)] = callers.changes().collect::<Vec<_>>()[..] else { panic!("only there") };
+        assert!((14..=16).contains(&told), "{told}");
     }
 }
