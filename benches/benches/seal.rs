@@ -1,4 +1,5 @@
-//! What it costs to seal and open a message between nodes, with the cipher that was taken and the one that was not, and what a
+//! What it costs to seal and open a message between nodes, with the cipher that was taken (as the daemon has it, and as `snow`
+//! has it) and the one that was not, and what a
 //! handshake costs both sides: the figures of `docs/decisions/0009-nodes-prove-themselves-with-one-key.md`.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "what Criterion's macros make is no interface of ours")]
@@ -6,23 +7,36 @@
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use snow::resolvers::{BoxedCryptoResolver, DefaultResolver};
 use snow::{Builder, HandshakeState, TransportState};
 
-/// The pattern of the daemons, and the same with the other cipher.
-const PATTERNS: [&str; 2] = ["Noise_NNpsk0_25519_AESGCM_BLAKE2s", "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s"];
+/// The daemon's.
+#[path = "../../ddssd/src/trust/cipher.rs"]
+mod cipher;
+
+/// Whose cipher, and the pattern: the daemon's, and the same with the other cipher.
+const PATTERNS: [(&str, &str); 3] = [
+    ("expanded once", "Noise_NNpsk0_25519_AESGCM_BLAKE2s"),
+    ("snow", "Noise_NNpsk0_25519_AESGCM_BLAKE2s"),
+    ("snow", "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s"),
+];
+type Pattern = (&'static str, &'static str);
 /// A small message, a put without bytes, and one with as many as a message takes.
 const SIZES: [usize; 3] = [16, 67, 480];
 /// More than any sealed message of these.
 const BUFFER_BYTES: usize = 1024;
 
-fn side(pattern: &str, begins: bool) -> HandshakeState {
-    let builder = Builder::new(pattern.parse().expect("it is a pattern")).psk(0, &[7; 32]).expect("a key has 32 bytes");
+fn side((whose, pattern): Pattern, begins: bool) -> HandshakeState {
+    let primitives: BoxedCryptoResolver =
+        if whose == "snow" { Box::new(DefaultResolver) } else { Box::new(cipher::Primitives) };
+    let builder = Builder::with_resolver(pattern.parse().expect("it is a pattern"), primitives);
+    let builder = builder.psk(0, &[7; 32]).expect("a key has 32 bytes");
     let made = if begins { builder.build_initiator() } else { builder.build_responder() };
     made.expect("nothing else is needed")
 }
 
 /// Both sides of a connection that stands.
-fn handshake(pattern: &str) -> [TransportState; 2] {
+fn handshake(pattern: Pattern) -> [TransportState; 2] {
     let (mut caller, mut called) = (side(pattern, true), side(pattern, false));
     let (mut sealed, mut plain) = ([0; BUFFER_BYTES], [0; BUFFER_BYTES]);
     let length = caller.write_message(&[1; 32], &mut sealed).expect("it fits");
@@ -35,7 +49,7 @@ fn handshake(pattern: &str) -> [TransportState; 2] {
 fn seals(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("seal");
     for pattern in PATTERNS {
-        let cipher = pattern.split('_').nth(3).unwrap_or(pattern);
+        let cipher = format!("{}, {}", pattern.1.split('_').nth(3).unwrap_or_default(), pattern.0);
         group.bench_function(format!("{cipher}/handshake"), |bencher| bencher.iter(|| handshake(pattern)));
         for bytes in SIZES {
             let ([mut caller, mut called], plain) = (handshake(pattern), vec![3; bytes]);

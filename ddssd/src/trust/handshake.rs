@@ -20,6 +20,7 @@
 //! first sealed message that opens.
 
 use super::channel::Channel;
+use super::cipher::Primitives;
 use super::key::ClusterKey;
 use ddss_core::{HelloError, NodeId, PeerHello};
 use snow::{Builder, HandshakeState};
@@ -95,7 +96,8 @@ pub(crate) enum TrustError {
 
 fn builder<'a>(key: &'a ClusterKey, prologue: &'a [u8]) -> Result<Builder<'a>, TrustError> {
     let pattern = PATTERN.parse().map_err(|_| TrustError::Unable)?;
-    let builder = Builder::new(pattern).psk(0, key.bytes()).map_err(|_| TrustError::Unable)?;
+    let builder =
+        Builder::with_resolver(pattern, Box::new(Primitives)).psk(0, key.bytes()).map_err(|_| TrustError::Unable)?;
     builder.prologue(prologue).map_err(|_| TrustError::Unable)
 }
 

@@ -5,6 +5,7 @@
 //! bytes of a stream; what follows is sealed ([`Channel`]).
 
 mod channel;
+mod cipher;
 mod handshake;
 mod key;
 
