@@ -76,6 +76,9 @@ impl Pacer {
     const HOG_MIN: Duration = Duration::from_micros(500);
     /// How many times as long as that yield took there is no early one after it.
     const HOG_REST: u32 = 16;
+    /// Who takes longer has no more to do with the yield: the thread was stopped, or its machine's core was taken away. That may
+    /// not happen again, and a rest as long as 16 times that would be paid by whoever shares the core.
+    const HOG_MAX: Duration = Duration::from_millis(4);
     /// After so many spins for nothing it spins for a short time.
     const IN_VAIN_MAX: u32 = 4;
     /// It remembers that many.
@@ -168,7 +171,7 @@ impl Pacer {
         let lets_in = took > Self::ALONE_MAX;
         self.alone = if lets_in { 0 } else { self.alone.saturating_add(1) };
         self.crowded = lets_in || self.crowded && self.alone < Self::ALONE_FOR_SURE;
-        let rest = if took > Self::HOG_MIN { took * Self::HOG_REST } else { Self::YIELD_EVERY };
+        let rest = if took > Self::HOG_MIN { took.min(Self::HOG_MAX) * Self::HOG_REST } else { Self::YIELD_EVERY };
         self.next_yield = Some(now + rest);
     }
 }
@@ -262,5 +265,7 @@ mod tests {
         assert!(spins(&mut pacer), "nobody has been let in for long");
         pacer.yielded(ago(10_000_000));
         assert!(spins(&mut pacer), "somebody kept the core");
+        std::thread::sleep(Pacer::HOG_MAX * Pacer::HOG_REST);
+        assert!(!spins(&mut pacer), "and not because the thread was stopped for ten seconds");
     }
 }
