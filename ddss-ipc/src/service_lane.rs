@@ -153,7 +153,7 @@ impl ServiceLane {
     pub(crate) fn caller(&self) -> [u32; 2] {
         match self.thread.load(Ordering::Relaxed) as u32 {
             thread if thread != 0 && self.process != 0 => [self.process, thread],
-            _ => [!u32::from(self.id.client.index), self.id.index.into()],
+            _ => [!self.id.client.index, self.id.index.into()],
         }
     }
 
