@@ -11,6 +11,7 @@ use snow::resolvers::{BoxedCryptoResolver, DefaultResolver};
 use snow::{Builder, HandshakeState, TransportState};
 
 /// The daemon's.
+#[allow(unused_imports, reason = "its tests are no tests here")]
 #[path = "../../ddssd/src/trust/cipher.rs"]
 mod cipher;
 
