@@ -553,6 +553,8 @@ impl Desk {
         // The station may hold the socket a little longer, so closing our end does not take it out of the epoll.
         let _ = epoll::delete(&self.epoll, &*taken.socket);
         self.memory_bytes -= taken.bytes;
+        // Before it is told: when the station has let go of it as well, nothing of it is left.
+        drop(taken);
         (self.sink)(Arrival::Left(client));
     }
 }
