@@ -237,6 +237,15 @@ fn ping_pong(fabric: Either, server: SocketAddr) {
 fn pong(fabric: Either, from: IpAddr, at: IpAddr) {
     let mut node = Node::new(fabric);
     let address = node.fabric.listen(SocketAddr::new(at, 0)).unwrap();
+    let heard = (0..5).any(|_| pongs(&mut node, from, address));
+    assert!(heard, "five of rping's clients were never heard; saw {:?}", node.seen);
+}
+
+/// One client. Soft-iWARP answers who connects, and only then looks at what he sends: what arrives in between it sees when more
+/// does, and rping sends nothing more. Where that happens the answer is no.
+fn pongs(node: &mut Node<Either>, from: IpAddr, address: SocketAddr) -> bool {
+    let may_miss =
+        matches!(node.fabric, Either::Kernel(_)) && adapters().unwrap().iter().any(|adapter| adapter.is_iwarp);
     let mut client = Rping::start(&["-c", "-V", "-C", "3", "-I", &from.to_string()], address);
     let memory = Memory::new(4096);
     let local = LocalRange { region: node.register(&memory), offset: 0, bytes: 64 };
@@ -245,6 +254,24 @@ fn pong(fabric: Either, from: IpAddr, at: IpAddr) {
     while node.take(|seen| matches!(seen, Seen::Closed { .. })).is_none() {
         assert!(start.elapsed() < PATIENCE, "rping did not go after {steps} steps; saw {:?}", node.seen);
         node.poll();
+        let connected = node.seen.iter().find_map(|seen| match seen {
+            Seen::Connected { peer, .. } => Some(*peer),
+            _ => None,
+        });
+        if let Some(peer) = connected
+            && may_miss
+            && steps == 0
+            && start.elapsed() > PATIENCE / 4
+        {
+            drop(client);
+            node.fabric.close(peer);
+            while node.closed(peer).is_none() {
+                assert!(start.elapsed() < PATIENCE, "the peer does not close");
+                node.poll();
+            }
+            node.seen.clear();
+            return false;
+        }
         if let Some(Seen::Asked { peer, .. }) = node.take(|seen| matches!(seen, Seen::Asked { .. })) {
             node.fabric.accept(peer, b"").unwrap();
         }
@@ -277,6 +304,7 @@ fn pong(fabric: Either, from: IpAddr, at: IpAddr) {
     assert!(memory.get(0, 64).starts_with(b"rdma-ping-2: "));
     let status = client.0.wait().unwrap();
     assert!(status.success(), "rping found other bytes than it sent: {status}");
+    true
 }
 
 fn plain(address: IpAddr) -> Either {
