@@ -2,9 +2,10 @@
 //! them, second by second in the same run, sixteen threads that do the same with pipes and nothing of ours: what this
 //! machine's scheduler makes of sixteen who go one after the other.
 //!
-//! Who has the lock gives it back at once, and then, in a second turn of all this, after 100 microseconds of sleep: then the
-//! fair share is longer than what the scheduler takes now and then, and the lock is what is measured. `--hold-us` asks for
-//! one time only.
+//! Who has the lock gives it back at once; then, in a second turn of all this, after what a lock is taken for: a count in the
+//! segment is read and written again, one higher, and at the end it has to be the number of turns; and in a third after 100
+//! microseconds of sleep, so that the fair share is longer than what the scheduler takes now and then. `--hold-us N` asks for
+//! a sleep only, `--count yes` for the count only.
 //!
 //! `cargo run --release -p ddss-tests --bin contended -- --seconds 5`
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ use ddss::{Client, Segment, Spec};
 use ddss_tests::Daemon;
 use report::Seen;
 use std::error::Error;
+use std::fmt::{Display, Formatter};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use taken::Watch;
@@ -28,24 +30,44 @@ const CLIENTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Ours and theirs take turns of that length.
 const SLICE: Duration = Duration::from_secs(1);
-/// For how long a lock that is worth having is held.
-const WORK: Duration = Duration::from_micros(100);
+/// What is done under the lock, each for so long.
+const WORKS: [Work; 3] = [Work::Sleep(Duration::ZERO), Work::Count, Work::Sleep(Duration::from_micros(100))];
+
+/// What is done under the lock.
+#[derive(Clone, Copy)]
+enum Work {
+    /// Nothing, for so long.
+    Sleep(Duration),
+    /// Reads a count and writes it again, one higher: lost unless the lock keeps all others away.
+    Count,
+}
+
+impl Display for Work {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sleep(time) if time.is_zero() => f.write_str("given back at once"),
+            Self::Sleep(time) => write!(f, "held for {} us", time.as_micros()),
+            Self::Count => f.write_str("held while a count is read and written"),
+        }
+    }
+}
 
 /// Whatever goes wrong in a thread.
 type Broken = Box<dyn Error + Send + Sync>;
 
-/// How long it is measured, and how long each holds the lock.
-fn asked() -> Result<(u64, Vec<Duration>), Broken> {
+/// How long it is measured, and what each does with the lock.
+fn asked() -> Result<(u64, Vec<Work>), Broken> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let (mut seconds, mut holds) = (5, vec![Duration::ZERO, WORK]);
+    let (mut seconds, mut works) = (5, WORKS.to_vec());
     for pair in words.chunks(2) {
         match pair {
             [flag, number] if flag == "--seconds" => seconds = number.parse()?,
-            [flag, number] if flag == "--hold-us" => holds = vec![Duration::from_micros(number.parse()?)],
-            _ => return Err("usage: contended [--seconds N] [--hold-us N]".into()),
+            [flag, number] if flag == "--hold-us" => works = vec![Work::Sleep(Duration::from_micros(number.parse()?))],
+            [flag, yes] if flag == "--count" && yes == "yes" => works = vec![Work::Count],
+            _ => return Err("usage: contended [--seconds N] [--hold-us N | --count yes]".into()),
         }
     }
-    Ok((seconds, holds))
+    Ok((seconds, works))
 }
 
 fn client(daemon: &Daemon) -> Result<Client, ddss::Error> {
@@ -74,17 +96,22 @@ struct Turn {
 
 /// A lock that goes from one to the next in the order in which they asked.
 trait Line: Send {
-    /// Takes the lock, notes the time, and lets it go after so long.
-    fn turn(&mut self, hold: Duration) -> Result<Turn, Broken>;
+    /// Takes the lock, notes the time, and lets it go after that work.
+    fn turn(&mut self, work: Work) -> Result<Turn, Broken>;
 }
 
 impl Line for Segment {
-    fn turn(&mut self, hold: Duration) -> Result<Turn, Broken> {
+    fn turn(&mut self, work: Work) -> Result<Turn, Broken> {
         let asked = Instant::now();
         let held = self.lock()?;
         let had = Instant::now();
-        if !hold.is_zero() {
-            std::thread::sleep(hold);
+        match work {
+            Work::Sleep(time) if time.is_zero() => {}
+            Work::Sleep(time) => std::thread::sleep(time),
+            Work::Count => {
+                let count = u64::from_le_bytes((&*held.get(0..8)?).try_into()?);
+                held.put(0, &(count + 1).to_le_bytes())?;
+            }
         }
         let gave = Instant::now();
         held.unlock()?;
@@ -93,14 +120,14 @@ impl Line for Segment {
 }
 
 /// All take the lock and let it go until the time is over.
-fn slice<L: Line>(line: &mut [L], time: Duration, hold: Duration) -> Result<Vec<Vec<Turn>>, Broken> {
+fn slice<L: Line>(line: &mut [L], time: Duration, work: Work) -> Result<Vec<Vec<Turn>>, Broken> {
     let begin = Barrier::new(line.len());
     let take_turns = |one: &mut L| {
         let mut turns = Vec::new();
         begin.wait();
         let end = Instant::now() + time;
         while Instant::now() < end {
-            turns.push(one.turn(hold)?);
+            turns.push(one.turn(work)?);
         }
         Ok(turns)
     };
@@ -111,25 +138,32 @@ fn slice<L: Line>(line: &mut [L], time: Duration, hold: Duration) -> Result<Vec<
 }
 
 fn main() -> Result<(), Broken> {
-    let (seconds, holds) = asked()?;
+    let (seconds, works) = asked()?;
     let daemons = Daemon::pair()?;
-    let _home = client(&daemons[0])?.allocate("contended", Spec::new(64))?;
+    let home = client(&daemons[0])?.allocate("contended", Spec::new(64))?;
     let mut ours: Vec<Segment> = (0..CLIENTS).map(|index| open(&daemons[index % 2])).collect::<Result<_, Broken>>()?;
     let mut helpers = Vec::new();
     let mut theirs = piped::piped(&mut helpers)?;
-    for hold in holds {
+    for work in works {
         let (mut with_ours, mut with_theirs) = (Seen::default(), Seen::default());
         let watch = Watch::start().inspect_err(|why| println!("nobody watches the cores: {why}")).ok();
         for _ in 0..seconds {
-            with_ours.note(&slice(&mut ours, SLICE, hold)?)?;
-            with_theirs.note(&slice(&mut theirs, SLICE, hold)?)?;
+            with_ours.note(&slice(&mut ours, SLICE, work)?)?;
+            with_theirs.note(&slice(&mut theirs, SLICE, work)?)?;
         }
         let taken = watch.map(Watch::end);
-        println!("held for {} us:", hold.as_micros());
+        println!("{work}:");
         with_ours.tell("ddss, a lock of a segment", taken.as_ref());
         with_theirs.tell("pipes and threads, nothing else", taken.as_ref());
         if let Some(taken) = taken {
             taken.tell();
+        }
+        if let Work::Count = work {
+            let count = u64::from_le_bytes((&*home.get(0..8)?).try_into()?);
+            if count != with_ours.turns() {
+                return Err(format!("the count is {count} after {} turns: some are lost", with_ours.turns()).into());
+            }
+            println!("no turn of {count} is lost");
         }
     }
     drop(theirs);

@@ -1,9 +1,9 @@
 //! Sixteen who hand a lock to each other by pipes, with nothing of ours.
 
-use crate::{Broken, CLIENTS, Line, Turn};
+use crate::{Broken, CLIENTS, Line, Turn, Work};
 use std::collections::VecDeque;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// One of those who do the same by pipes.
 pub(crate) struct Piped {
@@ -22,14 +22,21 @@ impl Piped {
 
 /// What says that a lock is given back and not asked for.
 const GIVES: u8 = 0x80;
+/// What is answered and does nothing: a get, or a put.
+const WORKS: u8 = 0x40;
 
 impl Line for Piped {
-    fn turn(&mut self, hold: Duration) -> Result<Turn, Broken> {
+    fn turn(&mut self, work: Work) -> Result<Turn, Broken> {
         let asked = Instant::now();
         self.ask(self.name)?;
         let had = Instant::now();
-        if !hold.is_zero() {
-            std::thread::sleep(hold);
+        match work {
+            Work::Sleep(time) if time.is_zero() => {}
+            Work::Sleep(time) => std::thread::sleep(time),
+            Work::Count => {
+                self.ask(self.name | WORKS)?;
+                self.ask(self.name | WORKS)?;
+            }
         }
         let gave = Instant::now();
         self.ask(self.name | GIVES)?;
@@ -43,16 +50,19 @@ fn arbitrate(mut asked: PipeReader, mut tell: Vec<PipeWriter>) {
     while asked.read_exact(&mut word).is_ok() {
         let mut answer = |name: u8| tell[usize::from(name)].write_all(&[name]);
         let [word] = word;
+        let name = word & !(GIVES | WORKS);
         // Who holds it is the first of the line.
-        let next = if word & GIVES == 0 {
-            line.push_back(word);
-            (line.len() == 1).then_some(word)
-        } else {
+        let next = if word & GIVES != 0 {
             line.pop_front();
             line.front().copied()
+        } else if word & WORKS == 0 {
+            line.push_back(name);
+            (line.len() == 1).then_some(name)
+        } else {
+            None
         };
-        let gave = (word & GIVES != 0).then_some(word & !GIVES);
-        if next.into_iter().chain(gave).any(|name| answer(name).is_err()) {
+        let answered = (word != name).then_some(name);
+        if next.into_iter().chain(answered).any(|name| answer(name).is_err()) {
             return;
         }
     }

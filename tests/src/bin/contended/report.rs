@@ -48,12 +48,17 @@ impl Seen {
         Ok(())
     }
 
+    /// The turns of all.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.iter().sum::<usize>() as u64
+    }
+
     /// With what the machine took counted as waiting, and without it.
     pub(crate) fn tell(&self, name: &str, taken: Option<&Taken>) {
         let nothing = |_, _| Duration::ZERO;
         let mut rounds: Vec<Duration> = self.seconds.iter().map(|second| second.round(&nothing)).collect();
         rounds.sort_unstable();
-        let turns: usize = self.turns.iter().sum();
+        let turns = self.turns();
         println!("{name}: {turns} turns; fair share: a turn every {:.1} us", micros(rounds[rounds.len() / 2]));
         let (least, most) = (self.turns.iter().min(), self.turns.iter().max());
         println!("  turns of one client: {} to {}", least.unwrap_or(&0), most.unwrap_or(&0));
