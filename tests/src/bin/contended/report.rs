@@ -4,7 +4,7 @@ use crate::taken::Taken;
 use crate::{Broken, CLIENTS, Turn};
 use std::time::{Duration, Instant};
 
-/// The longest waits that are told about.
+/// The longest waits that are told about, each of its own time.
 const TOLD: usize = 3;
 
 fn micros(time: Duration) -> f64 {
@@ -102,8 +102,20 @@ impl Seen {
             worst[worst.len() / 2],
             worst.len()
         );
-        for (share, which, index) in waits.iter().rev().take(TOLD) {
-            println!("    {share:.2}: {}", spent(&self.seconds[*which].turns, *index));
+        let mut told: Vec<(Instant, Instant)> = Vec::new();
+        for (share, which, index) in waits.iter().rev() {
+            let second = &self.seconds[*which];
+            let (_, turn) = second.turns[*index];
+            // Who waits at the same time waits for the same.
+            if told.iter().any(|(asked, had)| turn.asked < *had && *asked < turn.had) {
+                continue;
+            }
+            told.push((turn.asked, turn.had));
+            let begun = (turn.asked - second.from).as_millis();
+            println!("    {share:.2}, {begun} ms after the first of them: {}", spent(&second.turns, *index));
+            if told.len() == TOLD {
+                break;
+            }
         }
     }
 }
