@@ -11,7 +11,7 @@ use super::report::Report;
 use super::{Alone, Cores, Figure, Options, Plan, Row, pin};
 
 /// Two medians of a short look that lie closer together are the same.
-const NOISE: f64 = 1.15;
+const NOISE: f64 = 1.05;
 
 /// One run of one bench: pins the calling thread, measures families of figures, prints their rows.
 pub struct Bench {
