@@ -128,8 +128,7 @@ impl Rings {
             return self.completions.is_ready();
         }
         if !self.link.spinning_pays() {
-            rustix::thread::sched_yield();
-            return self.completions.is_ready();
+            return self.spin_unwanted();
         }
         // Most answers come before the clock is worth a look.
         if self.looks_first() {
@@ -151,6 +150,24 @@ impl Rings {
             }
             if start.duration_since(offered) > ALONE_MAX {
                 return false;
+            }
+        }
+        false
+    }
+
+    /// Spins where many call and each call takes long, if nobody wants the core: the others may be asleep, in a line for a lock
+    /// say. The core is offered once. Who goes on offering it can lose far more than it gave: each offer may be charged as a
+    /// whole slice, whether somebody takes it or not.
+    fn spin_unwanted(&mut self) -> bool {
+        let offered = Instant::now();
+        rustix::thread::sched_yield();
+        let start = Instant::now();
+        if self.completions.is_ready() || start.duration_since(offered) > ALONE_MAX {
+            return self.completions.is_ready();
+        }
+        while start.elapsed() < SPIN_CROWDED {
+            if self.looks_ready(LOOKS_PER_CLOCK) {
+                return true;
             }
         }
         false
@@ -271,8 +288,8 @@ impl Road for Rcq {
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
         match class {
             // On the service's own core polling would keep out who is to answer, for the rest of a slice.
-            WaitClass::Polling if self.0.link.shared_core().is_none() => self.0.wait_spinning(deadline),
-            WaitClass::Polling | WaitClass::Sleeping => self.0.wait_parked(deadline),
+            WaitClass::Polling | WaitClass::InLine if self.0.link.shared_core().is_none() => self.0.wait_spinning(deadline),
+            _ => self.0.wait_parked(deadline),
         }
     }
 
@@ -305,7 +322,13 @@ impl Road for Auto {
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
         // On the service's own core the caller sleeps at once. A yield before that would cost it its claim to the core:
         // the scheduler lets the service finish its slice, spinning and all, before it wakes the caller.
-        if class == WaitClass::Polling {
+        let polls = match class {
+            WaitClass::Polling => true,
+            // The others in line are many: what this one waits for comes after all of them.
+            WaitClass::InLine => self.0.link.spinning_pays(),
+            WaitClass::Sleeping => false,
+        };
+        if polls {
             let shared = self.0.link.shared_core();
             if shared.is_none() && self.0.link.is_fair() && self.0.link.is_crowded() {
                 self.0.turn.hand_over_when_due(self.0.link.callers());

@@ -117,6 +117,8 @@ pub struct UnknownStrategy(String);
 pub enum WaitClass {
     /// Get, put, atomics: the strategy's own way, polling where it polls.
     Polling,
+    /// Locks: the same, but who stands in line with many others waits for them and not for the service, and sleeps.
+    InLine,
     /// Allocate, release and the like: may sleep under every strategy.
     Sleeping,
 }

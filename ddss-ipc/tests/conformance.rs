@@ -89,7 +89,12 @@ fn child_client() {
     let attachment = attach(path.as_ref(), |options| options.strategy = strategy.parse().unwrap());
     let mut lane = attachment.take_lane().unwrap();
     for value in 0..CALLS {
-        call(&mut lane, if value % 64 == 0 { WaitClass::Sleeping } else { WaitClass::Polling }, value);
+        let class = match value % 64 {
+            0 => WaitClass::Sleeping,
+            1 => WaitClass::InLine,
+            _ => WaitClass::Polling,
+        };
+        call(&mut lane, class, value);
     }
 }
 
@@ -237,7 +242,7 @@ fn a_wait_ends_at_its_deadline(strategy: Strategy) {
     let mut lane = attachment.take_lane().unwrap();
     lane.submit([0, 1, 0, NEVER, 0, 0, 0, 0]).unwrap();
     lane.ring();
-    for class in [WaitClass::Polling, WaitClass::Sleeping, WaitClass::Polling] {
+    for class in [WaitClass::Polling, WaitClass::InLine, WaitClass::Sleeping, WaitClass::Polling] {
         let deadline = Instant::now() + Duration::from_millis(30);
         assert_eq!(lane.wait(class, deadline), Waited::TimedOut);
         assert!(Instant::now() >= deadline);

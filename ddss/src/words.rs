@@ -126,7 +126,7 @@ impl Segment {
     /// Takes the lock as the options say.
     pub fn lock_with(&self, options: LockOptions) -> Result<Locked, Error> {
         let operation = Operation::Lock { segment: self.id(), wish: options.wish() };
-        let completion = self.ask_by(options.time(self.time()), "lock", operation, WaitClass::Polling)?;
+        let completion = self.ask_by(options.time(self.time()), "lock", operation, WaitClass::InLine)?;
         Ok(Locked::new(self.clone(), LockToken(first_word(&completion)), Stamp::of(&completion)))
     }
 
