@@ -79,9 +79,6 @@ impl Node {
     const SWEEPS: u32 = 32;
     /// How many times as long the thread spins for clients that count on it.
     const POLL_SPINS: u32 = 20;
-    /// The same while a client waits for another node, or in a line for a lock: the next thing comes from who is awake, and
-    /// is passed on to somebody who sleeps. Two wake-ups one after the other would be waited for by the whole line.
-    const PENDING_SPINS: u32 = 8;
     /// The clock is read once in so many rounds without work: reading it takes as long as such a round.
     const ROUNDS_PER_CLOCK: u32 = 64;
     /// A round with work counts for so many without.
@@ -522,7 +519,6 @@ impl Work for Node {
         match self.station.idling() {
             Idling::Poll => usual * Self::POLL_SPINS,
             Idling::Sleep if self.hands.engine.pending() == 0 => Duration::ZERO,
-            Idling::Spin if self.hands.engine.pending() > 0 => usual * Self::PENDING_SPINS,
             Idling::Sleep | Idling::Spin => usual,
         }
     }
