@@ -16,7 +16,8 @@ usage: checkpoint [--commits N] [--kills N] [--processes N] [--together N] [--pl
 
 Starts nodes and processes that commit checkpoints, kills a process every so often, and checks that each restart is from a
 state that somebody committed. Prints what happened; the exit status is 1 if any was not.";
-/// Turns between two reports.
+/// Commits between two reports. What is no commit is reported at once: a process far from its state is killed long before it
+/// has done so much.
 const REPORT_EVERY: u64 = 64;
 /// A process works so long at the most before it commits.
 const WORK: Duration = Duration::from_micros(20);
@@ -91,8 +92,12 @@ fn worker(folder: &str, name: &str, id: u64) -> Result<ExitCode, Box<dyn Error>>
     let mut member = Member::join(client.open(name)?, id)?;
     let mut out = io::stdout().lock();
     loop {
+        let before = member.tally();
         for _ in 0..REPORT_EVERY {
             member.turn(WORK)?;
+            if member.tally().restarts > before.restarts {
+                break;
+            }
         }
         let Tally { commits, conflicts, failures, restarts, chains } = member.tally();
         writeln!(out, "{commits} {conflicts} {failures} {restarts} {chains}")?;
