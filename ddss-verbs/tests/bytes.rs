@@ -53,7 +53,7 @@ fn wait<T>(node: &mut Node<Iwarp>, mut wanted: impl FnMut(&mut Node<Iwarp>) -> O
         }
         assert!(begin.elapsed() < PATIENCE, "waited in vain; saw {:?}", node.seen);
         node.poll();
-        std::thread::yield_now();
+        std::hint::spin_loop();
     }
 }
 
@@ -480,7 +480,7 @@ fn who_answers_a_read_was_not_idle() {
     let begin = Instant::now();
     while !poll(&mut home) {
         assert!(begin.elapsed() < PATIENCE, "it never looks");
-        std::thread::yield_now();
+        std::hint::spin_loop();
     }
     let answer = home.wait("the answer", |_| {
         wire.receive();

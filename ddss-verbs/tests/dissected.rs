@@ -10,12 +10,15 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use common::{ALL, Lab, Memory, Pair, pattern};
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig, LocalRange, RemoteRange, SendMode, Trust, Work};
 
 /// Bytes of one recorded packet at the most: it has to fit into an IPv4 datagram.
 const PACKET_BYTES_MAX: usize = 60_000;
+/// Between two looks at a connection that has nothing.
+const PAUSE: Duration = Duration::from_micros(20);
 /// The ports that the recording shows.
 const PORTS: [u16; 2] = [40_000, 7471];
 
@@ -65,7 +68,7 @@ impl Relay {
                             packets.push((from, room[..count].to_vec()));
                             pass_on(&mut ends[1 - from], &room[..count]);
                         }
-                        _ => thread::yield_now(),
+                        _ => thread::sleep(PAUSE),
                     }
                 }
             }
@@ -85,7 +88,7 @@ fn pass_on(end: &mut TcpStream, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match end.write(bytes) {
             Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::yield_now(),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(PAUSE),
             Err(_) => return,
         }
     }

@@ -150,7 +150,7 @@ fn until<T>(node: &mut Node<Iwarp>, what: &str, mut wanted: impl FnMut(&mut Node
         }
         assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}; saw {:?}", node.seen);
         node.poll();
-        std::thread::yield_now();
+        std::hint::spin_loop();
     }
 }
 

@@ -39,7 +39,7 @@ impl Home {
             }
             assert!(start.elapsed() < PATIENCE, "waited in vain for {what}; saw {:?}", self.node.seen);
             self.node.poll();
-            std::thread::yield_now();
+            std::hint::spin_loop();
         }
     }
 
