@@ -455,7 +455,7 @@ mod tests {
         for _ in 0..1000 {
             station.serve(64, &mut |_: LaneId, request: &Entry, _: Option<Followed>| Some(*request));
         }
-        let callers = [&loud, &friend, &other, &alone[0], &alone[1]].map(|attachment| attachment.link.callers());
+        let callers = [&loud, &friend, &other, &alone[0], &alone[1]].map(|attachment| attachment.link.present().callers);
         assert_eq!(callers, [9, 9, 0, 1, 1]);
         reception.stop();
     }

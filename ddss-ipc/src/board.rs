@@ -12,8 +12,8 @@
 //!        | core u64: the service's core + 1, 0 unknown                 |  written now and then
 //!        | latency u64: moving average of an operation, nanoseconds    |
 //!  192   +-------------------------------------------------------------+
-//!        | callers u64, 64 times: threads of the users of a place that |  written now and then
-//!        | had requests of late                                        |
+//!        | callers u32 and crowd u32, 64 times: threads of the users   |  written now and then
+//!        | of a place that had requests just now, and of late          |
 //!  704   +-------------------------------------------------------------+
 //! ```
 
@@ -30,7 +30,7 @@ const NODE_OFFSET: usize = 16;
 const REST_OFFSET: usize = 64;
 const CORE_OFFSET: usize = 128;
 const LATENCY_OFFSET: usize = 136;
-const CALLERS_OFFSET: usize = 192;
+const PRESENT_OFFSET: usize = 192;
 
 /// Places for the callers of all users. Who shares one with another user takes that one's threads for his own.
 pub(crate) const PLACES: usize = 64;
@@ -49,7 +49,26 @@ pub(crate) struct Board {
     rest: MappedWord,
     core: MappedWord,
     latency: MappedWord,
-    callers: Box<[MappedWord]>,
+    present: Box<[MappedWord]>,
+}
+
+/// How many threads of the users of a place have requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Present {
+    /// Just now.
+    pub(crate) callers: u32,
+    /// While each had a turn.
+    pub(crate) crowd: u32,
+}
+
+impl Present {
+    fn to_word(self) -> u64 {
+        u64::from(self.crowd) << u32::BITS | u64::from(self.callers)
+    }
+
+    fn from_word(word: u64) -> Self {
+        Self { callers: word as u32, crowd: (word >> u32::BITS) as u32 }
+    }
 }
 
 impl Board {
@@ -73,7 +92,7 @@ impl Board {
             rest: memory.word_at(REST_OFFSET)?,
             core: memory.word_at(CORE_OFFSET)?,
             latency: memory.word_at(LATENCY_OFFSET)?,
-            callers: (0..PLACES).map(|place| memory.word_at(CALLERS_OFFSET + 8 * place)).collect::<Result<_, _>>()?,
+            present: (0..PLACES).map(|place| memory.word_at(PRESENT_OFFSET + 8 * place)).collect::<Result<_, _>>()?,
             memory,
         })
     }
@@ -123,17 +142,19 @@ impl Board {
         self.latency.load(Ordering::Relaxed)
     }
 
-    /// How many lanes of the users of that place had requests of late.
-    pub(crate) fn set_callers(&self, place: u8, callers: u64) {
-        if let Some(word) = self.callers.get(usize::from(place))
-            && word.load(Ordering::Relaxed) != callers
+    /// Who of the users of that place has requests.
+    pub(crate) fn set_present(&self, place: u8, present: Present) {
+        if let Some(word) = self.present.get(usize::from(place))
+            && word.load(Ordering::Relaxed) != present.to_word()
         {
-            word.store(callers, Ordering::Relaxed);
+            word.store(present.to_word(), Ordering::Relaxed);
         }
     }
 
-    /// How many lanes of the users of that place had requests of late.
-    pub(crate) fn callers(&self, place: u8) -> u64 {
-        self.callers.get(usize::from(place)).map_or(0, |word| word.load(Ordering::Relaxed))
+    /// Who of the users of that place has requests.
+    #[inline(always)]
+    pub(crate) fn present(&self, place: u8) -> Present {
+        let word = self.present.get(usize::from(place)).map_or(0, |word| word.load(Ordering::Relaxed));
+        Present::from_word(word)
     }
 }

@@ -5,18 +5,36 @@
 //! taking turns with it. So: on a full machine a client yields after a short turn, and one that finds itself on the
 //! service's core asks the kernel to be moved.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, sched_yield};
 
+use crate::sys::{set_slice_ns, slice_ns};
+
 /// How long a turn is. A yield costs 1 to 3 microseconds, so this gives away about two percent.
 const TURN: Duration = Duration::from_micros(100);
 /// How long it is at the least: shorter ones would give away too much.
-const TURN_MIN: Duration = Duration::from_micros(50);
-/// How long it may take until everybody had a turn, on one core: the longest call is some two and a half times that.
-const ROUND: Duration = Duration::from_millis(4);
+const TURN_MIN: Duration = Duration::from_micros(30);
+/// The same for those who keep off the service's core: shorter ones win nothing beside their slices.
+const TURN_MIN_APART: Duration = Duration::from_micros(60);
+/// How long it may take until everybody had a turn, on one core, unless turns would be too short. The longest call is some two
+/// times that.
+const ROUND: Duration = Duration::from_millis(3);
+/// What threads that take turns off the service's core ask the scheduler for, about a turn. Who yields is moved to the end of its
+/// slice: with the system's slices of milliseconds it pays for a turn like somebody who worked all that time, and gets so much less
+/// of the core beside threads that do not yield. Only where calls are short: where clients sleep and are woken, short slices make
+/// them interrupt each other. And not where the service runs as well: who comes from another core with a debt of a millisecond or
+/// two waits until all others have had as much, which takes the longer the less each of them pays for its turns.
+const SLICE_NS: u64 = TURN.as_nanos() as u64;
+/// Nor among more than so many, for the same reason.
+const FEW: u32 = 64;
 /// The clock is looked at once in so many calls: reading it takes a tenth of a call.
 const CALLS_PER_LOOK: u32 = 8;
+/// Where a thread may run is looked at once in so many turns,
+const TURNS_PER_LOOK: u32 = 64;
+/// and first at the end of this one: by then it is known how many there are.
+const FIRST_LOOK: u32 = 2;
 /// A longer time than this between two looks was not a turn: the caller did something else, or did not have the core.
 const GAP: Duration = Duration::from_micros(20 * CALLS_PER_LOOK as u64);
 /// Waits in a row on the service's core before a client leaves it: it may be there by chance, and gone by itself. On a
@@ -25,11 +43,19 @@ const WAITS_ON_SERVICE_CORE_MAX: u32 = 4;
 /// How often a client leaves the service's core at the most, if the kernel keeps putting it back.
 const LEAVE_EVERY: Duration = Duration::from_micros(100);
 
+thread_local! {
+    /// What the thread's slices were before they were made short, while they are.
+    static USUAL_SLICE_NS: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
 /// One lane's view of its turn.
 pub(crate) struct CoreTurn {
     began: Instant,
     last: Instant,
     calls: u32,
+    turns: u32,
+    /// Whether it may not run on the service's core.
+    keeps_off: bool,
     left: Option<Instant>,
     waits_on_service_core: u32,
 }
@@ -37,12 +63,13 @@ pub(crate) struct CoreTurn {
 impl CoreTurn {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
-        Self { began: now, last: now, calls: 0, left: None, waits_on_service_core: 0 }
+        let (calls, turns, waits_on_service_core) = (0, 0, 0);
+        Self { began: now, last: now, calls, turns, keeps_off: false, left: None, waits_on_service_core }
     }
 
-    /// Lets others run if the turn is over. So many threads call.
+    /// Lets others run if the turn is over. So many threads take turns, that is the service's core, and calls are as short as that.
     #[inline]
-    pub(crate) fn hand_over_when_due(&mut self, callers: u64) {
+    pub(crate) fn hand_over_when_due(&mut self, crowd: u32, service_core: Option<usize>, calls_are_short: bool) {
         self.calls = self.calls.wrapping_add(1);
         if !self.calls.is_multiple_of(CALLS_PER_LOOK) {
             return;
@@ -52,8 +79,22 @@ impl CoreTurn {
             self.began = now;
         }
         self.last = now;
-        if now - self.began >= turn(callers) {
+        if now - self.began >= turn(crowd, self.keeps_off) {
+            self.turns = self.turns.wrapping_add(1);
+            if self.turns % TURNS_PER_LOOK == FIRST_LOOK {
+                self.keeps_off = service_core.is_some_and(keeps_off);
+            }
+            // Not now and then: among those who pay less for their turns, one who pays the usual gets a tenth of his share.
+            take_slices(calls_are_short && self.keeps_off && crowd <= FEW);
             self.hand_over();
+        }
+    }
+
+    /// The calling thread takes no turns.
+    #[inline]
+    pub(crate) fn end_turns(&self) {
+        if USUAL_SLICE_NS.get().is_some() {
+            take_slices(false);
         }
     }
 
@@ -87,10 +128,36 @@ impl CoreTurn {
     }
 }
 
-/// The turn of each of so many callers.
-fn turn(callers: u64) -> Duration {
-    let callers = u32::try_from(callers).unwrap_or(u32::MAX).max(1);
-    (ROUND / callers).clamp(TURN_MIN, TURN)
+/// Whether the calling thread may not run on that core.
+fn keeps_off(core: usize) -> bool {
+    core < CpuSet::MAX_CPU && sched_getaffinity(None).is_ok_and(|allowed| !allowed.is_set(core))
+}
+
+/// The calling thread's slices are short from now on, or what they were before.
+fn take_slices(short: bool) {
+    match (short, USUAL_SLICE_NS.get()) {
+        (true, None) => {
+            // A thread with another priority, or on a kernel that says nothing, stays as it is.
+            let usual = slice_ns();
+            USUAL_SLICE_NS.set(Some(usual.unwrap_or(SLICE_NS)));
+            if usual.is_some_and(|usual| usual == 0 || usual > SLICE_NS) {
+                // Where it cannot be had, turns cost what they cost.
+                let _ = set_slice_ns(SLICE_NS);
+            }
+        }
+        (false, Some(usual)) => {
+            USUAL_SLICE_NS.set(None);
+            if usual != SLICE_NS {
+                let _ = set_slice_ns(usual);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The turn of each of a crowd.
+fn turn(crowd: u32, keeps_off: bool) -> Duration {
+    (ROUND / crowd.max(1)).clamp(if keeps_off { TURN_MIN_APART } else { TURN_MIN }, TURN)
 }
 
 #[cfg(test)]
@@ -98,9 +165,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_callers_have_short_turns() {
+    fn a_large_crowd_has_short_turns() {
         // If this broke, a crowd would wait for long, or give its time away to yields.
-        assert_eq!([1, 40, 50, 500].map(turn), [TURN, TURN, ROUND / 50, TURN_MIN]);
-        assert_eq!((turn(0), turn(u64::MAX)), (TURN, TURN_MIN));
+        assert_eq!([1, 30, 60, 500].map(|crowd| turn(crowd, false)), [TURN, TURN, ROUND / 60, TURN_MIN]);
+        assert_eq!([1, 30, 500].map(|crowd| turn(crowd, true)), [TURN, TURN, TURN_MIN_APART]);
+        assert_eq!((turn(0, false), turn(u32::MAX, false)), (TURN, TURN_MIN));
+    }
+
+    #[test]
+    fn slices_are_short_for_turns_and_then_what_they_were() {
+        // If this broke, clients that take turns would get a part of their share of a core beside threads that work without a
+        // pause, or a thread would keep for ever what it had in a crowd.
+        std::thread::spawn(|| {
+            let usual = slice_ns().expect("tests run with the usual priority");
+            take_slices(false);
+            assert_eq!(slice_ns(), Some(usual));
+            take_slices(true);
+            take_slices(true);
+            let short = slice_ns().unwrap();
+            assert!(short == SLICE_NS || short == usual, "{short}");
+            take_slices(false);
+            assert_eq!(slice_ns(), Some(usual));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn who_is_pinned_elsewhere_keeps_off_the_service() {
+        // If this broke, a crowd with cores of its own would take turns that are too short for it.
+        let here = sched_getaffinity(None).unwrap();
+        let own = (0..CpuSet::MAX_CPU).find(|&core| here.is_set(core)).unwrap();
+        let other = (0..CpuSet::MAX_CPU).find(|&core| !here.is_set(core)).unwrap();
+        assert_eq!([own, other, CpuSet::MAX_CPU].map(keeps_off), [false, true, false]);
     }
 }

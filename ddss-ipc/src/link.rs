@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU8;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use crate::board::Board;
+use crate::board::{Board, Present};
 use crate::socket;
 use crate::strategy::Strategy;
 use crate::sync::{Ordering, order};
@@ -119,20 +119,31 @@ impl Link {
     /// Whether spinning can pay on a core that is not the service's: an operation is short or there are cores to spare.
     #[inline]
     pub(crate) fn spinning_pays(&self) -> bool {
-        self.board.latency_ns() <= LATENCY_WORTH_SPINNING_NS || !self.is_crowded()
+        self.calls_are_short() || !self.is_crowded()
+    }
+
+    /// Whether an operation is short.
+    #[inline]
+    pub(crate) fn calls_are_short(&self) -> bool {
+        self.board.latency_ns() <= LATENCY_WORTH_SPINNING_NS
     }
 
     /// Whether more threads of this user call than there are cores for them beside the service's. Those of others do not
     /// count: what they take of this core is the scheduler's to say, and none of them can make this one hand it over.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
-        self.callers() >= self.cores
+        u64::from(self.present().callers) >= self.cores
     }
 
     /// How many threads of this user call.
     #[inline]
-    pub(crate) fn callers(&self) -> u64 {
-        self.board.callers(self.place)
+    pub(crate) fn present(&self) -> Present {
+        self.board.present(self.place)
+    }
+
+    /// The service's core.
+    pub(crate) fn service_core(&self) -> Option<usize> {
+        self.board.core()
     }
 
     /// Whether clients hand the core over to each other.

@@ -121,6 +121,19 @@ impl Rings {
         }
     }
 
+    /// In a crowd: lets others run if the caller's turn is over.
+    #[inline]
+    fn take_turns(&mut self) {
+        let (link, are_short) = (&self.link, self.link.calls_are_short());
+        let crowded = link.is_crowded();
+        if crowded {
+            self.turn.hand_over_when_due(link.present().crowd, link.service_core(), are_short);
+        }
+        if !(crowded && are_short) {
+            self.turn.end_turns();
+        }
+    }
+
     /// Spins a bounded time, if that can pay. `shared` is the service's core, if the caller is on it.
     fn spin_awhile(&mut self, shared: Option<usize>) -> bool {
         if let Some(core) = shared {
@@ -330,8 +343,8 @@ impl Road for Auto {
         };
         if polls {
             let shared = self.0.link.shared_core();
-            if shared.is_none() && self.0.link.is_fair() && self.0.link.is_crowded() {
-                self.0.turn.hand_over_when_due(self.0.link.callers());
+            if shared.is_none() && self.0.link.is_fair() {
+                self.0.take_turns();
             }
             if self.0.spin_awhile(shared) {
                 return Waited::Ready;

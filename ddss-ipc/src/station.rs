@@ -301,8 +301,8 @@ impl Station {
 
     #[cold]
     fn tell_changes(&mut self) {
-        for (place, callers) in self.sweep.callers.changes() {
-            self.board.set_callers(place, callers);
+        for (place, present) in self.sweep.callers.changes() {
+            self.board.set_present(place, present);
         }
     }
 

@@ -35,6 +35,7 @@ pub struct ClientBuilder {
     arena_bytes: Option<usize>,
     timeout: Option<Duration>,
     no_near: bool,
+    unfair: bool,
 }
 
 impl ClientBuilder {
@@ -76,10 +77,35 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether threads that call under [`Strategy::Auto`], more of them than there are cores, hand their core over to each other
+    /// after turns of some 100 µs: usually yes, and each gets its share. No leaves it to the kernel, which lets one run for
+    /// milliseconds while the others wait, for the last few percent of throughput.
+    ///
+    /// Threads that keep off the daemon's core ask the kernel for slices as long as their turns while they hand over, and for what
+    /// they had when they no longer do. Nothing else about their priority changes.
+    ///
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let folder = node.folder();
+    /// let client = ddss::Client::builder().folder(folder).fair(false).connect()?;
+    /// # client.ping()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fair(mut self, fair: bool) -> Self {
+        self.unfair = !fair;
+        self
+    }
+
     /// Attaches to the daemon.
     pub fn connect(self) -> Result<Client, Error> {
+        let (options, timeout) = self.options()?;
         let folder = self.folder.unwrap_or_else(ddss_ipc::default_folder);
         let socket = folder.join(SOCKET_NAME);
+        Planes::begin(Plan { folder, socket, options, plane: 0, planes: None }, timeout, !self.no_near)
+    }
+
+    /// What is asked of the daemon, and the deadline of each call.
+    fn options(&self) -> Result<(AttachOptions, Duration), Error> {
         let mut options = AttachOptions::default();
         options.strategy = match self.strategy {
             Some(strategy) => strategy,
@@ -91,8 +117,8 @@ impl ClientBuilder {
         let timeout = self.timeout.unwrap_or(Duration::from_micros(TIMEOUT_DEFAULT_US.into()));
         // Who waits longer for a call waits as long for a daemon that is still to come to its socket.
         options.timeout = options.timeout.max(timeout);
-        let plan = Plan { folder, socket, options, plane: 0, planes: None };
-        Planes::begin(plan, timeout, !self.no_near)
+        options.fair = !self.unfair;
+        Ok((options, timeout))
     }
 }
 
@@ -100,6 +126,19 @@ impl ClientBuilder {
 mod tests {
     use super::*;
     use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketType};
+
+    #[test]
+    fn what_the_builder_is_told_is_asked_for() {
+        // If this broke, a setting would be taken and forgotten.
+        let asked = |builder: &ClientBuilder| builder.options().unwrap();
+        let (usual, timeout) = asked(&Client::builder());
+        assert!(usual.fair && usual.lanes == 9 && timeout == Duration::from_secs(2), "{usual:?}");
+        let builder = Client::builder().fair(false).lanes(1000).arena_bytes(1 << 16).strategy(Strategy::Mq);
+        let (options, timeout) = asked(&builder.timeout(Duration::from_secs(70)));
+        assert!(!options.fair && options.strategy == Strategy::Mq, "{options:?}");
+        assert_eq!((options.lanes, options.arena_bytes), (LANES_PER_CLIENT_MAX, 1 << 16));
+        assert_eq!((options.timeout, timeout), (timeout, Duration::from_secs(70)));
+    }
 
     #[test]
     fn a_daemon_of_another_release_is_told_apart_and_both_versions_are_named() {

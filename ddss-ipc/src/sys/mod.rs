@@ -11,11 +11,13 @@ mod lost;
 mod memory;
 mod peer;
 mod queue;
+mod slice;
 
 pub(crate) use barrier::end_all_before;
 pub(crate) use memory::MappedWord;
 pub(crate) use peer::credentials_of;
 pub(crate) use queue::{Queue, Received};
+pub(crate) use slice::{set_slice_ns, slice_ns};
 pub use claim::{Claimed, Claims};
 pub use desk::Desk;
 pub use framed::Framed;
