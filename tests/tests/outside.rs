@@ -125,9 +125,11 @@ fn the_first_calls_of_a_client_are_followed_step_by_step() {
         drop((caller, made));
         look(away.folder(), |status| status.clients.is_empty());
     }
-    let status = read_status(away.folder()).unwrap();
-    assert!(status.histogram(Kind::Get, Road::Away, Step::Complete).count() >= 4);
-    assert!(status.counter(Counter::FabricReads) >= 12 && status.counter(Counter::RoundTrips) >= 8);
+    // Who let go of its segment is gone before the home has answered that.
+    let status = look(away.folder(), |status| {
+        let [reads, trips] = [Counter::FabricReads, Counter::RoundTrips].map(|counter| status.counter(counter));
+        status.histogram(Kind::Get, Road::Away, Step::Complete).count() >= 4 && reads >= 12 && trips >= 8
+    });
     let [peer] = status.peers.as_slice() else { panic!("{:?}", status.peers) };
     assert_eq!((peer.node.0, peer.connected, peer.address), (1, true, home.listen()));
     assert!(
