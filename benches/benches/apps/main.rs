@@ -34,7 +34,7 @@ fn main() {
     let mut bench = Bench::start("apps", std::env::args_os().skip(1));
     let road = road::Road::lay(bench.cores);
     let pairs = road.pairs();
-    let [pages, records] = [Look::Page, Look::Record].map(|look| pairs.place(look));
+    let [pages, records] = [Look::Pages, Look::Records].map(|look| pairs.place(look));
     if wants(&bench, 0) {
         trees::measure(&mut bench, &road, &pages);
     }

@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Spec, Strategy};
+use ddss::{Client, Segment, Spec, Strategy};
+use ddss_apps::page::PAGE_BYTES;
 use ddss_apps::stage::{self, NfsServer, RedisServer, Site};
 use ddss_apps::storm::{Chunk, DirectoryServer};
 use ddss_benches::harness::{Cores, pin};
@@ -21,8 +22,15 @@ const MEET_MAX: Duration = Duration::from_secs(20);
 const POOL_BYTES: u64 = 64 << 20;
 /// On an island every port is free.
 const FIRST_PORT: u16 = 7400;
-/// Gets that one choice takes.
+/// Looks that one choice takes.
 const LOOKS: usize = 300;
+/// Pages that are asked for at once, and how far they lie apart.
+const TOGETHER: usize = 16;
+const APART: usize = 3;
+/// Bytes of a record.
+const RECORD_BYTES: usize = 24;
+/// What is done with a page takes about so long.
+const WORK: Duration = Duration::from_micros(8);
 
 /// The road between a client and what it reads, and the servers at its end.
 pub(crate) struct Road {
@@ -97,8 +105,9 @@ impl Road {
         let placements = PLACEMENTS(self.cores);
         let pairs = placements.map(|placement| Rc::new(Nodes::pair(self, placement)));
         for nodes in &pairs {
-            let made = nodes.at_home().allocate("look", Spec::new(8192)).expect("room for a page");
-            made.put(0, &[7; 8192]).expect("a fresh segment takes bytes");
+            let spec = Spec::new((APART * TOGETHER * PAGE_BYTES) as u64);
+            let made = nodes.at_home().allocate("look", spec).expect("room for some pages");
+            made.put(0, &[7; PAGE_BYTES]).expect("a fresh segment takes bytes");
             patiently(|| nodes.client(Strategy::Auto).open("look"));
             nodes.rest();
         }
@@ -109,11 +118,11 @@ impl Road {
 /// What is asked for where nodes are chosen.
 #[derive(Clone, Copy)]
 pub(crate) enum Look {
-    /// A page, and something is done with it before the next one. Whoever answers is on its way to sleep by then, or keeps
-    /// somebody from his core.
-    Page,
+    /// A page, and sixteen at once, and something is done with them before the next ones. Whoever answers is on its way to sleep by
+    /// then, or keeps somebody from his core.
+    Pages,
     /// A few bytes, one question after the other.
-    Record,
+    Records,
 }
 
 /// Nodes to choose from.
@@ -141,24 +150,40 @@ impl Pairs {
 impl Look {
     fn word(self) -> &'static str {
         match self {
-            Look::Page => "pages",
-            Look::Record => "records",
+            Look::Pages => "a page and sixteen",
+            Look::Records => "a record",
         }
     }
 
-    fn bytes(self) -> usize {
+    /// Asks once; how long it took.
+    fn ask(self, segment: &Segment, into: &mut [u8]) -> Duration {
         match self {
-            Look::Page => 8192,
-            Look::Record => 24,
+            Look::Pages => {
+                let one = timed(|| segment.get_into(0, &mut into[..PAGE_BYTES]));
+                work();
+                // Not one behind the other, as a tree has them.
+                let at = (0_u64..).step_by(APART * PAGE_BYTES);
+                let mut parts: Vec<(u64, &mut [u8])> = at.zip(into.chunks_exact_mut(PAGE_BYTES)).collect();
+                let many = timed(|| segment.get_many_into(&mut parts));
+                work();
+                one + many
+            }
+            Look::Records => timed(|| segment.get_into(0, &mut into[..RECORD_BYTES])),
         }
     }
+}
 
-    /// What is done with it takes about so long.
-    fn work(self) -> Duration {
-        match self {
-            Look::Page => Duration::from_micros(8),
-            Look::Record => Duration::ZERO,
-        }
+fn timed<T>(ask: impl FnOnce() -> Result<T, ddss::Error>) -> Duration {
+    let begin = Instant::now();
+    ask().expect("the home is there");
+    begin.elapsed()
+}
+
+/// Something is done with a page.
+fn work() {
+    let begin = Instant::now();
+    while begin.elapsed() < WORK {
+        std::hint::spin_loop();
     }
 }
 
@@ -181,18 +206,11 @@ pub(crate) fn distinct(placed: &[Placed]) -> Vec<&Rc<Nodes>> {
     all
 }
 
-/// The median of some gets.
+/// The median of some looks.
 fn median(nodes: &Nodes, strategy: Strategy, look: Look) -> Duration {
-    let (segment, mut into) = (nodes.client(strategy).open("look").expect("it was made"), vec![0; look.bytes()]);
-    let mut times = [Duration::ZERO; LOOKS];
-    for time in &mut times {
-        let begin = Instant::now();
-        segment.get_into(0, &mut into).expect("the home is there");
-        *time = begin.elapsed();
-        while begin.elapsed() < *time + look.work() {
-            std::hint::spin_loop();
-        }
-    }
+    let (segment, mut into) =
+        (nodes.client(strategy).open("look").expect("it was made"), vec![0; TOGETHER * PAGE_BYTES]);
+    let mut times = [Duration::ZERO; LOOKS].map(|_| look.ask(&segment, &mut into));
     nodes.rest();
     times.sort_unstable();
     times[LOOKS / 2]
