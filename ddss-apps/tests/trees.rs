@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ddss::{Client, Failure, LockOptions};
-use ddss_apps::page::{DdssPages, NfsPages, PAGE_BYTES, PageId, PageStore, RedisPages, new_page};
+use ddss_apps::page::{Change, DdssPages, NfsPages, PAGE_BYTES, Page, PageId, PageStore, RedisPages, new_page};
 use ddss_apps::places::{self, Place};
 use ddss_apps::stage::{self, NfsServer, RedisServer, Site};
 use ddss_apps::tree::{BTree, RTree, Rect, trial};
@@ -200,6 +200,67 @@ fn a_change_that_fails_did_not_happen_and_a_full_store_stays_a_tree() {
     assert_eq!(tree.check().unwrap().items, kept);
     // The lock was given back.
     assert!(tree.store_mut().segment().lock_with(LockOptions::new().no_wait()).is_ok());
+}
+
+/// A store that tells which of its reads had something to do meanwhile, and how many pages they read.
+struct Watched<S> {
+    store: S,
+    reads: Vec<(usize, bool)>,
+}
+
+impl<S: PageStore> PageStore for Watched<S> {
+    fn pages(&self) -> u32 {
+        self.store.pages()
+    }
+
+    fn read_page(&mut self, page: PageId, into: &mut Page) -> Result<(), Error> {
+        self.reads.push((1, false));
+        self.store.read_page(page, into)
+    }
+
+    fn write_page(&mut self, page: PageId, bytes: &Page) -> Result<(), Error> {
+        self.store.write_page(page, bytes)
+    }
+
+    fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
+        self.reads.push((pages.len(), false));
+        self.store.read_pages(pages, into)
+    }
+
+    fn read_pages_while(&mut self, pages: &[PageId], into: &mut [Page], run: &mut dyn FnMut()) -> Result<(), Error> {
+        self.reads.push((pages.len(), true));
+        self.store.read_pages_while(pages, into, run)
+    }
+
+    fn commit(&mut self, fresh: &[Change], last: (PageId, &Page)) -> Result<(), Error> {
+        self.store.commit(fresh, last)
+    }
+}
+
+// If this failed, a query would wait for each page although it has others to look at, or look at none while it waits.
+#[test]
+fn while_a_query_looks_at_pages_the_next_ones_come() {
+    let daemon = Daemon::start(1).unwrap();
+    let client = client(&daemon);
+    let all = places::places().unwrap();
+    places::by_name(DdssPages::create(&client, "names", 64).unwrap(), &all[..3300]).unwrap();
+    let open = || Watched { store: DdssPages::open(&client, "names").unwrap(), reads: Vec::new() };
+    let mut answers = Vec::new();
+    for (together, chunk) in [(1, 1), (2, 1), (7, 4), (16, 8), (100, 50)] {
+        let mut tree = BTree::open(open()).unwrap().batch(together);
+        tree.store_mut().reads.clear();
+        answers.push(tree.range(Bound::Unbounded, Bound::Unbounded).unwrap());
+        let reads = std::mem::take(&mut tree.store_mut().reads);
+        // The head with the root, or one after the other; then the leaves.
+        let leaves = &reads[if together == 1 { 2 } else { 1 }..];
+        let count: usize = leaves.iter().map(|(pages, _)| pages).sum();
+        assert_eq!(leaves.len(), count.div_ceil(chunk), "{reads:?}");
+        let first = leaves[0];
+        assert!(count > 16 && first == (chunk.min(count), false), "{reads:?}");
+        assert!(leaves[1..].iter().all(|&(_, meanwhile)| meanwhile == (together > 1)), "{reads:?}");
+    }
+    assert_eq!(answers[0].len(), 3300);
+    assert!(answers.iter().all(|answer| answer == &answers[0]));
 }
 
 // If this failed, a writer that was thought dead could come back and overwrite the tree of its successor.

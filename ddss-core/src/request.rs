@@ -63,6 +63,8 @@ const FLAG_TOKEN: u16 = 4;
 const FLAG_SHARED: u16 = 8;
 /// A lock only if it is free.
 const FLAG_NO_WAIT: u16 = 16;
+/// A hint, of a get of several ranges: whoever asks is on the core of the service, and goes on working there meanwhile.
+const FLAG_GOES_ON: u16 = 1 << 15;
 
 /// A request that could not be read: what to answer, and to which of the client's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -191,6 +193,18 @@ impl Request {
         entry[0] >> 32 == u64::from(OP_NULL)
     }
 
+    /// Notes in the entry of a get of several ranges that whoever asks is on the service's core, and goes on working there
+    /// until he needs the answer. It changes nothing about what is asked.
+    pub fn note_going_on(entry: &mut Entry) {
+        put_flags(entry, &[(true, FLAG_GOES_ON)]);
+    }
+
+    /// Whether an entry says that.
+    #[inline]
+    pub fn goes_on(entry: &Entry) -> bool {
+        entry[0] >> 48 & u64::from(FLAG_GOES_ON) != 0
+    }
+
     /// How much an entry asks for, in requests that ask for little. It may hold anything: nobody has looked at it yet.
     pub fn weight(entry: &Entry) -> usize {
         let bytes = (entry[4] as usize).min(TRANSFER_BYTES_MAX);
@@ -213,7 +227,7 @@ impl Request {
         let (op, model) = ((entry[0] >> 32) as u8, (entry[0] >> 40) as u8);
         let known = match op {
             OP_GET => FLAG_INLINE | FLAG_VERSION,
-            OP_GET_MANY => FLAG_VERSION,
+            OP_GET_MANY => FLAG_VERSION | FLAG_GOES_ON,
             OP_PUT if inline => FLAG_INLINE,
             OP_PUT | OP_PUT_MANY => FLAG_VERSION | FLAG_TOKEN,
             OP_ATOMIC => FLAG_TOKEN,
@@ -443,7 +457,13 @@ mod tests {
             let request = Request { id: RequestId(id), timeout_us, operation };
             let mut entry = request.encode();
             entry[0] |= 0xffff_ffff; // the ring's half is nobody else's business
+            prop_assert!(!Request::goes_on(&entry));
             prop_assert_eq!(Request::decode(&entry), Ok(request));
+            if matches!(operation, Operation::GetMany { .. }) {
+                Request::note_going_on(&mut entry);
+                prop_assert!(Request::goes_on(&entry));
+                prop_assert_eq!(Request::decode(&entry), Ok(request));
+            }
         }
 
         #[test]

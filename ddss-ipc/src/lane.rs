@@ -96,6 +96,17 @@ impl Lane {
         self.state().road.ring();
     }
 
+    /// Whether the caller is on the service's core.
+    pub fn is_beside_service(&self) -> bool {
+        self.state_ref().road.link().shared_core().is_some()
+    }
+
+    /// For a caller beside the service who is about to do something else than wait: the service gets the core first, so that
+    /// what was submitted is under way meanwhile.
+    pub fn let_service_go_first(&self) {
+        rustix::thread::sched_yield();
+    }
+
     /// Takes a completion, if one is there.
     #[inline]
     pub fn reap(&mut self) -> Option<Entry> {

@@ -196,6 +196,10 @@ impl Road for Rmq {
         self.replies.ring();
     }
 
+    fn link(&self) -> &Link {
+        &self.replies.link
+    }
+
     fn take(&mut self) -> Option<Entry> {
         self.replies.take()
     }
@@ -289,6 +293,10 @@ impl Road for Mq {
 
     fn ring(&mut self) {
         self.replies.ring();
+    }
+
+    fn link(&self) -> &Link {
+        &self.replies.link
     }
 
     fn take(&mut self) -> Option<Entry> {

@@ -290,6 +290,10 @@ impl Road for Rcq {
         self.0.ring();
     }
 
+    fn link(&self) -> &Link {
+        &self.0.link
+    }
+
     fn take(&mut self) -> Option<Entry> {
         self.0.completions.take()
     }
@@ -322,6 +326,10 @@ impl Road for Auto {
 
     fn ring(&mut self) {
         self.0.ring();
+    }
+
+    fn link(&self) -> &Link {
+        &self.0.link
     }
 
     fn take(&mut self) -> Option<Entry> {

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use ddss_core::Entry;
 
+use crate::link::Link;
 use crate::strategy::WaitClass;
 
 /// How a wait ended.
@@ -29,6 +30,9 @@ pub(crate) trait Road: Send {
 
     /// Wakes the service if it sleeps.
     fn ring(&mut self);
+
+    /// What it shares with the other lanes of its client.
+    fn link(&self) -> &Link;
 
     /// Takes the next completion, if it is there.
     fn take(&mut self) -> Option<Entry>;

@@ -112,6 +112,12 @@ impl Pacer {
         }
     }
 
+    /// Somebody wants this core who does not wait: he gets it as soon as there is nothing to do, and not just when a yield has
+    /// let somebody in.
+    pub(crate) fn has_company(&mut self) {
+        (self.crowded, self.alone, self.next_yield) = (true, 0, None);
+    }
+
     /// A sleep is over, and there may be work.
     pub(crate) fn rested(&mut self) {
         if let Some(since) = self.since {
@@ -243,6 +249,22 @@ mod tests {
         pacer.overslept();
         pacer.rested();
         assert_eq!(pacer.idle(|spin| spin), Idle::Spin, "somebody has rung");
+    }
+
+    #[test]
+    fn who_has_company_gives_the_core_away_at_the_first_look_without_work() {
+        // If this broke, a client that works while its get is under way would work only when that is over.
+        let pace = Pace { spin: Duration::from_secs(3600), ..Pace::default() };
+        let mut pacer = Pacer::new(pace);
+        let looks = |pacer: &mut Pacer| (1..1000).find(|_| pacer.idle(|spin| spin) == Idle::Yield);
+        assert_eq!(looks(&mut pacer), None);
+        // However long somebody kept the core before.
+        pacer.yielded(Instant::now() - Duration::from_millis(3));
+        for _ in 0..2 {
+            pacer.worked();
+            pacer.has_company();
+            assert_eq!(looks(&mut pacer), Some(Pacer::ROUNDS_PER_LOOK_CROWDED));
+        }
     }
 
     #[test]

@@ -19,6 +19,10 @@ pub trait Work {
     fn is_of_use(&self) -> bool {
         false
     }
+    /// Whether somebody on this core goes on working while this thread works for him, as of the last poll.
+    fn has_company(&mut self) -> bool {
+        false
+    }
     /// The thread wants to sleep: tell everyone who could bring work, then look once more. `false` if there is
     /// some; then nobody was left thinking that the thread sleeps.
     fn arm(&mut self) -> bool;
@@ -174,6 +178,9 @@ fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
     while !stopper.asked() {
         if work.poll() > 0 {
             pacer.worked();
+            if work.has_company() {
+                pacer.has_company();
+            }
             continue;
         }
         if work.is_of_use() {

@@ -194,6 +194,11 @@ impl Lanes {
     }
 }
 
+/// The segment whose lock it asks for.
+fn locked_by(operation: &Operation) -> Option<SegmentId> {
+    if let Operation::Lock { segment, .. } = operation { Some(*segment) } else { None }
+}
+
 impl Call<'_> {
     pub(crate) fn deadline(&mut self) -> Instant {
         self.time.deadline()
@@ -219,10 +224,23 @@ impl Call<'_> {
 
     /// Submits, waits, and takes the completion; `read` looks at the arena before the buffer is given up.
     pub(crate) fn run<T>(
+        self,
+        operation: Operation,
+        buffer: Option<Buffer>,
+        class: WaitClass,
+        read: impl FnOnce(&Completion, &SharedMemory) -> T,
+    ) -> Result<T, NoCompletion> {
+        self.run_while(operation, buffer, class, None::<fn()>, read)
+    }
+
+    /// The same, and between submitting and waiting its caller does something else.
+    #[inline]
+    pub(crate) fn run_while<T>(
         mut self,
         operation: Operation,
         buffer: Option<Buffer>,
         class: WaitClass,
+        meanwhile: Option<impl FnOnce()>,
         read: impl FnOnce(&Completion, &SharedMemory) -> T,
     ) -> Result<T, NoCompletion> {
         let held = buffer.map_or(Held::Nothing, |buffer| buffer.held);
@@ -235,11 +253,25 @@ impl Call<'_> {
         self.seat.next += 1;
         let timeout_us = u32::try_from(left.as_micros()).unwrap_or(u32::MAX).max(1);
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
-        if self.seat.lane.submit(request.encode()).is_err() {
+        let mut entry = request.encode();
+        let goes_on = meanwhile.is_some() && self.seat.lane.is_beside_service();
+        if goes_on {
+            Request::note_going_on(&mut entry);
+        }
+        if self.seat.lane.submit(entry).is_err() {
             self.release(held);
             return Err(NoCompletion::Busy);
         }
         self.seat.lane.ring();
+        if let Some(meanwhile) = meanwhile {
+            // Should it panic, the daemon still is at this call and may write into its buffer.
+            self.seat.late.push(Late { id, held, lock: locked_by(&operation) });
+            if goes_on {
+                self.seat.lane.let_service_go_first();
+            }
+            meanwhile();
+            self.seat.late.pop();
+        }
         match self.wait_for(id, class, operation.is_harmless()) {
             Ok(Completion { outcome: Outcome::Failed(Failure::GoingDown), .. }) => {
                 self.release(held);
@@ -251,11 +283,7 @@ impl Call<'_> {
                 Ok(result)
             }
             Err(none) => {
-                let lock = match operation {
-                    Operation::Lock { segment, .. } => Some(segment),
-                    _ => None,
-                };
-                self.seat.late.push(Late { id, held, lock });
+                self.seat.late.push(Late { id, held, lock: locked_by(&operation) });
                 Err(none)
             }
         }

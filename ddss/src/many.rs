@@ -6,7 +6,7 @@ use crate::segment::{Place, Segment};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{ArenaRange, Operation, Outcome, Ranges, Terms, Version};
-use ddss_ipc::SharedMemory;
+use ddss_ipc::{SharedMemory, WaitClass};
 use std::ops::Range;
 
 impl Place {
@@ -70,7 +70,7 @@ impl Segment {
         let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
         let ranges = self.place().check_many("get", ends)?;
         let mut bytes = vec![0; ranges.sum() as usize];
-        let stamp = self.get_list(&ranges, version, |arena, from| {
+        let stamp = self.get_list(&ranges, version, &mut None::<fn()>, |arena, from| {
             arena.read(from as usize, &mut bytes).expect("a buffer lies inside the arena");
         })?;
         Ok(split(&ranges, &bytes, stamp))
@@ -89,9 +89,50 @@ impl Segment {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get_many_into(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Stamp, Error> {
+        self.get_parts(parts, &mut None::<fn()>)
+    }
+
+    /// The same, and `meanwhile` runs while the bytes are on their way: who goes through a segment piece by piece works on
+    /// one piece while the next one comes. It runs once, whatever becomes of the get. It has no deadline; calls of its
+    /// own take another of the client's lanes, and where there is only [one](crate::ClientBuilder::lanes) they end as
+    /// busy.
+    ///
+    /// A task needs no such call: it joins the get with what it does meanwhile.
+    ///
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let table = client.allocate("table", ddss::Spec::new(3 * 4096))?;
+    /// let (mut sum, mut here, mut next) = (0, [0; 4096], [0; 4096]);
+    /// table.get_into(0, &mut here)?;
+    /// for offset in [4096, 2 * 4096] {
+    ///     let work = || sum += here.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+    ///     let (got, ()) = table.get_many_into_while(&mut [(offset, &mut next)], work);
+    ///     got?;
+    ///     std::mem::swap(&mut here, &mut next);
+    /// }
+    /// # assert_eq!(sum, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_many_into_while<T>(
+        &self,
+        parts: &mut [(u64, &mut [u8])],
+        meanwhile: impl FnOnce() -> T,
+    ) -> (Result<Stamp, Error>, T) {
+        let mut done = None;
+        let mut once = Some(|| done = Some(meanwhile()));
+        let got = self.get_parts(parts, &mut once);
+        // It did not come to that.
+        if let Some(run) = once {
+            run();
+        }
+        (got, done.expect("it ran"))
+    }
+
+    fn get_parts(&self, parts: &mut [(u64, &mut [u8])], meanwhile: &mut Option<impl FnOnce()>) -> Result<Stamp, Error> {
         let ends = parts.iter().map(|(offset, into)| (*offset, u128::from(*offset) + into.len() as u128));
         let ranges = self.place().check_many("get", ends)?;
-        self.get_list(&ranges, None, |arena, from| {
+        self.get_list(&ranges, None, meanwhile, |arena, from| {
             let mut at = from as usize;
             for (_, into) in parts.iter_mut() {
                 arena.read(at, into).expect("a buffer lies inside the arena");
@@ -105,6 +146,7 @@ impl Segment {
         &self,
         ranges: &Ranges,
         version: Option<Version>,
+        meanwhile: &mut Option<impl FnOnce()>,
         mut take: impl FnMut(&SharedMemory, u64),
     ) -> Result<Stamp, Error> {
         let (place, table, sum) = (self.place(), ranges.encode(), ranges.sum());
@@ -114,12 +156,12 @@ impl Segment {
             call.write(list.offset(), &table);
             let count = ranges.as_slice().len() as u8;
             let operation = Operation::GetMany { segment: place.id, list, ranges: count, look: place.look(version) };
-            let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |completion, arena| {
+            call.run_while(operation, Some(buffer), WaitClass::Polling, meanwhile.take(), |completion, arena| {
                 if completion.outcome == Outcome::Done {
                     take(arena, ArenaRange { slot: list.slot + 1, bytes: sum }.offset());
                 }
-            })?;
-            Ok((outcome, Stamp::of(&completion)))
+                (completion.outcome, Stamp::of(completion))
+            })
         })?;
         Error::of(outcome, "get", &place.name)?;
         Ok(stamp)
@@ -157,5 +199,93 @@ impl Segment {
         })?;
         Error::of(outcome, "put", &place.name)?;
         Ok(stamp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Spec;
+    use crate::testing::TestNode;
+    use ddss_core::Failure;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    const BYTES: usize = 100_000;
+
+    fn filled(client: &Client) -> Segment {
+        let table = client.allocate("table", Spec::new(2 * BYTES as u64)).unwrap();
+        table.put_many(&[(0, &[1; BYTES]), (BYTES as u64, &[2; BYTES])]).unwrap();
+        table
+    }
+
+    #[test]
+    fn something_else_is_done_once_while_bytes_are_on_their_way() {
+        // If this broke, who works on one piece while the next one comes would miss a piece, or work on one twice.
+        let node = TestNode::start();
+        let table = filled(&node.client());
+        let (mut left, mut right, mut runs) = (vec![0; BYTES], vec![0; BYTES], 0);
+        let mut parts = [(0, &mut left[..]), (BYTES as u64, &mut right[..])];
+        let (got, word) = table.get_many_into_while(&mut parts, || {
+            runs += 1;
+            "done"
+        });
+        assert_eq!((got.unwrap().version, word, runs), (Version(1), "done", 1));
+        assert!(left == [1; BYTES] && right == [2; BYTES]);
+        // Nor is it left out where nothing was asked, or the answer is no.
+        let outside = (2 * BYTES as u64, &mut left[..]);
+        let (got, ()) = table.get_many_into_while(&mut [outside], || runs += 1);
+        assert!(matches!(got, Err(Error::OutOfRange { .. })) && runs == 2);
+        table.clone().release().unwrap();
+        let (got, ()) = table.get_many_into_while(&mut [(0, &mut left)], || runs += 1);
+        assert_eq!((got.unwrap_err().failure(), runs), (Some(Failure::NotFound), 3));
+    }
+
+    #[test]
+    fn meanwhile_the_client_can_be_used() {
+        // If this broke, who looks something up in the middle of a scan would wait for himself.
+        let node = TestNode::start();
+        let client = node.client();
+        let table = filled(&client);
+        let (mut left, mut right) = (vec![0; BYTES], vec![0; BYTES]);
+        let (got, inner) = table.get_many_into_while(&mut [(0, &mut left)], || {
+            table.get_many_into_while(&mut [(BYTES as u64, &mut right)], || client.ping())
+        });
+        assert_eq!((got.unwrap().version, inner.0.unwrap().version), (Version(1), Version(1)));
+        inner.1.unwrap();
+        assert!(left == [1; BYTES] && right == [2; BYTES]);
+    }
+
+    #[test]
+    fn a_panic_meanwhile_gives_nobody_the_memory_that_is_in_use() {
+        // If this broke, the bytes of a get that nobody waits for would land in another one's.
+        let node = TestNode::start();
+        let client = node.client();
+        let table = filled(&client);
+        for turn in 0..200 {
+            // Sometimes in the lane's own memory, sometimes in that of all.
+            let mut into = vec![0; if turn % 2 == 0 { 1000 } else { BYTES }];
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                table.get_many_into_while(&mut [(0, &mut into)], || std::panic::resume_unwind(Box::new("meanwhile")))
+            }));
+            assert!(panicked.is_err() && into.iter().all(|&byte| byte == 0), "it was not waited for");
+            let mut after = vec![0; 1000];
+            table.get_many_into(&mut [(BYTES as u64, &mut after)]).unwrap();
+            assert_eq!(after, [2; 1000]);
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_ends_meanwhile_is_told() {
+        // If this broke, a scan would hang, or take what it has for what it asked for.
+        let node = TestNode::start();
+        let client = node.impatient_client();
+        let table = filled(&client);
+        let (mut into, mut node) = (vec![0; BYTES], Some(node));
+        let mut first = vec![0; 8];
+        let (got, ()) = table.get_many_into_while(&mut [(0, &mut first)], || drop(node.take()));
+        // The answer was there before it ended, or there is none.
+        assert!(got.is_err() || first == [1; 8]);
+        let (got, ran) = table.get_many_into_while(&mut [(0, &mut into)], || true);
+        assert!(got.is_err() && ran);
     }
 }

@@ -15,11 +15,12 @@ const TWINS: [(&str, &str); 6] = [
 ];
 
 /// What only one of two twins has, and why.
-const ALONE: [(&str, &str, &str); 7] = [
+const ALONE: [(&str, &str, &str); 8] = [
     ("Client", "connect", "a task's client begins as one that blocks"),
     ("Client", "builder", "as `connect`"),
     ("Client", "to_async", "leads to the twin"),
     ("AsyncClient", "blocking", "leads back"),
+    ("Segment", "get_many_into_while", "a task joins two futures"),
     ("Client", "strategy", "of both: `blocking().strategy()`"),
     ("Client", "socket", "of both: `blocking().socket()`"),
     ("Client", "planes", "of both: `blocking().planes()`"),

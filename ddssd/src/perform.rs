@@ -57,6 +57,8 @@ pub(crate) struct Hands {
     pub(crate) desk: Option<Desk>,
     /// Somebody may be due to be connected to.
     pub(crate) members_changed: bool,
+    /// Somebody who has asked goes on working on this core.
+    pub(crate) has_company: bool,
     /// The time as it was a few rounds ago at the most: no request waits for a clock to be read.
     pub(crate) now: Now,
 }

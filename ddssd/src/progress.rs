@@ -135,6 +135,7 @@ impl Node {
             began,
             desk,
             members_changed: false,
+            has_company: false,
             now: Hands::read_clocks(began),
         };
         hands.register_area(OWN_AREA, Storage::Memory).map_err(StartError::Area)?;
@@ -482,6 +483,10 @@ impl Work for Node {
     /// Who answers other nodes' reads hears nothing of it: the next one would find it asleep.
     fn is_of_use(&self) -> bool {
         self.hands.fabric.has_moved()
+    }
+
+    fn has_company(&mut self) -> bool {
+        std::mem::take(&mut self.hands.has_company)
     }
 
     fn arm(&mut self) -> bool {

@@ -95,6 +95,7 @@ fn ask(hands: &mut Hands, lane: LaneId, entry: &Entry) {
     hands.see_time();
     match Request::decode(entry) {
         Ok(request) => {
+            hands.has_company |= Request::goes_on(entry);
             if text_range(&request.operation).is_some() {
                 return ask_by_text(hands, lane, &request);
             }

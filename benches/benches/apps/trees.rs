@@ -19,7 +19,7 @@ const PERCENTS: [usize; 5] = [20, 40, 60, 80, 100];
 const PLACES: [usize; 2] = [9500, 3300];
 /// Pages of a store: more than the trees take.
 const PAGES: u32 = 400;
-/// Pages that a call reads where many are read at once.
+/// Pages that are read together where it is more than one; by a tree half of them, while it looks at the other half.
 const BATCH: usize = 16;
 
 type Store = Timed<Box<dyn PageStore>>;
@@ -255,7 +255,7 @@ fn judge(what: &str, results: &[Result]) {
             rcq.data_us / other.data_us
         );
         if let Some(many) = ddss("rcq", BATCH) {
-            words += &format!(" ({:.3} with {BATCH} pages a call)", many.data_us / other.data_us);
+            words += &format!(" ({:.3} with {BATCH} pages together)", many.data_us / other.data_us);
         }
     }
     say(&words);

@@ -67,13 +67,22 @@ impl PageStore for DdssPages {
 
     fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
         for (pages, into) in pages.chunks(Segment::RANGES_MAX).zip(into.chunks_mut(Segment::RANGES_MAX)) {
-            let mut parts: Vec<(u64, &mut [u8])> =
-                pages.iter().zip(into).map(|(page, into)| (page.offset(), &mut into[..])).collect();
-            // Pages that lie one behind the other come as one read.
-            parts.sort_unstable_by_key(|(offset, _)| *offset);
-            self.segment.get_many_into(&mut parts)?;
+            self.segment.get_many_into(&mut parts(pages, into))?;
         }
         Ok(())
+    }
+
+    fn read_pages_while(
+        &mut self,
+        pages: &[PageId],
+        into: &mut [Page],
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        let (first, others) = pages.split_at(pages.len().min(Segment::RANGES_MAX));
+        let (into, others_into) = into.split_at_mut(first.len());
+        let (got, ()) = self.segment.get_many_into_while(&mut parts(first, into), meanwhile);
+        got?;
+        self.read_pages(others, others_into)
     }
 
     fn write_page(&mut self, page: PageId, bytes: &Page) -> Result<(), Error> {
@@ -106,6 +115,14 @@ impl PageStore for DdssPages {
         self.held.take().map_or(Ok(()), Locked::unlock)?;
         Ok(())
     }
+}
+
+fn parts<'a>(pages: &[PageId], into: &'a mut [Page]) -> Vec<(u64, &'a mut [u8])> {
+    let mut parts: Vec<(u64, &mut [u8])> =
+        pages.iter().zip(into).map(|(page, into)| (page.offset(), &mut into[..])).collect();
+    // Pages that lie one behind the other come as one read.
+    parts.sort_unstable_by_key(|(offset, _)| *offset);
+    parts
 }
 
 fn part((page, bytes): &Change) -> (u64, &[u8]) {

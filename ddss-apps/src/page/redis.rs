@@ -138,17 +138,34 @@ impl PageStore for RedisPages {
     }
 
     fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
+        self.read_pages_while(pages, into, &mut || ())
+    }
+
+    fn read_pages_while(
+        &mut self,
+        pages: &[PageId],
+        into: &mut [Page],
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        let mut meanwhile = Some(meanwhile);
         for (pages, into) in pages.chunks(WINDOW).zip(into.chunks_mut(WINDOW)) {
             for &page in pages {
                 let key = self.key(page);
                 self.client.note(&[b"GET", &key]);
             }
-            self.client.send()?;
+            let sent = self.client.send();
+            if let Some(run) = meanwhile.take() {
+                run();
+            }
+            sent?;
             for into in into {
                 if !self.client.expect_bulk(into)? {
                     into.fill(0);
                 }
             }
+        }
+        if let Some(run) = meanwhile {
+            run();
         }
         Ok(())
     }

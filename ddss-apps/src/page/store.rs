@@ -55,6 +55,17 @@ pub trait PageStore {
         pages.iter().zip(into).try_for_each(|(&page, into)| self.read_page(page, into))
     }
 
+    /// Reads several pages, and `meanwhile` runs, once: while they are on their way, if the store can do that.
+    fn read_pages_while(
+        &mut self,
+        pages: &[PageId],
+        into: &mut [Page],
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        meanwhile();
+        self.read_pages(pages, into)
+    }
+
     /// Writes pages to which nothing points, and then the one that points to them: who sees the last one sees all.
     fn commit(&mut self, fresh: &[Change], last: (PageId, &Page)) -> Result<(), Error> {
         fresh.iter().try_for_each(|(page, bytes)| self.write_page(*page, bytes))?;
@@ -87,6 +98,15 @@ impl<S: PageStore + ?Sized> PageStore for Box<S> {
 
     fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
         (**self).read_pages(pages, into)
+    }
+
+    fn read_pages_while(
+        &mut self,
+        pages: &[PageId],
+        into: &mut [Page],
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        (**self).read_pages_while(pages, into, meanwhile)
     }
 
     fn commit(&mut self, fresh: &[Change], last: (PageId, &Page)) -> Result<(), Error> {

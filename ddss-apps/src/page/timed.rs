@@ -1,4 +1,4 @@
-//! How long the store takes, apart from what is done with its pages.
+//! How long the store keeps its caller waiting, apart from what is done with its pages.
 
 use std::time::{Duration, Instant};
 
@@ -48,6 +48,23 @@ impl<S: PageStore> PageStore for Timed<S> {
 
     fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
         self.count(pages.len(), |store| store.read_pages(pages, into))
+    }
+
+    fn read_pages_while(
+        &mut self,
+        pages: &[PageId],
+        into: &mut [Page],
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        let mut worked = Duration::ZERO;
+        let mut timed = || {
+            let begin = Instant::now();
+            meanwhile();
+            worked = begin.elapsed();
+        };
+        let read = self.count(pages.len(), |store| store.read_pages_while(pages, into, &mut timed));
+        self.took -= worked;
+        read
     }
 
     fn commit(&mut self, fresh: &[Change], last: (PageId, &Page)) -> Result<(), Error> {

@@ -146,7 +146,8 @@ impl<S: PageStore> BTree<S> {
         Ok(Self { pages: Pages::open(store, ByKey::SORT)? })
     }
 
-    /// How many pages one call reads at the most; 1 reads them one after the other.
+    /// How many pages are on their way or looked at together: while one half is looked at, the other half comes. 1 reads one
+    /// after the other.
     #[must_use]
     pub fn batch(mut self, pages: usize) -> Self {
         self.pages.set_batch(pages);

@@ -6,7 +6,7 @@ use super::head::{self, HEAD, Head, Kind};
 use crate::Error;
 use crate::page::{Change, Page, PageId, PageStore, new_page};
 
-/// Pages that one call reads, as long as nothing else is asked for.
+/// Pages that are on their way or looked at together, as long as nothing else is asked for.
 const BATCH: usize = 16;
 /// How often a reader begins anew before it says so.
 const TRIES_MAX: u32 = 1000;
@@ -22,6 +22,8 @@ pub(crate) struct Pages<S> {
     session: Option<Session>,
     batch: usize,
     buffer: Vec<Page>,
+    /// For the pages that come while those in `buffer` are looked at.
+    next: Vec<Page>,
     /// The root of the version that is read, if it came along with the head.
     root: Option<Box<Page>>,
 }
@@ -61,7 +63,7 @@ impl<S: PageStore> Pages<S> {
     }
 
     fn of(store: S, head: Head) -> Self {
-        Self { store, head, session: None, batch: BATCH, buffer: Vec::new(), root: None }
+        Self { store, head, session: None, batch: BATCH, buffer: Vec::new(), next: Vec::new(), root: None }
     }
 
     pub(crate) fn set_batch(&mut self, pages: usize) {
@@ -194,39 +196,68 @@ impl<S: PageStore> Pages<S> {
     }
 
     /// Goes from the root to the leaves, level by level: `pick` names the children of an inner page that are wanted, and
-    /// `visit` sees the leaves that are reached, from the left to the right.
+    /// `visit` sees the leaves that are reached, from the left to the right. While it looks at some pages of a level, the
+    /// next ones are on their way.
     pub(crate) fn sweep(
         &mut self,
         mut pick: impl FnMut(PageId, &Page, &mut Vec<PageId>) -> Result<(), Error>,
         mut visit: impl FnMut(PageId, &Page) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut level_ids = vec![self.head.root];
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(self.batch, [0; _]);
+        let (mut here, mut next) = (std::mem::take(&mut self.buffer), std::mem::take(&mut self.next));
+        [&mut here, &mut next].into_iter().for_each(|pages| pages.resize(self.batch, [0; _]));
         let mut swept = Ok(());
         for level in (0..=self.head.height).rev() {
             let mut below = Vec::new();
-            for ids in level_ids.chunks(self.batch) {
-                swept = swept.and_then(|()| self.fetch_many(ids, &mut buffer[..ids.len()], level));
-                for (&id, page) in ids.iter().zip(&buffer) {
-                    swept = swept.and_then(|()| if level == 0 { visit(id, page) } else { pick(id, page, &mut below) });
+            let mut here_ids: &[PageId] = &[];
+            for next_ids in level_ids.chunks(self.batch.div_ceil(2)).chain([&[][..]]) {
+                let mut looked = Ok(());
+                let mut look = || {
+                    looked = here_ids.iter().zip(&here).try_for_each(|(&id, page)| {
+                        if level == 0 { visit(id, page) } else { pick(id, page, &mut below) }
+                    });
+                };
+                let meanwhile: Option<&mut dyn FnMut()> = if here_ids.is_empty() { None } else { Some(&mut look) };
+                let fetched = self.fetch_many(next_ids, &mut next[..next_ids.len()], level, meanwhile);
+                swept = looked.and(fetched);
+                if swept.is_err() {
+                    break;
                 }
+                (here_ids, here, next) = (next_ids, next, here);
+            }
+            if swept.is_err() {
+                break;
             }
             level_ids = below;
         }
-        self.buffer = buffer;
+        (self.buffer, self.next) = (here, next);
         swept
     }
 
-    fn fetch_many(&mut self, ids: &[PageId], into: &mut [Page], level: u32) -> Result<(), Error> {
+    /// Reads pages of one level, and does something `meanwhile`, unless there is an error.
+    fn fetch_many(
+        &mut self,
+        ids: &[PageId],
+        into: &mut [Page],
+        level: u32,
+        meanwhile: Option<&mut dyn FnMut()>,
+    ) -> Result<(), Error> {
         if let Some(bad) = ids.iter().find(|id| id.0 == 0 || id.0 >= self.head.next) {
             return Err(Error::Broken { page: *bad, why: "the tree has no such page" });
         }
-        if let (&[id], [into], Some(root)) = (ids, &mut *into, &self.root)
-            && id == self.head.root
-        {
+        // Only the store itself has something to wait for.
+        let is_root = self.root.is_some() && ids == [self.head.root];
+        let ready = ids.is_empty() || is_root || self.session.is_some() || self.batch == 1;
+        let meanwhile = match meanwhile {
+            Some(run) if ready => {
+                run();
+                None
+            }
+            meanwhile => meanwhile,
+        };
+        if let (true, [into], Some(root)) = (is_root, &mut *into, &self.root) {
             into.copy_from_slice(&root[..]);
-            return self.check(id, into, level);
+            return self.check(self.head.root, into, level);
         }
         if self.session.is_some() {
             // A writer's own pages are not in the store yet.
@@ -235,9 +266,11 @@ impl<S: PageStore> Pages<S> {
             }
             return Ok(());
         }
-        match (ids, &mut *into) {
-            (&[id], [into]) => self.store.read_page(id, into)?,
-            (ids, into) => self.store.read_pages(ids, into)?,
+        match (ids, &mut *into, meanwhile) {
+            ([], ..) => {}
+            (ids, into, Some(meanwhile)) => self.store.read_pages_while(ids, into, meanwhile)?,
+            (&[id], [into], None) => self.store.read_page(id, into)?,
+            (ids, into, None) => self.store.read_pages(ids, into)?,
         }
         ids.iter().zip(into).try_for_each(|(&id, page)| self.check(id, page, level))
     }

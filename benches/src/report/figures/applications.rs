@@ -30,7 +30,7 @@ fn label(entry: &Entry) -> (String, &'static str) {
         "none" => ("without".to_owned(), "raw"),
         other => (other.to_owned(), "peer"),
     };
-    if entry.outstanding > 1 { (format!("{label}, {} pages a call", entry.outstanding), look) } else { (label, look) }
+    if entry.outstanding > 1 { (format!("{label}, {} pages together", entry.outstanding), look) } else { (label, look) }
 }
 
 /// The end of a mode like `q20-data` or `t4`: whether it is of the data sharing part alone, its letter, and its number.
@@ -262,8 +262,11 @@ mod tests {
         assert_eq!((of(&rows, "rtree").len(), of(&rows, "rtree-data").len()), (3, 1));
         let places: Vec<u64> = rows.0.iter().map(along).collect();
         assert_eq!(places, [20, 20, 20, 20, 16, 10_000]);
-        assert_eq!(label(&rows.0[3]).0, "RCQ, 32 pages a call");
-        assert!((gain(&rows, "rtree", Some(20)).unwrap() - 0.5).abs() < 1e-9, "32 pages a call are no fair comparison");
+        assert_eq!(label(&rows.0[3]).0, "RCQ, 32 pages together");
+        assert!(
+            (gain(&rows, "rtree", Some(20)).unwrap() - 0.5).abs() < 1e-9,
+            "32 pages together are no fair comparison"
+        );
         let took = took(&rows, "rtree", Some(20)).unwrap();
         assert_eq!(took, "3 ms without, RCQ 1.5 ms: 50 % less; RCQ saves 188 µs in each of 8 operations");
     }
