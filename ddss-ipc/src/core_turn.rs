@@ -37,6 +37,13 @@ const TURNS_PER_LOOK: u32 = 64;
 const FIRST_LOOK: u32 = 2;
 /// A longer time than this between two looks was not a turn: the caller did something else, or did not have the core.
 const GAP: Duration = Duration::from_micros(20 * CALLS_PER_LOOK as u64);
+/// An offer that takes longer went to somebody who works and does not wait. The scheduler lets him work on for a slice, so an offer
+/// to him costs milliseconds where a sleep costs a wake-up.
+const HOG_MIN: Duration = Duration::from_micros(500);
+/// How many times as long as that offer took there is none after it: so that they do not show in the 99th percentile,
+const HOG_REST: u32 = 128;
+/// and for how long at the most.
+const HOG_REST_MAX: Duration = Duration::from_millis(500);
 /// Waits in a row on the service's core before a client leaves it: it may be there by chance, and gone by itself. On a
 /// full machine it leaves at the first.
 const WAITS_ON_SERVICE_CORE_MAX: u32 = 4;
@@ -57,6 +64,8 @@ pub(crate) struct CoreTurn {
     /// Whether it may not run on the service's core.
     keeps_off: bool,
     left: Option<Instant>,
+    /// Until then somebody works on this core, and it is not offered.
+    hogged_until: Option<Instant>,
     waits_on_service_core: u32,
 }
 
@@ -64,7 +73,8 @@ impl CoreTurn {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
         let (calls, turns, waits_on_service_core) = (0, 0, 0);
-        Self { began: now, last: now, calls, turns, keeps_off: false, left: None, waits_on_service_core }
+        let (left, hogged_until) = (None, None);
+        Self { began: now, last: now, calls, turns, keeps_off: false, left, hogged_until, waits_on_service_core }
     }
 
     /// Lets others run if the turn is over. So many threads take turns, that is the service's core, and calls are as short as that.
@@ -98,11 +108,27 @@ impl CoreTurn {
         }
     }
 
-    /// Lets others run.
-    pub(crate) fn hand_over(&mut self) {
+    fn hand_over(&mut self) {
         sched_yield();
         self.began = Instant::now();
         self.last = self.began;
+    }
+
+    /// Lets others run while a call is waited for, unless somebody works on this core who would keep it for a slice; how long it
+    /// was before the core came back. In a crowd it goes to others who call, and comes back.
+    pub(crate) fn offer(&mut self, now: Instant, crowded: bool) -> Option<Duration> {
+        if !crowded && self.hogged_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        self.hand_over();
+        let took = self.began - now;
+        self.came_back(took);
+        Some(took)
+    }
+
+    /// An offer took so long.
+    fn came_back(&mut self, took: Duration) {
+        self.hogged_until = (took > HOG_MIN).then(|| self.began + (took * HOG_REST).min(HOG_REST_MAX));
     }
 
     /// The calling thread waits on the service's core: after some waits it leaves, if it may run elsewhere. Its
@@ -170,6 +196,25 @@ mod tests {
         assert_eq!([1, 30, 60, 500].map(|crowd| turn(crowd, false)), [TURN, TURN, ROUND / 60, TURN_MIN]);
         assert_eq!([1, 30, 500].map(|crowd| turn(crowd, true)), [TURN, TURN, TURN_MIN_APART]);
         assert_eq!((turn(0, false), turn(u32::MAX, false)), (TURN, TURN_MIN));
+    }
+
+    #[test]
+    fn a_core_on_which_somebody_works_is_not_offered_for_a_while() {
+        // If this broke, a client beside a program that computes would wait for a slice of milliseconds in each call.
+        let mut turn = CoreTurn::new();
+        let long_ago = turn.began - Duration::from_secs(2);
+        turn.came_back(HOG_MIN);
+        assert!(turn.offer(long_ago, false).is_some(), "who waits as well gives it back soon");
+        turn.came_back(Duration::from_millis(3));
+        let until = turn.hogged_until.unwrap();
+        assert_eq!(until - turn.began, Duration::from_millis(384));
+        assert_eq!(turn.offer(until - Duration::from_micros(1), false), None);
+        turn.came_back(Duration::from_secs(3600));
+        assert_eq!(turn.hogged_until.unwrap() - turn.began, HOG_REST_MAX);
+        assert!(turn.offer(long_ago, true).is_some(), "in a crowd it comes back");
+        turn.came_back(Duration::from_millis(3));
+        // It began before the core was known to be wanted, and came back at once.
+        assert!(turn.offer(turn.hogged_until.unwrap(), false).is_some());
     }
 
     #[test]

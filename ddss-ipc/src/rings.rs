@@ -109,8 +109,8 @@ impl Rings {
                     self.turn.leave(core, self.link.is_crowded());
                     return self.wait_parked(deadline);
                 }
-                self.turn.hand_over();
-                offer = now + SPIN;
+                self.turn.offer(now, self.link.is_crowded());
+                offer = Instant::now() + SPIN;
             }
             if now >= look_alive {
                 if !self.link.is_alive() {
@@ -155,15 +155,14 @@ impl Rings {
                     return true;
                 }
             }
-            let offered = Instant::now();
-            rustix::thread::sched_yield();
-            start = Instant::now();
+            let took = self.turn.offer(Instant::now(), self.link.is_crowded());
             if self.completions.is_ready() {
                 return true;
             }
-            if start.duration_since(offered) > ALONE_MAX {
+            if took.is_none_or(|took| took > ALONE_MAX) {
                 return false;
             }
+            start = Instant::now();
         }
         false
     }

@@ -40,7 +40,9 @@ impl Progress {
     }
 }
 
-/// A farm that is to be.
+/// A farm that is to be. All of it is on two cores, though each server and each client would have a machine of its own: with the
+/// progress thread on the proxy's core the other one has everybody else, and with one of its own that one has all nodes and
+/// nothing that a response goes through.
 #[derive(Debug, Clone, Copy)]
 pub struct FarmOptions {
     /// Web servers.
@@ -49,8 +51,18 @@ pub struct FarmOptions {
     pub progress: Progress,
     /// The proxy's core.
     pub proxy_core: usize,
-    /// The core of everybody else: web servers, their nodes, clients.
+    /// The other one: web servers' nodes, and whoever the proxy's core has not.
     pub other_core: usize,
+}
+
+impl FarmOptions {
+    /// The core of web servers and clients: where the proxy's progress thread is not.
+    fn web_core(&self) -> usize {
+        match self.progress {
+            Progress::Shared => self.other_core,
+            Progress::Own => self.proxy_core,
+        }
+    }
 }
 
 /// Web servers, each with a node of its own, and the proxy's node.
@@ -132,7 +144,7 @@ impl Farm {
             daemons.push(new.core(options.other_core).pool_bytes(POOL_BYTES).start()?);
         }
         let client = patient(&daemons[0])?;
-        let servers = on_core(options.other_core, || {
+        let servers = on_core(options.web_core(), || {
             let start = |(index, daemon): (usize, &Daemon)| {
                 let (client, name) = (patient(daemon)?, format!("server-{index}"));
                 let server = WebServer::start(Ipv4Addr::LOCALHOST.into(), &client, &name, PUBLISH_EVERY)?;
@@ -171,7 +183,7 @@ impl Farm {
         let address = proxy.address();
         // Connections and threads are made before anybody looks at the time.
         let warm_up = time / 4;
-        let (begin, core) = (Instant::now(), self.options.other_core);
+        let (begin, core) = (Instant::now(), self.options.web_core());
         let (mut responses, cpu) = thread::scope(|scope| {
             let run = || scope.spawn(move || ask(address, core, begin, warm_up + time));
             let threads: Vec<_> = (0..clients).map(|_| run()).collect();
