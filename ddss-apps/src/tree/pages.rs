@@ -8,6 +8,8 @@ use crate::page::{Change, Page, PageId, PageStore, new_page};
 
 /// Pages that are on their way or looked at together, as long as nothing else is asked for.
 const BATCH: usize = 16;
+/// Fewer pages are not worth a call of their own.
+const CALL_MIN: usize = 4;
 /// How often a reader begins anew before it says so.
 const TRIES_MAX: u32 = 1000;
 /// So many pages that no head names are counted again by the next writer.
@@ -210,7 +212,8 @@ impl<S: PageStore> Pages<S> {
         for level in (0..=self.head.height).rev() {
             let mut below = Vec::new();
             let mut here_ids: &[PageId] = &[];
-            for next_ids in level_ids.chunks(self.batch.div_ceil(2)).chain([&[][..]]) {
+            let half = level_ids.len().div_ceil(2).max(CALL_MIN).min(self.batch.div_ceil(2));
+            for next_ids in level_ids.chunks(half).chain([&[][..]]) {
                 let mut looked = Ok(());
                 let mut look = || {
                     looked = here_ids.iter().zip(&here).try_for_each(|(&id, page)| {
