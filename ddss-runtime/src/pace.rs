@@ -113,9 +113,10 @@ impl Pacer {
     }
 
     /// Somebody wants this core who does not wait: he gets it as soon as there is nothing to do, and not just when a yield has
-    /// let somebody in.
+    /// let somebody in. But not if somebody kept it for long of late: whoever says that he goes on working may be in league
+    /// with one who computes, and the others' calls would wait for that one's slices.
     pub(crate) fn has_company(&mut self) {
-        (self.crowded, self.alone, self.next_yield) = (true, 0, None);
+        (self.crowded, self.alone) = (true, 0);
     }
 
     /// A sleep is over, and there may be work.
@@ -258,13 +259,15 @@ mod tests {
         let mut pacer = Pacer::new(pace);
         let looks = |pacer: &mut Pacer| (1..1000).find(|_| pacer.idle(|spin| spin) == Idle::Yield);
         assert_eq!(looks(&mut pacer), None);
-        // However long somebody kept the core before.
-        pacer.yielded(Instant::now() - Duration::from_millis(3));
         for _ in 0..2 {
             pacer.worked();
             pacer.has_company();
             assert_eq!(looks(&mut pacer), Some(Pacer::ROUNDS_PER_LOOK_CROWDED));
         }
+        pacer.yielded(Instant::now() - Duration::from_millis(3));
+        pacer.worked();
+        pacer.has_company();
+        assert_eq!(looks(&mut pacer), None, "somebody kept the core");
     }
 
     #[test]
