@@ -117,7 +117,11 @@ impl CoreTurn {
     /// Lets others run while a call is waited for, unless somebody works on this core who would keep it for a slice; how long it
     /// was before the core came back. In a crowd it goes to others who call, and comes back.
     pub(crate) fn offer(&mut self, now: Instant, crowded: bool) -> Option<Duration> {
-        if !crowded && self.hogged_until.is_some_and(|until| now < until) {
+        if crowded {
+            sched_yield();
+            return Some(now.elapsed());
+        }
+        if self.hogged_until.is_some_and(|until| now < until) {
             return None;
         }
         self.hand_over();
