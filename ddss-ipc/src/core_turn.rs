@@ -40,9 +40,11 @@ const GAP: Duration = Duration::from_micros(20 * CALLS_PER_LOOK as u64);
 /// An offer that takes longer went to somebody who works and does not wait. The scheduler lets him work on for a slice, so an offer
 /// to him costs milliseconds where a sleep costs a wake-up.
 const HOG_MIN: Duration = Duration::from_micros(500);
-/// How many times as long as that offer took there is none after it: so that they do not show in the 99th percentile,
-const HOG_REST: u32 = 128;
-/// and for how long at the most.
+/// How many times as long as that offer took there is none after it. Others may have started just then, and be asleep soon,
+const HOG_REST: u32 = 8;
+/// so the rest grows by this with each offer in a row that takes so long, until such offers do not show in the 99th percentile.
+const HOG_REST_GROWS: u32 = 2;
+/// And it never is longer.
 const HOG_REST_MAX: Duration = Duration::from_millis(500);
 /// Waits in a row on the service's core before a client leaves it: it may be there by chance, and gone by itself. On a
 /// full machine it leaves at the first.
@@ -66,6 +68,8 @@ pub(crate) struct CoreTurn {
     left: Option<Instant>,
     /// Until then somebody works on this core, and it is not offered.
     hogged_until: Option<Instant>,
+    /// How many times as long as an offer took there is none after it.
+    hog_rest: u32,
     waits_on_service_core: u32,
 }
 
@@ -73,8 +77,9 @@ impl CoreTurn {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
         let (calls, turns, waits_on_service_core) = (0, 0, 0);
-        let (left, hogged_until) = (None, None);
-        Self { began: now, last: now, calls, turns, keeps_off: false, left, hogged_until, waits_on_service_core }
+        let (left, hogged_until, hog_rest) = (None, None, HOG_REST);
+        let keeps_off = false;
+        Self { began: now, last: now, calls, turns, keeps_off, left, hogged_until, hog_rest, waits_on_service_core }
     }
 
     /// Lets others run if the turn is over. So many threads take turns, that is the service's core, and calls are as short as that.
@@ -132,7 +137,15 @@ impl CoreTurn {
 
     /// An offer took so long.
     fn came_back(&mut self, took: Duration) {
-        self.hogged_until = (took > HOG_MIN).then(|| self.began + (took * HOG_REST).min(HOG_REST_MAX));
+        if took <= HOG_MIN {
+            (self.hogged_until, self.hog_rest) = (None, HOG_REST);
+            return;
+        }
+        let rest = took.saturating_mul(self.hog_rest).min(HOG_REST_MAX);
+        self.hogged_until = Some(self.began + rest);
+        if rest < HOG_REST_MAX {
+            self.hog_rest *= HOG_REST_GROWS;
+        }
     }
 
     /// The calling thread waits on the service's core: after some waits it leaves, if it may run elsewhere. Its
@@ -209,9 +222,17 @@ mod tests {
         let long_ago = turn.began - Duration::from_secs(2);
         turn.came_back(HOG_MIN);
         assert!(turn.offer(long_ago, false).is_some(), "who waits as well gives it back soon");
+        turn.came_back(HOG_MIN);
+        let rest = |turn: &CoreTurn| turn.hogged_until.unwrap() - turn.began;
+        let rests = [3, 3, 3, 3, 3, 3].map(|millis| {
+            turn.came_back(Duration::from_millis(millis));
+            rest(&turn).as_millis()
+        });
+        assert_eq!(rests, [24, 48, 96, 192, 384, 500]);
+        turn.came_back(HOG_MIN);
         turn.came_back(Duration::from_millis(3));
+        assert_eq!(rest(&turn), Duration::from_millis(24), "it was another one");
         let until = turn.hogged_until.unwrap();
-        assert_eq!(until - turn.began, Duration::from_millis(384));
         assert_eq!(turn.offer(until - Duration::from_micros(1), false), None);
         turn.came_back(Duration::from_secs(3600));
         assert_eq!(turn.hogged_until.unwrap() - turn.began, HOG_REST_MAX);

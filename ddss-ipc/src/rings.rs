@@ -109,7 +109,10 @@ impl Rings {
                     self.turn.leave(core, self.link.is_crowded());
                     return self.wait_parked(deadline);
                 }
-                self.turn.offer(now, self.link.is_crowded());
+                // Who works on this core may be another one that spins: neither must keep the other out.
+                if self.turn.offer(now, self.link.is_crowded()).is_none() {
+                    return self.wait_parked(deadline);
+                }
                 offer = Instant::now() + SPIN;
             }
             if now >= look_alive {
