@@ -56,11 +56,12 @@ pub(super) fn seven(rows: &Rows) -> Picture {
         commands: vec![COMMAND.to_owned()],
         notes: vec![
             "Each point over time is the median of what clients waited in a fifth of a second while loads were read every 10 ms, as a multiple of \
-             the median without readings. The paper's other core was blocked with computations; here it has all web servers, all their \
-             nodes' daemons and the clients."
+             the median without readings. The paper's other core was blocked with computations. Here \
+             the other core has all web servers, their nodes' daemons and the clients while the progress thread is on the proxy's, \
+             and all daemons and nothing else while it is not: then web servers and clients are on the proxy's core."
                 .to_owned(),
-            "All nodes share two cores, so the readings also take time from the servers' core, which on real nodes they would \
-             not: what the daemons of 32 nodes take together is 32 times what one of them takes."
+            "All nodes share two cores, so with the progress thread on the proxy's core the readings also take time from the \
+             web servers' core, which on real nodes they would not: what the daemons of 32 nodes take together is 32 times what one of them takes."
                 .to_owned(),
         ],
     }
