@@ -256,6 +256,20 @@ mod tests {
     }
 
     #[test]
+    fn meanwhile_a_client_with_one_lane_is_told_that_it_is_busy() {
+        // If this broke, such a client would hang, or two calls would share what is one's alone.
+        let node = TestNode::start();
+        let table = filled(&node.client());
+        let one = node.one_lane_client();
+        let table = one.open(table.name()).unwrap();
+        let mut left = vec![0; BYTES];
+        let (got, inner) = table.get_many_into_while(&mut [(0, &mut left)], || one.ping());
+        assert_eq!(inner.unwrap_err().failure(), Some(Failure::Busy));
+        assert!(got.is_ok() && left == [1; BYTES]);
+        one.ping().unwrap();
+    }
+
+    #[test]
     fn a_panic_meanwhile_gives_nobody_the_memory_that_is_in_use() {
         // If this broke, the bytes of a get that nobody waits for would land in another one's.
         let node = TestNode::start();

@@ -44,6 +44,12 @@ impl TestNode {
         Client::builder().folder(&self.folder).timeout(patient).connect().unwrap()
     }
 
+    /// One that has a single lane, and does not wait long for it.
+    pub(crate) fn one_lane_client(&self) -> Client {
+        let soon = std::time::Duration::from_millis(400);
+        Client::builder().folder(&self.folder).lanes(1).timeout(soon).near(false).connect().unwrap()
+    }
+
     /// A client that waits for nothing long.
     pub(crate) fn impatient_client(&self) -> Client {
         let soon = std::time::Duration::from_millis(400);
