@@ -1,7 +1,7 @@
 //! Programs on DDSS beside the same programs without it, in one run: trees, STORM, checkpoints, monitoring.
 //!
-//! Rows: `name` is `ddss`, `none` (a network file system, or a server that is asked over TCP) or `redis`; `mode` begins
-//! with PATH/WAIT. A row of `rtree` or `btree` is one query that touches so many percent of the places (`q20` .. `q100`);
+//! Rows: `name` is `ddss`, `none` (a network file system, or a server that is asked over TCP), `redis`, or `raw` (pages
+//! over bare sockets: the limit); `mode` begins with PATH/WAIT. A row of `rtree` or `btree` is one query that touches so many percent of the places (`q20` .. `q100`);
 //! `-data` is the part of it that the store took; `outstanding` is how many pages one call reads. A row of `storm` is one
 //! selection over so many records, `-data` the part of it that the directory took. A row of `checkpoint` is what comes after
 //! the work of one process: a commit, or a restart; PATH is where the segments are. A row of `monitor` is one request of a
@@ -9,6 +9,7 @@
 //! (`shared`) or on another one (`own`), and so many servers; rows with `ms` behind it are points of its curve over time.
 #![forbid(unsafe_code)]
 
+mod bare;
 mod checkpoint;
 mod compare;
 mod farm;

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::bare::BareServer;
 use ddss::{Client, Segment, Spec, Strategy};
 use ddss_apps::page::PAGE_BYTES;
 use ddss_apps::stage::{self, NfsServer, RedisServer, Site};
@@ -24,6 +25,10 @@ const POOL_BYTES: u64 = 64 << 20;
 const FIRST_PORT: u16 = 7400;
 /// Looks that one choice takes.
 const LOOKS: usize = 300;
+/// How often each placement is looked at.
+const ROUNDS: usize = 3;
+/// Two placements make no difference to a strategy if one takes up to so many times what the other takes.
+const SAME: f64 = 1.1;
 /// Pages that are asked for at once, and how far they lie apart.
 const TOGETHER: usize = 16;
 const APART: usize = 3;
@@ -89,15 +94,30 @@ impl Road {
         options.core(core).pool_bytes(POOL_BYTES)
     }
 
+    /// The address of the other end, and what brings a thread there.
+    fn other_end(&self) -> (IpAddr, impl FnOnce() -> Result<(), ddss_apps::Error> + use<>) {
+        let (address, inside) = match &self.islands {
+            Some(islands) => (islands.address(2), Some(islands.inside(2))),
+            None => (Ipv4Addr::new(127, 0, 0, 2).into(), None),
+        };
+        (address, move || inside.map_or(Ok(()), |namespace| stage::enter(&namespace)))
+    }
+
     /// A server that knows where chunks are, at the other end.
     pub(crate) fn directory_server(&self, chunks: Vec<Chunk>) -> DirectoryServer {
-        let (core, inside) = (self.cores.service, self.islands.as_ref().map(|islands| islands.inside(2)));
-        let address = self.islands.as_ref().map_or(Ipv4Addr::new(127, 0, 0, 2).into(), |islands| islands.address(2));
+        let (core, (address, enter)) = (self.cores.service, self.other_end());
         let enter = move || {
             pin(core).expect("the core is one of those that this process may use");
-            inside.map_or(Ok(()), |namespace| stage::enter(&namespace))
+            enter()
         };
         DirectoryServer::start(address, chunks, enter).expect("a thread can listen")
+    }
+
+    /// A server of bare pages, at the other end.
+    pub(crate) fn bare_server(&self, pages: u32) -> BareServer {
+        let (address, enter) = self.other_end();
+        let enter = || enter().expect("who made a namespace can enter it");
+        BareServer::start(self.cores, address, pages, enter).expect("a thread can listen")
     }
 
     /// A pair of nodes for each way in which three threads share two cores.
@@ -132,18 +152,37 @@ pub(crate) struct Pairs {
 }
 
 impl Pairs {
-    /// For each strategy the pair that answers the quickest.
+    /// The pair that answers the quickest: one for all strategies, and another one for a strategy to which that makes a
+    /// difference.
     pub(crate) fn place(&self, look: Look) -> Vec<Placed> {
-        let choose = |strategy| {
-            let looks: Vec<Duration> = self.pairs.iter().map(|nodes| median(nodes, strategy, look)).collect();
-            let best = (0..looks.len()).min_by_key(|&index| looks[index]).expect("there are placements");
-            let all = self.placements.iter().zip(&looks);
+        let strategies = [Strategy::Mq, Strategy::Rmq, Strategy::Rcq, Strategy::Auto];
+        let mut looks = strategies.map(|_| self.placements.map(|_| Duration::MAX));
+        // What disturbs one round is not there in the next one.
+        for _ in 0..ROUNDS {
+            for (strategy, looks) in strategies.iter().zip(&mut looks) {
+                for (nodes, least) in self.pairs.iter().zip(looks) {
+                    *least = median(nodes, *strategy, look).min(*least);
+                }
+            }
+        }
+        let times_least = looks.map(|looks| {
+            let least = looks.into_iter().min().expect("there are placements");
+            looks.map(|took| took.as_secs_f64() / least.as_secs_f64())
+        });
+        let least_of = |worth: &dyn Fn(usize) -> f64| {
+            (0..self.pairs.len()).min_by(|&a, &b| worth(a).total_cmp(&worth(b))).expect("there are placements")
+        };
+        let common = least_of(&|index| times_least.iter().map(|times| times[index]).sum());
+        let choose = |index: usize| {
+            let times = times_least[index];
+            let best = if times[common] <= SAME { common } else { least_of(&|index| times[index]) };
+            let all = self.placements.iter().zip(&looks[index]);
             let others = all.map(|(placement, took)| format!("{}: {took:.1?}", placement.name));
-            let (what, others) = (look.word(), others.collect::<Vec<_>>().join(", "));
+            let (what, others, strategy) = (look.word(), others.collect::<Vec<_>>().join(", "), strategies[index]);
             say(&format!("{strategy}, {what}: {} ({others})", self.placements[best].name));
             Placed { strategy, nodes: Rc::clone(&self.pairs[best]) }
         };
-        [Strategy::Mq, Strategy::Rmq, Strategy::Rcq, Strategy::Auto].map(choose).into()
+        (0..strategies.len()).map(choose).collect()
     }
 }
 

@@ -10,6 +10,7 @@ use ddss_apps::places::{self, Place};
 use ddss_apps::tree::{BTree, RTree};
 use ddss_benches::harness::Bench;
 
+use crate::bare::BareServer;
 use crate::compare::{Result, Took, Way, in_turns};
 use crate::road::{Nodes, Placed, Road, distinct, say};
 
@@ -27,32 +28,57 @@ type Store = Timed<Box<dyn PageStore>>;
 /// Opens a store by the name of what lies in it.
 type Open<'a> = Box<dyn Fn(&str) -> Box<dyn PageStore> + 'a>;
 
+/// Who answers for a store.
+enum Service {
+    /// A server that sleeps while nobody asks.
+    Sleeps,
+    Nodes(Rc<Nodes>),
+    Bare(Rc<BareServer>),
+}
+
+impl Service {
+    fn wake(&self) {
+        match self {
+            Service::Sleeps => {}
+            Service::Nodes(nodes) => nodes.wake(),
+            Service::Bare(server) => server.wake(),
+        }
+    }
+
+    fn rest(&self) {
+        match self {
+            Service::Sleeps => {}
+            Service::Nodes(nodes) => nodes.rest(),
+            Service::Bare(server) => server.rest(),
+        }
+    }
+}
+
 /// A store with both trees in it.
 struct Shelf<'a> {
     name: &'static str,
     road: String,
     open: Open<'a>,
-    nodes: Option<Rc<Nodes>>,
+    service: Service,
 }
 
 impl Shelf<'_> {
     fn way<'b>(&'b self, outstanding: usize, run: impl FnMut() -> Took + 'b) -> Way<'b> {
-        let nodes = &self.nodes;
         Way {
             name: self.name,
             road: self.road.clone(),
             outstanding,
             run: Box::new(run),
-            wake: Box::new(move || nodes.iter().for_each(|nodes| nodes.wake())),
-            rest: Box::new(move || nodes.iter().for_each(|nodes| nodes.rest())),
+            wake: Box::new(|| self.service.wake()),
+            rest: Box::new(|| self.service.rest()),
         }
     }
 
-    /// Opens what has that name, while its nodes are awake.
+    /// Opens what has that name, while whoever answers is awake.
     fn with<T>(&self, name: &str, open: impl FnOnce(Store) -> std::result::Result<T, ddss_apps::Error>) -> T {
-        self.nodes.iter().for_each(|nodes| nodes.wake());
+        self.service.wake();
         let opened = open(Timed::new((self.open)(name))).expect("it was filled");
-        self.nodes.iter().for_each(|nodes| nodes.rest());
+        self.service.rest();
         opened
     }
 
@@ -84,17 +110,28 @@ fn shelves<'a>(road: &'a Road, placed: &[Placed], sets: &[Vec<Place>; 2]) -> Vec
         let open = move |name: &str| -> Box<dyn PageStore> {
             Box::new(nfs.borrow_mut().pages(&format!("/{name}"), PAGES).expect("the server serves"))
         };
-        shelves.push(Shelf { name: "none", road: format!("{}/block", road.path), open: Box::new(open), nodes: None });
+        let road = format!("{}/block", road.path);
+        shelves.push(Shelf { name: "none", road, open: Box::new(open), service: Service::Sleeps });
     }
     if let Some(redis) = &road.redis {
         let open = move |name: &str| -> Box<dyn PageStore> {
             let client = redis.borrow_mut().client().expect("the server serves");
             Box::new(RedisPages::new(client, name, PAGES))
         };
-        shelves.push(Shelf { name: "redis", road: format!("{}/block", road.path), open: Box::new(open), nodes: None });
+        let road = format!("{}/block", road.path);
+        shelves.push(Shelf { name: "redis", road, open: Box::new(open), service: Service::Sleeps });
     }
+    let bare = Rc::new(road.bare_server(2 * PAGES));
+    let service = Service::Bare(Rc::clone(&bare));
+    let open = move |name: &str| -> Box<dyn PageStore> {
+        let first = if name == "rtree" { 0 } else { PAGES };
+        Box::new(bare.pages(first, PAGES))
+    };
+    shelves.push(Shelf { name: "raw", road: format!("{}/spin", road.path), open: Box::new(open), service });
     for shelf in &shelves {
+        shelf.service.wake();
         fill((shelf.open)("rtree"), (shelf.open)("btree"), sets);
+        shelf.service.rest();
     }
     for nodes in distinct(placed) {
         let home = nodes.at_home();
@@ -108,7 +145,8 @@ fn shelves<'a>(road: &'a Road, placed: &[Placed], sets: &[Vec<Place>; 2]) -> Vec
         let open =
             move |name: &str| -> Box<dyn PageStore> { Box::new(DdssPages::open(&client, name).expect("it was made")) };
         let road = format!("{}/{strategy}", road.path);
-        shelves.push(Shelf { name: "ddss", road, open: Box::new(open), nodes: Some(Rc::clone(nodes)) });
+        let service = Service::Nodes(Rc::clone(nodes));
+        shelves.push(Shelf { name: "ddss", road, open: Box::new(open), service });
     }
     shelves
 }
@@ -145,7 +183,7 @@ fn pages(bench: &mut Bench, shelves: &[Shelf<'_>]) {
     drop(ways);
     let mut bare = Vec::new();
     for shelf in shelves {
-        let Some(nodes) = &shelf.nodes else { continue };
+        let Service::Nodes(nodes) = &shelf.service else { continue };
         let strategy = shelf.road.rsplit('/').next().and_then(|word| word.parse().ok()).expect("it ends in a strategy");
         let segment = nodes.client(strategy).open("rtree").expect("it was made");
         nodes.rest();
@@ -180,16 +218,11 @@ fn work(sum: &mut (u64, f64), at: [f64; 2]) {
     sum.1 += Place::distance_km(FROM, at);
 }
 
-fn batches(shelf: &Shelf<'_>) -> &'static [usize] {
-    // libnfs has one call at a time.
-    if shelf.name == "none" { &[1] } else { &[1, BATCH] }
-}
-
 fn by_position(bench: &mut Bench, shelves: &[Shelf<'_>], set: &[Place], percent: usize) -> Vec<Result> {
     let area = places::area_of(set, percent);
     let mut ways = Vec::new();
     for batch in [1, BATCH] {
-        for shelf in shelves.iter().filter(|shelf| batches(shelf).contains(&batch)) {
+        for shelf in shelves {
             let mut tree = shelf.with("rtree", RTree::open).batch(batch);
             tree.store_mut().take();
             ways.push(shelf.way(batch, move || {
@@ -210,7 +243,7 @@ fn by_name(bench: &mut Bench, shelves: &[Shelf<'_>], set: &[Place], percent: usi
     let last = Bound::Included(&last[..]);
     let mut ways = Vec::new();
     for batch in [1, BATCH] {
-        for shelf in shelves.iter().filter(|shelf| batches(shelf).contains(&batch)) {
+        for shelf in shelves {
             let mut tree = shelf.with("btree", BTree::open).batch(batch);
             tree.store_mut().take();
             ways.push(shelf.way(batch, move || {
@@ -241,21 +274,27 @@ fn judge(what: &str, results: &[Result]) {
     else {
         return;
     };
+    let bare = |outstanding| find("raw", "spin", outstanding);
     let mut words = format!(
         "{what}: rmq {:.2}, mq {:.2}, auto {:.2} of rcq",
         rmq.whole_us / rcq.whole_us,
         mq.whole_us / rcq.whole_us,
         auto.whole_us / rcq.whole_us
     );
-    for (name, other) in [("nfs", find("none", "block", 1)), ("redis", find("redis", "block", 1))] {
-        let Some(other) = other else { continue };
-        words += &format!(
-            "; {name} {:.2} of mq, data of rcq {:.3} of {name}'s",
-            other.whole_us / mq.whole_us,
-            rcq.data_us / other.data_us
-        );
-        if let Some(many) = ddss("rcq", BATCH) {
-            words += &format!(" ({:.3} with {BATCH} pages together)", many.data_us / other.data_us);
+    for (name, row) in [("nfs", "none"), ("redis", "redis")] {
+        let Some(other) = find(row, "block", 1) else { continue };
+        words += &format!("; {name} {:.2} of mq", other.whole_us / mq.whole_us);
+        for batch in [1, BATCH] {
+            let all = (ddss("rcq", batch), bare(batch), find(row, "block", batch));
+            let (Some(rcq), Some(bare), Some(same)) = all else { continue };
+            words += &format!(
+                ", {batch} by {batch} data of rcq {:.3} of {name}'s (of bare sockets {:.3})",
+                rcq.data_us / same.data_us,
+                bare.data_us / same.data_us
+            );
+            if batch > 1 {
+                words += &format!(" and {:.3} of {name}'s page by page", rcq.data_us / other.data_us);
+            }
         }
     }
     say(&words);

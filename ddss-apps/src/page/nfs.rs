@@ -1,7 +1,7 @@
 //! Pages in one file on a network file system: what an index does without DDSS.
 //!
 //! The file is read and written through libnfs (NFS version 3), which keeps no copies: each page is one call to the server,
-//! so that readers on all nodes see what the writer wrote. The protocol does not promise that a read sees all of a write
+//! several of which can be under way, so that readers on all nodes see what the writer wrote. The protocol does not promise that a read sees all of a write
 //! or nothing of it, so each page carries a checksum, and one that does not fit is read again.
 
 use std::thread;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::store::{PAGE_BYTES, Page, PageId, PageStore};
 use crate::Error;
-use crate::sys::NfsFile;
+use crate::sys::{NFS_WINDOW, NfsFile};
 
 /// Where a page carries its checksum.
 const CHECK: std::ops::Range<usize> = 8..12;
@@ -31,6 +31,11 @@ impl NfsPages {
     }
 }
 
+/// Does that page carry its checksum, or was it never written?
+fn is_whole(page: &Page) -> bool {
+    page[CHECK] == checksum(page) || page.iter().all(|&byte| byte == 0)
+}
+
 fn checksum(page: &Page) -> [u8; 4] {
     let check = crc32c::crc32c_append(crc32c::crc32c(&page[..CHECK.start]), &page[CHECK.end..]);
     // Never zero: that is a page without one.
@@ -46,13 +51,36 @@ impl PageStore for NfsPages {
         for _ in 0..TRIES_MAX {
             let read = self.file.read_at(page.offset(), into)?;
             into[read..].fill(0);
-            let (was, is) = (<[u8; 4]>::try_from(&into[CHECK]).expect("four bytes"), checksum(into));
-            if was == is || into.iter().all(|&byte| byte == 0) {
+            if is_whole(into) {
                 return Ok(());
             }
             thread::sleep(Duration::from_micros(200));
         }
         Err(Error::Broken { page, why: "its checksum does not fit" })
+    }
+
+    fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
+        self.read_pages_while(pages, into, &mut || ())
+    }
+
+    fn read_pages_while(
+        &mut self,
+        pages: &[PageId],
+        into: &mut [Page],
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        let mut meanwhile = Some(meanwhile);
+        for (pages, into) in pages.chunks(NFS_WINDOW).zip(into.chunks_mut(NFS_WINDOW)) {
+            let run = || meanwhile.take().into_iter().for_each(|run| run());
+            self.file.read_many(pages.iter().map(|page| page.offset()), into, run)?;
+            for (&page, into) in pages.iter().zip(into) {
+                if !is_whole(into) {
+                    self.read_page(page, into)?;
+                }
+            }
+        }
+        meanwhile.into_iter().for_each(|run| run());
+        Ok(())
     }
 
     fn write_page(&mut self, page: PageId, bytes: &Page) -> Result<(), Error> {

@@ -2,10 +2,20 @@
 //!
 //! The library is opened at run time and never closed. A context and the files opened in it belong to one thread at a
 //! time, which `&mut self` sees to.
+//!
+//! The library has two ways: a call that returns when it is over, and one that names a function which is called then.
+//! Several reads are under way by the second.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::rc::Rc;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::Error;
 
@@ -13,6 +23,10 @@ use crate::Error;
 const PROTOCOL: c_int = 3;
 const OPEN_READ_WRITE: c_int = 2;
 const MODE: c_int = 0o644;
+/// How long a server has for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// Reads that are under way at the same time, at the most.
+pub(crate) const WINDOW: usize = 64;
 
 macro_rules! table {
     ($($field:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*) => {
@@ -52,6 +66,52 @@ table! {
     nfs_close: fn(*mut c_void, *mut c_void) -> c_int;
     nfs_pread: fn(*mut c_void, *mut c_void, u64, u64, *mut c_void) -> c_int;
     nfs_pwrite: fn(*mut c_void, *mut c_void, u64, u64, *const c_void) -> c_int;
+    nfs_pread_async: fn(*mut c_void, *mut c_void, u64, u64, OnAnswer, *mut c_void) -> c_int;
+    nfs_get_fd: fn(*mut c_void) -> c_int;
+    nfs_which_events: fn(*mut c_void) -> c_int;
+    nfs_service: fn(*mut c_void, c_int) -> c_int;
+}
+
+/// Status, context, data, and what was given with the call.
+type OnAnswer = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void, *mut c_void);
+
+/// A read that is under way.
+struct Pending {
+    /// Where its bytes shall be; null once nobody waits for them.
+    into: Cell<*mut u8>,
+    room: Cell<usize>,
+    /// How many bytes came, or an errno.
+    answer: Cell<Option<c_int>>,
+}
+
+impl Pending {
+    fn of_nobody() -> Pending {
+        Pending { into: Cell::new(std::ptr::null_mut()), room: Cell::new(0), answer: Cell::new(None) }
+    }
+
+    fn set(&self, into: &mut [u8]) {
+        self.into.set(into.as_mut_ptr());
+        self.room.set(into.len());
+        self.answer.set(None);
+    }
+}
+
+/// Takes the bytes of a read.
+unsafe extern "C" fn take_answer(status: c_int, _: *mut c_void, data: *mut c_void, pending: *mut c_void) {
+    // SAFETY: it was given with the call: one of `NfsFile::pending`, which live as long as the context and its calls. Only
+    // this thread, which called libnfs, has references to it.
+    let pending = unsafe { &*pending.cast::<Pending>() };
+    let Ok(bytes) = usize::try_from(status) else { return pending.answer.set(Some(status)) };
+    let into = pending.into.get();
+    if bytes > pending.room.get() || data.is_null() {
+        return pending.answer.set(Some(-libc::EPROTO));
+    }
+    if !into.is_null() {
+        // SAFETY: `data` is as many bytes as the status says, and `into` has room for them: who asked waits for the answer,
+        // or has set it to null.
+        unsafe { std::ptr::copy_nonoverlapping(data.cast::<u8>(), into, bytes) };
+    }
+    pending.answer.set(Some(status));
 }
 
 impl Library {
@@ -80,9 +140,14 @@ pub(crate) struct NfsFile {
     context: NonNull<c_void>,
     /// Null until the file is open.
     file: *mut c_void,
+    /// Libnfs has their addresses while reads are under way.
+    pending: Rc<[Pending; WINDOW]>,
+    /// Reads were left under way: nothing more is asked of this connection.
+    broken: bool,
 }
 
-// SAFETY: a context is tied to no thread, and this value is the only one that has it: calls take `&mut self`.
+// SAFETY: a context is tied to no thread, and this value is the only one that has it and what is in `pending`: calls take
+// `&mut self`.
 unsafe impl Send for NfsFile {}
 
 impl std::fmt::Debug for NfsFile {
@@ -98,7 +163,8 @@ impl NfsFile {
         // SAFETY: it takes nothing, and gives a context or null.
         let context = unsafe { (library.nfs_init_context)() };
         let context = NonNull::new(context).ok_or(Error::Missing { what: "libnfs", why: "no context".to_owned() })?;
-        let mut file = NfsFile { library, context, file: std::ptr::null_mut() };
+        let pending = Rc::new(std::array::from_fn(|_| Pending::of_nobody()));
+        let mut file = NfsFile { library, context, file: std::ptr::null_mut(), pending, broken: false };
         file.mount(host, export)?;
         file.open_or_create(path)?;
         Ok(file)
@@ -110,7 +176,7 @@ impl NfsFile {
         let answer = unsafe { (self.library.nfs_set_version)(self.context.as_ptr(), PROTOCOL) };
         self.outcome(answer, "choosing a protocol of libnfs")?;
         // SAFETY: as above; the number is milliseconds.
-        unsafe { (self.library.nfs_set_timeout)(self.context.as_ptr(), 20_000) };
+        unsafe { (self.library.nfs_set_timeout)(self.context.as_ptr(), ANSWER_MAX.as_millis() as c_int) };
         // SAFETY: as above, and both names are C strings that live through the call.
         let answer = unsafe { (self.library.nfs_mount)(self.context.as_ptr(), server.as_ptr(), path.as_ptr()) };
         self.outcome(answer, &format!("mounting {export} of {host}")).map(drop)
@@ -136,6 +202,96 @@ impl NfsFile {
         // the call returns when it no longer does.
         let answer = unsafe { (self.library.nfs_pread)(context, self.file, offset, count, to) };
         self.outcome(answer, &format!("reading {count} bytes at {offset}"))
+    }
+
+    /// Reads at several places, all at once, and `meanwhile` runs while the answers are on their way. What a read has no
+    /// bytes for is filled with zeros.
+    ///
+    /// # Panics
+    ///
+    /// With more than [`WINDOW`] reads, or another number of places for them.
+    pub(crate) fn read_many<const BYTES: usize>(
+        &mut self,
+        offsets: impl ExactSizeIterator<Item = u64>,
+        into: &mut [[u8; BYTES]],
+        meanwhile: impl FnOnce(),
+    ) -> Result<(), Error> {
+        let pending = Rc::clone(&self.pending);
+        let pending = &pending[..offsets.len()];
+        assert!(pending.len() == into.len(), "a place for each read");
+        if self.broken {
+            return Err(Error::Protocol { server: "the nfs server", answer: "nothing, an earlier time".to_owned() });
+        }
+        let asked = self.ask_many(offsets, pending, into);
+        meanwhile();
+        let read = asked.and_then(|()| self.wait_for(pending));
+        if read.is_err() {
+            // What comes now is for nobody.
+            self.broken = true;
+            pending.iter().for_each(|pending| pending.into.set(std::ptr::null_mut()));
+            return read;
+        }
+        for (pending, into) in pending.iter().zip(into) {
+            let answer = pending.answer.get().expect("it was waited for");
+            let bytes = self.outcome(answer, &format!("reading {BYTES} bytes"))?;
+            into[bytes..].fill(0);
+        }
+        Ok(())
+    }
+
+    fn ask_many<const BYTES: usize>(
+        &mut self,
+        offsets: impl Iterator<Item = u64>,
+        pending: &[Pending],
+        into: &mut [[u8; BYTES]],
+    ) -> Result<(), Error> {
+        let (context, bytes) = (self.context.as_ptr(), BYTES as u64);
+        for (pending, into) in pending.iter().zip(into) {
+            pending.set(into);
+        }
+        for (pending, offset) in pending.iter().zip(offsets) {
+            let to = std::ptr::from_ref(pending).cast_mut().cast();
+            // SAFETY: the context is alive and the file open in it; the function has the type that the header asks for, and
+            // what it is given lives until the context is gone.
+            let asked = unsafe { (self.library.nfs_pread_async)(context, self.file, offset, bytes, take_answer, to) };
+            self.outcome(asked, &format!("asking for {bytes} bytes at {offset}"))?;
+        }
+        // All are in one queue now; this sends what the socket takes.
+        self.serve(libc::POLLOUT.into())
+    }
+
+    /// Serves the connection until those reads are over.
+    fn wait_for(&mut self, pending: &[Pending]) -> Result<(), Error> {
+        let failed = |error: std::io::Error| Error::system("waiting for the nfs server")(error);
+        let deadline = Instant::now() + ANSWER_MAX;
+        while pending.iter().any(|pending| pending.answer.get().is_none()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // SAFETY: the context is alive.
+            let events = unsafe { (self.library.nfs_which_events)(self.context.as_ptr()) };
+            // SAFETY: as above.
+            let socket = unsafe { (self.library.nfs_get_fd)(self.context.as_ptr()) };
+            if socket < 0 {
+                return Err(failed(std::io::ErrorKind::NotConnected.into()));
+            }
+            // SAFETY: the context keeps its socket open; nothing else is called until the poll is over.
+            let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+            let mut sockets = [PollFd::new(&socket, PollFlags::from_bits_truncate(events as u16))];
+            let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut sockets, Some(&left)) {
+                Ok(0) => return Err(failed(std::io::ErrorKind::TimedOut.into())),
+                Ok(_) => self.serve(sockets[0].revents().bits().into())?,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets libnfs send and receive.
+    fn serve(&mut self, events: c_int) -> Result<(), Error> {
+        // SAFETY: the context is alive. It calls `take_answer` for reads that are over, whose `pending` live.
+        let answer = unsafe { (self.library.nfs_service)(self.context.as_ptr(), events) };
+        self.outcome(answer, "serving the connection").map(drop)
     }
 
     /// Writes bytes; says how many.
@@ -166,7 +322,7 @@ impl NfsFile {
 
 impl Drop for NfsFile {
     fn drop(&mut self) {
-        if !self.file.is_null() {
+        if !self.file.is_null() && !self.broken {
             // SAFETY: the file is open in the context, and nobody uses it after this.
             unsafe { (self.library.nfs_close)(self.context.as_ptr(), self.file) };
         }

@@ -2,4 +2,4 @@
 
 mod libnfs;
 
-pub(crate) use libnfs::NfsFile;
+pub(crate) use libnfs::{NfsFile, WINDOW as NFS_WINDOW};

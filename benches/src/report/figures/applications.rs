@@ -28,6 +28,7 @@ fn label(entry: &Entry) -> (String, &'static str) {
     let (label, look) = match &*entry.name {
         "ddss" => (called(entry.wait()), look(entry.wait())),
         "none" => ("without".to_owned(), "raw"),
+        "raw" => ("bare sockets".to_owned(), "raw"),
         other => (other.to_owned(), "peer"),
     };
     if entry.outstanding > 1 { (format!("{label}, {} pages together", entry.outstanding), look) } else { (label, look) }
