@@ -18,6 +18,7 @@ mod leaving;
 mod log;
 mod mirrors;
 mod network;
+mod pacing;
 mod plane;
 mod server;
 mod snapshot;

@@ -6,18 +6,20 @@ use super::leaving::Leaving;
 use super::log::LogFull;
 use super::mirrors::{Deciding, Doomed};
 use super::network::{Caller, Heard};
+use super::pacing::Paced;
 use super::types::{Command, Member, Raft};
 use super::wire::{MEET_MAX, Wire, within};
 use crate::place::HostPort;
+use crate::seldom::Seldom;
 use ddss_core::makes_room;
 use openraft::ChangeMembers;
 use openraft::error::{ClientWriteError, RaftError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::AbortHandle;
@@ -65,9 +67,18 @@ struct Guest {
     task: AbortHandle,
 }
 
+/// What those have in common who come.
+struct Door {
+    context: Context,
+    room: Semaphore,
+    paced: Paced,
+    turned_away: std::sync::Mutex<Seldom>,
+}
+
 /// Takes streams until the runtime ends.
 pub(crate) async fn serve(context: Context, listener: TcpListener) {
-    let room = Arc::new(Semaphore::new(STREAMS_MAX));
+    let turned_away = std::sync::Mutex::new(Seldom::new(Instant::now()));
+    let door = Arc::new(Door { context, room: Semaphore::new(STREAMS_MAX), paced: Paced::default(), turned_away });
     let mut guests: VecDeque<Guest> = VecDeque::new();
     loop {
         match listener.accept().await {
@@ -79,10 +90,10 @@ pub(crate) async fn serve(context: Context, listener: TcpListener) {
                 {
                     guest.task.abort();
                 }
-                let (context, room, proved) = (context.clone(), Arc::clone(&room), Arc::new(AtomicBool::new(false)));
+                let (door, proved) = (Arc::clone(&door), Arc::new(AtomicBool::new(false)));
                 let proves = Arc::clone(&proved);
                 let task = tokio::spawn(async move {
-                    if let Err(error) = converse(&context, stream, &room, &proves).await
+                    if let Err(error) = door.converse(stream, address, &proves).await
                         && error.kind() != io::ErrorKind::UnexpectedEof
                     {
                         tracing::debug!(%address, %error, "a control stream ended");
@@ -98,23 +109,32 @@ pub(crate) async fn serve(context: Context, listener: TcpListener) {
     }
 }
 
-async fn converse(context: &Context, stream: TcpStream, room: &Semaphore, proved: &AtomicBool) -> io::Result<()> {
-    let (theirs, mut wire) =
-        Wire::accept(stream, &context.caller.key, &context.caller.ours).await.inspect_err(|error| {
-            tracing::info!(%error, "turned a control stream away");
-        })?;
-    // Its first word proves that it is no old stream that somebody says again, and members have one ready.
-    let mut call = within(MEET_MAX, wire.receive()).await?;
-    proved.store(true, Ordering::Release);
-    let Ok(_place) = room.try_acquire() else {
-        tracing::warn!(node = theirs.node.0, "turned a control stream away: there are too many");
-        return Ok(());
-    };
-    loop {
-        tracing::trace!(node = theirs.node.0, ?call, "asked");
-        let reply = context.answer(call).await;
-        within(ANSWER_MAX, wire.send(&reply)).await?;
-        call = within(IDLE_MAX, wire.receive()).await?;
+impl Door {
+    async fn converse(&self, stream: TcpStream, address: SocketAddr, proved: &AtomicBool) -> io::Result<()> {
+        let Caller { key, ours, .. } = &self.context.caller;
+        let accepted = Wire::accept(stream, address.ip(), &self.paced, key, ours).await;
+        let (theirs, mut wire) = accepted.inspect_err(|error| self.tell(address, error))?;
+        // Its first word proves that it is no old stream that somebody says again, and members have one ready.
+        let mut call = within(MEET_MAX, wire.receive()).await?;
+        proved.store(true, Ordering::Release);
+        let Ok(_place) = self.room.try_acquire() else {
+            tracing::warn!(node = theirs.node.0, "turned a control stream away: there are too many");
+            return Ok(());
+        };
+        loop {
+            tracing::trace!(node = theirs.node.0, ?call, "asked");
+            let reply = self.context.answer(call).await;
+            within(ANSWER_MAX, wire.send(&reply)).await?;
+            call = within(IDLE_MAX, wire.receive()).await?;
+        }
+    }
+
+    /// One line for one who was turned away, if there are not too many.
+    fn tell(&self, address: SocketAddr, error: &io::Error) {
+        let kept_back = self.turned_away.lock().unwrap_or_else(PoisonError::into_inner).may(Instant::now());
+        if let Some(kept_back) = kept_back {
+            tracing::info!(%address, %error, kept_back, "turned a control stream away");
+        }
     }
 }
 

@@ -8,12 +8,13 @@
 //!   u16      \______________________ sealed ______________________/
 //! ```
 
+use super::pacing::Paced;
 use crate::trust::{Channel, ClusterKey, HELLO_BYTES, Initiator, Purpose, SEAL_BYTES, agree, respond};
 use ddss_core::PeerHello;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -66,9 +67,11 @@ impl Wire {
         .await
     }
 
-    /// Takes a connection. Until a word of it opens, it may be an old one that is said again.
+    /// Takes a connection, when it is its address's turn. Until a word of it opens, it may be an old one that is said again.
     pub(crate) async fn accept(
         mut stream: TcpStream,
+        from: IpAddr,
+        paced: &Paced,
         key: &ClusterKey,
         ours: &PeerHello,
     ) -> io::Result<(PeerHello, Wire)> {
@@ -76,7 +79,8 @@ impl Wire {
             stream.set_nodelay(true)?;
             let mut hello = [0; HELLO_BYTES];
             stream.read_exact(&mut hello).await?;
-            let answer = respond(key, Purpose::Control, ours, &hello).map_err(broken)?;
+            let judged = paced.judge(from, || respond(key, Purpose::Control, ours, &hello)).await;
+            let answer = judged.map_err(broken)?;
             stream.write_all(&answer.message).await?;
             agree(ours, &answer.theirs).map_err(broken)?;
             Ok((answer.theirs, Wire { stream, channel: answer.channel }))
@@ -150,9 +154,11 @@ mod tests {
             let address = listener.local_addr().unwrap();
             let theirs = key.clone();
             let server = tokio::spawn(async move {
+                let paced = Paced::default();
                 for _ in 0..2 {
-                    let (stream, _) = listener.accept().await.unwrap();
-                    let Ok((_, mut wire)) = Wire::accept(stream, &theirs, &hello(2)).await else { continue };
+                    let (stream, from) = listener.accept().await.unwrap();
+                    let accepted = Wire::accept(stream, from.ip(), &paced, &theirs, &hello(2)).await;
+                    let Ok((_, mut wire)) = accepted else { continue };
                     while let Ok(word) = wire.receive::<String>().await {
                         wire.send(&word).await.unwrap();
                     }
