@@ -16,6 +16,7 @@ use crate::register::{Entry, Register};
 use crate::service::StartError;
 use crate::status::{Page, PageIdentity, Tally, let_through};
 use crate::trust::Purpose;
+use crate::vital::Vitals;
 use ddss_core::limits::{CLIENTS_MAX, PLANES_MAX};
 use ddss_core::status::State;
 use ddss_core::{Name, PeerHello, Plane};
@@ -81,7 +82,7 @@ impl Prepared {
     }
 
     /// Starts its thread; when this returns it has taken in what was left, and waits for its door to be opened.
-    pub(crate) fn start(self, desk: Option<Desk>, drain: Drain) -> Result<DataPlane, StartError> {
+    pub(crate) fn start(self, desk: Option<Desk>, drain: Drain, vitals: &Vitals) -> Result<DataPlane, StartError> {
         let Self { plane, config, run, seat, mut fabric, memory, page } = self;
         let socket = config.folder.join(socket_name(plane.index()));
         let at_socket = |source| StartError::Socket { path: socket.clone(), source };
@@ -100,12 +101,19 @@ impl Prepared {
         reception.socket_mode = config.socket_mode;
         reception.planes = plane.count();
         reception.views = audiences.views();
-        reception.per_user = PerUser::new(move |uid, clients| doorkeeper.admit(uid, clients));
+        // The reception's thread has what is asked there until it ends.
+        let vital = vitals.part("the reception");
+        reception.per_user = PerUser::new(move |uid, clients| {
+            vital.look();
+            doorkeeper.admit(uid, clients)
+        });
         let inbox = station.inbox();
         let closed = (reception, inherited);
         let hello = PeerHello { node: config.node, run, planes: plane.count() };
         let judged = Judged::default();
-        let doorkeeper = |key| Doorkeeper::new(key, Purpose::Data(plane.index()), hello, judged.clone());
+        let doorkeeper = |key| {
+            Doorkeeper::new(key, Purpose::Data(plane.index()), hello, judged.clone(), vitals.part("the doorkeeper"))
+        };
         let mut doorman = None;
         if let Some(doorkeeper) = config.key.clone().map(doorkeeper) {
             if fabric.capabilities().guarded {
@@ -118,10 +126,11 @@ impl Prepared {
         let kept_config = config.clone();
         let (tell_names, names) = mpsc::sync_channel(1);
         let (kept_quotas, core, near, pace) = (quotas.clone(), seat.core, seat.memory, config.pace);
+        let vital = vitals.part("a progress thread");
         let progress = ProgressThread::start(&thread_name(plane), core, pace, move || {
             near.into_iter().for_each(ask_for_memory_of);
             let parts =
-                Parts { plane, station, fabric, memory, audiences, tally, quotas, desk, drain, doorman, judged };
+                Parts { plane, station, fabric, memory, audiences, tally, quotas, desk, drain, doorman, judged, vital };
             let made = Node::new(&config, parts, run)?;
             // Whoever asked has stopped listening only if the start has failed.
             let _ = tell_names.send(made.names());

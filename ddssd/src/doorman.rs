@@ -10,6 +10,7 @@
 
 use crate::seldom::Seldom;
 use crate::trust::{Answer, ClusterKey, Purpose, respond};
+use crate::vital::Vital;
 use arrayvec::ArrayVec;
 use ddss_core::PeerHello;
 use ddss_core::limits::HELLO_BYTES_MAX;
@@ -40,11 +41,13 @@ pub(crate) struct Doorkeeper {
     ours: PeerHello,
     judged: Judged,
     turned_away: Seldom,
+    /// Of the thread that asks him.
+    _vital: Vital,
 }
 
 impl Doorkeeper {
-    pub(crate) fn new(key: ClusterKey, purpose: Purpose, ours: PeerHello, judged: Judged) -> Self {
-        Self { key, purpose, ours, judged, turned_away: Seldom::new(Instant::now()) }
+    pub(crate) fn new(key: ClusterKey, purpose: Purpose, ours: PeerHello, judged: Judged, vital: Vital) -> Self {
+        Self { key, purpose, ours, judged, turned_away: Seldom::new(Instant::now()), _vital: vital }
     }
 }
 
@@ -155,6 +158,7 @@ impl Drop for Doorman {
 mod tests {
     use super::*;
     use crate::trust::Initiator;
+    use crate::vital::Vitals;
     use ddss_core::NodeId;
     use ddss_ipc::Station;
     use std::time::{Duration, Instant};
@@ -165,7 +169,8 @@ mod tests {
         let (key, station) = (ClusterKey::generate().unwrap(), Station::open(NodeId(1)).unwrap());
         let hello = |node| PeerHello { node: NodeId(node), run: 1, planes: 1 };
         let judged = Judged::default();
-        let doorkeeper = Doorkeeper::new(key.clone(), Purpose::Data(0), hello(1), judged.clone());
+        let doorkeeper =
+            Doorkeeper::new(key.clone(), Purpose::Data(0), hello(1), judged.clone(), Vitals::default().part("it"));
         let mut doorman = Doorman::start(doorkeeper, station.inbox()).unwrap();
         let (address, peer) = (SocketAddr::from(([127, 0, 0, 9], 1)), PeerId::from_bits(7));
         let (_, first) = Initiator::begin(&key, Purpose::Data(0), &hello(2)).unwrap();

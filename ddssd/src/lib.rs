@@ -62,6 +62,7 @@ mod strangers;
 mod tables;
 mod trust;
 mod undo;
+mod vital;
 mod words;
 
 pub use arguments::Arguments;
@@ -83,7 +84,7 @@ pub use place::HostPort;
 pub use privileges::drop_privileges;
 pub use quotas::{QuotaRule, QuotaTable};
 pub use remains::{NoRemains, Remain, Remains};
-pub use service::{Service, StartError};
+pub use service::{Service, StartError, Vigil};
 pub use settings::{Mode, Settings, SettingsError};
 pub use trust::{ClusterKey, KeyError};
 pub use words::in_one_line;

@@ -95,6 +95,14 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     let core = service.cores().into_iter().map(core).collect::<Vec<_>>().join(",");
     tracing::info!(node = node.0, socket = %service.socket().display(), listen, core, "ready");
     tell("READY=1");
+    // A part that ends by itself ends the wait for signals.
+    let (vigil, wait) = (service.vigil(), signals.handle());
+    let watch = vigil.clone();
+    std::thread::Builder::new().name("ddss-vigil".to_owned()).spawn(move || {
+        if watch.wait().is_some() {
+            wait.close();
+        }
+    })?;
     for signal in signals.forever() {
         if signal == SIGHUP {
             reload(arguments, &settings, &log, &service);
@@ -104,8 +112,29 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
         tell("STOPPING=1");
         break;
     }
+    if let Some(part) = vigil.ended() {
+        return Err(part_ended(part, service));
+    }
     drain(&service, patience, || signals.pending().any(|signal| signal != SIGHUP));
     Ok(service.stop()?)
+}
+
+/// A part of the daemon is dead: the rest of it goes, too, so that whoever starts daemons starts another one.
+fn part_ended(part: &str, service: Service) -> Failed {
+    /// What hangs now hangs for ever.
+    const STOP_MAX: Duration = Duration::from_secs(2);
+    tell("STOPPING=1");
+    let sentence = format!(
+        "{part} ended by itself, which is a fault of ddssd: the log says where. \
+         What was acknowledged is kept: start it again in the same folder"
+    );
+    tracing::error!(part, "a part of the daemon ended by itself: stopping");
+    let stops = std::thread::spawn(move || service.stop());
+    let until = Instant::now() + STOP_MAX;
+    while !stops.is_finished() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Failed { code: Ending::Badly.code(), error: sentence.into() }
 }
 
 /// Lets what is under way end; a second word to stop is the last one.

@@ -25,6 +25,7 @@ use crate::recovery::{self, Found};
 use crate::seldom::Seldom;
 use crate::service::StartError;
 use crate::status::{ClientSeen, Gauges, Tally};
+use crate::vital::Vital;
 use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
 use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX};
 use ddss_core::status::Counter;
@@ -53,6 +54,7 @@ pub(crate) struct Node {
     judged: Judged,
     /// What is said of those who were cut off, or not served.
     told_of_clients: Seldom,
+    vital: Vital,
 }
 
 /// What others have made for the progress thread.
@@ -70,6 +72,7 @@ pub(crate) struct Parts {
     /// Of a node that has a key.
     pub(crate) doorman: Option<Doorman>,
     pub(crate) judged: Judged,
+    pub(crate) vital: Vital,
 }
 
 impl Node {
@@ -90,8 +93,20 @@ impl Node {
 
     /// Takes everything into the progress thread's hands.
     pub(crate) fn new(config: &Config, parts: Parts, run: u32) -> Result<Self, StartError> {
-        let Parts { plane, station, mut fabric, mut memory, audiences, tally, quotas, desk, drain, doorman, judged } =
-            parts;
+        let Parts {
+            plane,
+            station,
+            mut fabric,
+            mut memory,
+            audiences,
+            tally,
+            quotas,
+            desk,
+            drain,
+            doorman,
+            judged,
+            vital,
+        } = parts;
         let mut register = |memory: &SharedMemory, trust| {
             fabric.register(memory.descriptor(), trust, memory.offset() as u64, memory.len() as u64)
         };
@@ -162,6 +177,7 @@ impl Node {
             leaving,
             judged,
             told_of_clients: Seldom::new(began),
+            vital,
         })
     }
 
@@ -390,6 +406,7 @@ impl Node {
         if self.next_tick <= now {
             let pause = if self.hands.engine.is_quiet() { Self::TICK_IDLE } else { Self::TICK };
             self.next_tick = now + pause;
+            self.vital.look();
             self.quotas.changed().into_iter().for_each(|quotas| self.hands.engine.set_quotas(quotas));
             self.hands.engine.tick(self.hands.now);
             self.perform();

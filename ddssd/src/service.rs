@@ -14,6 +14,7 @@ use crate::metrics::Metrics;
 use crate::quotas::QuotaTable;
 use crate::status::Page;
 use crate::trust::KeyError;
+use crate::vital::Vitals;
 use ddss_core::limits::PLANES_MAX;
 use ddss_core::status::{Gauge, State};
 use ddss_core::{NodeId, Plane};
@@ -168,7 +169,25 @@ pub struct Service {
     address: Option<SocketAddr>,
     metrics: Option<Metrics>,
     drain: Drain,
+    vitals: Vitals,
     _locks: Vec<FolderLock>,
+}
+
+/// Hears when a part of a node ends by itself, as a thread does that panics. There is nothing to do then but to stop the node
+/// and to start it anew, which keeps everything that was acknowledged.
+#[derive(Clone, Debug)]
+pub struct Vigil(Vitals);
+
+impl Vigil {
+    /// Waits until that happens, and says which part it was; `None` when the node stops as it should.
+    pub fn wait(&self) -> Option<&'static str> {
+        self.0.wait()
+    }
+
+    /// The part that ended by itself, if one has.
+    pub fn ended(&self) -> Option<&'static str> {
+        self.0.ended()
+    }
 }
 
 impl Service {
@@ -193,17 +212,19 @@ impl Service {
         pages.iter().for_each(|page| page.set_gauge(Gauge::Clustered, admission.is_some().into()));
         let metrics = config.metrics.map(|address| Metrics::start(address, pages.clone())).transpose()?;
         let (mut planes, mut desks, drain) = (Vec::new(), Vec::new(), Drain::default());
+        let vitals = Vitals::default();
         for part in parts {
             let (desk, teller, asked) = Desk::open().map_err(StartError::Network)?;
-            planes.push(part.start(admission.is_some().then_some(desk), drain.clone())?);
+            planes.push(part.start(admission.is_some().then_some(desk), drain.clone(), &vitals)?);
             desks.push((teller, asked));
         }
         let address = admission.as_ref().map(|admission| admission.address);
-        let control = admission.map(|admission| Self::start_control(&config, run, admission, &mut planes, desks));
+        let control =
+            admission.map(|admission| Self::start_control(&config, run, admission, &mut planes, desks, &vitals));
         let control = control.transpose()?;
         planes.iter_mut().try_for_each(DataPlane::open_door)?;
         pages.iter().for_each(|page| page.set_state(State::Serving));
-        Ok(Self { planes, control, node, address, metrics, drain, _locks: locks })
+        Ok(Self { planes, control, node, address, metrics, drain, vitals, _locks: locks })
     }
 
     /// Makes the folders if they are not there, and keeps other daemons out of them.
@@ -232,6 +253,7 @@ impl Service {
         admission: Admission,
         planes: &mut [DataPlane],
         desks: Vec<DeskEnd>,
+        vitals: &Vitals,
     ) -> Result<ControlPlane, ControlError> {
         let Admission { node, key, address, listener, founder, join } = admission;
         let names = planes.iter_mut().flat_map(DataPlane::take_names).collect();
@@ -253,7 +275,7 @@ impl Service {
             names,
             pages,
         };
-        ControlPlane::start(config, desks)
+        ControlPlane::start(config, desks, vitals.clone())
     }
 
     /// Its number; a cluster that it joined may have given it.
@@ -295,6 +317,11 @@ impl Service {
         self.planes.iter().for_each(|plane| plane.set_quotas(&quotas));
     }
 
+    /// Who hears when a part of the node ends by itself, for whoever can wait for that.
+    pub fn vigil(&self) -> Vigil {
+        Vigil(self.vitals.clone())
+    }
+
     /// Whether its progress threads still run.
     pub fn is_running(&self) -> bool {
         self.planes.iter().all(DataPlane::is_running)
@@ -306,6 +333,7 @@ impl Service {
     pub fn drain(&self, patience: Duration, mut enough: impl FnMut() -> bool) -> usize {
         /// How long the threads may take to tell those whose time is over.
         const LAST_WORDS: Duration = Duration::from_millis(100);
+        self.vitals.stop();
         self.planes.iter().for_each(DataPlane::begin_stop);
         self.drain.ask();
         self.planes.iter().for_each(DataPlane::wake);
@@ -332,6 +360,7 @@ impl Service {
     }
 
     fn end(&mut self) -> Result<(), StartError> {
+        self.vitals.stop();
         self.planes.iter_mut().for_each(DataPlane::close_door);
         drop(self.control.take());
         // All of them end, also if one ended badly.

@@ -16,6 +16,7 @@ use crate::config::PeerAddress;
 use crate::place::HostPort;
 use crate::status::Page;
 use crate::trust::{ClusterKey, TrustError};
+use crate::vital::Vitals;
 use ddss_core::engine::ClaimId;
 use ddss_core::{Failure, Name, NodeId, PeerHello};
 use openraft::{Config, SnapshotPolicy};
@@ -83,6 +84,9 @@ pub(crate) struct ControlConfig {
 /// The control plane's side of one plane's desk: where it tells, and what it is asked.
 pub(crate) type DeskEnd = (Teller, asynchronous::UnboundedReceiver<Ask>);
 
+/// What it is called among the parts of the node.
+const VITAL: &str = "the control plane";
+
 /// The running control plane. It ends with this value.
 #[derive(Debug)]
 pub(crate) struct ControlPlane {
@@ -92,20 +96,25 @@ pub(crate) struct ControlPlane {
 
 impl ControlPlane {
     /// Starts it; when this returns, other nodes are answered.
-    pub(crate) fn start(config: ControlConfig, desks: Vec<DeskEnd>) -> Result<Self, ControlError> {
+    pub(crate) fn start(config: ControlConfig, desks: Vec<DeskEnd>, vitals: Vitals) -> Result<Self, ControlError> {
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = mpsc::sync_channel(1);
         let body = move || {
+            let _vital = vitals.part(VITAL);
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(tell.send(Err(ControlError::Start(error.to_string())))),
             };
             runtime.block_on(async {
-                match begin(config, desks).await {
+                match begin(config, desks, &vitals).await {
                     Ok(context) => {
                         let _ = tell.send(Ok(()));
-                        // An error is a value that was dropped: then it is to stop as well.
-                        let _ = stopped.await;
+                        tokio::select! {
+                            // An error is a value that was dropped: then it is to stop as well.
+                            _ = stopped => {}
+                            // Without a progress thread it is no home of anything, and the cluster shall know.
+                            () = vitals.an_end() => {}
+                        }
                         let _ = tokio::time::timeout(Duration::from_secs(1), context.raft.shutdown()).await;
                     }
                     Err(error) => drop(tell.send(Err(error))),
@@ -147,7 +156,7 @@ fn group_config() -> Result<Config, ControlError> {
     config.validate().map_err(|error| ControlError::Start(error.to_string()))
 }
 
-async fn begin(config: ControlConfig, desks: Vec<DeskEnd>) -> Result<Context, ControlError> {
+async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> Result<Context, ControlError> {
     let state = |source| ControlError::State { path: config.state_folder.clone(), source };
     let failed = |error: &dyn std::fmt::Display| ControlError::Start(error.to_string());
     let node = config.node.0;
@@ -198,13 +207,22 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>) -> Result<Context, Co
     let held = Held::default();
     held.take_up(&config.names);
     admin::open(&context, &config.folder, &config.state_folder).map_err(|error| failed(&error))?;
-    tokio::spawn(serve(context.clone(), listener));
-    tokio::spawn(watch(context.clone(), config.run, config.peers, held.clone(), config.pages));
-    tokio::spawn(hold_lease(context.clone(), config.run, tellers));
+    spawn(vitals, serve(context.clone(), listener));
+    spawn(vitals, watch(context.clone(), config.run, config.peers, held.clone(), config.pages));
+    spawn(vitals, hold_lease(context.clone(), config.run, tellers));
     for (teller, asked) in desks {
         tokio::spawn(attend(context.clone(), asked, teller, held.clone(), config.run));
     }
     Ok(context)
+}
+
+/// Runs a task that may come to its end, and must not panic.
+fn spawn(vitals: &Vitals, task: impl Future<Output = ()> + Send + 'static) {
+    let vital = vitals.part(VITAL);
+    tokio::spawn(async move {
+        task.await;
+        vital.done();
+    });
 }
 
 /// Who votes in a cluster that begins with these nodes: the lowest one, three or five.
@@ -427,6 +445,21 @@ fn is_for_good(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_task_that_panics_is_missed_and_one_that_comes_to_its_end_is_not() {
+        // If this broke, a node could go on for ever without the task that says that it lives, or end since it left its cluster.
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let vitals = Vitals::default();
+            spawn(&vitals, async {});
+            tokio::task::yield_now().await;
+            assert_eq!(vitals.ended(), None);
+            spawn(&vitals, async { panic!("on purpose") });
+            vitals.an_end().await;
+            assert_eq!(vitals.ended(), Some(VITAL));
+        });
+    }
 
     #[test]
     fn those_who_begin_a_cluster_agree_who_votes() {

@@ -1,0 +1,136 @@
+//! The threads and tasks without which a node is none: one that ends by itself takes the node with it. A node of which a part is
+//! dead and the rest alive is worse than one that is gone: clients wait at it until their deadlines, and the cluster takes it for
+//! alive, so that no mirror takes over. What was acknowledged is safe in either case: the next daemon in its folder goes on with it.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// All vital parts of one node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Vitals(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The same for who waits in a task.
+    ended: tokio::sync::Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The first one that ended by itself.
+    ended: Option<&'static str>,
+    /// The node is stopping: from now on all of them end.
+    stopping: bool,
+}
+
+impl Vitals {
+    /// What a part holds for as long as it lives.
+    pub(crate) fn part(&self, name: &'static str) -> Vital {
+        Vital { name, vitals: self.clone(), is_done: false }
+    }
+
+    /// From now on parts end because they shall.
+    pub(crate) fn stop(&self) {
+        self.state().stopping = true;
+        self.0.changed.notify_all();
+    }
+
+    /// The first part that ended by itself.
+    pub(crate) fn ended(&self) -> Option<&'static str> {
+        self.state().ended
+    }
+
+    /// Waits until a part has ended by itself, or the node stops.
+    pub(crate) fn wait(&self) -> Option<&'static str> {
+        let waiting = |state: &mut State| state.ended.is_none() && !state.stopping;
+        self.0.changed.wait_while(self.state(), waiting).unwrap_or_else(PoisonError::into_inner).ended
+    }
+
+    /// Waits until a part has ended by itself.
+    pub(crate) async fn an_end(&self) {
+        let ended = self.0.ended.notified();
+        if self.ended().is_none() {
+            ended.await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held by a part of the node; to drop it is to have ended.
+#[derive(Debug)]
+pub(crate) struct Vital {
+    name: &'static str,
+    vitals: Vitals,
+    is_done: bool,
+}
+
+impl Vital {
+    /// It has done what it was there for, and is not missed.
+    pub(crate) fn done(mut self) {
+        self.is_done = true;
+    }
+
+    /// A test of the daemon can have a part end: in a debug build, `DDSS_TEST_PANIC` names a file, and the part that stands in there
+    /// panics when it looks.
+    #[inline]
+    pub(crate) fn look(&self) {
+        #[cfg(debug_assertions)]
+        if let Some(path) = std::env::var_os("DDSS_TEST_PANIC")
+            && std::fs::read_to_string(path).is_ok_and(|part| part == self.name)
+        {
+            panic!("{} was told to end", self.name);
+        }
+    }
+}
+
+impl Drop for Vital {
+    fn drop(&mut self) {
+        let mut state = self.vitals.state();
+        if self.is_done || state.stopping || state.ended.is_some() {
+            return;
+        }
+        state.ended = Some(self.name);
+        drop(state);
+        self.vitals.0.changed.notify_all();
+        self.vitals.0.ended.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_ends_by_itself_is_told_of_and_one_that_was_told_to_is_not() {
+        // If this broke, a node whose progress thread has died would go on being a member of its cluster, or a daemon that was
+        // stopped would say that it ended badly.
+        let vitals = Vitals::default();
+        let (first, second, task) = (vitals.part("first"), vitals.part("second"), vitals.part("task"));
+        task.done();
+        assert_eq!(vitals.ended(), None);
+        let waits = std::thread::spawn({
+            let vitals = vitals.clone();
+            move || vitals.wait()
+        });
+        let panicked = std::thread::spawn(move || {
+            let _held = second;
+            panic!("on purpose");
+        });
+        assert!(panicked.join().is_err());
+        assert_eq!(waits.join().unwrap(), Some("second"));
+        drop(first);
+        assert_eq!(vitals.ended(), Some("second"), "the first to end is the cause");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(vitals.an_end());
+
+        let stopped = Vitals::default();
+        let part = stopped.part("part");
+        stopped.stop();
+        drop(part);
+        assert_eq!((stopped.wait(), stopped.ended()), (None, None));
+    }
+}

@@ -1,0 +1,69 @@
+//! A part of the daemon that ends by itself, as a thread does that panics: the daemon ends with it and says so, the next one goes on
+//! with everything that was acknowledged, and no client needs to know.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Spec};
+use ddss_tests::{Daemon, DaemonOptions, TempNode};
+use std::path::Path;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn client(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+}
+
+/// A daemon of which a part ends when its name stands in that file.
+fn daemon(order: &Path) -> Daemon {
+    let order = format!("DDSS_TEST_PANIC={}", order.display());
+    DaemonOptions::new(1).unwrap().through(vec!["env".to_owned(), order]).start().unwrap()
+}
+
+fn ends_badly(daemon: &mut Daemon, part: &str) {
+    let ended = daemon.process().wait(PATIENCE).unwrap();
+    let said = daemon.process().stderr();
+    assert_eq!(ended.expect("it does not hang").code(), Some(1), "{said}");
+    assert!(said.contains(&format!("{part} ended by itself")), "{said}");
+}
+
+// If this failed, a daemon whose progress thread has died would stand there for ever: clients would wait at it until their
+// deadlines, whoever starts daemons would see it run, and its cluster would take it for alive.
+#[test]
+fn a_daemon_without_its_progress_thread_ends_and_the_next_one_goes_on() {
+    if !cfg!(debug_assertions) {
+        return eprintln!("skipped: only a debug build of the daemon has a part end");
+    }
+    let folder = TempNode::new().unwrap();
+    let order = folder.join("order");
+    let mut daemon = daemon(&order);
+    let client = client(&daemon);
+    let segment = client.allocate("kept", Spec::new(64)).unwrap();
+    let put = segment.put(0, b"acknowledged").unwrap();
+    std::fs::write(&order, "a progress thread").unwrap();
+    ends_badly(&mut daemon, "a progress thread");
+    std::fs::remove_file(&order).unwrap();
+    daemon.start_again().unwrap();
+    let mut bytes = [0; 12];
+    let got = segment.get_into(0, &mut bytes).unwrap();
+    assert_eq!((&bytes, got.version), (b"acknowledged", put.version), "the same handle, and nothing of it is lost");
+}
+
+// If this failed, nobody could attach to a daemon that runs, and nobody who leaves it would be missed.
+#[test]
+fn a_daemon_without_its_reception_ends() {
+    if !cfg!(debug_assertions) {
+        return eprintln!("skipped: only a debug build of the daemon has a part end");
+    }
+    let folder = TempNode::new().unwrap();
+    let order = folder.join("order");
+    let mut daemon = daemon(&order);
+    let first = client(&daemon);
+    let segment = first.allocate("kept", Spec::new(64)).unwrap();
+    std::fs::write(&order, "the reception").unwrap();
+    let second = Client::builder().folder(daemon.folder()).timeout(Duration::from_millis(500)).connect();
+    assert!(second.is_err(), "somebody was let in");
+    ends_badly(&mut daemon, "the reception");
+    std::fs::remove_file(&order).unwrap();
+    daemon.start_again().unwrap();
+    segment.put(0, b"goes on").unwrap();
+}
