@@ -7,7 +7,7 @@ use clap::CommandFactory;
 const PREFIX: &str = "DDSS_";
 /// Those that are not the daemon's: of clients, of the applications that come with DDSS, and of its tests.
 const OTHERS: &[&str] =
-    &["DDSS_BIN_DIR", "DDSS_PLACES", "DDSS_STRATEGY", "DDSS_TESTS", "DDSS_TEST_PANIC", "DDSS_TEST_ROLE", "DDSS_WEAKEN"];
+    &["DDSS_BIN_DIR", "DDSS_PLACES", "DDSS_STRATEGY", "DDSS_TESTS", "DDSS_TEST_FAULT", "DDSS_TEST_ROLE", "DDSS_WEAKEN"];
 /// Those of the tests of adapters.
 const OTHER_PREFIX: &str = "DDSS_RDMA_";
 

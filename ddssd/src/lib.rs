@@ -79,7 +79,7 @@ pub use fabric::FabricChoice;
 pub use files::UncleanFiles;
 pub use folder::FolderError;
 pub use memory::PoolError;
-pub use notify::notify;
+pub use notify::{notify, watchdog_every};
 pub use place::HostPort;
 pub use privileges::drop_privileges;
 pub use quotas::{QuotaRule, QuotaTable};

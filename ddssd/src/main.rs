@@ -4,8 +4,8 @@
 
 use clap::Parser;
 use ddssd::{
-    Arguments, Ending, QuotaTable, Service, Settings, StartError, drop_privileges, in_one_line, notify,
-    strange_variables,
+    Arguments, Ending, QuotaTable, Service, Settings, StartError, Vigil, drop_privileges, in_one_line, notify,
+    strange_variables, watchdog_every,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::error::Error;
@@ -95,14 +95,9 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     let core = service.cores().into_iter().map(core).collect::<Vec<_>>().join(",");
     tracing::info!(node = node.0, socket = %service.socket().display(), listen, core, "ready");
     tell("READY=1");
-    // A part that ends by itself ends the wait for signals.
     let (vigil, wait) = (service.vigil(), signals.handle());
     let watch = vigil.clone();
-    std::thread::Builder::new().name("ddss-vigil".to_owned()).spawn(move || {
-        if watch.wait().is_some() {
-            wait.close();
-        }
-    })?;
+    std::thread::Builder::new().name("ddss-vigil".to_owned()).spawn(move || keep_watch(&watch, &wait))?;
     for signal in signals.forever() {
         if signal == SIGHUP {
             reload(arguments, &settings, &log, &service);
@@ -117,6 +112,27 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     }
     drain(&service, patience, || signals.pending().any(|signal| signal != SIGHUP));
     Ok(service.stop()?)
+}
+
+/// Tells the service manager that the node lives, if it wants to know. A part that ends by itself ends the wait for signals.
+fn keep_watch(vigil: &Vigil, wait: &signal_hook::iterator::Handle) {
+    /// A sign of life comes some times a second.
+    const SILENT_MAX: Duration = Duration::from_secs(2);
+    let every = watchdog_every();
+    // Not while a progress thread is silent: then it is for the service manager to end this daemon.
+    while !vigil.wait(every.unwrap_or(Duration::from_secs(3600))) {
+        if every.is_some_and(|every| vigil.silence() <= every.max(SILENT_MAX)) {
+            tell("WATCHDOG=1");
+        }
+    }
+    if vigil.ended().is_some() {
+        wait.close();
+    }
+    // It stops, and has its time for that.
+    while let Some(every) = every {
+        tell("WATCHDOG=1");
+        std::thread::sleep(every);
+    }
 }
 
 /// A part of the daemon is dead: the rest of it goes, too, so that whoever starts daemons starts another one.

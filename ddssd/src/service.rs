@@ -176,17 +176,26 @@ pub struct Service {
 /// Hears when a part of a node ends by itself, as a thread does that panics. There is nothing to do then but to stop the node
 /// and to start it anew, which keeps everything that was acknowledged.
 #[derive(Clone, Debug)]
-pub struct Vigil(Vitals);
+pub struct Vigil {
+    vitals: Vitals,
+    pages: Vec<Page>,
+}
 
 impl Vigil {
-    /// Waits until that happens, and says which part it was; `None` when the node stops as it should.
-    pub fn wait(&self) -> Option<&'static str> {
-        self.0.wait()
+    /// Waits until that happens or the node stops as it should, for that long at the most. False if neither has happened.
+    pub fn wait(&self, patience: Duration) -> bool {
+        self.vitals.wait(patience)
     }
 
     /// The part that ended by itself, if one has.
     pub fn ended(&self) -> Option<&'static str> {
-        self.0.ended()
+        self.vitals.ended()
+    }
+
+    /// How long a progress thread has given no sign of life, as each does some times a second: the one that was silent for the
+    /// longest time.
+    pub fn silence(&self) -> Duration {
+        self.pages.iter().map(Page::silence).max().unwrap_or_default()
     }
 }
 
@@ -319,7 +328,7 @@ impl Service {
 
     /// Who hears when a part of the node ends by itself, for whoever can wait for that.
     pub fn vigil(&self) -> Vigil {
-        Vigil(self.vitals.clone())
+        Vigil { vitals: self.vitals.clone(), pages: self.planes.iter().map(|plane| plane.page().clone()).collect() }
     }
 
     /// Whether its progress threads still run.

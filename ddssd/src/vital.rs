@@ -3,6 +3,7 @@
 //! alive, so that no mirror takes over. What was acknowledged is safe in either case: the next daemon in its folder goes on with it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// All vital parts of one node.
 #[derive(Clone, Debug, Default)]
@@ -41,10 +42,11 @@ impl Vitals {
         self.state().ended
     }
 
-    /// Waits until a part has ended by itself, or the node stops.
-    pub(crate) fn wait(&self) -> Option<&'static str> {
+    /// Waits until a part has ended by itself, or the node stops, for that long at the most. False if neither has happened.
+    pub(crate) fn wait(&self, patience: Duration) -> bool {
         let waiting = |state: &mut State| state.ended.is_none() && !state.stopping;
-        self.0.changed.wait_while(self.state(), waiting).unwrap_or_else(PoisonError::into_inner).ended
+        let waited = self.0.changed.wait_timeout_while(self.state(), patience, waiting);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     /// Waits until a part has ended by itself.
@@ -74,15 +76,20 @@ impl Vital {
         self.is_done = true;
     }
 
-    /// A test of the daemon can have a part end: in a debug build, `DDSS_TEST_PANIC` names a file, and the part that stands in there
-    /// panics when it looks.
+    /// A test of the daemon can have a part end or hang: in a debug build, `DDSS_TEST_FAULT` names a file, and the part of which that
+    /// stands in there does so when it looks.
     #[inline]
     pub(crate) fn look(&self) {
         #[cfg(debug_assertions)]
-        if let Some(path) = std::env::var_os("DDSS_TEST_PANIC")
-            && std::fs::read_to_string(path).is_ok_and(|part| part == self.name)
+        if let Some(path) = std::env::var_os("DDSS_TEST_FAULT")
+            && let Ok(order) = std::fs::read_to_string(path)
+            && let Some(fault) = order.strip_prefix(self.name)
         {
-            panic!("{} was told to end", self.name);
+            match fault {
+                " panics" => panic!("{} was told to", self.name),
+                " hangs" => std::thread::sleep(Duration::from_secs(3600)),
+                _ => {}
+            }
         }
     }
 }
@@ -104,6 +111,8 @@ impl Drop for Vital {
 mod tests {
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_secs(20);
+
     #[test]
     fn a_part_that_ends_by_itself_is_told_of_and_one_that_was_told_to_is_not() {
         // If this broke, a node whose progress thread has died would go on being a member of its cluster, or a daemon that was
@@ -114,14 +123,15 @@ mod tests {
         assert_eq!(vitals.ended(), None);
         let waits = std::thread::spawn({
             let vitals = vitals.clone();
-            move || vitals.wait()
+            move || vitals.wait(PATIENCE)
         });
         let panicked = std::thread::spawn(move || {
             let _held = second;
             panic!("on purpose");
         });
         assert!(panicked.join().is_err());
-        assert_eq!(waits.join().unwrap(), Some("second"));
+        assert!(waits.join().unwrap());
+        assert_eq!(vitals.ended(), Some("second"));
         drop(first);
         assert_eq!(vitals.ended(), Some("second"), "the first to end is the cause");
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -129,8 +139,9 @@ mod tests {
 
         let stopped = Vitals::default();
         let part = stopped.part("part");
+        assert!(!stopped.wait(Duration::from_millis(1)));
         stopped.stop();
         drop(part);
-        assert_eq!((stopped.wait(), stopped.ended()), (None, None));
+        assert_eq!((stopped.wait(PATIENCE), stopped.ended()), (true, None));
     }
 }

@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const CHECKED: &str = "the layout keeps every word inside the page";
 
@@ -108,6 +108,11 @@ impl Page {
     pub(crate) fn beat(&self, wall_us: u64) {
         self.set(IdentityWord::HeartbeatNs.at(), clock_ns());
         self.set(IdentityWord::HeartbeatUs.at(), wall_us);
+    }
+
+    /// How long there was no sign of life.
+    pub(crate) fn silence(&self) -> Duration {
+        Duration::from_nanos(clock_ns().saturating_sub(self.word(IdentityWord::HeartbeatNs.at())))
     }
 
     pub(crate) fn set_counter(&self, counter: Counter, value: u64) {
