@@ -8,6 +8,7 @@ use ddssd::{
     strange_variables, watchdog_every,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::error::Error;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -75,6 +76,7 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
         return Ok(());
     }
     let log = start_log(filter, settings.log_json.unwrap_or_default());
+    std::panic::set_hook(Box::new(tell_of_panic));
     if let Err(error) = dropped {
         tracing::warn!(%error, "cannot give away what this process may do beyond its user");
     }
@@ -193,6 +195,15 @@ fn start_log(filter: EnvFilter, json: bool) -> LogFilter {
     };
     tracing_subscriber::registry().with(filter).with(lines).init();
     handle
+}
+
+/// A panic is a line of the log like any other; with `RUST_BACKTRACE=1` it says how it came there.
+fn tell_of_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let why = panic.payload_as_str().unwrap_or("no words");
+    let at = panic.location().map(ToString::to_string);
+    let (thread, trace) = (std::thread::current(), Backtrace::capture());
+    let trace = (trace.status() == BacktraceStatus::Captured).then(|| trace.to_string());
+    tracing::error!(thread = thread.name(), at, why, trace, "a thread panicked");
 }
 
 /// Reads the settings again, takes what can be taken while the daemon runs, and names the rest.

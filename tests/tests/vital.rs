@@ -4,6 +4,7 @@
 
 use ddss::{Client, Spec};
 use ddss_tests::{Daemon, DaemonOptions, Process, TempNode, binary};
+use serde_json::Value;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
@@ -18,14 +19,23 @@ fn client(daemon: &Daemon) -> Client {
 /// A daemon of which a part ends when that file says so.
 fn daemon(order: &Path) -> Daemon {
     let order = format!("DDSS_TEST_FAULT={}", order.display());
-    DaemonOptions::new(1).unwrap().through(vec!["env".to_owned(), order]).start().unwrap()
+    DaemonOptions::new(1).unwrap().argument("--log-json").through(vec!["env".to_owned(), order]).start().unwrap()
 }
 
 fn ends_badly(daemon: &mut Daemon, part: &str) {
     let ended = daemon.process().wait(PATIENCE).unwrap();
     let said = daemon.process().stderr();
     assert_eq!(ended.expect("it does not hang").code(), Some(1), "{said}");
-    assert!(said.contains(&format!("{part} ended by itself")), "{said}");
+    assert!(said.contains(&format!("ddssd: {part} ended by itself")), "{said}");
+    let log: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let fields = |message: &str| log.iter().map(|line| &line["fields"]).find(|fields| fields["message"] == message);
+    let panic = fields("a thread panicked").unwrap_or_else(|| panic!("{said}"));
+    assert!(panic["at"].as_str().unwrap().contains("vital.rs:"), "{panic}");
+    assert!(panic["why"].as_str().unwrap().contains(part), "{panic}");
+    assert!(
+        fields("a part of the daemon ended by itself: stopping").is_some_and(|fields| fields["part"] == part),
+        "{said}"
+    );
 }
 
 // If this failed, a daemon whose progress thread has died would stand there for ever: clients would wait at it until their
