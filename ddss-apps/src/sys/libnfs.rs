@@ -275,7 +275,7 @@ impl NfsFile {
             }
             // SAFETY: the context keeps its socket open; nothing else is called until the poll is over.
             let socket = unsafe { BorrowedFd::borrow_raw(socket) };
-            let mut sockets = [PollFd::new(&socket, PollFlags::from_bits_truncate(events as u16))];
+            let mut sockets = [PollFd::new(&socket, PollFlags::from_bits_truncate(events as _))];
             let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
             match poll(&mut sockets, Some(&left)) {
                 Ok(0) => return Err(failed(std::io::ErrorKind::TimedOut.into())),
