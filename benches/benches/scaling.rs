@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use ddss::Strategy;
 use ddss_benches::harness::Bench;
-use ddss_benches::raw::line_ping_pong;
+use ddss_benches::raw::{line_ping_pong, line_turns};
 use ddss_benches::road::{Cluster, Crowd, run_crowd};
 
 /// Clients that are a large crowd.
 const LARGE: usize = 128;
+/// Turns of threads that ask by bare lines; none: they keep their core until the scheduler takes it.
+const TURNS_US: [Option<u64>; 4] = [None, Some(1000), Some(300), Some(100)];
 
 fn main() {
     let mut bench = Bench::start("scaling", std::env::args_os().skip(1));
@@ -35,6 +37,13 @@ fn main() {
     let paths = if bench.options.quick && bench.options.only.is_none() { &paths[..1] } else { &paths[..] };
     for clients in doubling.take_while(|clients| *clients <= most) {
         for &(path, reserved) in paths {
+            // What turns cost by themselves: bare lines, with one core for all who ask.
+            for turn_us in TURNS_US.into_iter().filter(|_| reserved) {
+                let word = turn_us.map_or_else(|| "slices".to_owned(), |micros| format!("turns-{micros}us"));
+                let label = format!("raw,lines,8,{path}/{word}/t{clients},1");
+                let turn = turn_us.map(Duration::from_micros);
+                bench.by_itself(&mut limit, &label, time_for(clients), |time| line_turns(cores, clients, turn, time));
+            }
             for strategy in Strategy::ALL {
                 let crowd = Crowd { clients, strategy, reserved };
                 let label = format!("ddss,null,8,{path}/{strategy}/t{clients},1");

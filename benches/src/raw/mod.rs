@@ -5,6 +5,7 @@ mod line;
 mod ring;
 mod seqlock;
 mod tcp;
+mod turns;
 mod wake;
 
 pub use copy::memory_copy;
@@ -12,5 +13,6 @@ pub use line::line_ping_pong;
 pub use ring::ring_stream;
 pub use seqlock::seqlock_copy;
 pub use tcp::{Over, Wait, tcp_ping_pong, tcp_ping_pong_over, tcp_stream};
+pub use turns::line_turns;
 pub(crate) use wake::IDLE;
 pub use wake::futex_wake;

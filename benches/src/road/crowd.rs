@@ -85,6 +85,19 @@ pub fn run_crowd(cluster: &Cluster, cores: Cores, crowd: Crowd, time: Duration) 
 /// Lets each task run on a thread of its own for that long. If `reserved`, they keep off the core of the service.
 pub fn run_tasks(cluster: &Cluster, cores: Cores, reserved: bool, tasks: Vec<Task>, time: Duration) -> Alone {
     cluster.wake();
+    let alone = run_threads(cores, reserved, tasks, time, || cluster.cpu_times());
+    cluster.rest();
+    alone
+}
+
+/// The same, whoever serves them; `cpu_times` says what those have used so far.
+pub(crate) fn run_threads(
+    cores: Cores,
+    reserved: bool,
+    tasks: Vec<Task>,
+    time: Duration,
+    cpu_times: impl Fn() -> Vec<Duration>,
+) -> Alone {
     let (phase, held) = (AtomicU8::new(HOLD), AtomicUsize::new(0));
     let (shares, elapsed, daemons) = thread::scope(|scope| {
         let begin = |task: Task| {
@@ -106,18 +119,17 @@ pub fn run_tasks(cluster: &Cluster, cores: Cores, reserved: bool, tasks: Vec<Tas
         phase.store(WARM_UP, Ordering::Release);
         // Who used its core while the crowd was made waits until the others have had as much.
         thread::sleep(if threads.len() < LARGE { time / 4 } else { time });
-        let before = cluster.cpu_times();
+        let before = cpu_times();
         phase.store(COUNT, Ordering::Relaxed);
         let begin = Instant::now();
         thread::sleep(time);
         phase.store(STOP, Ordering::Relaxed);
         let elapsed = begin.elapsed();
         let daemons: Vec<Duration> =
-            cluster.cpu_times().iter().zip(before).map(|(after, before)| after.saturating_sub(before)).collect();
+            cpu_times().iter().zip(before).map(|(after, before)| after.saturating_sub(before)).collect();
         let shares: Vec<Share> = threads.into_iter().map(|one| one.join().expect("a client does not panic")).collect();
         (shares, elapsed, daemons)
     });
-    cluster.rest();
     summary(&shares, elapsed, &daemons)
 }
 

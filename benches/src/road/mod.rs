@@ -18,6 +18,7 @@ mod traced;
 pub use cable::Cable;
 pub use calls::{Kind, Word, atomic, call, near_get, ping};
 pub use cluster::{Cluster, PLACEMENTS, Placement};
+pub(crate) use crowd::run_threads;
 pub use crowd::{Crowd, Task as Repeated, run_crowd, run_tasks};
 pub use echo::{Echo, echo};
 pub use fabric::{FabricOp, FabricPair, one_sided};
