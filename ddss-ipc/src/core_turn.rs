@@ -16,10 +16,8 @@ use crate::sys::{set_slice_ns, slice_ns};
 const TURN: Duration = Duration::from_micros(100);
 /// How long it is at the least: shorter ones would give away too much.
 const TURN_MIN: Duration = Duration::from_micros(30);
-/// The same for those who keep off the service's core: shorter ones win nothing beside their slices.
-const TURN_MIN_APART: Duration = Duration::from_micros(60);
-/// The same for more than [`FEW`] of them. Who comes back after so many others finds nothing of his in a cache, and a turn begins
-/// with 10 to 15 microseconds of that. Their longest call is about one round, and not two: they have the usual slices.
+/// How long it is for more than [`FEW`] who keep off the service's core. Their longest call is about one round, and not two: they have
+/// the usual slices. For fewer of them it is a [`TURN`]: shorter ones win nothing beside their slices.
 const TURN_MANY_APART: Duration = Duration::from_micros(150);
 /// How long it may take until everybody had a turn, on one core, unless turns would be too short. The longest call is some two
 /// times that.
@@ -205,7 +203,7 @@ fn take_slices(short: bool) {
 fn turn(crowd: u32, keeps_off: bool) -> Duration {
     match (keeps_off, crowd) {
         (true, crowd) if crowd > FEW => TURN_MANY_APART,
-        (true, crowd) => (ROUND / crowd.max(1)).clamp(TURN_MIN_APART, TURN),
+        (true, _) => TURN,
         (false, crowd) => (ROUND / crowd.max(1)).clamp(TURN_MIN, TURN),
     }
 }
@@ -218,7 +216,7 @@ mod tests {
     fn a_large_crowd_beside_the_service_has_short_turns() {
         // If this broke, a crowd would wait for long, or give its time away to yields.
         assert_eq!([1, 30, 60, 500].map(|crowd| turn(crowd, false)), [TURN, TURN, ROUND / 60, TURN_MIN]);
-        let apart = [TURN, TURN, TURN_MIN_APART, TURN_MANY_APART, TURN_MANY_APART];
+        let apart = [TURN, TURN, TURN, TURN_MANY_APART, TURN_MANY_APART];
         assert_eq!([1, 30, FEW, FEW + 1, 500].map(|crowd| turn(crowd, true)), apart);
         assert_eq!((turn(0, false), turn(u32::MAX, false)), (TURN, TURN_MIN));
     }
