@@ -44,7 +44,8 @@ impl Answerer {
         for _ in 0..LOOKS_PER_TURN {
             if !(0..LOOKS_AT_THE_LAST).any(|_| self.answers(self.last)) {
                 let (last, threads) = (self.last, self.all.len());
-                self.last = (1..=threads).map(|step| (last + step) % threads).find(|&one| self.answers(one)).unwrap_or(last);
+                self.last =
+                    (1..=threads).map(|step| (last + step) % threads).find(|&one| self.answers(one)).unwrap_or(last);
             }
         }
         Turn::Again

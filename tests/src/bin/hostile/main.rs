@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
 
+mod bare;
 mod descriptors;
 mod doors;
 mod liar;

@@ -4,6 +4,7 @@
 //! another. So what the client waits for is what the attacker does to the daemon, and not which of three threads the
 //! scheduler lets run on two cores. Where they attack from the network the client goes before all others.
 
+use crate::bare::{ASKS, Hub};
 use crate::liar::SECRET;
 use crate::network::{MEMBERS, STRANGERS};
 use crate::{ATTACKS, number};
@@ -28,20 +29,28 @@ struct Times {
 impl Times {
     /// Calls for so long, with such a pause between two of them.
     fn measure(segment: &Segment, length: Duration, pause: Duration) -> Times {
+        let mut bytes = [0; 64];
+        Times::of(length, pause, |number| {
+            let ended = match number % 2 {
+                0 => segment.get_into(0, &mut bytes),
+                _ => segment.put(0, &bytes),
+            };
+            ended.is_ok()
+        })
+    }
+
+    /// The same, whatever is called; `call` is told how many there were before, and says whether it was answered.
+    fn of(length: Duration, pause: Duration, mut call: impl FnMut(usize) -> bool) -> Times {
         let (mut all, mut failed) = (Vec::new(), 0);
         let end = Instant::now() + length;
-        let mut bytes = [0; 64];
         while Instant::now() < end {
             if !pause.is_zero() {
                 std::thread::sleep(pause);
             }
             let begin = Instant::now();
-            let ended = match all.len() % 2 {
-                0 => segment.get_into(0, &mut bytes),
-                _ => segment.put(0, &bytes),
-            };
+            let answered = call(all.len());
             all.push(begin.elapsed().as_nanos() as f64 / 1000.0);
-            failed += usize::from(ended.is_err());
+            failed += usize::from(!answered);
         }
         all.sort_unstable_by(f64::total_cmp);
         let at = |part: f64| all.get((all.len() as f64 * part) as usize).or(all.last()).copied().unwrap_or(0.0);
@@ -152,6 +161,29 @@ fn row(field: &Field, name: &str, segment: &Segment, wanted: &Wanted) -> Result<
     Ok(Row { quiet: quiet.sorted(), burning, attacked: attacked.sorted(), failed, held })
 }
 
+/// The same where nothing of DDSS is in between, one row for each kind of question: what is left of a neighbour's quiet wherever one
+/// thread answers both.
+fn bare_rows(core: usize, wanted: &Wanted) -> Result<(), Box<dyn Error>> {
+    for asks in ASKS.into_iter().filter(|asks| asks.name.starts_with(&wanted.only)) {
+        let hub = Hub::start(core)?;
+        let calls = || {
+            Times::of(Duration::from_secs(wanted.seconds), wanted.pause, |_| {
+                hub.call();
+                true
+            })
+        };
+        let (mut quiet, mut attacked) = (Rounds::default(), Rounds::default());
+        for _ in 0..wanted.rounds {
+            quiet.0.push(calls());
+            let _asker = hub.besiege(asks)?;
+            attacked.0.push(calls());
+        }
+        let (quiet, attacked) = (quiet.sorted(), attacked.sorted());
+        Row { quiet, burning: None, attacked, failed: 0, held: true }.print(asks.name, wanted.json);
+    }
+    Ok(())
+}
+
 /// What was asked for on the command line.
 struct Wanted {
     seconds: u64,
@@ -250,6 +282,11 @@ fn run(wanted: &Wanted, afar: bool) -> Result<(), Box<dyn Error>> {
             through.push(name);
         }
         row.print(name, wanted.json);
+    }
+    // The daemon would have the same core.
+    drop((segment, client, field));
+    if afar && let Some(core) = service {
+        bare_rows(core, wanted)?;
     }
     if through.is_empty() { Ok(()) } else { Err(format!("something got through: {}", through.join(", ")).into()) }
 }
