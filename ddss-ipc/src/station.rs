@@ -480,3 +480,36 @@ fn watch(epoll: &OwnedFd, eventfd: &OwnedFd) -> rustix::io::Result<()> {
     let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
     epoll::add(epoll, eventfd, epoll::EventData::new_u64(0), flags)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AttachOptions, Attachment, Reception, ReceptionConfig};
+
+    #[test]
+    fn of_a_crowd_that_takes_turns_one_is_looked_at_in_each_sweep() {
+        // If this broke, each call of the one whose turn it is would wait for a sweep over the lanes of the turns before.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let mut station = Station::open(NodeId(7)).unwrap();
+        let reception = Reception::start(&path, ReceptionConfig::new(&station), station.inbox().sink()).unwrap();
+        let options = AttachOptions { lanes: 8, arena_bytes: 4096, ..AttachOptions::default() };
+        let attachment = Attachment::connect(&path, &options).unwrap();
+        let Some(Arrival::Attached(session)) = (0..).find_map(|_| station.arrival()) else { panic!("somebody left") };
+        station.adopt(session).unwrap();
+        let mut lanes: Vec<_> = (0..8).map(|_| attachment.take_lane().unwrap()).collect();
+        let mut call = |lane: usize| {
+            lanes[lane].submit([0; 8]).unwrap();
+            // A fresh lane is found after some sweeps.
+            while lanes[lane].reap().is_none() {
+                station.serve(64, &mut |_: LaneId, request: &Entry, _: Option<Followed>| Some(*request));
+            }
+            station.sweep.hot()
+        };
+        let all = (0..8).map(&mut call).last().unwrap();
+        assert!(all > 4, "they called just now, and {all} of them are hot");
+        let calls = (1..=10_000).find(|_| call(0) == 1).expect("the others go cold");
+        assert!(calls <= 256, "a turn is some 500 calls long, and one more lane was hot for {calls} of them");
+        reception.stop();
+    }
+}
