@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use ddss::Strategy;
 use ddss_benches::harness::Bench;
-use ddss_benches::raw::{Wait, line_ping_pong, seqlock_copy, tcp_ping_pong};
+use ddss_benches::raw::{HandOver, Wait, hop, line_ping_pong, seqlock_copy, tcp_ping_pong};
 use ddss_benches::road::{Cluster, Kind, PLACEMENTS, Task, call, near_get, ping, pipeline};
 
 const KINDS: [Kind; 2] = [Kind::Get, Kind::Put];
@@ -74,6 +74,7 @@ fn remote(bench: &mut Bench) {
             let figure = |kind| call(cluster, &segment, kind, "tcp-lo", strategy).note(note);
             figures.extend(KINDS.map(figure));
         }
+        figures.extend([HandOver::Yield, HandOver::Sleep].map(|hand_over| hop(bench.cores, hand_over, size_bytes)));
         bench.family(tcp_ping_pong(bench.cores, Wait::Spin, size_bytes, 1), figures);
     }
     for size_bytes in [8, 4096] {

@@ -1,6 +1,7 @@
 //! The limits: what the machine does when nothing of DDSS is in between.
 
 mod copy;
+mod hop;
 mod line;
 mod ring;
 mod seqlock;
@@ -9,6 +10,7 @@ mod turns;
 mod wake;
 
 pub use copy::memory_copy;
+pub use hop::{HandOver, hop};
 pub use line::line_ping_pong;
 pub use ring::ring_stream;
 pub use seqlock::seqlock_copy;

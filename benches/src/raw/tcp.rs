@@ -13,7 +13,7 @@ use crate::harness::{Cores, Figure, RoundTrip, Service, Spinner, Turn};
 use crate::road::Cable;
 
 /// Bytes of one question.
-const QUESTION_BYTES: usize = 8;
+pub(super) const QUESTION_BYTES: usize = 8;
 /// Questions that the service takes at once, at the most.
 const QUESTIONS_MAX: usize = 512;
 /// Looks of the service within one turn.
@@ -143,7 +143,7 @@ impl Drop for PingPong {
 }
 
 /// The side of the service.
-struct Answerer {
+pub(super) struct Answerer {
     socket: TcpStream,
     input: Vec<u8>,
     /// Bytes of a question that has not come whole yet.
@@ -154,12 +154,12 @@ struct Answerer {
 }
 
 impl Answerer {
-    fn new(socket: TcpStream, size_bytes: usize, outstanding: usize, yields: bool) -> Answerer {
+    pub(super) fn new(socket: TcpStream, size_bytes: usize, outstanding: usize, yields: bool) -> Answerer {
         let input = vec![0; QUESTION_BYTES * QUESTIONS_MAX];
         Answerer { socket, input, rest_bytes: 0, answers: vec![2; size_bytes * outstanding], size_bytes, yields }
     }
 
-    fn turn(&mut self) -> Turn {
+    pub(super) fn turn(&mut self) -> Turn {
         for _ in 0..LOOKS_PER_TURN {
             match self.socket.read(&mut self.input) {
                 Ok(0) => return Turn::Over,
@@ -225,7 +225,7 @@ impl RoundTrip for Stream {
 }
 
 /// Two ends of a connection that send each write at once.
-fn connected(over: Over<'_>, wait: Wait) -> io::Result<(TcpStream, TcpStream)> {
+pub(super) fn connected(over: Over<'_>, wait: Wait) -> io::Result<(TcpStream, TcpStream)> {
     let (client, server) = over.ends()?;
     for socket in [&client, &server] {
         socket.set_nodelay(true)?;
@@ -238,7 +238,7 @@ fn connected(over: Over<'_>, wait: Wait) -> io::Result<(TcpStream, TcpStream)> {
     Ok((client, server))
 }
 
-fn write_all(mut socket: &TcpStream, mut bytes: &[u8], yields: bool) -> io::Result<()> {
+pub(super) fn write_all(mut socket: &TcpStream, mut bytes: &[u8], yields: bool) -> io::Result<()> {
     let mut spinner = Spinner::new(yields);
     while !bytes.is_empty() {
         match socket.write(bytes) {
