@@ -11,6 +11,7 @@
 //!  128   +-------------------------------------------------------------+
 //!        | core u64: the service's core + 1, 0 unknown                 |  written now and then
 //!        | latency u64: moving average of an operation, nanoseconds    |
+//!        | unwanted u64: 1 while nobody else is known to want the core |
 //!  192   +-------------------------------------------------------------+
 //!        | callers u32 and crowd u32, 64 times: threads of the users   |  written now and then
 //!        | of a place that had requests just now, and of late          |
@@ -30,6 +31,7 @@ const NODE_OFFSET: usize = 16;
 const REST_OFFSET: usize = 64;
 const CORE_OFFSET: usize = 128;
 const LATENCY_OFFSET: usize = 136;
+const UNWANTED_OFFSET: usize = 144;
 const PRESENT_OFFSET: usize = 192;
 
 /// Places for the callers of all users. Who shares one with another user takes that one's threads for his own.
@@ -49,6 +51,7 @@ pub(crate) struct Board {
     rest: MappedWord,
     core: MappedWord,
     latency: MappedWord,
+    unwanted: MappedWord,
     present: Box<[MappedWord]>,
 }
 
@@ -92,6 +95,7 @@ impl Board {
             rest: memory.word_at(REST_OFFSET)?,
             core: memory.word_at(CORE_OFFSET)?,
             latency: memory.word_at(LATENCY_OFFSET)?,
+            unwanted: memory.word_at(UNWANTED_OFFSET)?,
             present: (0..PLACES).map(|place| memory.word_at(PRESENT_OFFSET + 8 * place)).collect::<Result<_, _>>()?,
             memory,
         })
@@ -140,6 +144,17 @@ impl Board {
     /// The moving average of what one operation takes.
     pub(crate) fn latency_ns(&self) -> u64 {
         self.latency.load(Ordering::Relaxed)
+    }
+
+    /// Whether nobody is known to want the service's core, but for those who wait for the service on it.
+    pub(crate) fn set_core_unwanted(&self, unwanted: bool) {
+        self.unwanted.store(unwanted.into(), Ordering::Relaxed);
+    }
+
+    /// Whether the service says so.
+    #[inline]
+    pub(crate) fn is_core_unwanted(&self) -> bool {
+        self.unwanted.load(Ordering::Relaxed) == 1
     }
 
     /// Who of the users of that place has requests.

@@ -14,7 +14,7 @@
 //!                  | control, one line a lane, written by the client:             |
 //!                  | sleep u64 (see park.rs), sent u64: messages sent (Mq),       |
 //!                  | taken u64: messages taken (Mq, Rmq), stamp u64 (follow.rs),  |
-//!                  | thread u64: who called last (Rcq, Auto)                      |
+//!                  | thread u64: who called last                                  |
 //!  4096 * k        +--------------------------------------------------------------+
 //!                  | lane 0: ring, RING_SLOTS lines, both ways (see ring.rs)      |
 //!                  +--------------------------------------------------------------+

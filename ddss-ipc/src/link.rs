@@ -141,6 +141,12 @@ impl Link {
         self.board.present(self.place)
     }
 
+    /// Whether the caller, on the service's core, is alone with it there as far as it is known.
+    #[inline]
+    pub(crate) fn is_alone_with_service(&self) -> bool {
+        self.board.is_core_unwanted() && self.present().callers <= 1
+    }
+
     /// The service's core.
     pub(crate) fn service_core(&self) -> Option<usize> {
         self.board.core()

@@ -7,7 +7,8 @@
 //!   63     34 33  32 31                 0
 //!  +---------+------+--------------------+
 //!  |    0    | kind |  awaited sequence  |    all zero: awake
-//!  +---------+------+--------------------+    kind 1: sleeps on a futex, 2: waits for its socket (async)
+//!  +---------+------+--------------------+    kind 1: sleeps on a futex, 2: waits for its socket (async),
+//!                                                    3: yields the core that it shares with the service
 //!
 //!  the board's rest word (the service writes it, every client reads it): 0 awake, otherwise the number of the sleep
 //! ```
@@ -35,6 +36,8 @@ pub(crate) enum Sleep {
     Futex,
     /// On its socket, which the service sends one byte.
     Socket,
+    /// Not at all: it yields the core that it shares with the service, and is let in when that yields.
+    Beside,
 }
 
 impl Sleep {
@@ -42,6 +45,7 @@ impl Sleep {
         match self {
             Self::Futex => 1,
             Self::Socket => 2,
+            Self::Beside => 3,
         }
     }
 }
@@ -75,6 +79,16 @@ pub(crate) fn announce(control: &AtomicU64, sleep: Sleep, awaited: &mut impl Awa
     true
 }
 
+/// Says that the client yields until that entry is there. It does not sleep, so nobody has to look once more.
+pub(crate) fn wait_beside(control: &AtomicU64, awaited: u32) {
+    control.store(Sleep::Beside.code() << KIND_SHIFT | u64::from(awaited), Ordering::Relaxed);
+}
+
+/// Whether it says so.
+pub(crate) fn waits_beside(control: &AtomicU64) -> bool {
+    control.load(Ordering::Relaxed) >> KIND_SHIFT == Sleep::Beside.code()
+}
+
 /// Says that the client is awake.
 pub(crate) fn awaken(control: &AtomicU64) {
     control.store(AWAKE, Ordering::Relaxed);
@@ -90,6 +104,7 @@ pub(crate) fn sleeper(control: &AtomicU64, published: u32) -> Option<(Sleep, u32
     let sleep = match word >> KIND_SHIFT {
         1 => Sleep::Futex,
         2 => Sleep::Socket,
+        3 => Sleep::Beside,
         _ => return None,
     };
     let awaited = word as u32;
@@ -111,6 +126,11 @@ mod tests {
         assert_eq!(sleeper(&control, 5), Some((Sleep::Futex, u32::MAX)));
         awaken(&control);
         assert_eq!(sleeper(&control, 5), None);
+        wait_beside(&control, 7);
+        assert!(waits_beside(&control));
+        assert_eq!([6, 7].map(|out| sleeper(&control, out)), [None, Some((Sleep::Beside, 7))]);
+        awaken(&control);
+        assert!(!waits_beside(&control));
         let nonsense = AtomicU64::new(u64::MAX);
         assert_eq!(sleeper(&nonsense, 5), None);
     }

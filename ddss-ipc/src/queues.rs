@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ddss_core::Entry;
 use ddss_core::limits::RING_SLOTS;
 
+use crate::caller::Caller;
 use crate::follow::{clock_ns, is_followed, stamp};
 use crate::layout::Layout;
 use crate::link::Link;
@@ -49,6 +50,7 @@ struct Replies {
     control: MappedWord,
     /// The service holds replies back because a lane had its share of messages in the queue.
     held: MappedWord,
+    caller: Caller,
     rung: u64,
 }
 
@@ -64,6 +66,7 @@ impl Replies {
             taken_word: parts.memory.word_at(parts.layout.taken(parts.lane))?,
             control: parts.memory.word_at(parts.layout.control(parts.lane))?,
             held: parts.memory.word_at(parts.layout.held())?,
+            caller: Caller::new(parts.memory, parts.layout, parts.lane)?,
             rung: 0,
         })
     }
@@ -189,6 +192,7 @@ impl Road for Rmq {
         if is_followed(position) {
             self.stamp.store(stamp(position, clock_ns()), Ordering::Relaxed);
         }
+        self.replies.caller.tell();
         self.requests.publish(entry);
     }
 
@@ -266,6 +270,7 @@ impl Mq {
         if is_followed(position) {
             self.stamp.store(stamp(position, clock_ns()), Ordering::Relaxed);
         }
+        self.replies.caller.tell();
         match self.queue.send(self.replies.lane, entry) {
             Ok(()) => {
                 self.sent += 1;

@@ -1,12 +1,13 @@
 //! `Rcq` and `Auto`: rings both ways. They differ in how the client waits.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ddss_core::Entry;
-use rustix::thread::futex;
+use rustix::thread::{futex, sched_yield};
 
+use crate::beside::{Beside, YIELDS_MAX};
+use crate::caller::Caller;
 use crate::core_turn::CoreTurn;
 use crate::first_look::FirstLook;
 use crate::follow::{clock_ns, is_followed, stamp};
@@ -36,22 +37,6 @@ const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// How often a spinning client looks whether the daemon is alive.
 const SPIN_ALIVE_EVERY: Duration = Duration::from_millis(5);
 
-thread_local! {
-    static THREAD: Cell<u32> = const { Cell::new(0) };
-}
-
-/// The number of the calling thread. The service counts threads and not lanes, so that one that calls by two of them is no
-/// crowd.
-#[inline(always)]
-fn this_thread() -> u32 {
-    THREAD.with(|thread| {
-        if thread.get() == 0 {
-            thread.set(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
-        }
-        thread.get()
-    })
-}
-
 /// The client's ends of a lane's ring.
 pub(crate) struct Rings {
     link: Arc<Link>,
@@ -59,12 +44,11 @@ pub(crate) struct Rings {
     completions: Consumer<MappedRing>,
     control: MappedWord,
     stamp: MappedWord,
-    thread: MappedWord,
-    /// What `thread` says.
-    told: u32,
+    caller: Caller,
     rung: u64,
     turn: CoreTurn,
     first_look: FirstLook,
+    beside: Beside,
 }
 
 impl Rings {
@@ -80,11 +64,11 @@ impl Rings {
             completions: Consumer::new(memory.ring_at(layout.ring(lane))?, Kind::Completion, 0),
             control: memory.word_at(layout.control(lane))?,
             stamp: memory.word_at(layout.stamp(lane))?,
-            thread: memory.word_at(layout.thread(lane))?,
-            told: 0,
+            caller: Caller::new(memory, layout, lane)?,
             rung: 0,
             turn: CoreTurn::new(),
             first_look: FirstLook::default(),
+            beside: Beside::default(),
         })
     }
 
@@ -141,7 +125,7 @@ impl Rings {
     fn spin_awhile(&mut self, shared: Option<usize>) -> bool {
         if let Some(core) = shared {
             self.turn.leave(core, self.link.is_crowded());
-            return self.completions.is_ready();
+            return self.give_way();
         }
         if !self.link.spinning_pays() {
             return self.spin_unwanted();
@@ -175,7 +159,7 @@ impl Rings {
     /// whole slice, whether somebody takes it or not.
     fn spin_unwanted(&mut self) -> bool {
         let offered = Instant::now();
-        rustix::thread::sched_yield();
+        sched_yield();
         let start = Instant::now();
         if self.completions.is_ready() || start.duration_since(offered) > ALONE_MAX {
             return self.completions.is_ready();
@@ -211,6 +195,31 @@ impl Rings {
             std::hint::spin_loop();
         }
         false
+    }
+
+    /// On the service's own core: yields to it, if both are alone there and it is quick. Whether the answer is there.
+    fn give_way(&mut self) -> bool {
+        if self.completions.is_ready() {
+            return true;
+        }
+        if !self.link.is_alone_with_service() || !self.beside.pays() {
+            return false;
+        }
+        park::wait_beside(&self.control, self.completions.awaited());
+        let (mut ready, mut tries) = (false, true);
+        let mut yields = 0;
+        while tries && yields < YIELDS_MAX {
+            let began = Instant::now();
+            sched_yield();
+            ready = self.completions.is_ready();
+            tries = self.beside.yielded(began.elapsed(), ready);
+            yields += 1;
+        }
+        if tries {
+            self.beside.was_in_vain();
+        }
+        park::awaken(&self.control);
+        ready
     }
 
     fn wait_parked(&mut self, deadline: Instant) -> Waited {
@@ -265,11 +274,7 @@ impl Rings {
             // The request behind it makes it seen.
             self.stamp.store(stamp(position, clock_ns()), Ordering::Relaxed);
         }
-        let thread = this_thread();
-        if thread != self.told {
-            self.told = thread;
-            self.thread.store(thread.into(), Ordering::Relaxed);
-        }
+        self.caller.tell();
         self.requests.publish(entry);
     }
 
@@ -308,6 +313,7 @@ impl Road for Rcq {
         match class {
             // On the service's own core polling would keep out who is to answer, for the rest of a slice.
             WaitClass::Polling | WaitClass::InLine if self.0.link.shared_core().is_none() => self.0.wait_spinning(deadline),
+            WaitClass::Polling if self.0.give_way() => Waited::Ready,
             _ => self.0.wait_parked(deadline),
         }
     }
@@ -343,8 +349,8 @@ impl Road for Auto {
     }
 
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
-        // On the service's own core the caller sleeps at once. A yield before that would cost it its claim to the core:
-        // the scheduler lets the service finish its slice, spinning and all, before it wakes the caller.
+        // On the service's own core the caller yields or sleeps, and never one before the other where that is known: a yield
+        // costs it its claim to the core, so the service could finish its slice, spinning and all, before the caller runs.
         let polls = match class {
             WaitClass::Polling => true,
             // The others in line are many: what this one waits for comes after all of them.

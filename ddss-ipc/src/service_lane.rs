@@ -63,6 +63,8 @@ pub(crate) enum Woken {
     Thread,
     /// A task waits at the client's socket: it is to be sent a byte.
     Task,
+    /// It yields, and wants the service's core.
+    Beside,
 }
 
 /// The service's ends of one lane.
@@ -337,6 +339,11 @@ impl ServiceLane {
         }
     }
 
+    /// Whether its client waits on the service's core and yields.
+    pub(crate) fn waits_beside(&self) -> bool {
+        self.under_way > 0 && park::waits_beside(&self.control)
+    }
+
     /// Wakes the client if it sleeps and what it awaits is out. After `order::before_wake`.
     #[inline]
     pub(crate) fn wake(&mut self) -> Woken {
@@ -355,6 +362,7 @@ impl ServiceLane {
         self.woken = Some(awaited);
         match (sleep, &self.completions) {
             (Sleep::Socket, _) => Woken::Task,
+            (Sleep::Beside, _) => Woken::Beside,
             (Sleep::Futex, Completions::Ring(ring)) => {
                 let word = ring.slots().sequence_word(awaited);
                 // It cannot fail on a word that is mapped; and every sleeper has a time-out.

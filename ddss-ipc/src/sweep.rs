@@ -82,6 +82,8 @@ pub(crate) struct Sweep {
     /// Lanes of which replies are held back, since the client's queue is full.
     held: VecDeque<u32>,
     offences: VecDeque<Offence>,
+    /// Somebody yields on the service's core whose answer is out.
+    owes_core: bool,
     users: Users,
     pub(crate) callers: Callers,
 }
@@ -130,6 +132,7 @@ impl Sweep {
             looks_due: 0,
             held: VecDeque::new(),
             offences: VecDeque::with_capacity(OFFENCES_MAX),
+            owes_core: false,
             users: Users::default(),
             callers: Callers::default(),
         }
@@ -470,6 +473,10 @@ impl Sweep {
             lane.unflushed = false;
             match lane.wake() {
                 Woken::Nobody => continue,
+                Woken::Beside => {
+                    self.owes_core = true;
+                    continue;
+                }
                 Woken::Thread => {}
                 Woken::Task => send(lane.client()),
             }
@@ -477,6 +484,17 @@ impl Sweep {
             return true;
         }
         false
+    }
+
+    /// Whether somebody who yields on the service's core has his answer since the last time.
+    pub(crate) fn take_owed_core(&mut self) -> bool {
+        std::mem::take(&mut self.owes_core)
+    }
+
+    /// Whether somebody with requests under way yields on the service's core.
+    pub(crate) fn has_one_beside(&self) -> bool {
+        let mut hot = self.lists[Heat::Hot as usize].iter();
+        hot.any(|key| self.lanes[*key as usize].as_ref().is_some_and(ServiceLane::waits_beside))
     }
 
     pub(crate) fn offence(&mut self) -> Option<Offence> {

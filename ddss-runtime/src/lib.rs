@@ -36,6 +36,6 @@ mod progress;
 mod topology;
 
 pub use affinity::{allowed_cores, choose_core, current_core, pin_to, prefer_memory_of};
-pub use pace::Pace;
+pub use pace::{LetIn, Pace};
 pub use progress::{ProgressThread, RuntimeError, Stopper, Work};
 pub use topology::{MemoryNode, Topology};

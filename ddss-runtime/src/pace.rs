@@ -21,6 +21,17 @@ impl Default for Pace {
     }
 }
 
+/// Who of those that the thread works for may have the core when it yields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LetIn {
+    /// Nobody that it knows of.
+    Nobody,
+    /// Somebody who waits for what is under way: he looks, and gives it back.
+    Waiting,
+    /// Somebody who was just woken, or maybe so: on which core is not known.
+    Woken,
+}
+
 /// What to do next when there was nothing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Idle {
@@ -50,6 +61,8 @@ pub(crate) struct Pacer {
     alone: u32,
     /// When the next early yield may be.
     next_yield: Option<Instant>,
+    /// Until then somebody is taken to work on this core, and it is handed over to nobody.
+    hogged_until: Option<Instant>,
     /// How often in a row the whole spin was for nothing.
     in_vain: u32,
     /// It has spun for longer than [`SPIN_SHORT`](Self::SPIN_SHORT).
@@ -65,6 +78,10 @@ impl Pacer {
     const ROUNDS_PER_LOOK_CROWDED: u32 = 4;
     /// A yield that lets nobody in takes less.
     const ALONE_MAX: Duration = Duration::from_nanos(900);
+    /// The same where somebody waits on this core for this thread: he looks, and gives it back.
+    const WAITING_MAX: Duration = Duration::from_nanos(2_500);
+    /// How often a core is offered to whom it is owed.
+    pub(crate) const HAND_OVERS_MAX: u32 = 4;
     /// A core is crowded until so many yields in a row let nobody in. Another daemon on it may just be asleep: whoever forgot
     /// it at once would keep it out for a whole spin when it is woken, its caller would sleep meanwhile, and so would
     /// everybody each time again.
@@ -88,9 +105,9 @@ impl Pacer {
 
     pub(crate) fn new(pace: Pace) -> Self {
         let (rounds, yields, in_vain) = (0, 0, 0);
-        let (since, next_yield) = (None, None);
+        let (since, next_yield, hogged_until) = (None, None, None);
         let (crowded, alone, long, undisturbed) = (false, 0, false, false);
-        Self { pace, rounds, yields, since, crowded, alone, next_yield, in_vain, long, undisturbed }
+        Self { pace, rounds, yields, since, crowded, alone, next_yield, hogged_until, in_vain, long, undisturbed }
     }
 
     /// There was work.
@@ -153,6 +170,9 @@ impl Pacer {
         }
         self.rounds = 0;
         let now = Instant::now();
+        if !self.is_hogged(now) {
+            self.hogged_until = None;
+        }
         let since = *self.since.get_or_insert(now);
         let idle = now.duration_since(since);
         let wanted = spin(self.pace.spin);
@@ -172,14 +192,40 @@ impl Pacer {
     }
 
     /// A yield that began then is over.
-    pub(crate) fn yielded(&mut self, began: Instant) {
+    pub(crate) fn yielded(&mut self, began: Instant, who: LetIn) {
         let now = Instant::now();
         let took = now.duration_since(began);
-        let lets_in = took > Self::ALONE_MAX;
-        self.alone = if lets_in { 0 } else { self.alone.saturating_add(1) };
-        self.crowded = lets_in || self.crowded && self.alone < Self::ALONE_FOR_SURE;
-        let rest = if took > Self::HOG_MIN { took.min(Self::HOG_MAX) * Self::HOG_REST } else { Self::YIELD_EVERY };
+        let is_hog = took > Self::HOG_MIN;
+        if who != LetIn::Woken || is_hog {
+            let lets_in = took > if who == LetIn::Waiting { Self::WAITING_MAX } else { Self::ALONE_MAX };
+            self.alone = if lets_in { 0 } else { self.alone.saturating_add(1) };
+            self.crowded = lets_in || self.crowded && self.alone < Self::ALONE_FOR_SURE;
+        }
+        let rest = if is_hog { took.min(Self::HOG_MAX) * Self::HOG_REST } else { Self::YIELD_EVERY };
         self.next_yield = Some(now + rest);
+        if is_hog {
+            self.hogged_until = self.next_yield;
+        }
+    }
+
+    /// Whether somebody wants this core who does not wait for this thread, as of the last look at the clock.
+    pub(crate) fn is_core_wanted(&self) -> bool {
+        self.crowded || self.hogged_until.is_some()
+    }
+
+    /// Whether somebody is taken to work on this core.
+    pub(crate) fn is_hogged(&self, now: Instant) -> bool {
+        self.hogged_until.is_some_and(|until| now < until)
+    }
+
+    /// The core was handed over to whom it is owed, and came back after so long. Whether he had it. How long he keeps it says
+    /// nothing about others.
+    pub(crate) fn handed_over(&mut self, now: Instant, took: Duration) -> bool {
+        if took > Self::HOG_MIN {
+            // Whoever it was has had his half of the core. More than that cannot be had by saying that one waits.
+            self.hogged_until = Some(now + took.min(Self::HOG_MAX));
+        }
+        took > Self::ALONE_MAX
     }
 }
 
@@ -264,7 +310,7 @@ mod tests {
             pacer.has_company();
             assert_eq!(looks(&mut pacer), Some(Pacer::ROUNDS_PER_LOOK_CROWDED));
         }
-        pacer.yielded(Instant::now() - Duration::from_millis(3));
+        pacer.yielded(Instant::now() - Duration::from_millis(3), LetIn::Nobody);
         pacer.worked();
         pacer.has_company();
         assert_eq!(looks(&mut pacer), None, "somebody kept the core");
@@ -279,18 +325,52 @@ mod tests {
         let spins = |pacer: &mut Pacer| (0..1000).all(|_| pacer.idle(|spin| spin) == Idle::Spin);
         assert!(spins(&mut pacer), "nobody is known to be there");
         let ago = |micros| Instant::now() - Duration::from_micros(micros);
-        pacer.yielded(ago(5));
+        pacer.yielded(ago(5), LetIn::Nobody);
         std::thread::sleep(Duration::from_micros(10));
         assert!(!spins(&mut pacer), "somebody was let in");
-        (1..Pacer::ALONE_FOR_SURE).for_each(|_| pacer.yielded(Instant::now()));
+        (1..Pacer::ALONE_FOR_SURE).for_each(|_| pacer.yielded(Instant::now(), LetIn::Nobody));
         std::thread::sleep(Duration::from_micros(10));
         assert!(!spins(&mut pacer), "who was let in is asleep, and will be woken again");
-        pacer.yielded(Instant::now());
+        pacer.yielded(Instant::now(), LetIn::Nobody);
         std::thread::sleep(Duration::from_micros(10));
         assert!(spins(&mut pacer), "nobody has been let in for long");
-        pacer.yielded(ago(10_000_000));
+        pacer.yielded(ago(10_000_000), LetIn::Nobody);
         assert!(spins(&mut pacer), "somebody kept the core");
         std::thread::sleep(Pacer::HOG_MAX * Pacer::HOG_REST);
         assert!(!spins(&mut pacer), "and not because the thread was stopped for ten seconds");
+    }
+
+    #[test]
+    fn who_waits_beside_a_thread_is_no_crowd_and_has_the_core_when_it_is_owed() {
+        // If this broke, a client on its daemon's core would be taken for somebody who wants it while the daemon waits for
+        // another node, or one in league with a program that computes would give away the time of all other clients.
+        let ago = |micros| Instant::now() - Duration::from_micros(micros);
+        let mut pacer = Pacer::new(Pace::default());
+        pacer.yielded(ago(1), LetIn::Waiting);
+        assert!(!pacer.is_core_wanted(), "he looked and gave it back");
+        pacer.yielded(ago(1), LetIn::Nobody);
+        assert!(pacer.is_core_wanted());
+        (0..Pacer::ALONE_FOR_SURE).for_each(|_| pacer.yielded(ago(1), LetIn::Waiting));
+        assert!(!pacer.is_core_wanted());
+        pacer.yielded(ago(3), LetIn::Waiting);
+        assert!(pacer.is_core_wanted(), "somebody else worked");
+        let mut pacer = Pacer::new(Pace::default());
+        pacer.yielded(ago(100), LetIn::Woken);
+        assert!(!pacer.is_core_wanted(), "who was woken runs, of course");
+        pacer.yielded(ago(100), LetIn::Nobody);
+        (0..=Pacer::ALONE_FOR_SURE).for_each(|_| pacer.yielded(ago(0), LetIn::Woken));
+        assert!(pacer.is_core_wanted(), "and another one may be asleep");
+        let mut pacer = Pacer::new(Pace::default());
+        let now = Instant::now();
+        assert!(!pacer.handed_over(now, Pacer::ALONE_MAX), "nobody had it");
+        assert!(pacer.handed_over(now, Pacer::HOG_MIN) && !pacer.is_core_wanted());
+        assert!(pacer.handed_over(now, Duration::from_secs(1)));
+        assert!(pacer.is_hogged(now) && !pacer.is_hogged(now + Pacer::HOG_MAX));
+        pacer.hogged_until = Some(now);
+        assert!(pacer.is_core_wanted());
+        (0..Pacer::ROUNDS_PER_LOOK).for_each(|_| _ = pacer.idle(|spin| spin));
+        assert!(!pacer.is_core_wanted(), "that is over");
+        pacer.yielded(ago(10_000), LetIn::Nobody);
+        assert!(pacer.is_hogged(now + Pacer::HOG_MAX), "somebody works here");
     }
 }

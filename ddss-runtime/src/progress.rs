@@ -1,7 +1,7 @@
 //! The thread itself, and how it is stopped.
 
 use crate::affinity::pin_to;
-use crate::pace::{Idle, Pace, Pacer};
+use crate::pace::{Idle, LetIn, Pace, Pacer};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,6 +22,20 @@ pub trait Work {
     /// Whether somebody on this core goes on working while this thread works for him, as of the last poll.
     fn has_company(&mut self) -> bool {
         false
+    }
+    /// Whether somebody on this core has what he waits for, and yields until he is let in. `idle`: there is nothing else to do
+    /// right now.
+    fn owes_core(&mut self, idle: bool) -> bool {
+        let _ = idle;
+        false
+    }
+    /// Who may have been let in by the yield that is just over, and is no stranger.
+    fn let_in(&mut self) -> LetIn {
+        LetIn::Nobody
+    }
+    /// Whether nobody but him is known to want this core, whenever that changes; at first nobody is.
+    fn set_core_unwanted(&mut self, unwanted: bool) {
+        let _ = unwanted;
     }
     /// The thread wants to sleep: tell everyone who could bring work, then look once more. `false` if there is
     /// some; then nobody was left thinking that the thread sleeps.
@@ -175,8 +189,14 @@ impl Drop for ProgressThread {
 
 fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
     let mut pacer = Pacer::new(pace);
+    let mut wanted = false;
+    work.set_core_unwanted(true);
     while !stopper.asked() {
-        if work.poll() > 0 {
+        let worked = work.poll() > 0;
+        if work.owes_core(!worked) {
+            hand_over(&mut pacer);
+        }
+        if worked {
             pacer.worked();
             if work.has_company() {
                 pacer.has_company();
@@ -191,7 +211,7 @@ fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
             Idle::Yield => {
                 let began = Instant::now();
                 std::thread::yield_now();
-                pacer.yielded(began);
+                pacer.yielded(began, work.let_in());
             }
             Idle::Park => {
                 let overslept = work.arm() && {
@@ -202,6 +222,27 @@ fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
                 if overslept { pacer.overslept() } else { pacer.rested() }
             }
         }
+        if wanted != pacer.is_core_wanted() {
+            wanted = !wanted;
+            work.set_core_unwanted(!wanted);
+        }
+    }
+}
+
+/// Lets in who waits on this core, unless somebody kept it for long of late.
+fn hand_over(pacer: &mut Pacer) {
+    let mut began = Instant::now();
+    // The scheduler may find that this thread comes first all the same.
+    for _ in 0..Pacer::HAND_OVERS_MAX {
+        if pacer.is_hogged(began) {
+            return;
+        }
+        std::thread::yield_now();
+        let now = Instant::now();
+        if pacer.handed_over(now, now.duration_since(began)) {
+            return;
+        }
+        began = now;
     }
 }
 

@@ -31,7 +31,7 @@ use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX};
 use ddss_core::status::Counter;
 use ddss_core::{ClientId, Failure, Identity, Message, Name, NodeId, PeerHello, Plane, Storage};
 use ddss_ipc::{Arrival, Idling, Session, SharedMemory, Station};
-use ddss_runtime::Work;
+use ddss_runtime::{LetIn, Work};
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -45,6 +45,10 @@ pub(crate) struct Node {
     rounds: u32,
     next_tick: Instant,
     next_connect: Option<Instant>,
+    /// A client that yields on this core has an answer, and has not been let in for it.
+    owes_core: bool,
+    /// Wake-ups until the last yield.
+    wakes: u64,
     next_gauges: Instant,
     quotas: SharedQuotas,
     pool_bytes: u64,
@@ -169,6 +173,8 @@ impl Node {
             rounds,
             next_tick,
             next_connect,
+            owes_core: false,
+            wakes: 0,
             next_gauges,
             quotas,
             pool_bytes,
@@ -504,6 +510,26 @@ impl Work for Node {
 
     fn has_company(&mut self) -> bool {
         std::mem::take(&mut self.hands.has_company)
+    }
+
+    /// Who waits for several answers takes more at once if they are out when he is let in.
+    fn owes_core(&mut self, idle: bool) -> bool {
+        self.owes_core |= self.station.take_owed_core();
+        self.owes_core && (idle || self.hands.engine.pending() == 0) && std::mem::take(&mut self.owes_core)
+    }
+
+    fn let_in(&mut self) -> LetIn {
+        let wakes = self.station.counts().wakes;
+        let woken = wakes != std::mem::replace(&mut self.wakes, wakes);
+        match self.station.has_one_beside() {
+            _ if woken && self.station.serves_few() => LetIn::Woken,
+            true => LetIn::Waiting,
+            false => LetIn::Nobody,
+        }
+    }
+
+    fn set_core_unwanted(&mut self, unwanted: bool) {
+        self.station.tell_core_unwanted(unwanted);
     }
 
     fn arm(&mut self) -> bool {
