@@ -65,6 +65,8 @@ pub(crate) enum Woken {
     Task,
     /// It yields, and wants the service's core.
     Beside,
+    /// Maybe: the kernel wakes who reads a queue.
+    Maybe,
 }
 
 /// The service's ends of one lane.
@@ -353,7 +355,7 @@ impl ServiceLane {
         };
         let Some((sleep, awaited)) = park::sleeper(&self.control, published) else {
             self.woken = None;
-            return Woken::Nobody;
+            return if matches!(self.completions, Completions::Queue { .. }) { Woken::Maybe } else { Woken::Nobody };
         };
         // Woken for this already, and not yet run: once is enough, since what it awaits was out.
         if self.woken == Some(awaited) {
@@ -369,8 +371,7 @@ impl ServiceLane {
                 let _ = futex::wake(word, futex::Flags::empty(), 1);
                 Woken::Thread
             }
-            // The kernel wakes who reads a queue.
-            (Sleep::Futex, Completions::Queue { .. }) => Woken::Nobody,
+            (Sleep::Futex, Completions::Queue { .. }) => Woken::Maybe,
         }
     }
 }

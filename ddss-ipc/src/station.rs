@@ -430,6 +430,16 @@ impl Station {
         self.sweep.take_owed_core()
     }
 
+    /// Whether a client was woken since the last time, or may have been.
+    pub fn take_woken(&mut self) -> bool {
+        self.sweep.take_woken()
+    }
+
+    /// Whether one lane had requests of late, and no other.
+    pub fn serves_one(&self) -> bool {
+        self.sweep.hot() == 1
+    }
+
     /// Whether few lanes had requests of late: of a crowd, many may be on the service's core.
     pub fn serves_few(&self) -> bool {
         self.sweep.hot() <= FEW

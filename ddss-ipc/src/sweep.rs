@@ -84,6 +84,8 @@ pub(crate) struct Sweep {
     offences: VecDeque<Offence>,
     /// Somebody yields on the service's core whose answer is out.
     owes_core: bool,
+    /// Somebody was woken, or may have been.
+    woke: bool,
     users: Users,
     pub(crate) callers: Callers,
 }
@@ -133,6 +135,7 @@ impl Sweep {
             held: VecDeque::new(),
             offences: VecDeque::with_capacity(OFFENCES_MAX),
             owes_core: false,
+            woke: false,
             users: Users::default(),
             callers: Callers::default(),
         }
@@ -473,6 +476,10 @@ impl Sweep {
             lane.unflushed = false;
             match lane.wake() {
                 Woken::Nobody => continue,
+                Woken::Maybe => {
+                    self.woke = true;
+                    continue;
+                }
                 Woken::Beside => {
                     self.owes_core = true;
                     continue;
@@ -480,6 +487,7 @@ impl Sweep {
                 Woken::Thread => {}
                 Woken::Task => send(lane.client()),
             }
+            self.woke = true;
             self.looks_due = self.count(Heat::Cold);
             return true;
         }
@@ -489,6 +497,11 @@ impl Sweep {
     /// Whether somebody who yields on the service's core has his answer since the last time.
     pub(crate) fn take_owed_core(&mut self) -> bool {
         std::mem::take(&mut self.owes_core)
+    }
+
+    /// Whether somebody was woken since the last time, or may have been.
+    pub(crate) fn take_woken(&mut self) -> bool {
+        std::mem::take(&mut self.woke)
     }
 
     /// Whether somebody with requests under way yields on the service's core.

@@ -47,8 +47,6 @@ pub(crate) struct Node {
     next_connect: Option<Instant>,
     /// A client that yields on this core has an answer, and has not been let in for it.
     owes_core: bool,
-    /// Wake-ups until the last yield.
-    wakes: u64,
     next_gauges: Instant,
     quotas: SharedQuotas,
     pool_bytes: u64,
@@ -174,7 +172,6 @@ impl Node {
             next_tick,
             next_connect,
             owes_core: false,
-            wakes: 0,
             next_gauges,
             quotas,
             pool_bytes,
@@ -512,15 +509,16 @@ impl Work for Node {
         std::mem::take(&mut self.hands.has_company)
     }
 
-    /// Who waits for several answers takes more at once if they are out when he is let in.
+    /// Who waits for several answers takes more at once if they are out when he is let in; and others are served first.
     fn owes_core(&mut self, idle: bool) -> bool {
         self.owes_core |= self.station.take_owed_core();
-        self.owes_core && (idle || self.hands.engine.pending() == 0) && std::mem::take(&mut self.owes_core)
+        self.owes_core
+            && (idle || self.hands.engine.pending() == 0 && self.station.serves_one())
+            && std::mem::take(&mut self.owes_core)
     }
 
     fn let_in(&mut self) -> LetIn {
-        let wakes = self.station.counts().wakes;
-        let woken = wakes != std::mem::replace(&mut self.wakes, wakes);
+        let woken = self.station.take_woken();
         match self.station.has_one_beside() {
             _ if woken && self.station.serves_few() => LetIn::Woken,
             true => LetIn::Waiting,

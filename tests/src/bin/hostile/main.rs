@@ -47,6 +47,7 @@ attacks! {
     rings::tail_moved_back: "a request runs twice", "holds sequence";
     rings::slot_changed_after_publishing: "one request is checked and another one runs";
     rings::control_words_full_of_lies: "the daemon waits, or wakes somebody else";
+    rings::waits_beside_without_end: "the daemon gives its core away after each answer";
     rings::header_overwritten: "the daemon believes what it once wrote there";
     rings::never_reaps: "the daemon's memory fills with answers";
     rings::completions_overwritten: "the daemon reads back what it answered";

@@ -59,6 +59,22 @@ pub(crate) fn control_words_full_of_lies(target: &Target) -> Found {
     Ok(())
 }
 
+/// Says with each request that it yields on the daemon's core until the answer is there, and does not.
+pub(crate) fn waits_beside_without_end(target: &Target) -> Found {
+    const WAITS_BESIDE: u64 = 3 << 32;
+    let mut liar = Liar::attach(target)?;
+    let end = Instant::now() + Duration::from_millis(300);
+    for id in 0.. {
+        if Instant::now() > end {
+            break;
+        }
+        let position = liar.post(&null(id));
+        liar.store(CONTROL, WAITS_BESIDE | u64::from(position));
+        liar.wait(position)?;
+    }
+    liar.look_around()
+}
+
 pub(crate) fn header_overwritten(target: &Target) -> Found {
     let mut liar = Liar::attach(target)?;
     for at in (0..CONTROL).step_by(8) {
