@@ -191,10 +191,8 @@ impl Pacer {
         }
     }
 
-    /// A yield that began then is over.
-    pub(crate) fn yielded(&mut self, began: Instant, who: LetIn) {
-        let now = Instant::now();
-        let took = now.duration_since(began);
+    /// A yield is over that took so long.
+    pub(crate) fn yielded(&mut self, now: Instant, took: Duration, who: LetIn) {
         let is_hog = took > Self::HOG_MIN;
         if who != LetIn::Woken || is_hog {
             let lets_in = took > if who == LetIn::Waiting { Self::WAITING_MAX } else { Self::ALONE_MAX };
@@ -310,7 +308,7 @@ mod tests {
             pacer.has_company();
             assert_eq!(looks(&mut pacer), Some(Pacer::ROUNDS_PER_LOOK_CROWDED));
         }
-        pacer.yielded(Instant::now() - Duration::from_millis(3), LetIn::Nobody);
+        pacer.yielded(Instant::now(), Duration::from_millis(3), LetIn::Nobody);
         pacer.worked();
         pacer.has_company();
         assert_eq!(looks(&mut pacer), None, "somebody kept the core");
@@ -324,17 +322,16 @@ mod tests {
         let mut pacer = Pacer::new(pace);
         let spins = |pacer: &mut Pacer| (0..1000).all(|_| pacer.idle(|spin| spin) == Idle::Spin);
         assert!(spins(&mut pacer), "nobody is known to be there");
-        let ago = |micros| Instant::now() - Duration::from_micros(micros);
-        pacer.yielded(ago(5), LetIn::Nobody);
+        pacer.yielded(Instant::now(), Duration::from_micros(5), LetIn::Nobody);
         std::thread::sleep(Duration::from_micros(10));
         assert!(!spins(&mut pacer), "somebody was let in");
-        (1..Pacer::ALONE_FOR_SURE).for_each(|_| pacer.yielded(Instant::now(), LetIn::Nobody));
+        (1..Pacer::ALONE_FOR_SURE).for_each(|_| pacer.yielded(Instant::now(), Duration::ZERO, LetIn::Nobody));
         std::thread::sleep(Duration::from_micros(10));
         assert!(!spins(&mut pacer), "who was let in is asleep, and will be woken again");
-        pacer.yielded(Instant::now(), LetIn::Nobody);
+        pacer.yielded(Instant::now(), Duration::ZERO, LetIn::Nobody);
         std::thread::sleep(Duration::from_micros(10));
         assert!(spins(&mut pacer), "nobody has been let in for long");
-        pacer.yielded(ago(10_000_000), LetIn::Nobody);
+        pacer.yielded(Instant::now(), Duration::from_micros(10_000_000), LetIn::Nobody);
         assert!(spins(&mut pacer), "somebody kept the core");
         std::thread::sleep(Pacer::HOG_MAX * Pacer::HOG_REST);
         assert!(!spins(&mut pacer), "and not because the thread was stopped for ten seconds");
@@ -344,21 +341,21 @@ mod tests {
     fn who_waits_beside_a_thread_is_no_crowd_and_has_the_core_when_it_is_owed() {
         // If this broke, a client on its daemon's core would be taken for somebody who wants it while the daemon waits for
         // another node, or one in league with a program that computes would give away the time of all other clients.
-        let ago = |micros| Instant::now() - Duration::from_micros(micros);
         let mut pacer = Pacer::new(Pace::default());
-        pacer.yielded(ago(1), LetIn::Waiting);
+        pacer.yielded(Instant::now(), Duration::from_micros(1), LetIn::Waiting);
         assert!(!pacer.is_core_wanted(), "he looked and gave it back");
-        pacer.yielded(ago(1), LetIn::Nobody);
+        pacer.yielded(Instant::now(), Duration::from_micros(1), LetIn::Nobody);
         assert!(pacer.is_core_wanted());
-        (0..Pacer::ALONE_FOR_SURE).for_each(|_| pacer.yielded(ago(1), LetIn::Waiting));
+        (0..Pacer::ALONE_FOR_SURE)
+            .for_each(|_| pacer.yielded(Instant::now(), Duration::from_micros(1), LetIn::Waiting));
         assert!(!pacer.is_core_wanted());
-        pacer.yielded(ago(3), LetIn::Waiting);
+        pacer.yielded(Instant::now(), Duration::from_micros(3), LetIn::Waiting);
         assert!(pacer.is_core_wanted(), "somebody else worked");
         let mut pacer = Pacer::new(Pace::default());
-        pacer.yielded(ago(100), LetIn::Woken);
+        pacer.yielded(Instant::now(), Duration::from_micros(100), LetIn::Woken);
         assert!(!pacer.is_core_wanted(), "who was woken runs, of course");
-        pacer.yielded(ago(100), LetIn::Nobody);
-        (0..=Pacer::ALONE_FOR_SURE).for_each(|_| pacer.yielded(ago(0), LetIn::Woken));
+        pacer.yielded(Instant::now(), Duration::from_micros(100), LetIn::Nobody);
+        (0..=Pacer::ALONE_FOR_SURE).for_each(|_| pacer.yielded(Instant::now(), Duration::from_micros(0), LetIn::Woken));
         assert!(pacer.is_core_wanted(), "and another one may be asleep");
         let mut pacer = Pacer::new(Pace::default());
         let now = Instant::now();
@@ -370,7 +367,7 @@ mod tests {
         assert!(pacer.is_core_wanted());
         (0..Pacer::ROUNDS_PER_LOOK).for_each(|_| _ = pacer.idle(|spin| spin));
         assert!(!pacer.is_core_wanted(), "that is over");
-        pacer.yielded(ago(10_000), LetIn::Nobody);
+        pacer.yielded(Instant::now(), Duration::from_micros(10_000), LetIn::Nobody);
         assert!(pacer.is_hogged(now + Pacer::HOG_MAX), "somebody works here");
     }
 }

@@ -211,7 +211,8 @@ fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
             Idle::Yield => {
                 let began = Instant::now();
                 std::thread::yield_now();
-                pacer.yielded(began, work.let_in());
+                let now = Instant::now();
+                pacer.yielded(now, now.duration_since(began), work.let_in());
             }
             Idle::Park => {
                 let overslept = work.arm() && {
