@@ -77,12 +77,9 @@ macro_rules! outside_the_model {
 
 outside_the_model! {
     mod attachment;
-    mod beside;
     mod board;
     mod caller;
-    mod core_turn;
     mod door;
-    mod first_look;
     mod follow;
     mod lane;
     mod layout;

@@ -1,15 +1,16 @@
 //! `Rcq` and `Auto`: rings both ways. They differ in how the client waits.
 
+mod beside;
+mod core_turn;
+mod first_look;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ddss_core::Entry;
 use rustix::thread::{futex, sched_yield};
 
-use crate::beside::{Beside, YIELDS_MAX};
 use crate::caller::Caller;
-use crate::core_turn::CoreTurn;
-use crate::first_look::FirstLook;
 use crate::follow::{clock_ns, is_followed, stamp};
 use crate::layout::Layout;
 use crate::link::Link;
@@ -19,6 +20,9 @@ use crate::road::{Road, Waited};
 use crate::strategy::WaitClass;
 use crate::sync::Ordering;
 use crate::sys::{MappedWord, MemoryError, SharedMemory};
+use beside::{Beside, YIELDS_MAX};
+use core_turn::CoreTurn;
+use first_look::FirstLook;
 
 /// How long a client spins before it offers its core to others.
 const SPIN: Duration = Duration::from_micros(8);
