@@ -33,7 +33,7 @@ pub trait Work {
     fn let_in(&mut self) -> LetIn {
         LetIn::Nobody
     }
-    /// Whether nobody but him is known to want this core, whenever that changes; at first nobody is.
+    /// Says whenever it changes whether nobody is known to want this core who does not wait for this thread; at first nobody is.
     fn set_core_unwanted(&mut self, unwanted: bool) {
         let _ = unwanted;
     }

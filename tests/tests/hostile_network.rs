@@ -205,10 +205,10 @@ fn a_node_comes_in_while_strangers_crowd_the_doors() {
     let mut surrounded = Surrounded::start(SECRET, Path::new(HOSTILE), None).unwrap();
     let mine = client(surrounded.daemons[0].folder());
     let far = mine.allocate("far", Spec::new(64)).unwrap();
-    let crowds = ["doors::keeps_every_place", "control::silent_crowd", "control::said_again_by_a_silent_crowd"];
+    let names = ["doors::keeps_every_place", "control::silent_crowd", "control::said_again_by_a_silent_crowd"];
     // Both doors: either node may call the other one.
     let both = |name| [0, 1].map(|daemon| surrounded.attack_on(daemon, name, 600).unwrap());
-    let mut crowds = Crowds(crowds.into_iter().flat_map(both).collect());
+    let mut crowds = Crowds(names.into_iter().flat_map(both).collect());
     std::thread::sleep(Duration::from_secs(1));
     // One that calls by itself, as node 3, and is served.
     for turn in 0..5 {
@@ -224,6 +224,7 @@ fn a_node_comes_in_while_strangers_crowd_the_doors() {
     assert_eq!(&far.get(..).unwrap()[..11], b"from node 2");
     // And a name is decided by both.
     retry(|| peer.allocate("new/2", Spec::new(64)));
-    let gone = crowds.0.iter_mut().filter_map(|crowd| crowd.try_wait().unwrap()).count();
-    assert_eq!(gone, 0, "some strangers have gone home");
+    let crowds = names.iter().flat_map(|name| [(name, 0), (name, 1)]).zip(&mut crowds.0);
+    let gone: Vec<_> = crowds.filter_map(|(whom, crowd)| Some((whom, crowd.try_wait().unwrap()?))).collect();
+    assert!(gone.is_empty(), "some strangers have gone home: {gone:?}");
 }
