@@ -60,7 +60,7 @@ fn reads_of_eight_bytes() {
         while pair.a.fabric.poll(&mut events) == 0 {
             // Who polls does not look at the clock each time, and perftest never does.
             polls += 1;
-            assert!(!polls.is_multiple_of(1 << 16) || start.elapsed().as_secs() < 20, "no answer");
+            assert!(!polls.is_multiple_of(1 << 16) || start.elapsed().as_secs() < 20, "no answer to read {tag}");
         }
         assert!(
             matches!(events.get(0), Some(Event::Done { outcome: Ok(0), .. })),
