@@ -5,16 +5,16 @@ use std::fmt::Write as _;
 /// Colours and letters. A picture that stands alone has them inside, a page once for all its pictures.
 pub(crate) const STYLE: &str = "\
 .fig{--paper:#ffffff;--ink:#18181b;--dim:#52525b;--grid:#e4e4e7;--mq:#b45309;--rmq:#6d28d9;--rcq:#0f766e;--auto:#be123c;\
---raw:#52525b;--peer:#1d4ed8;font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}\
+--raw:#52525b;--peer:#1d4ed8;--without:#4d7c0f;font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}\
 @media (prefers-color-scheme:dark){.fig{--paper:#14171a;--ink:#f4f4f5;--dim:#b4b4bd;--grid:#33373d;--mq:#fbbf24;\
---rmq:#c4b5fd;--rcq:#2dd4bf;--auto:#fb7185;--raw:#b4b4bd;--peer:#7cb3ff}}\
+--rmq:#c4b5fd;--rcq:#2dd4bf;--auto:#fb7185;--raw:#b4b4bd;--peer:#7cb3ff;--without:#a3e635}}\
 .fig .back{fill:var(--paper)}.fig text{fill:var(--ink);font-size:12px}.fig .head{font-size:17px;font-weight:600}\
 .fig .says{font-size:13.5px;fill:var(--dim)}.fig .name{font-size:13px;font-weight:600}.fig .dim{fill:var(--dim)}\
 .fig .grid{stroke:var(--grid);stroke-width:1}.fig .axis{stroke:var(--dim);stroke-width:1}\
 .fig .line{fill:none;stroke-width:2;stroke-linejoin:round}.fig .dash{stroke-dasharray:5 4}.fig .bar{stroke:var(--paper)}\
 .fig .hollow{fill:var(--paper);stroke-width:2.2}\
 .fig .mq{--it:var(--mq)}.fig .rmq{--it:var(--rmq)}.fig .rcq{--it:var(--rcq)}.fig .auto{--it:var(--auto)}\
-.fig .raw{--it:var(--raw)}.fig .peer{--it:var(--peer)}\
+.fig .raw{--it:var(--raw)}.fig .peer{--it:var(--peer)}.fig .without{--it:var(--without)}\
 .fig .line,.fig .hollow{stroke:var(--it)}.fig .mark,.fig .bar,.fig text.own{fill:var(--it)}\
 .fig text.own{paint-order:stroke;stroke:var(--paper);stroke-width:4px}";
 
@@ -73,6 +73,7 @@ impl Svg {
             "rcq" => polygon(&[(x, y - 4.6), (x + 4.4, y + 3.6), (x - 4.4, y + 3.6)]),
             "auto" => polygon(&[(x, y - 5.0), (x + 5.0, y), (x, y + 5.0), (x - 5.0, y)]),
             "peer" => polygon(&[(x - 4.2, y - 3.6), (x + 4.2, y - 3.6), (x, y + 4.6)]),
+            "without" => format!(r#"<rect x="{:.1}" y="{:.1}" width="10" height="3""#, x - 5.0, y - 1.5),
             _ => format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="2.2""#),
         };
         self.add(format_args!(r#"{shape} class="mark {look}"><title>{}</title></{}>"#, escaped(hint), kind(&shape)));
