@@ -132,7 +132,7 @@ fn draw(pictures: &[Picture], folder: &Path) -> io::Result<()> {
 fn measured(wishes: &Wishes) -> io::Result<(Machine, Vec<Ran>, Rows)> {
     let ran = report::run(&wishes.only, wishes.quick, &wishes.out, |what| println!("{what}"))?;
     let rows = Rows::read(&wishes.out).map_err(io::Error::other)?;
-    Ok((Machine::here(), ran, rows))
+    Ok((Machine::here().seen_in(&rows), ran, rows))
 }
 
 /// What an earlier run left: its rows, and on what machine they were measured.
@@ -142,5 +142,5 @@ fn recorded(from: &Path) -> io::Result<(Machine, Vec<Ran>, Rows)> {
     let value: Value = serde_json::from_str(&text).unwrap_or_default();
     let ran = value["ran"].as_array().map(Vec::as_slice).unwrap_or_default().iter().map(Ran::of).collect();
     let machine = if value["machine"].is_object() { Machine::of(&value["machine"]) } else { Machine::here() };
-    Ok((machine, ran, rows))
+    Ok((machine.seen_in(&rows), ran, rows))
 }

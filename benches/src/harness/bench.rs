@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::compare::{Compared, compare};
 use super::cores::come_first;
+use super::distance::Distance;
 use super::measure::Meter;
 use super::report::Report;
 use super::{Alone, Cores, Figure, Options, Plan, Row, pin};
@@ -21,6 +22,7 @@ pub struct Bench {
     pub options: Options,
     plan: Plan,
     meter: Meter,
+    distance: Distance,
     report: Report,
 }
 
@@ -46,7 +48,8 @@ impl Bench {
             say("not run by cargo bench: everything runs once, and the numbers mean nothing");
         }
         let report = Report::start(options.csv_file(name).as_deref()).expect("the rows can be written");
-        Bench { cores, options, plan, meter: Meter::new(), report }
+        let distance = Distance::between(cores, options.line_min_ns.map(|least| f64::from(least) / 1000.0));
+        Bench { cores, options, plan, meter: Meter::new(), distance, report }
     }
 
     /// Measures `limit` and what is compared with it, in turns, and prints their rows, the limit's first.
@@ -57,13 +60,20 @@ impl Bench {
         if !wanted && figures.is_empty() {
             return;
         }
-        let measure = |figure: &mut Figure, time| self.meter.measure(figure, time);
+        let slice = self.plan.slice;
+        let measure = |figure: &mut Figure, time| {
+            if time == slice {
+                self.distance.look(&figure.label());
+            }
+            self.meter.measure(figure, time)
+        };
         let mut compared = compare(self.plan, &mut limit, &mut figures, measure);
         let own = compared.pop().expect("the limit is the last");
         let rows = std::iter::once(Row::new(&limit, &own, true))
             .chain(figures.iter().zip(&compared).map(|(figure, compared)| Row::new(figure, compared, false)));
+        let rows: Vec<Row> = rows.collect();
         for row in rows {
-            self.report.row(row).expect("the rows can be written");
+            self.report(row);
         }
     }
 
@@ -99,15 +109,16 @@ impl Bench {
         if !self.options.wants(label) {
             return;
         }
+        self.distance.look(label);
         let before = self.meter.measure(limit, self.plan.probe);
         let Alone { sample, more, mut notes } = run(time);
         let after = self.meter.measure(limit, self.plan.probe);
+        self.distance.look(label);
         let compared = Compared::of(before, sample, &after);
         if compared.is_noisy() {
             notes.push("NOISY: the limit moved meanwhile".to_owned());
         }
-        let row = Row { more, ..Row::of(label, &compared, notes) };
-        self.report.row(row).expect("the rows can be written");
+        self.report(Row { more, ..Row::of(label, &compared, notes) });
     }
 
     /// Prints a row of something that was measured elsewhere.
@@ -115,6 +126,15 @@ impl Bench {
         if self.options.wants(&row.label) {
             self.report.row(row).expect("the rows can be written");
         }
+    }
+
+    /// Prints a row of something that was measured here, and what a line took meanwhile.
+    fn report(&mut self, mut row: Row) {
+        if let Some(beside) = self.distance.beside(&row.label) {
+            row.more.line_us = Some(beside.median_us);
+            row.notes.extend(self.distance.note(beside));
+        }
+        self.report.row(row).expect("the rows can be written");
     }
 
     /// Prints the table for people.

@@ -89,8 +89,13 @@ pub(crate) struct Meter {
 
 impl Meter {
     pub(crate) fn new() -> Meter {
+        Meter::with_readings(READINGS_MAX)
+    }
+
+    /// One whose slices end after `count` readings.
+    pub(crate) fn with_readings(count: usize) -> Meter {
         // Touched before the first slice: a page fault is longer than most laps.
-        Meter { readings: vec![Duration::MAX; READINGS_MAX] }
+        Meter { readings: vec![Duration::MAX; count] }
     }
 
     /// Runs `figure` for about `slice`, after a warm-up of a quarter of it.

@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod cores;
+mod distance;
 mod figure;
 mod measure;
 mod more;

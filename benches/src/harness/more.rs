@@ -3,7 +3,7 @@
 use super::Sample;
 
 /// The columns behind those of the contract, in order.
-pub const MORE_COLUMNS: [&str; 13] = [
+pub const MORE_COLUMNS: [&str; 14] = [
     "p999_us",
     "of_limit",
     "rate_of_limit",
@@ -16,6 +16,7 @@ pub const MORE_COLUMNS: [&str; 13] = [
     "service_calls",
     "home_calls",
     "wire_bytes",
+    "line_us",
     "notes",
 ];
 
@@ -40,11 +41,13 @@ pub struct More {
     pub home_calls: Option<f64>,
     /// Bytes on the wire, both ways, for each operation.
     pub wire_bytes: Option<f64>,
+    /// What a bare line took from core to core and back meanwhile: whether these were two cores or two threads of one.
+    pub line_us: Option<f64>,
 }
 
 impl More {
-    /// In the order of [`MORE_COLUMNS`], from `fair` to `wire_bytes`.
-    pub(crate) fn values(&self) -> [Option<f64>; 9] {
+    /// In the order of [`MORE_COLUMNS`], from `fair` to `line_us`.
+    pub(crate) fn values(&self) -> [Option<f64>; 10] {
         [
             self.fair,
             self.longest_ms,
@@ -55,6 +58,7 @@ impl More {
             self.service_calls,
             self.home_calls,
             self.wire_bytes,
+            self.line_us,
         ]
     }
 }

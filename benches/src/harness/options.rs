@@ -14,6 +14,8 @@ pub struct Options {
     pub csv: Option<PathBuf>,
     /// Only figures whose row starts with something that has this in it, and what they are compared with.
     pub only: Option<String>,
+    /// The least that a line has to take from core to core and back while something is measured, in nanoseconds.
+    pub line_min_ns: Option<u32>,
     /// Whether `cargo bench` runs this. `cargo test --benches` does not say so, and only wants to see it run.
     pub bench: bool,
     /// What was not understood, and is ignored: cargo hands the flags of its own harness to every bench.
@@ -30,6 +32,10 @@ impl Options {
                 Some("--quick") => options.quick = true,
                 Some("--bench") => options.bench = true,
                 Some("--only") => options.only = arguments.next().map(|text| text.to_string_lossy().into_owned()),
+                Some("--line-min") => match arguments.next().and_then(|text| text.to_str()?.parse().ok()) {
+                    Some(least) => options.line_min_ns = Some(least),
+                    None => options.ignored.push("--line-min without a number of nanoseconds".to_owned()),
+                },
                 Some("--csv") => options.csv = arguments.next().map(PathBuf::from),
                 Some(csv) if csv.starts_with("--csv=") => options.csv = Some(csv["--csv=".len()..].into()),
                 _ => options.ignored.push(argument.to_string_lossy().into_owned()),
@@ -82,6 +88,8 @@ mod tests {
         assert_eq!(parse("--csv=b.csv").csv.unwrap(), Path::new("b.csv"));
         assert_eq!(parse("--bench").plan().rounds, Plan::FULL.rounds);
         assert_eq!(parse("").plan().rounds, Plan::SMOKE.rounds);
+        assert_eq!(parse("--line-min 250 --bench").line_min_ns, Some(250));
+        assert_eq!(parse("--bench --line-min far").line_min_ns, None);
         let only = parse("--only shm/rcq");
         assert!(only.wants("ddss,null,8,shm/rcq/t1,1") && !only.wants("ddss,null,8,shm/mq/t1,1"));
         assert!(parse("").wants("anything"));

@@ -84,14 +84,15 @@ impl Row {
     fn for_people(&self) -> String {
         let times = |ratio: Option<f64>| ratio.map_or_else(|| "limit".to_owned(), |ratio| format!("{ratio:.2} x"));
         let line = format!(
-            "{:<44} {:>11.3} {:>11.3} {:>12.0} {:>9} {:>9}  {}",
+            "{:<44} {:>11.3} {:>11.3} {:>12.0} {:>9} {:>9} {line:>8}  {}",
             self.label.replace(',', " "),
             self.p50_us,
             self.p99_us,
             self.operations_per_s,
             times(self.ratio),
             times(self.rate_ratio),
-            self.notes.join("; ")
+            self.notes.join("; "),
+            line = self.more.line_us.map_or_else(String::new, |took| format!("{took:.2}")),
         );
         line.trim_end().to_owned()
     }
@@ -120,8 +121,8 @@ impl Report {
 
     pub(crate) fn finish(self) -> io::Result<()> {
         let mut out = io::stderr().lock();
-        let [p50, p99, rate] = ["p50 µs", "p99 µs", "ops/s"];
-        writeln!(out, "\n{:<44} {p50:>11} {p99:>11} {rate:>12} {:>9} {:>9}", "figure", "of p50", "of rate")?;
+        let [p50, p99, rate, line] = ["p50 µs", "p99 µs", "ops/s", "line µs"];
+        writeln!(out, "\n{:<44} {p50:>11} {p99:>11} {rate:>12} {:>9} {:>9} {line:>8}", "figure", "of p50", "of rate")?;
         for row in &self.rows {
             writeln!(out, "{}", row.for_people())?;
         }
@@ -159,7 +160,7 @@ mod tests {
             notes: vec!["one, two".into(), "three".into()],
         };
         let contract = "raw,pingpong,8,shm/spin/t1,1,0.3456,1.5000,2500000";
-        assert_eq!(row.csv(), format!("{contract},2.0000,,,0.5000,,,,,,,,,one; two; three"));
+        assert_eq!(row.csv(), format!("{contract},2.0000,,,0.5000,,,,,,,,,,one; two; three"));
         assert!(header().starts_with(CONTRACT));
         assert_eq!(row.csv().split(',').count(), header().split(',').count());
     }
@@ -184,7 +185,7 @@ mod tests {
         drop(report);
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let row = "ddss,null,8,shm/rcq/t1,1,1.0000,2.0000,3,2.5000,1.1000,0.9000,,,,,,,,,,a note";
+        let row = "ddss,null,8,shm/rcq/t1,1,1.0000,2.0000,3,2.5000,1.1000,0.9000,,,,,,,,,,,a note";
         assert_eq!(text, format!("{}\n{row}\n", header()));
     }
 }

@@ -6,8 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use super::{Rows, units};
+
 /// What stands beside every figure.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
     /// As `/proc/cpuinfo` calls it.
     pub processor: String,
@@ -27,6 +29,8 @@ pub struct Machine {
     pub commit: String,
     /// When, in UTC.
     pub date: String,
+    /// The least and the most that a bare line took from core to core and back beside what was measured, in microseconds.
+    pub line_us: Option<(f64, f64)>,
 }
 
 impl Machine {
@@ -53,15 +57,36 @@ impl Machine {
             compiler: said("rustc", &["--version"]),
             commit: commit(),
             date: date(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())),
+            line_us: None,
         }
+    }
+
+    /// The same with what `rows` say of its cores.
+    #[must_use]
+    pub fn seen_in(mut self, rows: &Rows) -> Machine {
+        self.line_us = rows.0.iter().filter_map(|row| row.more("line_us")).fold(None, |seen, line_us| {
+            let (least, most) = seen.unwrap_or((line_us, line_us));
+            Some((line_us.min(least), line_us.max(most)))
+        });
+        self
     }
 
     /// As one sentence.
     pub fn words(&self) -> String {
         let Machine { processor, cores, kernel, memory_mib, compiler, commit, date, governor, .. } = self;
         let kind = if self.is_virtual { " (virtual)" } else { "" };
+        let line = match self.line_us {
+            // Twice as far in one run than in another: not noise, but other cores.
+            Some((least, most)) if most > 2.0 * least => format!(
+                ", of which the host at times makes two threads of one (a line takes {} there and back, at times {})",
+                units::time(least),
+                units::time(most)
+            ),
+            Some((least, most)) => format!(", {} apart", units::time(least.midpoint(most))),
+            None => String::new(),
+        };
         format!(
-            "{processor}{kind}, {cores} cores, {} GiB, Linux {kernel}, governor {governor}, {compiler}, commit {commit}, {date}",
+            "{processor}{kind}, {cores} cores{line}, {} GiB, Linux {kernel}, governor {governor}, {compiler}, commit {commit}, {date}",
             memory_mib.div_ceil(1024)
         )
     }
@@ -88,6 +113,7 @@ impl Machine {
             compiler: text("compiler"),
             commit: text("commit"),
             date: text("date"),
+            line_us: None,
         }
     }
 }
@@ -136,6 +162,23 @@ mod tests {
         assert_eq!(date(0), "1970-01-01 00:00 UTC");
         assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(date(1_798_761_599), "2026-12-31 23:59 UTC");
+    }
+
+    // If this failed, a figure of two threads of one core would pass for one of two cores.
+    #[test]
+    fn what_the_host_made_of_the_cores_is_said() {
+        let rows = |lines: &[&str]| {
+            let row = |line: &&str| format!("ddss,null,8,shm/rcq/t{line},1,1,1,1,{line}\n");
+            let rows: String = lines.iter().map(row).collect();
+            Rows::parse("ipc", &format!("{},line_us\n{rows}", crate::harness::CONTRACT)).unwrap()
+        };
+        let words = |lines: &[&str]| Machine::here().seen_in(&rows(lines)).words();
+        assert!(
+            words(&["0.12", "", "0.39"])
+                .contains("two threads of one (a line takes 120 ns there and back, at times 390 ns)")
+        );
+        assert!(words(&["0.38", "0.4"]).contains("cores, 390 ns apart,"), "{}", words(&["0.38", "0.4"]));
+        assert_eq!(words(&[""]), Machine::here().words());
     }
 
     // If this failed, figures that are drawn again from recorded rows would be of the machine that draws them.

@@ -1,0 +1,104 @@
+//! How far the client's and the service's core are apart while something is measured.
+//!
+//! A host may run two virtual cores on two cores or on the two threads of one, and change that whenever it likes. A line then
+//! takes a third of the time from one to the other, and all that needs a core's own strength takes up to twice as long. Rows that
+//! do not say which it was cannot be compared.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::measure::Meter;
+use super::{Cores, Figure};
+use crate::raw::line_ping_pong;
+
+/// How long one look takes.
+const LOOK: Duration = Duration::from_micros(200);
+/// Looks of one figure that lie further apart than this are of two machines, so to speak.
+const MOVED: f64 = 1.8;
+/// How long one slice waits for the line that was asked for.
+const PATIENCE: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Looks at a bare line between the cores, and remembers what it took beside each figure.
+pub(crate) struct Distance {
+    line: Figure,
+    meter: Meter,
+    min_us: Option<f64>,
+    seen: BTreeMap<String, Vec<f64>>,
+}
+
+/// What a line took beside the slices of one figure, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Beside {
+    pub(crate) median_us: f64,
+    least_us: f64,
+    most_us: f64,
+}
+
+impl Distance {
+    /// Between these cores; `min_us` is the least that a line has to take while a slice is measured.
+    pub(crate) fn between(cores: Cores, min_us: Option<f64>) -> Distance {
+        Distance { line: line_ping_pong(cores), meter: Meter::with_readings(4096), min_us, seen: BTreeMap::new() }
+    }
+
+    /// Looks, and waits for a while if a longer line was asked for. What it took counts for the figure called `label`.
+    pub(crate) fn look(&mut self, label: &str) {
+        let begin = Instant::now();
+        let mut took_us = self.took_us();
+        while self.min_us.is_some_and(|min_us| took_us < min_us) && begin.elapsed() < PATIENCE {
+            std::thread::sleep(PAUSE);
+            took_us = self.took_us();
+        }
+        self.seen.entry(label.to_owned()).or_default().push(took_us);
+    }
+
+    /// What was seen beside the figure called `label` since this was asked for last.
+    pub(crate) fn beside(&mut self, label: &str) -> Option<Beside> {
+        Beside::of(self.seen.remove(label)?)
+    }
+
+    /// What there is to say about it, if there is something.
+    pub(crate) fn note(&self, beside: Beside) -> Option<String> {
+        let Beside { least_us, most_us, .. } = beside;
+        if self.min_us.is_some_and(|min_us| least_us < min_us) {
+            return Some(format!("NEAR: the line took {least_us:.2} us, less than was asked for"));
+        }
+        let moved = most_us > MOVED * least_us;
+        moved.then(|| format!("the host moved the cores: a line took {least_us:.2} to {most_us:.2} us"))
+    }
+
+    fn took_us(&mut self) -> f64 {
+        self.meter.measure(&mut self.line, LOOK).quantile_us(0.5)
+    }
+}
+
+impl Beside {
+    fn of(mut looks: Vec<f64>) -> Option<Beside> {
+        looks.sort_by(f64::total_cmp);
+        Some(Beside { median_us: *looks.get(looks.len() / 2)?, least_us: *looks.first()?, most_us: *looks.last()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, a row that was measured on two cores and on one would pass for one of two.
+    #[test]
+    fn a_figure_that_was_moved_says_so() {
+        let mut distance = Distance::between(Cores::of_this_machine(), None);
+        distance.look("a");
+        assert!(distance.beside("a").unwrap().median_us > 0.0);
+        assert_eq!(distance.beside("a"), None, "it counted twice");
+
+        let moved = Beside::of(vec![0.39, 0.12, 0.38]).unwrap();
+        assert_eq!(moved, Beside { median_us: 0.38, least_us: 0.12, most_us: 0.39 });
+        assert!(distance.note(moved).unwrap().contains("0.12 to 0.39 us"));
+        let still = Beside::of(vec![0.12, 0.13]).unwrap();
+        assert_eq!(distance.note(still), None);
+
+        let asked = Distance { min_us: Some(0.3), ..distance };
+        assert!(asked.note(still).unwrap().contains("0.12 us, less"));
+        assert!(asked.note(Beside::of(vec![0.31, 0.33]).unwrap()).is_none());
+    }
+}
