@@ -3,6 +3,9 @@
 //! What has to hold whatever comes: no panic, no byte outside of what was opened, each posted tag told exactly once, and
 //! every hold on memory given back.
 
+#[cfg(test)]
+mod roads;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -81,7 +84,10 @@ struct Side {
     tag: u64,
     closed: Option<CloseReason>,
     kept: Vec<u8>,
+    /// Messages that came, that were posted, and operations that did not end well.
     messages: usize,
+    sent: usize,
+    failed: usize,
     /// Numbers of the next message and the next request that a peer would send.
     turns: [u32; 2],
 }
@@ -117,6 +123,8 @@ impl Side {
             closed: None,
             kept: Vec::new(),
             messages: 0,
+            sent: 0,
+            failed: 0,
             turns: [1, 1],
         }
     }
@@ -197,13 +205,15 @@ impl Side {
         };
         if self.connection.post(&work, &mut self.memory).is_ok() {
             self.owed.insert(tag, false);
+            self.sent += usize::from(matches!(work, Work::Send { .. } | Work::Immediate { .. }));
         }
     }
 
     fn look(&mut self) {
         for event in self.events.iter() {
             match event {
-                Event::Done { tag, .. } => {
+                Event::Done { tag, outcome, .. } => {
+                    self.failed += usize::from(outcome.is_err());
                     assert!(self.closed.is_none(), "nothing is told after the end");
                     let told = self.owed.insert(tag, true);
                     assert_eq!(told, Some(false), "each tag is told once");
@@ -216,6 +226,7 @@ impl Side {
                     assert!(bytes.len() <= 512, "messages are bounded");
                     self.messages += 1;
                 }
+                Event::Immediate { .. } => self.messages += 1,
                 _ => {}
             }
         }
@@ -441,7 +452,9 @@ pub fn pipe(data: &[u8]) {
     for side in &sides {
         assert_eq!(side.closed, None, "two of us understand each other");
         assert!(side.owed.values().all(|told| *told), "everything is done when nothing is under way");
+        assert_eq!(side.failed, 0, "nothing was asked that may not be done");
     }
+    assert_eq!([sides[0].messages, sides[1].messages], [sides[1].sent, sides[0].sent], "each message came once");
     sides.into_iter().for_each(|side| side.finish(false));
 }
 

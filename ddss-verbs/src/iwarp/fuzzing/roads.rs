@@ -1,0 +1,137 @@
+//! Which road bytes take: from the socket into their memory and back without a stop between, and small ones together.
+
+use super::*;
+use crate::iwarp::mpa::frame_bytes;
+
+/// Bytes of the head of a tagged segment in its frame, and of an untagged one's without the length.
+const TAGGED_HEAD: usize = 2 + 14;
+const UNTAGGED_HEADER: usize = 18;
+
+/// Two connections that know each other; the first one connected.
+fn pair(crc: bool) -> [Side; 2] {
+    let config = IwarpConfig { crc, ..IwarpConfig::default() };
+    let mut sides = [Side::new(&config, true), Side::new(&config, false)];
+    exchange(&mut sides, &mut Input(&[]), usize::MAX);
+    assert_eq!(sides[1].connection.accept(b"yes"), Ok(true));
+    exchange(&mut sides, &mut Input(&[]), usize::MAX);
+    assert!(sides.iter().all(|side| side.connection.stage() == Stage::Open));
+    sides
+}
+
+impl Side {
+    fn posts(&mut self, work: &Work<'_>) {
+        self.owed.insert(work.tag(), false);
+        assert!(self.connection.post(work, &mut self.memory).is_ok());
+    }
+
+    /// Of what waits for the socket: bytes in private memory, and bytes that are sent from where they lie.
+    fn waiting(&mut self) -> (usize, usize) {
+        self.with(|connection, cx| connection.pump(OUTBOX_BYTES, cx));
+        self.connection.outbox().parts(&self.memory).fold((0, 0), |(private, memory), part| match part {
+            Part::Bytes(bytes) => (private + bytes.len(), memory),
+            Part::Memory { bytes, .. } => (private, memory + bytes),
+        })
+    }
+
+    fn at(&self, offset: u64, bytes: usize) -> Vec<u8> {
+        let mut out = vec![0; bytes];
+        self.memory.held(self.region).copy_out(offset as usize, &mut out);
+        out
+    }
+}
+
+/// A read of the whole window of the second, and the stream that answers it.
+fn answer(sides: &mut [Side; 2]) -> Vec<u8> {
+    let pattern: Vec<u8> = (0..OPEN).map(|at| at as u8 ^ (at >> 8) as u8).collect();
+    sides[1].memory.held(sides[1].region).copy_in((OPEN / 2) as usize, &pattern);
+    let (peer, region, key) = (sides[0].connection.id(), sides[0].region, sides[1].key);
+    let local = LocalRange { region, offset: 0, bytes: OPEN };
+    sides[0].posts(&Work::Read { peer, tag: 1, local, remote: RemoteRange { key, address: 0 } });
+    let request = sides[0].drain(usize::MAX);
+    sides[1].feed(&request);
+    let answer = sides[1].drain(usize::MAX);
+    assert_eq!(answer.len(), frame_bytes(TAGGED_HEAD - 2 + OPEN as usize), "one segment");
+    answer
+}
+
+#[test]
+fn an_answer_without_crc_goes_from_the_socket_into_its_memory() {
+    // If this failed, each large read would be copied once more than it has to be.
+    let mut sides = pair(false);
+    let answer = answer(&mut sides);
+    let first = TAGGED_HEAD + 100;
+    sides[0].feed(&answer[..first]);
+    assert_eq!(sides[0].at(0, 100), &answer[TAGGED_HEAD..first], "what has come is in its place");
+    let region = sides[0].region;
+    assert_eq!(sides[0].connection.direct(), Some((region, 100, OPEN as usize - 100)), "the rest goes there by itself");
+    sides[0].feed(&answer[first..]);
+    sides[0].look();
+    assert_eq!(sides[0].owed.get(&1), Some(&true));
+    assert_eq!(sides[0].at(0, OPEN as usize), &answer[TAGGED_HEAD..TAGGED_HEAD + OPEN as usize]);
+    sides.into_iter().for_each(|side| side.finish(false));
+}
+
+#[test]
+fn an_answer_with_crc_is_placed_as_it_arrives() {
+    // If this failed, a large read would wait for its last byte before its first one was moved.
+    let mut sides = pair(true);
+    let answer = answer(&mut sides);
+    let (piece, first) = (2048, TAGGED_HEAD + 2048 + 7);
+    sides[0].feed(&answer[..first]);
+    assert_eq!(sides[0].at(0, piece), &answer[TAGGED_HEAD..TAGGED_HEAD + piece]);
+    assert_eq!(sides[0].connection.direct(), None, "what is summed is summed in private memory");
+    sides[0].look();
+    assert_eq!(sides[0].owed.get(&1), Some(&false), "it is done when its CRC was right");
+    sides[0].feed(&answer[first..]);
+    sides[0].look();
+    assert_eq!(sides[0].owed.get(&1), Some(&true));
+    sides.into_iter().for_each(|side| side.finish(false));
+}
+
+#[test]
+fn payload_is_sent_from_where_it_lies() {
+    // If this failed, each large write and answer would be copied once more than it has to be.
+    let mut sides = pair(false);
+    let (peer, region, key) = (sides[0].connection.id(), sides[0].region, sides[1].key);
+    let (local, remote) = (LocalRange { region, offset: 0, bytes: OPEN }, RemoteRange { key, address: 0 });
+    sides[0].posts(&Work::Write { peer, tag: 1, local, remote });
+    assert_eq!(sides[0].waiting(), (TAGGED_HEAD + 4, OPEN as usize), "the head, and the place of a CRC");
+    exchange(&mut sides, &mut Input(&[]), usize::MAX);
+    sides[0].posts(&Work::Read { peer, tag: 2, local, remote });
+    let request = sides[0].drain(usize::MAX);
+    sides[1].feed(&request);
+    assert_eq!(sides[1].waiting().1, OPEN as usize);
+    exchange(&mut sides, &mut Input(&[]), usize::MAX);
+    assert!(sides[0].owed.values().all(|told| *told));
+    sides.into_iter().for_each(|side| side.finish(false));
+
+    // With a CRC only what nobody else writes may stay where it lies: the second's memory is the polling thread's own.
+    let mut sides = pair(true);
+    sides[0].posts(&Work::Write { peer, tag: 1, local, remote });
+    assert_eq!(sides[0].waiting().1, 0, "a process could change it under its CRC");
+    exchange(&mut sides, &mut Input(&[]), usize::MAX);
+    sides[0].posts(&Work::Read { peer, tag: 2, local, remote });
+    let request = sides[0].drain(usize::MAX);
+    sides[1].feed(&request);
+    assert_eq!(sides[1].waiting().1, if crc::is_wide() { OPEN as usize } else { 0 });
+    exchange(&mut sides, &mut Input(&[]), usize::MAX);
+    sides.into_iter().for_each(|side| side.finish(false));
+}
+
+#[test]
+fn small_messages_that_wait_are_sent_together() {
+    // If this failed, a hundred small requests would be a hundred system calls, or the last one would wait for a full packet.
+    let mut sides = pair(true);
+    let peer = sides[0].connection.id();
+    for tag in 1..=100 {
+        let mode = SendMode::default();
+        sides[0].posts(&Work::Send { peer, tag, message: b"8 bytes!", mode });
+    }
+    assert_eq!(sides[0].waiting(), (100 * frame_bytes(UNTAGGED_HEADER + 8), 0));
+    let together = sides[0].connection.outbox().single().map(<[u8]>::len);
+    assert_eq!(together, Some(100 * frame_bytes(UNTAGGED_HEADER + 8)), "one piece for one system call");
+    assert!(!sides[0].connection.has_more(), "nothing follows, so nothing is held back");
+    exchange(&mut sides, &mut Input(&[]), usize::MAX);
+    assert_eq!(sides[1].messages, 100);
+    sides.into_iter().for_each(|side| side.finish(false));
+}
