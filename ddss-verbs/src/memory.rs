@@ -301,3 +301,27 @@ impl Keys {
         Ok(self.drawn.pop().expect("it was just filled"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn keys_cannot_be_guessed_from_others() {
+        // If this failed, a node could name a window of another one's memory that nobody opened to it.
+        let (mut one, mut other) = (Keys::default(), Keys::default());
+        let drawn: Vec<u32> = (0..2048).flat_map(|_| [one.draw().unwrap(), other.draw().unwrap()]).collect();
+        let different: HashSet<u32> = drawn.iter().copied().collect();
+        // Of 4,096 random ones two are the same once in 512 runs, and eight never.
+        assert!(different.len() > drawn.len() - 8, "{} different keys of {}", different.len(), drawn.len());
+        let steps: HashSet<u32> = drawn.windows(2).map(|two| two[1].wrapping_sub(two[0])).collect();
+        assert!(steps.len() > drawn.len() - 9, "{} different steps: keys are counted", steps.len());
+        for bit in 0..32 {
+            let ones = drawn.iter().filter(|key| *key >> bit & 1 == 1).count();
+            // Sixteen standard deviations.
+            assert!((1536..2560).contains(&ones), "bit {bit} is set in {ones} of {}", drawn.len());
+        }
+    }
+}

@@ -24,7 +24,7 @@ pub struct IwarpConfig {
     pub crc: bool,
     /// Ask for markers in what we receive. They cost both sides; adapters may need them, we do not.
     pub markers: bool,
-    /// The highest revision that we speak.
+    /// The revision in which we connect. Who connects to us is answered in his own.
     pub revision: Revision,
     /// Reads and atomics of a peer that we work on at the same time.
     pub reads_inbound: u16,

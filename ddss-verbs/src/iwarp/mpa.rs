@@ -410,3 +410,22 @@ pub(crate) fn mark_frame(frame: &[u8], position: u64, crc: bool, out: &mut Vec<u
     let sum = if crc { crc::checksum(&out[start..]) } else { 0 };
     out.extend_from_slice(&sum.to_le_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_connects_chooses_the_revision() {
+        // If this failed, a node that is told to connect in the older revision could not be reached in the newer one.
+        let config = |revision| IwarpConfig { revision, ..IwarpConfig::default() };
+        for (asks, answers) in [(Revision::Two, Revision::One), (Revision::One, Revision::Two)] {
+            let request = Terms::request(&config(asks), b"hello");
+            let (reply, there) = Terms::answer(&config(answers), &request, b"yes").unwrap();
+            assert_eq!(reply.revision, request.revision);
+            assert_eq!(reply.enhanced.is_some(), asks == Revision::Two, "read limits are said by both or by none");
+            let here = Terms::agreed(&config(asks), &reply).unwrap();
+            assert_eq!((here.ready, here.ord), (there.ready, there.ird));
+        }
+    }
+}

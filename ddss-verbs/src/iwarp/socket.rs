@@ -77,3 +77,22 @@ pub(crate) fn tune(socket: impl AsFd) -> io::Result<()> {
     sockopt::set_tcp_user_timeout(socket, USER_TIMEOUT_MS)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_does_not_wait_and_notices_a_host_that_vanished() {
+        // If this failed, small messages would wait for an acknowledgement, or a get would wait for a dead host for hours.
+        let (listener, address) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let socket = connect(address).unwrap();
+        assert!(sockopt::tcp_nodelay(&socket).unwrap());
+        assert!(sockopt::socket_keepalive(&socket).unwrap());
+        let asks = sockopt::tcp_keepidle(&socket).unwrap()
+            + sockopt::tcp_keepintvl(&socket).unwrap() * sockopt::tcp_keepcnt(&socket).unwrap();
+        assert_eq!(asks, Duration::from_secs(10), "a silent host is given up");
+        assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 10_000, "and one that acknowledges nothing");
+        drop(listener);
+    }
+}
