@@ -1,4 +1,4 @@
-//! Two threads that sleep when there is nothing to do, as two daemons do.
+//! Who has nothing to do sleeps, as a daemon does, and whatever it waits for wakes it.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{ALL, Memory, PATIENCE, pattern};
+use common::{ALL, Memory, Node, PATIENCE, Seen, pattern};
 use ddss_verbs::{
     Event, Events, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RemoteRange, SendMode, Trust, Window, Work,
 };
@@ -37,11 +37,13 @@ fn run(fabric: &mut Iwarp, mut wanted: impl FnMut(&mut Iwarp, Event<'_>) -> bool
         }
         // As a daemon does, it spins for a while before it sleeps.
         if busy.elapsed() > Duration::from_millis(1) && fabric.arm() {
-            let latest = Instant::now() + Duration::from_secs(1);
+            let latest = Instant::now() + PATIENCE;
             let until = fabric.next_deadline().map_or(latest, |deadline| deadline.min(latest));
             let wait = until.saturating_duration_since(Instant::now());
             let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
-            poll(&mut [PollFd::new(&fabric.descriptor(), PollFlags::IN)], Some(&wait)).unwrap();
+            let woken = poll(&mut [PollFd::new(&fabric.descriptor(), PollFlags::IN)], Some(&wait)).unwrap();
+            // Nobody but the descriptor and its own deadline wakes it: what it slept through would be asleep still.
+            assert!(woken > 0 || until < latest, "it slept through what it waited for");
             sleeps += 1;
             fabric.disarm();
         }
@@ -138,4 +140,95 @@ fn round_trip(client: &mut Iwarp, peer: PeerId, region: ddss_verbs::RegionId, re
         left -= 1;
         left == 0
     })
+}
+
+fn is_readable(node: &Node<Iwarp>, wait: Duration) -> bool {
+    let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+    poll(&mut [PollFd::new(&node.fabric.descriptor(), PollFlags::IN)], Some(&wait)).unwrap() > 0
+}
+
+/// Polls until it may sleep, and has it sleep.
+fn to_sleep(node: &mut Node<Iwarp>) {
+    let begin = Instant::now();
+    loop {
+        node.poll();
+        if node.fabric.arm() {
+            // What was on its way may have come in between.
+            if !is_readable(node, Duration::from_millis(5)) {
+                return;
+            }
+            node.fabric.disarm();
+        }
+        assert!(begin.elapsed() < PATIENCE, "it never sleeps");
+    }
+}
+
+/// It is woken, whoever of the two has to do something for that, and sees `wanted`.
+fn is_woken(sleeper: &mut Node<Iwarp>, other: &mut Node<Iwarp>, why: &str, wanted: impl Fn(&Seen) -> bool) -> Seen {
+    let begin = Instant::now();
+    while !is_readable(sleeper, Duration::ZERO) {
+        other.poll();
+        assert!(begin.elapsed() < PATIENCE, "it sleeps through {why}");
+    }
+    sleeper.fabric.disarm();
+    loop {
+        if let Some(seen) = sleeper.take(&wanted) {
+            return seen;
+        }
+        sleeper.poll();
+        other.poll();
+        assert!(begin.elapsed() < PATIENCE, "nothing came of {why}; saw {:?}", sleeper.seen);
+    }
+}
+
+#[test]
+fn each_cause_by_itself_wakes_a_sleeper() {
+    // If this failed, one kind of event would be seen only when another one happens to come.
+    let size = 16 << 20;
+    let (theirs, mine) = (Memory::new(size), Memory::new(size));
+    let mut server = Node::new(Iwarp::new(IwarpConfig::default()).unwrap());
+    let mut client = Node::new(Iwarp::new(IwarpConfig::default()).unwrap());
+    let (lent, region) = (server.register(&theirs), client.register(&mine));
+    let address = server.fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+
+    to_sleep(&mut server);
+    let there = client.fabric.connect(address, b"").unwrap();
+    let asked = is_woken(&mut server, &mut client, "a connect", |seen| matches!(seen, Seen::Asked { .. }));
+    let Seen::Asked { peer: here, .. } = asked else { unreachable!() };
+
+    to_sleep(&mut client);
+    let window = server.fabric.expose(here, lent, 0, size, ALL).unwrap();
+    server.fabric.accept(here, b"").unwrap();
+    is_woken(&mut client, &mut server, "an accept", |seen| matches!(seen, Seen::Connected { .. }));
+    let remote = RemoteRange { key: window.key, address: window.base };
+
+    to_sleep(&mut server);
+    let message = Work::Send { peer: there, tag: 1, message: b"awake?", mode: SendMode::default() };
+    client.fabric.post(&[message]).unwrap();
+    is_woken(&mut server, &mut client, "a message", |seen| matches!(seen, Seen::Message { .. }));
+
+    let local = LocalRange { region, offset: 0, bytes: 8 };
+    client.fabric.post(&[Work::Read { peer: there, tag: 2, local, remote }]).unwrap();
+    to_sleep(&mut client);
+    is_woken(&mut client, &mut server, "an answer", |seen| matches!(seen, Seen::Done { tag: 2, .. }));
+
+    // More than any socket takes; the server sleeps with the rest, because nobody takes it.
+    let local = LocalRange { region, offset: 0, bytes: size };
+    client.fabric.post(&[Work::Read { peer: there, tag: 3, local, remote }]).unwrap();
+    client.poll();
+    server.poll();
+    to_sleep(&mut server);
+    let begin = Instant::now();
+    while client.done(3).is_none() {
+        // It does nothing by itself any more: only what wakes it has it go on.
+        client.poll();
+        if is_readable(&server, Duration::ZERO) {
+            server.fabric.disarm();
+            to_sleep(&mut server);
+        }
+        assert!(begin.elapsed() < PATIENCE, "it sleeps through room in its socket");
+    }
+
+    client.fabric.close(there);
+    is_woken(&mut server, &mut client, "an end", |seen| matches!(seen, Seen::Closed { .. }));
 }
