@@ -297,33 +297,6 @@ fn answers_that_do_not_fit_the_read_are_refused() {
 }
 
 #[test]
-fn descriptors_come_back() {
-    // If this failed, a node that flaps would use up the daemon's descriptors within a day.
-    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let mut home = Home::new(IwarpConfig::default());
-    let mut rounds = |count: usize| {
-        for round in 0..count {
-            let (mut wire, peer, _) = home.meet(CRC);
-            if round % 2 == 0 {
-                wire.segment(&untagged(3, 0, 1, &pattern(1, 100)));
-                home.wait("the message", Node::message);
-                home.node.fabric.close(peer);
-            } else {
-                wire.segment(&untagged(13, 0, 1, b""));
-            }
-            home.closed(peer);
-            home.is_clean(Some(&mut wire));
-        }
-    };
-    rounds(4);
-    let before = open();
-    rounds(60);
-    let after = open();
-    // Other tests of this binary open and close descriptors of their own meanwhile.
-    assert!(after < before + 40, "{before} descriptors before, {after} after");
-}
-
-#[test]
 fn done_means_that_the_socket_has_all_of_it() {
     // If this failed, a message would be reported as sent whose end is lost when the connection breaks.
     let one = config(|config| config.revision = Revision::One);
