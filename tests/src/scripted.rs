@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::Error;
 
 /// Bytes that a test puts and expects to get: equal for equal seeds, and at no place alike for two of them.
@@ -56,6 +58,21 @@ impl ScriptedClient {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Stops it, as `kill -STOP` does: it is there and does nothing.
+    pub fn pause(&self) -> Result<(), Error> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) -> Result<(), Error> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Error> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).map_err(|error| Error::system("signalling a client")(error.into()))
     }
 
     /// Kills it as `kill -9` does.

@@ -45,10 +45,9 @@ fn one_who_stops_while_it_yields_holds_nobody_up() {
             let mut stopped = beside(&daemon, core, strategy);
             assert_eq!(stopped.ask("put-for-ever 8").unwrap(), "ok writing");
             std::thread::sleep(Duration::from_millis(millis));
-            let pid = rustix::process::Pid::from_raw(stopped.pid().cast_signed()).unwrap();
-            rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+            stopped.pause().unwrap();
             assert!(other.ask("whole 8").unwrap().starts_with("ok whole"), "one is stopped");
-            rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+            stopped.resume().unwrap();
             assert!(other.ask("whole 8").unwrap().starts_with("ok whole"), "it goes on");
             stopped.kill().unwrap();
             assert!(other.ask("whole 8").unwrap().starts_with("ok whole"), "it is dead");

@@ -72,6 +72,38 @@ fn a_client_killed_in_the_middle_of_its_puts_leaves_whole_values_and_nobody_wait
     }
 }
 
+// If this failed, a client in a debugger on one node would hold up everybody who asks its node for something.
+#[test]
+fn clients_of_the_home_that_stand_still_do_not_matter() {
+    let [a, b] = Daemon::pair().unwrap();
+    for strategy in ["rcq", "auto", "rmq", "mq"] {
+        let name = format!("still-{strategy}");
+        let (mut owner, mut writer) = (client(&a, strategy), client(&a, strategy));
+        assert_eq!(owner.ask(&format!("allocate {name} 65536")).unwrap(), "ok 65536 bytes");
+        assert_eq!(owner.ask("put 0 65536 0").unwrap(), "ok version 1");
+        assert!(open_soon(&mut writer, &name).starts_with("ok"));
+        let mut far = client(&b, strategy);
+        assert!(open_soon(&mut far, &name).starts_with("ok"));
+        assert_eq!(writer.ask("put-for-ever 65536").unwrap(), "ok writing");
+        std::thread::sleep(Duration::from_millis(20));
+        // One sleeps in it and one stands in the middle of a put, wherever that is.
+        [&owner, &writer].into_iter().for_each(|client| client.pause().unwrap());
+        for _ in 0..3 {
+            let said = far.ask("whole 65536").unwrap();
+            assert!(said.starts_with("ok whole"), "{strategy}: {said}");
+        }
+        let said = far.ask("put 0 65536 1").unwrap();
+        assert!(said.starts_with("ok version"), "{strategy}: {said}");
+        assert!(far.ask("get 0 65536 1").unwrap().ends_with("equal"), "{strategy}");
+        assert!(far.ask("add 0 0").unwrap().starts_with("ok"), "{strategy}");
+        assert!(far.ask("lock").unwrap().starts_with("ok"), "{strategy}");
+        assert!(far.ask("unlock").unwrap().starts_with("ok"), "{strategy}");
+        [&owner, &writer].into_iter().for_each(|client| client.resume().unwrap());
+        let said = owner.ask("whole 65536").unwrap();
+        assert!(said.starts_with("ok whole"), "{strategy}: {said}");
+    }
+}
+
 // If this failed, people would search for the cause of a mistake in the wrong place.
 #[test]
 fn mistakes_are_answered_with_a_sentence_that_says_what_to_do() {
