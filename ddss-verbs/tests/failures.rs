@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use common::{Memory, Node, PATIENCE, Seen, pattern};
 use ddss_verbs::{
-    CloseReason, Fabric, Fault, Iwarp, IwarpConfig, LocalRange, PeerId, RemoteRange, Revision, SendMode, Work,
-    WorkError,
+    CloseReason, Fabric, Fault, Iwarp, IwarpConfig, LocalRange, RemoteRange, Revision, SendMode, Work, WorkError,
 };
+use wire::away::{reach, until};
 use wire::home::{Home, config, tagged, untagged};
-use wire::{CRC, ENHANCED, REJECT, Segment, Wire, frame, number, start};
+use wire::{CRC, ENHANCED, REJECT, Segment, Wire, feed, frame, number, start};
 
 #[test]
 fn strangers_learn_nothing_and_leave_nothing() {
@@ -52,10 +52,7 @@ fn a_handshake_may_come_byte_by_byte_but_must_come() {
     // If this failed, a slow network would keep nodes apart, or 64 silent sockets would keep everybody out.
     let mut home = Home::new(config(|config| config.handshake_timeout = Duration::from_millis(300)));
     let mut wire = Wire::connect(home.address);
-    for byte in start(true, CRC, 1, b"slowly") {
-        wire.send(&[byte]);
-        home.node.poll();
-    }
+    feed(&mut home.node, &mut wire, &start(true, CRC, 1, b"slowly"), 1);
     let peer = home.asked();
     home.node.fabric.accept(peer, b"").unwrap();
     home.wait("the reply", |_| {
@@ -121,36 +118,6 @@ fn a_cut_in_the_middle_of_a_frame_leaves_no_trace() {
             assert_eq!(home.memory.get(0, 4096), [6; 4096], "nothing of a frame whose sum never came is placed");
         }
         home.is_clean(None);
-    }
-}
-
-/// A fabric that connects to a raw listener, up to a point.
-fn reach(config: IwarpConfig, answer: Option<Vec<u8>>) -> (Node<Iwarp>, PeerId, Wire) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut node = Node::new(Iwarp::new(config).unwrap());
-    let peer = node.fabric.connect(listener.local_addr().unwrap(), b"hi").unwrap();
-    let mut wire = Wire::accept(&listener);
-    let begin = Instant::now();
-    while wire.start(true).is_none() {
-        assert!(begin.elapsed() < PATIENCE, "no request");
-        node.poll();
-        wire.receive();
-    }
-    if let Some(answer) = answer {
-        wire.send(&answer);
-    }
-    (node, peer, wire)
-}
-
-fn until<T>(node: &mut Node<Iwarp>, what: &str, mut wanted: impl FnMut(&mut Node<Iwarp>) -> Option<T>) -> T {
-    let begin = Instant::now();
-    loop {
-        if let Some(found) = wanted(node) {
-            return found;
-        }
-        assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}; saw {:?}", node.seen);
-        node.poll();
-        std::hint::spin_loop();
     }
 }
 

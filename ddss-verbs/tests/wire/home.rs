@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use ddss_verbs::{CloseReason, Fabric, Iwarp, IwarpConfig, PeerId, RegionId, Window};
 
-use super::{CRC, Segment, Wire, start};
+use super::{CRC, MARKERS, Segment, Wire, start};
 use crate::common::{ALL, Memory, Node, PATIENCE, Seen};
 
 pub(crate) fn config(change: impl FnOnce(&mut IwarpConfig)) -> IwarpConfig {
@@ -55,6 +55,8 @@ impl Home {
             wire.start(false)
         });
         wire.crc = reply.0 & CRC != 0;
+        wire.markers = flags & MARKERS != 0;
+        wire.marks = reply.0 & MARKERS != 0;
         self.wait("to be connected", |node| node.take(|seen| matches!(seen, Seen::Connected { .. })));
         (wire, peer, window)
     }

@@ -3,13 +3,16 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+pub(crate) mod away;
 pub(crate) mod home;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::common::PATIENCE;
+use ddss_verbs::{Fabric, Iwarp};
+
+use crate::common::{Node, PATIENCE, Seen};
 
 /// CRC-32C bit by bit (RFC 3385, RFC 3720 appendix B.4).
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
@@ -109,6 +112,33 @@ pub(crate) fn frame(ulpdu: &[u8], crc: bool) -> Vec<u8> {
     out
 }
 
+/// A frame with markers that starts at `position` of the stream, counted from the first frame. Goes byte by byte: before
+/// each that is the first of 512 there is a zero and the way back to where the frame starts, of which 16 bits are said. The
+/// length knows nothing of them, and the sum covers them.
+pub(crate) fn marked(ulpdu: &[u8], position: u64, crc: bool) -> Vec<u8> {
+    let mark = |out: &mut Vec<u8>| {
+        if (position + out.len() as u64).is_multiple_of(512) {
+            let back = out.len() as u16;
+            out.extend([0, 0]);
+            out.extend(back.to_be_bytes());
+        }
+    };
+    let mut content = (ulpdu.len() as u16).to_be_bytes().to_vec();
+    content.extend(ulpdu);
+    while !content.len().is_multiple_of(4) {
+        content.push(0);
+    }
+    let mut out = Vec::new();
+    for byte in content {
+        mark(&mut out);
+        out.push(byte);
+    }
+    mark(&mut out);
+    let sum = if crc { crc32c(&out) } else { 0 };
+    out.extend(sum.to_le_bytes());
+    out
+}
+
 /// A start frame.
 pub(crate) fn start(request: bool, flags: u8, revision: u8, private: &[u8]) -> Vec<u8> {
     let mut out = if request { b"MPA ID Req Frame" } else { b"MPA ID Rep Frame" }.to_vec();
@@ -123,6 +153,22 @@ pub(crate) const CRC: u8 = 0x40;
 pub(crate) const REJECT: u8 = 0x20;
 pub(crate) const ENHANCED: u8 = 0x10;
 
+/// Polls after which nothing more is waited for.
+const POLLS_MAX: usize = 1000;
+
+/// Sends bytes in pieces, each of which arrives by itself: the fabric looks at a connection that was silent only now and then.
+pub(crate) fn feed(node: &mut Node<Iwarp>, wire: &mut Wire, bytes: &[u8], piece: usize) {
+    for piece in bytes.chunks(piece) {
+        wire.send(piece);
+        for _ in 0..POLLS_MAX {
+            node.poll();
+            if node.fabric.has_moved() || node.seen.iter().any(|seen| matches!(seen, Seen::Closed { .. })) {
+                break;
+            }
+        }
+    }
+}
+
 /// A plain socket that speaks iWARP word by word.
 pub(crate) struct Wire {
     pub(crate) stream: TcpStream,
@@ -132,13 +178,17 @@ pub(crate) struct Wire {
     pub(crate) crc: bool,
     /// We asked for markers.
     pub(crate) markers: bool,
+    /// The other side asked for markers.
+    pub(crate) marks: bool,
+    /// Bytes of the frames that were made for the other side.
+    pub(crate) sent: u64,
 }
 
 impl Wire {
     pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_nonblocking(true).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self { stream, inbox: Vec::new(), position: 0, crc: true, markers: false }
+        Self { stream, inbox: Vec::new(), position: 0, crc: true, markers: false, marks: false, sent: 0 }
     }
 
     pub(crate) fn connect(address: SocketAddr) -> Self {
@@ -173,8 +223,15 @@ impl Wire {
         true
     }
 
+    /// The next frame, as the other side wants it. It has to be sent as well: markers count on from its end.
+    pub(crate) fn frame(&mut self, ulpdu: &[u8]) -> Vec<u8> {
+        let frame = if self.marks { marked(ulpdu, self.sent, self.crc) } else { frame(ulpdu, self.crc) };
+        self.sent += frame.len() as u64;
+        frame
+    }
+
     pub(crate) fn segment(&mut self, segment: &Segment) -> bool {
-        let frame = frame(&segment.bytes(), self.crc);
+        let frame = self.frame(&segment.bytes());
         self.send(&frame)
     }
 
