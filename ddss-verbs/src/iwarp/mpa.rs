@@ -360,7 +360,8 @@ pub(crate) fn take_marked_frame(
     while ulpdu.len() < wanted {
         if (position + at as u64).is_multiple_of(MARKER_SPACING) {
             let Some(marker) = bytes.get(at..at + MARKER_BYTES) else { return Ok(None) };
-            if usize::from(u16::from_be_bytes([marker[2], marker[3]])) != at & 0xffff {
+            // The last two bits count as zero, whatever they are, as all that is reserved.
+            if usize::from(u16::from_be_bytes([marker[2], marker[3] & !3])) != at & 0xffff {
                 return Err(Fault::MPA_FRAME);
             }
             at += MARKER_BYTES;
