@@ -246,9 +246,7 @@ impl Connection {
     /// once has to be [taken in](Self::take_in) before anybody changes memory.
     pub(crate) fn pump(&mut self, limit: usize, cx: &mut Context<'_>) {
         if self.announce {
-            self.announce = false;
-            self.connected = true;
-            cx.events.connected(self.id, &[]);
+            self.tell_connected(cx);
         }
         if self.stage != Stage::Open {
             return;

@@ -85,7 +85,7 @@ impl Connection {
             Err(fault) => self.fail(fault, Some(ulpdu), cx),
             Ok(target) => {
                 if self.stage == Stage::First {
-                    self.first_frame();
+                    self.first_frame(cx);
                 }
                 if let Some(region) = target.region {
                     cx.memory.hold(region);

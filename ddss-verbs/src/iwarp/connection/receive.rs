@@ -113,7 +113,7 @@ impl Connection {
     /// A whole ULPDU, its checksum already good.
     fn segment(&mut self, ulpdu: &[u8], cx: &mut Context<'_>) {
         if self.stage == Stage::First {
-            self.first_frame();
+            self.first_frame(cx);
         }
         let result = match Header::parse(ulpdu) {
             Err(fault) => Err(fault),

@@ -142,11 +142,19 @@ impl Connection {
         }
     }
 
-    /// A first frame arrived on the accepting side: from now on it may send.
-    pub(super) fn first_frame(&mut self) {
+    /// A first frame arrived on the accepting side: from now on it may send. The owner learns it before it learns what is in the
+    /// frame.
+    pub(super) fn first_frame(&mut self, cx: &mut Context<'_>) {
         self.stage = Stage::Open;
+        self.tell_connected(cx);
+    }
+
+    /// Tells the owner of the accepting side, once.
+    pub(super) fn tell_connected(&mut self, cx: &mut Context<'_>) {
+        self.announce = false;
         if !self.connected {
-            self.announce = true;
+            self.connected = true;
+            cx.events.connected(self.id, &[]);
         }
     }
 }
