@@ -5,9 +5,9 @@ mod common;
 mod wire;
 
 use common::Node;
-use ddss_verbs::{CloseReason, Fabric, Fault, Window};
+use ddss_verbs::{CloseReason, Fabric, Fault, PeerId, Rights, Window};
 use wire::home::{Home, atomic, config, read_request, tagged, terminate, untagged};
-use wire::{CRC, Segment, frame};
+use wire::{CRC, Segment, Wire, feed, frame, number};
 
 /// A mistake and what has to be said about it.
 type Mistake = (&'static str, Box<dyn Fn(&Window) -> Vec<u8>>, Fault);
@@ -117,38 +117,88 @@ fn mistakes() -> Vec<Mistake> {
     ]
 }
 
+/// The last of some frames, without what MPA puts around it.
+fn last_ulpdu(frames: &[u8]) -> &[u8] {
+    let end = 2 + number(&frames[..2]) as usize;
+    match &frames[end.next_multiple_of(4) + 4..] {
+        [] => &frames[2..end],
+        more => last_ulpdu(more),
+    }
+}
+
+/// What a terminate says behind its code: of the segment that it blames the length, the header, and all of a read request.
+/// Of what MPA finds it says nothing.
+fn blames(ulpdu: &[u8]) -> Vec<u8> {
+    let header = if ulpdu[0] & 0x80 != 0 { 14 } else { 18 };
+    let is_read = header == 18 && ulpdu[1] & 0xf == 1 && ulpdu.len() >= header + 28;
+    let (flags, shown) = if is_read { (0xe0, header + 28) } else { (0xc0, header) };
+    [&[flags, 0][..], &(ulpdu.len() as u16).to_be_bytes(), &ulpdu[..shown]].concat()
+}
+
+/// The last of some frames is a mistake: it is named and blamed, and costs the connection.
+fn costs_the_connection(what: &str, home: &mut Home, wire: &mut Wire, peer: PeerId, frames: &[u8], fault: Fault) {
+    let (layer, kind, code, payload) = terminate(what, home, wire);
+    assert_eq!(Fault { layer, kind, code }, fault, "{what}");
+    let blamed = if layer == 2 { vec![0, 0] } else { blames(last_ulpdu(frames)) };
+    assert_eq!(payload[2..], blamed, "{what}: the segment that it shows is the one that was sent");
+    assert_eq!(home.closed(peer), CloseReason::Broken(fault), "{what}");
+    home.is_clean(Some(wire));
+    assert_eq!(home.memory.get(0, 4096), [6; 4096], "{what}");
+}
+
+fn home(crc: bool) -> Home {
+    let home = Home::new(config(|config| {
+        config.crc = crc;
+        config.reads_inbound = 2;
+    }));
+    home.memory.set(0, &[6; 4096]);
+    home
+}
+
+/// With and without CRC, and at once or byte by byte.
+const WAYS: [(bool, bool); 4] = [(true, false), (true, true), (false, false), (false, true)];
+
 #[test]
 fn each_mistake_is_named_and_costs_only_the_connection() {
     // If this failed, a broken or hostile node would crash, confuse or outlast the daemon it talks to.
     for (what, bytes, fault) in mistakes() {
-        for one_by_one in [false, true] {
-            let mut home = Home::new(config(|config| config.reads_inbound = 2));
-            home.memory.set(0, &[6; 4096]);
-            let (mut wire, peer, window) = home.meet(CRC);
+        for (crc, one_by_one) in WAYS {
+            if !crc && fault == Fault::MPA_CRC {
+                continue;
+            }
+            let mut home = home(crc);
+            let (mut wire, peer, window) = home.meet(if crc { CRC } else { 0 });
             let bytes = bytes(&window);
-            if one_by_one && bytes.len() < 150 {
-                for byte in &bytes {
-                    wire.send(&[*byte]);
-                    home.node.poll();
-                }
-            } else {
-                wire.send(&bytes);
-            }
-            let (layer, kind, code, payload) = terminate(what, &mut home, &mut wire);
-            assert_eq!(Fault { layer, kind, code }, fault, "{what}");
-            if layer < 2 && payload.len() > 4 {
-                assert_eq!(payload[2] & 0xc0, 0xc0, "{what}: it shows the header");
-                let header = if payload[6] & 0x80 != 0 { 14 } else { 18 };
-                assert!(
-                    bytes.windows(header).any(|window| *window == payload[6..6 + header]),
-                    "{what}: the header that it shows is the one that was sent"
-                );
-                let read = payload[6] & 0x80 == 0 && payload[7] & 0xf == 1 && payload.len() > 6 + header;
-                assert_eq!(payload[2] & 0x20 != 0, read, "{what}: a read request is shown whole");
-            }
-            assert_eq!(home.closed(peer), CloseReason::Broken(fault), "{what}");
-            home.is_clean(Some(&mut wire));
-            assert_eq!(home.memory.get(0, 4096), [6; 4096], "{what}");
+            let one_by_one = one_by_one && bytes.len() < 150;
+            feed(&mut home.node, &mut wire, &bytes, if one_by_one { 1 } else { bytes.len() });
+            costs_the_connection(what, &mut home, &mut wire, peer, &bytes, fault);
+        }
+    }
+}
+
+#[test]
+fn what_a_window_does_not_allow_is_refused_by_name() {
+    // If this failed, whoever may only read could write, or would be cut off without a word about why. DDP knows no rights:
+    // it is RDMAP that says it, of a write as well.
+    type Use = fn(&Window) -> Segment;
+    let uses: [(&str, Rights, Use); 4] = [
+        ("a write", Rights::READ.and(Rights::ATOMIC), |window| tagged(0, window.key, window.base, b"x")),
+        ("a read", Rights::WRITE.and(Rights::ATOMIC), |window| {
+            untagged(1, 1, 1, &read_request(8, window.key, window.base))
+        }),
+        ("an addition", Rights::READ.and(Rights::WRITE), |window| {
+            untagged(10, 1, 1, &atomic(0, window.key, window.base))
+        }),
+        ("a swap", Rights::READ.and(Rights::WRITE), |window| untagged(10, 1, 1, &atomic(2, window.key, window.base))),
+    ];
+    for (what, rights, segment) in uses {
+        for (crc, one_by_one) in WAYS {
+            let mut home = home(crc);
+            let (mut wire, peer, _) = home.meet(if crc { CRC } else { 0 });
+            let window = home.node.fabric.expose(peer, home.region, 0, 4096, rights).unwrap();
+            let bytes = of(segment(&window));
+            feed(&mut home.node, &mut wire, &bytes, if one_by_one { 1 } else { bytes.len() });
+            costs_the_connection(what, &mut home, &mut wire, peer, &bytes, Fault { layer: 0, kind: 1, code: 2 });
         }
     }
 }

@@ -247,16 +247,16 @@ impl Terminate {
         Some(Self { fault, blamed })
     }
 
-    /// Writes a terminate that blames a segment: its ULPDU as it arrived, or nothing.
-    pub(crate) fn encode(fault: Fault, ulpdu: Option<&[u8]>, out: &mut [u8; TERMINATE_BYTES_MAX]) -> usize {
+    /// Writes a terminate that blames a segment, or nothing: its ULPDU as far as it has arrived, and its length.
+    pub(crate) fn encode(fault: Fault, blamed: Option<(&[u8], usize)>, out: &mut [u8; TERMINATE_BYTES_MAX]) -> usize {
         out[0] = (fault.layer << 4) | fault.kind;
         out[1] = fault.code;
-        let Some(ulpdu) = ulpdu else { return 4 };
+        let Some((ulpdu, length)) = blamed else { return 4 };
         let tagged = ulpdu.first().is_some_and(|control| control & 0x80 != 0);
         let header = if tagged { TAGGED_BYTES } else { UNTAGGED_BYTES };
         let Some(ddp) = ulpdu.get(..header) else { return 4 };
         out[2] = HAS_LENGTH | HAS_DDP;
-        out[4..6].copy_from_slice(&(ulpdu.len() as u16).to_be_bytes());
+        out[4..6].copy_from_slice(&(length as u16).to_be_bytes());
         out[6..6 + header].copy_from_slice(ddp);
         let is_read = !tagged && ddp[1] & OPCODE_MASK == 1;
         if is_read && let Some(read) = ulpdu.get(header..header + READ_BYTES) {

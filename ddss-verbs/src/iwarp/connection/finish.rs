@@ -11,8 +11,9 @@ use crate::limits::OUTBOX_BYTES;
 use crate::memory::Registry;
 
 impl Connection {
-    /// The peer made a mistake: say which, and end. `ulpdu` is the segment to blame.
-    pub(super) fn fail(&mut self, fault: Fault, ulpdu: Option<&[u8]>, cx: &mut Context<'_>) {
+    /// The peer made a mistake: say which, and end. The segment to blame, if there is one, as far as it has arrived, and its
+    /// length.
+    pub(super) fn fail(&mut self, fault: Fault, blamed: Option<(&[u8], usize)>, cx: &mut Context<'_>) {
         if self.stage == Stage::Ended {
             return;
         }
@@ -25,7 +26,7 @@ impl Connection {
             }
         }
         let mut body = [0; TERMINATE_BYTES_MAX];
-        let bytes = Terminate::encode(fault, ulpdu, &mut body);
+        let bytes = Terminate::encode(fault, blamed, &mut body);
         let rdmap = Opcode::Terminate.control();
         let header = Untagged { last: true, rdmap, word: 0, queue: queue::TERMINATE, sequence: 1, offset: 0 };
         let header: [u8; UNTAGGED_BYTES] = header.encode();

@@ -82,7 +82,7 @@ impl Connection {
             Err(fault) => Err(fault),
         };
         match target {
-            Err(fault) => self.fail(fault, Some(ulpdu), cx),
+            Err(fault) => self.fail(fault, Some((ulpdu, ulpdu_bytes)), cx),
             Ok(target) => {
                 if self.stage == Stage::First {
                     self.first_frame(cx);

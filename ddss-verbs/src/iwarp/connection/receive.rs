@@ -129,7 +129,7 @@ impl Connection {
             Ok((Header::Untagged(header), at)) => self.untagged(header, &ulpdu[at..], cx),
         };
         if let Err(fault) = result {
-            self.fail(fault, Some(ulpdu), cx);
+            self.fail(fault, Some((ulpdu, ulpdu.len())), cx);
         }
     }
 
