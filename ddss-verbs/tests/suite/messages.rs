@@ -1,0 +1,77 @@
+//! Messages and immediates: in order, as they were sent, and never more than there is room for.
+
+use ddss_verbs::{Fabric, PostErrorKind, Rights, Work};
+
+use super::{greet, local, remote, send};
+use crate::common::{Lab, Memory, Pair, Seen, pattern};
+
+pub(crate) fn messages_come_in_order_and_after_the_writes(lab: impl Lab) {
+    // If this failed, "commit what I wrote" would reach the home before the bytes, and a torn value would be stored.
+    let mut pair = Pair::new(lab);
+    let (there, here) = pair.connect();
+    let (mine, theirs) = (Memory::new(1 << 20), Memory::new(1 << 20));
+    let region = pair.a.register(&mine);
+    let (_, window) = pair.open(&theirs, here, Rights::WRITE);
+    let mut tag = 0;
+    for round in 0..40_u64 {
+        let bytes = [8, 100, 5000, 200_000][round as usize % 4];
+        mine.set(0, &pattern(round, bytes as usize));
+        let message = round.to_le_bytes();
+        pair.a
+            .fabric
+            .post(&[
+                Work::Write { peer: there, tag, local: local(region, 0, bytes), remote: remote(&window, 64) },
+                send(there, tag + 1, &message),
+                Work::Immediate { peer: there, tag: tag + 2, data: message, solicited: round % 2 == 0 },
+                send(there, tag + 3, &pattern(round, 512)),
+            ])
+            .unwrap();
+        assert_eq!(pair.wait("the commit", |pair| pair.b.message()), message);
+        assert!(theirs.get(64, bytes as usize) == pattern(round, bytes as usize), "round {round}");
+        let immediate = pair.wait("the immediate", |pair| pair.b.take(|seen| matches!(seen, Seen::Immediate { .. })));
+        assert_eq!(immediate, Seen::Immediate { peer: here, data: message, solicited: round % 2 == 0 });
+        assert_eq!(pair.wait("the long one", |pair| pair.b.message()), pattern(round, 512));
+        for tag in tag..tag + 4 {
+            assert_eq!(pair.a_done(tag), Ok(0));
+        }
+        tag += 4;
+    }
+    pair.a.fabric.post(&[send(there, tag, b"")]).unwrap();
+    assert_eq!(pair.wait("the empty one", |pair| pair.b.message()), b"");
+}
+
+pub(crate) fn too_much_is_busy_and_nothing_is_lost(lab: impl Lab) {
+    // If this failed, a slow peer would make the daemon's memory grow without bound, or messages would vanish.
+    let mut pair = Pair::new(lab);
+    let (there, _here) = pair.connect();
+    greet(&mut pair, there);
+    let mut posted = 0_u64;
+    let mut busy = false;
+    let body = pattern(8, 500);
+    for number in 0..200_000_u64 {
+        let mut message = number.to_le_bytes().to_vec();
+        message.extend_from_slice(&body);
+        match pair.a.fabric.post(&[send(there, number, &message)]) {
+            Ok(()) => posted += 1,
+            Err(error) => {
+                assert_eq!(error.kind, PostErrorKind::Busy);
+                busy = true;
+                break;
+            }
+        }
+        if number % 64 == 0 {
+            pair.a.poll();
+        }
+    }
+    assert!(busy, "{posted} messages of 508 bytes are more than a peer that reads none of them may queue");
+    for number in 0..posted {
+        let message = pair.wait("a message", |pair| pair.b.message());
+        assert_eq!(message[..8], number.to_le_bytes());
+        assert_eq!(message[8..], body);
+    }
+    for number in 0..posted {
+        assert_eq!(pair.a_done(number), Ok(0));
+    }
+    pair.a.fabric.post(&[send(there, posted, b"again")]).unwrap();
+    assert_eq!(pair.wait("the next one", |pair| pair.b.message()), b"again");
+}

@@ -1,0 +1,152 @@
+//! Bytes and words that are moved: each arrives, once, where it belongs and as it was.
+
+use ddss_verbs::{Fabric, Rights, Work};
+
+use super::{greet, local, remote, send};
+use crate::common::{ALL, Lab, Memory, Pair, pattern};
+
+pub(crate) fn bytes_arrive_at_every_size_and_offset(lab: impl Lab) {
+    // If this failed, a get or a put would return other bytes than were stored, or damage its neighbours.
+    let mut pair = Pair::new(lab);
+    let (there, here) = pair.connect();
+    let size = 4 << 20;
+    let (mine, theirs) = (Memory::new(size), Memory::new(size));
+    let region = pair.a.register(&mine);
+    let (_, window) = pair.open(&theirs, here, ALL);
+    let cases = [
+        (0, 0, 0),
+        (0, 0, 1),
+        (8, 16, 8),
+        (3, 5, 7),
+        (1, 0, 511),
+        (0, 0, 512),
+        (4096, 8, 4096),
+        (4095, 9, 4097),
+        (0, 64, 16384),
+        (7, 1, 65535),
+        (0, 0, 65536),
+        (128, 4, 70001),
+        (0, 0, 1 << 20),
+        (33, 77, 3 << 20),
+    ];
+    // What lies around: other bytes for each case, but not made anew, which would take longer than to move them.
+    let (noise, nothing) = (pattern(1, size as usize + cases.len()), vec![0; size as usize]);
+    for (step, (near, far, bytes)) in cases.into_iter().enumerate() {
+        let seed = step as u64 + 1;
+        let (before, content) = (&noise[step..][..size as usize], pattern(seed ^ 77, bytes));
+        theirs.set(0, before);
+        mine.set(0, &nothing);
+        mine.set(near, &content);
+        let range = local(region, near, bytes as u64);
+        let put = Work::Write { peer: there, tag: 1, local: range, remote: remote(&window, far) };
+        pair.a.fabric.post(&[put, send(there, 2, b"look")]).unwrap();
+        assert_eq!(pair.a_done(1), Ok(0));
+        assert_eq!(pair.a_done(2), Ok(0));
+        assert_eq!(pair.wait("the message", |pair| pair.b.message()), b"look");
+        assert!(holds(&theirs, before, far, &content), "a write of {bytes} bytes from {near} to {far}");
+
+        let fresh = pattern(seed ^ 1234, bytes);
+        theirs.set(far, &fresh);
+        mine.set(0, before);
+        let get = Work::Read { peer: there, tag: 3, local: range, remote: remote(&window, far) };
+        pair.a.fabric.post(&[get]).unwrap();
+        assert_eq!(pair.a_done(3), Ok(0));
+        assert!(holds(&mine, before, near, &fresh), "a read of {bytes} bytes from {far} to {near}");
+    }
+}
+
+/// Whether all of `memory` is as `before`, save for `content` at `offset`.
+fn holds(memory: &Memory, before: &[u8], offset: u64, content: &[u8]) -> bool {
+    let (start, all) = (offset as usize, memory.get(0, before.len()));
+    let end = start + content.len();
+    all[..start] == before[..start] && all[start..end] == *content && all[end..] == before[end..]
+}
+
+pub(crate) fn atomics_are_exact(lab: impl Lab) {
+    // If this failed, two nodes could hold one lock, or an update would be lost.
+    let mut pair = Pair::new(lab);
+    let (there, here) = pair.connect();
+    let theirs = Memory::new(4096);
+    let (_, window) = pair.open(&theirs, here, Rights::ATOMIC);
+    theirs.set(16, &41_u64.to_ne_bytes());
+    let word = remote(&window, 16);
+    let fabric = &mut pair.a.fabric;
+    fabric
+        .post(&[
+            Work::FetchAdd { peer: there, tag: 1, remote: word, add: 1 },
+            Work::CompareSwap { peer: there, tag: 2, remote: word, compare: 41, swap: 7 },
+            Work::CompareSwap { peer: there, tag: 3, remote: word, compare: 42, swap: u64::MAX },
+            Work::FetchAdd { peer: there, tag: 4, remote: word, add: 2 },
+        ])
+        .unwrap();
+    assert_eq!([1, 2, 3, 4].map(|tag| pair.a_done(tag)), [Ok(41), Ok(42), Ok(42), Ok(u64::MAX)]);
+    assert_eq!(theirs.word(16), 1);
+    assert_eq!((theirs.word(8), theirs.word(24)), (0, 0));
+    for tag in 0..500 {
+        let add = Work::FetchAdd { peer: there, tag, remote: word, add: 3 };
+        if pair.a.fabric.post(&[add]).is_err() {
+            panic!("500 atomics fit into the queue");
+        }
+    }
+    for tag in 0..500 {
+        assert_eq!(pair.a_done(tag), Ok(1 + tag * 3), "atomics are worked on in order");
+    }
+    assert_eq!(theirs.word(16), 1501);
+}
+
+pub(crate) fn many_reads_are_under_way(lab: impl Lab) {
+    // If this failed, a busy client would get another operation's bytes, or wait for ever.
+    let mut pair = Pair::new(lab);
+    let (there, here) = pair.connect();
+    let (mine, theirs) = (Memory::new(1 << 20), Memory::new(1 << 20));
+    let region = pair.a.register(&mine);
+    let (_, window) = pair.open(&theirs, here, Rights::READ);
+    let content = pattern(5, 1 << 20);
+    theirs.set(0, &content);
+    let reads: Vec<Work<'_>> = (0..600)
+        .map(|tag| {
+            let at = tag * 1024;
+            let bytes = if tag % 7 == 0 { 1024 } else { 8 };
+            Work::Read { peer: there, tag, local: local(region, at, bytes), remote: remote(&window, at) }
+        })
+        .collect();
+    pair.a.fabric.post(&reads).unwrap();
+    for tag in 0..600 {
+        assert_eq!(pair.a_done(tag), Ok(0));
+        let at = tag as usize * 1024;
+        let bytes = if tag % 7 == 0 { 1024 } else { 8 };
+        assert_eq!(mine.get(at as u64, bytes), content[at..at + bytes]);
+    }
+    assert_eq!(pair.a.seen, [], "each completion comes once");
+}
+
+pub(crate) fn both_sides_talk_at_once(lab: impl Lab) {
+    // If this failed, two nodes that get from each other at full speed would lock each other up.
+    let mut pair = Pair::new(lab);
+    let (there, here) = pair.connect();
+    greet(&mut pair, there);
+    let size = 8 << 20;
+    let (mine, theirs) = (Memory::new(size), Memory::new(size));
+    let half = size / 2;
+    mine.set(0, &pattern(1, half as usize));
+    theirs.set(0, &pattern(2, half as usize));
+    let near = pair.a.register(&mine);
+    let (far, window) = pair.open(&theirs, here, ALL);
+    let back = pair.a.fabric.expose(there, near, 0, size, ALL).unwrap();
+    let chunk = 256 << 10;
+    let count = half / chunk;
+    for index in 0..count {
+        let (at, to) = (index * chunk, half + index * chunk);
+        let tag = index;
+        let get = Work::Read { peer: there, tag, local: local(near, to, chunk), remote: remote(&window, at) };
+        pair.a.fabric.post(&[get]).unwrap();
+        let get = Work::Read { peer: here, tag, local: local(far, to, chunk), remote: remote(&back, at) };
+        pair.b.fabric.post(&[get]).unwrap();
+    }
+    for tag in 0..count {
+        assert_eq!(pair.a_done(tag), Ok(0));
+        assert_eq!(pair.b_done(tag), Ok(0));
+    }
+    assert!(mine.get(half, half as usize) == pattern(2, half as usize));
+    assert!(theirs.get(half, half as usize) == pattern(1, half as usize));
+}
