@@ -151,6 +151,7 @@ macro_rules! standard {
                 many_reads_are_under_way,
                 a_bad_key_ends_the_connection_and_names_the_read,
                 bounds_and_rights_hold,
+                a_key_is_its_peers_and_dies_with_it,
                 local_mistakes_are_refused_before_anything_goes_out,
                 closing_ends_every_operation_once,
                 both_sides_talk_at_once,

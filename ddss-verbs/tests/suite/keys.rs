@@ -1,9 +1,11 @@
 //! What opens memory to a peer, how far, and for whom.
 
-use ddss_verbs::{Fabric, PostErrorKind, RemoteRange, Rights, Work, WorkError};
+use ddss_verbs::{
+    CloseReason, Fabric, Fault, PostErrorKind, RegionId, RemoteRange, Rights, SendMode, Window, Work, WorkError,
+};
 
 use super::{local, remote};
-use crate::common::{ALL, Lab, Memory, Pair};
+use crate::common::{ALL, Lab, Memory, Pair, pattern};
 
 pub(crate) fn a_bad_key_ends_the_connection_and_names_the_read(lab: impl Lab) {
     // If this failed, a stale key would read another segment's bytes, or the wrong operation would be called failed.
@@ -71,4 +73,83 @@ pub(crate) fn bounds_and_rights_hold(lab: impl Lab) {
         assert_eq!(theirs.get(0, 8192), [9; 8192], "case {case}");
         assert_eq!(mine.get(0, 8192), [0; 8192], "case {case}");
     }
+}
+
+/// What somebody may try with a key that was given to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Attempt {
+    Read,
+    Write,
+    Atomic,
+    /// It is said to be his to give back.
+    Withdraw,
+}
+
+pub(crate) fn a_key_is_its_peers_and_dies_with_it(lab: impl Lab) {
+    // If this failed, a key that one node was given would open the same memory to every other node, or to the next one that
+    // comes: nobody could ever be shut out again.
+    let mut attempts = vec![Attempt::Read, Attempt::Write];
+    if lab.has_extensions() {
+        attempts.extend([Attempt::Atomic, Attempt::Withdraw]);
+    }
+    let mut pair = Pair::new(lab);
+    let (mine, theirs) = (Memory::new(4096), Memory::new(4096));
+    theirs.set(0, &pattern(1, 4096));
+    let near = pair.a.register(&mine);
+    let (there, here) = pair.connect();
+    let (_, window) = pair.open(&theirs, here, ALL);
+    let own = |tag| Work::Read { peer: there, tag, local: local(near, 0, 8), remote: remote(&window, 0) };
+    for attempt in &attempts {
+        mine.set(0, &[0; 16]);
+        is_refused(&mut pair, near, &window, *attempt);
+        assert_eq!(mine.get(0, 16), [0; 16], "{attempt:?} by another peer");
+        assert!(theirs.get(0, 4096) == pattern(1, 4096), "{attempt:?} by another peer");
+        // Whom it belongs to has noticed nothing.
+        pair.a.fabric.post(&[own(1)]).unwrap();
+        assert_eq!(pair.a_done(1), Ok(0), "after {attempt:?} by another peer");
+        assert_eq!(mine.get(0, 8), pattern(1, 8));
+    }
+    pair.a.fabric.close(there);
+    pair.wait("a to be closed", |pair| pair.a.closed(there));
+    pair.wait("b to be closed", |pair| pair.b.closed(here));
+    for attempt in &attempts {
+        mine.set(0, &[0; 16]);
+        is_refused(&mut pair, near, &window, *attempt);
+        assert_eq!(mine.get(0, 16), [0; 16], "{attempt:?} after its connection");
+        assert!(theirs.get(0, 4096) == pattern(1, 4096), "{attempt:?} after its connection");
+    }
+    assert!(pair.a.seen.is_empty() && pair.b.seen.is_empty(), "{:?} and {:?}", pair.a.seen, pair.b.seen);
+}
+
+/// Somebody who is connected and at work tries it with a key that is not his. His connection ends, and nothing else happened.
+fn is_refused<L: Lab>(pair: &mut Pair<L>, near: RegionId, foreign: &Window, attempt: Attempt) {
+    let (peer, here) = pair.connect();
+    let others = Memory::new(4096);
+    others.set(0, &pattern(2, 4096));
+    let (far, own) = pair.open(&others, here, ALL);
+    let tag = 7;
+    let read = |window, offset| Work::Read { peer, tag, local: local(near, offset, 8), remote: remote(window, 0) };
+    pair.a.fabric.post(&[read(&own, 4088)]).unwrap();
+    assert_eq!(pair.a_done(tag), Ok(0), "his own key opens what is his");
+    let mode = SendMode { solicited: false, invalidate: Some(foreign.key) };
+    let work = match attempt {
+        Attempt::Read => read(foreign, 8),
+        Attempt::Write => Work::Write { peer, tag, local: local(near, 0, 8), remote: remote(foreign, 0) },
+        Attempt::Atomic => Work::FetchAdd { peer, tag, remote: remote(foreign, 0), add: 1 },
+        Attempt::Withdraw => Work::Send { peer, tag, message: b"not his", mode },
+    };
+    pair.a.fabric.post(&[work]).unwrap();
+    let outcome = pair.a_done(tag);
+    if matches!(attempt, Attempt::Read | Attempt::Atomic) {
+        assert!(outcome.is_err(), "{attempt:?} with another peer's key: {outcome:?}");
+    }
+    if attempt == Attempt::Withdraw {
+        let reason = pair.wait("b to be closed", |pair| pair.b.closed(here));
+        assert_eq!(reason, CloseReason::Broken(Fault::RDMAP_INVALIDATE));
+        pair.wait("a to be closed", |pair| pair.a.closed(peer));
+    } else {
+        pair.both_closed_for_cause(peer, here, &format!("{attempt:?} with another peer's key"));
+    }
+    assert!(others.get(0, 4096) == pattern(2, 4096));
+    pair.b.fabric.deregister(far);
 }
