@@ -6,7 +6,7 @@ mod wire;
 
 use std::time::Instant;
 
-use common::{PATIENCE, Seen};
+use common::{ALL, PATIENCE, Seen};
 use ddss_verbs::{CloseReason, Fabric, Fault};
 use wire::home::{Home, config, read_request, tagged, terminate, untagged};
 use wire::{CRC, Segment, number};
@@ -37,25 +37,58 @@ fn a_message_may_come_in_segments_with_writes_between_them() {
 #[test]
 fn a_peer_may_withdraw_what_it_was_given() {
     // If this failed, a kernel client that invalidates its keys would lose its connection, or keep its access.
+    for (opcode, solicited) in [(4, false), (6, true)] {
+        let mut home = Home::new(config(|_| {}));
+        let (mut wire, peer, window) = home.meet(CRC);
+        let word = window.key;
+        let payload = b"thanks".to_vec();
+        wire.segment(&Segment::Untagged { last: true, opcode, word, queue: 0, number: 1, offset: 0, payload });
+        let seen = home.wait("the message", |node| node.take(|seen| matches!(seen, Seen::Message { .. })));
+        assert_eq!(seen, Seen::Message { peer, bytes: b"thanks".to_vec(), solicited, invalidated: Some(word) });
+        wire.segment(&untagged(1, 1, 1, &read_request(8, word, 0)));
+        let (layer, kind, code, _) = terminate("the refusal", &mut home, &mut wire);
+        assert_eq!(Fault { layer, kind, code }, Fault::RDMAP_KEY);
+        home.closed(peer);
+        home.is_clean(Some(&mut wire));
+    }
+}
+
+#[test]
+fn the_four_kinds_of_message_are_told_apart() {
+    // If this failed, a peer's word to wake up or to take a window back would be lost, or heard where nobody said it.
     let mut home = Home::new(config(|_| {}));
-    let (mut wire, peer, window) = home.meet(CRC);
-    let word = window.key;
-    wire.segment(&Segment::Untagged {
-        last: true,
-        opcode: 6,
-        word,
-        queue: 0,
-        number: 1,
-        offset: 0,
-        payload: b"thanks".to_vec(),
-    });
-    let seen = home.wait("the message", |node| node.take(|seen| matches!(seen, Seen::Message { .. })));
-    let expected = Seen::Message { peer, bytes: b"thanks".to_vec(), solicited: true, invalidated: Some(word) };
-    assert_eq!(seen, expected);
-    wire.segment(&untagged(1, 1, 1, &read_request(8, word, 0)));
-    let (layer, kind, code, _) = terminate("the refusal", &mut home, &mut wire);
-    assert_eq!(Fault { layer, kind, code }, Fault::RDMAP_KEY);
-    home.closed(peer);
+    let (mut wire, peer, _) = home.meet(CRC);
+    let (mut number, mut kept) = (0, Vec::new());
+    for (opcode, solicited, withdraws) in [(3, false, false), (4, false, true), (5, true, false), (6, true, true)] {
+        for pieces in [&[&b"whole"[..]][..], &[b"in two ", b"pieces"]] {
+            // Where nothing is withdrawn the word means nothing, whatever it is.
+            let word = home.node.fabric.expose(peer, home.region, 0, 4096, ALL).unwrap().key;
+            number += 1;
+            let mut offset = 0;
+            for (index, piece) in pieces.iter().enumerate() {
+                let (last, payload) = (index + 1 == pieces.len(), piece.to_vec());
+                wire.segment(&Segment::Untagged { last, opcode, word, queue: 0, number, offset, payload });
+                offset += piece.len() as u32;
+            }
+            let seen = home.wait("the message", |node| node.take(|seen| matches!(seen, Seen::Message { .. })));
+            let invalidated = withdraws.then_some(word);
+            assert_eq!(seen, Seen::Message { peer, bytes: pieces.concat(), solicited, invalidated }, "opcode {opcode}");
+            if !withdraws {
+                kept.push(word);
+            }
+        }
+    }
+    home.memory.set(0, b"8 bytes!");
+    for (turn, key) in kept.into_iter().enumerate() {
+        wire.segment(&untagged(1, 1, turn as u32 + 1, &read_request(8, key, 0)));
+        let answer = home.wait("the answer", |_| {
+            wire.receive();
+            wire.next()
+        });
+        assert_eq!(answer, tagged(2, 7, 9, b"8 bytes!"), "a window that was not withdrawn");
+    }
+    home.node.fabric.close(peer);
+    assert_eq!(home.closed(peer), CloseReason::Local);
     home.is_clean(Some(&mut wire));
 }
 

@@ -1,6 +1,6 @@
 //! Messages and immediates: in order, as they were sent, and never more than there is room for.
 
-use ddss_verbs::{Fabric, PostErrorKind, Rights, Work};
+use ddss_verbs::{Fabric, PostErrorKind, Rights, SendMode, Work, WorkError};
 
 use super::{greet, local, remote, send};
 use crate::common::{Lab, Memory, Pair, Seen, pattern};
@@ -38,6 +38,49 @@ pub(crate) fn messages_come_in_order_and_after_the_writes(lab: impl Lab) {
     }
     pair.a.fabric.post(&[send(there, tag, b"")]).unwrap();
     assert_eq!(pair.wait("the empty one", |pair| pair.b.message()), b"");
+}
+
+pub(crate) fn messages_say_how_they_were_sent(lab: impl Lab) {
+    // If this failed, a node would sleep through what it was to be woken for, or a peer could go on to reach memory that it
+    // has given back.
+    let mut pair = Pair::new(lab);
+    for withdrawn in 0..2 {
+        let (there, here) = pair.connect();
+        let (mine, theirs) = (Memory::new(4096), Memory::new(4096));
+        theirs.set(0, b"8 bytes!");
+        let near = pair.a.register(&mine);
+        let far = pair.b.register(&theirs);
+        let windows = [(); 3].map(|()| pair.b.fabric.expose(here, far, 0, 4096, Rights::READ).unwrap());
+        let read = |tag, window| Work::Read { peer: there, tag, local: local(near, 0, 8), remote: remote(window, 0) };
+        for (tag, window) in windows.iter().enumerate() {
+            pair.a.fabric.post(&[read(tag as u64, window)]).unwrap();
+            assert_eq!(pair.a_done(tag as u64), Ok(0), "every window is open at first");
+        }
+        let modes = [(false, None), (true, None), (false, Some(windows[0].key)), (true, Some(windows[1].key))];
+        let bodies = [0, 1, 2, 3].map(|index| pattern(index, index as usize * 100));
+        // Behind reads, of which only a few may be under way, some of the messages wait in line.
+        let mut works: Vec<Work<'_>> = (10..18).map(|tag| read(tag, &windows[2])).collect();
+        works.extend(modes.iter().zip(&bodies).zip(20..).map(|((&(solicited, invalidate), message), tag)| {
+            Work::Send { peer: there, tag, message, mode: SendMode { solicited, invalidate } }
+        }));
+        pair.a.fabric.post(&works).unwrap();
+        for ((solicited, invalidated), bytes) in modes.into_iter().zip(bodies) {
+            let seen = pair.wait("a message", |pair| pair.b.take(|seen| matches!(seen, Seen::Message { .. })));
+            assert_eq!(seen, Seen::Message { peer: here, bytes, solicited, invalidated });
+        }
+        for tag in (10..18).chain(20..24) {
+            assert_eq!(pair.a_done(tag), Ok(0));
+        }
+        pair.a.fabric.post(&[read(30, &windows[2])]).unwrap();
+        assert_eq!(pair.a_done(30), Ok(0), "a window that no message named is still open");
+        mine.set(0, &[0; 8]);
+        pair.a.fabric.post(&[read(31, &windows[withdrawn])]).unwrap();
+        let outcome = pair.a_done(31);
+        let unnamed = !pair.names_refusals() && outcome == Err(WorkError::Unknown);
+        assert!(unnamed || matches!(outcome, Err(WorkError::Refused(_))), "window {withdrawn}: {outcome:?}");
+        pair.both_closed_for_cause(there, here, "a key that was withdrawn by a message");
+        assert_eq!(mine.get(0, 8), [0; 8]);
+    }
 }
 
 pub(crate) fn too_much_is_busy_and_nothing_is_lost(lab: impl Lab) {

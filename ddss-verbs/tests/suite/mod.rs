@@ -25,6 +25,7 @@ macro_rules! every {
             [
                 bytes_arrive_at_every_size_and_offset,
                 messages_come_in_order_and_after_the_writes,
+                messages_say_how_they_were_sent,
                 atomics_are_exact,
                 many_reads_are_under_way,
                 a_bad_key_ends_the_connection_and_names_the_read,
