@@ -153,6 +153,7 @@ macro_rules! standard {
                 bounds_and_rights_hold,
                 a_key_is_its_peers_and_dies_with_it,
                 local_mistakes_are_refused_before_anything_goes_out,
+                what_is_promised_is_carried_and_no_more,
                 closing_ends_every_operation_once,
                 both_sides_talk_at_once,
                 memory_outlives_its_deregistration_while_it_is_used,
