@@ -157,6 +157,7 @@ macro_rules! standard {
                 closing_ends_every_operation_once,
                 both_sides_talk_at_once,
                 memory_outlives_its_deregistration_while_it_is_used,
+                stopped_clients_do_not_matter,
             ]
         );
     };

@@ -1,14 +1,12 @@
-//! Hundreds of connections on one thread, and homes whose clients are stopped.
+//! Hundreds of connections on one thread.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
 
-use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use common::{ALL, Memory, Node, PATIENCE, Seen, pattern};
-use ddss_verbs::{Event, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RemoteRange, SendMode, Trust, Work};
+use ddss_verbs::{Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RemoteRange, SendMode, Work};
 
 const PEERS: usize = 300;
 const ROUNDS: u64 = 20;
@@ -117,62 +115,4 @@ fn hundreds_of_peers_are_all_served() {
         client.poll();
         assert!(begin.elapsed() < 4 * PATIENCE, "{} sockets are left", home.fabric.sockets_open());
     }
-}
-
-#[test]
-fn stopped_clients_do_not_matter() {
-    // If this failed, a get would wait for the scheduler of a process that has nothing to do with it.
-    let memory = Memory::new(1 << 16);
-    memory.set(0, &pattern(9, 1 << 16));
-    // A client of the home: it holds the memory that is read, and is stopped.
-    let mut stopped = Command::new("sleep")
-        .arg("60")
-        .stdin(Stdio::from(memory.fd.try_clone().unwrap()))
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let pid = rustix::process::Pid::from_child(&stopped);
-    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-
-    let mut home = Node::new(Iwarp::new(IwarpConfig::default()).unwrap());
-    let far = home.fabric.register(memory.fd.as_fd(), Trust::Sealed, 0, 1 << 16).unwrap();
-    let address = home.fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    let mut client = Iwarp::new(IwarpConfig::default()).unwrap();
-    let mine = Memory::new(1 << 16);
-    let near = client.register(mine.fd.as_fd(), Trust::Sealed, 0, 1 << 16).unwrap();
-    client.connect(address, b"").unwrap();
-    let mut events = ddss_verbs::Events::new();
-    let begin = Instant::now();
-    let mut rounds = 0;
-    while rounds < 500 {
-        home.poll();
-        for seen in std::mem::take(&mut home.seen) {
-            if let Seen::Asked { peer, .. } = seen {
-                let window = home.fabric.expose(peer, far, 0, 1 << 16, ALL).unwrap();
-                home.fabric.accept(peer, &window.key.to_le_bytes()).unwrap();
-            }
-        }
-        client.poll(&mut events);
-        for event in events.iter() {
-            let key = match event {
-                Event::Connected { hello, peer } => Some((peer, u32::from_le_bytes(hello.try_into().unwrap()))),
-                Event::Done { peer, tag, outcome } => {
-                    assert_eq!(outcome, Ok(0));
-                    rounds += 1;
-                    Some((peer, tag as u32))
-                }
-                other => panic!("{other:?}"),
-            };
-            if let Some((peer, key)) = key {
-                let local = LocalRange { region: near, offset: 0, bytes: 1 << 16 };
-                let remote = RemoteRange { key, address: 0 };
-                client.post(&[Work::Read { peer, tag: u64::from(key), local, remote }]).unwrap();
-            }
-        }
-        events.clear();
-        assert!(begin.elapsed() < PATIENCE, "{rounds} reads");
-    }
-    assert!(mine.get(0, 1 << 16) == pattern(9, 1 << 16));
-    stopped.kill().unwrap();
-    stopped.wait().unwrap();
 }

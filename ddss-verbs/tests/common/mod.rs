@@ -1,5 +1,9 @@
 //! What every test of a fabric needs: memory to transfer, nodes that remember what they saw, and deadlines.
-#![allow(dead_code, reason = "each test binary uses its own part of this")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
+
+mod other;
+
+pub(crate) use other::{Other, look_for, say, task};
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};

@@ -39,6 +39,7 @@ macro_rules! every {
                 an_abandoned_read_leaves_memory_alone,
                 memory_outlives_its_deregistration_while_it_is_used,
                 too_much_is_busy_and_nothing_is_lost,
+                stopped_clients_do_not_matter,
             ]
         );
     };
@@ -48,12 +49,14 @@ mod endings;
 mod keys;
 mod limits;
 mod messages;
+mod stopped;
 mod transfers;
 
 pub(crate) use endings::*;
 pub(crate) use keys::*;
 pub(crate) use limits::*;
 pub(crate) use messages::*;
+pub(crate) use stopped::*;
 pub(crate) use transfers::*;
 
 use ddss_verbs::{Fabric, LocalRange, PeerId, RegionId, RemoteRange, SendMode, Window, Work};
