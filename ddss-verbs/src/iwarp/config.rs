@@ -32,7 +32,8 @@ pub struct IwarpConfig {
     pub reads_outbound: u16,
     /// Connecting, and the start frames, take so long at the most.
     pub handshake_timeout: Duration,
-    /// A peer that takes nothing for so long while something waits for it is given up.
+    /// A peer that takes nothing for so long while something waits for it is given up. What it takes is what TCP says of it, and
+    /// a receiver tells of new room in large steps: one that takes less than a megabyte a second is silent for a second at a time.
     pub stall_timeout: Duration,
     /// The last bytes of a closed connection may take so long.
     pub linger_timeout: Duration,
