@@ -48,7 +48,8 @@ impl Bench {
             say("not run by cargo bench: everything runs once, and the numbers mean nothing");
         }
         let report = Report::start(options.csv_file(name).as_deref()).expect("the rows can be written");
-        let distance = Distance::between(cores, options.line_min_ns.map(|least| f64::from(least) / 1000.0));
+        let mut distance = Distance::between(cores, options.line_min_ns.map(|least| f64::from(least) / 1000.0));
+        say(&format!("a line takes {:.2} us between the two cores and back", distance.start()));
         Bench { cores, options, plan, meter: Meter::new(), distance, report }
     }
 
