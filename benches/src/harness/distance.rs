@@ -15,10 +15,9 @@ use crate::raw::line_ping_pong;
 const LOOK: Duration = Duration::from_micros(200);
 /// Looks of one figure that lie further apart than this are of two machines, so to speak.
 const MOVED: f64 = 1.8;
-/// How long a run waits for the line that was asked for before it begins, and how long one slice does: what is measured stands
-/// still meanwhile, and its connections give up who does that for long.
-const START_PATIENCE: Duration = Duration::from_secs(120);
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a run waits for the line that was asked for before it begins. Later it does not wait: what is measured stands still
+/// between its slices, and the others give up who does that for long.
+const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Looks at a bare line between the cores, and remembers what it took beside each figure.
@@ -45,12 +44,18 @@ impl Distance {
 
     /// Before anything is measured: waits for the line that was asked for. Returns what it takes, in microseconds.
     pub(crate) fn start(&mut self) -> f64 {
-        self.wait(START_PATIENCE)
+        let begin = Instant::now();
+        let mut took_us = self.took_us();
+        while self.min_us.is_some_and(|min_us| took_us < min_us) && begin.elapsed() < PATIENCE {
+            std::thread::sleep(PAUSE);
+            took_us = self.took_us();
+        }
+        took_us
     }
 
-    /// Looks, and waits for a moment if a longer line was asked for. What it took counts for the figure called `label`.
+    /// Looks. What it took counts for the figure called `label`.
     pub(crate) fn look(&mut self, label: &str) {
-        let took_us = self.wait(PATIENCE);
+        let took_us = self.took_us();
         self.seen.entry(label.to_owned()).or_default().push(took_us);
     }
 
@@ -67,16 +72,6 @@ impl Distance {
         }
         let moved = most_us > MOVED * least_us;
         moved.then(|| format!("the host moved the cores: a line took {least_us:.2} to {most_us:.2} us"))
-    }
-
-    fn wait(&mut self, patience: Duration) -> f64 {
-        let begin = Instant::now();
-        let mut took_us = self.took_us();
-        while self.min_us.is_some_and(|min_us| took_us < min_us) && begin.elapsed() < patience {
-            std::thread::sleep(PAUSE);
-            took_us = self.took_us();
-        }
-        took_us
     }
 
     fn took_us(&mut self) -> f64 {
