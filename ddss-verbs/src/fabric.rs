@@ -318,6 +318,10 @@ pub trait Fabric: Send {
     fn abandon(&mut self, peer: PeerId, tag: u64) -> bool;
 
     /// Reads, works and writes once, within a budget. Events are appended; returns how many.
+    ///
+    /// Made to be called without a pause: what has been silent is looked at only once in hundreds of calls, or thousands while
+    /// nobody is connected. Who pauses between two calls has to [`arm`](Self::arm) before and [`disarm`](Self::disarm) behind, or
+    /// whoever comes meanwhile is seen late.
     fn poll(&mut self, events: &mut Events) -> usize;
 
     /// Whether the last poll moved bytes. A peer's reads and writes are no events, but whoever polls for their sake is not
