@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::compare::{Compared, compare};
 use super::cores::come_first;
-use super::distance::Distance;
+use super::distance::{Distance, PATIENCE};
 use super::measure::Meter;
 use super::report::Report;
 use super::{Alone, Cores, Figure, Options, Plan, Row, pin};
@@ -49,7 +49,13 @@ impl Bench {
         }
         let report = Report::start(options.csv_file(name).as_deref()).expect("the rows can be written");
         let mut distance = Distance::between(cores, options.line_min_ns.map(|least| f64::from(least) / 1000.0));
-        say(&format!("a line takes {:.2} us between the two cores and back", distance.start()));
+        if let Some(least) = options.line_min_ns {
+            let seconds = PATIENCE.as_secs();
+            say(&format!(
+                "waiting up to {seconds} s for cores between which a line takes {least} ns; without, rows are marked NEAR"
+            ));
+        }
+        say(&format!("a line takes {:.2} us from core to core and back", distance.start()));
         Bench { cores, options, plan, meter: Meter::new(), distance, report }
     }
 

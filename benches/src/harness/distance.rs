@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_micros(200);
 const MOVED: f64 = 1.8;
 /// How long a run waits for the line that was asked for before it begins. Later it does not wait: what is measured stands still
 /// between its slices, and the others give up who does that for long.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Looks at a bare line between the cores, and remembers what it took beside each figure.
@@ -37,12 +37,13 @@ pub(crate) struct Beside {
 }
 
 impl Distance {
-    /// Between these cores; `min_us` is the least that a line has to take while a slice is measured.
+    /// Between these cores; a figure is marked beside which a line took less than `min_us`.
     pub(crate) fn between(cores: Cores, min_us: Option<f64>) -> Distance {
         Distance { line: line_ping_pong(cores), meter: Meter::with_readings(4096), min_us, seen: BTreeMap::new() }
     }
 
-    /// Before anything is measured: waits for the line that was asked for. Returns what it takes, in microseconds.
+    /// Before anything is measured: waits for the line that was asked for, as long as is said there. Returns what it takes, in
+    /// microseconds.
     pub(crate) fn start(&mut self) -> f64 {
         let begin = Instant::now();
         let mut took_us = self.took_us();
