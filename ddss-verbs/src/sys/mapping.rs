@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use rustix::mm::mmap_anonymous;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use super::crc;
+use super::crc::{self, Private};
 
 /// Mappings of so many bytes are asked to lie in huge pages. Where the machine gives those to shared memory
 /// (`shmem_enabled`), an adapter registers them in a fraction of the time, and copies miss fewer translations.
@@ -129,7 +129,8 @@ impl Mapping {
         let crc = crc::append(crc, first);
         // SAFETY: `span` checked the source, which is aligned from here on so that no word is split; the target is
         // a slice of ours and no mapping.
-        let (done, crc) = unsafe { crc::copy_steps(crc, base.wrapping_add(head), rest.as_mut_ptr(), rest.len()) };
+        let (done, crc) =
+            unsafe { crc::copy_summed(crc, base.wrapping_add(head), rest.as_mut_ptr(), Private::Target, rest.len()) };
         let rest = &mut rest[done..];
         self.copy_out(offset + head + done, rest);
         crc::append(crc, rest)
@@ -144,7 +145,8 @@ impl Mapping {
         let crc = crc::append(crc, first);
         // SAFETY: `span` checked the target, which is aligned from here on so that no word is split; the source is
         // a slice of ours and no mapping.
-        let (done, crc) = unsafe { crc::copy_steps(crc, rest.as_ptr(), base.wrapping_add(head), rest.len()) };
+        let (done, crc) =
+            unsafe { crc::copy_summed(crc, rest.as_ptr(), base.wrapping_add(head), Private::Source, rest.len()) };
         let rest = &rest[done..];
         self.copy_in(offset + head + done, rest);
         crc::append(crc, rest)
@@ -154,7 +156,7 @@ impl Mapping {
     pub(crate) fn sum(&self, offset: usize, bytes: usize, crc: u32) -> u32 {
         let base = self.span(offset, bytes);
         // SAFETY: `span` checked the range.
-        let (done, mut crc) = unsafe { crc::sum_steps(crc, base, bytes) };
+        let (done, mut crc) = unsafe { crc::sum_whole(crc, base, bytes) };
         let mut rest = [0; 256];
         for at in (done..bytes).step_by(rest.len()) {
             let piece = &mut rest[..(bytes - at).min(256)];
