@@ -23,7 +23,7 @@ pub const SNAPSHOT_BYTES: usize = 64 << 10;
 /// Bytes that wait encoded for a connection's socket before nothing more is encoded.
 pub const OUTBOX_BYTES: usize = 256 << 10;
 /// The same together with what is sent from where it lies.
-pub const BULK_BYTES: usize = 512 << 10;
+pub const BULK_BYTES: usize = 1 << 20;
 /// Bytes of a lone message that are sent while the next ones are encoded.
 pub const EARLY_BYTES: usize = 32 << 10;
 /// Bytes that one `recv` asks for.
@@ -33,7 +33,7 @@ pub const RECEIVE_BUDGET_BYTES: usize = 1 << 20;
 /// The same from one that has ended: they are thrown away, and whoever sends them may do so without end.
 pub const LINGER_BYTES: usize = 16 << 10;
 /// Bytes given to one connection in one poll before the next one has its turn.
-pub const SEND_BUDGET_BYTES: usize = 1 << 20;
+pub const SEND_BUDGET_BYTES: usize = 2 << 20;
 /// Events of one poll after which no further connection is served.
 pub const EVENTS_BUDGET: usize = 4096;
 
