@@ -26,8 +26,8 @@ use crate::memory::{Keys, Registry};
 use crate::sys::{Part, crc};
 use crate::work::{LocalRange, RemoteRange, SendMode, Work};
 
-/// Bytes of the memory that each side has; the middle half is open to the other.
-const MEMORY: u64 = 16 << 10;
+/// Bytes of the memory that each side has; the middle half is open to the other: more than what is copied on each road.
+const MEMORY: u64 = 48 << 10;
 const OPEN: u64 = MEMORY / 2;
 const GUARD: u8 = 0xa5;
 const GUARDED: [u8; (OPEN / 2) as usize] = [GUARD; (OPEN / 2) as usize];

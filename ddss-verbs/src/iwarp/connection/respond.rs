@@ -9,14 +9,20 @@ use crate::iwarp::outbox::Payload;
 use crate::iwarp::rdmap::{ATOMIC_REPLY_BYTES, AtomicKind, AtomicReply, AtomicRequest, Opcode, ReadRequest};
 use crate::limits::{SNAPSHOT_BYTES, WORK_BYTES_MAX};
 use crate::memory::Registry;
+use crate::sys::crc;
 use crate::work::{LocalRange, RemoteRange};
 
 /// Payload of one segment when it is copied: small enough to stay in the cache between copy and checksum.
 const COPIED_BYTES: usize = 16 << 10;
 /// Payload of one segment when it is gathered from memory.
 const GATHERED_BYTES: usize = 60 << 10;
-/// Payload up to here is copied even where it could be gathered: a copy is cheaper than another part.
-const COPY_ANYWAY_BYTES: usize = 4 << 10;
+/// Payload up to here is copied even where it could be gathered: the socket takes one long part sooner than many short ones.
+const COPY_ANYWAY_BYTES: usize = 8 << 10;
+/// The same where payload is summed by a processor that copies meanwhile.
+const COPY_SUMMED_BYTES: usize = 16 << 10;
+
+/// An answer up to here is small: it goes along with others.
+const SMALL_BYTES: usize = 4 << 10;
 
 const _: () = assert!(COPIED_BYTES.is_multiple_of(8), "words stay whole across segments");
 const _: () = assert!(GATHERED_BYTES.is_multiple_of(8), "words stay whole across segments");
@@ -50,7 +56,7 @@ impl Response {
 
     /// Whether it is worth a packet of its own.
     pub(super) fn is_large(&self) -> bool {
-        matches!(*self, Response::Read { bytes, .. } if bytes as usize > COPY_ANYWAY_BYTES)
+        matches!(*self, Response::Read { bytes, .. } if bytes as usize > SMALL_BYTES)
     }
 
     pub(super) fn hold(&self, memory: &mut Registry) {
@@ -192,7 +198,8 @@ impl Connection {
         memory: &mut Registry,
     ) -> bool {
         let own = |region| source == Source::InPlace && memory.is_own(region);
-        let gather = stream.left > COPY_ANYWAY_BYTES as u64 && self.outbox.gathers(stream.region.is_some_and(own));
+        let copied = if self.terms.crc && crc::copies_meanwhile() { COPY_SUMMED_BYTES } else { COPY_ANYWAY_BYTES };
+        let gather = stream.left > copied as u64 && self.outbox.gathers(stream.region.is_some_and(own));
         let limit = if gather { limit.map_or(GATHERED_BYTES, |limit| limit.min(GATHERED_BYTES)) } else { COPIED_BYTES };
         let bytes = stream.left.min(limit as u64) as usize;
         let last = stream.left == bytes as u64;
