@@ -156,8 +156,10 @@ unsafe fn take_step<const COPY: bool>(from: *const u8, to: *mut u8) -> [__m512i;
 #[target_feature(enable = "avx512f,sse4.2")]
 unsafe fn take_link<const COPY: bool>(crc: u64, from: *const u8, to: *mut u8, words: *const u8) -> u64 {
     if COPY {
-        // SAFETY: the caller vouches for both; unaligned accesses have no further needs.
-        unsafe { _mm256_storeu_si256(to.cast(), _mm256_loadu_si256(from.cast())) };
+        // SAFETY: the caller vouches for the source; an unaligned load has no further needs.
+        let half = unsafe { _mm256_loadu_si256(from.cast()) };
+        // SAFETY: the caller vouches for the target; an unaligned store has no further needs.
+        unsafe { _mm256_storeu_si256(to.cast(), half) };
     }
     [0, 8, 16, 24].into_iter().fold(crc, |crc, at| {
         // SAFETY: `words` is a valid range of 32 bytes, if it is the target a written one.
