@@ -33,7 +33,7 @@ pub const RECEIVE_BUDGET_BYTES: usize = 1 << 20;
 /// The same from one that has ended: they are thrown away, and whoever sends them may do so without end.
 pub const LINGER_BYTES: usize = 16 << 10;
 /// Bytes given to one connection in one poll before the next one has its turn.
-pub const SEND_BUDGET_BYTES: usize = 2 << 20;
+pub const SEND_BUDGET_BYTES: usize = 1 << 20;
 /// Events of one poll after which no further connection is served.
 pub const EVENTS_BUDGET: usize = 4096;
 
