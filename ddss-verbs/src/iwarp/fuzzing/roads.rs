@@ -1,6 +1,7 @@
 //! Which road bytes take: from the socket into their memory and back without a stop between, and small ones together.
 
 use super::*;
+use crate::iwarp::connection::GATHERED_SNAPSHOT_BYTES;
 use crate::iwarp::mpa::frame_bytes;
 
 /// Bytes of the head of a tagged segment in its frame, and of an untagged one's without the length.
@@ -134,4 +135,24 @@ fn small_messages_that_wait_are_sent_together() {
     exchange(&mut sides, &mut Input(&[]), usize::MAX);
     assert_eq!(sides[1].messages, 100);
     sides.into_iter().for_each(|side| side.finish(false));
+}
+
+#[test]
+fn an_answer_that_is_promised_whole_is_taken_at_once() {
+    // If this failed, a get without CRC would return bytes of two versions: what waits for a full socket changes under it.
+    let promised = GATHERED_SNAPSHOT_BYTES;
+    for (bytes, whole) in [(promised, true), (promised + 8, false)] {
+        let mut sides = pair(false);
+        let (peer, region, key) = (sides[0].connection.id(), sides[0].region, sides[1].key);
+        let (here, there) = (LocalRange { region, offset: 0, bytes }, (OPEN / 2) as usize);
+        sides[1].memory.held(sides[1].region).copy_in(there, &vec![1; bytes as usize]);
+        sides[0].posts(&Work::Read { peer, tag: 1, local: here, remote: RemoteRange { key, address: 0 } });
+        let request = sides[0].drain(usize::MAX);
+        sides[1].feed(&request);
+        assert_eq!(sides[1].waiting().1, if whole { 0 } else { bytes as usize }, "{bytes} bytes in their place");
+        sides[1].memory.held(sides[1].region).copy_in(there, &vec![2; bytes as usize]);
+        exchange(&mut sides, &mut Input(&[]), usize::MAX);
+        assert_eq!(sides[0].at(0, bytes as usize), vec![if whole { 1 } else { 2 }; bytes as usize]);
+        sides.into_iter().for_each(|side| side.finish(false));
+    }
 }
