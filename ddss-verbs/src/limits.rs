@@ -24,8 +24,8 @@ pub const SNAPSHOT_BYTES: usize = 64 << 10;
 pub const OUTBOX_BYTES: usize = 256 << 10;
 /// The same together with what is sent from where it lies.
 pub const BULK_BYTES: usize = 1 << 20;
-/// Bytes of a lone message that are sent while the next ones are encoded.
-pub const EARLY_BYTES: usize = 32 << 10;
+/// Bytes of a lone message that are sent while all others are encoded. Words stay whole between the two.
+pub const EARLY_BYTES: usize = 56 << 10;
 /// Bytes that one `recv` asks for.
 pub const RECEIVE_BYTES: usize = 256 << 10;
 /// Bytes taken from one connection in one poll before the next one has its turn.
@@ -38,6 +38,7 @@ pub const SEND_BUDGET_BYTES: usize = 1 << 20;
 pub const EVENTS_BUDGET: usize = 4096;
 
 const _: () = assert!(TRANSFER_BYTES_MAX as u64 <= WORK_BYTES_MAX);
+const _: () = assert!(EARLY_BYTES.is_multiple_of(8) && BULK_BYTES.is_multiple_of(8) && EARLY_BYTES < BULK_BYTES);
 const _: () = assert!(SNAPSHOT_BYTES <= OUTBOX_BYTES && OUTBOX_BYTES <= BULK_BYTES && BULK_BYTES <= SEND_BUDGET_BYTES);
 const _: () = assert!(HELLO_BYTES_MAX <= 508, "MPA carries 512 bytes of private data, four of which are ours");
 const _: () = assert!(MESSAGE_BYTES_MAX <= 1024, "a message is one segment on every path");

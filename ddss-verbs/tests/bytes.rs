@@ -131,6 +131,7 @@ impl Rig {
                     panic!("a write is made of writes");
                 };
                 assert_eq!(offset, remote.address + arrived.len() as u64);
+                assert!(last || payload.len() % 8 == 0, "{} bytes: a word would be of two moments", payload.len());
                 arrived.extend(payload);
                 if last {
                     break;
@@ -349,6 +350,7 @@ fn the_answers_are_as_the_rfcs_draw_them() {
                     panic!("a read response is made of read responses");
                 };
                 assert_eq!(offset, sink + arrived.len() as u64);
+                assert!(last || payload.len() % 8 == 0, "{} bytes: a word would be of two moments", payload.len());
                 arrived.extend(payload);
                 if last {
                     break;

@@ -205,8 +205,12 @@ impl Peer {
         // sent together.
         loop {
             let early = self.connection.has_little();
-            let limit = (SEND_BUDGET_BYTES - budget).clamp(EARLY_BYTES, BULK_BYTES);
-            self.connection.pump(if early { limit } else { BULK_BYTES }, cx);
+            let limit = match early {
+                true if budget == SEND_BUDGET_BYTES => EARLY_BYTES,
+                true => BULK_BYTES - EARLY_BYTES,
+                false => BULK_BYTES,
+            };
+            self.connection.pump(limit, cx);
             if early && self.connection.ends_soon() {
                 // A packet of its own costs more than what is left.
                 self.connection.pump(BULK_BYTES, cx);
