@@ -11,8 +11,9 @@ use std::time::Duration;
 pub(crate) const YIELDS_MAX: u32 = 8;
 /// An answer that takes longer is worth a sleep.
 const QUICK: Duration = Duration::from_micros(40);
-/// Calls that sleep after one for which yields were in vain; twice as many after each further one in a row,
-const RESTS: u32 = 16;
+/// Calls that sleep after one for which yields were in vain: few, because an interrupt is enough to make an answer late, and of
+/// those each core has hundreds a second. Twice as many after each further one in a row,
+const RESTS: u32 = 2;
 /// and never more than so many.
 const RESTS_MAX: u32 = 1024;
 
