@@ -28,6 +28,9 @@ pub const BULK_BYTES: usize = 1 << 20;
 pub const EARLY_BYTES: usize = 56 << 10;
 /// Bytes that one `recv` asks for.
 pub const RECEIVE_BYTES: usize = 256 << 10;
+/// The same where a large segment is expected: it is to have its headers, with some of its payload, and a number of small ones if it
+/// is those that come.
+pub const NEXT_BYTES: usize = 2 << 10;
 /// Bytes taken from one connection in one poll before the next one has its turn.
 pub const RECEIVE_BUDGET_BYTES: usize = 1 << 20;
 /// The same from one that has ended: they are thrown away, and whoever sends them may do so without end.

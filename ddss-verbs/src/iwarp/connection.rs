@@ -108,6 +108,8 @@ pub(crate) struct Connection {
     // What arrives.
     position: u64,
     partial: Option<Partial>,
+    /// The last segment was a large one with a place of its own.
+    large: bool,
     /// The key of a write of which segments are still to come.
     writing: Option<u32>,
     /// The same, if its window was withdrawn meanwhile: the rest of that write goes nowhere.
@@ -155,6 +157,7 @@ impl Connection {
             reply_sequence: 1,
             position: 0,
             partial: None,
+            large: false,
             writing: None,
             orphaned: None,
             ulpdu: Vec::new(),

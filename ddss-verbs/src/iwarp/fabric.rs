@@ -112,6 +112,12 @@ impl Iwarp {
     pub fn sockets_open(&self) -> usize {
         self.peers.len()
     }
+
+    /// Bytes of payload that were received straight into their memory, and copied by nobody but the kernel.
+    #[must_use]
+    pub fn straight_bytes(&self) -> u64 {
+        self.scratch.straight
+    }
 }
 
 impl Fabric for Iwarp {

@@ -11,12 +11,16 @@ use rustix::net::{RecvFlags, SendFlags};
 use crate::events::CloseReason;
 use crate::fabric::{Pass, PeerId};
 use crate::iwarp::connection::{Connection, Context, Stage};
-use crate::limits::{BULK_BYTES, EARLY_BYTES, LINGER_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES, SEND_BUDGET_BYTES};
+use crate::limits::{
+    BULK_BYTES, EARLY_BYTES, LINGER_BYTES, NEXT_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES, SEND_BUDGET_BYTES,
+};
 use crate::sys::{receive_into, send_parts};
 
 /// Where a receive lands. One for all connections of a fabric.
 pub(crate) struct Scratch {
     bytes: Vec<u8>,
+    /// Bytes of payload that did not land here, but went straight to their place.
+    pub(crate) straight: u64,
 }
 
 /// The longest frame that may have to be kept until its end arrives, markers included.
@@ -30,7 +34,7 @@ const _: () = {
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        Self { bytes: vec![0; KEPT_BYTES_MAX + RECEIVE_BYTES] }
+        Self { bytes: vec![0; KEPT_BYTES_MAX + RECEIVE_BYTES], straight: 0 }
     }
 }
 
@@ -158,7 +162,11 @@ impl Peer {
     fn receive_plain(&mut self, scratch: &mut Scratch, cx: &mut Context<'_>) -> io::Result<(usize, bool)> {
         let kept = self.kept.len();
         scratch.bytes[..kept].copy_from_slice(&self.kept);
-        let wanted = if self.link == Link::Lingering { LINGER_BYTES } else { RECEIVE_BYTES };
+        let wanted = match self.link {
+            Link::Lingering => LINGER_BYTES,
+            _ if self.connection.expects_large() => NEXT_BYTES,
+            _ => RECEIVE_BYTES,
+        };
         let room = &mut scratch.bytes[kept..kept + wanted];
         let (_, count) = rustix::net::recv(&self.socket, room, RecvFlags::DONTWAIT)?;
         if count > 0 && self.link == Link::Up {
@@ -175,17 +183,18 @@ impl Peer {
         scratch: &mut Scratch,
         cx: &mut Context<'_>,
     ) -> io::Result<(usize, bool)> {
-        let rest = &mut scratch.bytes[..RECEIVE_BYTES];
+        let rest = &mut scratch.bytes[..NEXT_BYTES];
         let mapping = cx.memory.held(region);
         let count = receive_into(self.socket.as_fd(), mapping, offset as usize, bytes, rest)?;
         let placed = count.min(bytes);
+        scratch.straight += placed as u64;
         if placed > 0 {
             self.connection.placed(placed, cx);
         }
         let more = &scratch.bytes[..count - placed];
         let used = self.connection.receive(more, cx);
         self.keep(&scratch.bytes[used..count - placed]);
-        Ok((count, count < bytes + RECEIVE_BYTES))
+        Ok((count, count < bytes + NEXT_BYTES))
     }
 
     fn keep(&mut self, rest: &[u8]) {

@@ -12,6 +12,10 @@ use crate::sys::crc;
 /// Payload of at least so many bytes is received straight into its memory, where nothing has to be checked first.
 const DIRECT_BYTES_MIN: usize = 2048;
 
+/// A segment with so many bytes is large: what comes before its payload is received by itself, so that most of the payload goes
+/// from the socket to its place.
+pub(super) const LARGE_BYTES: usize = 16 << 10;
+
 /// A segment that comes in pieces is placed and summed up to a multiple of so many bytes.
 const PIECE_BYTES: usize = 64;
 
@@ -57,6 +61,14 @@ impl Partial {
 }
 
 impl Connection {
+    /// Whether a large segment is likely to come next that may be placed as it comes: after another one, or as the answer to a
+    /// large read. With CRC all is received into private memory first.
+    pub(crate) fn expects_large(&self) -> bool {
+        // The end of one answer comes together with the beginning of the next one.
+        let asked = || self.reads.iter().take(2).any(|read| read.left() as usize >= LARGE_BYTES);
+        self.stage == Stage::Open && !self.terms.crc && !self.terms.markers_in && (self.large || asked())
+    }
+
     /// So many bytes of the stream were put where [`direct`](Self::direct) said.
     pub(crate) fn placed(&mut self, count: usize, cx: &mut Context<'_>) {
         let partial = self.partial.as_mut().expect("bytes are placed only where a partial segment wants them");

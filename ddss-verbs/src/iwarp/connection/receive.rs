@@ -2,7 +2,7 @@
 
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 
-use super::partial::Target;
+use super::partial::{LARGE_BYTES, Target};
 use super::respond::Response;
 use super::{Broken, Connection, Context, Stage};
 use crate::events::CloseReason;
@@ -135,6 +135,7 @@ impl Connection {
 
     /// Checks a tagged header, says where its payload goes, and counts it as arrived.
     pub(super) fn tagged(&mut self, header: Tagged, bytes: usize, cx: &mut Context<'_>) -> Result<Target, Fault> {
+        self.large = bytes >= LARGE_BYTES;
         match Opcode::parse(header.rdmap)? {
             Opcode::Write => {
                 let key = header.key;
@@ -173,6 +174,7 @@ impl Connection {
     }
 
     fn untagged(&mut self, header: Untagged, body: &[u8], cx: &mut Context<'_>) -> Result<(), Fault> {
+        self.large = false;
         if header.queue > queue::ATOMIC {
             return Err(Fault::DDP_QUEUE);
         }

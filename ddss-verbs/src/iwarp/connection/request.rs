@@ -55,6 +55,11 @@ impl PendingRead {
         Ok((if bytes == 0 { None } else { self.region }, offset))
     }
 
+    /// Bytes of which no segment has come yet.
+    pub(super) fn left(&self) -> u32 {
+        self.bytes - self.arrived
+    }
+
     /// The last segment is in its place.
     pub(super) fn done(self, peer: PeerId, cx: &mut Context<'_>) {
         if let Some(region) = self.region {

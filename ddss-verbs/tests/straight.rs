@@ -1,0 +1,66 @@
+//! Where the sum of a frame is nobody's business, large payload goes from the socket to its place.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use std::net::SocketAddr;
+
+use common::{ALL, Lab, Memory, Pair, pattern};
+use ddss_verbs::{Fabric, Iwarp, IwarpConfig, LocalRange, RemoteRange, Work};
+
+struct Unsummed;
+
+impl Lab for Unsummed {
+    type Fabric = Iwarp;
+
+    fn fabric(&mut self) -> Iwarp {
+        let mut config = IwarpConfig::default();
+        config.crc = false;
+        Iwarp::new(config).unwrap()
+    }
+
+    fn address(&mut self) -> SocketAddr {
+        "127.0.0.1:0".parse().unwrap()
+    }
+}
+
+const WORKS: u64 = 32;
+
+#[test]
+fn large_payload_is_received_where_it_belongs() {
+    // If this failed, each byte of a large get or put would be copied once more than it has to be.
+    for bytes in [64 << 10, 1 << 20_u64] {
+        let mut pair = Pair::new(Unsummed);
+        let (there, here) = pair.connect();
+        let (mine, theirs) = (Memory::new(WORKS * bytes), Memory::new(WORKS * bytes));
+        let region = pair.a.register(&mine);
+        let (_, window) = pair.open(&theirs, here, ALL);
+        let all = (WORKS * bytes) as usize;
+        let at = |tag| (tag * bytes, RemoteRange { key: window.key, address: window.base + tag * bytes });
+        let local = |offset| LocalRange { region, offset, bytes };
+        theirs.set(0, &pattern(1, all));
+        for tag in 0..WORKS {
+            let (offset, remote) = at(tag);
+            pair.a.fabric.post(&[Work::Read { peer: there, tag, local: local(offset), remote }]).unwrap();
+        }
+        (0..WORKS).for_each(|tag| assert_eq!(pair.a_done(tag), Ok(0)));
+        assert!(mine.get(0, all) == pattern(1, all), "what was read");
+        let straight = pair.a.fabric.straight_bytes();
+        assert!(straight >= WORKS * bytes / 10 * 9, "{straight} of {all} bytes were read straight into place");
+
+        mine.set(0, &pattern(2, all));
+        let works = (WORKS..2 * WORKS).map(|tag| {
+            let (offset, remote) = at(tag - WORKS);
+            Work::Write { peer: there, tag, local: local(offset), remote }
+        });
+        pair.a.fabric.post(&works.collect::<Vec<_>>()).unwrap();
+        (WORKS..2 * WORKS).for_each(|tag| assert_eq!(pair.a_done(tag), Ok(0)));
+        // It is answered when all writes before it have been placed.
+        pair.a.fabric.post(&[Work::FetchAdd { peer: there, tag: 99, remote: at(0).1, add: 0 }]).unwrap();
+        pair.a_done(99).unwrap();
+        assert!(theirs.get(0, all) == pattern(2, all), "what was written");
+        let straight = pair.b.fabric.straight_bytes();
+        assert!(straight >= WORKS * bytes / 10 * 8, "{straight} of {all} bytes were written straight into place");
+    }
+}
