@@ -8,49 +8,25 @@ mod suite;
 
 use std::net::SocketAddr;
 
-use common::Lab;
+use common::{Lab, Loopback};
+use ddss_verbs::Revision;
 use ddss_verbs::sim::{Sim, SimConfig, SimNet};
-use ddss_verbs::{Iwarp, IwarpConfig, Revision, Trust};
 
-struct Loopback(IwarpConfig, Trust);
-
-impl Lab for Loopback {
-    type Fabric = Iwarp;
-
-    fn fabric(&mut self) -> Iwarp {
-        Iwarp::new(self.0.clone()).unwrap()
-    }
-
-    fn address(&mut self) -> SocketAddr {
-        "127.0.0.1:0".parse().unwrap()
-    }
-
-    fn trust(&self) -> Trust {
-        self.1
-    }
-}
-
-fn iwarp(change: impl FnOnce(&mut IwarpConfig)) -> Loopback {
-    let mut config = IwarpConfig::default();
-    change(&mut config);
-    Loopback(config, Trust::Sealed)
-}
-
-every!(crc, iwarp(|_| {}));
-every!(own, Loopback(IwarpConfig::default(), Trust::Own));
-every!(plain, iwarp(|config| config.crc = false));
-every!(markers, iwarp(|config| config.markers = true));
+every!(crc, Loopback::new(|_| {}));
+every!(own, Loopback::new(|_| {}).own());
+every!(plain, Loopback::new(|config| config.crc = false));
+every!(markers, Loopback::new(|config| config.markers = true));
 every!(
     plain_markers,
-    iwarp(|config| {
+    Loopback::new(|config| {
         config.markers = true;
         config.crc = false;
     })
 );
-every!(revision_one, iwarp(|config| config.revision = Revision::One));
+every!(revision_one, Loopback::new(|config| config.revision = Revision::One));
 every!(
     few_reads,
-    iwarp(|config| {
+    Loopback::new(|config| {
         config.reads_inbound = 2;
         config.reads_outbound = 3;
     })

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use common::{ALL, Lab, Memory, Pair, pattern};
-use ddss_verbs::{Fabric, Iwarp, IwarpConfig, LocalRange, RemoteRange, SendMode, Trust, Work};
+use common::{ALL, Loopback, Memory, Pair, pattern};
+use ddss_verbs::{Fabric, IwarpConfig, LocalRange, RemoteRange, SendMode, Work};
 
 /// Bytes of one recorded packet at the most: it has to fit into an IPv4 datagram.
 const PACKET_BYTES_MAX: usize = 60_000;
@@ -21,22 +21,6 @@ const PACKET_BYTES_MAX: usize = 60_000;
 const PAUSE: Duration = Duration::from_micros(20);
 /// The ports that the recording shows.
 const PORTS: [u16; 2] = [40_000, 7471];
-
-struct Configured(IwarpConfig);
-
-impl Lab for Configured {
-    type Fabric = Iwarp;
-    fn fabric(&mut self) -> Iwarp {
-        Iwarp::new(self.0.clone()).unwrap()
-    }
-    fn address(&mut self) -> SocketAddr {
-        "127.0.0.1:0".parse().unwrap()
-    }
-    // Large answers are summed where they lie; writes of up to 32 KiB are copied all the same.
-    fn trust(&self) -> Trust {
-        Trust::Own
-    }
-}
 
 /// What went by: from whom (0 connected, 1 accepted), and what.
 type Packets = Vec<(usize, Vec<u8>)>;
@@ -96,7 +80,8 @@ fn pass_on(end: &mut TcpStream, mut bytes: &[u8]) {
 
 /// One of everything that can be posted, and a mistake at the end, so that there is a terminate as well.
 fn one_of_everything(config: IwarpConfig) -> Packets {
-    let mut pair = Pair::new(Configured(config));
+    // Large answers are summed where they lie; writes of up to 32 KiB are copied all the same.
+    let mut pair = Pair::new(Loopback::of(config).own());
     let relay = Relay::to(pair.address);
     pair.address = relay.address;
     let (there, here) = pair.connect();

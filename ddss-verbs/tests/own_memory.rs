@@ -5,30 +5,8 @@
 
 mod common;
 
-use std::net::SocketAddr;
-
-use common::{ALL, Lab, Memory, Pair};
-use ddss_verbs::{Fabric, Iwarp, IwarpConfig, LocalRange, RemoteRange, Trust, Work};
-
-struct Own(bool);
-
-impl Lab for Own {
-    type Fabric = Iwarp;
-
-    fn fabric(&mut self) -> Iwarp {
-        let mut config = IwarpConfig::default();
-        config.crc = self.0;
-        Iwarp::new(config).unwrap()
-    }
-
-    fn address(&mut self) -> SocketAddr {
-        "127.0.0.1:0".parse().unwrap()
-    }
-
-    fn trust(&self) -> Trust {
-        Trust::Own
-    }
-}
+use common::{ALL, Loopback, Memory, Pair};
+use ddss_verbs::{Fabric, LocalRange, RemoteRange, Work};
 
 const READ_BYTES: u64 = 64 << 10;
 /// A word in a part of it that is not copied.
@@ -38,7 +16,7 @@ const WORD: u64 = 1024;
 fn what_waits_for_a_full_socket_is_as_it_was() {
     // If this failed, a put beside many gets would make a sum wrong and cut two nodes from each other, or a get would
     // return bytes of two versions.
-    let mut pair = Pair::new(Own(true));
+    let mut pair = Pair::new(Loopback::new(|_| {}).own());
     let (there, here) = pair.connect();
     assert!(pair.b.fabric.capabilities().snapshot_bytes >= READ_BYTES);
     // More than the two sockets take while nobody receives.
@@ -77,7 +55,7 @@ fn what_waits_for_a_full_socket_is_as_it_was() {
 fn an_atomic_comes_after_the_read_before_it() {
     // If this failed, an atomic right behind a large read would make the read's sum wrong.
     for crc in [true, false] {
-        let mut pair = Pair::new(Own(crc));
+        let mut pair = Pair::new(Loopback::new(|config| config.crc = crc).own());
         let (there, here) = pair.connect();
         let rounds = 40;
         let (mine, theirs) = (Memory::new(rounds * READ_BYTES), Memory::new(READ_BYTES));

@@ -1,8 +1,10 @@
 //! What every test of a fabric needs: memory to transfer, nodes that remember what they saw, and deadlines.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
 
+mod loopback;
 mod other;
 
+pub(crate) use loopback::Loopback;
 pub(crate) use other::{Other, look_for, say, task};
 
 use std::net::SocketAddr;
