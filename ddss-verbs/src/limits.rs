@@ -26,6 +26,10 @@ pub const OUTBOX_BYTES: usize = 256 << 10;
 pub const BULK_BYTES: usize = 1 << 20;
 /// Bytes of a lone message that are sent while all others are encoded. Words stay whole between the two.
 pub const EARLY_BYTES: usize = 56 << 10;
+/// Fewer than so many bytes that wait in a busy connection's socket are acknowledged as they come, by the core that brings them, and
+/// not by who receives them, who has better things to do at the end of an answer. Only just more than a lone message's first
+/// part: where much more is under way, it is the sender's core that has better things to do.
+pub const LOW_WATER_BYTES: usize = EARLY_BYTES + (4 << 10);
 /// Bytes that one `recv` asks for.
 pub const RECEIVE_BYTES: usize = 256 << 10;
 /// The same where a large segment is expected: it is to have its headers, with some of its payload, and a number of small ones if it

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{ALL, Memory, Node, PATIENCE, Seen, pattern};
+use common::{ALL, Loopback, Memory, Node, PATIENCE, Pair, Seen, pattern};
 use ddss_verbs::{
     Event, Events, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RemoteRange, SendMode, Trust, Window, Work,
 };
@@ -230,4 +230,37 @@ fn each_cause_by_itself_wakes_a_sleeper() {
 
     client.fabric.close(there);
     is_woken(&mut server, &mut client, "an end", |seen| matches!(seen, Seen::Closed { .. }));
+}
+
+#[test]
+fn who_was_busy_notices_a_few_bytes() {
+    // If this failed, the first get after a burst would wait until much more has come: to the one who asked, a home that hangs.
+    let mut pair = Pair::new(Loopback::new(|_| {}));
+    let (there, here) = pair.connect();
+    let (mine, theirs) = (Memory::new(4096), Memory::new(4096));
+    let region = pair.a.register(&mine);
+    let (_, window) = pair.open(&theirs, here, ALL);
+    let local = LocalRange { region, offset: 0, bytes: 8 };
+    let remote = RemoteRange { key: window.key, address: window.base };
+    for sleeps in [true, false, true, false] {
+        // Enough, one by one, that the thread looks after this connection by itself and nobody else does.
+        for tag in 0..300 {
+            pair.a.fabric.post(&[Work::Read { peer: there, tag, local, remote }]).unwrap();
+            assert_eq!(pair.a_done(tag), Ok(0));
+        }
+        if sleeps {
+            to_sleep(&mut pair.b);
+        } else {
+            // So long that it is left alone.
+            (0..10_000).for_each(|_| assert_eq!(pair.b.poll(), 0));
+        }
+        let message = Work::Send { peer: there, tag: 1, message: b"a few", mode: SendMode::default() };
+        pair.a.fabric.post(&[message]).unwrap();
+        if sleeps {
+            is_woken(&mut pair.b, &mut pair.a, "a few bytes", |seen| matches!(seen, Seen::Message { .. }));
+        } else {
+            pair.wait("a few bytes", |pair| pair.b.message());
+        }
+        assert_eq!(pair.a_done(1), Ok(0));
+    }
 }

@@ -12,9 +12,10 @@ use crate::events::CloseReason;
 use crate::fabric::{Pass, PeerId};
 use crate::iwarp::connection::{Connection, Context, Stage};
 use crate::limits::{
-    BULK_BYTES, EARLY_BYTES, LINGER_BYTES, NEXT_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES, SEND_BUDGET_BYTES,
+    BULK_BYTES, EARLY_BYTES, LINGER_BYTES, LOW_WATER_BYTES, NEXT_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES,
+    SEND_BUDGET_BYTES,
 };
-use crate::sys::{receive_into, send_parts};
+use crate::sys::{receive_into, send_parts, set_low_water};
 
 /// Where a receive lands. One for all connections of a fabric.
 pub(crate) struct Scratch {
@@ -73,6 +74,8 @@ pub(crate) struct Peer {
     pub(crate) busy: u32,
     /// What epoll watches it for.
     pub(crate) watched: EventFlags,
+    /// Its socket is not readable for epoll before [`LOW_WATER_BYTES`] are there.
+    low_water: bool,
     /// `close` was called.
     pub(crate) closing: bool,
     /// It is counted among those whose last bytes are being sent.
@@ -110,6 +113,7 @@ impl Peer {
             received: 0,
             busy: 0,
             watched: EventFlags::empty(),
+            low_water: false,
             closing: false,
             lingers: false,
             half_open: false,
@@ -121,6 +125,16 @@ impl Peer {
 
     pub(crate) fn id(&self) -> PeerId {
         self.connection.id()
+    }
+
+    /// While nothing but [`receive`](Self::receive) looks at its socket: what comes is acknowledged as it comes. It has to end before
+    /// epoll watches the socket.
+    pub(crate) fn acknowledge_early(&mut self, early: bool) -> io::Result<()> {
+        if early != self.low_water {
+            set_low_water(self.socket.as_fd(), if early { LOW_WATER_BYTES } else { 1 })?;
+            self.low_water = early;
+        }
+        Ok(())
     }
 
     /// Receives and works, up to a budget.

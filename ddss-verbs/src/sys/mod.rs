@@ -7,4 +7,4 @@ mod socket;
 pub(crate) mod verbs;
 
 pub(crate) use mapping::Mapping;
-pub(crate) use socket::{Part, receive_into, send_parts};
+pub(crate) use socket::{Part, receive_into, send_parts, set_low_water};

@@ -166,6 +166,10 @@ impl Iwarp {
             }
             if peer.busy == BUSY_MIN && peer.link == Link::Up {
                 self.watch(&mut peer, epoll::EventFlags::empty());
+                if peer.watched.is_empty() {
+                    // If it cannot be had, it is only slower.
+                    let _ = peer.acknowledge_early(true);
+                }
             }
             if peer.quiet > QUIET_MAX {
                 peer.hot = false;
@@ -323,7 +327,12 @@ impl Iwarp {
         let changed = match (peer.watched.is_empty(), flags.is_empty()) {
             (true, true) => return,
             _ if peer.watched == flags => return,
-            (true, false) => epoll::add(&self.epoll, &peer.socket, data, flags),
+            (true, false) => {
+                if let Err(error) = peer.acknowledge_early(false) {
+                    debug!(peer = %peer.id(), %error, "its first bytes may be noticed late");
+                }
+                epoll::add(&self.epoll, &peer.socket, data, flags)
+            }
             (false, true) => epoll::delete(&self.epoll, &peer.socket),
             (false, false) => epoll::modify(&self.epoll, &peer.socket, data, flags),
         };
