@@ -155,6 +155,7 @@ macro_rules! standard {
                 local_mistakes_are_refused_before_anything_goes_out,
                 what_is_promised_is_carried_and_no_more,
                 closing_ends_every_operation_once,
+                messages_pass_between_large_answers,
                 both_sides_talk_at_once,
                 memory_outlives_its_deregistration_while_it_is_used,
                 stopped_clients_do_not_matter,

@@ -35,6 +35,7 @@ macro_rules! every {
                 what_is_promised_is_carried_and_no_more,
                 closing_ends_every_operation_once,
                 a_rejected_peer_reads_why,
+                messages_pass_between_large_answers,
                 both_sides_talk_at_once,
                 an_abandoned_read_leaves_memory_alone,
                 memory_outlives_its_deregistration_while_it_is_used,

@@ -120,6 +120,38 @@ pub(crate) fn many_reads_are_under_way(lab: impl Lab) {
     assert_eq!(pair.a.seen, [], "each completion comes once");
 }
 
+pub(crate) fn messages_pass_between_large_answers(lab: impl Lab) {
+    // If this failed, a call that comes while a large get is under way would end up in the bytes of the get, or the other way round.
+    let mut pair = Pair::new(lab);
+    let (there, here) = pair.connect();
+    greet(&mut pair, there);
+    let (bytes, reads, messages) = (1 << 20, 8, 400);
+    let (mine, theirs) = (Memory::new(reads * bytes), Memory::new(reads * bytes));
+    let region = pair.a.register(&mine);
+    let (_, window) = pair.open(&theirs, here, Rights::READ);
+    let content = pattern(8, (reads * bytes) as usize);
+    theirs.set(0, &content);
+    for tag in 0..reads {
+        let (local, remote) = (local(region, tag * bytes, bytes), remote(&window, tag * bytes));
+        pair.a.fabric.post(&[Work::Read { peer: there, tag, local, remote }]).unwrap();
+    }
+    let longest = pair.b.fabric.capabilities().message_bytes_max;
+    let message = |index: u64| pattern(index + 100, index as usize * 37 % (longest + 1));
+    for index in 0..messages {
+        pair.step();
+        pair.b.fabric.post(&[send(here, index, &message(index))]).unwrap();
+    }
+    for tag in 0..reads {
+        assert_eq!(pair.a_done(tag), Ok(0));
+    }
+    for index in 0..messages {
+        assert_eq!(pair.b_done(index), Ok(0));
+        let came = pair.wait("a message", |pair| pair.a.message());
+        assert!(came == message(index), "message {index} is not as it was sent: {} bytes", came.len());
+    }
+    assert!(mine.get(0, (reads * bytes) as usize) == content, "what was read is not what is there");
+}
+
 pub(crate) fn both_sides_talk_at_once(lab: impl Lab) {
     // If this failed, two nodes that get from each other at full speed would lock each other up.
     let mut pair = Pair::new(lab);
