@@ -23,6 +23,8 @@ pub struct Bench {
     plan: Plan,
     meter: Meter,
     distance: Distance,
+    /// What is left of [`PATIENCE`], if cores were asked for.
+    patience: Duration,
     report: Report,
 }
 
@@ -49,14 +51,16 @@ impl Bench {
         }
         let report = Report::start(options.csv_file(name).as_deref()).expect("the rows can be written");
         let mut distance = Distance::between(cores, options.line_min_ns.map(|least| f64::from(least) / 1000.0));
+        let mut patience = Duration::ZERO;
         if let Some(least) = options.line_min_ns {
+            patience = PATIENCE;
             let seconds = PATIENCE.as_secs();
             say(&format!(
-                "waiting up to {seconds} s for cores between which a line takes {least} ns; without, rows are marked NEAR"
+                "measuring while a line takes {least} ns at least, and up to {seconds} s in vain; after that rows are marked NEAR"
             ));
         }
-        say(&format!("a line takes {:.2} us from core to core and back", distance.start()));
-        Bench { cores, options, plan, meter: Meter::new(), distance, report }
+        say(&format!("a line takes {:.2} us from core to core and back", distance.start(&mut patience)));
+        Bench { cores, options, plan, meter: Meter::new(), distance, patience, report }
     }
 
     /// Measures `limit` and what is compared with it, in turns, and prints their rows, the limit's first.
@@ -69,12 +73,13 @@ impl Bench {
         }
         let slice = self.plan.slice;
         let measure = |figure: &mut Figure, time| {
-            if time == slice {
-                self.distance.look(&figure.label());
+            if time != slice {
+                return (self.meter.measure(figure, time), true);
             }
-            self.meter.measure(figure, time)
+            let label = figure.label();
+            self.distance.around(Some(&label), || self.meter.measure(figure, time))
         };
-        let mut compared = compare(self.plan, &mut limit, &mut figures, measure);
+        let mut compared = compare(self.plan, &mut self.patience, &mut limit, &mut figures, measure);
         let own = compared.pop().expect("the limit is the last");
         let rows = std::iter::once(Row::new(&limit, &own, true))
             .chain(figures.iter().zip(&compared).map(|(figure, compared)| Row::new(figure, compared, false)));
@@ -101,8 +106,9 @@ impl Bench {
     pub fn quickest(&mut self, mut limit: Figure, candidates: Vec<(&str, Figure)>) -> (usize, String) {
         let (names, mut figures): (Vec<&str>, Vec<Figure>) = candidates.into_iter().unzip();
         let plan = self.plan.for_a_choice();
-        let measure = |figure: &mut Figure, time| self.meter.measure(figure, time);
-        let ratios: Vec<f64> = compare(plan, &mut limit, &mut figures, measure).iter().map(Compared::ratio).collect();
+        let measure = |figure: &mut Figure, time| self.distance.around(None, || self.meter.measure(figure, time));
+        let compared = compare(plan, &mut self.patience, &mut limit, &mut figures, measure);
+        let ratios: Vec<f64> = compared.iter().map(Compared::ratio).collect();
         let best = (1..names.len()).fold(0, |best, next| if ratios[next] * NOISE < ratios[best] { next } else { best });
         let others = (0..names.len()).filter(|&index| index != best);
         let others: Vec<String> =

@@ -15,6 +15,7 @@ mod spin;
 pub use bench::Bench;
 pub use compare::{Compared, Plan};
 pub use cores::{Cores, pin};
+pub use distance::NEAR;
 pub use figure::{Figure, RoundTrip};
 pub use measure::Sample;
 pub use more::{Alone, MORE_COLUMNS, More};

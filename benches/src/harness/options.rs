@@ -14,7 +14,7 @@ pub struct Options {
     pub csv: Option<PathBuf>,
     /// Only figures whose row starts with something that has this in it, and what they are compared with.
     pub only: Option<String>,
-    /// The least that a line has to take from core to core and back for a run to begin, and below which rows are marked, in nanoseconds.
+    /// The least that a line has to take from core to core and back for a slice to count, in nanoseconds.
     pub line_min_ns: Option<u32>,
     /// Whether `cargo bench` runs this. `cargo test --benches` does not say so, and only wants to see it run.
     pub bench: bool,

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::machine::Machine;
 use super::rows::{Entry, Rows};
 use super::units;
+use crate::harness::NEAR;
 
 /// What is said of the rows of a line.
 #[derive(Clone, Copy)]
@@ -146,6 +147,67 @@ const LINES: &[Line] = &[
     },
 ];
 
+/// What was measured again, with `--line-min`: only while the two cores were not two threads of one.
+const APART: &[Line] = &[
+    Line {
+        what: "remote 8-byte get / put, `rcq`",
+        limit: Some(("apart-get:raw,pingpong,8,tcp-lo/spin/t1,1", "bare TCP sockets, spinning")),
+        ours: &["apart-get:ddss,get,8,tcp-lo/rcq/t1,1", "apart-get:ddss,put,8,tcp-lo/rcq/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "remote 4 KiB get / put, `rcq`",
+        limit: Some(("apart-get:raw,pingpong,4096,tcp-lo/spin/t1,1", "the same")),
+        ours: &["apart-get:ddss,get,4096,tcp-lo/rcq/t1,1", "apart-get:ddss,put,4096,tcp-lo/rcq/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "remote 64 KiB get / put, `rcq`",
+        limit: Some(("apart-get:raw,pingpong,65536,tcp-lo/spin/t1,1", "the same")),
+        ours: &["apart-get:ddss,get,65536,tcp-lo/rcq/t1,1", "apart-get:ddss,put,65536,tcp-lo/rcq/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "remote 8-byte gets, 32 at once, `rcq`",
+        limit: Some(("apart-get:raw,pingpong,8,tcp-lo/spin/t1,32", "bare TCP sockets, one system call for all 32")),
+        ours: &["apart-get:ddss,get,8,tcp-lo/rcq/t1,32"],
+        says: Says::MultipleOfRate,
+    },
+    Line {
+        what: "fabric alone: 8-byte read / fetch-add",
+        limit: Some(("apart-fabric:raw,pingpong,8,tcp-lo/spin/t1,1", "bare TCP sockets, spinning")),
+        ours: &["apart-fabric:ddss,read,8,tcp-lo/spin/t1,1", "apart-fabric:ddss,fetch_add,8,tcp-lo/spin/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "fabric alone: 4 KiB read",
+        limit: Some(("apart-fabric:raw,pingpong,4096,tcp-lo/spin/t1,1", "the same")),
+        ours: &["apart-fabric:ddss,read,4096,tcp-lo/spin/t1,1"],
+        says: Says::Multiple,
+    },
+    Line {
+        what: "fabric alone: 8-byte reads / writes, 32 at once",
+        limit: Some(("apart-fabric:raw,pingpong,8,tcp-lo/spin/t1,32", "bare TCP sockets, one system call for all 32")),
+        ours: &["apart-fabric:ddss,read,8,tcp-lo/spin/t1,32", "apart-fabric:ddss,write,8,tcp-lo/spin/t1,32"],
+        says: Says::MultipleOfRate,
+    },
+    Line {
+        what: "fabric alone: 8 KiB reads, 32 at once, with / without checksum",
+        limit: Some(("apart-fabric:raw,pingpong,8192,tcp-lo/spin/t1,32", "the same")),
+        ours: &["apart-fabric:ddss,read,8192,tcp-lo/spin/t1,32", "apart-fabric:ddss,read,8192,tcp-lo-nocrc/spin/t1,32"],
+        says: Says::MultipleOfRate,
+    },
+    Line {
+        what: "fabric alone: 64 KiB reads, 32 at once, with / without checksum",
+        limit: Some(("apart-fabric:raw,pingpong,65536,tcp-lo/spin/t1,32", "the same")),
+        ours: &[
+            "apart-fabric:ddss,read,65536,tcp-lo/spin/t1,32",
+            "apart-fabric:ddss,read,65536,tcp-lo-nocrc/spin/t1,32",
+        ],
+        says: Says::MultipleOfRate,
+    },
+];
+
 /// A row by its bench and its first five columns.
 fn find<'a>(rows: &'a Rows, place: &str) -> Option<&'a Entry> {
     let (bench, label) = place.split_once(':')?;
@@ -193,13 +255,7 @@ impl Line {
 
 /// The table of figures, with the machine that it was measured on. Nothing if none of its lines was measured.
 fn table(machine: &Machine, rows: &Rows) -> Option<String> {
-    let lines: Vec<String> = LINES.iter().filter_map(|line| line.words(rows)).collect();
-    if lines.is_empty() {
-        return None;
-    }
-    let mut text =
-        format!("On {}:\n\n| what | raw limit of the run | multiple |\n| --- | --- | --- |\n", machine.words());
-    text.extend(lines);
+    let mut text = format!("On {}:\n\n{}", machine.words(), written(LINES, rows)?);
     if let Some(get) = find(rows, "get:ddss,get,8,tcp-lo/rcq/t1,1") {
         text += &format!(
             "\nThe 99th percentile of that remote 8-byte get is {} its median on these cores, because three threads share two of them\n\
@@ -208,6 +264,18 @@ fn table(machine: &Machine, rows: &Rows) -> Option<String> {
         );
     }
     Some(text)
+}
+
+/// The lines that were measured, below their head. Nothing if none was.
+fn written(lines: &[Line], rows: &Rows) -> Option<String> {
+    let lines: String = lines.iter().filter_map(|line| line.words(rows)).collect();
+    (!lines.is_empty()).then(|| format!("| what | raw limit of the run | multiple |\n| --- | --- | --- |\n{lines}"))
+}
+
+/// The table of two cores, of rows only that were measured on two all the time.
+fn apart(rows: &Rows) -> Option<String> {
+    let apart = rows.0.iter().filter(|entry| !entry.notes.contains(NEAR)).cloned();
+    written(APART, &Rows(apart.collect()))
 }
 
 /// What `chaos --json` found, as a sentence.
@@ -250,6 +318,7 @@ pub fn readme(page: &str, machine: &Machine, rows: &Rows, said: &Said) -> Result
     let mut page = page.to_owned();
     let places = [
         ("figures", table(machine, rows)),
+        ("apart", apart(rows)),
         ("chaos", said.chaos.as_ref().and_then(chaos)),
         ("demo", said.demo.as_deref().and_then(demo)),
     ];
@@ -299,6 +368,21 @@ mod tests {
         assert_eq!(readme(&page, &Machine::here(), &rows(), &said).unwrap(), page, "a second time changes nothing");
         assert!(readme("no place", &Machine::here(), &rows(), &said).unwrap_err().contains("figures"));
         assert_eq!(readme("no place", &Machine::here(), &Rows::default(), &Said::default()).unwrap(), "no place");
+    }
+
+    // If this failed, what two threads of one core did would be printed below a line that says two cores.
+    #[test]
+    fn the_table_of_two_cores_has_no_row_of_one() {
+        let rows = |note: &str| {
+            let text = format!(
+                "{CONTRACT},of_limit,rate_of_limit,notes\nraw,pingpong,4096,tcp-lo/spin/t1,1,9.0,9.9,100000,,,\n\
+                 ddss,read,4096,tcp-lo/spin/t1,1,9.9,11,90000,1.1,0.9,{note}\n"
+            );
+            Rows::parse("apart-fabric", &text).unwrap()
+        };
+        let words = apart(&rows("of one frame")).unwrap();
+        assert!(words.ends_with("| fabric alone: 4 KiB read | 9 µs, the same | 1.1 × |\n"), "{words}");
+        assert_eq!(apart(&rows("of one frame; NEAR: the line took 0.12 us")), None);
     }
 
     // If this failed, a line would be of rows that no bench writes any more, and would go missing without a word.
