@@ -2,14 +2,17 @@
 #![forbid(unsafe_code)]
 
 use ddss_benches::harness::Bench;
-use ddss_benches::raw::{Wait, tcp_ping_pong, tcp_stream};
-use ddss_benches::road::{FabricOp, FabricPair, one_sided};
+use ddss_benches::raw::{Wait, tcp_ping_pong, tcp_stream, tcp_window};
+use ddss_benches::road::{FabricOp, FabricPair, one_sided, read_window};
+
+/// Operations under way where many are: posted and awaited together, or one posted for each that ended.
+const WINDOW: usize = 32;
 
 fn main() {
     let mut bench = Bench::start("fabric", std::env::args_os().skip(1));
     let (checked, unchecked) = (FabricPair::connect(bench.cores, true), FabricPair::connect(bench.cores, false));
     for size_bytes in [8, 4096, 8192, 65536] {
-        for outstanding in [1, 32] {
+        for outstanding in [1, WINDOW] {
             let limit = tcp_ping_pong(bench.cores, Wait::Spin, size_bytes, outstanding);
             let mut figures = vec![
                 one_sided(&checked, FabricOp::Read, "tcp-lo", size_bytes, outstanding),
@@ -24,6 +27,11 @@ fn main() {
             }
             bench.family(limit, figures);
         }
+    }
+    for size_bytes in [8, 8192, 65536] {
+        let figures = [(&checked, "tcp-lo"), (&unchecked, "tcp-lo-nocrc")]
+            .map(|(pair, path)| read_window(pair, path, size_bytes, WINDOW));
+        bench.family(tcp_window(bench.cores, size_bytes, WINDOW), figures.into());
     }
     // What the road carries at the most, with nobody waiting.
     bench.family(tcp_stream(bench.cores, 65536), Vec::new());

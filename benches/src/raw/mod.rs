@@ -8,6 +8,7 @@ mod seqlock;
 mod tcp;
 mod turns;
 mod wake;
+mod window;
 
 pub use copy::memory_copy;
 pub use hop::{HandOver, hop};
@@ -18,3 +19,4 @@ pub use tcp::{Over, Wait, tcp_ping_pong, tcp_ping_pong_over, tcp_stream};
 pub use turns::line_turns;
 pub(crate) use wake::IDLE;
 pub use wake::futex_wake;
+pub use window::tcp_window;

@@ -198,11 +198,29 @@ const APART: &[Line] = &[
         says: Says::MultipleOfRate,
     },
     Line {
+        what: "the same, the next one posted for each that ended",
+        limit: Some(("apart-fabric:raw,window,8192,tcp-lo/spin/t1,32", "the same")),
+        ours: &[
+            "apart-fabric:ddss,read_window,8192,tcp-lo/spin/t1,32",
+            "apart-fabric:ddss,read_window,8192,tcp-lo-nocrc/spin/t1,32",
+        ],
+        says: Says::MultipleOfRate,
+    },
+    Line {
         what: "fabric alone: 64 KiB reads, 32 at once, with / without checksum",
         limit: Some(("apart-fabric:raw,pingpong,65536,tcp-lo/spin/t1,32", "the same")),
         ours: &[
             "apart-fabric:ddss,read,65536,tcp-lo/spin/t1,32",
             "apart-fabric:ddss,read,65536,tcp-lo-nocrc/spin/t1,32",
+        ],
+        says: Says::MultipleOfRate,
+    },
+    Line {
+        what: "the same, the next one posted for each that ended",
+        limit: Some(("apart-fabric:raw,window,65536,tcp-lo/spin/t1,32", "the same")),
+        ours: &[
+            "apart-fabric:ddss,read_window,65536,tcp-lo/spin/t1,32",
+            "apart-fabric:ddss,read_window,65536,tcp-lo-nocrc/spin/t1,32",
         ],
         says: Says::MultipleOfRate,
     },

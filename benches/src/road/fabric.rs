@@ -35,13 +35,13 @@ pub enum FabricOp {
 
 /// The client's end; the home's end is its service.
 pub struct FabricPair {
-    fabric: Iwarp,
+    pub(super) fabric: Iwarp,
     events: Events,
-    peer: PeerId,
-    window: Window,
-    region: RegionId,
+    pub(super) peer: PeerId,
+    pub(super) window: Window,
+    pub(super) region: RegionId,
     word: u64,
-    service: Service,
+    pub(super) service: Service,
     yields: bool,
 }
 
@@ -78,22 +78,30 @@ impl FabricPair {
     }
 
     /// Polls until so many operations have ended well; the last one's outcome.
-    fn finish(&mut self, mut left: usize) -> u64 {
-        let mut spinner = Spinner::new(self.yields);
+    pub(super) fn finish(&mut self, mut left: usize) -> u64 {
         let mut last = 0;
         while left > 0 {
-            if self.fabric.poll(&mut self.events) == 0 {
-                spinner.again();
-                continue;
-            }
-            for event in self.events.iter() {
-                let Event::Done { outcome, .. } = event else { panic!("the connection is gone: {event:?}") };
-                last = outcome.expect("the other side does what it is asked");
-                left -= 1;
-            }
-            self.events.clear();
+            let (ended, outcome) = self.some();
+            left -= ended;
+            last = outcome;
         }
         last
+    }
+
+    /// Polls until operations have ended well: how many, and the last one's outcome.
+    pub(super) fn some(&mut self) -> (usize, u64) {
+        let mut spinner = Spinner::new(self.yields);
+        while self.fabric.poll(&mut self.events) == 0 {
+            spinner.again();
+        }
+        let (mut ended, mut last) = (0, 0);
+        for event in self.events.iter() {
+            let Event::Done { outcome, .. } = event else { panic!("the connection is gone: {event:?}") };
+            last = outcome.expect("the other side does what it is asked");
+            ended += 1;
+        }
+        self.events.clear();
+        (ended, last)
     }
 }
 

@@ -14,6 +14,7 @@ mod members;
 mod pipeline;
 mod steps;
 mod traced;
+mod window;
 
 pub use cable::Cable;
 pub use calls::{Kind, Word, atomic, call, near_get, ping};
@@ -27,3 +28,4 @@ pub use members::{Members, run_as_member, run_members};
 pub use pipeline::{Task, pipeline};
 pub use steps::{Stepped, stepped_gets};
 pub use traced::{Calls, system_calls};
+pub use window::read_window;

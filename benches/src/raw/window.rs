@@ -1,0 +1,94 @@
+//! Plain sockets that never wait for all of their answers: for each that came, the next question is out.
+
+use std::io::{ErrorKind, Read};
+use std::net::{Shutdown, TcpStream};
+
+use super::tcp::{Answerer, Over, QUESTION_BYTES, Wait, connected, write_all};
+use crate::harness::{Cores, Figure, RoundTrip, Service, Spinner};
+
+struct Window {
+    client: TcpStream,
+    questions: Vec<u8>,
+    answers: Vec<u8>,
+    size_bytes: usize,
+    outstanding: usize,
+    asked: usize,
+    came_bytes: usize,
+    service: Service,
+    yields: bool,
+}
+
+/// Questions of 8 bytes and answers of `size_bytes` over loopback, `outstanding` under way at any time.
+pub fn tcp_window(cores: Cores, size_bytes: usize, outstanding: usize) -> Figure {
+    let (client, server) = connected(Over::Loopback, Wait::Spin).expect("both ends are there");
+    let yields = cores.is_shared();
+    let mut answerer = Answerer::new(server, size_bytes, outstanding, yields);
+    let service = Service::start(cores, move || answerer.turn());
+    let questions = vec![1; QUESTION_BYTES * outstanding];
+    let answers = vec![0; size_bytes * outstanding];
+    let (asked, came_bytes) = (0, 0);
+    let trip = Window { client, questions, answers, size_bytes, outstanding, asked, came_bytes, service, yields };
+    Figure::new("raw", "window", size_bytes, "tcp-lo/spin/t1", trip).outstanding(outstanding)
+}
+
+impl Window {
+    fn under_way(&self) -> usize {
+        self.asked - self.came_bytes / self.size_bytes
+    }
+
+    /// As many questions as may be out.
+    fn ask(&mut self) {
+        let more = self.outstanding - self.under_way();
+        write_all(&self.client, &self.questions[..QUESTION_BYTES * more], self.yields).expect("the service is there");
+        self.asked += more;
+    }
+
+    /// Waits for bytes of answers, which lie side by side.
+    fn take(&mut self) {
+        let mut spinner = Spinner::new(self.yields);
+        let at = self.came_bytes % self.answers.len();
+        loop {
+            match (&self.client).read(&mut self.answers[at..]) {
+                Ok(0) => panic!("the service closed the connection"),
+                Ok(count) => {
+                    self.came_bytes += count;
+                    return;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => spinner.again(),
+                Err(error) => panic!("reading an answer: {error}"),
+            }
+        }
+    }
+}
+
+impl RoundTrip for Window {
+    fn once(&mut self) {
+        let enough = self.came_bytes + self.answers.len();
+        while self.came_bytes < enough {
+            self.ask();
+            self.take();
+        }
+    }
+
+    fn operations(&self) -> u64 {
+        self.outstanding as u64
+    }
+
+    fn wake(&mut self) {
+        self.service.wake();
+    }
+
+    fn rest(&mut self) {
+        while self.under_way() > 0 {
+            self.take();
+        }
+        self.service.rest();
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // Ends the service. A socket that is closed already is as good.
+        drop(self.client.shutdown(Shutdown::Both));
+    }
+}

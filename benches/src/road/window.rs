@@ -1,0 +1,70 @@
+//! One-sided reads that never wait for all of them: for each that ended, the next one is posted.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ddss_verbs::{Fabric, LocalRange, RemoteRange, Work};
+
+use super::fabric::FabricPair;
+use crate::harness::{Figure, RoundTrip};
+
+struct Window {
+    pair: Rc<RefCell<FabricPair>>,
+    bytes: u64,
+    outstanding: usize,
+    under_way: usize,
+    next: u64,
+    batch: Vec<Work<'static>>,
+}
+
+/// Reads of `size_bytes`, side by side, `outstanding` under way at any time. `path` names the road.
+pub fn read_window(pair: &Rc<RefCell<FabricPair>>, path: &str, size_bytes: usize, outstanding: usize) -> Figure {
+    let (bytes, batch) = (size_bytes as u64, Vec::with_capacity(outstanding));
+    let trip = Window { pair: Rc::clone(pair), bytes, outstanding, under_way: 0, next: 0, batch };
+    Figure::new("ddss", "read_window", size_bytes, format!("{path}/spin/t1"), trip).outstanding(outstanding)
+}
+
+impl Window {
+    /// As many as may be under way.
+    fn post(&mut self, pair: &mut FabricPair) {
+        self.batch.clear();
+        while self.under_way < self.outstanding {
+            let (tag, offset) = (self.next, self.next % self.outstanding as u64 * self.bytes);
+            let local = LocalRange { region: pair.region, offset, bytes: self.bytes };
+            let remote = RemoteRange { key: pair.window.key, address: pair.window.base + offset };
+            self.batch.push(Work::Read { peer: pair.peer, tag, local, remote });
+            self.next += 1;
+            self.under_way += 1;
+        }
+        pair.fabric.post(&self.batch).expect("a window fits");
+    }
+}
+
+impl RoundTrip for Window {
+    fn once(&mut self) {
+        let shared = Rc::clone(&self.pair);
+        let mut pair = shared.borrow_mut();
+        let mut done = 0;
+        while done < self.outstanding {
+            self.post(&mut pair);
+            let (ended, _) = pair.some();
+            self.under_way -= ended;
+            done += ended;
+        }
+    }
+
+    fn operations(&self) -> u64 {
+        self.outstanding as u64
+    }
+
+    fn wake(&mut self) {
+        self.pair.borrow().service.wake();
+    }
+
+    fn rest(&mut self) {
+        let mut pair = self.pair.borrow_mut();
+        pair.finish(self.under_way);
+        self.under_way = 0;
+        pair.service.rest();
+    }
+}
