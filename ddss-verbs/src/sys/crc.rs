@@ -1,8 +1,10 @@
 //! CRC32c, alone and while copying: payload is touched once, not twice. And the copy alone, by the same vectors.
 //!
 //! Processors with wide carry-less multiplication sum faster than a core copies out of its second cache ([`wide`]); the others
-//! use the crc32c crate and copy apart.
+//! use the crc32c crate and copy apart. What has a few words only is summed by the bare instruction ([`short`]).
 
+#[cfg(target_arch = "x86_64")]
+mod short;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
@@ -27,7 +29,18 @@ pub(crate) fn append(crc: u32, bytes: &[u8]) -> u32 {
         // SAFETY: `available` says that the processor has what the function is compiled for; the range is a
         // slice; nothing is written without a target.
         let crc = unsafe { wide::fold::<false>(crc, folded.as_ptr(), std::ptr::null_mut(), folded.as_ptr(), whole) };
-        return crc32c::crc32c_append(crc, rest);
+        return append_few(crc, rest);
+    }
+    append_few(crc, bytes)
+}
+
+/// As [`append`], where vectors are not worth it.
+#[inline]
+fn append_few(crc: u32, bytes: &[u8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if bytes.len() <= short::BYTES_MAX && short::available() {
+        // SAFETY: `available` says that the processor has what the function is compiled for.
+        return unsafe { short::append(crc, bytes) };
     }
     crc32c::crc32c_append(crc, bytes)
 }
