@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread;
 
 use ddss_ipc::SharedMemory;
 use ddss_verbs::{
@@ -48,7 +50,7 @@ pub struct FabricPair {
 impl FabricPair {
     /// Two ends that are connected; the home sleeps.
     pub fn connect(cores: Cores, crc: bool) -> Rc<RefCell<FabricPair>> {
-        let fabric = |trust| {
+        let fabric = move |trust| {
             let mut config = IwarpConfig::default();
             config.crc = crc;
             let mut fabric = Iwarp::new(config).expect("a fabric needs no more than an epoll");
@@ -56,11 +58,20 @@ impl FabricPair {
             let registered = fabric.register(memory.descriptor(), trust, 0, REGION_BYTES as u64);
             (fabric, registered.expect("sealed memory can be registered"))
         };
-        // As they are in a daemon: clients write what they read into, and only the home writes its segments.
-        let ((mut fabric, region), (mut home, home_region)) = (fabric(Trust::Sealed), fabric(Trust::Own));
-        let address = home.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback listens");
-        let peer = fabric.connect(address, b"").expect("loopback connects");
-        let window = meet(&mut fabric, &mut home, home_region);
+        let (tell, told) = mpsc::channel();
+        // Made by a thread of its own, as it would be by a process of its own: what both write must not share cache lines.
+        let home = thread::spawn(move || {
+            // As they are in a daemon: clients write what they read into, and only the home writes its segments.
+            let (mut home, region) = fabric(Trust::Own);
+            let address = home.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback listens");
+            tell.send(address).expect("somebody wants to know");
+            let window = admit(&mut home, region);
+            (home, window)
+        });
+        let (mut fabric, region) = fabric(Trust::Sealed);
+        let peer = fabric.connect(told.recv().expect("it listens"), b"").expect("loopback connects");
+        until(&mut fabric, |_, event| matches!(event, Event::Connected { .. }).then_some(()));
+        let (mut home, window) = home.join().expect("it was asked");
         let yields = cores.is_shared();
         let mut events = Events::new();
         let service = Service::start(cores, move || {
@@ -69,7 +80,7 @@ impl FabricPair {
                 events.clear();
             }
             if yields {
-                std::thread::yield_now();
+                thread::yield_now();
             }
             Turn::Again
         });
@@ -106,26 +117,30 @@ impl FabricPair {
 }
 
 /// Accepts, and lets the other side into all of the home's memory.
-fn meet(fabric: &mut Iwarp, home: &mut Iwarp, region: RegionId) -> Window {
-    let (mut here, mut there) = (Events::new(), Events::new());
-    let mut window = None;
+fn admit(home: &mut Iwarp, region: RegionId) -> Window {
+    let window = until(home, |home, event| match event {
+        Event::Asked { peer, .. } => {
+            let rights = Rights::READ.and(Rights::WRITE).and(Rights::ATOMIC);
+            let opened = home.expose(peer, region, 0, REGION_BYTES as u64, rights);
+            home.accept(peer, b"").expect("it asked");
+            Some(opened.expect("a fresh peer has room for a window"))
+        }
+        _ => None,
+    });
+    until(home, |_, event| matches!(event, Event::Connected { .. }).then_some(()));
+    window
+}
+
+/// Polls until an event is the one that is looked for.
+fn until<T>(fabric: &mut Iwarp, mut found: impl FnMut(&mut Iwarp, Event<'_>) -> Option<T>) -> T {
+    let mut events = Events::new();
     for _ in 0..MEET_POLLS_MAX {
-        home.poll(&mut there);
-        for event in there.iter() {
-            if let Event::Asked { peer, .. } = event {
-                let rights = Rights::READ.and(Rights::WRITE).and(Rights::ATOMIC);
-                let opened = home.expose(peer, region, 0, REGION_BYTES as u64, rights);
-                window = Some(opened.expect("a fresh peer has room for a window"));
-                home.accept(peer, b"").expect("it asked");
-            }
+        fabric.poll(&mut events);
+        if let Some(found) = events.iter().find_map(|event| found(fabric, event)) {
+            return found;
         }
-        there.clear();
-        fabric.poll(&mut here);
-        let connected = here.iter().any(|event| matches!(event, Event::Connected { .. }));
-        here.clear();
-        if let (true, Some(window)) = (connected, window) {
-            return window;
-        }
+        events.clear();
+        thread::yield_now();
     }
     panic!("two ends of a loopback connection do not meet");
 }
