@@ -14,6 +14,8 @@ struct Window {
     outstanding: usize,
     asked: usize,
     came_bytes: usize,
+    /// What will have come at the end of this lap: what a lap takes too much the next one need not take.
+    goal_bytes: usize,
     service: Service,
     yields: bool,
 }
@@ -26,8 +28,9 @@ pub fn tcp_window(cores: Cores, size_bytes: usize, outstanding: usize) -> Figure
     let service = Service::start(cores, move || answerer.turn());
     let questions = vec![1; QUESTION_BYTES * outstanding];
     let answers = vec![0; size_bytes * outstanding];
-    let (asked, came_bytes) = (0, 0);
-    let trip = Window { client, questions, answers, size_bytes, outstanding, asked, came_bytes, service, yields };
+    let (asked, came_bytes, goal_bytes) = (0, 0, 0);
+    let trip =
+        Window { client, questions, answers, size_bytes, outstanding, asked, came_bytes, goal_bytes, service, yields };
     Figure::new("raw", "window", size_bytes, "tcp-lo/spin/t1", trip).outstanding(outstanding)
 }
 
@@ -63,8 +66,8 @@ impl Window {
 
 impl RoundTrip for Window {
     fn once(&mut self) {
-        let enough = self.came_bytes + self.answers.len();
-        while self.came_bytes < enough {
+        self.goal_bytes += self.answers.len();
+        while self.came_bytes < self.goal_bytes {
             self.ask();
             self.take();
         }
@@ -82,6 +85,8 @@ impl RoundTrip for Window {
         while self.under_way() > 0 {
             self.take();
         }
+        // What came here is no lap's.
+        self.goal_bytes = self.came_bytes;
         self.service.rest();
     }
 }

@@ -13,6 +13,9 @@ struct Window {
     bytes: u64,
     outstanding: usize,
     under_way: usize,
+    /// Reads that have ended, and how many will have at the end of this lap: what a lap does too many the next one need not do.
+    ended: u64,
+    goal: u64,
     next: u64,
     batch: Vec<Work<'static>>,
 }
@@ -20,7 +23,7 @@ struct Window {
 /// Reads of `size_bytes`, side by side, `outstanding` under way at any time. `path` names the road.
 pub fn read_window(pair: &Rc<RefCell<FabricPair>>, path: &str, size_bytes: usize, outstanding: usize) -> Figure {
     let (bytes, batch) = (size_bytes as u64, Vec::with_capacity(outstanding));
-    let trip = Window { pair: Rc::clone(pair), bytes, outstanding, under_way: 0, next: 0, batch };
+    let trip = Window { pair: Rc::clone(pair), bytes, outstanding, under_way: 0, ended: 0, goal: 0, next: 0, batch };
     Figure::new("ddss", "read_window", size_bytes, format!("{path}/spin/t1"), trip).outstanding(outstanding)
 }
 
@@ -44,12 +47,12 @@ impl RoundTrip for Window {
     fn once(&mut self) {
         let shared = Rc::clone(&self.pair);
         let mut pair = shared.borrow_mut();
-        let mut done = 0;
-        while done < self.outstanding {
+        self.goal += self.outstanding as u64;
+        while self.ended < self.goal {
             self.post(&mut pair);
             let (ended, _) = pair.some();
             self.under_way -= ended;
-            done += ended;
+            self.ended += ended as u64;
         }
     }
 
@@ -65,6 +68,8 @@ impl RoundTrip for Window {
         let mut pair = self.pair.borrow_mut();
         pair.finish(self.under_way);
         self.under_way = 0;
+        // What ended here is no lap's.
+        self.goal = self.ended;
         pair.service.rest();
     }
 }
