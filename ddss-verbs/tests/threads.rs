@@ -242,12 +242,15 @@ fn who_was_busy_notices_a_few_bytes() {
     let (_, window) = pair.open(&theirs, here, ALL);
     let local = LocalRange { region, offset: 0, bytes: 8 };
     let remote = RemoteRange { key: window.key, address: window.base };
-    for sleeps in [true, false, true, false] {
-        // Enough, one by one, that the thread looks after this connection by itself and nobody else does.
+    // Enough, one by one, that the thread looks after this connection by itself and nobody else does.
+    let be_busy = |pair: &mut Pair<Loopback>| {
         for tag in 0..300 {
             pair.a.fabric.post(&[Work::Read { peer: there, tag, local, remote }]).unwrap();
             assert_eq!(pair.a_done(tag), Ok(0));
         }
+    };
+    for sleeps in [true, false, true, false] {
+        be_busy(&mut pair);
         if sleeps {
             to_sleep(&mut pair.b);
         } else {
@@ -263,4 +266,8 @@ fn who_was_busy_notices_a_few_bytes() {
         }
         assert_eq!(pair.a_done(1), Ok(0));
     }
+    // An end has no bytes at all: the other process dies in the middle of its business.
+    be_busy(&mut pair);
+    pair.a = Node::new(Iwarp::new(IwarpConfig::default()).unwrap());
+    pair.wait("an end", |pair| pair.b.closed(here));
 }
