@@ -24,7 +24,7 @@ pub struct PeerHello {
 
 impl PeerHello {
     /// The version of everything that peers say to each other, the handshake included.
-    pub const PROTOCOL: u8 = 6;
+    pub const PROTOCOL: u8 = 7;
     /// Bytes of an encoded one.
     pub const BYTES: usize = 6;
     /// Bits of a node's number; those above it are for the planes.

@@ -19,6 +19,8 @@ pub(crate) enum Call {
     Propose(Command),
     /// To the leader: what is the newest that was decided?
     Newest,
+    /// To the leader: several short calls, answered together.
+    Batch(Vec<Call>),
     /// To the leader: this node is there, in this run, and wants to go on as the home of mirrored segments.
     Renew {
         node: u16,
@@ -42,6 +44,13 @@ pub(crate) enum Call {
     },
 }
 
+impl Call {
+    /// Whether it takes one round of the group at the most, so that it may travel in a batch.
+    pub(super) fn is_short(&self) -> bool {
+        matches!(self, Call::Propose(_) | Call::Newest)
+    }
+}
+
 /// An answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
@@ -50,6 +59,8 @@ pub(crate) enum Reply {
     Snapshot(Result<InstallSnapshotResponse<u64>, RaftError<u64, InstallSnapshotError>>),
     Applied(Answer),
     Newest(Option<LogId>),
+    /// To each call of a batch, in their order.
+    Batch(Vec<Reply>),
     Joined {
         node: u16,
     },

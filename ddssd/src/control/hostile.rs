@@ -1,5 +1,6 @@
 //! What hostile peers of the control plane get, without a key and with it.
 
+use super::call_batches::BATCH_CALLS_MAX;
 use super::calls::{Call, Reply};
 use super::control_address;
 use super::network::Caller;
@@ -29,7 +30,7 @@ impl Home {
         let mut config = Config::single(&folder);
         (config.pool_bytes, config.key) = (1 << 20, Some(key.clone()));
         let service = Some(Service::start(config).unwrap());
-        let caller = Caller { key, ours: PeerHello { node: NodeId(9), run: 1, planes: 1 } };
+        let caller = Caller::new(key, PeerHello { node: NodeId(9), run: 1, planes: 1 });
         Self { service, caller, folder }
     }
 
@@ -143,6 +144,12 @@ fn a_member_that_talks_nonsense_changes_nothing() {
         assert!(matches!(&reply, Reply::Refused(why) if why.contains("belongs to")), "{reply:?}");
         let reply = home.ask(Call::Remove { node: 1, force: true }).await;
         assert!(matches!(&reply, Reply::Refused(why) if why.contains("only node")), "{reply:?}");
+        let many = vec![Call::Newest; BATCH_CALLS_MAX + 1];
+        let nested = vec![Call::Batch(Vec::new())];
+        for calls in [many, nested, vec![Call::Remove { node: 1, force: true }]] {
+            let reply = home.ask(Call::Batch(calls)).await;
+            assert!(matches!(&reply, Reply::Refused(why) if why.contains("batch")), "{reply:?}");
+        }
         home.is_served("after").await;
     });
 }

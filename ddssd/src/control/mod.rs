@@ -6,6 +6,7 @@
 //! found* of what another node has made before.
 
 mod admin;
+mod call_batches;
 mod calls;
 mod desk;
 mod directory;
@@ -22,6 +23,7 @@ mod pacing;
 mod plane;
 mod server;
 mod snapshot;
+mod stream_pool;
 mod types;
 mod watch;
 mod wire;

@@ -1,6 +1,8 @@
 //! How the group's nodes reach each other: one stream to each, made anew when it breaks.
 
+use super::call_batches::CallBatches;
 use super::calls::{Call, Reply};
+use super::stream_pool::StreamPool;
 use super::types::{Group, Member};
 use super::wire::{Wire, within};
 use crate::trust::ClusterKey;
@@ -48,17 +50,38 @@ impl Heard {
 pub(crate) struct Caller {
     pub(crate) key: ClusterKey,
     pub(crate) ours: PeerHello,
+    streams: StreamPool,
+    pub(super) batches: CallBatches,
 }
 
 impl Caller {
-    /// Asks once, on a stream of its own.
+    pub(crate) fn new(key: ClusterKey, ours: PeerHello) -> Self {
+        Self { key, ours, streams: StreamPool::default(), batches: CallBatches::default() }
+    }
+
+    /// Asks on a stream that no other question uses meanwhile, and keeps the stream for the next one. A stream that was kept may
+    /// have ended at the other side: then the question, which can be asked twice, is asked again on a fresh one.
     pub(crate) async fn ask(&self, member: Member, call: &Call, limit: Duration) -> io::Result<Reply> {
+        let address = control_address(member.address);
         within(limit, async {
-            let (_, mut wire) = Wire::connect(control_address(member.address), &self.key, &self.ours).await?;
-            wire.send(call).await?;
-            wire.receive().await
+            if let Some(wire) = self.streams.take(address) {
+                match self.ask_on(address, wire, call).await {
+                    Ok(reply) => return Ok(reply),
+                    Err(error) => tracing::trace!(%address, %error, "a control stream that was kept has ended"),
+                }
+                self.streams.forget(address);
+            }
+            let (_, wire) = Wire::connect(address, &self.key, &self.ours).await?;
+            self.ask_on(address, wire, call).await
         })
         .await
+    }
+
+    async fn ask_on(&self, address: SocketAddr, mut wire: Wire, call: &Call) -> io::Result<Reply> {
+        wire.send(call).await?;
+        let reply = wire.receive().await?;
+        self.streams.keep(address, wire);
+        Ok(reply)
     }
 }
 
@@ -94,7 +117,7 @@ impl Stream {
             let mut wire = match kept {
                 Some(wire) => wire,
                 None => {
-                    let Caller { key, ours } = &self.network.caller;
+                    let Caller { key, ours, .. } = &self.network.caller;
                     let (theirs, wire) = Wire::connect(control_address(self.member.address), key, ours).await?;
                     if theirs.node.0 != self.node {
                         return Err(io::Error::other(format!("{} answers in its place", theirs.node)));
@@ -136,7 +159,7 @@ impl Stream {
     }
 }
 
-fn other_answer() -> io::Error {
+pub(super) fn other_answer() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "an answer to another question")
 }
 

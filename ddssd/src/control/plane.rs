@@ -162,7 +162,7 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> R
     let node = config.node.0;
     let ours = Member { address: config.address };
     let hello = PeerHello { node: config.node, run: config.run, planes: config.planes };
-    let caller = Caller { key: config.key.clone(), ours: hello };
+    let caller = Caller::new(config.key.clone(), hello);
     let tellers = Tellers::new(desks.iter().map(|(teller, _)| teller.clone()));
     let heard = Heard::default();
     let log = LogStore::open(&config.state_folder).map_err(state)?;
@@ -295,6 +295,9 @@ impl Context {
                 tokio::time::timeout(left, self.answer(call.clone())).await.map_err(|_| io::ErrorKind::TimedOut.into())
             } else {
                 match named.take().or_else(|| self.leader()).or_else(|| self.somebody()) {
+                    Some(member) if call.is_short() => {
+                        self.caller.ask_in_batch(member, call.clone(), left.min(MEET_MAX)).await
+                    }
                     Some(member) => self.caller.ask(member, call, left.min(MEET_MAX)).await,
                     None => Err(io::ErrorKind::NotConnected.into()),
                 }
@@ -391,7 +394,7 @@ pub(crate) fn join(
     let failed = |why: String| ControlError::Join { address: address.clone(), why };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
-    let caller = Caller { key: key.clone(), ours: PeerHello { node: NodeId::NOBODY, run: 0, planes } };
+    let caller = Caller::new(key.clone(), PeerHello { node: NodeId::NOBODY, run: 0, planes });
     let call = Call::Join { node, member: Member { address: ours } };
     let end = Instant::now() + limit;
     let joined = runtime.block_on(async {

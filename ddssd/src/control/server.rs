@@ -1,5 +1,6 @@
 //! Answers other control planes, and this node's own questions when it is the leader.
 
+use super::call_batches::BATCH_CALLS_MAX;
 use super::calls::{Call, Reply};
 use super::keeper::Keeper;
 use super::leaving::Leaving;
@@ -11,6 +12,7 @@ use super::types::{Command, Member, Raft};
 use super::wire::{MEET_MAX, Wire, within};
 use crate::place::HostPort;
 use crate::seldom::Seldom;
+use ddss_core::limits::NODES_MAX;
 use ddss_core::makes_room;
 use openraft::ChangeMembers;
 use openraft::error::{ClientWriteError, RaftError};
@@ -52,11 +54,11 @@ pub(crate) struct Context {
 }
 
 /// How long a stream may be silent.
-const IDLE_MAX: Duration = Duration::from_secs(60);
+pub(super) const IDLE_MAX: Duration = Duration::from_secs(60);
 /// How long an answer may take to be made and sent.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Streams at the same time: each node of a cluster has a few.
-const STREAMS_MAX: usize = 256;
+/// Streams at the same time: each node of a cluster keeps one or two to the leader.
+const STREAMS_MAX: usize = 2 * NODES_MAX;
 /// Streams of which nothing is proved yet, beside those: one of them makes room for another.
 const GUESTS_MAX: usize = 64;
 
@@ -157,25 +159,60 @@ impl Context {
             Call::Append(request) => Reply::Append(self.raft.append_entries(request).await),
             Call::Vote(request) => Reply::Vote(self.raft.vote(request).await),
             Call::Snapshot(request) => Reply::Snapshot(self.raft.install_snapshot(request).await),
-            Call::Propose(command) if !command.makes_sense() => Reply::Refused("that makes no sense".to_owned()),
-            // Not begun: it would wait for room, and happen when nobody waits for it any more.
-            Call::Propose(_) if self.is_leader() && self.log_full.is_full() => Reply::LogFull,
-            Call::Propose(command) => match self.raft.client_write(command).await {
-                Ok(done) => Reply::Applied(done.data),
-                Err(error) => unwritten(&error),
-            },
-            Call::Newest => match self.raft.get_read_log_id().await {
-                Ok((newest, _)) => Reply::Newest(newest),
-                Err(error) => match error.forward_to_leader() {
-                    Some(forward) => Reply::NotLeader(forward.leader_node),
-                    None => not_now(error),
-                },
-            },
+            Call::Propose(command) => self.propose(command).await,
+            Call::Newest => self.newest().await,
+            Call::Batch(calls) => self.answer_batch(calls).await,
             Call::Renew { node, run } => self.renew(node, run).await,
             Call::Join { node, member } => self.as_leader(self.join(node, member)).await,
             Call::Announce { node, member, run } => self.as_leader(self.announce(node, member, run)).await,
             Call::Remove { node, force } => self.as_leader(self.remove(node, force)).await,
         }
+    }
+
+    async fn propose(&self, command: Command) -> Reply {
+        if !command.makes_sense() {
+            return Reply::Refused("that makes no sense".to_owned());
+        }
+        // Not begun: it would wait for room, and happen when nobody waits for it any more.
+        if self.is_leader() && self.log_full.is_full() {
+            return Reply::LogFull;
+        }
+        match self.raft.client_write(command).await {
+            Ok(done) => Reply::Applied(done.data),
+            Err(error) => unwritten(&error),
+        }
+    }
+
+    async fn newest(&self) -> Reply {
+        match self.raft.get_read_log_id().await {
+            Ok((newest, _)) => Reply::Newest(newest),
+            Err(error) => match error.forward_to_leader() {
+                Some(forward) => Reply::NotLeader(forward.leader_node),
+                None => not_now(error),
+            },
+        }
+    }
+
+    /// Answers several calls, all of which are begun before the first answer is waited for: the group decides them in one round.
+    async fn answer_batch(&self, calls: Vec<Call>) -> Reply {
+        if calls.len() > BATCH_CALLS_MAX || !calls.iter().all(Call::is_short) {
+            return Reply::Refused("that makes no batch".to_owned());
+        }
+        let begun = calls.into_iter().map(|call| {
+            let context = self.clone();
+            tokio::spawn(async move {
+                match call {
+                    Call::Propose(command) => context.propose(command).await,
+                    _ => context.newest().await,
+                }
+            })
+        });
+        let begun: Vec<_> = begun.collect();
+        let mut replies = Vec::with_capacity(begun.len());
+        for answer in begun {
+            replies.push(answer.await.unwrap_or_else(not_now));
+        }
+        Reply::Batch(replies)
     }
 
     /// Whether the group's library has given up here: it could not write its log, for another reason than want of room.
@@ -228,7 +265,7 @@ impl Context {
                 }
                 None => node,
             },
-            (None, None) => match (1..=ddss_core::limits::NODES_MAX as u16).find(|node| !members.contains_key(node)) {
+            (None, None) => match (1..=NODES_MAX as u16).find(|node| !members.contains_key(node)) {
                 Some(node) => node,
                 None => return Reply::Refused("the cluster is full".to_owned()),
             },
