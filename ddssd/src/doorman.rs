@@ -8,7 +8,6 @@
 //!   meet  ◄─── Checked ───────── and a ring of the bell, if the other one sleeps
 //! ```
 
-use crate::seldom::Seldom;
 use crate::trust::{Answer, ClusterKey, Purpose, respond};
 use crate::vital::Vital;
 use arrayvec::ArrayVec;
@@ -22,7 +21,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 /// How many were judged, by whatever thread.
 #[derive(Clone, Default, Debug)]
@@ -40,14 +38,13 @@ pub(crate) struct Doorkeeper {
     purpose: Purpose,
     ours: PeerHello,
     judged: Judged,
-    turned_away: Seldom,
     /// Of the thread that asks him.
     _vital: Vital,
 }
 
 impl Doorkeeper {
     pub(crate) fn new(key: ClusterKey, purpose: Purpose, ours: PeerHello, judged: Judged, vital: Vital) -> Self {
-        Self { key, purpose, ours, judged, turned_away: Seldom::new(Instant::now()), _vital: vital }
+        Self { key, purpose, ours, judged, _vital: vital }
     }
 }
 
@@ -59,18 +56,16 @@ impl Guard for Doorkeeper {
             Ok(answer) => Verdict::Admit(Box::new(answer)),
             Err(error) => {
                 let reason = error.to_string();
-                tell(&mut self.turned_away, address, &reason);
+                tell(address, &reason);
                 Verdict::TurnAway(reason)
             }
         }
     }
 }
 
-/// One line for one who was turned away, if there are not too many.
-pub(crate) fn tell(turned_away: &mut Seldom, address: SocketAddr, reason: &str) {
-    if let Some(kept_back) = turned_away.may(Instant::now()) {
-        tracing::info!(%address, reason, kept_back, "turned a connection away");
-    }
+/// Logs that a connection was turned away.
+pub(crate) fn tell(address: SocketAddr, reason: &str) {
+    tracing::info!(%address, reason, "turned a connection away");
 }
 
 /// What one who was admitted brings along.

@@ -16,7 +16,6 @@
 use crate::config::PeerAddress;
 use crate::doorman::Doorman;
 use crate::fetches::Tag;
-use crate::seldom::Seldom;
 use crate::status::wall_us;
 use crate::trust::{Channel, ClusterKey, Initiator, SEAL_BYTES};
 use arrayvec::ArrayVec;
@@ -119,7 +118,6 @@ pub(crate) struct Links {
     /// Checks those who connect, if the fabric has no porch on which that is done.
     pub(crate) doorman: Option<Doorman>,
     /// What is said of those who are turned away.
-    pub(crate) turned_away: Seldom,
     pub(crate) links: BTreeMap<NodeId, Link>,
     pub(crate) by_peer: HashMap<PeerId, NodeId>,
     /// Messages that went out or wait, and their bytes.
@@ -143,8 +141,8 @@ impl Links {
     const OUTBOX_MAX: usize = 1 << 14;
 
     pub(crate) fn new(ours: PeerHello, plane: u8, key: Option<ClusterKey>, doorman: Option<Doorman>) -> Self {
-        let (links, by_peer, turned_away) = (BTreeMap::new(), HashMap::new(), Seldom::new(Instant::now()));
-        Self { ours, plane, key, doorman, turned_away, links, by_peer, sent: 0, sent_bytes: 0 }
+        let (links, by_peer) = (BTreeMap::new(), HashMap::new());
+        Self { ours, plane, key, doorman, links, by_peer, sent: 0, sent_bytes: 0 }
     }
 
     /// Takes a node in, or notes its new address. It gets memory of its own to put into.

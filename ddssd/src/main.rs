@@ -4,7 +4,7 @@
 
 use clap::Parser;
 use ddssd::{
-    Arguments, Ending, QuotaTable, Service, Settings, StartError, Vigil, drop_privileges, in_one_line, notify,
+    Arguments, Ending, LogRate, QuotaTable, Service, Settings, StartError, Vigil, drop_privileges, in_one_line, notify,
     strange_variables, watchdog_every,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -75,7 +75,8 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
         println!("the settings are good");
         return Ok(());
     }
-    let log = start_log(filter, settings.log_json.unwrap_or_default());
+    let rate = LogRate::default();
+    let log = start_log(filter, rate.clone(), settings.log_json.unwrap_or_default());
     std::panic::set_hook(Box::new(tell_of_panic));
     if let Err(error) = dropped {
         tracing::warn!(%error, "cannot give away what this process may do beyond its user");
@@ -98,8 +99,8 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     tracing::info!(node = node.0, socket = %service.socket().display(), listen, core, "ready");
     tell("READY=1");
     let (vigil, wait) = (service.vigil(), signals.handle());
-    let watch = vigil.clone();
-    std::thread::Builder::new().name("ddss-vigil".to_owned()).spawn(move || keep_watch(&watch, &wait))?;
+    let (watch, watched) = (vigil.clone(), rate.clone());
+    std::thread::Builder::new().name("ddss-vigil".to_owned()).spawn(move || keep_watch(&watch, &wait, &watched))?;
     for signal in signals.forever() {
         if signal == SIGHUP {
             reload(arguments, &settings, &log, &service);
@@ -113,16 +114,23 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
         return Err(part_ended(part, service));
     }
     drain(&service, patience, || signals.pending().any(|signal| signal != SIGHUP));
+    rate.report();
     Ok(service.stop()?)
 }
 
-/// Tells the service manager that the node lives, if it wants to know. A part that ends by itself ends the wait for signals.
-fn keep_watch(vigil: &Vigil, wait: &signal_hook::iterator::Handle) {
+/// Tells the service manager that the node lives, if it wants to know, and the log what it left out. A part that ends by itself ends
+/// the wait for signals.
+fn keep_watch(vigil: &Vigil, wait: &signal_hook::iterator::Handle, rate: &LogRate) {
     /// A sign of life comes some times a second.
     const SILENT_MAX: Duration = Duration::from_secs(2);
     let every = watchdog_every();
+    let mut reported = Instant::now();
     // Not while a progress thread is silent: then it is for the service manager to end this daemon.
-    while !vigil.wait(every.unwrap_or(Duration::from_secs(3600))) {
+    while !vigil.wait(every.map_or(LogRate::REPORT_EVERY, |every| every.min(LogRate::REPORT_EVERY))) {
+        if reported.elapsed() >= LogRate::REPORT_EVERY {
+            rate.report();
+            reported = Instant::now();
+        }
         if every.is_some_and(|every| vigil.silence() <= every.max(SILENT_MAX)) {
             tell("WATCHDOG=1");
         }
@@ -185,7 +193,7 @@ fn log_filter(settings: &Settings) -> Result<EnvFilter, Failed> {
     EnvFilter::try_new(all).map_err(|error| Failed::settings(format!("log = {levels:?}: {error}")))
 }
 
-fn start_log(filter: EnvFilter, json: bool) -> LogFilter {
+fn start_log(filter: EnvFilter, rate: LogRate, json: bool) -> LogFilter {
     let (filter, handle) = reload::Layer::new(filter);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = if json {
@@ -193,7 +201,7 @@ fn start_log(filter: EnvFilter, json: bool) -> LogFilter {
     } else {
         lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).boxed()
     };
-    tracing_subscriber::registry().with(filter).with(lines).init();
+    tracing_subscriber::registry().with(filter).with(rate).with(lines).init();
     handle
 }
 

@@ -104,7 +104,7 @@ impl Links {
     }
 
     fn turn_away(&mut self, fabric: &mut dyn Fabric, peer: PeerId, address: SocketAddr, reason: &str) {
-        tell(&mut self.turned_away, address, reason);
+        tell(address, reason);
         reject(fabric, peer, reason);
     }
 

@@ -22,7 +22,6 @@ use crate::perform::{Arena, Hands};
 use crate::pulse::Pulse;
 use crate::quotas::SharedQuotas;
 use crate::recovery::{self, Found};
-use crate::seldom::Seldom;
 use crate::service::StartError;
 use crate::status::{ClientSeen, Gauges, Tally};
 use crate::vital::Vital;
@@ -55,7 +54,6 @@ pub(crate) struct Node {
     leaving: Leaving,
     judged: Judged,
     /// What is said of those who were cut off, or not served.
-    told_of_clients: Seldom,
     vital: Vital,
 }
 
@@ -179,7 +177,6 @@ impl Node {
             latency_ns,
             leaving,
             judged,
-            told_of_clients: Seldom::new(began),
             vital,
         })
     }
@@ -210,9 +207,7 @@ impl Node {
             }
         }
         while let Some(offence) = self.station.offence() {
-            if let Some(kept_back) = self.told_of_clients.may(Instant::now()) {
-                tracing::warn!(client = offence.client().index, %offence, kept_back, "cut off a client");
-            }
+            tracing::warn!(client = offence.client().index, %offence, "cut off a client");
             self.hands.tally.count(Counter::CutOff);
             self.bid_farewell(offence.client(), "was cut off");
         }
@@ -240,9 +235,7 @@ impl Node {
                 self.hands.arenas[client.index as usize] = Some(arena);
             }
             Err(error) => {
-                if let Some(kept_back) = self.told_of_clients.may(Instant::now()) {
-                    tracing::warn!(pid = who.pid, error, kept_back, "could not serve a client");
-                }
+                tracing::warn!(pid = who.pid, error, "could not serve a client");
                 self.hands.tally.count(Counter::NotServed);
             }
         }

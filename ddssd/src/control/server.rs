@@ -11,7 +11,6 @@ use super::pacing::Paced;
 use super::types::{Command, Member, Raft};
 use super::wire::{MEET_MAX, Wire, within};
 use crate::place::HostPort;
-use crate::seldom::Seldom;
 use ddss_core::limits::NODES_MAX;
 use ddss_core::makes_room;
 use openraft::ChangeMembers;
@@ -19,9 +18,9 @@ use openraft::error::{ClientWriteError, RaftError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::AbortHandle;
@@ -74,13 +73,11 @@ struct Door {
     context: Context,
     room: Semaphore,
     paced: Paced,
-    turned_away: std::sync::Mutex<Seldom>,
 }
 
 /// Takes streams until the runtime ends.
 pub(crate) async fn serve(context: Context, listener: TcpListener) {
-    let turned_away = std::sync::Mutex::new(Seldom::new(Instant::now()));
-    let door = Arc::new(Door { context, room: Semaphore::new(STREAMS_MAX), paced: Paced::default(), turned_away });
+    let door = Arc::new(Door { context, room: Semaphore::new(STREAMS_MAX), paced: Paced::default() });
     let mut guests: VecDeque<Guest> = VecDeque::new();
     loop {
         match listener.accept().await {
@@ -115,7 +112,8 @@ impl Door {
     async fn converse(&self, stream: TcpStream, address: SocketAddr, proved: &AtomicBool) -> io::Result<()> {
         let Caller { key, ours, .. } = &self.context.caller;
         let accepted = Wire::accept(stream, address.ip(), &self.paced, key, ours).await;
-        let (theirs, mut wire) = accepted.inspect_err(|error| self.tell(address, error))?;
+        let (theirs, mut wire) =
+            accepted.inspect_err(|error| tracing::info!(%address, %error, "turned a control stream away"))?;
         // Its first word proves that it is no old stream that somebody says again, and members have one ready.
         let mut call = within(MEET_MAX, wire.receive()).await?;
         proved.store(true, Ordering::Release);
@@ -128,14 +126,6 @@ impl Door {
             let reply = self.context.answer(call).await;
             within(ANSWER_MAX, wire.send(&reply)).await?;
             call = within(IDLE_MAX, wire.receive()).await?;
-        }
-    }
-
-    /// One line for one who was turned away, if there are not too many.
-    fn tell(&self, address: SocketAddr, error: &io::Error) {
-        let kept_back = self.turned_away.lock().unwrap_or_else(PoisonError::into_inner).may(Instant::now());
-        if let Some(kept_back) = kept_back {
-            tracing::info!(%address, %error, kept_back, "turned a control stream away");
         }
     }
 }
