@@ -173,6 +173,64 @@ fn a_handle_goes_on_with_the_next_daemon() {
     assert!(told.to_string().contains("no daemon is running") && !told.is_indeterminate(), "{told}");
 }
 
+/// Asks until the home of the segment answers. While it is away each call ends with the error that says so, and with no other one.
+fn once_home_is_back<T>(mut call: impl FnMut() -> Result<T, ddss::Error>) -> (T, usize) {
+    let begin = Instant::now();
+    let mut refused = 0;
+    loop {
+        match call() {
+            Ok(value) => return (value, refused),
+            Err(error) => {
+                assert_eq!(error.failure(), Some(Failure::NodeDown), "{error}");
+                assert!(begin.elapsed() < Duration::from_secs(60), "the handle does not go on: {error}");
+            }
+        }
+        refused += 1;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+// If this failed, an application would have to open its segments anew whenever another node's daemon was started again.
+#[test]
+fn a_handle_goes_on_when_the_home_on_another_node_is_back() {
+    let [mut home, other] = Daemon::pair().unwrap();
+    let made = client(&home).allocate("counter", Spec::new(64)).unwrap();
+    made.put(0, &[0; 8]).unwrap();
+    let clients = Strategy::ALL.map(|strategy| {
+        let builder = Client::builder().folder(other.folder()).strategy(strategy).timeout(Duration::from_secs(30));
+        builder.connect().unwrap()
+    });
+    let handles = clients.each_ref().map(|client| ddss_tests::retry(|| client.open("counter")));
+    let tasks = clients[3].to_async().unwrap();
+    let later = block_on(tasks.open("counter")).unwrap();
+    let mut count = 0u64;
+    for _ in 0..3 {
+        home.kill().unwrap();
+        let waits = std::thread::spawn({
+            let handle = handles[0].clone();
+            let expected = count.to_le_bytes();
+            move || {
+                // It has to see that the home is away before it sees that it is back.
+                while handle.get(0..8).is_ok() {}
+                let (value, refused) = once_home_is_back(|| handle.get(0..8));
+                assert_eq!(value[..], expected);
+                refused
+            }
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        home.start_again().unwrap();
+        waits.join().unwrap();
+        for handle in &handles {
+            let (stamp, _) = once_home_is_back(|| handle.get(0..8).map(|value| value.version()));
+            count += 1;
+            let put = once_home_is_back(|| handle.put_if(stamp, 0, &count.to_le_bytes())).0;
+            assert_eq!(once_home_is_back(|| handle.get(0..8)).0.version(), put.version);
+        }
+        let got = once_home_is_back(|| block_on(later.get(0..8))).0;
+        assert_eq!(got[..], count.to_le_bytes());
+    }
+}
+
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     loop {

@@ -3,9 +3,10 @@
 use super::actor::{tell, told};
 use super::arguments::DemoClientOptions;
 use crate::failure::CommandError;
-use ddss::{Client, Segment, Spec, Strategy};
+use ddss::{Client, Failure, Segment, Spec, Strategy, Version};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,30 +20,53 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(options: &DemoClientOptions) -> Result<(), CommandError> {
     let client = connect(&options.folder, Strategy::Auto)?;
+    let mut handles = Handles { client, opened: HashMap::new() };
     while let Some(line) = told()? {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["allocate", name] => {
-                client.allocate(name, Spec::new(BYTES as u64))?;
+                let made = handles.client.allocate(name, Spec::new(BYTES as u64))?;
+                handles.opened.insert(name.to_owned(), made);
                 tell(&json!({ "done": "allocate" }))?;
             }
             ["fill", name, number] => {
-                let stamp = client.open(name)?.put(0, &filled(number.parse().unwrap_or_default()))?;
+                let stamp = handles.of(name)?.put(0, &filled(number.parse().unwrap_or_default()))?;
                 tell(&json!({ "done": "fill", "bytes": BYTES, "version": stamp.version.0 }))?;
             }
-            ["get", name] => tell(&get(&client, name)?)?,
+            ["get", name] => tell(&get(handles.of(name)?)?)?,
             ["measure", name, strategy, ms] => {
                 let strategy = strategy.parse().map_err(|_| CommandError::Demo(format!("no strategy: {line}")))?;
                 let client = connect(&options.folder, strategy)?;
                 let duration = Duration::from_millis(ms.parse().unwrap_or_default());
                 tell(&measure(&client.open(name)?, duration)?)?;
             }
-            ["write", name] => write(&client.open(name)?)?,
-            ["steady", name] => steady(&client.open(name)?)?,
+            ["write", name] => write(handles.of(name)?)?,
+            ["steady", name] => steady(handles.of(name)?)?,
             _ => return Err(CommandError::Demo(format!("a client was told {line:?}"))),
         }
     }
     Ok(())
+}
+
+/// The segments that a client uses. Each is opened once: its handle outlives the daemons.
+struct Handles {
+    client: Client,
+    opened: HashMap<String, Segment>,
+}
+
+impl Handles {
+    /// The handle to that segment. The nodes may not have met yet when it is opened.
+    fn of(&mut self, name: &str) -> Result<&Segment, CommandError> {
+        let began = Instant::now();
+        while !self.opened.contains_key(name) {
+            match self.client.open(name) {
+                Ok(segment) => drop(self.opened.insert(name.to_owned(), segment)),
+                Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+        Ok(&self.opened[name])
+    }
 }
 
 /// Longer than a call takes on a machine that has much else to do: there the demonstration shows long times, and goes on.
@@ -66,12 +90,12 @@ fn number_in(bytes: &[u8]) -> Option<u64> {
     words.all(|word| word == first).then_some(first)
 }
 
-/// Asks until the segment's home answers: its daemon may just be on its way back.
-fn get(client: &Client, name: &str) -> Result<Value, CommandError> {
+/// Asks until the segment's home answers: its daemon may just be on its way back. The handle stays the same.
+fn get(segment: &Segment) -> Result<Value, CommandError> {
     let began = Instant::now();
     loop {
         let once = Instant::now();
-        match client.open(name).and_then(|segment| segment.get(..)) {
+        match segment.get(..) {
             Ok(value) => {
                 let (once, all) = (once.elapsed(), began.elapsed());
                 return Ok(json!({ "done": "get", "bytes": value.len(), "version": value.version().0,
@@ -120,29 +144,61 @@ fn write(segment: &Segment) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Gets now and then until it is told that it is enough, and says how long the longest get took.
+/// What a client that gets now and then has seen.
+#[derive(Default)]
+struct Steady {
+    calls: u64,
+    /// Calls that ended because the segment's home was away.
+    away: u64,
+    failed: u64,
+    /// Values of two puts, or older than the one before.
+    wrong: u64,
+    last: Version,
+    longest: Duration,
+    /// The first error that is none of a home that is away.
+    error: Option<String>,
+}
+
+impl Steady {
+    fn get(&mut self, segment: &Segment) {
+        let began = Instant::now();
+        match segment.get(..) {
+            Ok(value) => {
+                let is_good = number_in(&value).is_some() && value.version() >= self.last;
+                self.wrong += u64::from(!is_good);
+                self.last = value.version();
+            }
+            Err(error) if error.failure() == Some(Failure::NodeDown) => self.away += 1,
+            Err(error) => {
+                self.failed += 1;
+                self.error.get_or_insert_with(|| error.to_string());
+            }
+        }
+        self.calls += 1;
+        self.longest = self.longest.max(began.elapsed());
+    }
+}
+
+/// Gets now and then by one handle until it is told that it is enough, and says what it saw.
 fn steady(segment: &Segment) -> Result<(), CommandError> {
     let enough = AtomicBool::new(false);
     tell(&json!({ "done": "steady" }))?;
     let told = std::thread::scope(|scope| {
         let calls = scope.spawn(|| {
-            let (mut calls, mut failed, mut torn, mut longest) = (0_u64, 0_u64, 0_u64, Duration::ZERO);
+            let mut seen = Steady::default();
             while !enough.load(Ordering::Relaxed) {
-                let began = Instant::now();
-                match segment.get(..) {
-                    Ok(value) => torn += u64::from(number_in(&value).is_none()),
-                    Err(_) => failed += 1,
-                }
-                calls += 1;
-                longest = longest.max(began.elapsed());
+                seen.get(segment);
                 std::thread::sleep(STEADY_EVERY);
             }
-            json!({ "done": "enough", "calls": calls, "failed": failed, "torn": torn,
-                "longest_ms": longest.as_secs_f64() * 1e3 })
+            seen
         });
         let heard = told();
         enough.store(true, Ordering::Relaxed);
         heard.map(|_| calls.join())
     })?;
-    tell(&told.map_err(|_| CommandError::Demo("a client's second thread panicked".to_owned()))?)
+    let seen = told.map_err(|_| CommandError::Demo("a client's second thread panicked".to_owned()))?;
+    // The handle has gone on: it gets what its home has now.
+    let last = get(segment)?;
+    tell(&json!({ "done": "enough", "calls": seen.calls, "away": seen.away, "failed": seen.failed, "wrong": seen.wrong,
+        "error": seen.error, "longest_ms": seen.longest.as_secs_f64() * 1e3, "version": last["version"] }))
 }

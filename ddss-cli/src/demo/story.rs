@@ -137,7 +137,7 @@ fn show_latencies(tale: &mut Tale, first: &mut Actor, second: &mut Actor, ms: u6
 }
 
 fn show_killed_client(tale: &mut Tale, stage: &Stage, second: &mut Actor) -> Result<(), CommandError> {
-    let mut witnesses = Witnesses::call(stage)?;
+    let mut witnesses = Witnesses::call(stage, &[(1, SHARED), (2, SHARED)])?;
     let mut writer = stage.client(1)?;
     writer.ask(&format!("write {SHARED}"), "writing")?;
     std::thread::sleep(Duration::from_millis(100));
@@ -148,7 +148,7 @@ fn show_killed_client(tale: &mut Tale, stage: &Stage, second: &mut Actor) -> Res
         return Err(CommandError::Demo("the kill left a torn value".to_owned()));
     };
     tale.say(&format!("  node 2: got its put number {put}, version {}, whole", get["version"]));
-    let others = witnesses.dismiss(tale, "the kill")?;
+    let others = witnesses.dismiss(tale, None, "the kill")?;
     tale.note("killed_client", json!({ "version": get["version"], "others": others }));
     Ok(())
 }
@@ -160,7 +160,8 @@ fn show_killed_daemon(
     second: &mut Actor,
 ) -> Result<(), CommandError> {
     let put = first.ask(&format!("fill {SHARED} 4711"), "fill")?;
-    let mut witnesses = Witnesses::call(stage)?;
+    // The second one is on the node that lives, and its segment on the one that is killed.
+    let mut witnesses = Witnesses::call(stage, &[(1, SHARED), (2, SHARED), (2, OTHER)])?;
     std::thread::sleep(Duration::from_millis(100));
     let began = Instant::now();
     stage.kill_node(1)?;
@@ -179,37 +180,48 @@ fn show_killed_daemon(
         tale.say(&format!("  node {node}: got version {version} after {after:.0} ms, by the same handle as before"));
         back.push(json!({ "node": node, "after_ms": after }));
     }
-    let others = witnesses.dismiss(tale, "that")?;
+    let others = witnesses.dismiss(tale, Some(SHARED), "that")?;
     tale.note("killed_daemon", json!({ "version": put["version"], "back": back, "others": others }));
     Ok(())
 }
 
-/// Clients that go on with their work while others die.
-struct Witnesses([(u16, Actor); 2]);
+/// Clients that go on with their work while others die: the node of each, and the segment that it gets by one handle.
+struct Witnesses(Vec<(u16, &'static str, Actor)>);
 
 impl Witnesses {
-    fn call(stage: &Stage) -> Result<Self, CommandError> {
-        let witness = |node, name: &str| -> Result<_, CommandError> {
+    fn call(stage: &Stage, places: &[(u16, &'static str)]) -> Result<Self, CommandError> {
+        let witness = |&(node, name): &(u16, &'static str)| -> Result<_, CommandError> {
             let mut client = stage.client(node)?;
             client.ask(&format!("steady {name}"), "steady")?;
-            Ok((node, client))
+            Ok((node, name, client))
         };
-        Ok(Self([witness(1, SHARED)?, witness(2, OTHER)?]))
+        Ok(Self(places.iter().map(witness).collect::<Result<_, _>>()?))
     }
 
-    /// What they saw, for scripts.
-    fn dismiss(&mut self, tale: &Tale, what: &str) -> Result<Value, CommandError> {
+    /// What they saw, for scripts. The home of the segment `away` was away for a while: clients of the other node were told so.
+    fn dismiss(&mut self, tale: &Tale, away: Option<&str>, what: &str) -> Result<Value, CommandError> {
         let mut all = Vec::new();
-        for (node, client) in &mut self.0 {
+        for (node, name, client) in &mut self.0 {
             let seen = client.ask("enough", "enough")?;
-            if seen["failed"] != 0 || seen["torn"] != 0 {
+            let may_be_away = *node == 2 && away == Some(*name);
+            if seen["failed"] != 0 || seen["wrong"] != 0 || (seen["away"] != 0 && !may_be_away) {
                 return Err(CommandError::Demo(format!("a client of node {node} suffered from {what}: {seen}")));
             }
             let (calls, longest) = (&seen["calls"], number(&seen, "longest_ms"));
-            tale.say(&format!(
-                "  node {node}: {calls} gets of another client meanwhile: none failed, longest {longest:.1} ms"
-            ));
-            all.push(json!({ "node": node, "gets": calls, "failed": seen["failed"], "longest_ms": longest }));
+            if may_be_away {
+                let away = &seen["away"];
+                tale.say(&format!(
+                    "  node {node}: {calls} gets of \"{name}\": {away} failed, its home was away; its handle went on"
+                ));
+            } else {
+                tale.say(&format!(
+                    "  node {node}: {calls} gets of \"{name}\" by another client: none failed, longest {longest:.1} ms"
+                ));
+            }
+            all.push(
+                json!({ "node": node, "segment": name, "gets": calls, "away": seen["away"], "failed": seen["failed"],
+                "longest_ms": longest, "version": seen["version"] }),
+            );
         }
         Ok(Value::Array(all))
     }
