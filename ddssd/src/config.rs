@@ -161,7 +161,7 @@ pub struct Config {
     pub join: Option<HostPort>,
     /// Whether `node` was asked for; if not, a cluster that is joined gives a number.
     pub node_named: bool,
-    /// The other nodes with which a new cluster begins.
+    /// The nodes with which a new cluster begins. This one may be among them, so that each node can have the same words.
     pub peers: Vec<PeerAddress>,
     /// The key of its cluster. Without one the node is alone, and listens to no other.
     pub key: Option<ClusterKey>,
@@ -254,7 +254,7 @@ impl Config {
             if !good(peer.node) {
                 return Err(StartError::BadNode(peer.node));
             }
-            if again || peer.node == self.node {
+            if again {
                 return Err(StartError::BadPeer(peer.node));
             }
         }

@@ -54,8 +54,8 @@ pub enum StartError {
     /// The cluster's key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A peer is named twice, or is the node itself.
-    #[error("the peers name {0} twice, or it is this node itself")]
+    /// A peer is named twice.
+    #[error("the peers name {0} twice: name each node once (--peer)")]
     BadPeer(NodeId),
     /// A quota makes no sense.
     #[error("quota: {0}")]

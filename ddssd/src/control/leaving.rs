@@ -108,9 +108,10 @@ impl Context {
             Left::Nothing => return Reply::Removed { dropped: 0 },
             Left::Impossible => return Reply::Refused("it is the only node of its cluster".to_owned()),
             Left::Directory => {}
-            // The one that leads next fences it.
+            // The one that leads next fences it. A leader without a vote would lead on, and give itself a vote again: only one that
+            // is no member any more leads no longer.
             Left::All if node == self.node => {
-                return match self.drop_vote(node).await {
+                return match self.drop_member(node).await {
                     Ok(()) => not_now("handing over to another leader"),
                     Err(reply) => reply,
                 };

@@ -10,6 +10,7 @@ mod call_batches;
 mod calls;
 mod desk;
 mod directory;
+mod founding;
 mod held;
 #[cfg(test)]
 mod hostile;

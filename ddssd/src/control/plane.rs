@@ -3,6 +3,7 @@
 use super::admin;
 use super::calls::{Call, Reply};
 use super::desk::{Ask, Tell, Teller, Tellers};
+use super::founding::founders;
 use super::held::Held;
 use super::keeper::Keeper;
 use super::log::LogStore;
@@ -20,7 +21,6 @@ use crate::vital::Vitals;
 use ddss_core::engine::ClaimId;
 use ddss_core::{Failure, Name, NodeId, PeerHello};
 use openraft::{Config, SnapshotPolicy};
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -190,10 +190,11 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> R
         deciding,
         log_full,
         join: config.join.clone(),
+        peers: config.peers.into(),
     };
     let initialized = context.raft.is_initialized().await.map_err(|error| failed(&error))?;
     if config.founder && !initialized {
-        let founders = founders(node, ours, &config.peers);
+        let founders = founders(node, ours, &context.peers);
         // The others of the founders may have been faster, with the same words.
         if founders.contains_key(&node.into())
             && let Err(error) = context.raft.initialize(founders).await
@@ -208,7 +209,7 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> R
     held.take_up(&config.names);
     admin::open(&context, &config.folder, &config.state_folder).map_err(|error| failed(&error))?;
     spawn(vitals, serve(context.clone(), listener));
-    spawn(vitals, watch(context.clone(), config.run, config.peers, held.clone(), config.pages));
+    spawn(vitals, watch(context.clone(), config.run, held.clone(), config.pages));
     spawn(vitals, hold_lease(context.clone(), config.run, tellers));
     for (teller, asked) in desks {
         tokio::spawn(attend(context.clone(), asked, teller, held.clone(), config.run));
@@ -223,18 +224,6 @@ fn spawn(vitals: &Vitals, task: impl Future<Output = ()> + Send + 'static) {
         task.await;
         vital.done();
     });
-}
-
-/// Who votes in a cluster that begins with these nodes: the lowest one, three or five.
-fn founders(node: u16, ours: Member, peers: &[PeerAddress]) -> BTreeMap<u64, Member> {
-    let peers = peers.iter().map(|peer| (peer.node.0.into(), Member { address: peer.address }));
-    let all: BTreeMap<u64, Member> = peers.chain([(node.into(), ours)]).collect();
-    let count = match all.len() {
-        0..3 => 1,
-        3..5 => 3,
-        _ => 5,
-    };
-    all.into_iter().take(count).collect()
 }
 
 /// Does what a progress thread asks, each on its own.
@@ -462,22 +451,5 @@ mod tests {
             vitals.an_end().await;
             assert_eq!(vitals.ended(), Some(VITAL));
         });
-    }
-
-    #[test]
-    fn those_who_begin_a_cluster_agree_who_votes() {
-        // If this broke, nodes that start with the same words would begin two clusters.
-        let member = |node: u16| Member { address: SocketAddr::from(([127, 0, 0, node as u8], 7400)) };
-        for (count, voters) in [(1, 1), (2, 1), (3, 3), (4, 3), (5, 5), (9, 5)] {
-            let seen: Vec<_> = (1..=count)
-                .map(|node| {
-                    let peers = (1..=count).filter(|&other| other != node);
-                    let peers: Vec<_> =
-                        peers.map(|node| PeerAddress { node: NodeId(node), address: member(node).address }).collect();
-                    founders(node, member(node), &peers)
-                })
-                .collect();
-            assert!(seen.iter().all(|founders| *founders == seen[0] && founders.len() == voters), "{seen:?}");
-        }
     }
 }

@@ -10,11 +10,12 @@ use super::network::{Caller, Heard};
 use super::pacing::Paced;
 use super::types::{Command, Member, Raft};
 use super::wire::{MEET_MAX, Wire, within};
+use crate::config::PeerAddress;
 use crate::place::HostPort;
 use ddss_core::limits::NODES_MAX;
 use ddss_core::makes_room;
-use openraft::ChangeMembers;
 use openraft::error::{ClientWriteError, RaftError};
+use openraft::{ChangeMembers, ServerState};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -50,6 +51,8 @@ pub(crate) struct Context {
     pub(crate) log_full: LogFull,
     /// Who knows where the cluster is, when it is nowhere else.
     pub(crate) join: Option<HostPort>,
+    /// The nodes with which the cluster began, or is to begin.
+    pub(crate) peers: Arc<[PeerAddress]>,
 }
 
 /// How long a stream may be silent.
@@ -211,7 +214,10 @@ impl Context {
     }
 
     pub(crate) fn is_leader(&self) -> bool {
-        self.raft.metrics().borrow().current_leader == Some(self.node.into())
+        // A leader that was taken out of the membership still stands there as the one that it voted for.
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        metrics.state == ServerState::Leader && metrics.current_leader == Some(self.node.into())
     }
 
     /// The leader, as far as this node knows.
@@ -237,7 +243,10 @@ impl Context {
             return Reply::NotLeader(self.leader());
         }
         let _one_at_a_time = self.members.lock().await;
-        change.await
+        match self.found().await {
+            Ok(()) => change.await,
+            Err(reply) => reply,
+        }
     }
 
     async fn join(&self, wanted: Option<u16>, member: Member) -> Reply {

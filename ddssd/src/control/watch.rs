@@ -4,8 +4,7 @@
 use super::calls::{Call, Reply};
 use super::held::Held;
 use super::server::Context;
-use super::types::{Answer, Command, Member};
-use crate::config::PeerAddress;
+use super::types::{Answer, Command};
 use crate::status::Page;
 use ddss_core::status::Gauge;
 use openraft::ChangeMembers;
@@ -28,7 +27,7 @@ const ASK_MAX: Duration = Duration::from_secs(1);
 const SWEEP_MAX: usize = 64;
 
 /// Looks after everything until the runtime ends.
-pub(crate) async fn watch(context: Context, run: u32, peers: Vec<PeerAddress>, held: Held, pages: Vec<Page>) {
+pub(crate) async fn watch(context: Context, run: u32, held: Held, pages: Vec<Page>) {
     let mut leading_since = None;
     let began = Instant::now();
     loop {
@@ -52,7 +51,7 @@ pub(crate) async fn watch(context: Context, run: u32, peers: Vec<PeerAddress>, h
                 _ => now,
             };
             leading_since = Some((term, since));
-            context.lead(now, since, &peers).await;
+            context.lead(now, since).await;
         } else {
             leading_since = None;
         }
@@ -102,16 +101,13 @@ impl Context {
         node == self.node || self.heard.when(node).is_some_and(|when| now.duration_since(when) <= within)
     }
 
-    async fn lead(&self, now: Instant, since: Instant, peers: &[PeerAddress]) {
+    async fn lead(&self, now: Instant, since: Instant) {
         let _one_at_a_time = self.members.lock().await;
         self.leaving.tidy(self.raft.metrics().borrow().current_term, now);
-        let members = self.members();
-        for peer in peers.iter().filter(|peer| !members.iter().any(|&(node, _)| node == peer.node.0)) {
-            let member = Member { address: peer.address };
-            if let Err(error) = self.raft.add_learner(peer.node.0.into(), member, false).await {
-                tracing::debug!(node = peer.node.0, %error, "cannot take a peer into the cluster");
-            }
+        if let Err(reply) = self.found().await {
+            return tracing::debug!(?reply, "cannot end the founding of the cluster yet");
         }
+        let members = self.members();
         for &(node, _) in members.iter().filter(|&&(node, _)| node != self.node) {
             let life = self.keeper.look(|directory| directory.life(node));
             let silent = || now.duration_since(since) > DEAD_AFTER && !self.answers(node, now, DEAD_AFTER);
