@@ -82,12 +82,17 @@ impl Vital {
     pub(crate) fn look(&self) {
         #[cfg(debug_assertions)]
         if let Some(path) = std::env::var_os("DDSS_TEST_FAULT")
-            && let Ok(order) = std::fs::read_to_string(path)
+            && let Ok(order) = std::fs::read_to_string(&path)
             && let Some(fault) = order.strip_prefix(self.name)
         {
             match fault {
                 " panics" => panic!("{} was told to", self.name),
-                " hangs" => std::thread::sleep(Duration::from_secs(3600)),
+                // Until the order is taken back.
+                " hangs" => {
+                    while std::fs::read_to_string(&path).is_ok_and(|now| now == order) {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                }
                 _ => {}
             }
         }

@@ -3,15 +3,66 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ddss::{Client, Spec};
-use ddss_tests::{Daemon, DaemonOptions};
+use ddss_tests::{Daemon, DaemonOptions, TempNode, binary, skipped};
+use serde_json::Value;
+
+/// A machine that runs other tests takes its time.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn client(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(20)).connect().unwrap()
+}
+
+fn ddss(daemon: &Daemon, words: &[&str]) -> Value {
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(words).args(["--json", "--dir"]).arg(daemon.folder());
+    serde_json::from_slice(&command.output().unwrap().stdout).unwrap_or(Value::Null)
+}
+
+/// Asks again until it is as it should be.
+fn until<T>(what: &str, mut good: impl FnMut() -> Result<T, String>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match good() {
+            Ok(found) => return found,
+            Err(said) => assert!(Instant::now() < end, "{what}: {said}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Which nodes are alive, as that one sees it.
+fn alive(daemon: &Daemon) -> Vec<u64> {
+    let status = ddss(daemon, &["cluster", "status"]);
+    let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
+    nodes.iter().filter(|node| node["alive"] == true).filter_map(|node| node["node"].as_u64()).collect()
+}
+
+fn until_alive(daemon: &Daemon, nodes: &[u64]) {
+    until("who is alive", || {
+        let found = alive(daemon);
+        if found == nodes { Ok(()) } else { Err(format!("{found:?} and not {nodes:?}")) }
+    });
+}
+
+/// Nodes 1 to `count`, each alive in the eyes of the first one; what `more` adds belongs to each one's options.
+fn cluster(count: u16, more: impl Fn(u16, DaemonOptions) -> DaemonOptions) -> Vec<Daemon> {
+    let first = more(1, DaemonOptions::new(1).unwrap().clustered()).start().unwrap();
+    let mut daemons = vec![first];
+    for node in 2..=count {
+        let joins = DaemonOptions::new(node).unwrap().joins(daemons[0].listen());
+        daemons.push(more(node, joins).start().unwrap());
+    }
+    let all: Vec<u64> = (1..=count.into()).collect();
+    daemons.iter().for_each(|daemon| until_alive(daemon, &all));
+    daemons
 }
 
 /// A port that forwards each connection to `to` and counts them.
@@ -80,4 +131,54 @@ fn names_made_and_released_at_a_follower_share_one_control_stream() {
     segments.into_iter().for_each(|segment| segment.release().unwrap());
     let released = control.connections() - before - made;
     assert!(made + released <= 8, "{made} streams for {NAMES} names, {released} to release them");
+}
+
+fn faulty(order: &Path, options: DaemonOptions) -> DaemonOptions {
+    options.through(vec!["env".to_owned(), format!("DDSS_TEST_FAULT={}", order.display())])
+}
+
+/// The progress thread of that node alone hangs, then goes on: its mirror takes over, and the node is alive again.
+fn a_mirror_takes_over_from_a_hung_progress_thread_of(victim: usize) {
+    if !cfg!(debug_assertions) {
+        return skipped("hung progress thread", "only a debug build of the daemon has a part hang");
+    }
+    let folder = TempNode::new().unwrap();
+    let order = folder.join("order");
+    let mut daemons =
+        cluster(3, |node, options| if usize::from(node) == victim { faulty(&order, options) } else { options });
+    let (home, other) = (client(&daemons[victim - 1]), client(&daemons[victim % 3]));
+    let segment = home.allocate("mirrored", Spec { copies: 2, ..Spec::new(64) }).unwrap();
+    assert_eq!(usize::from(segment.id().home().0), victim);
+    until("in sync", || {
+        let stat = ddss(&daemons[victim - 1], &["stat", "mirrored"]);
+        if stat["mirror"]["state"] == "in sync" { Ok(()) } else { Err(stat.to_string()) }
+    });
+    segment.put(0, b"acknowledged").unwrap();
+    let seen = until("open", || other.open("mirrored").map_err(|error| error.to_string()));
+    std::fs::write(&order, "a progress thread hangs").unwrap();
+    let rest: Vec<u64> = (1..=3).filter(|&node| node != victim as u64).collect();
+    until_alive(&daemons[victim % 3], &rest);
+    let mut bytes = [0; 12];
+    until("the mirror takes over", || seen.get_into(0, &mut bytes).map_err(|error| error.to_string()));
+    assert_eq!(&bytes, b"acknowledged");
+    assert!(until("put", || seen.put(0, b"after").map_err(|error| error.to_string())).version.0 > 1);
+    assert!(daemons[victim - 1].process().wait(Duration::ZERO).unwrap().is_none(), "the daemon lives all the same");
+    std::fs::remove_file(&order).unwrap();
+    until_alive(&daemons[victim % 3], &[1, 2, 3]);
+    let again = until("open at the old home", || home.open("mirrored").map_err(|error| error.to_string()));
+    let mut bytes = [0; 5];
+    until("get at the old home", || again.get_into(0, &mut bytes).map_err(|error| error.to_string()));
+    assert_eq!(&bytes, b"after", "the old home serves nothing old");
+}
+
+// If this failed, the control plane of a node would keep segments alive that nobody can reach for as long as its progress thread hangs.
+#[test]
+fn a_mirror_takes_over_from_a_follower_whose_progress_thread_hangs() {
+    a_mirror_takes_over_from_a_hung_progress_thread_of(2);
+}
+
+// If this failed, the one node that is asked how the others are would never say how it is itself.
+#[test]
+fn a_mirror_takes_over_from_a_leader_whose_progress_thread_hangs() {
+    a_mirror_takes_over_from_a_hung_progress_thread_of(1);
 }

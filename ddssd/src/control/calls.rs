@@ -26,6 +26,11 @@ pub(crate) enum Call {
         node: u16,
         run: u32,
     },
+    /// To the leader: a progress thread of this node hangs in this run, and its lease is over.
+    Stalled {
+        node: u16,
+        run: u32,
+    },
     /// To the leader: take a node in; without a number it gets the lowest that is free.
     Join {
         node: Option<u16>,

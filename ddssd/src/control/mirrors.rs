@@ -3,7 +3,8 @@
 //! A home serves its mirrored segments until two seconds after it last *asked* the leader, if the leader answered that
 //! the node is alive and that it leads still. A leader says that a node is dead when it has not heard of it for three seconds, a
 //! new one not before it has led for three; and only after that a mirror takes over. A node that lives and is to go gets no
-//! lease for three seconds before the cluster says that it is gone (`leaving`). So no home serves what another one
+//! lease for three seconds before the cluster says that it is gone (`leaving`). One whose progress thread hangs asks for no lease,
+//! and tells the leader after three seconds. So no home serves what another one
 //! has, as long as no clock runs half as fast again as another.
 
 use super::calls::{Call, Reply};
@@ -56,6 +57,9 @@ impl Drop for Doom {
     }
 }
 
+/// How long a node without a lease waits before it tells the leader that it hangs: its clock may be faster than others.
+const LAPSED_AFTER: Duration = Duration::from_millis(LEASE.as_millis() as u64 * 3 / 2);
+
 /// What is being decided.
 pub(crate) type Deciding = Arc<Mutex<HashSet<(u64, u64, u8)>>>;
 
@@ -64,6 +68,13 @@ pub(crate) type Deciding = Arc<Mutex<HashSet<(u64, u64, u8)>>>;
 pub(crate) async fn hold_lease(context: Context, run: u32, teller: Tellers) {
     let mut asked: Option<Instant> = None;
     while !context.left.load(Ordering::Acquire) {
+        if context.stall.is_stalled() {
+            if asked.is_none_or(|asked| asked.elapsed() >= LAPSED_AFTER) {
+                context.tell_stall(run).await;
+            }
+            tokio::time::sleep(RENEW_EVERY).await;
+            continue;
+        }
         let is_needed = asked.is_none() || context.keeper.look(|directory| directory.has_mirrors(context.node));
         if is_needed && asked.is_none_or(|asked| asked.elapsed() >= RENEW_EVERY) {
             let began = Instant::now();
@@ -87,6 +98,25 @@ impl Context {
         self.raft.wait(Some(left)).applied_index_at_least(newest, "lease").await.is_ok()
     }
 
+    /// Tells the leader that this node is no home for now.
+    async fn tell_stall(&self, run: u32) {
+        let call = Call::Stalled { node: self.node, run };
+        if let Err(error) = self.ask_leader(&call, ASK_MAX).await {
+            tracing::debug!(%error, "cannot tell the leader that a progress thread hangs");
+        }
+    }
+
+    /// The leader notes that a node hangs. What is said of an older run is of no interest.
+    pub(super) fn note_stall(&self, node: u16, run: u32) -> Reply {
+        if !self.is_leader() {
+            return Reply::NotLeader(self.leader());
+        }
+        if self.keeper.look(|directory| directory.life(node)).run == run {
+            self.stalled.note(node);
+        }
+        Reply::Done
+    }
+
     /// The leader's answer to a home that wants to go on.
     pub(super) async fn renew(&self, node: u16, run: u32) -> Reply {
         {
@@ -96,6 +126,7 @@ impl Context {
                 return not_now("it is about to be declared dead, or is leaving");
             }
             self.heard.note(node);
+            self.stalled.forget(node);
         }
         let newest = match self.raft.get_read_log_id().await {
             Ok((newest, _)) => newest,

@@ -24,6 +24,7 @@ mod pacing;
 mod plane;
 mod server;
 mod snapshot;
+mod stall;
 mod stream_pool;
 mod types;
 mod watch;

@@ -31,13 +31,17 @@ pub(crate) fn plane_address(data: SocketAddr, plane: u8) -> SocketAddr {
     SocketAddr::new(data.ip(), data.port().wrapping_add(behind))
 }
 
-/// When each node last answered.
+/// When each node last answered, or said something.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard(Arc<Mutex<HashMap<u16, Instant>>>);
 
 impl Heard {
     pub(crate) fn note(&self, node: u16) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node, Instant::now());
+    }
+
+    pub(crate) fn forget(&self, node: u16) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
     }
 
     pub(crate) fn when(&self, node: u16) -> Option<Instant> {

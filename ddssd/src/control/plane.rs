@@ -10,6 +10,7 @@ use super::log::LogStore;
 use super::mirrors::hold_lease;
 use super::network::{Caller, Heard, Network};
 use super::server::{Context, serve};
+use super::stall::detect_stalls;
 use super::types::{Answer, Command, Member, Raft};
 use super::watch::watch;
 use super::wire::MEET_MAX;
@@ -174,12 +175,15 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> R
     let raft = raft.map_err(|error| failed(&error))?;
     let (doomed, deciding) = Default::default();
     let (members, turn) = Default::default();
+    let (stall, stalled) = Default::default();
     let (leaving, left) = Default::default();
     let context = Context {
         raft,
         keeper,
         caller,
         heard,
+        stall,
+        stalled,
         node,
         ours,
         members,
@@ -209,6 +213,7 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> R
     held.take_up(&config.names);
     admin::open(&context, &config.folder, &config.state_folder).map_err(|error| failed(&error))?;
     spawn(vitals, serve(context.clone(), listener));
+    spawn(vitals, detect_stalls(context.stall.clone(), config.pages.clone()));
     spawn(vitals, watch(context.clone(), config.run, held.clone(), config.pages));
     spawn(vitals, hold_lease(context.clone(), config.run, tellers));
     for (teller, asked) in desks {

@@ -8,6 +8,7 @@ use super::log::LogFull;
 use super::mirrors::{Deciding, Doomed};
 use super::network::{Caller, Heard};
 use super::pacing::Paced;
+use super::stall::Stall;
 use super::types::{Command, Member, Raft};
 use super::wire::{MEET_MAX, Wire, within};
 use crate::config::PeerAddress;
@@ -33,6 +34,10 @@ pub(crate) struct Context {
     pub(crate) keeper: Keeper,
     pub(crate) caller: Caller,
     pub(crate) heard: Heard,
+    /// Whether a progress thread of this node hangs.
+    pub(crate) stall: Stall,
+    /// Which nodes have told this leader that a progress thread of theirs hangs, and when.
+    pub(crate) stalled: Heard,
     pub(crate) node: u16,
     pub(crate) ours: Member,
     /// One change of the members at a time.
@@ -156,6 +161,7 @@ impl Context {
             Call::Newest => self.newest().await,
             Call::Batch(calls) => self.answer_batch(calls).await,
             Call::Renew { node, run } => self.renew(node, run).await,
+            Call::Stalled { node, run } => self.note_stall(node, run),
             Call::Join { node, member } => self.as_leader(self.join(node, member)).await,
             Call::Announce { node, member, run } => self.as_leader(self.announce(node, member, run)).await,
             Call::Remove { node, force } => self.as_leader(self.remove(node, force)).await,

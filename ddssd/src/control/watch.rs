@@ -21,6 +21,8 @@ const QUICK_FOR: Duration = Duration::from_secs(3);
 const DEAD_AFTER: Duration = Duration::from_secs(3);
 /// One that has answered within this is alive.
 const ALIVE_WITHIN: Duration = Duration::from_secs(1);
+/// How long a node counts as one that hangs after it has said so, which it does every 400 ms and in questions of up to a second.
+const STALLED_FOR: Duration = Duration::from_secs(2);
 /// How long one question of this kind may take.
 const ASK_MAX: Duration = Duration::from_secs(1);
 /// Names that are set right in one round.
@@ -96,8 +98,11 @@ impl Context {
         page.set_gauge(Gauge::Names, self.keeper.look(|directory| directory.names().count()) as u64);
     }
 
-    /// Whether a node answers the leader. A leader that is new gives everybody time.
+    /// Whether a node answers the leader, and has not said that it hangs. A leader that is new gives everybody time.
     fn answers(&self, node: u16, now: Instant, within: Duration) -> bool {
+        if self.stalled.when(node).is_some_and(|when| now.duration_since(when) <= STALLED_FOR) {
+            return false;
+        }
         node == self.node || self.heard.when(node).is_some_and(|when| now.duration_since(when) <= within)
     }
 
@@ -108,7 +113,7 @@ impl Context {
             return tracing::debug!(?reply, "cannot end the founding of the cluster yet");
         }
         let members = self.members();
-        for &(node, _) in members.iter().filter(|&&(node, _)| node != self.node) {
+        for &(node, _) in &members {
             let life = self.keeper.look(|directory| directory.life(node));
             let silent = || now.duration_since(since) > DEAD_AFTER && !self.answers(node, now, DEAD_AFTER);
             let mut doom = None;
@@ -154,7 +159,10 @@ impl Context {
     async fn announce_ourselves(&self, run: u32) {
         let life = self.keeper.look(|directory| directory.life(self.node));
         let known = self.keeper.members().into_iter().find(|&(node, _)| node == self.node);
-        if life.alive && life.run == run && known.is_some_and(|(_, member)| member == self.ours) {
+        // A node that hangs is no good to anybody, and is alive again when it goes on.
+        if self.stall.is_stalled()
+            || life.alive && life.run == run && known.is_some_and(|(_, member)| member == self.ours)
+        {
             return;
         }
         let call = Call::Announce { node: self.node, member: self.ours, run };

@@ -110,9 +110,14 @@ impl Page {
         self.set(IdentityWord::HeartbeatUs.at(), wall_us);
     }
 
+    /// When the last sign of life was given.
+    pub(crate) fn heartbeat_ns(&self) -> u64 {
+        self.word(IdentityWord::HeartbeatNs.at())
+    }
+
     /// How long there was no sign of life.
     pub(crate) fn silence(&self) -> Duration {
-        Duration::from_nanos(clock_ns().saturating_sub(self.word(IdentityWord::HeartbeatNs.at())))
+        Duration::from_nanos(clock_ns().saturating_sub(self.heartbeat_ns()))
     }
 
     pub(crate) fn set_counter(&self, counter: Counter, value: u64) {
