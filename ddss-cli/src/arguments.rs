@@ -231,7 +231,7 @@ pub(crate) struct AllocateOptions {
     /// Its home: this node (local), a node's number, round-robin, or hash (by its name)
     #[arg(long, default_value = "local", value_name = "WHERE", value_parser = placement)]
     pub(crate) home: Placement,
-    /// How many versions before the newest one are kept
+    /// How many versions before the newest one are kept, 1024 at the most
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) history: u16,
     /// On how many nodes it is kept: with 2 it has a mirror, which takes over when its home dies
@@ -298,9 +298,9 @@ pub(crate) struct WatchOptions {
 pub(crate) struct HistoryOptions {
     #[command(flatten)]
     pub(crate) named: Named,
-    /// How many bytes of each are shown
-    #[arg(long, default_value = "16", value_parser = size)]
-    pub(crate) length: u64,
+    /// How many bytes of each are shown [default: 16, or all of a smaller segment]
+    #[arg(long, value_parser = size)]
+    pub(crate) length: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -387,9 +387,9 @@ pub(crate) struct TraceOptions {
     /// What is called; a put writes what is there, so that only the version changes
     #[arg(long, default_value = "get", value_name = "CALL", requires = "name")]
     pub(crate) call: TraceCall,
-    /// How many bytes
-    #[arg(long, default_value = "8", value_name = "N", requires = "name", value_parser = size)]
-    pub(crate) bytes: u64,
+    /// How many bytes, 1M at the most [default: 8, or all of a smaller segment]
+    #[arg(long, value_name = "N", requires = "name", value_parser = size)]
+    pub(crate) bytes: Option<u64>,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

@@ -92,6 +92,16 @@ fn no_such_byte(segment: &Segment, byte: u64) -> CommandError {
     CommandError::Kind(format!("{} has {} bytes: there is no byte {byte}", segment.name(), segment.bytes()))
 }
 
+/// How many bytes are shown from there on: as many as were asked for, which have to be there, or else as many as usual, if there are.
+pub(crate) fn length_of(segment: &Segment, offset: u64, asked: Option<u64>, usual: u64) -> Result<u64, CommandError> {
+    let Some(there) = segment.bytes().checked_sub(offset) else { return Err(no_such_byte(segment, offset)) };
+    match asked {
+        None => Ok(usual.min(there)),
+        Some(length) if length <= there => Ok(length),
+        Some(length) => Err(no_such_byte(segment, offset.saturating_add(length - 1))),
+    }
+}
+
 /// Sixteen bytes a line, as `hexdump -C` writes them.
 fn dump_line(offset: u64, bytes: &[u8]) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x} ")).collect::<String>();
@@ -103,12 +113,9 @@ fn dump_line(offset: u64, bytes: &[u8]) -> String {
 
 pub(crate) fn hexdump(wanted: &HexdumpOptions, json: bool) -> Result<(), CommandError> {
     let segment = open(&wanted.named)?;
-    let end = wanted.length.map_or(segment.bytes(), |length| wanted.offset.saturating_add(length).min(segment.bytes()));
+    let end = wanted.offset + length_of(&segment, wanted.offset, wanted.length, u64::MAX)?;
     let mut out = std::io::stdout().lock();
     let mut at = wanted.offset;
-    if at > end {
-        return Err(no_such_byte(&segment, at));
-    }
     let mut last: Option<Vec<u8>> = None;
     let (mut same, mut versions) = (false, None);
     while at < end {
@@ -211,7 +218,7 @@ pub(crate) fn import(wanted: &ImportOptions, json: bool) -> Result<(), CommandEr
     let client = connect(&wanted.named.place)?;
     let segment = match client.open(&wanted.named.name) {
         Err(error) if error.failure() == Some(ddss::Failure::NotFound) => {
-            client.allocate(&wanted.named.name, Spec::new(bytes.max(1)))?
+            client.allocate(&wanted.named.name, Spec::new(bytes))?
         }
         found => found?,
     };

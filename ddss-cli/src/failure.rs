@@ -73,7 +73,7 @@ impl CommandError {
         match self {
             Self::Client(ddss::Error::NoDaemon { .. }) => 4,
             Self::Page(ddssd::StatusReadError::Nothing { .. }) => 4,
-            Self::NoJson => 2,
+            Self::NoJson | Self::Client(ddss::Error::BadArgument { .. }) => 2,
             Self::Client(error) if error.is_indeterminate() => 3,
             _ => 1,
         }

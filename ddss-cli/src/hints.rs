@@ -22,6 +22,8 @@ pub(crate) fn next_step(error: &CommandError) -> Option<&'static str> {
             Some("`ddss status` and `ddss counters` tell whether it hangs, its log tells why")
         }
         CommandError::Client(Error::DaemonGone { .. }) => Some(LOOK_THERE),
+        // It says what is good.
+        CommandError::Client(Error::BadArgument { .. }) => None,
         CommandError::Client(Error::Indeterminate { .. }) => Some(LOOK),
         CommandError::Client(error) => about(error.failure()?),
         CommandError::System { tried: ASK, source } if source.kind() == io::ErrorKind::PermissionDenied => {
@@ -45,6 +47,7 @@ fn about(failure: Failure) -> Option<&'static str> {
         Failure::PermissionDenied => "its owner and root may let others in: `ddss chmod MODE NAME`",
         Failure::TooLarge => "take it in parts (--offset, --length), or `ddss export` and `ddss import` it",
         Failure::NoSpace => "`ddss ls` shows what takes it; release some, or start ddssd with more --pool-bytes",
+        Failure::SegmentsFull => "`ddss ls` shows them; release some, or name another node (--home)",
         Failure::NodeDown => "`ddss nodes` shows who is alive",
         Failure::TimedOut => {
             "`ddss locks NAME` shows who holds it, `ddss nodes` who is alive, `ddss counters` what the node does"

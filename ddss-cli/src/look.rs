@@ -1,6 +1,7 @@
 //! The commands that look at segments as a whole: which there are, what they are, who holds them.
 
 use crate::arguments::{ChmodOptions, HistoryOptions, ListOptions, Named};
+use crate::bytes::length_of;
 use crate::cluster;
 use crate::failure::CommandError;
 use crate::glob::Glob;
@@ -195,10 +196,13 @@ pub(crate) fn chmod(wanted: &ChmodOptions, json: bool) -> Result<(), CommandErro
     Ok(())
 }
 
+/// How many bytes of each version are shown if nothing is said.
+const HISTORY_BYTES: u64 = 16;
+
 /// The versions that are kept, the newest first.
 pub(crate) fn history(wanted: &HistoryOptions, json: bool) -> Result<(), CommandError> {
     let segment = open(&wanted.named)?;
-    let length = wanted.length.min(segment.bytes());
+    let length = length_of(&segment, 0, wanted.length, HISTORY_BYTES)?;
     // The newest one is whatever it is when it is read: others may put all the time.
     let mut found = vec![segment.get(0..length)?];
     while let Some(before) = found.last().and_then(|value| value.version().0.checked_sub(1)) {

@@ -1,6 +1,7 @@
 //! One call and its way: its steps and their times, as the daemon followed it.
 
 use crate::arguments::{TraceCall, TraceOptions};
+use crate::bytes::length_of;
 use crate::failure::CommandError;
 use crate::page::{read, read_planes, us, us_in_words};
 use crate::table::time_in_words;
@@ -43,14 +44,20 @@ pub(crate) fn run(options: &TraceOptions, json: bool) -> Result<(), CommandError
     Ok(())
 }
 
+/// How many bytes a call moves if nothing is said.
+const TRACE_BYTES: u64 = 8;
+
 /// Makes some calls, and takes what the page says of them.
 fn made(options: &TraceOptions, name: &str) -> Result<(Vec<SampleRow>, String), CommandError> {
     // A get that is read in place does not come to the daemon.
     let client = Client::builder().folder(options.place.folder()).lanes(1).near(false).connect()?;
     let segment = client.open(name)?;
-    let length = usize::try_from(options.bytes.min(segment.bytes())).unwrap_or(usize::MAX);
-    let length = length.min(Segment::TRANSFER_BYTES_MAX);
-    let mut bytes = vec![0; length];
+    let length = length_of(&segment, 0, options.bytes, TRACE_BYTES)?;
+    if length > Segment::TRANSFER_BYTES_MAX as u64 {
+        let most = Segment::TRANSFER_BYTES_MAX;
+        return Err(CommandError::Kind(format!("--bytes is {length}, and may be 0 to {most}: one call moves no more")));
+    }
+    let mut bytes = vec![0; length as usize];
     // One has been made already: the segment was opened.
     for _ in 1..CALLS {
         match options.call {

@@ -1,5 +1,6 @@
 //! Why an operation did not end as *done*, and how each end travels as a number.
 
+use crate::limits::{AREAS_MAX, SEGMENTS_PER_NODE_MAX};
 use thiserror::Error;
 
 /// What went wrong, as it travels in completions and messages. The numbers are part of the protocol.
@@ -97,10 +98,19 @@ pub enum Failure {
         "that name belongs to another progress thread of the daemon (does the application run the daemon's release of ddss?)"
     )]
     WrongPlane = 26,
+    /// The home has as many segments as a node can have.
+    #[error("the node is the home of {SEGMENTS_PER_NODE_MAX} segments already, and of no more at once")]
+    SegmentsFull = 27,
+    /// The memory of the home is split among as many sets of readers as it can be.
+    #[error(
+        "the node's memory is split among {} sets of readers, and among no more until it is started again (give the segment the owner and mode of others)",
+        AREAS_MAX - 1
+    )]
+    AudiencesFull = 28,
 }
 
 impl Failure {
-    const ALL: [Failure; 26] = [
+    const ALL: [Failure; 28] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -127,6 +137,8 @@ impl Failure {
         Failure::NoFileSpace,
         Failure::LogUnwritable,
         Failure::WrongPlane,
+        Failure::SegmentsFull,
+        Failure::AudiencesFull,
     ];
 
     /// The number on the wire.

@@ -19,6 +19,7 @@ pub mod engine;
 pub mod limits;
 pub mod status;
 
+mod bad_argument;
 mod clock;
 mod completion;
 mod door;
@@ -39,6 +40,7 @@ mod small;
 mod spec;
 mod wire;
 
+pub use bad_argument::BadArgument;
 pub use clock::HybridClock;
 pub use completion::{Completion, Opened};
 pub use door::makes_room;

@@ -179,6 +179,7 @@ impl Request {
     pub fn decode(entry: &Entry) -> Result<Self, Refused> {
         let id = RequestId(entry[1]);
         let refuse = |failure| Refused { id, failure };
+        // The client crate refuses longer ones by name; those of a foreign client are cut, here and below.
         let timeout_us = match entry[5] as u32 {
             0 => TIMEOUT_DEFAULT_US,
             wanted => wanted.min(TIMEOUT_MAX_US),

@@ -1,7 +1,8 @@
 //! What a segment shall be: size, model, permissions, place, history.
 
+use crate::bad_argument::BadArgument;
 use crate::failure::Failure;
-use crate::limits::{COPIES_MAX_OF_SEGMENT, HISTORY_MAX, SEGMENT_BYTES_MAX, TRANSFER_BYTES_MAX};
+use crate::limits::{COPIES_MAX_OF_SEGMENT, COPY_BYTES_MAX, HISTORY_MAX, SEGMENT_BYTES_MAX, TRANSFER_BYTES_MAX};
 use crate::model::Model;
 use crate::segment::{Header, Permissions};
 use crate::{NodeId, Version};
@@ -99,6 +100,9 @@ impl std::str::FromStr for Storage {
         known.ok_or_else(|| format!("{text:?} is no storage: give memory or file"))
     }
 }
+
+/// The nine Unix bits, as a range.
+const MODES: &str = "0 to 777, octal";
 
 /// What a segment shall be.
 ///
@@ -217,39 +221,72 @@ impl Spec {
         out
     }
 
+    /// Checks that a segment can be made of it; names the first field that is out of its range.
+    ///
+    /// ```
+    /// use ddss_core::{Model, Spec};
+    /// // The nodes of readers keep no copies as large as this.
+    /// let refused = Spec::new(100_000).model(Model::Temporal(5_000)).check().expect_err("useless");
+    /// assert_eq!(refused.argument, "bytes");
+    /// ```
+    pub fn check(&self) -> Result<(), BadArgument> {
+        self.check_fields()?;
+        if matches!(self.model, Model::Temporal(_)) && self.bytes > COPY_BYTES_MAX {
+            let range = format_args!("1 to {COPY_BYTES_MAX} under the model temporal (nodes keep no larger copies)");
+            return Err(BadArgument::new("bytes", self.bytes, range, Failure::BadSize));
+        }
+        Ok(())
+    }
+
+    /// The same without the rules that a segment of an earlier release may break.
+    fn check_fields(&self) -> Result<(), BadArgument> {
+        let Self { bytes, mode, history, copies, .. } = *self;
+        let refuse = |argument, value: u64, range: std::fmt::Arguments<'_>, failure| {
+            Err(BadArgument::new(argument, value, range, failure))
+        };
+        if bytes == 0 || bytes > SEGMENT_BYTES_MAX {
+            return refuse("bytes", bytes, format_args!("1 to {SEGMENT_BYTES_MAX}"), Failure::BadSize);
+        }
+        if mode & !0o777 != 0 {
+            return Err(BadArgument::new("mode", format_args!("{mode:o}"), MODES, Failure::Malformed));
+        }
+        if self.placement == Placement::Node(NodeId::NOBODY) {
+            return Err(BadArgument::new("placement", "node 0", "a node's number, 1 or more", Failure::Malformed));
+        }
+        for (argument, versions) in [("history", u32::from(history)), ("delta", self.model.keeps())] {
+            if versions > HISTORY_MAX {
+                return refuse(argument, versions.into(), format_args!("0 to {HISTORY_MAX}"), Failure::BadSize);
+            }
+        }
+        if self.keeps() > 0 && bytes > TRANSFER_BYTES_MAX as u64 {
+            let range = format_args!("1 to {TRANSFER_BYTES_MAX} for a segment that keeps older versions");
+            return refuse("bytes", bytes, range, Failure::TooLarge);
+        }
+        if !(1..=COPIES_MAX_OF_SEGMENT).contains(&copies) {
+            return refuse("copies", copies.into(), format_args!("1 or {COPIES_MAX_OF_SEGMENT}"), Failure::Unsupported);
+        }
+        if self.storage == Storage::File && copies > 1 {
+            return refuse("copies", copies.into(), format_args!("1 for a segment in a file"), Failure::Unsupported);
+        }
+        Ok(())
+    }
+
     /// Reads and checks what [`encode`](Self::encode) wrote.
     pub fn decode(bytes: &[u8; Self::ENCODED_BYTES]) -> Result<Self, Failure> {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let size = word(0);
-        if size == 0 || size > SEGMENT_BYTES_MAX {
-            return Err(Failure::BadSize);
-        }
-        let rest = word(8);
+        let (size, rest) = (word(0), word(8));
         let mode = (rest >> 32) as u16;
-        if mode & !0o777 != 0 {
-            return Err(Failure::Malformed);
-        }
         let model = Model::from_parts(bytes[16], rest as u32)?;
         let placement = Placement::from_parts(bytes[17], NodeId((rest >> 48) as u16))?;
         let history = u16::from_le_bytes([bytes[18], bytes[19]]);
         if bytes[22..] != [0; 2] {
             return Err(Failure::Malformed);
         }
-        let copies = match bytes[20] {
-            mirrors @ 0..COPIES_MAX_OF_SEGMENT => mirrors + 1,
-            _ => return Err(Failure::Unsupported),
-        };
+        let copies = bytes[20].wrapping_add(1);
         let storage = Storage::from_code(bytes[21])?;
-        if storage == Storage::File && copies > 1 {
-            return Err(Failure::Unsupported);
-        }
         let spec = Self { bytes: size, model, mode, placement, history, copies, storage };
-        match spec.keeps() {
-            0 => Ok(spec),
-            keeps if keeps > HISTORY_MAX => Err(Failure::BadSize),
-            _ if size > TRANSFER_BYTES_MAX as u64 => Err(Failure::TooLarge),
-            _ => Ok(spec),
-        }
+        spec.check_fields().map_err(|refused| refused.failure)?;
+        Ok(spec)
     }
 
     /// Where all headers of such a segment are, counted from its first one: its own, and those of what is kept.

@@ -4,7 +4,9 @@ use crate::attached::Plan;
 use crate::client::Client;
 use crate::error::Error;
 use crate::planes::Planes;
-use ddss_core::limits::{LANES_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};
+use crate::time::check_timeout;
+use ddss_core::limits::{ARENA_BYTES_MAX, LANES_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};
+use ddss_core::{BadArgument, Failure};
 use ddss_ipc::{AttachOptions, SOCKET_NAME, Strategy};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,19 +53,20 @@ impl ClientBuilder {
         self
     }
 
-    /// How many threads can call at the same time without waiting for each other: 1 to 63, usually 8.
+    /// How many threads can call at the same time without waiting for each other: 1 to 63, usually 8. Another number is
+    /// refused by [`connect`](Self::connect).
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = Some(lanes);
         self
     }
 
-    /// Bytes of memory shared with the daemon for what calls carry; usually 8 MiB.
+    /// Bytes of memory shared with the daemon for what calls carry, in whole pages: 1 byte to 256 MiB, usually 8 MiB.
     pub fn arena_bytes(mut self, bytes: usize) -> Self {
         self.arena_bytes = Some(bytes);
         self
     }
 
-    /// The deadline of each call, counted from its begin; usually 2 s. Those of one handle may have
+    /// The deadline of each call, counted from its begin: 600 s at the most, usually 2 s. Those of one handle may have
     /// another: [`Segment::within`](crate::Segment::within).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -104,6 +107,15 @@ impl ClientBuilder {
         Planes::begin(Plan { folder, socket, options, plane: 0, planes: None }, timeout, !self.no_near)
     }
 
+    /// A number of something that there is at least one of.
+    fn within(argument: &'static str, value: usize, most: usize) -> Result<usize, Error> {
+        if (1..=most).contains(&value) {
+            return Ok(value);
+        }
+        let refused = BadArgument::new(argument, value, format_args!("1 to {most}"), Failure::BadSize);
+        Err(Error::argument("connect to", "the daemon")(refused))
+    }
+
     /// What is asked of the daemon, and the deadline of each call.
     fn options(&self) -> Result<(AttachOptions, Duration), Error> {
         let mut options = AttachOptions::default();
@@ -112,9 +124,11 @@ impl ClientBuilder {
             None => Strategy::from_environment()?.unwrap_or_default(),
         };
         // One more than threads: the one that asynchronous calls share.
-        options.lanes = self.lanes.unwrap_or(options.lanes).clamp(1, LANES_PER_CLIENT_MAX - 1) + 1;
-        options.arena_bytes = self.arena_bytes.unwrap_or(options.arena_bytes);
+        options.lanes = Self::within("lanes", self.lanes.unwrap_or(options.lanes), LANES_PER_CLIENT_MAX - 1)? + 1;
+        options.arena_bytes =
+            Self::within("arena_bytes", self.arena_bytes.unwrap_or(options.arena_bytes), ARENA_BYTES_MAX)?;
         let timeout = self.timeout.unwrap_or(Duration::from_micros(TIMEOUT_DEFAULT_US.into()));
+        check_timeout(timeout).map_err(Error::argument("connect to", "the daemon"))?;
         // Who waits longer for a call waits as long for a daemon that is still to come to its socket.
         options.timeout = options.timeout.max(timeout);
         options.fair = !self.unfair;
@@ -133,7 +147,7 @@ mod tests {
         let asked = |builder: &ClientBuilder| builder.options().unwrap();
         let (usual, timeout) = asked(&Client::builder());
         assert!(usual.fair && usual.lanes == 9 && timeout == Duration::from_secs(2), "{usual:?}");
-        let builder = Client::builder().fair(false).lanes(1000).arena_bytes(1 << 16).strategy(Strategy::Mq);
+        let builder = Client::builder().fair(false).lanes(63).arena_bytes(1 << 16).strategy(Strategy::Mq);
         let (options, timeout) = asked(&builder.timeout(Duration::from_secs(70)));
         assert!(!options.fair && options.strategy == Strategy::Mq, "{options:?}");
         assert_eq!((options.lanes, options.arena_bytes), (LANES_PER_CLIENT_MAX, 1 << 16));

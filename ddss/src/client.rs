@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::lanes::{Buffer, Call, NoCompletion};
 use crate::planes::Planes;
 use crate::segment::Segment;
-use crate::time::Time;
+use crate::time::{Time, check_timeout};
 use ddss_core::{Completion, Failure, Identity, Name, NodeId, Opened, Operation, Outcome, Spec};
 use ddss_ipc::{SharedMemory, Strategy, WaitClass};
 use std::path::Path;
@@ -46,6 +46,7 @@ impl Client {
     /// Makes a segment. Its name must be free in the whole cluster, as far as this node can reach it.
     pub fn allocate(&self, name: &str, spec: Spec) -> Result<Segment, Error> {
         let checked = checked_name(name, "allocate")?;
+        spec.check().map_err(Error::argument("allocate", name))?;
         let client = self.at_plane_of(&checked)?;
         let mut text = spec.encode().to_vec();
         text.extend_from_slice(checked.as_str().as_bytes());
@@ -104,6 +105,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn allocate_for(&self, name: &str, spec: Spec, owner: Identity) -> Result<Segment, Error> {
+        spec.check().map_err(Error::argument("allocate", name))?;
         let made = self.allocate(name, Spec { mode: 0, ..spec })?;
         if let Err(error) = made.hand_over(owner, spec.mode) {
             // Nobody has used it. If it cannot be taken back either, the first error says more.
@@ -172,6 +174,10 @@ impl Client {
     pub(crate) fn explain(&self, none: NoCompletion, action: &'static str, target: &str) -> Error {
         match none {
             NoCompletion::Gone => self.0.gone(),
+            NoCompletion::TooLong(timeout) => match check_timeout(timeout) {
+                Err(refused) => Error::argument(action, target)(refused),
+                Ok(()) => unreachable!("it was found to be too long"),
+            },
             NoCompletion::GoingDown => Error::Failed { action, target: target.to_owned(), failure: Failure::GoingDown },
             NoCompletion::Busy => Error::Failed { action, target: target.to_owned(), failure: Failure::Busy },
             NoCompletion::Late { harmless: true } => {

@@ -1,6 +1,6 @@
 //! What can go wrong, by the largest thing that is now broken: the call, then the attachment.
 
-use ddss_core::{Completion, Failure, Outcome};
+use ddss_core::{BadArgument, Completion, Failure, Outcome};
 use ddss_ipc::{AttachError, UnknownStrategy};
 use std::path::PathBuf;
 
@@ -51,6 +51,16 @@ pub enum Error {
         used: u64,
         /// What it may have.
         allowed: u64,
+    },
+    /// An argument is out of its range. Nothing was asked of the daemon.
+    #[error("cannot {action} {target}: {refused}")]
+    BadArgument {
+        /// What was tried.
+        action: &'static str,
+        /// With what.
+        target: String,
+        /// Which argument, its value, and its range.
+        refused: BadArgument,
     },
     /// The range reaches beyond the segment.
     #[error("cannot {action} {target}: bytes {offset} to {end} of a segment of {bytes} bytes")]
@@ -124,6 +134,7 @@ impl Error {
                 Some(*failure)
             }
             Error::OutOfRange { .. } => Some(Failure::OutOfRange),
+            Error::BadArgument { refused, .. } => Some(refused.failure),
             _ => None,
         }
     }
@@ -131,6 +142,11 @@ impl Error {
     /// Whether the call may have happened all the same.
     pub fn is_indeterminate(&self) -> bool {
         matches!(self, Error::Indeterminate { .. } | Error::DaemonGone { .. })
+    }
+
+    /// Of an argument that was refused before anything was sent.
+    pub(crate) fn argument(action: &'static str, target: &str) -> impl FnOnce(BadArgument) -> Self {
+        move |refused| Error::BadArgument { action, target: target.to_owned(), refused }
     }
 
     /// Of a completion that says more than how it ended.

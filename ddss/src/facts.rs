@@ -4,7 +4,9 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::time::Time;
-use ddss_core::{ArenaRange, Completion, Failure, Identity, Listing, NodeId, Operation, Outcome, Page, Permit, Query};
+use ddss_core::{
+    ArenaRange, Completion, Failure, Identity, Listing, NodeId, Operation, Outcome, Page, Permit, Query, Spec,
+};
 use ddss_ipc::WaitClass;
 
 /// The segments that a [`Client::list`] finds, node after node and in the order of their names; of daemons with several
@@ -55,6 +57,13 @@ pub(crate) fn after(page: &Page, query: &mut Query, last: Option<&Listing>) -> O
             node.checked_add(1).map(NodeId)
         }
     }
+}
+
+/// The nine Unix bits, if there are no others.
+pub(crate) fn checked_mode(mode: u16, name: &str) -> Result<u16, Error> {
+    // As of a segment that is made with them.
+    Spec::new(1).mode(mode).check().map_err(Error::argument("change the permissions of", name))?;
+    Ok(mode)
 }
 
 impl Client {
@@ -165,7 +174,7 @@ impl Segment {
     /// Changes its nine Unix bits. Only its owner and root may. If others may read it from now on, its bytes move to
     /// memory that the new readers share: who had the old one mapped sees it no more.
     pub fn set_mode(&self, mode: u16) -> Result<(), Error> {
-        self.permit(Permit { mode: Some(mode & 0o777), owner: None })
+        self.permit(Permit { mode: Some(checked_mode(mode, self.name())?), owner: None })
     }
 
     /// Gives it to another user and group. Root may; its owner may only give it to the group of this process. Who may read it
@@ -176,7 +185,7 @@ impl Segment {
 
     /// Both in one, as a segment is made for somebody.
     pub(crate) fn hand_over(&self, owner: Identity, mode: u16) -> Result<(), Error> {
-        self.permit(Permit { mode: Some(mode & 0o777), owner: Some(owner) })
+        self.permit(Permit { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) })
     }
 
     fn permit(&self, permit: Permit) -> Result<(), Error> {

@@ -5,7 +5,7 @@
 //! sleep, until another one's call is over. The same goes for memory of the arena that a lane's own run has no room for.
 
 use crate::arena::{Run, SharedSlots};
-use crate::time::Time;
+use crate::time::{Time, timeout_us};
 use ddss_core::{Completion, Failure, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
 use ddss_ipc::{Attachment, Claimed, Claims, Lane, SharedMemory, WaitClass, Waited};
 use std::cell::Cell;
@@ -25,6 +25,8 @@ pub(crate) enum NoCompletion {
     GoingDown,
     /// Nothing went out: everything is in use.
     Busy,
+    /// Nothing went out: the caller gave the call more time than a call may have.
+    TooLong(Duration),
 }
 
 /// A run of the arena that a call uses.
@@ -249,9 +251,12 @@ impl Call<'_> {
             self.release(held);
             return Err(NoCompletion::Late { harmless: true });
         }
+        let Some(timeout_us) = timeout_us(left) else {
+            self.release(held);
+            return Err(NoCompletion::TooLong(left));
+        };
         let id = self.seat.next;
         self.seat.next += 1;
-        let timeout_us = u32::try_from(left.as_micros()).unwrap_or(u32::MAX).max(1);
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
         let mut entry = request.encode();
         let goes_on = meanwhile.is_some() && self.seat.lane.is_beside_service();

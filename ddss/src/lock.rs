@@ -5,8 +5,8 @@ use crate::segment::Segment;
 use crate::time::Time;
 use crate::value::{Stamp, Value};
 use crate::words::Changed;
-use ddss_core::limits::LEASE_DEFAULT_US;
-use ddss_core::{Change, LockToken, LockWish, Version};
+use ddss_core::limits::{LEASE_DEFAULT_US, LEASE_MAX_US};
+use ddss_core::{BadArgument, Change, Failure, LockToken, LockWish, Version};
 use std::ops::RangeBounds;
 use std::time::Duration;
 
@@ -30,13 +30,16 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct LockOptions {
-    wish: LockWish,
+    shared: bool,
+    no_wait: bool,
+    lease: Duration,
     timeout: Option<Duration>,
 }
 
 impl Default for LockOptions {
     fn default() -> Self {
-        Self { wish: LockWish { shared: false, no_wait: false, lease_us: LEASE_DEFAULT_US }, timeout: None }
+        let lease = Duration::from_micros(LEASE_DEFAULT_US.into());
+        Self { shared: false, no_wait: false, lease, timeout: None }
     }
 }
 
@@ -48,23 +51,24 @@ impl LockOptions {
 
     /// Together with others who ask for the same.
     pub fn shared(mut self) -> Self {
-        self.wish.shared = true;
+        self.shared = true;
         self
     }
 
     /// Only if it is free now.
     pub fn no_wait(mut self) -> Self {
-        self.wish.no_wait = true;
+        self.no_wait = true;
         self
     }
 
-    /// How long it may be held. After that the home gives it to the next in line, and refuses what is put under it.
+    /// How long it may be held: 1 µs to 600 s, or the lock is refused as [`Error::BadArgument`]. After that the home gives it to
+    /// the next in line, and refuses what is put under it.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.wish.lease_us = u32::try_from(lease.as_micros()).unwrap_or(u32::MAX).max(1);
+        self.lease = lease;
         self
     }
 
-    /// How long to stand in line for it; else as long as any call of the segment may take.
+    /// How long to stand in line for it, 600 s at the most; else as long as any call of the segment may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -75,8 +79,16 @@ impl LockOptions {
         self.timeout.map_or(usual, Time::of)
     }
 
-    pub(crate) fn wish(self) -> LockWish {
-        self.wish
+    /// The lock as a home is asked for it, if there can be such a lease.
+    pub(crate) fn wish(self) -> Result<LockWish, BadArgument> {
+        let Self { shared, no_wait, lease, .. } = self;
+        match u32::try_from(lease.as_micros()) {
+            Ok(lease_us @ 1..=LEASE_MAX_US) => Ok(LockWish { shared, no_wait, lease_us }),
+            _ => {
+                let range = format!("1µs to {:?}", Duration::from_micros(LEASE_MAX_US.into()));
+                Err(BadArgument::new("lease", format!("{lease:?}"), range, Failure::Malformed))
+            }
+        }
     }
 }
 

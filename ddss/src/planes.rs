@@ -139,7 +139,7 @@ mod tests {
         let made: Vec<_> =
             (0..8).map(|number| client.allocate(&format!("s{number}"), Spec::new(100_000)).unwrap()).collect();
         let on = |plane| made.iter().find(|segment| segment.id().plane() == plane).unwrap();
-        let for_long = LockOptions::new().lease(Duration::from_secs(1000));
+        let for_long = LockOptions::new().lease(Duration::from_secs(600));
         for (held, free) in [(on(0), on(1)), (on(1), on(0))] {
             let locked = other.open(held.name()).unwrap().lock_with(for_long).unwrap();
             let before = free.get(0..8).unwrap().version();

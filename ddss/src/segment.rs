@@ -159,7 +159,8 @@ impl Segment {
     }
 
     /// The same segment with calls that have so long, each by itself, and not what [`ClientBuilder::timeout`] says. It
-    /// goes for everything that is asked of the handle, and of a lock that it has taken; a [`Batch`] has its client's time.
+    /// goes for everything that is asked of the handle, and of a lock that it has taken; a [`Batch`] has its client's time. A call with more than 600 s is
+    /// refused as [`Error::BadArgument`].
     ///
     /// ```
     /// # use ddss::Failure;

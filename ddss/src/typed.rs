@@ -191,21 +191,21 @@ impl<T, S> SharedSlice<T, S> {
         self.count == 0
     }
 
-    /// Where so many values from `index` on begin, in a segment of that name and size.
+    /// Where a range of the values begins, in a segment of that name and size. A range that ends before it begins is out of range.
     pub(crate) fn place(
         &self,
         (name, bytes): (&str, u64),
         action: &'static str,
-        index: usize,
-        count: usize,
+        range: &Range<usize>,
     ) -> Result<u64, Error> {
         let byte = |index: usize| u128::from(self.offset) + index as u128 * u128::from(size::<T>());
-        let end = byte(index).saturating_add(u128::from(size::<T>()) * count as u128);
-        if end > byte(self.count) {
-            let offset = u64::try_from(byte(index)).unwrap_or(u64::MAX);
+        let (begin, end) = (byte(range.start), byte(range.end));
+        if range.start > range.end || end > byte(self.count) {
+            // A place that no offset names is beyond every segment.
+            let offset = u64::try_from(begin).unwrap_or(u64::MAX);
             return Err(Error::OutOfRange { action, target: name.to_owned(), offset, end, bytes });
         }
-        Ok(byte(index) as u64)
+        Ok(begin as u64)
     }
 }
 
@@ -230,7 +230,12 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
     }
 
     fn at(&self, action: &'static str, index: usize, count: usize) -> Result<u64, Error> {
-        self.place((self.segment.name(), self.segment.bytes()), action, index, count)
+        // A sum that no index is lies beyond every slice.
+        self.within(action, &(index..index.saturating_add(count)))
+    }
+
+    fn within(&self, action: &'static str, range: &Range<usize>) -> Result<u64, Error> {
+        self.place((self.segment.name(), self.segment.bytes()), action, range)
     }
 
     /// Reads one.
@@ -243,9 +248,8 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
 
     /// Reads some, all of one version.
     pub fn get_range(&self, range: Range<usize>) -> Result<Typed<Vec<T>>, Error> {
-        let count = range.end.saturating_sub(range.start);
-        self.at("get", range.start, count)?;
-        let mut value: Vec<T> = std::iter::repeat_with(T::new_zeroed).take(count).collect();
+        self.within("get", &range)?;
+        let mut value: Vec<T> = std::iter::repeat_with(T::new_zeroed).take(range.len()).collect();
         let stamp = self.get_into(range.start, &mut value)?;
         Ok(Typed { value, stamp })
     }

@@ -125,7 +125,8 @@ impl Segment {
 
     /// Takes the lock as the options say.
     pub fn lock_with(&self, options: LockOptions) -> Result<Locked, Error> {
-        let operation = Operation::Lock { segment: self.id(), wish: options.wish() };
+        let wish = options.wish().map_err(Error::argument("lock", self.name()))?;
+        let operation = Operation::Lock { segment: self.id(), wish };
         let completion = self.ask_by(options.time(self.time()), "lock", operation, WaitClass::InLine)?;
         Ok(Locked::new(self.clone(), LockToken(first_word(&completion)), Stamp::of(&completion)))
     }

@@ -124,8 +124,8 @@ fn numbers_that_are_too_large_are_answered_by_a_daemon_too() {
         refused(&folder, &["put", "x", "bytes", "--offset", much]);
         refused(&folder, &["watch", "x", "--count", "1", "--as", "u8", "--offset", much, "--length", much]);
         refused(&folder, &["allocate", "much", much]);
-        answered(&folder, &["trace", "x", "--bytes", much]);
-        answered(&folder, &["history", "x", "--length", much]);
+        refused(&folder, &["trace", "x", "--bytes", much]);
+        refused(&folder, &["history", "x", "--length", much]);
     }
     assert_eq!(answered(&folder, &["get", "x", "--length", "0"]), 0);
     let ended = daemon.process().wait(std::time::Duration::ZERO).unwrap();

@@ -108,12 +108,23 @@ fn bytes_travel_as_numbers_text_versions_and_files() {
     out(&daemon, &["import", "copy", file]);
     assert_eq!(out(&daemon, &["get", "copy", "--as", "u64", "--length", "24"]), "1 2 3\n");
     assert!(out(&daemon, &["watch", "copy", "--count", "1", "--as", "u8", "--length", "1"]).ends_with("1\n"));
+    let empty = daemon.folder().join("empty");
+    std::fs::write(&empty, "").unwrap();
+    let empty = empty.to_str().unwrap();
     for (words, part) in [
         (&["put", "n", "--as", "u8", "256"][..], "is no u8"),
         (&["get", "n", "--as", "u64", "--length", "9"], "no whole number"),
         (&["get", "n", "--version", "99"], "another version"),
         (&["import", "n", "/nowhere"], "cannot open /nowhere: "),
         (&["chmod", "999", "n"], "three octal digits"),
+        (&["hexdump", "n", "--length", "5000"], "there is no byte 4999"),
+        (&["history", "n", "--length", "5000"], "there is no byte 4999"),
+        (&["trace", "n", "--bytes", "5000"], "there is no byte 4999"),
+        (&["import", "empty", "/dev/null"], "is no regular file"),
+        (&["import", "empty", empty], "bytes is 0, and may be 1 to"),
+        (&["allocate", "m", "64", "--history", "1025"], "history is 1025, and may be 0 to 1024"),
+        (&["allocate", "m", "64", "--model", "delta=1025"], "delta is 1025, and may be 0 to 1024"),
+        (&["allocate", "m", "100000", "--model", "temporal=5"], "bytes is 100000, and may be 1 to 65536"),
     ] {
         let (code, _, why) = run(&daemon, words);
         assert!(code != 0 && why.contains(part), "{words:?}: {why}");

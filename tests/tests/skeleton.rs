@@ -117,7 +117,7 @@ fn mistakes_are_answered_with_a_sentence_that_says_what_to_do() {
     assert!(said(&mut on_a, "allocate here 8").contains("a segment of that name exists"));
     assert!(said(&mut on_b, "allocate here 8").contains("a segment of that name exists"));
     assert!(said(&mut on_a, "allocate huge 999999999999").contains("no memory left"));
-    assert!(said(&mut on_a, "allocate none 0").contains("size is zero"));
+    assert!(said(&mut on_a, "allocate none 0").contains("bytes is 0"));
     for client in [&mut on_a, &mut on_b] {
         for range in ["4096 1", "4090 8", "18446744073709551615 8", "18446744073709551608 16"] {
             let get = said(client, &format!("get {range} 0"));

@@ -35,7 +35,7 @@ fn wait_until_it_refuses(one: &Segment) {
 
 /// Longer than any test: only who holds such a lock ends it.
 fn for_long() -> LockOptions {
-    LockOptions::new().lease(Duration::from_secs(1000))
+    LockOptions::new().lease(Duration::from_secs(600))
 }
 
 fn draining(ms: u64) -> Daemon {

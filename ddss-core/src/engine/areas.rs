@@ -9,6 +9,7 @@
 //! ```
 
 use super::blocks::Blocks;
+use crate::failure::Failure;
 use crate::limits::{AREA_BYTES_MAX, AREAS_MAX, BLOCK_BYTES};
 use crate::segment::Audience;
 use crate::spec::Storage;
@@ -55,6 +56,14 @@ impl Pool {
 
     fn area(&self, audience: Audience, storage: Storage) -> Area {
         Area { audience, storage, blocks: Blocks::new(self.bytes_max.min(AREA_BYTES_MAX)) }
+    }
+}
+
+/// The failure of a segment for which there is no room.
+pub(super) const fn no_room(storage: Storage) -> Failure {
+    match storage {
+        Storage::Memory => Failure::NoSpace,
+        Storage::File => Failure::NoFileSpace,
     }
 }
 
@@ -108,15 +117,15 @@ impl Areas {
     }
 
     /// Takes a run of `bytes` among what an audience may read.
-    pub(super) fn take(&mut self, audience: Audience, storage: Storage, bytes: u64) -> Option<u64> {
+    pub(super) fn take(&mut self, audience: Audience, storage: Storage, bytes: u64) -> Result<u64, Failure> {
         let wanted = Self::rounded(bytes);
         if wanted > self.pool(storage).free {
-            return None;
+            return Err(no_room(storage));
         }
-        let index = self.area(audience, storage)?;
-        let offset = self.areas[index].blocks.take(bytes)?;
+        let index = self.area(audience, storage).ok_or(Failure::AudiencesFull)?;
+        let offset = self.areas[index].blocks.take(bytes).ok_or(no_room(storage))?;
         self.pool(storage).free -= wanted;
-        Some(start_of(index) | offset)
+        Ok(start_of(index) | offset)
     }
 
     /// Takes a run that was somebody's before the daemon ended.
@@ -188,9 +197,9 @@ mod tests {
         // If this broke, a node would take more memory than it was told.
         let mut areas = Areas::new(8 * BLOCK_BYTES as u64);
         let first = areas.take(audience(1, 0o600), Storage::Memory, 5 * BLOCK_BYTES as u64).unwrap();
-        assert_eq!(areas.take(audience(2, 0o600), Storage::Memory, 4 * BLOCK_BYTES as u64), None);
+        assert_eq!(areas.take(audience(2, 0o600), Storage::Memory, 4 * BLOCK_BYTES as u64), Err(Failure::NoSpace));
         areas.give(first, 5 * BLOCK_BYTES as u64);
-        assert!(areas.take(audience(2, 0o600), Storage::Memory, 8 * BLOCK_BYTES as u64).is_some());
+        assert!(areas.take(audience(2, 0o600), Storage::Memory, 8 * BLOCK_BYTES as u64).is_ok());
         assert_eq!(areas.free_bytes(Storage::Memory), 0);
     }
 
@@ -198,12 +207,12 @@ mod tests {
     fn files_and_memory_are_never_one_area_and_have_a_bound_each() {
         // If this broke, a segment that shall survive a boot would lie in memory, or a full disk would use up the memory.
         let (mut areas, mine) = (Areas::new(8 * BLOCK_BYTES as u64), audience(1, 0o600));
-        assert_eq!(areas.take(mine, Storage::File, 100), None, "nothing was said of files");
+        assert_eq!(areas.take(mine, Storage::File, 100), Err(Failure::NoFileSpace), "nothing was said of files");
         areas.keep_files(4 * BLOCK_BYTES as u64);
         let in_memory = areas.take(mine, Storage::Memory, 8 * BLOCK_BYTES as u64).unwrap();
         let in_file = areas.take(mine, Storage::File, 100).unwrap();
         assert_ne!(area_of(in_memory), area_of(in_file));
-        assert_eq!(areas.take(mine, Storage::File, 4 * BLOCK_BYTES as u64), None);
+        assert_eq!(areas.take(mine, Storage::File, 4 * BLOCK_BYTES as u64), Err(Failure::NoFileSpace));
         areas.give(in_file, 100);
         assert_eq!((areas.free_bytes(Storage::File), areas.free_bytes(Storage::Memory)), (4 * BLOCK_BYTES as u64, 0));
         // After a boot the file is where it was, and the area numbers before it are there for others.
@@ -211,7 +220,7 @@ mod tests {
         areas.keep_files(4 * BLOCK_BYTES as u64);
         assert!(areas.retake(start_of(3), mine, Storage::File, 100));
         assert!(!areas.retake(start_of(3) | 8192, mine, Storage::Memory, 100));
-        assert_eq!(areas.take(mine, Storage::Memory, 100).map(area_of), Some(1));
+        assert_eq!(areas.take(mine, Storage::Memory, 100).map(area_of), Ok(1));
     }
 
     #[test]

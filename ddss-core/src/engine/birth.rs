@@ -1,10 +1,10 @@
 //! Segments that come and go at their home: made, found again after a restart, taken away.
 
 use super::action::Action;
+use super::areas::no_room;
 use super::core::{Engine, Now};
 use super::guard::Asker;
 use super::near::Told;
-use super::segments::no_room;
 use crate::record::Record;
 use crate::segment::{Header, Identity, Name, Permissions, Wish};
 use crate::spec::{Spec, Storage};
@@ -60,7 +60,7 @@ impl Engine {
         if !made {
             // Nobody has seen it yet.
             let (name, failure) = match self.segments.get(id) {
-                Ok(segment) => (Some(segment.name), no_room(&segment.spec)),
+                Ok(segment) => (Some(segment.name), no_room(segment.spec.storage)),
                 Err(_) => (None, Failure::NoSpace),
             };
             if let Ok(released) = self.segments.release(id, now.steady_us) {

@@ -33,6 +33,7 @@ impl Engine {
             Operation::Allocate { .. } => {
                 let (spec, name) = text.split_first_chunk().ok_or(Failure::Malformed)?;
                 let (spec, name) = (Spec::decode(spec)?, Name::from_bytes(name)?);
+                spec.check().map_err(|refused| refused.failure)?;
                 let placement = Placement::Node(self.place(spec.placement, &name));
                 self.look_up(caller, name, Then::Allocate(Spec { placement, ..spec }), now)?;
             }

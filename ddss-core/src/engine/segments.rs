@@ -1,6 +1,6 @@
 //! The segments whose home is this node: by index for the data path, by name for the rest.
 
-use super::areas::Areas;
+use super::areas::{Areas, no_room};
 use super::core::EngineConfig;
 use super::facts::Moved;
 use super::guard::{Asker, Guard};
@@ -131,14 +131,6 @@ impl Segment {
     pub(super) fn facts(&self, id: SegmentId) -> Facts {
         let Spec { bytes, model, copies, storage, .. } = self.spec;
         Facts { segment: id, bytes, model, permissions: self.permissions, keeps: self.spec.keeps(), copies, storage }
-    }
-}
-
-/// What is said when there is no room for such a segment.
-pub(super) fn no_room(spec: &Spec) -> Failure {
-    match spec.storage {
-        Storage::Memory => Failure::NoSpace,
-        Storage::File => Failure::NoFileSpace,
     }
 }
 
@@ -375,7 +367,7 @@ impl Segments {
 
     /// Memory for something that is no segment, in this node's own area.
     pub(super) fn take_blocks(&mut self, bytes: u64) -> Option<u64> {
-        self.areas.take(Audience::NOBODY, Storage::Memory, bytes)
+        self.areas.take(Audience::NOBODY, Storage::Memory, bytes).ok()
     }
 
     /// Gives them back.
@@ -409,10 +401,10 @@ impl Segments {
             return Err(Failure::AlreadyExists);
         }
         if self.free.is_empty() && self.slots.len() == SEGMENTS_PER_NODE_MAX {
-            return Err(Failure::NoSpace);
+            return Err(Failure::SegmentsFull);
         }
         let bytes = Header::bytes_with(spec.bytes, spec.keeps());
-        let at = self.areas.take(permissions.audience(), spec.storage, bytes).ok_or(no_room(&spec))?;
+        let at = self.areas.take(permissions.audience(), spec.storage, bytes)?;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: self.first_generation, segment: None });
             (self.slots.len() - 1) as u16
@@ -467,7 +459,7 @@ impl Segments {
         let segment = self.get(id)?;
         let (spec, bytes) = (segment.spec, segment.pool_bytes());
         let mut record = self.record(id)?;
-        let to = self.areas.take(permissions.audience(), spec.storage, bytes).ok_or(no_room(&spec))?;
+        let to = self.areas.take(permissions.audience(), spec.storage, bytes)?;
         let segment = self.get_mut(id)?;
         segment.moving = Some((to, permissions, asker));
         segment.guard.moving = true;
@@ -484,7 +476,7 @@ impl Segments {
         segment.guard.moving = false;
         let (spec, bytes) = (segment.spec, segment.pool_bytes());
         if !made {
-            return Some(Moved::Not { asker, to, bytes, failure: no_room(&spec) });
+            return Some(Moved::Not { asker, to, bytes, failure: no_room(spec.storage) });
         }
         let from = std::mem::replace(&mut segment.at, to);
         let old = std::mem::replace(&mut segment.permissions, permissions);

@@ -124,6 +124,7 @@ impl AsyncClient {
     /// Makes a segment: [`Client::allocate`].
     pub async fn allocate(&self, name: &str, spec: Spec) -> Result<AsyncSegment, Error> {
         let checked = checked_name(name, "allocate")?;
+        spec.check().map_err(Error::argument("allocate", name))?;
         let client = self.at_plane_of(&checked);
         let mut outgoing = spec.encode().to_vec();
         outgoing.extend_from_slice(checked.as_str().as_bytes());
@@ -133,6 +134,7 @@ impl AsyncClient {
 
     /// Makes a segment for another user: [`Client::allocate_for`].
     pub async fn allocate_for(&self, name: &str, spec: Spec, owner: Identity) -> Result<AsyncSegment, Error> {
+        spec.check().map_err(Error::argument("allocate", name))?;
         let made = self.allocate(name, Spec { mode: 0, ..spec }).await?;
         if let Err(error) = made.hand_over(owner, spec.mode).await {
             drop(made.release().await);

@@ -55,7 +55,8 @@ impl AsyncSegment {
 
     /// Takes the lock as the options say.
     pub async fn lock_with(&self, options: LockOptions) -> Result<AsyncLocked, Error> {
-        let operation = Operation::Lock { segment: self.id(), wish: options.wish() };
+        let wish = options.wish().map_err(Error::argument("lock", self.name()))?;
+        let operation = Operation::Lock { segment: self.id(), wish };
         let (client, plan) = (self.client(), Plan { operation, ..bare() });
         let deadline = options.time(Time::until(self.deadline())).deadline();
         let ended = client.call_by(deadline, "lock", self.name(), plan, as_given, &mut |_| {}).await;

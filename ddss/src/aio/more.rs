@@ -4,7 +4,7 @@ use super::call::{Brought, Outgoing, Plan, Take, as_given};
 use super::client::bare;
 use super::segment::AsyncSegment;
 use crate::error::Error;
-use crate::facts::listings;
+use crate::facts::{checked_mode, listings};
 use crate::many::{list_bytes, split};
 use crate::segment::bounds;
 use crate::value::{Stamp, Value};
@@ -183,7 +183,7 @@ impl AsyncSegment {
 
     /// Changes its nine Unix bits: [`Segment::set_mode`](crate::Segment::set_mode).
     pub async fn set_mode(&self, mode: u16) -> Result<(), Error> {
-        self.permit(Permit { mode: Some(mode & 0o777), owner: None }).await
+        self.permit(Permit { mode: Some(checked_mode(mode, self.name())?), owner: None }).await
     }
 
     /// Gives it to another user and group: [`Segment::set_owner`](crate::Segment::set_owner).
@@ -193,7 +193,7 @@ impl AsyncSegment {
 
     /// Both in one, as a segment is made for somebody.
     pub(crate) async fn hand_over(&self, owner: Identity, mode: u16) -> Result<(), Error> {
-        self.permit(Permit { mode: Some(mode & 0o777), owner: Some(owner) }).await
+        self.permit(Permit { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) }).await
     }
 
     async fn permit(&self, permit: Permit) -> Result<(), Error> {

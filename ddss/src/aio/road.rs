@@ -10,6 +10,7 @@
 use super::room::Room;
 use crate::arena::{Run, SharedSlots};
 use crate::lanes::NoCompletion;
+use crate::time::timeout_us;
 use crate::words::first_word;
 use atomic_waker::AtomicWaker;
 use ddss_core::limits::RING_SLOTS;
@@ -143,6 +144,11 @@ impl Road {
                 None => NoCompletion::Late { harmless: true },
             });
         }
+        let left = deadline.saturating_duration_since(now);
+        let Some(timeout_us) = timeout_us(left) else {
+            ticket.into_iter().for_each(|ticket| self.give_up_line(ticket));
+            return Err(NoCompletion::TooLong(left));
+        };
         let (id, run) = match self.take_room(bytes) {
             Some(room) => room,
             None => match self.wait_for_room(ticket, bytes, deadline, waker) {
@@ -160,8 +166,6 @@ impl Road {
         note.lock.store(lock, Ordering::Relaxed);
         note.began_ns.store(self.since_begin_ns(now), Ordering::Relaxed);
         note.deadline_ns.store(self.since_begin_ns(deadline), Ordering::Relaxed);
-        let left = deadline.saturating_duration_since(now).as_micros();
-        let timeout_us = u32::try_from(left).unwrap_or(u32::MAX).max(1);
         let request = Request { timeout_us, ..Request::new(RequestId(id.to_bits()), operation) };
         self.calls.submit(id, &request.encode(), true);
         if goes_out {

@@ -4,6 +4,7 @@ use super::call::{Brought, Outgoing, Plan, Take, as_given};
 use super::client::{AsyncClient, bare};
 use crate::error::Error;
 use crate::segment::{Place, bounds};
+use crate::time::deadline_in;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
 use ddss_core::{ArenaRange, Completion, Opened, Operation, Payload, SegmentId, Terms};
@@ -50,7 +51,7 @@ impl AsyncSegment {
 
     /// When the time of a call is over that begins now.
     pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.place.within.unwrap_or(self.client.blocking().0.timeout)
+        deadline_in(self.place.within.unwrap_or(self.client.blocking().0.timeout))
     }
 
     /// Makes a call, and passes what it brought to `take`.

@@ -84,7 +84,12 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T, AsyncSegment> {
     }
 
     fn at(&self, action: &'static str, index: usize, count: usize) -> Result<u64, Error> {
-        self.place((self.segment.name(), self.segment.bytes()), action, index, count)
+        // A sum that no index is lies beyond every slice.
+        self.within(action, &(index..index.saturating_add(count)))
+    }
+
+    fn within(&self, action: &'static str, range: &Range<usize>) -> Result<u64, Error> {
+        self.place((self.segment.name(), self.segment.bytes()), action, range)
     }
 
     /// Reads one.
@@ -97,9 +102,8 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T, AsyncSegment> {
 
     /// Reads some, all of one version.
     pub async fn get_range(&self, range: Range<usize>) -> Result<Typed<Vec<T>>, Error> {
-        let count = range.end.saturating_sub(range.start);
-        self.at("get", range.start, count)?;
-        let mut value: Vec<T> = std::iter::repeat_with(T::new_zeroed).take(count).collect();
+        self.within("get", &range)?;
+        let mut value: Vec<T> = std::iter::repeat_with(T::new_zeroed).take(range.len()).collect();
         let stamp = self.get_into(range.start, &mut value).await?;
         Ok(Typed { value, stamp })
     }

@@ -339,7 +339,7 @@ impl Context {
         let result = match self.ask_leader(&call, within - within / 8).await {
             Ok(Reply::Applied(Answer::Done)) => return Ok(()),
             Ok(Reply::Applied(Answer::Taken { .. })) => Err(Failure::AlreadyExists),
-            Ok(Reply::Applied(Answer::Full)) => Err(Failure::NoSpace),
+            Ok(Reply::Applied(Answer::Full)) => Err(Failure::SegmentsFull),
             Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(Failure::LogUnwritable),
             _ if self.has_stopped() => Err(Failure::LogUnwritable),
             // If it happens all the same, the sweep gives it back.

@@ -1,0 +1,86 @@
+//! What an engine says when one of its tables is full: which limit was met, and its value.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss_core::engine::{Action, Engine, EngineConfig, Now};
+use ddss_core::limits::{AREAS_MAX, SEGMENTS_PER_NODE_MAX};
+use ddss_core::{
+    ArenaRange, ClientId, Failure, Identity, LaneId, Model, NodeId, Operation, Outcome, Plane, Request, RequestId, Spec,
+};
+
+const NOW: Now = Now { steady_us: 1, wall_us: 1 };
+
+/// A node with much more memory than the segments of a test take.
+fn engine() -> Engine {
+    Engine::new(&EngineConfig {
+        node: NodeId(1),
+        plane: Plane::ONLY,
+        pool_bytes: 1 << 40,
+        peers: Vec::new(),
+        first_generation: 0,
+        reads_overlap: true,
+    })
+}
+
+/// Attaches the client of a user.
+fn attach(engine: &mut Engine, user: u32) -> LaneId {
+    let client = ClientId { index: user, generation: 1 };
+    engine.attach(client, Identity { uid: user, gid: user }, 1 << 20);
+    LaneId { client, index: 0 }
+}
+
+/// Makes a segment, and says how that ended.
+fn allocate(engine: &mut Engine, lane: LaneId, name: &str, spec: &Spec) -> Result<(), Failure> {
+    let text = [&spec.encode()[..], name.as_bytes()].concat();
+    let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
+    engine.request(NOW, lane, &Request::new(RequestId(1), Operation::Allocate { spec_and_name }), &text);
+    while let Some(action) = engine.next_action() {
+        match action {
+            Action::Format { record, .. } => engine.formatted(NOW, record.segment, true),
+            Action::Reply { completion, .. } => match completion.outcome {
+                Outcome::Done => return Ok(()),
+                Outcome::Failed(failure) | Outcome::Indeterminate(failure) => return Err(failure),
+            },
+            _ => {}
+        }
+    }
+    panic!("{name} has no end");
+}
+
+// If this failed, an operator whose node has as many segments as it can have would buy memory.
+#[test]
+fn one_segment_too_many_names_the_limit_and_its_value() {
+    let mut engine = engine();
+    let lane = attach(&mut engine, 1);
+    for index in 0..SEGMENTS_PER_NODE_MAX {
+        allocate(&mut engine, lane, &format!("segment-{index}"), &Spec::new(1)).unwrap();
+    }
+    let refused = allocate(&mut engine, lane, "one-more", &Spec::new(1)).unwrap_err();
+    assert!(refused.to_string().contains(&format!("{SEGMENTS_PER_NODE_MAX} segments")), "{refused}");
+}
+
+// If this failed, the same would happen to one whose segments have too many owners.
+#[test]
+fn one_set_of_readers_too_many_names_the_limit_and_its_value() {
+    let mut engine = engine();
+    let lanes: Vec<LaneId> = (1..=AREAS_MAX as u32).map(|user| attach(&mut engine, user)).collect();
+    let mut made = lanes.iter().map(|&lane| {
+        let name = format!("of-{}", lane.client.index);
+        allocate(&mut engine, lane, &name, &Spec::new(1))
+    });
+    let refused = made.find_map(Result::err).unwrap();
+    // One area is the node's own.
+    assert!(refused.to_string().contains(&format!("{} sets of readers", AREAS_MAX - 1)), "{refused}");
+    drop(made);
+    // Who has segments there gets more of them.
+    allocate(&mut engine, lanes[0], "another", &Spec::new(1)).unwrap();
+}
+
+// If this failed, a segment would be made whose gets all go to its home, and nobody would be told why.
+#[test]
+fn a_temporal_segment_that_no_copy_can_hold_is_refused() {
+    let mut engine = engine();
+    let lane = attach(&mut engine, 1);
+    let temporal = |bytes| Spec::new(bytes).model(Model::Temporal(1000));
+    allocate(&mut engine, lane, "fits", &temporal(64 << 10)).unwrap();
+    assert_eq!(allocate(&mut engine, lane, "large", &temporal((64 << 10) + 1)), Err(Failure::BadSize));
+}

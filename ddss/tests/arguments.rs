@@ -1,0 +1,122 @@
+//! Arguments out of their range: the call ends with an error that names the argument, its value and its range, and nothing is bent.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{
+    AsyncSegment, Client, ClientBuilder, Error, Failure, LockOptions, Model, NodeId, Placement, SharedSlice, Spec,
+    Storage,
+};
+use std::time::Duration;
+
+const MINUTES: Duration = Duration::from_secs(600);
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+#[track_caller]
+fn names<T>(ended: Result<T, Error>, words: &[&str]) {
+    let Err(error) = ended else { panic!("nothing was refused: {words:?}") };
+    let said = error.to_string();
+    assert!(words.iter().all(|word| said.contains(word)), "{words:?} is not in: {said}");
+    assert!(!error.is_indeterminate(), "{said}");
+}
+
+#[test]
+fn a_specification_out_of_range_is_refused_by_name() {
+    // If this broke, a user would get another segment than was asked for, or guess which of seven fields was wrong.
+    let node = ddssd::Ephemeral::start().unwrap();
+    let client = Client::builder().folder(node.folder()).connect().unwrap();
+    let tasks = client.to_async().unwrap();
+    let large = 2 << 20;
+    let cases: [(Spec, &[&str], Failure); 10] = [
+        (Spec::new(0), &["bytes is 0", "1 to 1099511627776"], Failure::BadSize),
+        (Spec::new(1 << 41), &["bytes is 2199023255552", "1 to 1099511627776"], Failure::BadSize),
+        (Spec::new(8).mode(0o1777), &["mode is 1777", "0 to 777, octal"], Failure::Malformed),
+        (Spec::new(8).history(1025), &["history is 1025", "0 to 1024"], Failure::BadSize),
+        (Spec::new(8).model(Model::Delta(5000)), &["delta is 5000", "0 to 1024"], Failure::BadSize),
+        (Spec::new(large).history(1), &["bytes is 2097152", "1 to 1048576", "older versions"], Failure::TooLarge),
+        (Spec::new(8).copies(3), &["copies is 3", "1 or 2"], Failure::Unsupported),
+        (
+            Spec::new(8).copies(2).storage(Storage::File),
+            &["copies is 2", "1 for a segment in a file"],
+            Failure::Unsupported,
+        ),
+        (Spec::new(8).placement(Placement::Node(NodeId(0))), &["placement is node 0"], Failure::Malformed),
+        (Spec::new(65_537).model(Model::Temporal(9)), &["bytes is 65537", "1 to 65536", "temporal"], Failure::BadSize),
+    ];
+    for (index, (spec, words, failure)) in cases.iter().enumerate() {
+        let name = format!("refused-{index}");
+        let refused = client.allocate(&name, *spec);
+        assert_eq!(refused.as_ref().unwrap_err().failure(), Some(*failure), "{words:?}");
+        names(refused, words);
+        names(block_on(tasks.allocate(&name, *spec)), words);
+    }
+    let segment = client.allocate("mine", Spec::new(64)).unwrap();
+    let owner = segment.stat().unwrap().facts.permissions.owner;
+    names(client.allocate_for("yours", Spec::new(8).mode(0o7000), owner), &["mode is 7000"]);
+    names(segment.set_mode(0o1644), &["mode is 1644", "0 to 777, octal"]);
+    names(block_on(block_on(tasks.open("mine")).unwrap().set_mode(0o1644)), &["mode is 1644", "0 to 777, octal"]);
+    assert_eq!(segment.stat().unwrap().facts.permissions.mode, 0o600);
+}
+
+#[test]
+fn a_timeout_or_a_lease_out_of_range_is_refused_by_name() {
+    // If this broke, a call would end after another time than it was given, or a thread would panic over a date that there is not.
+    let node = ddssd::Ephemeral::start().unwrap();
+    let client = Client::builder().folder(node.folder()).connect().unwrap();
+    let tasks = client.to_async().unwrap();
+    let segment = client.allocate("mine", Spec::new(64)).unwrap();
+    let later = block_on(tasks.open("mine")).unwrap();
+    for timeout in [MINUTES + Duration::from_secs(1), Duration::MAX] {
+        let words = ["timeout is", "at most 600s"];
+        names(segment.within(timeout).put(0, b"bytes"), &words);
+        names(segment.within(timeout).wait_newer_than(ddss::Version(9)), &words);
+        names(block_on(later.within(timeout).put(0, b"bytes")), &words);
+        names(segment.lock_with(LockOptions::new().timeout(timeout)), &words);
+        names(block_on(later.lock_with(LockOptions::new().timeout(timeout))), &words);
+    }
+    for lease in [Duration::ZERO, MINUTES + Duration::from_secs(1), Duration::MAX] {
+        let (options, words) = (LockOptions::new().lease(lease), ["lease is", "1µs to 600s"]);
+        names(segment.lock_with(options), &words);
+        names(block_on(later.lock_with(options)), &words);
+    }
+    // The longest ones are good.
+    segment.within(MINUTES).put(0, b"bytes").unwrap();
+    segment.lock_with(LockOptions::new().lease(MINUTES).timeout(MINUTES)).unwrap().unlock().unwrap();
+    block_on(later.within(MINUTES).put(0, b"bytes")).unwrap();
+    block_on(async { later.lock_with(LockOptions::new().lease(MINUTES)).await?.unlock().await }).unwrap();
+}
+
+#[test]
+fn a_client_out_of_range_is_refused_by_name() {
+    // If this broke, a client would have fewer lanes than its threads count on.
+    let node = ddssd::Ephemeral::start().unwrap();
+    type Change = fn(ClientBuilder) -> ClientBuilder;
+    let cases: [(Change, &[&str]); 6] = [
+        (|builder| builder.lanes(0), &["lanes is 0", "1 to 63"]),
+        (|builder| builder.lanes(64), &["lanes is 64", "1 to 63"]),
+        (|builder| builder.arena_bytes(0), &["arena_bytes is 0", "1 to 268435456"]),
+        (|builder| builder.arena_bytes((256 << 20) + 1), &["arena_bytes is 268435457", "1 to 268435456"]),
+        (|builder| builder.timeout(MINUTES * 2), &["timeout is 1200s", "at most 600s"]),
+        (|builder| builder.timeout(Duration::MAX), &["timeout is", "at most 600s"]),
+    ];
+    for (change, words) in cases {
+        names(change(Client::builder().folder(node.folder())).connect(), words);
+    }
+    Client::builder().folder(node.folder()).lanes(63).timeout(MINUTES).connect().unwrap();
+}
+
+#[test]
+fn a_range_that_ends_before_it_begins_is_out_of_range() {
+    // If this broke, a mistake in a program's sums would read nothing, and look like an empty segment.
+    let node = ddssd::Ephemeral::start().unwrap();
+    let client = Client::builder().folder(node.folder()).connect().unwrap();
+    let tasks = client.to_async().unwrap();
+    let values = SharedSlice::<u64>::allocate(&client, "values", 8).unwrap();
+    let later: SharedSlice<u64, AsyncSegment> = block_on(SharedSlice::find(&tasks, "values")).unwrap();
+    #[expect(clippy::reversed_empty_ranges, reason = "it is what is tested")]
+    let range = 5..3;
+    assert_eq!(values.get_range(range.clone()).unwrap_err().failure(), Some(Failure::OutOfRange));
+    assert_eq!(block_on(later.get_range(range)).unwrap_err().failure(), Some(Failure::OutOfRange));
+    assert!(values.get_range(3..3).unwrap().value.is_empty());
+}
