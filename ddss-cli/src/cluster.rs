@@ -38,7 +38,10 @@ pub(crate) struct Seen {
     pub(crate) leader: Option<u16>,
     pub(crate) nodes: Vec<NodeReport>,
     pub(crate) names: usize,
+    pub(crate) majority: bool,
 }
+
+const NO_MAJORITY: &str = "no majority of the voters can be reached: no name is made or given back";
 
 impl Seen {
     pub(crate) fn alive(&self) -> usize {
@@ -57,6 +60,7 @@ impl Seen {
     /// As one sentence.
     pub(crate) fn in_words(&self) -> String {
         let leader = self.leader.map_or_else(|| "nobody leads".to_owned(), |leader| format!("node {leader} leads"));
+        let leader = if self.majority { leader } else { format!("{leader}; {NO_MAJORITY}") };
         let (node, alive, voters) = (self.node, self.alive(), self.voters());
         let names = if self.names == 1 { "1 name".to_owned() } else { format!("{} names", self.names) };
         let others = match (self.nodes.len(), voters) {
@@ -109,7 +113,9 @@ fn left(answer: AdminAnswer, words: &str, json: bool) -> Result<(), CommandError
 /// The nodes as the daemon sees them, and who leads them.
 pub(crate) fn look(place: &Place) -> Result<Seen, CommandError> {
     match ask(place, &AdminAsk::Status)? {
-        AdminAnswer::Status { node, leader, nodes, names } => Ok(Seen { node, leader, nodes, names }),
+        AdminAnswer::Status { node, leader, nodes, names, majority } => {
+            Ok(Seen { node, leader, nodes, names, majority })
+        }
         AdminAnswer::Refused(why) => Err(CommandError::Refused(why)),
         _ => Err(CommandError::Refused(OTHER_RELEASE.to_owned())),
     }
@@ -125,7 +131,7 @@ fn role(report: &NodeReport, leader: Option<u16>) -> &'static str {
 }
 
 pub(crate) fn nodes(place: &Place, json: bool) -> Result<(), CommandError> {
-    let Seen { node: ours, leader, nodes, .. } = look(place)?;
+    let Seen { node: ours, leader, nodes, majority, .. } = look(place)?;
     if json {
         println!("{}", json!(nodes));
         return Ok(());
@@ -138,14 +144,18 @@ pub(crate) fn nodes(place: &Place, json: bool) -> Result<(), CommandError> {
         table.row(vec![node, address, role(report, leader).to_owned(), format!("{alive}{here}")]);
     }
     table.print();
+    if !majority {
+        say(NO_MAJORITY, 2);
+    }
     Ok(())
 }
 
 fn status(place: &Place, json: bool) -> Result<(), CommandError> {
     let seen = look(place)?;
     if json {
-        let Seen { node, leader, nodes, names } = &seen;
-        println!("{}", json!({ "node": node, "leader": leader, "nodes": nodes, "names": names }));
+        let Seen { node, leader, nodes, names, majority } = &seen;
+        let seen = json!({ "node": node, "leader": leader, "nodes": nodes, "names": names, "majority": majority });
+        println!("{seen}");
     } else {
         say(&seen.in_words(), 2);
     }

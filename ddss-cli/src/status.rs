@@ -69,7 +69,7 @@ fn alive(client: &Client, place: &Place, json: bool) -> Result<(), CommandError>
         let cluster = cluster.ok().map(|seen| {
             let (alive, voters) = (seen.alive(), seen.voters());
             json!({ "leader": seen.leader, "nodes": seen.nodes.len(), "alive": alive, "voters": voters,
-                "names": seen.names })
+                "names": seen.names, "majority": seen.majority })
         });
         println!(
             "{}",

@@ -107,10 +107,15 @@ pub enum Failure {
         AREAS_MAX - 1
     )]
     AudiencesFull = 28,
+    /// Most voters of the cluster do not answer: nothing about names can be decided.
+    #[error(
+        "no majority of the cluster's voters can be reached, so no name is made or given back (ddss nodes shows which ones are dead)"
+    )]
+    NoMajority = 29,
 }
 
 impl Failure {
-    const ALL: [Failure; 28] = [
+    const ALL: [Failure; 29] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -139,6 +144,7 @@ impl Failure {
         Failure::WrongPlane,
         Failure::SegmentsFull,
         Failure::AudiencesFull,
+        Failure::NoMajority,
     ];
 
     /// The number on the wire.

@@ -120,7 +120,7 @@ fn a_name_is_given_back_when_its_segment_comes_to_nothing_or_is_released() {
     assert_eq!((given_back, told), (1, 1), "{actions:?}");
     for action in actions {
         if let Action::Disclaim { claim, .. } = action {
-            node.engine.disclaimed(claim);
+            node.engine.disclaimed(claim, Ok(()));
         }
     }
     assert_eq!(node.actions(), []);
@@ -134,8 +134,31 @@ fn a_name_is_given_back_when_its_segment_comes_to_nothing_or_is_released() {
         Action::Disclaim { claim, .. } => Some(*claim),
         _ => None,
     });
-    node.engine.disclaimed(claim.unwrap());
+    node.engine.disclaimed(claim.unwrap(), Ok(()));
     assert_eq!(end_in(&node.actions()), Outcome::Done);
+}
+
+#[test]
+fn a_segment_is_not_released_without_a_majority_and_one_that_was_has_an_unknown_end() {
+    // If this broke, a release would be called done whose name nobody can use again, or waited for without a word.
+    let mut node = Node::new();
+    assert_eq!(end_in(&node.make("a")), Outcome::Done);
+    let opened = node.open("a");
+    let [Action::Reply { completion, .. }] = opened[..] else { panic!("{opened:?}") };
+    let segment = ddss_core::Opened::decode(&completion.data).segment;
+    node.engine.set_majority(false);
+    let refused = Outcome::Failed(Failure::NoMajority);
+    assert_eq!(end_in(&node.ask(Operation::Release { segment }, b"")), refused);
+    assert_eq!(end_in(&node.open("a")), Outcome::Done, "nothing was done");
+    node.engine.set_majority(true);
+    let actions = node.ask(Operation::Release { segment }, b"");
+    let claim = actions.iter().find_map(|action| match action {
+        Action::Disclaim { claim, .. } => Some(*claim),
+        _ => None,
+    });
+    // It was lost in between.
+    node.engine.disclaimed(claim.unwrap(), Err(Failure::NoMajority));
+    assert_eq!(end_in(&node.actions()), Outcome::Indeterminate(Failure::NoMajority));
 }
 
 #[test]

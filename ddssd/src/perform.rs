@@ -132,7 +132,8 @@ impl Hands {
                 self.engine.lease(self.now, until_us);
             }
             Tell::Claimed { claim, result } => self.engine.claimed(self.now, claim, result),
-            Tell::Disclaimed { claim } => self.engine.disclaimed(claim),
+            Tell::Disclaimed { claim, result } => self.engine.disclaimed(claim, result),
+            Tell::Majority(has_majority) => self.engine.set_majority(has_majority),
             Tell::Confirmed { step, result } => self.engine.confirmed(step, result),
         }
     }
@@ -220,7 +221,7 @@ impl Hands {
             }
             Action::Disclaim { claim, name } => {
                 if !self.ask(Ask::Disclaim { claim, name }) {
-                    self.engine.disclaimed(claim);
+                    self.engine.disclaimed(claim, Ok(()));
                 }
             }
             Action::Confirm { step, name, within_us } => {

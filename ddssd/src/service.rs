@@ -218,7 +218,9 @@ impl Service {
         let parts = parts.map(|(plane, (seat, fabric))| Prepared::open(&config, plane, run, seat, fabric));
         let parts = parts.collect::<Result<Vec<_>, _>>()?;
         let pages: Vec<Page> = parts.iter().map(|part| part.page().clone()).collect();
-        pages.iter().for_each(|page| page.set_gauge(Gauge::Clustered, admission.is_some().into()));
+        for gauge in [Gauge::Clustered, Gauge::Majority] {
+            pages.iter().for_each(|page| page.set_gauge(gauge, admission.is_some().into()));
+        }
         let metrics = config.metrics.map(|address| Metrics::start(address, pages.clone())).transpose()?;
         let (mut planes, mut desks, drain) = (Vec::new(), Vec::new(), Drain::default());
         let vitals = Vitals::default();

@@ -1,16 +1,17 @@
 //! The control planes of real daemons: the streams between them, and how a node shows that it is no good for now.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Spec};
-use ddss_tests::{Daemon, DaemonOptions, TempNode, binary, skipped};
+use ddss::{Client, Error, Spec};
+use ddss_core::Failure;
+use ddss_tests::{Daemon, DaemonOptions, TempNode, binary, free_tcp_port, skipped};
 use serde_json::Value;
 
 /// A machine that runs other tests takes its time.
@@ -20,10 +21,12 @@ fn client(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(20)).connect().unwrap()
 }
 
-fn ddss(daemon: &Daemon, words: &[&str]) -> Value {
+fn ddss(daemon: &Daemon, words: &[&str]) -> (String, Value) {
     let mut command = Command::new(binary("ddss").unwrap());
-    command.args(words).args(["--json", "--dir"]).arg(daemon.folder());
-    serde_json::from_slice(&command.output().unwrap().stdout).unwrap_or(Value::Null)
+    command.args(words).arg("--dir").arg(daemon.folder());
+    let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let json = command.arg("--json").output().unwrap().stdout;
+    (text, serde_json::from_slice(&json).unwrap_or(Value::Null))
 }
 
 /// Asks again until it is as it should be.
@@ -40,7 +43,7 @@ fn until<T>(what: &str, mut good: impl FnMut() -> Result<T, String>) -> T {
 
 /// Which nodes are alive, as that one sees it.
 fn alive(daemon: &Daemon) -> Vec<u64> {
-    let status = ddss(daemon, &["cluster", "status"]);
+    let (_, status) = ddss(daemon, &["cluster", "status"]);
     let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
     nodes.iter().filter(|node| node["alive"] == true).filter_map(|node| node["node"].as_u64()).collect()
 }
@@ -63,6 +66,16 @@ fn cluster(count: u16, more: impl Fn(u16, DaemonOptions) -> DaemonOptions) -> Ve
     let all: Vec<u64> = (1..=count.into()).collect();
     daemons.iter().for_each(|daemon| until_alive(daemon, &all));
     daemons
+}
+
+/// The code and the text with which a monitor's question is answered.
+fn ready(monitor: SocketAddr) -> (u16, String) {
+    let mut stream = TcpStream::connect(monitor).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET /ready HTTP/1.1\r\nHost: {monitor}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    (answer["HTTP/1.1 ".len()..][..3].parse().unwrap(), answer)
 }
 
 /// A port that forwards each connection to `to` and counts them.
@@ -150,7 +163,7 @@ fn a_mirror_takes_over_from_a_hung_progress_thread_of(victim: usize) {
     let segment = home.allocate("mirrored", Spec { copies: 2, ..Spec::new(64) }).unwrap();
     assert_eq!(usize::from(segment.id().home().0), victim);
     until("in sync", || {
-        let stat = ddss(&daemons[victim - 1], &["stat", "mirrored"]);
+        let (_, stat) = ddss(&daemons[victim - 1], &["stat", "mirrored"]);
         if stat["mirror"]["state"] == "in sync" { Ok(()) } else { Err(stat.to_string()) }
     });
     segment.put(0, b"acknowledged").unwrap();
@@ -181,4 +194,62 @@ fn a_mirror_takes_over_from_a_follower_whose_progress_thread_hangs() {
 #[test]
 fn a_mirror_takes_over_from_a_leader_whose_progress_thread_hangs() {
     a_mirror_takes_over_from_a_hung_progress_thread_of(1);
+}
+
+// If this failed, work would be sent to a node that can make no names, and its clients would look for locks that nobody holds.
+#[test]
+fn a_leader_without_a_majority_says_so_and_so_do_its_learners() {
+    let monitors: Vec<SocketAddr> = (1..=4)
+        .map(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, free_tcp_port(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap())))
+        .collect();
+    let mut daemons = cluster(4, |node, options| {
+        options.argument("--metrics-listen").argument(monitors[usize::from(node) - 1].to_string())
+    });
+    let (leader, learner) = (client(&daemons[0]), client(&daemons[3]));
+    let segment = leader.allocate("kept", Spec::new(64)).unwrap();
+    let far = learner.allocate("far", Spec::new(64)).unwrap();
+    until("three vote", || {
+        let (_, status) = ddss(&daemons[0], &["cluster", "status"]);
+        let votes = |node: &Value| node["voter"] == true;
+        let voters = status["nodes"].as_array().map_or(0, |nodes| nodes.iter().filter(|node| votes(node)).count());
+        if voters == 3 && status["leader"] == 1 && status["majority"] == true {
+            Ok(())
+        } else {
+            Err(status.to_string())
+        }
+    });
+    daemons[1..3].iter_mut().for_each(|daemon| daemon.kill().unwrap());
+    for node in [0, 3] {
+        until("not ready", || {
+            let (code, said) = ready(monitors[node]);
+            if code == 503 && said.contains("no majority") { Ok(()) } else { Err(format!("node {}: {said}", node + 1)) }
+        });
+        for words in [&["cluster", "status"][..], &["nodes"], &["status"]] {
+            let (text, json) = ddss(&daemons[node], words);
+            assert!(text.contains("no majority"), "node {}: {words:?}: {text}", node + 1);
+            assert!(words == ["nodes"] || json.to_string().contains("\"majority\":false"), "{json}");
+        }
+    }
+    until_alive(&daemons[0], &[1, 4]);
+    for client in [&leader, &learner] {
+        let refused = client.allocate("in vain", Spec::new(64)).unwrap_err();
+        assert!(matches!(refused, Error::Failed { failure: Failure::NoMajority, .. }), "{refused:?}");
+        assert!(refused.to_string().contains("no majority"), "{refused}");
+    }
+    for (client, name) in [(&leader, "kept"), (&learner, "far")] {
+        let refused = client.open(name).unwrap().release().unwrap_err();
+        assert!(matches!(refused, Error::Failed { failure: Failure::NoMajority, .. }), "{refused:?}");
+    }
+    // Nothing was done, and what needs no majority goes on.
+    segment.put(0, b"goes on").unwrap();
+    far.put(0, b"goes on").unwrap();
+    daemons[1].start_again().unwrap();
+    for node in [0, 3] {
+        until("ready again", || {
+            let (code, said) = ready(monitors[node]);
+            if code == 200 { Ok(()) } else { Err(said) }
+        });
+    }
+    until("allocate", || leader.allocate("in vain", Spec::new(64)).map_err(|error| error.to_string()));
+    until("release", || leader.open("far").and_then(ddss::Segment::release).map_err(|error| error.to_string()));
 }

@@ -48,6 +48,8 @@ pub(super) struct Directory {
     waiting: BTreeMap<ClaimId, (Name, Wanted)>,
     /// The names of those that wait: one thing at a time for each.
     busy: HashSet<Name>,
+    /// Nothing can be decided about names now.
+    has_no_majority: bool,
 }
 
 impl Directory {
@@ -79,6 +81,13 @@ impl Engine {
     /// The names of the segments here; with each, whether it was first at home elsewhere.
     pub fn names(&self) -> Vec<(Name, bool)> {
         self.segments.names()
+    }
+
+    /// Whether most voters of the cluster can be reached. While they cannot, no segment is released: its name could not be given back.
+    pub fn set_majority(&mut self, has_majority: bool) {
+        if let Some(directory) = &mut self.directory {
+            directory.has_no_majority = !has_majority;
+        }
     }
 
     /// A name has another home, or none.
@@ -167,6 +176,9 @@ impl Engine {
         id: SegmentId,
     ) -> Result<(), Failure> {
         let name = self.segments.get(id)?.name;
+        if self.directory.as_ref().is_some_and(|directory| directory.has_no_majority) {
+            return Err(Failure::NoMajority);
+        }
         self.release_here(now, who, id)?;
         let begun = self.directory.as_mut().map(|directory| directory.begin(name, Wanted::Release { asker }));
         match begun {
@@ -176,11 +188,12 @@ impl Engine {
         Ok(())
     }
 
-    /// A name was given back, or will be as soon as the cluster can be reached.
-    pub fn disclaimed(&mut self, claim: ClaimId) {
+    /// A name was given back, or will be as soon as the cluster can be reached; with an error it is taken until then.
+    pub fn disclaimed(&mut self, claim: ClaimId, result: Result<(), Failure>) {
         let Some((_, wanted)) = self.directory.as_mut().and_then(|directory| directory.end(claim)) else { return };
         if let Wanted::Release { asker } = wanted {
-            self.answer(asker, Outcome::Done, Told::default());
+            let outcome = result.map_or_else(Outcome::Indeterminate, |()| Outcome::Done);
+            self.answer(asker, outcome, Told::default());
         }
     }
 

@@ -95,6 +95,7 @@ named! {
         Names, "names", "names in the cluster's directory";
         FileBytes, "file_bytes", "bytes that segments in files may take";
         FileBytesUsed, "file_bytes_used", "bytes that segments in files take, with what they keep";
+        Majority, "majority", "1 if this node belongs to a cluster of which most voters can be reached";
     }
 }
 

@@ -29,9 +29,13 @@ impl Status {
             let Some(gauge) = Gauge::ALL.iter().find(|gauge| gauge.index() == index) else { continue };
             *mine = match gauge {
                 // Each plane says the same of the cluster, and has the same clients or fewer.
-                Gauge::Clients | Gauge::Peers | Gauge::Clustered | Gauge::Leader | Gauge::Members | Gauge::Names => {
-                    *mine
-                }
+                Gauge::Clients
+                | Gauge::Peers
+                | Gauge::Clustered
+                | Gauge::Leader
+                | Gauge::Members
+                | Gauge::Names
+                | Gauge::Majority => *mine,
                 Gauge::LatencyNs => (*mine).max(theirs),
                 // A node that only one plane reaches cannot be relied on.
                 Gauge::Connections => (*mine).min(theirs),

@@ -5,6 +5,7 @@ use super::calls::{Call, Reply};
 use super::identity::{forget, remove};
 use super::server::Context;
 use super::types::Member;
+use super::watch::DEAD_AFTER;
 use crate::config::JOIN_FILE_NAME;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Write};
@@ -12,7 +13,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -58,6 +59,8 @@ pub enum AdminAnswer {
         nodes: Vec<NodeReport>,
         /// Names in the directory.
         names: usize,
+        /// Whether most voters can be reached, as far as this node knows.
+        majority: bool,
     },
     /// The node is out, and so many segments are gone with it.
     Left {
@@ -143,18 +146,21 @@ async fn converse(context: &Context, mut stream: UnixStream, state_folder: PathB
 impl Context {
     fn status(&self) -> AdminAnswer {
         let leader = self.raft.metrics().borrow().current_leader;
-        let voters = self.voters();
+        let (voters, majority, now) = (self.voters(), !self.majority.is_lost(), Instant::now());
         let mut nodes: Vec<NodeReport> = self
             .members()
             .into_iter()
             .map(|(node, Member { address })| {
                 let life = self.keeper.look(|directory| directory.life(node));
-                NodeReport { node, address, voter: voters.contains(&node.into()), alive: life.alive, epoch: life.epoch }
+                // Without a majority no death can be agreed on: this leader says what it sees.
+                let alive = life.alive && (majority || !self.is_leader() || self.answers(node, now, DEAD_AFTER));
+                NodeReport { node, address, voter: voters.contains(&node.into()), alive, epoch: life.epoch }
             })
             .collect();
         nodes.sort_by_key(|report| report.node);
         let names = self.keeper.look(|directory| directory.names().count());
-        AdminAnswer::Status { node: self.node, leader: leader.and_then(|leader| leader.try_into().ok()), nodes, names }
+        let leader = leader.and_then(|leader| leader.try_into().ok());
+        AdminAnswer::Status { node: self.node, leader, nodes, names, majority }
     }
 
     /// Goes for good, and forgets the cluster.

@@ -19,6 +19,8 @@ pub(crate) enum Call {
     Propose(Command),
     /// To the leader: what is the newest that was decided?
     Newest,
+    /// To the leader: do most voters follow it?
+    HasMajority,
     /// To the leader: several short calls, answered together.
     Batch(Vec<Call>),
     /// To the leader: this node is there, in this run, and wants to go on as the home of mirrored segments.
@@ -64,6 +66,7 @@ pub(crate) enum Reply {
     Snapshot(Result<InstallSnapshotResponse<u64>, RaftError<u64, InstallSnapshotError>>),
     Applied(Answer),
     Newest(Option<LogId>),
+    Majority(bool),
     /// To each call of a batch, in their order.
     Batch(Vec<Reply>),
     Joined {
@@ -80,6 +83,8 @@ pub(crate) enum Reply {
     Refused(String),
     /// It may be later.
     NotNow(String),
+    /// Not begun: most voters do not answer the leader.
+    NoMajority,
     /// The leader has no room to write it down.
     LogFull,
 }

@@ -50,7 +50,9 @@ pub(crate) enum Tell {
     /// What became of a claim.
     Claimed { claim: ClaimId, result: Result<(), Failure> },
     /// A name is given back, or will be as soon as the cluster can be reached.
-    Disclaimed { claim: ClaimId },
+    Disclaimed { claim: ClaimId, result: Result<(), Failure> },
+    /// Whether most voters of the cluster can be reached.
+    Majority(bool),
     /// Where a name is.
     Confirmed { step: StepId, result: Result<Option<NodeId>, Failure> },
 }

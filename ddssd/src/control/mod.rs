@@ -18,6 +18,7 @@ mod identity;
 mod keeper;
 mod leaving;
 mod log;
+mod majority;
 mod mirrors;
 mod network;
 mod pacing;

@@ -7,6 +7,7 @@ use super::founding::founders;
 use super::held::Held;
 use super::keeper::Keeper;
 use super::log::LogStore;
+use super::majority::{NoMajority, watch_majority};
 use super::mirrors::hold_lease;
 use super::network::{Caller, Heard, Network};
 use super::server::{Context, serve};
@@ -175,13 +176,14 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> R
     let raft = raft.map_err(|error| failed(&error))?;
     let (doomed, deciding) = Default::default();
     let (members, turn) = Default::default();
-    let (stall, stalled) = Default::default();
+    let (majority, stall, stalled) = Default::default();
     let (leaving, left) = Default::default();
     let context = Context {
         raft,
         keeper,
         caller,
         heard,
+        majority,
         stall,
         stalled,
         node,
@@ -213,6 +215,7 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> R
     held.take_up(&config.names);
     admin::open(&context, &config.folder, &config.state_folder).map_err(|error| failed(&error))?;
     spawn(vitals, serve(context.clone(), listener));
+    spawn(vitals, watch_majority(context.clone(), config.pages.clone(), tellers.clone()));
     spawn(vitals, detect_stalls(context.stall.clone(), config.pages.clone()));
     spawn(vitals, watch(context.clone(), config.run, held.clone(), config.pages));
     spawn(vitals, hold_lease(context.clone(), config.run, tellers));
@@ -249,8 +252,7 @@ async fn attend(
                     Tell::Claimed { claim, result }
                 }
                 Ask::Disclaim { claim, name } => {
-                    context.disclaim(&held, &name).await;
-                    Tell::Disclaimed { claim }
+                    Tell::Disclaimed { claim, result: context.disclaim(&held, &name).await }
                 }
                 Ask::Confirm { step, name, within } => {
                     Tell::Confirmed { step, result: context.confirm(&name, within).await }
@@ -273,15 +275,18 @@ impl Context {
     const AGAIN: Duration = Duration::from_millis(20);
 
     /// Asks the leader, whoever it is by now, until it answers or time is up. An error of the kind *storage full* says that it
-    /// has no room to write down what was asked.
+    /// has no room to write down what was asked, and [`NoMajority`] in one that nothing can be decided.
     pub(crate) async fn ask_leader(&self, call: &Call, limit: Duration) -> io::Result<Reply> {
         let end = Instant::now() + limit;
         let mut named: Option<Member> = None;
-        let mut full = false;
+        let (mut full, mut no_majority) = (false, false);
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 full |= self.is_leader() && self.log_full.is_full();
+                if !full && (no_majority || self.majority.is_lost()) {
+                    return Err(io::Error::other(NoMajority));
+                }
                 let kind = if full { io::ErrorKind::StorageFull } else { io::ErrorKind::TimedOut };
                 return Err(kind.into());
             }
@@ -297,9 +302,11 @@ impl Context {
                 }
             };
             full = matches!(reply, Ok(Reply::LogFull)) || full && reply.is_err();
+            no_majority = matches!(reply, Ok(Reply::NoMajority)) || no_majority && reply.is_err();
             match reply {
                 Ok(Reply::NotLeader(leader)) => named = leader,
                 Ok(Reply::NotNow(why)) => tracing::debug!(why, "the leader cannot do it now"),
+                Ok(Reply::NoMajority) => tracing::debug!("the leader has no majority"),
                 Ok(Reply::LogFull) => tracing::debug!("the leader has no room for its log"),
                 Ok(reply) => return Ok(reply),
                 Err(error) => {
@@ -341,6 +348,7 @@ impl Context {
             Ok(Reply::Applied(Answer::Taken { .. })) => Err(Failure::AlreadyExists),
             Ok(Reply::Applied(Answer::Full)) => Err(Failure::SegmentsFull),
             Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(Failure::LogUnwritable),
+            Err(error) if NoMajority::is_in(&error) => Err(Failure::NoMajority),
             _ if self.has_stopped() => Err(Failure::LogUnwritable),
             // If it happens all the same, the sweep gives it back.
             _ => Err(Failure::TimedOut),
@@ -349,21 +357,25 @@ impl Context {
         result
     }
 
-    async fn disclaim(&self, held: &Held, name: &Name) {
-        let Some(claim) = held.remove(name.as_str()) else { return };
+    /// Gives a name back. An error says that it is taken until a majority can be reached.
+    async fn disclaim(&self, held: &Held, name: &Name) -> Result<(), Failure> {
+        let Some(claim) = held.remove(name.as_str()) else { return Ok(()) };
         let name = name.as_str().to_owned();
         let holder = || self.keeper.look(|directory| directory.holder(&name)).filter(|holder| holder.home == self.node);
-        let Some(claim) = claim.or_else(|| holder().map(|holder| holder.claim)) else { return };
+        let Some(claim) = claim.or_else(|| holder().map(|holder| holder.claim)) else { return Ok(()) };
         let call = Call::Propose(Command::Disclaim { name: name.clone(), claim });
-        if self.ask_leader(&call, Self::DISCLAIM_MAX).await.is_err() {
-            tracing::info!(name, "a name is given back when the cluster can be reached");
-        }
+        let Err(error) = self.ask_leader(&call, Self::DISCLAIM_MAX).await else { return Ok(()) };
+        tracing::info!(name, "a name is given back when the cluster can be reached");
+        if NoMajority::is_in(&error) { Err(Failure::NoMajority) } else { Ok(()) }
     }
 
     async fn confirm(&self, name: &Name, within: Duration) -> Result<Option<NodeId>, Failure> {
         let end = Instant::now() + within;
-        let Ok(Reply::Newest(newest)) = self.ask_leader(&Call::Newest, within).await else {
-            return Err(Failure::NodeDown);
+        // A little less than there is, as with a claim.
+        let newest = match self.ask_leader(&Call::Newest, within - within / 8).await {
+            Ok(Reply::Newest(newest)) => newest,
+            Err(error) if NoMajority::is_in(&error) => return Err(Failure::NoMajority),
+            _ => return Err(Failure::NodeDown),
         };
         let left = end.saturating_duration_since(Instant::now());
         let newest = newest.map(|log_id| log_id.index);
@@ -412,6 +424,7 @@ pub(crate) fn join(
                     }
                     Ok(Reply::NotLeader(None)) => "it has no leader: do most of its nodes run?".to_owned(),
                     Ok(Reply::NotNow(why)) => why,
+                    Ok(Reply::NoMajority) => NoMajority.to_string(),
                     Ok(Reply::LogFull) => "the disk of its leader is full".to_owned(),
                     Ok(_) => "it answers another question".to_owned(),
                     Err(error) if is_for_good(&error) => return Err(failed(error.to_string())),

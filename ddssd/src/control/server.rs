@@ -5,6 +5,7 @@ use super::calls::{Call, Reply};
 use super::keeper::Keeper;
 use super::leaving::Leaving;
 use super::log::LogFull;
+use super::majority::Majority;
 use super::mirrors::{Deciding, Doomed};
 use super::network::{Caller, Heard};
 use super::pacing::Paced;
@@ -34,6 +35,8 @@ pub(crate) struct Context {
     pub(crate) keeper: Keeper,
     pub(crate) caller: Caller,
     pub(crate) heard: Heard,
+    /// Whether most voters can be reached.
+    pub(crate) majority: Majority,
     /// Whether a progress thread of this node hangs.
     pub(crate) stall: Stall,
     /// Which nodes have told this leader that a progress thread of theirs hangs, and when.
@@ -131,7 +134,8 @@ impl Door {
         };
         loop {
             tracing::trace!(node = theirs.node.0, ?call, "asked");
-            let reply = self.context.answer(call).await;
+            // What takes longer is answered on no stream: the other side has given up, and it may happen all the same.
+            let reply = within(ANSWER_MAX, async { Ok(self.context.answer(call).await) }).await?;
             within(ANSWER_MAX, wire.send(&reply)).await?;
             call = within(IDLE_MAX, wire.receive()).await?;
         }
@@ -159,6 +163,8 @@ impl Context {
             Call::Snapshot(request) => Reply::Snapshot(self.raft.install_snapshot(request).await),
             Call::Propose(command) => self.propose(command).await,
             Call::Newest => self.newest().await,
+            Call::HasMajority if self.is_leader() => Reply::Majority(self.has_majority()),
+            Call::HasMajority => Reply::NotLeader(self.leader()),
             Call::Batch(calls) => self.answer_batch(calls).await,
             Call::Renew { node, run } => self.renew(node, run).await,
             Call::Stalled { node, run } => self.note_stall(node, run),
@@ -176,6 +182,10 @@ impl Context {
         if self.is_leader() && self.log_full.is_full() {
             return Reply::LogFull;
         }
+        // The same: it would wait for a majority.
+        if self.is_leader() && !self.has_majority() {
+            return Reply::NoMajority;
+        }
         match self.raft.client_write(command).await {
             Ok(done) => Reply::Applied(done.data),
             Err(error) => unwritten(&error),
@@ -183,6 +193,9 @@ impl Context {
     }
 
     async fn newest(&self) -> Reply {
+        if self.is_leader() && !self.has_majority() {
+            return Reply::NoMajority;
+        }
         match self.raft.get_read_log_id().await {
             Ok((newest, _)) => Reply::Newest(newest),
             Err(error) => match error.forward_to_leader() {

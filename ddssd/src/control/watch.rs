@@ -18,13 +18,15 @@ const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_QUICK: Duration = Duration::from_millis(20);
 const QUICK_FOR: Duration = Duration::from_secs(3);
 /// A node that has not answered the leader for so long is declared dead.
-const DEAD_AFTER: Duration = Duration::from_secs(3);
+pub(super) const DEAD_AFTER: Duration = Duration::from_secs(3);
 /// One that has answered within this is alive.
 const ALIVE_WITHIN: Duration = Duration::from_secs(1);
 /// How long a node counts as one that hangs after it has said so, which it does every 400 ms and in questions of up to a second.
 const STALLED_FOR: Duration = Duration::from_secs(2);
 /// How long one question of this kind may take.
 const ASK_MAX: Duration = Duration::from_secs(1);
+/// How long a leader may take to look after the others: what it waits for then has no majority any more.
+const LEAD_MAX: Duration = Duration::from_secs(5);
 /// Names that are set right in one round.
 const SWEEP_MAX: usize = 64;
 
@@ -53,7 +55,13 @@ pub(crate) async fn watch(context: Context, run: u32, held: Held, pages: Vec<Pag
                 _ => now,
             };
             leading_since = Some((term, since));
-            context.lead(now, since).await;
+            // Without a majority nothing of it can be decided, and would be waited for.
+            if context.has_majority() {
+                let led = tokio::time::timeout(LEAD_MAX, context.lead(now, since)).await;
+                if led.is_err() {
+                    tracing::debug!("what the leader looks after takes too long");
+                }
+            }
         } else {
             leading_since = None;
         }
@@ -99,7 +107,7 @@ impl Context {
     }
 
     /// Whether a node answers the leader, and has not said that it hangs. A leader that is new gives everybody time.
-    fn answers(&self, node: u16, now: Instant, within: Duration) -> bool {
+    pub(crate) fn answers(&self, node: u16, now: Instant, within: Duration) -> bool {
         if self.stalled.when(node).is_some_and(|when| now.duration_since(when) <= STALLED_FOR) {
             return false;
         }

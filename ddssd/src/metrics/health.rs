@@ -76,6 +76,10 @@ pub(super) fn readiness(all: &[Status]) -> Verdict {
         if status.gauge(Gauge::Clustered) == 1 && status.gauge(Gauge::Leader) == 0 {
             reasons.push("the cluster has no leader that this node knows: no name is made or given back".to_owned());
         }
+        if status.gauge(Gauge::Clustered) == 1 && status.gauge(Gauge::Majority) == 0 {
+            reasons
+                .push("no majority of the cluster's voters can be reached: no name is made or given back".to_owned());
+        }
         reasons
     })
 }
@@ -102,11 +106,12 @@ mod tests {
         // If this broke, work would be sent to a node that does none, or a node that only starts would be killed.
         let now = clock_ns();
         let (old, led) = (now - 3_000_000_000, (Gauge::Leader, 2));
-        let clustered = (Gauge::Clustered, 1);
+        let (clustered, followed) = ((Gauge::Clustered, 1), (Gauge::Majority, 1));
         for (state, heartbeat, gauges, healthy, ready) in [
             (State::Serving, now, &[][..], true, true),
-            (State::Serving, now, &[clustered, led], true, true),
-            (State::Serving, now, &[clustered], true, false),
+            (State::Serving, now, &[clustered, led, followed], true, true),
+            (State::Serving, now, &[clustered, followed], true, false),
+            (State::Serving, now, &[clustered, led], true, false),
             (State::Starting, old, &[], true, false),
             (State::Serving, old, &[], false, false),
             (State::Stopping, now, &[], true, false),
