@@ -43,7 +43,11 @@ pub(crate) fn as_json(listing: &Listing) -> Value {
         "id": facts.segment.to_bits(),
         "home": listing.home.0,
         "copies": facts.copies,
-        "mirror": (facts.copies > 1).then(|| json!({ "node": listing.mirror.0, "state": listing.mirroring.as_str() })),
+        "mirror": (facts.copies > 1).then(|| json!({
+            "node": listing.mirror.0,
+            "state": listing.mirroring.as_str(),
+            "reason": listing.degraded.map(|reason| reason.to_string()),
+        })),
         "storage": facts.storage.as_str(),
         "bytes": facts.bytes,
         "model": model_in_words(facts.model),
@@ -144,7 +148,10 @@ fn mirror_in_words(listing: &Listing) -> String {
     match (listing.mirroring, listing.mirror) {
         (Mirroring::None, _) => "none (one copy)".to_owned(),
         (Mirroring::Degraded, NodeId::NOBODY) => "degraded: no node for it yet".to_owned(),
-        (Mirroring::Degraded, node) => format!("degraded: {node} is away"),
+        (Mirroring::Degraded, node) => {
+            let reason = listing.degraded.map(|reason| format!(": {node} {reason}"));
+            format!("degraded{}", reason.unwrap_or_default())
+        }
         (state, node) => format!("{} on {node}", state.as_str()),
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::failure::Failure;
 use crate::limits::{INLINE_REPLY_BYTES_MAX, LIST_TEXT_BYTES_MAX, NAME_BYTES_MAX};
-use crate::message::Facts;
+use crate::message::{Facts, Refusal};
 use crate::segment::Name;
 use crate::wire::{Reader, Writer};
 use crate::{NodeId, Timestamp, Version};
 use arrayvec::{ArrayString, ArrayVec};
+use std::fmt;
 
 /// How the mirror of a segment is.
 ///
@@ -58,6 +59,57 @@ impl Mirroring {
     }
 }
 
+/// Reason why a mirrored segment is degraded.
+///
+/// ```
+/// use ddss_core::{DegradedReason, Refusal};
+/// assert_eq!(DegradedReason::Refused(Refusal::NoRoom).to_string(), "refuses: no room");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum DegradedReason {
+    /// The node of its mirror cannot be reached.
+    Away,
+    /// The node can be reached: the copy waits for others that are made first, or for the cluster.
+    Waiting,
+    /// The node said that it cannot have the mirror. Others are asked, and this one again later.
+    Refused(Refusal),
+}
+
+impl DegradedReason {
+    const ALL: [Self; 7] = [
+        Self::Away,
+        Self::Waiting,
+        Self::Refused(Refusal::NotReady),
+        Self::Refused(Refusal::NoRoom),
+        Self::Refused(Refusal::OverQuota),
+        Self::Refused(Refusal::NoFiles),
+        Self::Refused(Refusal::NoAnswer),
+    ];
+
+    /// Its place among all of them, from 1 on; 0 is none.
+    fn code(reason: Option<Self>) -> u8 {
+        reason.and_then(|reason| Self::ALL.iter().position(|&other| other == reason)).map_or(0, |at| at as u8 + 1)
+    }
+
+    fn from_code(code: u8) -> Result<Option<Self>, Failure> {
+        let Some(at) = code.checked_sub(1) else { return Ok(None) };
+        Self::ALL.get(usize::from(at)).copied().map(Some).ok_or(Failure::Malformed)
+    }
+}
+
+impl fmt::Display for DegradedReason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Away => out.write_str("is away"),
+            Self::Waiting => out.write_str("is next in line for a copy"),
+            Self::Refused(Refusal::NotReady) => out.write_str("is not ready yet"),
+            Self::Refused(Refusal::NoAnswer) => out.write_str("does not answer"),
+            Self::Refused(why) => write!(out, "refuses: {}", why.as_str()),
+        }
+    }
+}
+
 /// A segment as its home sees it at one moment.
 ///
 /// ```
@@ -91,6 +143,8 @@ pub struct Listing {
     pub mirror: NodeId,
     /// How the mirror is.
     pub mirroring: Mirroring,
+    /// If it is degraded and a node was found for it: why that node does not have it.
+    pub degraded: Option<DegradedReason>,
     /// Who keeps others from the lock.
     pub holder: Option<LockHolder>,
 }
@@ -133,7 +187,8 @@ impl Listing {
         let name = self.name.as_str().as_bytes();
         out.facts(&self.facts).u64(self.version.0).u64(self.timestamp.0);
         out.u16(self.holders).u8(self.locked.into()).u16(self.waiting).u16(self.readers);
-        out.u16(self.home.0).u16(self.mirror.0).u8(self.mirroring as u8);
+        let mirroring = self.mirroring as u8 | DegradedReason::code(self.degraded) << 4;
+        out.u16(self.home.0).u16(self.mirror.0).u8(mirroring);
         let (node, client, lease_left_us) = LockHolder::encode(self.holder);
         out.u16(node).u16(client).u32(lease_left_us);
         out.u8(name.len() as u8).bytes(name);
@@ -148,13 +203,28 @@ impl Listing {
         let (holders, locked) = (input.u16()?, input.u8()? != 0);
         let (waiting, readers) = (input.u16()?, input.u16()?);
         let (home, mirror) = (NodeId(input.u16()?), NodeId(input.u16()?));
-        let mirroring = Mirroring::from_code(input.u8()?)?;
+        let kept = input.u8()?;
+        let (mirroring, degraded) = (Mirroring::from_code(kept & 15)?, DegradedReason::from_code(kept >> 4)?);
         let holder = LockHolder::decode((input.u16()?, input.u16()?, input.u32()?));
         let length = usize::from(input.u8()?);
         let (name, rest) = input.0.split_at_checked(length).ok_or(Failure::Malformed)?;
         let name = Name::from_bytes(name)?;
         *page = rest;
-        Ok(Self { name, facts, version, timestamp, holders, locked, waiting, readers, home, mirror, mirroring, holder })
+        Ok(Self {
+            name,
+            facts,
+            version,
+            timestamp,
+            holders,
+            locked,
+            waiting,
+            readers,
+            home,
+            mirror,
+            mirroring,
+            degraded,
+            holder,
+        })
     }
 }
 
@@ -241,7 +311,8 @@ mod tests {
         let name = Name::new(&"n".repeat(128)).unwrap();
         let (version, timestamp) = (Version(5), Timestamp(6));
         let holder = Some(LockHolder { node: NodeId(3), client: Some(0), lease_left_us: 9 });
-        let (home, mirror, mirroring) = (NodeId(1), NodeId(3), Mirroring::InSync);
+        let (home, mirror, mirroring) = (NodeId(1), NodeId(3), Mirroring::Degraded);
+        let degraded = Some(DegradedReason::Refused(Refusal::NoAnswer));
         let listing = Listing {
             name,
             facts,
@@ -254,6 +325,7 @@ mod tests {
             home,
             mirror,
             mirroring,
+            degraded,
             holder,
         };
         let mut page = ArrayVec::new();
@@ -262,6 +334,15 @@ mod tests {
         assert_eq!(Listing::take_from(&mut left), Ok(listing));
         assert_eq!(Listing::take_from(&mut left), Ok(listing));
         assert_eq!(Listing::take_from(&mut left), Err(Failure::Malformed));
+    }
+
+    #[test]
+    fn each_reason_for_a_degraded_segment_survives_a_page() {
+        // If this broke, `ddss stat` would send an operator to a node that has nothing to do with it.
+        for reason in DegradedReason::ALL.map(Some).into_iter().chain([None]) {
+            assert_eq!(DegradedReason::from_code(DegradedReason::code(reason)), Ok(reason));
+        }
+        assert_eq!(DegradedReason::from_code(8), Err(Failure::Malformed));
     }
 
     #[test]

@@ -57,16 +57,77 @@ pub struct Facts {
 
 /// What a mirror says of the copy that it shall have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
 pub enum Have {
     /// It has that very version.
-    Whole = 1,
+    Whole,
     /// It has none, or another version: send the bytes.
-    Empty = 2,
+    Empty,
     /// It cannot have one now.
-    No = 3,
+    No(Refusal),
     /// The asker is the home no longer.
-    Fenced = 4,
+    Fenced,
+}
+
+impl Have {
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Whole => 1,
+            Self::Empty => 2,
+            Self::No(Refusal::NotReady) => 3,
+            Self::Fenced => 4,
+            Self::No(Refusal::NoRoom) => 5,
+            Self::No(Refusal::OverQuota) => 6,
+            Self::No(Refusal::NoFiles) => 7,
+            Self::No(Refusal::NoAnswer) => 8,
+        }
+    }
+
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::Whole,
+            2 => Self::Empty,
+            3 => Self::No(Refusal::NotReady),
+            4 => Self::Fenced,
+            5 => Self::No(Refusal::NoRoom),
+            6 => Self::No(Refusal::OverQuota),
+            7 => Self::No(Refusal::NoFiles),
+            8 => Self::No(Refusal::NoAnswer),
+            _ => return None,
+        })
+    }
+}
+
+/// Reason why a node cannot be the mirror of a segment now.
+///
+/// ```
+/// assert_eq!(ddss_core::Refusal::NoRoom.as_str(), "no room");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The node has yet to hear what it is for that segment, or still has another one of that name.
+    NotReady,
+    /// Its pool, or its room for files, has no place for it.
+    NoRoom,
+    /// The segment's owner may have no more on that node.
+    OverQuota,
+    /// The node keeps no segments in files.
+    NoFiles,
+    /// The node did not answer in time.
+    NoAnswer,
+}
+
+impl Refusal {
+    /// In words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotReady => "not ready yet",
+            Self::NoRoom => "no room",
+            Self::OverQuota => "over its owner's quota",
+            Self::NoFiles => "no segments in files there",
+            Self::NoAnswer => "no answer",
+        }
+    }
 }
 
 /// What a mirror has done.

@@ -115,13 +115,7 @@ impl Reader<'_> {
         if mode & !0o777 == 0 { Ok(Permissions { owner, mode }) } else { Err(Failure::Malformed) }
     }
     pub(crate) fn have(&mut self) -> Result<Have, Failure> {
-        Ok(match self.u8()? {
-            1 => Have::Whole,
-            2 => Have::Empty,
-            3 => Have::No,
-            4 => Have::Fenced,
-            _ => return Err(Failure::Malformed),
-        })
+        Have::from_code(self.u8()?).ok_or(Failure::Malformed)
     }
     pub(crate) fn stored(&mut self) -> Result<Stored, Failure> {
         Ok(match self.u8()? {

@@ -45,7 +45,7 @@ use ddss_core::limits::{ARENA_BYTES_MAX, ARENA_SLOT_BYTES, LANES_PER_CLIENT_MAX,
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DDSSIPC\0");
 
 /// Changes with every change of this page or of `wire.rs`, so that two builds that differ say so and do not guess.
-pub const LAYOUT_VERSION: u32 = 6;
+pub const LAYOUT_VERSION: u32 = 7;
 
 /// Bytes of one page of the layout (the processor's may be larger: nothing here depends on it).
 pub(crate) const PAGE_BYTES: usize = 4096;

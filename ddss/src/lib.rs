@@ -74,8 +74,8 @@ pub use batch::{Answer, Batch};
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use ddss_core::{
-    BadArgument, Facts, Failure, Identity, Listing, LockHolder, Mirroring, Model, Name, NodeId, Permissions, Placement,
-    SegmentId, Spec, Storage, Timestamp, Version,
+    BadArgument, DegradedReason, Facts, Failure, Identity, Listing, LockHolder, Mirroring, Model, Name, NodeId,
+    Permissions, Placement, Refusal, SegmentId, Spec, Storage, Timestamp, Version,
 };
 pub use ddss_ipc::{AttachError, FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, UnknownStrategy, default_folder};
 pub use error::Error;

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, Error, Identity, Spec};
-use ddss_tests::{Cut, Daemon, DaemonOptions, Islands, ScriptedClient, binary, skipped};
-use serde_json::Value;
+use ddss_tests::{Cut, Daemon, DaemonOptions, Islands, ScriptedClient, binary, pattern, skipped};
+use serde_json::{Value, json};
 
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
 /// A machine that runs other tests takes its time.
@@ -264,7 +264,9 @@ fn a_mirror_counts_for_the_owner_of_its_segment_on_its_own_node() {
     let before = refusals();
     let large = here.allocate("large", mirrored(30_000)).unwrap();
     until("node 2 has refused it", || if refusals() == before { Err(refusals()) } else { Ok(()) });
-    assert_ne!(ddss(&home, &["stat", "large"])["mirror"]["state"], "in sync");
+    let stat = ddss(&home, &["stat", "large"]);
+    let mirror = json!({ "node": 2, "state": "degraded", "reason": "refuses: over its owner's quota" });
+    assert_eq!(stat["mirror"], mirror, "{stat}");
     large.put(0, &[1; 30_000]).unwrap();
     // With the first one gone there is room for it.
     fits.release().unwrap();
@@ -275,4 +277,90 @@ fn a_mirror_counts_for_the_owner_of_its_segment_on_its_own_node() {
     let local = there.allocate("local", Spec::new(60_000)).unwrap();
     local.release().unwrap();
     assert_eq!(large.get(..).unwrap()[..], [1; 30_000]);
+}
+
+/// A cluster of three; the second node has those words more on its command line.
+fn three(second: &[&str]) -> Vec<Daemon> {
+    let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
+    for (node, words) in [(2, second), (3, &[][..])] {
+        let joins = DaemonOptions::new(node).unwrap().joins(daemons[0].listen());
+        daemons.push(words.iter().fold(joins, |options, &word| options.argument(word)).start().unwrap());
+    }
+    until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+    daemons
+}
+
+fn patient(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+}
+
+// If this failed, a rolling reboot of the cluster would lose all that it was to keep.
+#[test]
+fn reboots_in_turn_that_lose_memory_lose_no_mirrored_segment() {
+    const BYTES: usize = 9000;
+    let mut daemons = three(&[]);
+    let names: Vec<String> = (0..6).map(|number| format!("kept/{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        let spec = Spec { copies: 2, ..Spec::new(BYTES as u64) };
+        let segment = patient(&daemons[number % 3]).allocate(name, spec).unwrap();
+        segment.put(0, &pattern(number as u64, BYTES)).unwrap();
+    }
+    // A short reboot, of which the others hardly know; and a long one, in which the node is declared dead.
+    for (index, is_long) in [(0, false), (1, true), (2, false)] {
+        for name in &names {
+            in_sync(&daemons[(index + 1) % 3], name);
+        }
+        daemons[index].process().end().unwrap();
+        std::fs::remove_dir_all(daemons[index].folder().join("memory")).unwrap();
+        if is_long {
+            let other = &daemons[(index + 1) % 3];
+            until("it is declared dead", || {
+                let status = ddss(other, &["cluster", "status"]);
+                let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
+                let is_dead = |node: &Value| node["node"] == index as u64 + 1 && node["alive"] == Value::Bool(false);
+                if nodes.iter().any(is_dead) { Ok(()) } else { Err(status.to_string()) }
+            });
+        }
+        daemons[index].start_again().unwrap();
+        until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+    }
+    for (number, name) in names.iter().enumerate() {
+        let (home, mirror) = in_sync(&daemons[0], name);
+        assert_ne!(home, mirror);
+        let value = patient(&daemons[number % 3]).open(name).unwrap().get(..).unwrap();
+        assert_eq!(value[..], pattern(number as u64, BYTES)[..], "{name}");
+    }
+}
+
+// If this failed, one full node would leave segments on one node only, although another one has room for their mirrors.
+#[test]
+fn another_node_is_asked_when_the_first_one_refuses_the_mirror() {
+    let small = (2u64 << 20).to_string();
+    for words in [["--pool-bytes", &small], ["--quota", "0:bytes=1M"]] {
+        if words[0] == "--quota" && !rustix::process::geteuid().is_root() {
+            skipped("another_node_is_asked_when_the_first_one_refuses_the_mirror", "its quota is that of root");
+            continue;
+        }
+        let mut daemons = three(&words);
+        let client = patient(&daemons[0]);
+        // Names choose their nodes: some of these choose node 2 first.
+        let names: Vec<String> = (0..8).map(|number| format!("large/{number}")).collect();
+        for name in &names {
+            client.allocate(name, Spec { copies: 2, ..Spec::new(3 << 20) }).unwrap();
+        }
+        for name in &names {
+            assert_eq!(in_sync(&daemons[0], name), (1, 3), "{name} with {words:?}");
+        }
+        // With the only node gone that can have them, and this is no news of the one that refuses.
+        daemons[2].kill().unwrap();
+        let reason = |wanted: &str| {
+            until(wanted, || {
+                let mirror = ddss(&daemons[0], &["stat", &names[0]])["mirror"].clone();
+                let said = format!("{}: {}", mirror["node"], mirror["reason"].as_str().unwrap_or_default());
+                if said == wanted { Ok(()) } else { Err(said) }
+            });
+        };
+        reason("3: is away");
+        reason(if words[0] == "--quota" { "2: refuses: over its owner's quota" } else { "2: refuses: no room" });
+    }
 }

@@ -4,6 +4,7 @@ use super::action::Action;
 use super::areas::no_room;
 use super::core::{Engine, Now};
 use super::guard::Asker;
+use super::mirror::Role;
 use super::near::Told;
 use crate::record::Record;
 use crate::segment::{Header, Identity, Name, Permissions, Wish};
@@ -28,6 +29,7 @@ impl Engine {
         if spec.storage == Storage::File && !self.segments.keeps_files() {
             return Err(Failure::Unsupported);
         }
+        self.drop_copy_named(now, &name);
         if self.refuse_over_quota(asker, who, &spec) {
             return Ok(());
         }
@@ -147,14 +149,16 @@ impl Engine {
         self.end_mirror(id);
         let slot = self.segments.slot_of(id)?;
         let segment = self.segments.get(id)?;
-        let at = segment.at;
-        let kept = segment.kept_lines();
+        let (at, kept) = (segment.at, segment.kept_lines());
+        let mirror = segment.mirror.as_deref().filter(|mirror| matches!(mirror.role, Role::Home(_)));
+        let mirror = mirror.map(|mirror| mirror.node).filter(|node| !segment.seen_by.contains(node));
+        let mirror = mirror.filter(|&node| self.peers.is_up(node));
         self.act(Action::Strike { segment: slot });
         for at in std::iter::once(at).chain(kept) {
             self.act(Action::Erase { at });
         }
         self.turn_all_away(id, Failure::NotFound);
-        for node in self.segments.release(id, now.steady_us + Self::FORGET_US)? {
+        for node in self.segments.release(id, now.steady_us + Self::FORGET_US)?.into_iter().chain(mirror) {
             self.send(node, Message::Forget { segment: id });
         }
         self.reclaim();

@@ -73,7 +73,7 @@ impl Engine {
         let (spec, permissions) = (segment.spec, segment.permissions);
         let Some(mirror) = segment.mirror.as_deref_mut() else { return };
         mirror.node = node;
-        mirror.retry_us = now.steady_us + Mirrors::OFFER_US;
+        mirror.retry_us = now.steady_us + mirrors.answer_us();
         // Until the mirror has answered, whatever a put changes may have to be sent again.
         let copying = Copying { stamp: (version, timestamp), cursor: spec.bytes, ..Copying::default() };
         mirror.role = Role::Home(Sync::Offered(copying));
@@ -85,7 +85,7 @@ impl Engine {
     /// What a mirror has of what was offered to it.
     pub(super) fn having(&mut self, now: Now, node: NodeId, id: SegmentId, epoch: u32, have: Have) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
-        let stamp = (segment.version, segment.timestamp);
+        let (stamp, answer_us) = ((segment.version, segment.timestamp), now.steady_us + self.mirrors.answer_us());
         let Some(mirror) = segment.mirror.as_deref_mut().filter(|mirror| mirror.node == node) else { return };
         if have == Have::Fenced && epoch > mirror.epoch && matches!(mirror.role, Role::Home(_)) {
             // It has taken over. What that means for what is under way the cluster's word will say.
@@ -99,18 +99,20 @@ impl Engine {
             (Role::Home(Sync::Offered(copying)), Have::Whole) if copying.stamp == stamp => self.join(now, id),
             (Role::Home(Sync::Offered(copying)), Have::Whole) => {
                 let copying = std::mem::take(copying);
+                mirror.retry_us = answer_us;
                 mirror.role = Role::Home(Sync::Copying(copying));
                 self.copy_on(now, id);
             }
             (Role::Home(Sync::Offered(_)), Have::Empty) => {
+                mirror.retry_us = answer_us;
                 mirror.role = Role::Home(Sync::Copying(Copying::default()));
                 self.copy_on(now, id);
             }
-            (Role::Home(Sync::Offered(_)), Have::No) => self.unpaired(now, id, Mirrors::REST_US),
+            (Role::Home(Sync::Offered(_)), Have::No(why)) => self.mirror_refused(now, id, why),
             // It has lost it.
             (
                 Role::Home(Sync::Copying(_) | Sync::Joining(_) | Sync::Pairing | Sync::Paired),
-                Have::Empty | Have::No,
+                Have::Empty | Have::No(_),
             ) => {
                 self.lose_mirror(now, id);
             }
@@ -186,10 +188,12 @@ impl Engine {
 
     /// The mirror has a piece.
     pub(super) fn piece_stored(&mut self, now: Now, id: SegmentId) {
+        let answer_us = now.steady_us + self.mirrors.answer_us();
         if let Some(mirror) = self.mirror_of(id)
             && let Role::Home(Sync::Copying(copying)) = &mut mirror.role
         {
             copying.out = copying.out.saturating_sub(1);
+            mirror.retry_us = answer_us;
             self.copy_on(now, id);
             self.serve_line(now, id);
         }

@@ -129,7 +129,8 @@ impl Engine {
     ) -> Result<(), Failure> {
         let Some(directory) = &mut self.directory else { return self.allocate_here(now, asker, who, name, spec) };
         self.segments.admits(&name)?;
-        if self.segments.is_taken(&name) || directory.busy.contains(&name) {
+        let is_busy = directory.busy.contains(&name);
+        if is_busy || self.has_name(&name) {
             return Err(Failure::AlreadyExists);
         }
         // Before the whole cluster is asked for a name that would have to be given back.

@@ -8,7 +8,7 @@ use super::mirror::{Decision, Duty, Mirror, Mirrors, Role, Sync, Word};
 use super::near::Told;
 use super::planted::planted;
 use crate::operation::LockToken;
-use crate::{Failure, NodeId, Outcome, SegmentId};
+use crate::{Failure, NodeId, Outcome, Refusal, SegmentId};
 
 impl Engine {
     /// There is a cluster that decides about mirrors, as there is one that decides about names.
@@ -134,11 +134,11 @@ impl Engine {
 
     /// What this node is for a segment that it found when it was started.
     fn find_role(&mut self, now: Now, id: SegmentId) {
-        let node = self.node;
+        let (node, is_adopted) = (self.node, self.segments.is_adopted(id));
         let duty = self.mirrors.duties.get(&id).copied();
         let Some(mirror) = self.mirror_of(id) else { return };
         let Some(duty) = duty else {
-            return if id.home() == node { self.begin_as_home(now, id) } else { self.drop_copy(now, id) };
+            return if is_adopted { self.drop_copy(now, id) } else { self.begin_as_home(now, id) };
         };
         (mirror.epoch, mirror.turn) = (duty.epoch, duty.turn);
         if duty.home != node {
@@ -155,11 +155,15 @@ impl Engine {
     fn follow(&mut self, now: Now, id: SegmentId, duty: &Duty) {
         let node = self.node;
         let Some(mirror) = self.mirror_of(id) else { return };
+        if duty.epoch < mirror.epoch {
+            // A node that was started anew hears the old decisions too: a home may have found it before them.
+            return;
+        }
         match mirror.role {
             Role::Home(_) if duty.home != node && duty.epoch > mirror.epoch => self.step_down(now, id, duty),
             Role::Home(_) if duty.epoch == mirror.epoch => self.decided(now, id, duty),
-            Role::Copy if duty.home == node => self.step_up(now, id, duty),
-            Role::Copy if duty.paired && duty.mirror != node => self.drop_copy(now, id),
+            Role::Copy if duty.home == node && duty.epoch > mirror.epoch => self.step_up(now, id, duty),
+            Role::Copy if duty.paired && duty.mirror != node => self.give_copy_up(now, id),
             Role::Copy => {
                 if duty.epoch > mirror.epoch {
                     (mirror.epoch, mirror.node) = (duty.epoch, duty.home);
@@ -271,8 +275,9 @@ impl Engine {
                     self.look_for_mirror(now, id);
                 }
             }
-            // It has not answered.
-            Role::Home(Sync::Offered(_)) if is_due => self.unpaired(now, id, Mirrors::REST_US),
+            Role::Home(Sync::Offered(_) | Sync::Copying(_)) if is_due => {
+                self.mirror_refused(now, id, Refusal::NoAnswer)
+            }
             Role::Home(Sync::Copying(_)) => self.copy_on(now, id),
             Role::Home(Sync::Pairing) => {
                 let mirror = mirror.node;
@@ -299,23 +304,30 @@ impl Engine {
         is_whole && duty.paired && duty.mirror == self.node && (duty.vacant || self.mirrors.dead.contains(&duty.home))
     }
 
-    /// Finds a node for a home without a mirror: the one that it had, unless that is away for too long.
+    /// Finds a node for a home without a mirror: the one that it had, unless that is away for too long or refuses. No node
+    /// is asked again before its pause is over.
     fn look_for_mirror(&mut self, now: Now, id: SegmentId) {
-        let Ok(segment) = self.segments.get(id) else { return };
-        let (name, Some(mirror)) = (segment.name, segment.mirror.as_deref()) else { return };
-        let old = mirror.node;
-        let patient = old != NodeId::NOBODY && now.steady_us < mirror.lost_us + self.mirrors.patience_us;
-        let up = |node: NodeId| self.peers.iter().any(|(peer, up)| peer == node && up);
-        let chosen = if up(old) {
+        let forgets = planted!(self, ForgottenRefusal);
+        let Self { segments, mirrors, peers, .. } = self;
+        let Ok(segment) = segments.get_mut(id) else { return };
+        let (name, Some(mirror)) = (segment.name, segment.mirror.as_deref_mut()) else { return };
+        mirror.refusals.retain(|_, refused| !forgets && now.steady_us < refused.until_us);
+        let (old, refusals) = (mirror.node, &mirror.refusals);
+        let is_free = |node: NodeId| mirrors.can_serve(peers, node) && !refusals.contains_key(&node);
+        // One that comes back, or has yet to hear what it is, has nearly everything: it is worth waiting for.
+        let is_awaited = refusals.get(&old).is_none_or(|refused| refused.why == Refusal::NotReady);
+        let is_patient = old != NodeId::NOBODY && now.steady_us < mirror.lost_us + mirrors.patience_us;
+        let chosen = if is_free(old) {
             Some(old)
-        } else if patient {
+        } else if is_awaited && is_patient {
             None
         } else {
-            let others = self.peers.iter().filter(|&(_, up)| up).map(|(node, _)| node);
+            let others = peers.iter().map(|(node, _)| node).filter(|&node| is_free(node));
             others.max_by_key(|&node| (weight(node, &name), node))
         };
-        if let Some(node) = chosen {
-            self.offer(now, id, node);
+        match chosen {
+            Some(node) => self.offer(now, id, node),
+            None => mirror.retry_us = now.steady_us + Mirrors::RETRY_US,
         }
     }
 }

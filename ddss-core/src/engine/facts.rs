@@ -16,7 +16,7 @@ use arrayvec::ArrayVec;
 
 type Bytes = ArrayVec<u8, { Listing::PAGE_BYTES }>;
 
-fn listing(now: Now, node: NodeId, segment: &Segment) -> Listing {
+fn listing(now: Now, node: NodeId, segment: &Segment, is_up: impl Fn(NodeId) -> bool) -> Listing {
     let many = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
     let holder = segment.guard.first_holder().map(|holder| {
         let (node, client) = match holder.owner {
@@ -26,6 +26,7 @@ fn listing(now: Now, node: NodeId, segment: &Segment) -> Listing {
         let left = holder.until_us.saturating_sub(now.steady_us);
         LockHolder { node, client, lease_left_us: u32::try_from(left).unwrap_or(u32::MAX) }
     });
+    let mirror = segment.mirror.as_deref();
     Listing {
         name: segment.name,
         facts: segment.facts(segment.id),
@@ -36,8 +37,9 @@ fn listing(now: Now, node: NodeId, segment: &Segment) -> Listing {
         waiting: many(segment.guard.waiting()),
         readers: many(segment.seen_by.len()),
         home: node,
-        mirror: segment.mirror.as_ref().map_or(NodeId::NOBODY, |mirror| mirror.node),
-        mirroring: segment.mirror.as_ref().map_or(Mirroring::None, |mirror| mirror.mirroring()),
+        mirror: mirror.map_or(NodeId::NOBODY, |mirror| mirror.node),
+        mirroring: mirror.map_or(Mirroring::None, |mirror| mirror.mirroring()),
+        degraded: mirror.and_then(|mirror| mirror.degraded(is_up(mirror.node))),
         holder,
     }
 }
@@ -59,6 +61,10 @@ pub(super) enum Moved {
 }
 
 impl Engine {
+    fn listing(&self, now: Now, segment: &Segment) -> Listing {
+        listing(now, self.node, segment, |node| self.mirrors.can_serve(&self.peers, node))
+    }
+
     /// The next page of this node's segments, and whether there are more.
     fn page(&self, now: Now, who: Identity, query: &Query) -> (Bytes, bool) {
         let mut page = Bytes::new();
@@ -68,7 +74,7 @@ impl Engine {
         let from = if after < prefix { prefix } else { after };
         let behind = self.segments.after(from).take_while(|(_, segment)| segment.name.as_str().starts_with(prefix));
         for (_, segment) in exact.into_iter().chain(behind) {
-            if may_hear(&segment.permissions, who).is_ok() && !listing(now, self.node, segment).add_to(&mut page) {
+            if may_hear(&segment.permissions, who).is_ok() && !self.listing(now, segment).add_to(&mut page) {
                 return (page, true);
             }
         }
@@ -150,7 +156,7 @@ impl Engine {
         }
         may_hear(&segment.permissions, who).map_err(|failure| self.doubted(id, failure))?;
         let mut page = Bytes::new();
-        assert!(listing(now, self.node, segment).add_to(&mut page), "a page holds at least one");
+        assert!(self.listing(now, segment).add_to(&mut page), "a page holds at least one");
         Ok(page)
     }
 

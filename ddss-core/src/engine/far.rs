@@ -46,7 +46,7 @@ impl Engine {
             self.finish_opened(caller.lane, caller.request, &facts);
             return Ok(());
         }
-        if matches!(then, Then::Allocate(_)) && self.segments.is_taken(&name) {
+        if matches!(then, Then::Allocate(_)) && self.has_name(&name) {
             return Err(Failure::AlreadyExists);
         }
         if self.directory.is_some() {
@@ -271,8 +271,9 @@ impl Engine {
     }
 
     /// The home released a segment.
-    pub(super) fn forget(&mut self, node: NodeId, segment: SegmentId) {
+    pub(super) fn forget(&mut self, now: Now, node: NodeId, segment: SegmentId) {
         self.spoil_copy(segment);
+        self.drop_copy_of(now, node, segment);
         let Some(peer) = self.peers.reachable(node) else { return };
         match peer.remotes.get_mut(&segment) {
             Some(remote) if remote.reads > 0 => remote.leaving = true,

@@ -8,13 +8,13 @@ use super::action::{Action, Parts, Source, Tail};
 use super::core::{Engine, Now};
 use super::guard::{Asker, Owner};
 use super::hand::HandId;
-use super::mirror::{Mirrors, Role, Sync, Word};
+use super::mirror::{Mirrors, Refused, Role, Sync, Word};
 use super::near::Told;
 use super::planted::planted;
 use crate::limits::MIRROR_PERMITS_MAX;
 use crate::operation::{LockToken, LockWish, Permit};
 use crate::segment::Identity;
-use crate::{Failure, Message, NodeId, Outcome, SegmentId, Stored, Timestamp, Version};
+use crate::{Failure, Message, NodeId, Outcome, Refusal, SegmentId, Stored, Timestamp, Version};
 
 /// What waits for the mirror.
 #[derive(Clone, Copy, Debug)]
@@ -305,9 +305,9 @@ impl Engine {
     pub(super) fn lose_mirror(&mut self, now: Now, id: SegmentId) {
         let forgets = planted!(self, UnpartedMirror);
         let Some(mirror) = self.mirror_of(id) else { return };
-        mirror.lost_us = now.steady_us;
         match mirror.role {
             Role::Home(Sync::Pairing | Sync::Paired) if !forgets => {
+                mirror.lost_us = now.steady_us;
                 mirror.role = Role::Home(Sync::Parting);
                 mirror.turn += 1;
                 self.mirrors.restless.insert(id);
@@ -315,21 +315,29 @@ impl Engine {
                 self.set_gate(now, id);
             }
             Role::Home(Sync::Alone | Sync::Parting) => {}
-            Role::Home(_) => self.unpaired(now, id, 0),
+            Role::Home(_) => self.unpaired(now, id),
             Role::Unsure | Role::Copy => {}
         }
     }
 
     /// The cluster knows that the mirror may not take over.
     pub(super) fn parted(&mut self, now: Now, id: SegmentId) {
-        self.unpaired(now, id, 0);
+        self.unpaired(now, id);
     }
 
-    /// The home is alone. What waited for the mirror happens; the mirror is asked again after a rest.
-    pub(super) fn unpaired(&mut self, now: Now, id: SegmentId, rest_us: u64) {
+    /// The node that was asked cannot be the mirror now: others are asked before it is asked again.
+    pub(super) fn mirror_refused(&mut self, now: Now, id: SegmentId, why: Refusal) {
+        let until_us = now.steady_us + self.mirrors.pause_us(why);
+        let Some(mirror) = self.mirror_of(id) else { return };
+        mirror.refusals.insert(mirror.node, Refused { why, until_us });
+        self.unpaired(now, id);
+    }
+
+    /// The home is alone. What waited for the mirror happens.
+    pub(super) fn unpaired(&mut self, now: Now, id: SegmentId) {
         let Some(mirror) = self.mirror_of(id) else { return };
         mirror.role = Role::Home(Sync::Alone);
-        mirror.retry_us = now.steady_us + rest_us;
+        mirror.retry_us = now.steady_us;
         let forward = mirror.forward.take();
         let permits = std::mem::take(&mut mirror.permits);
         self.mirrors.restless.insert(id);

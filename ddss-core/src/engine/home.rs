@@ -138,7 +138,7 @@ impl Engine {
                 Ok(())
             }
             Message::Forget { segment } => {
-                self.forget(node, segment);
+                self.forget(now, node, segment);
                 Ok(())
             }
             Message::Forgotten { segment } => {

@@ -16,11 +16,12 @@
 use super::copying::Copying;
 use super::forward::Forward;
 use super::guard::Asker;
-use crate::listing::Mirroring;
+use super::peers::Peers;
+use crate::listing::{DegradedReason, Mirroring};
 use crate::operation::Permit;
 use crate::segment::{Identity, Name};
-use crate::{NodeId, SegmentId, Timestamp};
-use std::collections::{BTreeSet, HashMap};
+use crate::{NodeId, Refusal, SegmentId, Timestamp};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What the cluster has decided about a mirrored segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,12 +117,31 @@ impl Mirrors {
     const PATIENCE_US: u64 = 10_000_000;
     /// How long until what was to be decided is said again.
     pub(super) const RETRY_US: u64 = 20_000;
-    /// How long a node may take to make room for a copy.
-    pub(super) const OFFER_US: u64 = 5_000_000;
-    /// How long until a node is asked again that could not be a mirror.
-    pub(super) const REST_US: u64 = 1_000_000;
     /// Segments that are copied at the same time.
     pub(super) const COPYING_MAX: usize = 4;
+
+    /// Whether a node can be the mirror of anything: it can be reached, and the cluster has not declared it dead.
+    pub(super) fn can_serve(&self, peers: &Peers, node: NodeId) -> bool {
+        peers.is_up(node) && !self.dead.contains(&node)
+    }
+
+    /// How long a node may take to make room for a copy, or to take the next piece of it.
+    pub(super) fn answer_us(&self) -> u64 {
+        self.patience_us / 2
+    }
+
+    /// How long until a node is asked again that could not be a mirror.
+    pub(super) fn pause_us(&self, why: Refusal) -> u64 {
+        if why == Refusal::NotReady { self.patience_us / 10 } else { self.patience_us }
+    }
+}
+
+/// What a node said that cannot be the mirror of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    pub(super) why: Refusal,
+    /// Until then others are asked.
+    pub(super) until_us: u64,
 }
 
 /// One mirrored segment here.
@@ -144,8 +164,10 @@ pub(super) struct Mirror {
     pub(super) permits: Vec<(Identity, Permit, Asker)>,
     /// When to say again what was not answered.
     pub(super) retry_us: u64,
-    /// Since when the mirror is away.
+    /// Since when the mirror is away that was in sync.
     pub(super) lost_us: u64,
+    /// The nodes that cannot be the mirror now: of those that can be reached, so there are no more of them than peers.
+    pub(super) refusals: BTreeMap<NodeId, Refused>,
 }
 
 /// What this node is for a segment.
@@ -204,5 +226,17 @@ impl Mirror {
             Role::Home(Sync::Offered(_) | Sync::Copying(_) | Sync::Joining(_) | Sync::Pairing) => Mirroring::Copying,
             Role::Home(Sync::Alone | Sync::Parting) | Role::Copy => Mirroring::Degraded,
         }
+    }
+
+    /// Why a degraded segment is that, if a node was found for its mirror.
+    pub(super) fn degraded(&self, is_up: bool) -> Option<DegradedReason> {
+        if self.node == NodeId::NOBODY || self.mirroring() != Mirroring::Degraded {
+            return None;
+        }
+        Some(match self.refusals.get(&self.node) {
+            Some(refused) => DegradedReason::Refused(refused.why),
+            None if is_up => DegradedReason::Waiting,
+            None => DegradedReason::Away,
+        })
     }
 }

@@ -5,12 +5,12 @@ use super::action::{Action, Parts, Source};
 use super::core::{Engine, Now};
 use super::guard::Asker;
 use super::kept::KeptId;
-use super::mirror::{Mirror, Role};
+use super::mirror::{Duty, Mirror, Role};
 use super::planted::planted;
 use crate::limits::TRANSFER_BYTES_MAX;
 use crate::segment::{Name, Permissions};
-use crate::spec::Spec;
-use crate::{Failure, Have, Message, NodeId, SegmentId, Stored, Timestamp, Version};
+use crate::spec::{Spec, Storage};
+use crate::{Failure, Have, Message, NodeId, Refusal, SegmentId, Stored, Timestamp, Version};
 
 /// What a home offers.
 #[derive(Clone, Copy, Debug)]
@@ -84,16 +84,19 @@ impl Engine {
         if epoch < newest {
             return self.say(node, id, newest, Have::Fenced);
         }
-        let Ok(segment) = self.segments.get(id) else { return self.make_copy_of(node, offered) };
+        if !self.can_be_home(node, id, epoch) {
+            return self.say(node, id, epoch, Have::No(Refusal::NotReady));
+        }
+        let Ok(segment) = self.segments.get(id) else { return self.make_copy_of(now, node, offered) };
         let is_same = Spec { placement: spec.placement, ..segment.spec } == spec && segment.name == name;
         let same_readers = segment.permissions.audience() == permissions.audience();
         if !segment.is_copy() {
             // It has yet to hear what it is.
-            return self.say(node, id, epoch, Have::No);
+            return self.say(node, id, epoch, Have::No(Refusal::NotReady));
         }
         if !is_same || !same_readers {
             self.drop_copy(now, id);
-            return self.say(node, id, epoch, Have::No);
+            return self.say(node, id, epoch, Have::No(Refusal::NotReady));
         }
         let is_stale = planted!(self, StaleCopy);
         // The copy is there.
@@ -113,19 +116,38 @@ impl Engine {
         self.say(node, id, epoch, if is_whole { Have::Whole } else { Have::Empty });
     }
 
+    /// Whether a node can be the home of a segment in an epoch, for all that this one has heard. In the first epoch it is
+    /// the node that the id names; in later ones it may be that the named node comes back without its memory.
+    fn can_be_home(&self, node: NodeId, id: SegmentId, epoch: u32) -> bool {
+        match self.mirrors.duties.get(&id) {
+            Some(duty) if duty.epoch == epoch => duty.home == node,
+            _ => epoch > 1 || id.home() == node,
+        }
+    }
+
     /// Makes room for a copy. That it is there is said by [`copy_formatted`](Self::copy_formatted).
-    fn make_copy_of(&mut self, node: NodeId, offered: &Offered) {
+    fn make_copy_of(&mut self, now: Now, node: NodeId, offered: &Offered) {
         let Offered { id, epoch, spec, permissions, name, .. } = *offered;
         let nobody = Asker::Peer(node, 0);
-        let made = if id.home() == self.node || self.segments.forming(id).is_some() {
-            Err(Failure::AlreadyExists)
+        self.drop_copy_named(now, &name);
+        let made = if spec.storage == Storage::File && !self.segments.keeps_files() {
+            Err(Refusal::NoFiles)
+        } else if self.segments.forming(id).is_some() || self.has_name(&name) {
+            Err(Refusal::NotReady)
         } else if self.is_over_quota(permissions.owner, &spec) {
             // It counts for its owner here as well.
-            Err(Failure::QuotaBytes)
+            Err(Refusal::OverQuota)
         } else {
-            self.segments.allocate(name, spec, permissions, Timestamp(0), nobody, Some(id))
+            let made = self.segments.allocate(name, spec, permissions, Timestamp(0), nobody, Some(id));
+            made.map_err(|failure| match failure {
+                Failure::AlreadyExists | Failure::WrongPlane => Refusal::NotReady,
+                _ => Refusal::NoRoom,
+            })
         };
-        let Ok(record) = made else { return self.say(node, id, epoch, Have::No) };
+        let record = match made {
+            Ok(record) => record,
+            Err(why) => return self.say(node, id, epoch, Have::No(why)),
+        };
         if let Some(segment) = self.segments.forming(id) {
             let mirror = Mirror { role: Role::Copy, epoch, node, ..Mirror::default() };
             segment.mirror = Some(Box::new(mirror));
@@ -140,7 +162,43 @@ impl Engine {
         if !made {
             self.drop_copy(now, id);
         }
-        self.say(node, id, epoch, if made { Have::Empty } else { Have::No });
+        self.say(node, id, epoch, if made { Have::Empty } else { Have::No(Refusal::NoRoom) });
+    }
+
+    /// Drops a copy since another node is the mirror. Its home hears of it: it may have asked this node after that decision.
+    pub(super) fn give_copy_up(&mut self, now: Now, id: SegmentId) {
+        let Some(mirror) = self.mirror_of(id) else { return };
+        let (home, epoch) = (mirror.node, mirror.epoch);
+        self.drop_copy(now, id);
+        self.say(home, id, epoch, Have::No(Refusal::NotReady));
+    }
+
+    /// Drops a copy of that name that may not take over: the cluster gives a name to one segment at a time, so what it was
+    /// a copy of is gone.
+    pub(super) fn drop_copy_named(&mut self, now: Now, name: &Name) {
+        let Some(id) = self.segments.named(name) else { return };
+        if self.is_spare(id) {
+            self.drop_copy(now, id);
+        }
+    }
+
+    /// Whether a segment here keeps others from its name: not a copy that may not take over.
+    pub(super) fn has_name(&self, name: &Name) -> bool {
+        self.segments.named(name).is_some_and(|id| !self.is_spare(id))
+    }
+
+    /// A home has released a segment: a copy that was never in sync is in no decision of the cluster, and goes with this.
+    pub(super) fn drop_copy_of(&mut self, now: Now, home: NodeId, id: SegmentId) {
+        if self.mirror_of(id).is_some_and(|mirror| mirror.node == home) && self.is_spare(id) {
+            self.drop_copy(now, id);
+        }
+    }
+
+    /// Whether this node has a copy of a segment that may not take over.
+    fn is_spare(&self, id: SegmentId) -> bool {
+        let may_take_over = |duty: &Duty| duty.paired && duty.mirror == self.node;
+        self.segments.get(id).is_ok_and(|segment| segment.is_copy())
+            && !self.mirrors.duties.get(&id).is_some_and(may_take_over)
     }
 
     /// Nobody needs this copy.

@@ -33,6 +33,7 @@
 //! | `operations.rs`, `staging.rs`, `peers.rs` | what is under way, and the bounds on it |
 
 mod action;
+mod adopted;
 mod areas;
 mod at_once;
 mod birth;

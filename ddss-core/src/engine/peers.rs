@@ -46,6 +46,10 @@ impl Peers {
         self.get(node).filter(|peer| peer.up)
     }
 
+    pub(super) fn is_up(&self, node: NodeId) -> bool {
+        self.by_id.get(&node).is_some_and(|peer| peer.up)
+    }
+
     pub(super) fn add(&mut self, node: NodeId) -> &mut Peer {
         self.by_id.entry(node).or_default()
     }

@@ -47,6 +47,8 @@ pub enum Bug {
     UnpartedMirror,
     /// A home serves although its lease ran out: another may be the home by then.
     UnfencedHome,
+    /// A home forgets which nodes cannot have its mirror: it asks the same one for ever.
+    ForgottenRefusal,
     /// A mirror says that it has what it was offered, whatever it has.
     StaleCopy,
     /// Whether who puts may write is not looked at.

@@ -1,5 +1,6 @@
 //! The segments whose home is this node: by index for the data path, by name for the rest.
 
+use super::adopted::Adopted;
 use super::areas::{Areas, no_room};
 use super::core::EngineConfig;
 use super::facts::Moved;
@@ -14,7 +15,7 @@ use crate::record::Record;
 use crate::segment::{Audience, Header, Name, Permissions};
 use crate::spec::{Placement, Spec, Storage};
 use crate::{Failure, NodeId, Plane, SegmentId, Timestamp, Version};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// One segment at home here.
@@ -167,14 +168,11 @@ struct Slot {
 pub(super) struct Segments {
     node: NodeId,
     plane: Plane,
-    /// The first id that there could be: what all of this plane have in common.
-    own: SegmentId,
     first_generation: u32,
     slots: Vec<Slot>,
     free: Vec<u16>,
     names: BTreeMap<Name, u16>,
-    /// Where those are that were first at home elsewhere.
-    adopted: HashMap<SegmentId, u16>,
+    adopted: Adopted,
     /// How many have or are mirrors.
     mirrored: usize,
     areas: Areas,
@@ -193,12 +191,11 @@ impl Segments {
         Self {
             node: config.node,
             plane: config.plane,
-            own: SegmentId::new(config.node, 0, 0).on_plane(config.plane.index()),
             first_generation: config.first_generation,
             slots: Vec::new(),
             free: Vec::new(),
             names: BTreeMap::new(),
-            adopted: HashMap::new(),
+            adopted: Adopted::new(SegmentId::new(config.node, 0, 0).on_plane(config.plane.index())),
             mirrored: 0,
             areas: Areas::new(config.pool_bytes),
             accounts: Accounts::default(),
@@ -259,7 +256,7 @@ impl Segments {
 
     /// The living segment of that id.
     pub(super) fn get(&self, id: SegmentId) -> Result<&Segment, Failure> {
-        let index = self.index_of(id).ok_or(Failure::NotFound)?;
+        let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
         match self.slots.get(usize::from(index)) {
             Some(Slot { segment: Some(segment), .. })
                 if (segment.id == id || planted!(self, StaleGeneration)) && segment.forming.is_none() =>
@@ -270,28 +267,20 @@ impl Segments {
         }
     }
 
-    /// Whether it was this plane of this node that gave the id.
-    fn is_own(&self, id: SegmentId) -> bool {
-        id.is_of(self.own)
-    }
-
     /// Names of other planes are none here, whoever brings them.
     pub(super) fn admits(&self, name: &Name) -> Result<(), Failure> {
         if self.plane.has(name) { Ok(()) } else { Err(Failure::WrongPlane) }
     }
 
-    /// Where a segment is, if it is here.
-    fn index_of(&self, id: SegmentId) -> Option<u16> {
-        if self.is_own(id) {
-            return Some(id.index());
-        }
-        if self.adopted.is_empty() { None } else { self.adopted.get(&id).copied() }
+    /// Whether a segment came here from another node: as the copy of a home's, whichever node first had it.
+    pub(super) fn is_adopted(&self, id: SegmentId) -> bool {
+        self.adopted.contains(id)
     }
 
     /// The index and the life of it under which a segment is written down.
     pub(super) fn slot_of(&self, id: SegmentId) -> Result<SegmentId, Failure> {
         self.get(id)?;
-        let index = self.index_of(id).ok_or(Failure::NotFound)?;
+        let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
         Ok(self.own_id(index, self.slots[usize::from(index)].generation))
     }
 
@@ -320,7 +309,7 @@ impl Segments {
 
     /// The same, to change it.
     pub(super) fn get_mut(&mut self, id: SegmentId) -> Result<&mut Segment, Failure> {
-        let index = self.index_of(id).ok_or(Failure::NotFound)?;
+        let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
         match self.slots.get_mut(usize::from(index)) {
             Some(Slot { segment: Some(segment), .. })
                 if (segment.id == id || planted!(self, StaleGeneration)) && segment.forming.is_none() =>
@@ -345,7 +334,12 @@ impl Segments {
 
     /// All names, also of those that are still being made; with each, whether it came from another node.
     pub(super) fn names(&self) -> Vec<(Name, bool)> {
-        self.names.iter().map(|(&name, &index)| (name, self.id_of(index).home() != self.node)).collect()
+        self.names.iter().map(|(&name, &index)| (name, self.is_adopted(self.id_of(index)))).collect()
+    }
+
+    /// The segment that has a name here, be it a copy.
+    pub(super) fn named(&self, name: &Name) -> Option<SegmentId> {
+        self.names.get(name).map(|&index| self.id_of(index))
     }
 
     /// The segments whose names come after that one, in order.
@@ -409,8 +403,13 @@ impl Segments {
             self.slots.push(Slot { generation: self.first_generation, segment: None });
             (self.slots.len() - 1) as u16
         });
+        let own = self.own_id(index, 0).to_bits();
         let slot = &mut self.slots[usize::from(index)];
         slot.generation = slot.generation.wrapping_add(1);
+        if copy_of.is_some_and(|id| id.to_bits() == own | u64::from(slot.generation)) {
+            // The slot's own id is that of the copy: where it is written down it has to be seen to be one.
+            slot.generation = slot.generation.wrapping_add(1);
+        }
         let spec = Spec { placement: Placement::Node(self.node), ..spec };
         self.accounts.take(permissions.owner.uid, &spec);
         let generation = slot.generation;
@@ -436,7 +435,7 @@ impl Segments {
 
     /// The same, for who wants to change it before it is there.
     pub(super) fn forming(&mut self, id: SegmentId) -> Option<&mut Segment> {
-        let index = self.index_of(id)?;
+        let index = self.adopted.slot_of(id)?;
         self.slots.get_mut(usize::from(index))?.segment.as_deref_mut().filter(|segment| segment.id == id)
     }
 
@@ -470,7 +469,7 @@ impl Segments {
 
     /// It is there, or stays where it was.
     pub(super) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<Moved> {
-        let index = self.index_of(id)?;
+        let index = self.adopted.slot_of(id)?;
         let segment = self.get_mut(id).ok()?;
         let (to, permissions, asker) = segment.moving.take()?;
         segment.guard.moving = false;
@@ -495,7 +494,10 @@ impl Segments {
         let Record { segment: id, known_as, at, name, spec, permissions } = *record;
         let index = usize::from(id.index());
         self.admits(&name)?;
-        if !self.is_own(id) || self.is_taken(&name) || self.slots.get(index).is_some_and(|s| s.segment.is_some()) {
+        if !self.adopted.is_own(id)
+            || self.is_taken(&name)
+            || self.slots.get(index).is_some_and(|s| s.segment.is_some())
+        {
             return Err(Failure::Malformed);
         }
         let bytes = Header::bytes_with(spec.bytes, spec.keeps());
@@ -536,11 +538,11 @@ impl Segments {
     /// last peer that forgets it.
     pub(super) fn release(&mut self, id: SegmentId, deadline_us: u64) -> Result<Vec<NodeId>, Failure> {
         self.get(id)?;
-        let index = self.index_of(id).ok_or(Failure::NotFound)?;
+        let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
         let slot = &mut self.slots[usize::from(index)];
         let segment = slot.segment.take().ok_or(Failure::NotFound)?;
         self.names.remove(&segment.name);
-        self.adopted.remove(&segment.id);
+        self.adopted.remove(segment.id);
         self.mirrored -= usize::from(segment.mirror.is_some());
         self.accounts.give(segment.permissions.owner.uid, &segment.spec);
         let bytes = segment.pool_bytes();

@@ -71,7 +71,7 @@ impl Message {
                 out.u8(24).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0).bytes(&spec.encode());
                 out.identity(permissions.owner).u16(permissions.mode).bytes(name.as_str().as_bytes())
             }
-            Message::Having { segment, epoch, have } => out.u8(25).u64(segment.to_bits()).u32(epoch).u8(have as u8),
+            Message::Having { segment, epoch, have } => out.u8(25).u64(segment.to_bits()).u32(epoch).u8(have.code()),
             Message::Piece { segment, epoch, offset, length, staged, number } => {
                 out.u8(26).u64(segment.to_bits()).u32(epoch).u64(offset).u32(length).u64(staged).u64(number).bytes(tail)
             }
