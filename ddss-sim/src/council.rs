@@ -123,6 +123,8 @@ impl World {
                 self.publish(News::Duty(vacant));
             }
         }
+        // What had no mirror goes with its home's memory: the mirror may have been let go after the home died.
+        self.find_lost();
     }
 
     fn decided(&mut self, node: usize, decision: &Decision) {

@@ -22,6 +22,7 @@ mod council;
 #[cfg(test)]
 mod counted;
 mod faults;
+mod liveness;
 mod network;
 mod node;
 mod perform;

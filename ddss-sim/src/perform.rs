@@ -48,6 +48,10 @@ impl World {
     fn act(&mut self, node: usize, action: Action) {
         let here = &mut self.nodes[node];
         match action {
+            Action::Format { record, .. } if record.known_as != record.segment && self.full == Some(node) => {
+                let now = self.now(node);
+                self.nodes[node].engine.formatted(now, record.segment, false);
+            }
             Action::Format { record, header, .. } => {
                 here.format(record.at, &header);
                 self.places.insert(record.segment, (node, record.at));

@@ -51,6 +51,10 @@ pub(crate) struct World {
     pub(crate) islands: Vec<u8>,
     /// Segments with a mirror that are there.
     pub(crate) mirrored: BTreeSet<SegmentId>,
+    /// The node that has no room for a mirror.
+    pub(crate) full: Option<usize>,
+    /// Faults have ended.
+    pub(crate) is_calm: bool,
     /// Targets that have to be made anew.
     pub(crate) to_make: BTreeSet<usize>,
     pub(crate) history: History,
@@ -85,6 +89,7 @@ pub fn run(seed: u64, plan: &Plan) -> Report {
             break;
         }
     }
+    world.restore_redundancy();
     world.finish()
 }
 
@@ -133,6 +138,8 @@ impl World {
             council: Council::new(plan.nodes),
             islands: vec![0; plan.nodes],
             mirrored: BTreeSet::new(),
+            full: Self::full_node(seed, plan.nodes).filter(|_| plan.faults),
+            is_calm: false,
             to_make: BTreeSet::new(),
             history: History::default(),
             sections: Sections::default(),
@@ -205,6 +212,9 @@ impl World {
     pub(crate) fn step(&mut self) -> bool {
         let Some((key, event)) = self.network.next() else { return false };
         self.now_us = self.now_us.max(key.0);
+        if self.is_averted(&event) {
+            return true;
+        }
         let needs = event.needs();
         let asleep = needs.into_iter().flatten().map(|node| self.nodes[node].paused_until_us).max().unwrap_or(0);
         if asleep > self.now_us {

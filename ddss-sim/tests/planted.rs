@@ -38,6 +38,7 @@ macro_rules! each_is_found {
 
 each_is_found! {
     a_skipped_version: SkippedVersion,
+    a_refusal_that_is_forgotten: ForgottenRefusal,
     an_unlock_without_a_check: UncheckedUnlock,
     a_stale_generation: StaleGeneration,
     a_completion_before_the_bytes: EarlyCompletion,
