@@ -362,9 +362,10 @@ impl Engine {
         permit: Permit,
         asker: Asker,
     ) -> Result<bool, Failure> {
-        self.check_home(now, id)?;
         let Some(mirror) = self.mirror_of(id) else { return Ok(false) };
         match mirror.role {
+            Role::Unsure | Role::Copy => Err(Failure::NodeDown),
+            Role::Home(_) if mirror.fenced => Err(Failure::NodeDown),
             Role::Home(Sync::Alone) => {
                 mirror.retry_us = now.steady_us + Mirrors::RETRY_US;
                 Ok(false)
