@@ -88,7 +88,7 @@ impl Node {
     const IDLE_ROUNDS_PER_BUSY: u32 = 4;
     /// How often deadlines are looked at.
     const TICK: Duration = Duration::from_millis(1);
-    /// How often they are while nothing is under way.
+    /// How often they are while none is near.
     const TICK_IDLE: Duration = Duration::from_millis(50);
 
     /// Takes everything into the progress thread's hands.
@@ -396,11 +396,9 @@ impl Node {
         if self.next_connect.is_some_and(|due| due <= now) {
             self.next_connect = self.hands.links.connect_due(self.hands.fabric.as_mut(), now);
         }
-        if !self.hands.engine.is_quiet() {
-            self.next_tick = self.next_tick.min(now + Self::TICK);
-        }
+        let pause = self.pause();
+        self.next_tick = self.next_tick.min(now + pause);
         if self.next_tick <= now {
-            let pause = if self.hands.engine.is_quiet() { Self::TICK_IDLE } else { Self::TICK };
             self.next_tick = now + pause;
             self.vital.look();
             self.quotas.changed().into_iter().for_each(|quotas| self.hands.engine.set_quotas(quotas));
@@ -412,6 +410,13 @@ impl Node {
             }
             self.tell(now);
         }
+    }
+
+    /// How long the engine need not be told the time: until the next deadline, and never so long that others would take this
+    /// thread for dead.
+    fn pause(&self) -> Duration {
+        let left_us = self.hands.engine.next_deadline_us().saturating_sub(self.hands.now.steady_us);
+        Duration::from_micros(left_us).clamp(Self::TICK, Self::TICK_IDLE)
     }
 
     // What others see of it.
@@ -565,7 +570,7 @@ impl Work for Node {
     fn nap(&self) -> Duration {
         let due = [Some(self.next_tick), self.next_connect, self.hands.fabric.next_deadline()];
         let next = due.into_iter().flatten().min().unwrap_or(self.next_tick);
-        next.saturating_duration_since(Instant::now())
+        next.saturating_duration_since(Instant::now()).min(self.pause())
     }
 
     fn finish(&mut self) {

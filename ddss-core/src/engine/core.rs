@@ -247,11 +247,6 @@ impl Engine {
         self.operations.count()
     }
 
-    /// Whether nothing is under way and nobody holds or waits for anything: then time need not be told often.
-    pub fn is_quiet(&self) -> bool {
-        self.pending() == 0 && self.segments.is_quiet()
-    }
-
     /// Bytes that an action names.
     pub fn kept(&self, id: KeptId) -> &[u8] {
         self.kept.get(id)
@@ -390,9 +385,10 @@ impl Engine {
         self.reclaim();
     }
 
-    /// When [`tick`](Self::tick) has something to do at the latest, on the steady clock.
-    pub fn next_deadline_us(&self) -> Option<u64> {
-        self.operations.next_deadline_us()
+    /// When [`tick`](Self::tick) has something to do at the latest for what is under way, held or waited for, on the steady
+    /// clock. What only has to be tidied up can wait longer.
+    pub fn next_deadline_us(&self) -> u64 {
+        self.operations.next_deadline_us().unwrap_or(u64::MAX).min(self.segments.due_us())
     }
 
     /// A client asks. `text` is a copy of what its operation has in the arena for the engine, else empty: names, a

@@ -115,6 +115,17 @@ impl Guard {
         self.holders.is_empty() && self.line.is_empty() && self.watchers.is_empty() && !self.held && !self.moving
     }
 
+    /// When time alone has something to do here, on the steady clock: a lease or the wait for a version ends. At once where
+    /// somebody waits in the line or for this node's leave, which is looked at again and again.
+    pub(super) fn due_us(&self) -> u64 {
+        if !self.line.is_empty() || self.held || self.moving || self.looking || self.shut {
+            return 0;
+        }
+        let leases = self.holders.iter().map(|holder| holder.until_us);
+        let waits = self.watchers.iter().map(|watcher| watcher.deadline_us);
+        leases.chain(waits).min().unwrap_or(u64::MAX)
+    }
+
     /// Whether nobody is or will be in anybody's way.
     #[inline]
     pub(super) fn is_free(&self) -> bool {

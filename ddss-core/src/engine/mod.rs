@@ -38,6 +38,7 @@ mod areas;
 mod at_once;
 mod birth;
 mod blocks;
+mod busy;
 mod copies;
 mod copying;
 mod core;

@@ -39,7 +39,7 @@ pub(super) struct Segment {
     /// Its lock and those who wait.
     pub(super) guard: Guard,
     /// It is among those whose guards have to be looked after.
-    noted_busy: bool,
+    pub(super) noted_busy: bool,
     /// Who made it, until its memory is there.
     forming: Option<Asker>,
     /// Where it will be, who may use it there, and who waits for that, while it moves.
@@ -179,7 +179,8 @@ pub(super) struct Segments {
     pub(super) accounts: Accounts,
     leaving: Vec<Leaving>,
     /// Those with a lock that is held or a line that is not empty.
-    busy: Vec<SegmentId>,
+    pub(super) busy: Vec<SegmentId>,
+    pub(super) due_us: u64,
     /// No call goes the short way (`plain.rs`).
     pub(super) long_way: bool,
     #[cfg(feature = "planted")]
@@ -201,6 +202,7 @@ impl Segments {
             accounts: Accounts::default(),
             leaving: Vec::new(),
             busy: Vec::new(),
+            due_us: u64::MAX,
             long_way: false,
             #[cfg(feature = "planted")]
             bug: None,
@@ -209,35 +211,6 @@ impl Segments {
 
     pub(super) fn count(&self) -> usize {
         self.names.len()
-    }
-
-    /// This segment's guard has to be looked after.
-    pub(super) fn note_busy(&mut self, id: SegmentId) {
-        if let Ok(segment) = self.get_mut(id)
-            && !std::mem::replace(&mut segment.noted_busy, true)
-        {
-            self.busy.push(id);
-        }
-    }
-
-    /// Those whose guards have to be looked after, one after the other: more may come while they are gone through.
-    pub(super) fn busy(&self, index: usize) -> Option<SegmentId> {
-        self.busy.get(index).copied()
-    }
-
-    pub(super) fn is_quiet(&self) -> bool {
-        self.busy.is_empty()
-    }
-
-    /// Guards that need nothing any more are looked after no longer.
-    pub(super) fn forget_idle(&mut self) {
-        let mut busy = std::mem::take(&mut self.busy);
-        busy.retain(|&id| {
-            let Ok(segment) = self.get_mut(id) else { return false };
-            segment.noted_busy = !segment.guard.is_idle();
-            segment.noted_busy
-        });
-        self.busy = busy;
     }
 
     pub(super) fn free_bytes(&self, storage: Storage) -> u64 {
