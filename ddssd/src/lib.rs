@@ -21,6 +21,7 @@ mod admission;
 mod allocation;
 mod arguments;
 mod audiences;
+mod byte_size;
 mod chores;
 mod config;
 mod control;
@@ -39,6 +40,7 @@ mod kept;
 #[cfg(test)]
 mod liars;
 mod links;
+mod log_levels;
 mod log_rate;
 mod meeting;
 mod memory;
@@ -66,6 +68,7 @@ mod vital;
 mod words;
 
 pub use arguments::Arguments;
+pub use byte_size::ByteSize;
 pub use config::{
     Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, STATE_VARIABLE, default_state_folder,
 };
@@ -78,6 +81,7 @@ pub use ephemeral::Ephemeral;
 pub use fabric::FabricChoice;
 pub use files::UncleanFiles;
 pub use folder::FolderError;
+pub use log_levels::LogLevels;
 pub use log_rate::LogRate;
 pub use memory::PoolError;
 pub use notify::{notify, watchdog_every};

@@ -186,11 +186,9 @@ fn tell(state: &str) {
 }
 
 fn log_filter(settings: &Settings) -> Result<EnvFilter, Failed> {
-    let levels = settings.log.as_deref().unwrap_or("info");
-    // The library of the group tells of each of its steps, and warns of what every election has; whoever wants to hear that
-    // names it.
-    let all = format!("openraft=error,{levels}");
-    EnvFilter::try_new(all).map_err(|error| Failed::settings(format!("log = {levels:?}: {error}")))
+    let levels = settings.log.clone().unwrap_or_default();
+    EnvFilter::try_new(levels.directives())
+        .map_err(|error| Failed::settings(format!("log = {:?}: {error}", levels.to_string())))
 }
 
 fn start_log(filter: EnvFilter, rate: LogRate, json: bool) -> LogFilter {
@@ -233,7 +231,7 @@ fn reload(arguments: &Arguments, started_with: &Settings, log: &LogFilter, servi
     service.set_quotas(quotas);
     let mut waits = started_with.changed(&settings);
     waits.retain(|name| name != "log" && name != "quota");
-    tracing::info!(log = settings.log.as_deref().unwrap_or("info"), "read the settings again");
+    tracing::info!(log = %settings.log.clone().unwrap_or_default(), "read the settings again");
     if !waits.is_empty() {
         tracing::warn!(settings = waits.join(", "), "these change with the next start");
     }

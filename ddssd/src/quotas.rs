@@ -1,8 +1,10 @@
 //! What each user may have on this node, as it is written in settings, and as the threads share it.
 //!
-//! A rule is `USER:bytes=SIZE,segments=N,clients=N`, each part of it optional; USER is a number, a name of `/etc/passwd`, or
+//! A rule is `USER:bytes=SIZE,segments=N,clients=N`, each part of it optional; USER is a number, a name that the system knows, or
 //! `default` for everybody of whom nothing else is said but root.
 
+use crate::accounts::uid_of;
+use crate::byte_size::amount;
 use ddss_core::engine::{Quota, Quotas};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -65,7 +67,7 @@ impl FromStr for QuotaRule {
                 "clients" => &mut rule.bounds.clients,
                 _ => return Err(format!("{what:?} in {text:?} has no quota: there are bytes, segments and clients")),
             };
-            let amount = size(how_much).ok_or_else(|| {
+            let amount = amount(how_much).ok_or_else(|| {
                 format!("{how_much:?} in {text:?} is no amount: give a number, or one with K, M, G or T")
             })?;
             if bound.replace(amount).is_some() {
@@ -74,18 +76,6 @@ impl FromStr for QuotaRule {
         }
         Ok(rule)
     }
-}
-
-/// A number, or one of KiB, MiB, GiB, TiB.
-fn size(text: &str) -> Option<u64> {
-    let power = match text.chars().last()?.to_ascii_uppercase() {
-        'K' => 10,
-        'M' => 20,
-        'G' => 30,
-        'T' => 40,
-        _ => return text.parse().ok(),
-    };
-    text[..text.len() - 1].parse::<u64>().ok()?.checked_mul(1 << power)
 }
 
 impl fmt::Display for QuotaRule {

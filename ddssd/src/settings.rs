@@ -1,9 +1,11 @@
 //! What a daemon is told, from where, and in which order: flags, then the environment, then the file, then defaults.
 //! One structure for all of them, so that each setting has one name and one meaning everywhere.
 
+use crate::byte_size::ByteSize;
 use crate::config::{Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, default_state_folder};
 use crate::fabric::FabricChoice;
 use crate::files::UncleanFiles;
+use crate::log_levels::LogLevels;
 use crate::place::HostPort;
 use crate::quotas::{QuotaRule, QuotaTable};
 use crate::service::StartError;
@@ -122,12 +124,12 @@ settings! {
     /// Never sleep: for a core that nobody else uses
     #[arg(long, env = "DDSS_BUSY", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     busy: bool,
-    /// Bytes for segments [default: 268435456]
+    /// Bytes for segments, a number or one with K, M, G or T [default: 268435456]
     #[arg(long, env = "DDSS_POOL_BYTES", value_name = "BYTES")]
-    pool_bytes: u64,
+    pool_bytes: ByteSize,
     /// Bytes for segments in files, in the state folder; 0: there are none [default: 1073741824]
     #[arg(long, env = "DDSS_FILE_BYTES", value_name = "BYTES")]
-    file_bytes: u64,
+    file_bytes: ByteSize,
     /// Segments in files when the machine ended before the daemon did: refuse (do not start), keep (their bytes may be those
     /// of several puts), or drop [default: refuse]
     #[arg(long, env = "DDSS_UNCLEAN_FILES", value_name = "WHAT")]
@@ -152,7 +154,7 @@ settings! {
     status_mode: Mode,
     /// What is logged: error, warn, info, debug, trace, or a level for each module [default: info]
     #[arg(long, env = "DDSS_LOG", value_name = "LEVELS")]
-    log: String,
+    log: LogLevels,
     /// Log lines as JSON
     #[arg(long, env = "DDSS_LOG_JSON", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     log_json: bool,
@@ -267,8 +269,8 @@ impl Settings {
             core: Some(CoreChoice::Sensible),
             spin_us: Some(Pace::default().spin.as_micros() as u64),
             busy: Some(false),
-            pool_bytes: Some(Config::POOL_BYTES),
-            file_bytes: Some(Config::FILE_BYTES),
+            pool_bytes: Some(ByteSize(Config::POOL_BYTES)),
+            file_bytes: Some(ByteSize(Config::FILE_BYTES)),
             unclean_files: Some(UncleanFiles::Refuse),
             discard: Some(false),
             drain_ms: Some(Config::DRAIN.as_millis() as u64),
@@ -276,7 +278,7 @@ impl Settings {
             quota: None,
             metrics_listen: None,
             status_mode: Some(Mode(0o600)),
-            log: Some("info".to_owned()),
+            log: Some(LogLevels::default()),
             log_json: Some(false),
             peer: None,
         };
@@ -347,8 +349,8 @@ impl Settings {
         config.core = all.core.unwrap_or_default();
         config.pace.spin = all.spin_us.map_or(config.pace.spin, Duration::from_micros);
         config.pace.busy = all.busy.unwrap_or_default();
-        config.pool_bytes = all.pool_bytes.unwrap_or(Config::POOL_BYTES);
-        config.file_bytes = all.file_bytes.unwrap_or(Config::FILE_BYTES);
+        config.pool_bytes = all.pool_bytes.map_or(Config::POOL_BYTES, |size| size.0);
+        config.file_bytes = all.file_bytes.map_or(Config::FILE_BYTES, |size| size.0);
         config.unclean_files = all.unclean_files.unwrap_or_default();
         config.discard = all.discard.unwrap_or_default();
         config.drain = all.drain_ms.map_or(config.drain, Duration::from_millis);
@@ -417,7 +419,7 @@ mod tests {
         let all = flags.or(file).resolved();
         assert_eq!((all.node, all.spin_us, all.busy), (Some(9), Some(7), Some(true)));
         assert_eq!(all.memory_dir.as_deref(), Some(Path::new("/nowhere/memory")));
-        assert_eq!(all.pool_bytes, Some(Config::POOL_BYTES));
+        assert_eq!(all.pool_bytes, Some(ByteSize(Config::POOL_BYTES)));
         let shown = all.to_toml().unwrap();
         assert_eq!(Settings::parse(&shown).unwrap(), all, "{shown}");
         // Each setting stands there once: those without a value as comments, in the form that they would have.
@@ -434,8 +436,8 @@ mod tests {
     #[test]
     fn settings_that_differ_are_named() {
         // If this broke, a reload would say nothing of what it cannot do.
-        let one = Settings { node: Some(1), log: Some("info".to_owned()), ..Settings::default() };
-        let other = Settings { pool_bytes: Some(1), log: Some("debug".to_owned()), ..one.clone() };
+        let one = Settings { node: Some(1), log: Some(LogLevels::default()), ..Settings::default() };
+        let other = Settings { pool_bytes: Some(ByteSize(1)), log: "debug".parse().ok(), ..one.clone() };
         assert_eq!(one.changed(&other), ["pool-bytes", "log"]);
     }
 }

@@ -72,6 +72,71 @@ fn wrong_settings_are_told_with_the_right_word_and_a_code_of_their_own() {
     assert!(why.contains("/nowhere/ddssd.conf"), "{why}");
 }
 
+// If this failed, a daemon whose log level was mistyped would say nothing at all, also not that it cannot start.
+#[test]
+fn a_mistyped_log_level_is_refused_with_the_nearest_word() {
+    let node = TempNode::new().unwrap();
+    for (levels, meant) in [
+        ("inof", "info"),
+        ("WARNING", "warn"),
+        ("debgu", "debug"),
+        ("info,ddssd::links=degub", "debug"),
+        ("info,ddsd::links=debug", "ddssd"),
+        ("ddssd", "ddssd=debug"),
+        ("", "info"),
+    ] {
+        let file = node.join("wrong.toml");
+        std::fs::write(&file, format!("log = {levels:?}\n")).unwrap();
+        let [by_file, check] = [["--config", file.to_str().unwrap()], ["--check-config", "--log-json"]];
+        let ended = [
+            ddssd(node.path(), &["--check-config", "--log", levels], &[]),
+            ddssd(node.path(), &check, &[("DDSS_LOG", levels)]),
+            ddssd(node.path(), &[&by_file[..], &["--check-config"]].concat(), &[]),
+        ];
+        for (code, _, why) in ended {
+            assert_eq!(code, 2, "{levels}: {why}");
+            assert!(why.contains(&format!("`{meant}`")), "{levels}: {why}");
+        }
+    }
+    for good in ["info", "ERROR", "off", "warn,ddssd::links=trace", "ddssd::links=debug", "info,tokio=warn"] {
+        let (code, _, why) = ddssd(node.path(), &["--check-config", "--log", good], &[]);
+        assert_eq!(code, 0, "{good}: {why}");
+    }
+}
+
+// If this failed, who asks for one module's steps would lose what the rest of the daemon says.
+#[test]
+fn a_level_for_one_module_leaves_the_others_at_info() {
+    let mut daemon = DaemonOptions::new(1).unwrap().argument("--log=ddssd::links=debug").start().unwrap();
+    daemon.process().end().unwrap();
+    let said = daemon.process().stderr();
+    assert!(said.contains("ready") && said.contains("stopping"), "{said}");
+}
+
+// If this failed, a size would be written in one way for quotas and in another for the pool.
+#[test]
+fn sizes_are_written_as_in_quotas_in_the_file_the_flag_and_the_environment() {
+    let node = TempNode::new().unwrap();
+    let print = |words: &[&str], environment: &[(&str, &str)]| {
+        let (code, out, why) = ddssd(node.path(), &[words, &["--print-config"]].concat(), environment);
+        assert_eq!(code, 0, "{why}");
+        out
+    };
+    let (pool, files) = ("pool-bytes = 4294967296", "file-bytes = 1572864");
+    let has = |out: &str, line: &str| assert!(out.lines().any(|found| found == line), "{line} is not in\n{out}");
+    has(&print(&["--pool-bytes", "4G", "--file-bytes", "1536k"], &[]), pool);
+    has(&print(&[], &[("DDSS_POOL_BYTES", "4G"), ("DDSS_FILE_BYTES", "1536K")]), files);
+    std::fs::write(node.join("ddssd.conf"), "pool-bytes = \"4G\"\nfile-bytes = 1572864\n").unwrap();
+    let out = print(&[], &[]);
+    has(&out, pool);
+    has(&out, files);
+    for wrong in ["\"4Q\"", "\"-1\"", "-1", "1.5", "\"99999999T\"", "true"] {
+        std::fs::write(node.join("ddssd.conf"), format!("node = 1\npool-bytes = {wrong}\n")).unwrap();
+        let (code, _, why) = ddssd(node.path(), &["--check-config"], &[]);
+        assert!(code == 2 && why.contains("line 2") && why.contains("K, M, G or T"), "{wrong}: {code} {why}");
+    }
+}
+
 // If this failed, an operator would have to stop a node to see more of what it does.
 #[test]
 fn the_log_changes_while_it_runs_and_what_cannot_change_is_named() {
@@ -169,4 +234,16 @@ fn the_unit_names_flags_that_exist() {
         assert!(help.contains(flag), "{flag} is unknown");
     }
     assert!(unit.contains("Type=notify") && unit.contains("RestartPreventExitStatus=2 5"));
+}
+
+// If this failed, systemd would give a node up after five quick failures, or take its message queues away.
+#[test]
+fn the_unit_never_gives_up_and_leaves_the_memory_alone() {
+    let unit = include_str!("../../packaging/ddssd.service");
+    let section = |name: &str| {
+        let rest = unit.split_once(&format!("[{name}]\n")).unwrap().1;
+        rest.split("\n[").next().unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(section("Unit").contains(&"StartLimitIntervalSec=0".to_owned()));
+    assert!(section("Service").contains(&"RemoveIPC=no".to_owned()));
 }
