@@ -12,7 +12,7 @@ use crate::folder::{self, FolderError, FolderLock, plane_folder};
 use crate::memory::{NodeMemory, PoolError};
 use crate::progress::{Node, Parts};
 use crate::quotas::{QuotaTable, SharedQuotas};
-use crate::register::{Entry, Register};
+use crate::register::{Entry, Head, Register};
 use crate::service::StartError;
 use crate::status::{Page, PageIdentity, Tally, let_through};
 use crate::trust::Purpose;
@@ -291,19 +291,19 @@ fn discard(config: &Config, plane: u8) {
 }
 
 /// Refuses segments that were shared out among another number of planes: in this one they would be found by nobody.
-/// Without such the number may change, and what planes left that are no more is thrown away.
+/// Without such the number may change.
 pub(crate) fn check_planes(config: &Config) -> Result<(), PoolError> {
     let registers = |plane: u8| {
         let folders = [plane_folder(&config.memory_folder, plane), Files::folder(&config.state_folder, plane)];
         folders.into_iter().filter(|folder| folder.join(NodeMemory::REGISTER_NAME).exists())
     };
+    // Of which format all of it is comes before anything in it is opened.
+    (0..PLANES_MAX as u8).flat_map(registers).try_for_each(|folder| NodeMemory::check_register(&folder))?;
     let mut found: Vec<(u8, Option<Name>)> = Vec::new();
     for plane in 0..PLANES_MAX as u8 {
         for folder in registers(plane) {
-            NodeMemory::check_register(&folder)?;
             let path = folder.join(NodeMemory::REGISTER_NAME);
-            if path.metadata().is_ok_and(|found| found.len() == 0) {
-                // A daemon died as it made it.
+            if Register::head(&path).is_ok_and(|head| head == Head::Unclaimed) {
                 continue;
             }
             let opened = Register::open_existing(&path).map_err(|source| PoolError::File { path, source })?;
@@ -326,6 +326,10 @@ pub(crate) fn check_planes(config: &Config) -> Result<(), PoolError> {
         let (path, segments) = (config.memory_folder.clone(), found.len());
         return Err(PoolError::OtherPlanes { path, before: before.unwrap_or(PLANES_MAX as u8), segments });
     }
-    (config.progress_threads..PLANES_MAX as u8).for_each(|plane| discard(config, plane));
     Ok(())
+}
+
+/// Throws away what planes left that are no more, which is nothing that anybody could find.
+pub(crate) fn discard_other_planes(config: &Config) {
+    (config.progress_threads..PLANES_MAX as u8).for_each(|plane| discard(config, plane));
 }

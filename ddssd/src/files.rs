@@ -130,7 +130,7 @@ impl Files {
             let register = at(NodeMemory::REGISTER_NAME);
             let register = Register::open(&register).map_err(file(register.clone()))?;
             register.claim(self.node).map_err(|unusable| match unusable {
-                Unusable::Version(found) => PoolError::OtherRelease { path: self.folder.clone(), found },
+                Unusable::Version(found) => PoolError::other_release(&self.folder, found, String::new()),
                 Unusable::Node(node) => PoolError::OtherNode { path: self.folder.clone(), node },
             })?;
             let undo = at(NodeMemory::UNDO_NAME);

@@ -4,7 +4,7 @@
 
 use crate::files::Files;
 use crate::folder::FolderError;
-use crate::register::{Entry, Register, Unusable};
+use crate::register::{Entry, Head, Register, Unusable};
 use crate::undo::Undo;
 use ddss_core::engine::{OWN_AREA, Seen, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX};
@@ -39,14 +39,26 @@ pub enum PoolError {
     },
     /// The memory that is there was left by another release.
     #[error(
-        "the memory in {} was left by another release of ddssd (version {found}): start that one, or throw the segments \
-         away with --discard", path.display()
+        "the segments in {} have format {found}{by}, and ddssd {} reads format {}: start the release that wrote them \
+         (`ddss export` and `ddss import` carry segments over), or throw them away with --discard",
+        path.display(), env!("CARGO_PKG_VERSION"), Register::VERSION
     )]
     OtherRelease {
         /// Where.
         path: PathBuf,
-        /// Its version.
+        /// Their format.
         found: u64,
+        /// The release that wrote them, as a part of the sentence, if they name it.
+        by: String,
+    },
+    /// What is there in the place of a register is none.
+    #[error(
+        "{} is no register of ddssd: give another --memory-dir or --state-dir, or put the register back as it was, or throw \
+         the segments away with --discard", path.display()
+    )]
+    NoRegister {
+        /// Which file.
+        path: PathBuf,
     },
     /// The memory that is there cannot be taken in.
     #[error("cannot go on with the segments in {}: {what}; or throw them away with --discard", path.display())]
@@ -94,6 +106,13 @@ pub enum PoolError {
     },
 }
 
+impl PoolError {
+    pub(crate) fn other_release(folder: &Path, found: u64, release: String) -> Self {
+        let by = if release.is_empty() { release } else { format!(", written by ddssd {release}") };
+        Self::OtherRelease { path: folder.to_owned(), found, by }
+    }
+}
+
 /// All memory of one node that is not a client's.
 #[derive(Debug)]
 pub(crate) struct NodeMemory {
@@ -130,7 +149,7 @@ impl NodeMemory {
         Self::check_register(folder)?;
         let register = Register::open(&at(Self::REGISTER_NAME)).map_err(file(at(Self::REGISTER_NAME)))?;
         register.claim(node).map_err(|unusable| match unusable {
-            Unusable::Version(found) => PoolError::OtherRelease { path: folder.to_owned(), found },
+            Unusable::Version(found) => PoolError::other_release(folder, found, String::new()),
             Unusable::Node(node) => PoolError::OtherNode { path: folder.to_owned(), node },
         })?;
         let undo = Undo::open(&at(Self::UNDO_NAME)).map_err(file(at(Self::UNDO_NAME)))?;
@@ -143,10 +162,22 @@ impl NodeMemory {
         Ok(Self { folder: folder.to_owned(), areas, area_bytes, register, undo, files, scratch })
     }
 
-    /// Nobody takes what is left of a register for all that there was.
+    /// Refuses a register of another format, and what is left of one, before anything is made or opened in the folder.
     pub(crate) fn check_register(folder: &Path) -> Result<(), PoolError> {
+        let path = folder.join(Self::REGISTER_NAME);
         let has_areas = || (0..AREAS_MAX).any(|area| Self::area_path(folder, area).exists());
-        if Register::is_cut_short(&folder.join(Self::REGISTER_NAME), has_areas()) {
+        let is_cut_short = match Register::head(&path) {
+            Ok(Head::Other { version, release }) => return Err(PoolError::other_release(folder, version, release)),
+            Ok(Head::Foreign) => return Err(PoolError::NoRegister { path }),
+            Ok(Head::Part) => true,
+            Ok(Head::Ours | Head::Unclaimed) => Register::is_cut_short(&path, has_areas()),
+            Err(source) if source.kind() == std::io::ErrorKind::NotFound => false,
+            Err(source) => {
+                let source = MemoryError::System { tried: "read the file of", source };
+                return Err(PoolError::File { path, source });
+            }
+        };
+        if is_cut_short {
             let what = "its register was cut short: put that file back as it was".to_owned();
             return Err(PoolError::Broken { path: folder.to_owned(), what });
         }

@@ -3,7 +3,7 @@
 //! ```text
 //!   0       8         16     24            32       40                    256      512
 //!  +-------+---------+------+-------------+--------+---------------------+--------+-----------------------
-//!  | magic | version | node | clock floor | in use | reserved            | intent | one record an index ..
+//!  | magic | version | node | clock floor | in use | release, reserved   | intent | one record an index ..
 //!  +-------+---------+------+-------------+--------+---------------------+--------+-----------------------
 //! ```
 //!
@@ -15,6 +15,8 @@
 use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
 use ddss_core::{NodeId, Record, SegmentId, Timestamp};
 use ddss_ipc::{MemoryError, SharedMemory};
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
 
@@ -34,6 +36,21 @@ pub(crate) enum Unusable {
     Node(NodeId),
 }
 
+/// Of which format a register's file is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Head {
+    /// The format of this release.
+    Ours,
+    /// No format yet: a daemon died as it made the file.
+    Unclaimed,
+    /// The format of another release, which may have signed it.
+    Other { version: u64, release: String },
+    /// The file is no register.
+    Foreign,
+    /// The file ends within its head.
+    Part,
+}
+
 /// What the register says of one index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
@@ -48,12 +65,15 @@ const CHECKED: &str = "the register has room for every index";
 
 impl Register {
     const MAGIC: u64 = u64::from_le_bytes(*b"DDSSREG\0");
-    const VERSION: u64 = 1;
+    pub(crate) const VERSION: u64 = 1;
     const MAGIC_AT: usize = 0;
     const VERSION_AT: usize = 8;
     const NODE_AT: usize = 16;
     const FLOOR_AT: usize = 24;
     const IN_USE_AT: usize = 32;
+    /// The release that wrote here last, as text with zeroes behind it. A reader of any format finds it there.
+    const RELEASE_AT: usize = 40;
+    const RELEASE_BYTES: usize = 32;
     const INTENT_AT: usize = Record::BYTES;
     const RECORDS_AT: usize = 2 * Record::BYTES;
     const BYTES: usize = Self::RECORDS_AT + SEGMENTS_PER_NODE_MAX * Record::BYTES;
@@ -65,6 +85,25 @@ impl Register {
     pub(crate) fn is_cut_short(path: &Path, has_areas: bool) -> bool {
         let found = path.metadata().map(|found| found.len());
         found.is_ok_and(|found| found < Self::BYTES as u64 && (found > 0 || has_areas))
+    }
+
+    /// Reads what says of which format the register at `path` is. Only that: the rest may be laid out in another way.
+    pub(crate) fn head(path: &Path) -> io::Result<Head> {
+        let mut head = Vec::new();
+        File::open(path)?.take((Self::RELEASE_AT + Self::RELEASE_BYTES) as u64).read_to_end(&mut head)?;
+        let word = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
+        Ok(match (word(Self::MAGIC_AT), word(Self::VERSION_AT)) {
+            _ if head.is_empty() => Head::Unclaimed,
+            (Some(0), Some(0)) => Head::Unclaimed,
+            (Some(Self::MAGIC), Some(Self::VERSION)) => Head::Ours,
+            (Some(Self::MAGIC), Some(version)) => {
+                let release = head.get(Self::RELEASE_AT..).unwrap_or_default();
+                let letters = release.iter().take_while(|letter| letter.is_ascii_graphic());
+                Head::Other { version, release: letters.map(|&letter| char::from(letter)).collect() }
+            }
+            (Some(Self::MAGIC) | None, None) => Head::Part,
+            _ => Head::Foreign,
+        })
     }
 
     /// Opens the register at `path`, or makes it.
@@ -101,6 +140,7 @@ impl Register {
     pub(crate) fn claim(&self, node: NodeId) -> Result<(), Unusable> {
         let found = (self.word(Self::MAGIC_AT), self.word(Self::VERSION_AT));
         if found == (0, 0) {
+            self.sign();
             self.set(Self::NODE_AT, node.0.into(), Ordering::Relaxed);
             self.set(Self::VERSION_AT, Self::VERSION, Ordering::Relaxed);
             self.set(Self::MAGIC_AT, Self::MAGIC, Ordering::Release);
@@ -114,8 +154,18 @@ impl Register {
             return Err(Unusable::Node(theirs));
         }
         // Only now: what is another's is left as it is.
+        self.sign();
         self.end_intent();
         Ok(())
+    }
+
+    /// Names the release that writes here.
+    fn sign(&self) {
+        let mut release = [0; Self::RELEASE_BYTES];
+        let text = env!("CARGO_PKG_VERSION").as_bytes();
+        let length = text.len().min(release.len());
+        release[..length].copy_from_slice(&text[..length]);
+        self.memory.write(Self::RELEASE_AT, &release).expect(CHECKED);
     }
 
     fn record_at(index: usize) -> usize {
