@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod admission;
 #[cfg(test)]
 mod allocation;

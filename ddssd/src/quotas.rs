@@ -119,11 +119,10 @@ pub struct QuotaTable {
 impl QuotaTable {
     /// Of rules; of a user of whom only a part is said, the rest is everybody's.
     pub fn new(rules: &[QuotaRule]) -> Result<Self, String> {
-        let passwd = || std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-        Self::among(rules, passwd)
+        Self::among(rules, uid_of)
     }
 
-    fn among(rules: &[QuotaRule], passwd: impl Fn() -> String) -> Result<Self, String> {
+    fn among(rules: &[QuotaRule], uid_of: impl Fn(&str) -> Result<u32, String>) -> Result<Self, String> {
         let mut everybody = Bounds::default();
         let mut users: BTreeMap<u32, Bounds> = BTreeMap::new();
         let mut named_default = false;
@@ -135,9 +134,7 @@ impl QuotaTable {
                     continue;
                 }
                 Whom::User(uid) => *uid,
-                Whom::Named(name) => uid_of(name, &passwd()).ok_or_else(|| {
-                    format!("there is no user {name:?} in /etc/passwd: give the quota to the user's number")
-                })?,
+                Whom::Named(name) => uid_of(name)?,
             };
             if users.insert(uid, rule.bounds).is_some() {
                 return Err(format!("the quota of user {uid} is given twice"));
@@ -178,11 +175,6 @@ impl QuotaTable {
         let everybody = if uid == 0 { None } else { self.clients_of_everybody };
         self.clients.get(&uid).copied().or(everybody).unwrap_or(u64::MAX)
     }
-}
-
-fn uid_of(name: &str, passwd: &str) -> Option<u32> {
-    let mut lines = passwd.lines().map(|line| line.split(':'));
-    lines.find_map(|mut fields| (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?)
 }
 
 /// The table that is in force, for the progress thread, the reception, and whoever changes it.
@@ -273,10 +265,10 @@ mod tests {
     #[test]
     fn of_a_user_counts_what_is_said_of_him_and_then_what_is_said_of_everybody() {
         // If this broke, a rule for one user would lift every bound from him that it does not name.
-        let passwd = || "root:x:0:0::/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n".to_owned();
+        let accounts = |name: &str| if name == "alice" { Ok(1001) } else { Err(format!("no user {name:?}")) };
         let table = QuotaTable::among(
             &rules(&["default:bytes=100,segments=5,clients=2", "alice:bytes=1000", "1002:clients=9"]),
-            passwd,
+            accounts,
         )
         .unwrap();
         assert_eq!(table.quotas.of(1001), Quota { bytes: 1000, segments: 5 });
@@ -288,7 +280,7 @@ mod tests {
             (&["alice:bytes=1", "1001:bytes=2"], "1001 is given twice"),
             (&["default:bytes=1", "default:clients=2"], "default is given twice"),
         ] {
-            let error = QuotaTable::among(&rules(texts), passwd).unwrap_err();
+            let error = QuotaTable::among(&rules(texts), accounts).unwrap_err();
             assert!(error.contains(part), "{error}");
         }
     }

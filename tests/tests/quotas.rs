@@ -223,3 +223,65 @@ fn a_quota_that_makes_no_sense_stops_the_start() {
         assert!(why.contains(part), "{why}");
     }
 }
+
+/// Accounts that no file of this machine has: what a directory service looks like to a program.
+const DIRECTORY: &str = r#"
+#include <nss.h>
+#include <pwd.h>
+#include <errno.h>
+#include <string.h>
+enum nss_status _nss_ddsstest_getpwnam_r(const char *name, struct passwd *found, char *buffer, size_t length, int *wrong) {
+    if (strcmp(name, "alice-of-the-directory")) { *wrong = ENOENT; return NSS_STATUS_NOTFOUND; }
+    if (length < 5000) { *wrong = ERANGE; return NSS_STATUS_TRYAGAIN; }
+    strcpy(buffer, name);
+    memset(found, 0, sizeof *found);
+    found->pw_name = buffer;
+    found->pw_passwd = found->pw_gecos = found->pw_dir = found->pw_shell = "";
+    found->pw_uid = 70707;
+    found->pw_gid = 70708;
+    return NSS_STATUS_SUCCESS;
+}
+"#;
+
+// If this failed, users that a directory service knows (LDAP, sssd) could be given quotas by their numbers only.
+#[test]
+fn a_quota_names_users_of_the_systems_directory() {
+    const NAME: &str = "a_quota_names_users_of_the_systems_directory";
+    let folder = ddss_tests::TempNode::new().unwrap();
+    std::fs::write(folder.join("directory.c"), DIRECTORY).unwrap();
+    std::fs::write(folder.join("nsswitch.conf"), "passwd: files ddsstest\ngroup: files\nhosts: files\n").unwrap();
+    let module = folder.join("libnss_ddsstest.so.2");
+    let built =
+        Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&module).arg(folder.join("directory.c")).output();
+    if !built.is_ok_and(|built| built.status.success()) {
+        return skipped(NAME, "no C compiler makes a module of the name service switch here");
+    }
+    let within = |words: &[&str]| {
+        let script = "mount --bind \"$1\" /etc/nsswitch.conf && shift && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private"]);
+        if !rustix::process::getuid().is_root() {
+            command.arg("--map-root-user");
+        }
+        command.args(["sh", "-c", script, "sh"]).arg(folder.join("nsswitch.conf")).args(words);
+        command.env("LD_LIBRARY_PATH", folder.path()).output().unwrap()
+    };
+    if !within(&["getent", "passwd", "alice-of-the-directory"]).status.success() {
+        return skipped(
+            NAME,
+            "this user or this kernel makes no mounts of its own, or the C library has no such switch",
+        );
+    }
+    let program = binary("ddssd").unwrap();
+    let check = |rules: &[&str]| {
+        let words =
+            [&[program.to_str().unwrap(), "--dir", folder.path().to_str().unwrap(), "--check-config"], rules].concat();
+        let output = within(&words);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(check(&["--quota", "alice-of-the-directory:segments=1"]), (Some(0), String::new()));
+    let (code, why) = check(&["--quota", "alice-of-the-directory:segments=1", "--quota", "70707:segments=2"]);
+    assert!(code == Some(2) && why.contains("user 70707 is given twice"), "{why}");
+    let (code, why) = check(&["--quota", "bob-of-the-directory:segments=1"]);
+    assert!(code == Some(2) && why.contains("getent passwd bob-of-the-directory"), "{why}");
+}
