@@ -61,7 +61,8 @@ impl Admission {
                 found
             }
             (None, Some(at)) => {
-                let node = join(&key, at, address, (named.map(|node| node.0), config.progress_threads), JOIN_MAX)?;
+                let who = (named.map(|node| node.0), config.progress_threads);
+                let node = join(&key, at, address, who, JOIN_MAX, &config.told_to_stop)?;
                 Identity { node: node.0, founder: false }
             }
             (None, None) => Identity { node: config.node.0, founder: true },

@@ -17,6 +17,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// On which cores the progress threads run.
@@ -182,6 +184,8 @@ pub struct Config {
     pub discard: bool,
     /// How long what is under way may take to end when the daemon is told to stop.
     pub drain: Duration,
+    /// Set from outside when the daemon is told to stop while it still starts: it waits for no cluster then.
+    pub told_to_stop: Arc<AtomicBool>,
     /// Whether the clients' socket may be one that whoever started this process has made for it.
     pub inherit_socket: bool,
     /// Permission bits of the socket.
@@ -228,6 +232,7 @@ impl Config {
             unclean_files: UncleanFiles::Refuse,
             discard: true,
             drain: Self::DRAIN,
+            told_to_stop: Arc::default(),
             inherit_socket: false,
             socket_mode: 0o600,
             quotas: QuotaTable::default(),

@@ -88,8 +88,17 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     ddss_ipc::exit_for_lost_files(Ending::LostFile.code())?;
     // Before anything else runs, so that a signal during the start is a clean end, too.
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register(signal, config.told_to_stop.clone())?;
+    }
     let patience = config.drain;
-    let service = Service::start(config)?;
+    let service = match Service::start(config) {
+        Err(error) if error.is_stop() => {
+            tracing::info!(why = %error, "stopping");
+            return Ok(());
+        }
+        started => started?,
+    };
     let node = service.node();
     let listen = service.address().map_or_else(|| "none".to_owned(), |address| address.to_string());
     println!("ready {node} socket {} listen {listen}", service.socket().display());

@@ -141,9 +141,15 @@ impl StartError {
         self.ending().code()
     }
 
+    /// Whether nothing is wrong: somebody told it to stop before it served.
+    pub fn is_stop(&self) -> bool {
+        self.ending() == Ending::Stopped
+    }
+
     fn ending(&self) -> Ending {
         match self {
-            Self::ProgressThreads(_) | Self::Cores { .. } => Ending::Settings,
+            Self::ProgressThreads(_) | Self::Cores { .. } | Self::NoSuchCore { .. } => Ending::Settings,
+            Self::PoolBytes { .. } => Ending::Settings,
             Self::Memory(PoolError::OtherPlanes { .. }) => Ending::Settings,
             Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } => Ending::Settings,
             Self::OtherNode { .. } | Self::Quota(_) | Self::Left { .. } => Ending::Settings,
@@ -153,6 +159,7 @@ impl StartError {
             Self::State { .. } | Self::Control(ControlError::State { .. }) => Ending::Storage,
             Self::NoKey { .. } | Self::Key(_) => Ending::Key,
             Self::Listen { .. } | Self::Network(_) | Self::Adapter(_) => Ending::Network,
+            Self::Control(ControlError::Stopped { .. }) => Ending::Stopped,
             Self::Control(_) => Ending::Network,
             Self::Thread(RuntimeError::Setup(inside)) => inside.downcast_ref().map_or(Ending::Badly, Self::ending),
             _ => Ending::Badly,

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Error, Failure, LockOptions, Segment, Spec, Strategy};
-use ddss_tests::{Daemon, DaemonOptions, block_on};
+use ddss_tests::{Daemon, DaemonOptions, Process, TEST_KEY, TempNode, binary, block_on, write_key};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -197,4 +197,26 @@ fn a_second_word_ends_it_at_once_and_who_still_waits_is_told_that_nothing_happen
     drop(locked);
     daemon.start_again().unwrap();
     assert_eq!(shared.get(0..8).unwrap()[..], [0; 8]);
+}
+
+// If this failed, a stop or a boot would wait for a name service that does not answer.
+#[test]
+fn a_daemon_that_is_still_looking_for_its_cluster_stops_when_told() {
+    /// Looking alone goes on for 10 s.
+    const SOON: Duration = Duration::from_secs(3);
+    for place in ["no-such-host.invalid:7400", "192.0.2.1:7400"] {
+        let node = TempNode::new().unwrap();
+        write_key(node.path(), TEST_KEY).unwrap();
+        let mut command = std::process::Command::new(binary("ddssd").unwrap());
+        command.arg("--dir").arg(node.path()).args(["--join", place, "--listen", "127.0.0.1:0"]);
+        let mut daemon = Process::start(command, node.path(), "ddssd").unwrap();
+        daemon.wait_until(PATIENCE, |process| process.stderr().contains("fabric taken")).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        daemon.ask_to_end().unwrap();
+        let told = Instant::now();
+        let status = daemon.wait(PATIENCE).unwrap().expect("it ends");
+        assert!(told.elapsed() < SOON, "{place}: it went on for {:?}", told.elapsed());
+        assert_eq!(status.code(), Some(0), "{place}: {}", daemon.stderr());
+        assert!(!node.join("ddssd.sock").exists());
+    }
 }

@@ -26,7 +26,7 @@ use openraft::{Config, SnapshotPolicy};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -48,6 +48,12 @@ pub enum ControlError {
     /// It could not be started.
     #[error("cannot start the control plane: {0}")]
     Start(String),
+    /// The daemon was told to stop before the cluster had let it in.
+    #[error("told to stop while joining the cluster at {address}")]
+    Stopped {
+        /// Where it was tried.
+        address: HostPort,
+    },
     /// The cluster could not be joined.
     #[error("cannot join the cluster at {address}: {why}")]
     Join {
@@ -396,6 +402,7 @@ pub(crate) fn join(
     ours: SocketAddr,
     (node, planes): (Option<u16>, u8),
     limit: Duration,
+    told_to_stop: &AtomicBool,
 ) -> Result<NodeId, ControlError> {
     let failed = |why: String| ControlError::Join { address: address.clone(), why };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -403,7 +410,7 @@ pub(crate) fn join(
     let caller = Caller::new(key.clone(), PeerHello { node: NodeId::NOBODY, run: 0, planes });
     let call = Call::Join { node, member: Member { address: ours } };
     let end = Instant::now() + limit;
-    let joined = runtime.block_on(async {
+    let joining = async {
         let mut leader: Option<Member> = None;
         loop {
             let mut why = Vec::new();
@@ -440,10 +447,23 @@ pub(crate) fn join(
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    };
+    let joined = runtime.block_on(async {
+        tokio::select! {
+            joined = joining => joined,
+            () = is_told(told_to_stop) => Err(ControlError::Stopped { address: address.clone() }),
+        }
     });
     // A name service that does not answer is waited for by nobody.
     runtime.shutdown_background();
     joined
+}
+
+/// Waits until the flag is set.
+async fn is_told(flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Whether asking again changes nothing.
