@@ -26,7 +26,7 @@ Examples:
   ddss doctor                        whether this machine is set up well
 
 Exit codes: 0 done, 1 failed (nothing happened), 2 wrong arguments, 3 nobody
-knows whether it happened, 4 no daemon."
+knows whether it happened, 4 no daemon runs there."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -201,7 +201,7 @@ pub(crate) struct StatePlace {
 /// Which daemon.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
-    /// Folder of the daemon [default: $DDSS_DIR, else this user's own]
+    /// Folder of the daemon [default: $DDSS_DIR, else where this user's is, else /run/ddss]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }

@@ -74,7 +74,7 @@ impl Seen {
 
 impl Place {
     pub(crate) fn folder(&self) -> PathBuf {
-        self.dir.clone().or_else(|| named("DDSS_DIR")).unwrap_or_else(ddssd::default_folder)
+        self.dir.clone().unwrap_or_else(ddssd::client_folder)
     }
 }
 

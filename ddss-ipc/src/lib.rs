@@ -107,7 +107,7 @@ outside_the_model! {
     pub use follow::{Followed, clock_ns};
     pub use lane::{Lane, LaneFull};
     pub use layout::LAYOUT_VERSION;
-    pub use place::{FOLDER_VARIABLE, SOCKET_NAME, default_folder, socket_name, status_name};
+    pub use place::{FOLDER_VARIABLE, SOCKET_NAME, client_folder, default_folder, socket_name, status_name};
     pub use reception::{ArrivalSink, PerUser, Reception, ReceptionConfig};
     pub use road::Waited;
     pub use session::{Arrival, Credentials, Session};

@@ -41,7 +41,8 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The folder of the daemon (`ddssd --dir`); else what `DDSS_DIR` says, else this user's own.
+    /// The folder of the daemon (`ddssd --dir`); else what `DDSS_DIR` says, else where this user's daemon is,
+    /// else `/run/ddss`, where the packages put it.
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
@@ -102,7 +103,7 @@ impl ClientBuilder {
     /// Attaches to the daemon.
     pub fn connect(self) -> Result<Client, Error> {
         let (options, timeout) = self.options()?;
-        let folder = self.folder.unwrap_or_else(ddss_ipc::default_folder);
+        let folder = self.folder.unwrap_or_else(ddss_ipc::client_folder);
         let socket = folder.join(SOCKET_NAME);
         Planes::begin(Plan { folder, socket, options, plane: 0, planes: None }, timeout, !self.no_near)
     }

@@ -77,7 +77,9 @@ pub use ddss_core::{
     BadArgument, DegradedReason, Facts, Failure, Identity, Listing, LockHolder, Mirroring, Model, Name, NodeId,
     Permissions, Placement, Refusal, SegmentId, Spec, Storage, Timestamp, Version,
 };
-pub use ddss_ipc::{AttachError, FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, UnknownStrategy, default_folder};
+pub use ddss_ipc::{
+    AttachError, FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, UnknownStrategy, client_folder, default_folder,
+};
 pub use error::Error;
 pub use facts::Listings;
 pub use lock::{LockOptions, Locked};

@@ -73,7 +73,7 @@ pub use byte_size::ByteSize;
 pub use config::{
     Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, STATE_VARIABLE, default_state_folder,
 };
-pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, default_folder, read_all_statuses, read_status};
+pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, client_folder, default_folder, read_all_statuses, read_status};
 
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
 pub use endings::Ending;

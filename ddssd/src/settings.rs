@@ -79,7 +79,7 @@ settings! {
     /// Number of this node, 1 to 1024 [default: 1, or what the cluster gave it when it joined]
     #[arg(long, env = "DDSS_NODE", value_name = "N")]
     node: u16,
-    /// Folder of the clients' socket [default: $XDG_RUNTIME_DIR/ddss, else /run/ddss for root, else /tmp/ddss-USER]
+    /// Folder of the clients' socket [default: /run/ddss for root, else $XDG_RUNTIME_DIR/ddss, else /tmp/ddss-USER]
     #[arg(long, env = ddss_ipc::FOLDER_VARIABLE, value_name = "DIR")]
     dir: PathBuf,
     /// Folder of the shared memory, on a memory file system [default: /dev/shm/ddss-USER-N, or DIR/memory with --dir]
@@ -295,7 +295,9 @@ impl Settings {
     pub fn segment_folders(dir: Option<PathBuf>) -> (PathBuf, PathBuf) {
         let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let dir = dir.or_else(|| named(ddss_ipc::FOLDER_VARIABLE).map(PathBuf::from));
-        let folder = dir.clone().unwrap_or_else(ddss_ipc::default_folder);
+        let folder = dir.clone().unwrap_or_else(ddss_ipc::client_folder);
+        // A daemon that is found elsewhere than this user's would be was told where it is.
+        let dir = dir.or_else(|| Some(folder.clone()).filter(|folder| *folder != ddss_ipc::default_folder()));
         let memory_dir = named("DDSS_MEMORY_DIR").map(PathBuf::from).or_else(|| last_memory_folder(&folder));
         let node = named("DDSS_NODE").and_then(|text| text.to_str()?.parse().ok());
         let state_dir = named(crate::config::STATE_VARIABLE).map(PathBuf::from);

@@ -138,6 +138,64 @@ fn a_package_is_installed_into_a_folder_and_taken_out_again() {
     assert!(!root.join("usr/bin/ddssd").exists() && !root.join("etc/ddss/ddssd.conf").exists());
 }
 
+/// Starts the daemon as the packaged unit does, in a `/run` and `/dev/shm` of its own, and asks for it as several users do.
+const PACKAGED: &str = r#"
+    mount -t proc proc /proc && mount -t tmpfs -o mode=755 ddss /run && mount -t tmpfs -o mode=1777 ddss /dev/shm && mount -t tmpfs ddss /var/lib || exit 77
+    mkdir -p /run/user/0 /run/user/65534 && chown 65534 /run/user/65534 || exit 77
+    install -d -m 0750 -o 65533 -g 65533 /run/ddss && install -d -m 0700 -o 65533 /var/lib/ddss /dev/shm/ddss || exit 77
+    cd /
+    setpriv --reuid 65533 --regid 65533 --clear-groups $UNIT --socket-mode 660 --pool-bytes 1M >/run/out 2>/run/err &
+    daemon=$!
+    tries=0
+    until grep -q ready /run/out; do
+        sleep 0.05; tries=$((tries + 1))
+        [ $tries -lt 400 ] && kill -0 $daemon || { cat /run/err; exit 1; }
+    done
+    echo "root: $("$DDSS" ping 2>&1)"
+    echo "root of a session: $(XDG_RUNTIME_DIR=/run/user/0 "$DDSS" ping 2>&1)"
+    member="setpriv --reuid 65534 --regid 65533 --clear-groups"
+    echo "member: $($member "$DDSS" ping 2>&1)"
+    echo "member of a session: $(XDG_RUNTIME_DIR=/run/user/65534 $member "$DDSS" ping 2>&1)"
+    other="setpriv --reuid 65534 --regid 65534 --clear-groups"
+    echo "other: $(XDG_RUNTIME_DIR=/run/user/65534 $other "$DDSS" ping 2>&1)"
+    kill -9 $daemon
+    echo "dead: $(XDG_RUNTIME_DIR=/run/user/0 "$DDSS" status 2>&1)"
+"#;
+
+// If this failed, a package would be installed and started, and no program would find its daemon.
+#[test]
+fn clients_find_the_packaged_daemon_without_being_told_where() {
+    const NAME: &str = "clients_find_the_packaged_daemon_without_being_told_where";
+    if !rustix::process::getuid().is_root() {
+        return skipped(NAME, "it takes root, to be several users");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let programs = ["ddss", "ddssd"].map(|name| {
+        let path = scratch.path().join(name);
+        fs::copy(binary(name).unwrap(), &path).unwrap();
+        path
+    });
+    let unit = fs::read_to_string(house::workspace_root().join("packaging/ddssd.service")).unwrap();
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/ddssd ")).unwrap();
+    let start = start.replace("--config /etc/ddss/ddssd.conf", "");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "sh", "-c", PACKAGED]);
+    command.env_remove("XDG_RUNTIME_DIR").env_remove("DDSS_DIR");
+    command.env("DDSS", &programs[0]).env("UNIT", format!("{} {start}", programs[1].display()));
+    let output = command.output().unwrap();
+    if output.status.code() == Some(77) || !is_there("setpriv") {
+        return skipped(NAME, "this kernel makes no mounts of its own");
+    }
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for user in ["root", "root of a session", "member", "member of a session"] {
+        assert!(said.contains(&format!("{user}: node 1 answered in")), "{user}: {said}");
+    }
+    let of = |user: &str| said.split_once(&format!("{user}: ")).unwrap().1.to_owned();
+    assert!(of("other").contains("/run/ddss") && of("other").contains("ermission"), "{said}");
+    assert!(of("dead").contains("/run/ddss") && of("dead").contains("node 1"), "{said}");
+}
+
 /// A command that has mounts and processes of its own; in `root` is what this says, the processes' file system, and memory
 /// to share. Without words it only tries whether that can be had.
 fn alone(root: &Path, words: &[&str]) -> Command {
