@@ -9,7 +9,7 @@ use crate::place::HostPort;
 use crate::quotas::QuotaTable;
 use crate::service::StartError;
 use crate::trust::ClusterKey;
-use ddss_core::limits::PLANES_MAX;
+use ddss_core::limits::{BLOCK_BYTES, PLANES_MAX};
 use ddss_core::{NodeId, Plane};
 use ddss_runtime::Pace;
 use serde::{Deserialize, Serialize};
@@ -251,6 +251,10 @@ impl Config {
             return Err(StartError::ProgressThreads(self.progress_threads));
         }
         core_claim::check(&self.core, self.progress_threads)?;
+        let least = u64::from(self.progress_threads) * BLOCK_BYTES as u64;
+        if self.pool_bytes < least {
+            return Err(StartError::PoolBytes { bytes: self.pool_bytes, threads: self.progress_threads, least });
+        }
         if self.key.is_none() && (self.join.is_some() || !self.peers.is_empty()) {
             return Err(StartError::NoKey { state_folder: self.state_folder.clone() });
         }

@@ -16,14 +16,36 @@ pub(crate) struct Seat {
     _claim: Option<UnixDatagram>,
 }
 
-/// Whether as many cores are named as there are progress threads, if any are.
+/// Whether as many cores are named as there are progress threads, if any are, and this process may run on each of them.
 pub(crate) fn check(choice: &CoreChoice, threads: u8) -> Result<(), StartError> {
     let named = match choice {
         CoreChoice::Sensible | CoreChoice::Unpinned => return Ok(()),
-        CoreChoice::Core(_) => 1,
-        CoreChoice::Cores(cores) => cores.len(),
+        CoreChoice::Core(core) => std::slice::from_ref(core),
+        CoreChoice::Cores(cores) => cores,
     };
-    if named == usize::from(threads) { Ok(()) } else { Err(StartError::Cores { named, threads }) }
+    if named.len() != usize::from(threads) {
+        return Err(StartError::Cores { named: named.len(), threads });
+    }
+    // Where the kernel does not say which cores there are, the thread itself is told when it is pinned.
+    let Ok(allowed) = allowed_cores() else { return Ok(()) };
+    match named.iter().find(|core| !allowed.contains(core)) {
+        Some(&core) => Err(StartError::NoSuchCore { core, allowed: ranges(&allowed) }),
+        None => Ok(()),
+    }
+}
+
+/// Cores in the words of the kernel: `0-3,8`.
+fn ranges(cores: &[usize]) -> String {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    for &core in cores {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == core => *last = core,
+            _ => parts.push((core, core)),
+        }
+    }
+    let words =
+        parts.iter().map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
+    words.collect::<Vec<_>>().join(",")
 }
 
 /// A seat for each of so many progress threads.
@@ -116,6 +138,9 @@ mod tests {
     use super::*;
     use ddss_runtime::MemoryNode;
 
+    /// More than any kernel has.
+    const CORES_MAX: usize = 100_000;
+
     #[test]
     fn a_core_is_taken_once_and_given_back() {
         // If this broke, all daemons of a machine would sit on one core.
@@ -168,9 +193,13 @@ mod tests {
     #[test]
     fn named_cores_are_as_many_as_threads() {
         // If this broke, a thread would run where nobody put it.
-        let named = seats(&CoreChoice::Cores(vec![0, 0]), 2).unwrap();
-        assert_eq!(named.iter().map(|seat| seat.core).collect::<Vec<_>>(), [Some(0), Some(0)]);
+        let here = allowed_cores().unwrap()[0];
+        let named = seats(&CoreChoice::Cores(vec![here, here]), 2).unwrap();
+        assert_eq!(named.iter().map(|seat| seat.core).collect::<Vec<_>>(), [Some(here), Some(here)]);
         let error = seats(&CoreChoice::Core(0), 2).unwrap_err().to_string();
         assert!(error.contains("--core") && error.contains('2'), "{error}");
+        let error = check(&CoreChoice::Core(CORES_MAX), 1).unwrap_err().to_string();
+        assert!(error.contains("core 100000") && error.contains("taskset"), "{error}");
+        assert_eq!([ranges(&[]), ranges(&[3]), ranges(&[0, 1, 2, 5, 7, 8])], ["", "3", "0-2,5,7-8"]);
     }
 }

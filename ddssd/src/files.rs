@@ -86,8 +86,8 @@ impl Files {
     pub(crate) fn find(folder: PathBuf, node: NodeId, bytes: u64, unclean: UncleanFiles) -> Result<Self, PoolError> {
         let mut files = Self { folder, node, bytes, open: None };
         if files.folder.join(NodeMemory::REGISTER_NAME).exists() {
-            match (files.is_unclean(), unclean) {
-                (true, UncleanFiles::Refuse) => return Err(PoolError::Unclean { path: files.folder }),
+            Self::check(&files.folder, unclean)?;
+            match (Self::is_unclean(&files.folder), unclean) {
                 (true, UncleanFiles::Keep) => {
                     tracing::warn!(path = %files.folder.display(), "took segments in files as the machine left them");
                 }
@@ -95,7 +95,7 @@ impl Files {
                     tracing::warn!(path = %files.folder.display(), "threw away the segments in files");
                     Self::discard(&files.folder);
                 }
-                (false, _) => {}
+                (true, UncleanFiles::Refuse) | (false, _) => {}
             }
             files.start()?;
         }
@@ -165,8 +165,17 @@ impl Files {
         self.mark("clean")
     }
 
-    fn is_unclean(&self) -> bool {
-        let mark = std::fs::read_to_string(self.folder.join(Self::MARK_NAME)).unwrap_or_default();
+    /// Refuses files that are not known to be whole, unless it was said what becomes of them.
+    pub(crate) fn check(folder: &Path, unclean: UncleanFiles) -> Result<(), PoolError> {
+        let is_there = folder.join(NodeMemory::REGISTER_NAME).exists();
+        if is_there && unclean == UncleanFiles::Refuse && Self::is_unclean(folder) {
+            return Err(PoolError::Unclean { path: folder.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn is_unclean(folder: &Path) -> bool {
+        let mark = std::fs::read_to_string(folder.join(Self::MARK_NAME)).unwrap_or_default();
         match mark.trim().split_once(' ') {
             Some((_, "clean")) => false,
             Some((boot, "open")) => boot != this_boot(),

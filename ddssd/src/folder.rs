@@ -1,7 +1,7 @@
 //! The daemon's folder: made if it is not there, and locked, so that no second daemon works in it.
 
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{DirBuilder, File, OpenOptions};
+use rustix::fs::{Access, FlockOperation, access, flock};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -49,12 +49,45 @@ pub(crate) fn make(path: &Path) -> Result<(), FolderError> {
     let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
     let found = std::fs::symlink_metadata(path).map_err(unusable)?;
-    // Whoever owns the folder, or may write to it, could put another socket in the place of ours.
-    let ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
-    if ours { Ok(()) } else { Err(FolderError::Foreign { path: path.to_owned() }) }
+    if is_ours(&found) { Ok(()) } else { Err(FolderError::Foreign { path: path.to_owned() }) }
+}
+
+/// Whether [`make`] would find or make such a folder; nothing is made.
+pub(crate) fn check(path: &Path) -> Result<(), FolderError> {
+    let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if is_ours(&found) => Ok(()),
+        Ok(_) => Err(FolderError::Foreign { path: path.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // It would be made in the nearest folder above it that is there.
+            let above = path.ancestors().skip(1).find(|above| above.as_os_str().is_empty() || above.exists());
+            let above = above.filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            access(above, Access::WRITE_OK | Access::EXEC_OK).map_err(|errno| unusable(errno.into()))
+        }
+        Err(error) => Err(unusable(error)),
+    }
+}
+
+/// Nobody else owns the folder, or may write to it: such a user could put another socket in the place of ours.
+fn is_ours(found: &Metadata) -> bool {
+    found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0
 }
 
 impl FolderLock {
+    /// Says who works in a folder, if it is there: by its own lock, and by that of the file in it. The lock is taken for an
+    /// instant and shared, so that it is in no other check's way.
+    pub(crate) fn check(path: &Path) -> Result<(), FolderError> {
+        for lock in [path.to_owned(), path.join(Self::FILE_NAME)] {
+            let Ok(file) = File::open(&lock) else { continue };
+            if flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK) {
+                return Err(FolderError::Taken { path: path.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    const FILE_NAME: &str = "ddssd.lock";
+
     /// Locks each of these folders, which are there; those that are one and the same once.
     pub(crate) fn take_all(paths: &[&Path]) -> Result<Vec<Self>, FolderError> {
         let mut taken: Vec<PathBuf> = Vec::new();
@@ -73,7 +106,7 @@ impl FolderLock {
     /// Locks a folder by a file in it, or says who is there.
     pub(crate) fn take(path: &Path) -> Result<Self, FolderError> {
         let mut options = OpenOptions::new();
-        Self::hold(path, options.create(true).truncate(false).write(true).mode(0o600).open(path.join("ddssd.lock")))
+        Self::hold(path, options.create(true).truncate(false).write(true).mode(0o600).open(path.join(Self::FILE_NAME)))
     }
 
     /// Locks the folder itself: nothing of that is left in it.

@@ -49,6 +49,7 @@ mod metrics;
 mod notify;
 mod perform;
 mod place;
+mod preflight;
 mod privileges;
 mod progress;
 mod pulse;

@@ -72,6 +72,7 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     let mut config = settings.clone().into_config()?;
     config.inherit_socket = true;
     if arguments.check_config {
+        Service::check(&config)?;
         println!("the settings are good");
         return Ok(());
     }

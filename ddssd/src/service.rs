@@ -4,7 +4,7 @@ use crate::admission::Admission;
 use crate::config::Config;
 use crate::control::{ControlConfig, ControlError, ControlPlane, Desk, DeskEnd};
 use crate::core_claim;
-use crate::data_plane::{DataPlane, Prepared, check_planes, discard_all};
+use crate::data_plane::{DataPlane, Prepared, check_planes, discard_all, discard_other_planes};
 use crate::drain::Drain;
 use crate::endings::Ending;
 use crate::fabric;
@@ -44,6 +44,29 @@ pub enum StartError {
         named: usize,
         /// How many threads there are.
         threads: u8,
+    },
+    /// A core is named on which this process may not run.
+    #[error(
+        "core {core} is none that this process may use (there are {allowed}): name another with --core, or auto, or widen \
+         what taskset, the unit or the container allows"
+    )]
+    NoSuchCore {
+        /// Which.
+        core: usize,
+        /// Those that it may use.
+        allowed: String,
+    },
+    /// There would be no memory for a segment.
+    #[error(
+        "{bytes} bytes of memory hold no segment for each of {threads} progress threads: give --pool-bytes {least} at least"
+    )]
+    PoolBytes {
+        /// How many there would be.
+        bytes: u64,
+        /// How many threads share them.
+        threads: u8,
+        /// What is enough.
+        least: u64,
     },
     /// There are peers and no key.
     #[error("--listen, --peer and --join need a cluster key, and there is none in {}: `ddss cluster init` makes one, `ddss cluster token` shows it for the other nodes", state_folder.display())]
@@ -212,6 +235,7 @@ impl Service {
         config.check()?;
         let locks = Self::lock_folders(&config)?;
         check_planes(&config)?;
+        discard_other_planes(&config);
         let seats = core_claim::seats(&config.core, config.progress_threads)?;
         let fabrics = seats.iter().map(|_| fabric::open(&config.fabric, config.listen, config.fence_reads));
         let mut fabrics = fabrics.collect::<Result<Vec<_>, _>>()?;
