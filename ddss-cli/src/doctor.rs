@@ -96,20 +96,33 @@ fn locked_memory() -> Finding {
     finding("locked memory", state, found, advice)
 }
 
-fn shared_memory() -> Finding {
-    let path = Path::new("/dev/shm");
-    let Ok(found) = rustix::fs::statvfs(path) else {
-        return finding(
-            "shared memory",
-            State::Bad,
-            "there is no /dev/shm",
-            "mount -t tmpfs tmpfs /dev/shm, or name a --memory-dir",
-        );
+/// File systems that live in memory: tmpfs, ramfs, hugetlbfs.
+const MEMORY_FILE_SYSTEMS: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x958458f6];
+
+/// Where the daemon has its segments, or would have them: room for them, and no disk.
+fn shared_memory(options: &DoctorOptions) -> Finding {
+    let folder = ddssd::Settings::memory_folder(options.place.dir.clone());
+    // A folder that is still to be made comes into the nearest one above it.
+    let there = folder.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
+    let found = rustix::fs::statvfs(there).and_then(|room| Ok((room, rustix::fs::statfs(there)?.f_type)));
+    let place = there.display();
+    let Ok((room, kind)) = found else {
+        let advice = "mount -t tmpfs tmpfs /dev/shm, or name another --memory-dir";
+        return finding("shared memory", State::Bad, format!("cannot look at {place}"), advice);
     };
-    let (free, total) = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize);
+    let (free, total) = (room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize);
+    let words = format!("{} of {} are free in {place}", bytes_in_words(free), bytes_in_words(total));
+    if !MEMORY_FILE_SYSTEMS.contains(&kind) {
+        let advice = "that is a disk, to which every put is written sooner or later: name a --memory-dir on a tmpfs, as in /dev/shm";
+        return finding("shared memory", State::Poor, words, advice);
+    }
     let state = if free >= 256 << 20 { State::Good } else { State::Poor };
-    let words = format!("{} of {} are free in /dev/shm", bytes_in_words(free), bytes_in_words(total));
-    finding("shared memory", state, words, "segments live there: mount -o remount,size=8G /dev/shm")
+    finding(
+        "shared memory",
+        state,
+        words,
+        "segments live there: give that file system more room (mount -o remount,size=8G)",
+    )
 }
 
 fn queues() -> Vec<Finding> {
@@ -229,7 +242,7 @@ fn print(findings: &[Finding]) {
 pub(crate) fn run(options: &DoctorOptions, json: bool) -> Result<(), CommandError> {
     let mut findings = vec![daemon(options)];
     findings.extend(pinning(options));
-    findings.extend([cores(), shared_memory()]);
+    findings.extend([cores(), shared_memory(options)]);
     findings.push(limit(
         "open files",
         Resource::Nofile,

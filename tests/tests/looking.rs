@@ -141,9 +141,16 @@ fn the_doctor_names_what_is_wrong_and_what_to_do() {
     for row in findings.as_array().unwrap() {
         assert_eq!(row["state"] == "good", row["advice"] == "", "{row}");
     }
+    // It is in a folder of its own here, and not in /dev/shm.
+    let memory = daemon.folder().join("memory").canonicalize().unwrap();
+    let shared = of("shared memory");
+    assert!(shared["found"].as_str().unwrap().ends_with(&format!("in {}", memory.display())), "{shared}");
+    let is_in_memory = rustix::fs::statfs(&memory).unwrap().f_type == 0x0102_1994;
+    assert!(is_in_memory || shared["state"] == "poor" && shared["advice"].as_str().unwrap().contains("--memory-dir"));
     daemon.kill().unwrap();
     let (code, out, why) = run(&daemon, &["doctor"]);
     assert!(code == 1 && out.contains("→ start one with `ddssd`") && why.contains("see above"), "{out}{why}");
+    assert!(out.lines().any(|line| line.contains(memory.to_str().unwrap())), "{out}");
     let words = run(&daemon, &["completions", "bash"]).1;
     assert!(words.contains("hexdump") && words.contains("doctor"));
 }
