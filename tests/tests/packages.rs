@@ -134,7 +134,19 @@ fn a_package_is_installed_into_a_folder_and_taken_out_again() {
     };
     dpkg(&["--install", made.lines().last().unwrap()]);
     assert!(root.join("usr/bin/ddssd").exists());
+    // What a daemon has made meanwhile; the key is a secret, and the next owner of the number could read it.
+    let made_later =
+        ["var/lib/ddss/cluster.key", "var/lib/ddss/segments/area-1", "etc/ddss/more.conf", "dev/shm/ddss/area-1"];
+    for file in made_later {
+        fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+        fs::write(root.join(file), "bytes").unwrap();
+    }
+    dpkg(&["--remove", "ddss"]);
+    assert!(made_later.iter().all(|file| root.join(file).exists()), "what was taken out may come again");
     dpkg(&["--purge", "ddss"]);
+    for folder in ["var/lib/ddss", "etc/ddss", "dev/shm/ddss"] {
+        assert!(!root.join(folder).exists(), "{folder} stays behind");
+    }
     assert!(!root.join("usr/bin/ddssd").exists() && !root.join("etc/ddss/ddssd.conf").exists());
 }
 
