@@ -24,7 +24,7 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<(), CommandError> {
     let clients = planes.iter().flat_map(|status| status.clients.iter().map(|row| (status.daemon.plane.index(), row)));
     if json {
         println!("{}", Value::Array(clients.map(|(plane, row)| as_json(plane, row)).collect()));
-        return Ok(());
+        return page.verdict();
     }
     let columns = [
         "PLANE",
@@ -66,7 +66,7 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<(), CommandError> {
         table.row(cells[skipped..].to_vec());
     }
     table.print_or("no client is attached");
-    Ok(())
+    page.verdict()
 }
 
 fn as_json(plane: u8, row: &ClientRow) -> Value {

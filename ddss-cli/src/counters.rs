@@ -38,7 +38,7 @@ pub(crate) fn run(options: &CountersOptions, json: bool) -> Result<(), CommandEr
     page.warn();
     if json {
         println!("{}", as_json(&page));
-        return Ok(());
+        return page.verdict();
     }
     let glob = Glob::new(options.pattern.as_deref().unwrap_or("*"));
     let shown = |name: &str, value: u64| glob.matches(name) && (options.all || value > 0 || options.pattern.is_some());
@@ -91,7 +91,7 @@ pub(crate) fn run(options: &CountersOptions, json: bool) -> Result<(), CommandEr
     if options.pattern.is_none() && !status.peers.is_empty() {
         print(peers(status));
     }
-    Ok(())
+    page.verdict()
 }
 
 fn three(what: &str) -> Table {

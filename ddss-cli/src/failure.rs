@@ -47,6 +47,8 @@ pub(crate) enum CommandError {
     Mixed,
     #[error("this is text for a program that reads no JSON: leave --json out")]
     NoJson,
+    #[error("{0}")]
+    NotServing(String),
     #[error("there is no terminal to ask at, and nothing was done: say --yes")]
     Unconfirmed,
     #[error("something has to be done: see above")]
@@ -73,6 +75,7 @@ impl CommandError {
         match self {
             Self::Client(ddss::Error::NoDaemon { .. }) => 4,
             Self::Page(ddssd::StatusReadError::Nothing { .. }) => 4,
+            Self::NotServing(_) => 4,
             Self::NoJson | Self::Client(ddss::Error::BadArgument { .. }) => 2,
             Self::Client(error) if error.is_indeterminate() => 3,
             _ => 1,

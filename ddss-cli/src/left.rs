@@ -9,17 +9,16 @@ use ddss_core::Timestamp;
 use ddssd::{Remain, Remains, Settings};
 use serde_json::{Value, json};
 
-/// What the daemon left, if that is why it could not be asked; else the error.
-pub(crate) fn after(error: CommandError, place: &Place) -> Result<Remains, CommandError> {
+/// What the daemon left, if that is why it could not be asked, and the error with which the command ends all the same.
+pub(crate) fn after(error: CommandError, place: &Place) -> Result<(Remains, CommandError), CommandError> {
     if !matches!(error, CommandError::Client(ddss::Error::NoDaemon { .. })) {
         return Err(error);
     }
     let (memory_folder, state_folder) = Settings::segment_folders(place.dir.clone());
     match Remains::look_everywhere(&memory_folder, &state_folder) {
         Ok(remains) => {
-            complain(&ddssd::in_one_line(&error));
             complain(&format!("this is what {} left; the next daemon there goes on with it", remains.node));
-            Ok(remains)
+            Ok((remains, error))
         }
         Err(_) => Err(error),
     }

@@ -104,8 +104,9 @@ pub(crate) fn list(wanted: &ListOptions, json: bool) -> Result<(), CommandError>
         Ok(found) => found,
         Err(error) => {
             let glob = Glob::new(wanted.pattern.as_deref().unwrap_or("*"));
-            left::list(&left::after(error, &wanted.place)?, |name| glob.matches(name), json);
-            return Ok(());
+            let (remains, error) = left::after(error, &wanted.place)?;
+            left::list(&remains, |name| glob.matches(name), json);
+            return Err(error);
         }
     };
     note_missing(&wanted.place);
@@ -159,7 +160,10 @@ fn mirror_in_words(listing: &Listing) -> String {
 pub(crate) fn stat(named: &Named, json: bool) -> Result<(), CommandError> {
     let listing = match open(named) {
         Ok(segment) => segment.stat()?,
-        Err(error) => return left::stat(&left::after(error, &named.place)?, &named.name, json),
+        Err(error) => {
+            let (remains, error) = left::after(error, &named.place)?;
+            return left::stat(&remains, &named.name, json).and(Err(error));
+        }
     };
     if json {
         println!("{}", as_json(&listing));

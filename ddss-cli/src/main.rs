@@ -45,7 +45,13 @@ use std::process::ExitCode;
 use words::{READER_GONE, Unheard};
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = Arguments::try_parse();
+    // Of words that make no sense, this one is understood all the same.
+    let is_json = parsed.as_ref().map_or_else(|_| std::env::args_os().any(|word| word == "--json"), |all| all.json);
+    if is_json {
+        words::speak_json();
+    }
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(wrong) if wrong.use_stderr() => {
             words::complain_of_words(&wrong.render().to_string());
@@ -68,10 +74,7 @@ fn told(ended: Result<(), CommandError>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_reader_gone() => ExitCode::from(READER_GONE),
         Err(error) => {
-            words::complain(&ddssd::in_one_line(&error));
-            if let Some(step) = hints::next_step(&error) {
-                words::advise(step);
-            }
+            words::fail(&ddssd::in_one_line(&error), error.exit_code(), hints::next_step(&error));
             ExitCode::from(error.exit_code())
         }
     }

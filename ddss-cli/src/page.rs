@@ -45,26 +45,31 @@ impl Page {
         }
     }
 
-    /// Says where a person sees it that the page is not of a daemon that serves.
+    /// Says of a daemon that runs and does nothing what the page shows of it.
     pub(crate) fn warn(&self) {
         let daemon = &self.status.daemon;
-        let last = time_in_words(daemon.heartbeat_us);
-        match self.life {
-            Life::Starting | Life::Serving => {}
-            Life::Silent(silent) => complain(&format!(
+        if let Life::Silent(silent) = self.life {
+            complain(&format!(
                 "{} (process {}) gives no sign of life since {}: is it stopped?",
                 daemon.node,
                 daemon.pid,
                 span_in_words(silent)
-            )),
-            Life::Stopped => {
-                complain(&format!("{} was stopped; this is what its page said last, at {last}", daemon.node));
-            }
-            Life::Dead => complain(&format!(
-                "{} is dead; this is what its page said last, at {last}: start it again with ddssd",
-                daemon.node
-            )),
+            ));
         }
+    }
+
+    /// An error after the page was shown, if it is of a daemon that does not run any more.
+    pub(crate) fn verdict(&self) -> Result<(), CommandError> {
+        let node = self.status.daemon.node;
+        let last = time_in_words(self.status.daemon.heartbeat_us);
+        let sentence = match self.life {
+            Life::Starting | Life::Serving | Life::Silent(_) => return Ok(()),
+            Life::Stopped => format!("{node} was stopped; this is what its page said last, at {last}"),
+            Life::Dead => {
+                format!("{node} is dead; this is what its page said last, at {last}: start it again with ddssd")
+            }
+        };
+        Err(CommandError::NotServing(sentence))
     }
 
     /// Who it is and how it is, in one line.

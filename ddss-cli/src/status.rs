@@ -51,8 +51,9 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<(), CommandError> {
         Ok(client) => alive(&client, place, json),
         Err(error) => {
             let folder = place.folder();
-            dead(&left::after(error, place)?, &folder, json);
-            Ok(())
+            let (remains, error) = left::after(error, place)?;
+            dead(&remains, &folder, json);
+            Err(error)
         }
     }
 }

@@ -34,14 +34,14 @@ pub(crate) fn run(options: &TraceOptions, json: bool) -> Result<(), CommandError
     if json {
         let samples: Vec<Value> = samples.iter().map(as_json).collect();
         println!("{}", json!({ "daemon": page.as_json(), "samples": samples }));
-        return Ok(());
+        return page.verdict();
     }
     say(&format!("{title}: {}", in_words(last)), 2);
     println!("it ended {}\n", time_in_words(last.ended_us));
     road(last, page.status.daemon.node.0).iter().for_each(|line| println!("{line}"));
     println!();
     shares(last, &samples).iter().for_each(|line| println!("{line}"));
-    Ok(())
+    page.verdict()
 }
 
 /// How many bytes a call moves if nothing is said.

@@ -3,9 +3,11 @@
 
 use crate::failure::WRITE_OUT;
 use rustix::termios::tcgetwinsize;
+use serde_json::{Value, json};
 use std::fmt::{Arguments, Display};
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use unicode_width::UnicodeWidthChar;
 
 /// Letters that a line has at the least, however narrow the terminal is.
@@ -83,20 +85,55 @@ pub(crate) fn fact(name: &str, words: impl Display) {
     say(&format!("{name:<FACT_INDENT$}{words}"), FACT_INDENT);
 }
 
-/// To standard error, within its terminal: an error, or a note beside what standard output has.
+/// Whether a script listens, which asked for JSON: each line to standard error is an object then, too.
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on a script listens.
+pub(crate) fn speak_json() {
+    AS_JSON.store(true, Ordering::Relaxed);
+}
+
+fn speaks_json() -> bool {
+    AS_JSON.load(Ordering::Relaxed)
+}
+
+/// To standard error: why the command fails, with which exit code, and what to do next.
+pub(crate) fn fail(sentence: &str, code: u8, step: Option<&str>) {
+    if speaks_json() {
+        return object(&json!({ "error": sentence, "code": code, "hint": step }));
+    }
+    complain(sentence);
+    step.into_iter().for_each(advise);
+}
+
+/// A line to standard error, for a script.
+fn object(value: &Value) {
+    // As with notes, nobody has to listen.
+    let _ = writeln!(std::io::stderr(), "{value}");
+}
+
+/// To standard error, within its terminal: a note beside what standard output has.
 pub(crate) fn complain(sentence: &str) {
+    if speaks_json() {
+        return object(&json!({ "warning": sentence }));
+    }
     let most = columns(std::io::stderr()).unwrap_or(usize::MAX);
     wrapped(&format!("ddss: {sentence}"), "ddss: ".len(), most).iter().for_each(|line| note(line));
 }
 
 /// To standard error, within its terminal: what is wrong with the words that somebody typed.
 pub(crate) fn complain_of_words(text: &str) {
+    if speaks_json() {
+        let sentence = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+        let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
+        return object(&json!({ "error": sentence, "code": 2, "hint": "--help shows what may be written" }));
+    }
     let most = columns(std::io::stderr()).unwrap_or(usize::MAX);
     text.trim_end().lines().flat_map(|line| wrapped(line, 7, most)).for_each(|line| note(&line));
 }
 
 /// What to do next, under a complaint.
-pub(crate) fn advise(step: &str) {
+fn advise(step: &str) {
     let most = columns(std::io::stderr()).unwrap_or(usize::MAX);
     wrapped(&format!("  next: {step}"), 8, most).iter().for_each(|line| note(line));
 }
@@ -119,7 +156,7 @@ pub(crate) fn line(words: Arguments<'_>) {
     if let Err(error) = told(&mut std::io::stdout().lock(), words) {
         let code = if error.kind() == ErrorKind::BrokenPipe { READER_GONE } else { 1 };
         if code != READER_GONE {
-            complain(&format!("cannot {WRITE_OUT}: {error}"));
+            fail(&format!("cannot {WRITE_OUT}: {error}"), code, None);
         }
         std::panic::resume_unwind(Box::new(Unheard(code)));
     }

@@ -26,13 +26,19 @@ struct Held {
 impl Held {
     /// Runs a command with `--json` and holds each line of what it says against its schema, which has its name.
     fn of(&self, folder: &Path, words: &[&str]) -> Vec<Value> {
+        self.ending(folder, words, 0)
+    }
+
+    /// The same of a command that ends with another code.
+    fn ending(&self, folder: &Path, words: &[&str], code: i32) -> Vec<Value> {
         let schema = match words {
             ["cluster", part, ..] => format!("cluster-{part}"),
             ["locks", .., "--yes"] => "locks-break".to_owned(),
             _ => words[0].to_owned(),
         };
         let said = say(folder, &[words, &["--json"]].concat(), "").unwrap();
-        assert_eq!(said.code, 0, "{words:?}: {}", said.err);
+        assert_eq!(said.code, code, "{words:?}: {}", said.err);
+        self.complaints(&said.err);
         let file = house::workspace_root().join("ddss-cli/schemas").join(&schema).with_extension("json");
         let lines: Vec<Value> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(!lines.is_empty(), "{words:?} said nothing");
@@ -44,6 +50,19 @@ impl Held {
         self.commands.borrow_mut().insert(command.iter().map(|word| (*word).to_owned()).collect());
         self.schemas.borrow_mut().insert(schema);
         lines
+    }
+
+    /// Each line to standard error is an object, too; of these the last one that is an error.
+    fn complaints(&self, text: &str) -> Value {
+        let file = house::workspace_root().join("ddss-cli/schemas/error.json");
+        self.schemas.borrow_mut().insert("error".to_owned());
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|_| panic!("{text}")));
+        let lines: Vec<Value> = lines.collect();
+        for line in &lines {
+            let complaints = schema_complaints(&file, line);
+            assert!(complaints.is_empty(), "{line}:\n{}", complaints.join("\n"));
+        }
+        lines.into_iter().rfind(|line| !line["error"].is_null()).unwrap_or_default()
     }
 
     /// Every command was held against a schema, and every schema holds a command or is a part of another one.
@@ -77,7 +96,7 @@ fn what_each_command_says_as_json_is_as_its_schema_says() {
     a_cluster_comes_and_goes(&daemon, &held);
     // The same names when the daemon is dead.
     daemon.kill().unwrap();
-    what_is_told_of_the_dead(&folder, &of);
+    what_is_told_of_the_dead(&folder, &|words| held.ending(&folder, words, 4));
     held.is_whole();
 }
 
@@ -184,7 +203,7 @@ fn what_is_told_of_the_dead(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     assert_eq!(of(&["status"])[0]["daemon"], "dead");
     // Its last sign of life is fresh for a moment.
     let end = Instant::now() + PATIENCE;
-    while of(&["counters"])[0]["daemon"]["life"] == "serving" {
+    while say(folder, &["counters", "--json"], "").unwrap().code == 0 {
         assert!(Instant::now() < end, "a daemon that was killed seems to serve");
     }
     for command in ["counters", "top", "trace"] {
@@ -193,6 +212,37 @@ fn what_is_told_of_the_dead(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     of(&["clients"]);
     assert_eq!(say(folder, &["stat", "nothing"], "").unwrap().code, 1);
     assert_eq!(say(folder, &["get", "a"], "").unwrap().code, 4);
+}
+
+// If this failed, a script that asked for JSON would have to understand sentences as soon as something is wrong.
+#[test]
+fn an_error_under_json_is_one_object_with_its_code_and_its_hint() {
+    let held = Held::default();
+    let daemon = Daemon::start(1).unwrap();
+    let nowhere = TempNode::new().unwrap();
+    let failed = |folder: &Path, words: &[&str], code: i32| {
+        let said = say(folder, words, "").unwrap();
+        assert!(said.code == code && said.out.is_empty(), "{words:?}: {said:?}");
+        assert_eq!(said.err.lines().count(), 1, "{words:?}: {said:?}");
+        let told = held.complaints(&said.err);
+        assert_eq!(told["code"], code, "{told}");
+        told
+    };
+    let told = failed(daemon.folder(), &["stat", "nothing", "--json"], 1);
+    assert!(
+        told["error"].as_str().unwrap().contains("nothing") && told["hint"] == "`ddss ls` shows what there is",
+        "{told}"
+    );
+    let told = failed(nowhere.path(), &["--json", "get", "a"], 4);
+    assert!(told["error"].as_str().unwrap().contains("no daemon is running"), "{told}");
+    for words in [&["status", "--json"][..], &["ls", "--json"], &["stat", "a", "--json"], &["counters", "--json"]] {
+        failed(nowhere.path(), words, 4);
+    }
+    let told = failed(daemon.folder(), &["allocate", "a", "many", "--json"], 2);
+    assert!(told["error"].as_str().unwrap().contains("many"), "{told}");
+    failed(daemon.folder(), &["fly", "--json"], 2);
+    // Without the word it is a sentence as ever.
+    assert!(say(daemon.folder(), &["fly"], "").unwrap().err.starts_with("error: "));
 }
 
 // If this failed, a script would take text for JSON.

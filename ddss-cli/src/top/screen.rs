@@ -70,7 +70,7 @@ fn once(options: &TopOptions, first: Page, json: bool) -> Result<(), CommandErro
     } else {
         span.view(&names, options.segments).print();
     }
-    Ok(())
+    now.verdict()
 }
 
 /// How long a daemon has run, or ran.
