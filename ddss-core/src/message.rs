@@ -376,6 +376,13 @@ pub enum Message {
         /// Which segment.
         segment: SegmentId,
     },
+    /// End the sender's request of this number, if it still waits for another caller. It is answered, as ever.
+    Cancel {
+        /// The asker's number.
+        step: u64,
+        /// The segment that it waits at.
+        segment: SegmentId,
+    },
     /// One of the sender's segments is not as it was told.
     Changed {
         /// What it is now.

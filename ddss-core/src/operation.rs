@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::limits::{ARENA_SLOT_BYTES, INLINE_REQUEST_BYTES_MAX};
 use crate::model::Model;
 use crate::segment::Identity;
-use crate::{NodeId, SegmentId, Version};
+use crate::{NodeId, RequestId, SegmentId, Version};
 
 /// A run of bytes in the arena of the client that asks. The daemon checks it against the arena's size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -185,6 +185,13 @@ pub enum Operation {
         /// Which.
         segment: SegmentId,
     },
+    /// End a request of the same lane that still waits for another caller. It gets its own completion, as ever.
+    Cancel {
+        /// The segment of that request.
+        segment: SegmentId,
+        /// Which request.
+        request: RequestId,
+    },
 }
 
 /// New permissions: what is given changes.
@@ -252,7 +259,32 @@ impl Operation {
             | Operation::Unlock { segment, .. }
             | Operation::Stat { segment, .. }
             | Operation::Break { segment }
+            | Operation::Cancel { segment, .. }
             | Operation::Permit { segment, .. } => Some(segment),
+        }
+    }
+
+    /// Returns true if it may wait for another caller, behind a lock or for a version: [`Cancel`](Operation::Cancel) ends it.
+    pub const fn may_wait(&self) -> bool {
+        matches!(
+            self,
+            Operation::Get { .. }
+                | Operation::GetMany { .. }
+                | Operation::Put { .. }
+                | Operation::PutMany { .. }
+                | Operation::Atomic { .. }
+                | Operation::Await { .. }
+                | Operation::Lock { .. }
+        )
+    }
+
+    /// The lock that it is made under.
+    pub const fn token(&self) -> Option<LockToken> {
+        match *self {
+            Operation::Put { terms, .. } | Operation::PutMany { terms, .. } => terms.token,
+            Operation::Atomic { token, .. } => token,
+            Operation::Unlock { token, .. } => Some(token),
+            _ => None,
         }
     }
 
@@ -266,7 +298,8 @@ impl Operation {
             | Operation::List { .. }
             | Operation::Stat { .. }
             | Operation::Await { .. }
-            | Operation::Lock { .. } => true,
+            | Operation::Lock { .. }
+            | Operation::Cancel { .. } => true,
             Operation::Allocate { .. }
             | Operation::Release { .. }
             | Operation::Put { .. }

@@ -48,10 +48,13 @@ const OP_LIST: u8 = 13;
 const OP_STAT: u8 = 14;
 const OP_PERMIT: u8 = 15;
 const OP_BREAK: u8 = 16;
+const OP_CANCEL: u8 = 17;
 
 /// What it counts for to make, to release or to change a segment, or to list them: who calls without a pause meets that in one of 500
 /// calls.
 const SEGMENT_WEIGHT: usize = 512;
+/// The same for a cancel, which may look through all that is under way.
+const CANCEL_WEIGHT: usize = 64;
 
 /// The bytes are in the entry, or may come in the completion.
 pub(crate) const FLAG_INLINE: u16 = 1;
@@ -169,6 +172,10 @@ impl Request {
                 entry[2] = segment.to_bits();
                 OP_BREAK
             }
+            Operation::Cancel { segment, request } => {
+                (entry[2], entry[6]) = (segment.to_bits(), request.0);
+                OP_CANCEL
+            }
         };
         entry[0] |= u64::from(op) << 32;
         entry
@@ -206,12 +213,18 @@ impl Request {
         entry[0] >> 48 & u64::from(FLAG_GOES_ON) != 0
     }
 
+    /// Makes the cancel of a request from the entry that this side has encoded.
+    pub const fn cancel_of(entry: &Entry) -> Operation {
+        Operation::Cancel { segment: SegmentId::from_bits(entry[2]), request: RequestId(entry[1]) }
+    }
+
     /// How much an entry asks for, in requests that ask for little. It may hold anything: nobody has looked at it yet.
     pub fn weight(entry: &Entry) -> usize {
         let bytes = (entry[4] as usize).min(TRANSFER_BYTES_MAX);
         match (entry[0] >> 32) as u8 {
             OP_GET | OP_PUT | OP_GET_MANY | OP_PUT_MANY => 1 + bytes / 4096,
             OP_ALLOCATE | OP_RELEASE | OP_LIST | OP_PERMIT | OP_BREAK => SEGMENT_WEIGHT,
+            OP_CANCEL => CANCEL_WEIGHT,
             _ => 1,
         }
     }
@@ -281,6 +294,7 @@ impl Request {
             OP_LIST => Err(Failure::BadName),
             OP_STAT => Ok(Operation::Stat { segment, page: range }),
             OP_BREAK => Ok(Operation::Break { segment }),
+            OP_CANCEL => Ok(Operation::Cancel { segment, request: RequestId(entry[6]) }),
             OP_PERMIT => Ok(Operation::Permit { segment, permit: Permit::from_words([entry[6], entry[7]])? }),
             _ => Err(Failure::Unsupported),
         }
@@ -413,6 +427,8 @@ mod tests {
                 .prop_map(|(node, text)| Operation::List { node: NodeId(node), text }),
             (segment.clone(), range(400)).prop_map(|(segment, page)| Operation::Stat { segment, page }),
             segment.clone().prop_map(|segment| Operation::Break { segment }),
+            (segment.clone(), any::<u64>())
+                .prop_map(|(segment, id)| Operation::Cancel { segment, request: RequestId(id) }),
             (segment.clone(), prop::option::of(0..=0o777u16), prop::option::of(any::<(u32, u32)>())).prop_map(
                 |(segment, mode, owner)| {
                     let owner = owner.map(|(uid, gid)| Identity { uid, gid });

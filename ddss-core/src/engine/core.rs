@@ -333,6 +333,7 @@ impl Engine {
             self.clients[client.index as usize] = None;
             self.owner_gone(now, Owner::Client(client));
             self.give_back_all(client);
+            self.cancel_all_far(client);
         }
     }
 
@@ -466,7 +467,7 @@ impl Engine {
 
     /// The deadline of an operation passed. Where the fabric may still touch the client's arena there is no end
     /// yet: the client, which has the same deadline, stops waiting by itself and keeps the range until the end.
-    fn expire(&mut self, step: StepId) {
+    pub(super) fn expire(&mut self, step: StepId) {
         let Some(pending) = self.operations.get_mut(step) else { return };
         let outcome = match pending.wait {
             Wait::Fetch(_) | Wait::Put { ticket: Some(_), .. } | Wait::LateLock { .. } => return,

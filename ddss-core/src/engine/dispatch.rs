@@ -92,6 +92,7 @@ impl Engine {
             }
             Operation::Permit { segment, permit } => self.permit(now, &caller, segment, permit)?,
             Operation::Break { segment } => self.break_lock(now, &caller, segment)?,
+            Operation::Cancel { segment, request } => self.cancel(now, &caller, segment, request),
         }
         Ok(())
     }

@@ -271,6 +271,18 @@ impl Guard {
         self.line.remove(index)
     }
 
+    /// Takes the one of that asker out of the line.
+    pub(super) fn take_waiter(&mut self, asker: Asker) -> Option<Waiter> {
+        let index = self.line.iter().position(|waiter| waiter.asker == asker)?;
+        self.line.remove(index)
+    }
+
+    /// Takes the one of that asker from those who wait for a version; `false` if there is none.
+    pub(super) fn take_watcher(&mut self, asker: Asker) -> bool {
+        let index = self.watchers.iter().position(|watcher| watcher.asker == asker);
+        index.is_some_and(|index| self.watchers.swap_remove(index).asker == asker)
+    }
+
     pub(super) fn watch(&mut self, watcher: Watcher) -> bool {
         let room = self.watchers.len() < WAITERS_PER_SEGMENT_MAX;
         if room {

@@ -90,6 +90,10 @@ impl Engine {
             Message::Break { step, who, segment } => {
                 self.break_here(now, who, segment, Asker::Peer(node, step)).map_err(|failure| (step, failure))
             }
+            Message::Cancel { step, segment } => {
+                self.cancel_here(now, segment, Asker::Peer(node, step));
+                Ok(())
+            }
             Message::Changed { facts } => {
                 self.facts_changed(node, facts);
                 Ok(())

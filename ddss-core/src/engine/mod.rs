@@ -39,6 +39,7 @@ mod at_once;
 mod birth;
 mod blocks;
 mod busy;
+mod cancel;
 mod copies;
 mod copying;
 mod core;

@@ -284,6 +284,12 @@ impl Operations {
         self.deadlines.peek().map(|&Reverse((deadline_us, _))| deadline_us)
     }
 
+    /// The first operation for which `matches` holds.
+    pub(super) fn first(&self, matches: impl Fn(&Pending) -> bool) -> Option<StepId> {
+        let index = self.slots.iter().position(|slot| slot.pending.as_ref().is_some_and(&matches))?;
+        Some(StepId::new(index, self.slots[index].generation))
+    }
+
     /// Every operation for which `matches` holds.
     pub(super) fn find(&self, matches: impl Fn(&Pending) -> bool) -> Vec<StepId> {
         let slots = self.slots.iter().enumerate();

@@ -67,6 +67,7 @@ impl Message {
             }
             Message::Changed { facts } => out.u8(22).facts(&facts),
             Message::Break { step, who, segment } => out.u8(23).u64(step).identity(who).u64(segment.to_bits()),
+            Message::Cancel { step, segment } => out.u8(30).u64(step).u64(segment.to_bits()),
             Message::Offer { segment, epoch, version, timestamp, spec, permissions, name } => {
                 out.u8(24).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0).bytes(&spec.encode());
                 out.identity(permissions.owner).u16(permissions.mode).bytes(name.as_str().as_bytes())
@@ -225,6 +226,7 @@ impl Message {
                 timestamp: Timestamp(input.u64()?),
                 number: input.u64()?,
             },
+            30 => Message::Cancel { step: input.u64()?, segment: input.segment()? },
             _ => return Err(Failure::Malformed),
         };
         if message.allows_tail(input.0.len()) { Ok((message, clock, input.0)) } else { Err(Failure::Malformed) }
@@ -309,6 +311,7 @@ mod tests {
             Message::Changed { facts },
             Message::Changed { facts: in_a_file },
             Message::Break { step: 1, who, segment },
+            Message::Cancel { step: 1, segment },
             Message::Forget { segment },
             Message::Forgotten { segment },
             Message::Offer { segment, epoch: 1, version, timestamp, spec: Spec::new(9), permissions, name },

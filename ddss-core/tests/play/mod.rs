@@ -324,7 +324,7 @@ impl World<'_> {
         let name = vec![b'a' + self.input.byte() % 6];
         let text = |text: &[u8]| ArenaRange { slot, bytes: text.len() as u32 };
         let ranges = 1 + self.input.byte() % 3;
-        let operation = match self.input.byte() % 18 {
+        let operation = match self.input.byte() % 19 {
             0..=1 => {
                 let placement = Placement::Node(NodeId(1 + u16::from(self.input.byte() % 3)));
                 let (model, history) = (self.input.model(), (self.input.byte() % 4).into());
@@ -368,7 +368,8 @@ impl World<'_> {
                 let owner = (ranges == 1).then_some(Identity { uid: 1001, gid: 1000 });
                 Operation::Permit { segment, permit: Permit { mode: Some(self.input.word() as u16 & 0o777), owner } }
             }
-            _ => Operation::Break { segment },
+            17 => Operation::Break { segment },
+            _ => Operation::Cancel { segment, request: RequestId(self.requests.saturating_sub(offset % 16)) },
         };
         (operation, Vec::new())
     }

@@ -1,0 +1,190 @@
+//! Calls that their caller has given up, as two engines deal with them: events in, actions out.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss_core::engine::{Action, Engine, EngineConfig, Now};
+use ddss_core::{
+    ArenaRange, Change, ClientId, Completion, Failure, Identity, LaneId, LockToken, LockWish, Message, NodeId,
+    Operation, Outcome, Payload, Plane, Request, RequestId, SegmentId, Spec, Terms, Timestamp, Version,
+};
+
+const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
+const OTHER: ClientId = ClientId { index: 1, generation: 1 };
+const WHO: Identity = Identity { uid: 1, gid: 1 };
+const NOW: Now = Now { steady_us: 1, wall_us: 1 };
+const LATE: Failure = Failure::TimedOut;
+
+/// A home (node 1) with a segment, and another node.
+struct Pair {
+    engines: [Engine; 2],
+    segment: SegmentId,
+    /// The ends that clients were told: at which engine, to which client, of which request.
+    told: Vec<(usize, ClientId, u64, Outcome)>,
+    tokens: Vec<LockToken>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let engine = |node: u16| {
+            let config = EngineConfig {
+                node: NodeId(node),
+                plane: Plane::ONLY,
+                pool_bytes: 1 << 20,
+                peers: vec![NodeId(3 - node)],
+                first_generation: 0,
+                reads_overlap: true,
+            };
+            let mut engine = Engine::new(&config);
+            engine.attach(CLIENT, WHO, 1 << 20);
+            engine.attach(OTHER, WHO, 1 << 20);
+            engine
+        };
+        let mut engines = [engine(1), engine(2)];
+        let text = [&Spec::new(64).encode()[..], b"shared"].concat();
+        let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
+        let allocate = Request::new(RequestId(0), Operation::Allocate { spec_and_name });
+        engines[0].request(NOW, LaneId { client: OTHER, index: 0 }, &allocate, &text);
+        let Some(Action::Format { record, .. }) = engines[0].next_action() else { panic!("nothing is made") };
+        engines[0].formatted(NOW, record.segment, true);
+        while engines[0].next_action().is_some() {}
+        engines[0].peer_up(NodeId(2));
+        engines[1].peer_up(NodeId(1));
+        Self { engines, segment: record.segment, told: Vec::new(), tokens: Vec::new() }
+    }
+
+    /// A client of a node (0: of the home) asks; all that follows is done.
+    fn ask(&mut self, at: usize, client: ClientId, id: u64, operation: Operation) {
+        self.engines[at].request(NOW, LaneId { client, index: 0 }, &Request::new(RequestId(id), operation), &[]);
+        self.go_on();
+    }
+
+    fn go_on(&mut self) {
+        while let Some((at, action)) = (0..2).find_map(|at| Some((at, self.engines[at].next_action()?))) {
+            match action {
+                Action::Reply { lane, completion, .. } => {
+                    let Completion { request, outcome, data, .. } = completion;
+                    self.tokens.push(LockToken(u64::from_le_bytes(data[..8].try_into().unwrap())));
+                    self.told.push((at, lane.client, request.0, outcome));
+                }
+                Action::Send { message, .. } => {
+                    let from = NodeId(at as u16 + 1);
+                    self.engines[1 - at].message(NOW, from, Timestamp(0), &message, &[]);
+                }
+                Action::Look { .. } => self.engines[at].looked(0),
+                _ => {}
+            }
+        }
+    }
+
+    fn heard(&mut self) -> Vec<(usize, ClientId, u64, Outcome)> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// Each kind of call that may wait for another caller.
+    fn waits(&self) -> [Operation; 6] {
+        let segment = self.segment;
+        let wish = LockWish { shared: false, no_wait: false, lease_us: 1_000_000 };
+        let (look, into) = (ddss_core::Look::default(), ArenaRange { slot: 0, bytes: 8 });
+        let from = Payload::inline(&[1; 8]).unwrap();
+        [
+            Operation::Lock { segment, wish },
+            Operation::Await { segment, above: Version(0) },
+            Operation::Put { segment, offset: 0, from, terms: Terms::default() },
+            Operation::Atomic { segment, offset: 0, change: Change::Add(1), token: None },
+            Operation::Get { segment, offset: 0, into, inline: true, look },
+            Operation::Lock { segment, wish: LockWish { shared: true, ..wish } },
+        ]
+    }
+}
+
+// If this failed, a future that is dropped would keep its place in a line, and its slot, until its deadline.
+#[test]
+fn a_cancelled_wait_ends_at_once_here_and_at_the_home() {
+    for at in 0..2 {
+        let mut pair = Pair::new();
+        let [lock, ..] = pair.waits();
+        pair.ask(0, OTHER, 1, lock);
+        assert_eq!(pair.heard(), [(0, OTHER, 1, Outcome::Done)]);
+        let token = pair.tokens.pop().unwrap();
+        let segment = pair.segment;
+        for (number, wait) in pair.waits().into_iter().enumerate() {
+            let id = 10 + number as u64;
+            if matches!(wait, Operation::Get { .. }) && at == 1 {
+                // A get from afar begins with one-sided reads, which never wait.
+                continue;
+            }
+            pair.ask(at, CLIENT, id, wait);
+            assert_eq!(pair.heard(), [], "{wait:?} waits");
+            // Not that of another lane, nor another number.
+            pair.ask(at, OTHER, 2, Operation::Cancel { segment, request: RequestId(id) });
+            pair.ask(at, CLIENT, 3, Operation::Cancel { segment, request: RequestId(99) });
+            assert_eq!(pair.heard(), [(at, OTHER, 2, Outcome::Done), (at, CLIENT, 3, Outcome::Done)]);
+            pair.ask(at, CLIENT, 4, Operation::Cancel { segment, request: RequestId(id) });
+            let mut told = pair.heard();
+            told.sort_by_key(|&(_, _, id, _)| id);
+            let late = (at, CLIENT, id, Outcome::Failed(LATE));
+            assert_eq!(told, [(at, CLIENT, 4, Outcome::Done), late], "{wait:?}");
+            assert_eq!((pair.engines[at].pending(), pair.engines[0].locks()), (0, (1, 0)), "{wait:?}");
+        }
+        // Nothing of it has happened, and the lock is the holder's to give back.
+        pair.ask(0, OTHER, 5, Operation::Unlock { segment, token });
+        assert_eq!(pair.heard(), [(0, OTHER, 5, Outcome::Done)]);
+        assert!(pair.engines[0].locks() == (0, 0) && pair.engines[0].counters().commits == 0);
+        // One that came to its end meanwhile stays as it ended.
+        pair.ask(at, CLIENT, 6, lock);
+        pair.ask(at, CLIENT, 7, Operation::Cancel { segment, request: RequestId(6) });
+        assert_eq!(pair.heard(), [(at, CLIENT, 6, Outcome::Done), (at, CLIENT, 7, Outcome::Done)]);
+        assert_eq!(pair.engines[0].locks(), (1, 0));
+    }
+}
+
+// If this failed, those behind a wait that was given up would wait for a holder who may share the lock with them.
+#[test]
+fn whoever_waited_behind_a_cancelled_wait_goes_on() {
+    for at in 0..2 {
+        let mut pair = Pair::new();
+        let (waits, segment) = (pair.waits(), pair.segment);
+        let [alone, .., shared] = waits;
+        pair.ask(0, OTHER, 1, shared);
+        pair.ask(at, CLIENT, 2, alone);
+        pair.ask(0, OTHER, 3, shared);
+        assert_eq!(pair.heard(), [(0, OTHER, 1, Outcome::Done)]);
+        pair.ask(at, CLIENT, 4, Operation::Cancel { segment, request: RequestId(2) });
+        assert!(pair.heard().contains(&(0, OTHER, 3, Outcome::Done)));
+        assert_eq!(pair.engines[0].locks(), (2, 0));
+    }
+}
+
+// If this failed, a process that dies would leave its places in the lines of other nodes until their deadlines.
+#[test]
+fn the_waits_of_a_client_that_is_gone_end_at_a_far_home() {
+    let mut pair = Pair::new();
+    let waits = pair.waits();
+    let [lock, watch, ..] = waits;
+    pair.ask(0, OTHER, 1, lock);
+    pair.ask(1, CLIENT, 2, lock);
+    pair.ask(1, CLIENT, 3, watch);
+    pair.ask(1, OTHER, 4, lock);
+    assert_eq!((pair.engines[0].locks(), pair.engines[1].pending()), ((1, 2), 3));
+    pair.engines[1].detach(NOW, CLIENT);
+    pair.go_on();
+    // The other client of that node still waits.
+    assert_eq!((pair.engines[0].locks(), pair.engines[1].pending()), ((1, 1), 1));
+    assert_eq!(pair.heard(), [(0, OTHER, 1, Outcome::Done)]);
+}
+
+// If this failed, a peer could end what is another node's, or make an engine fall over.
+#[test]
+fn a_peer_cancels_nothing_but_its_own() {
+    let mut pair = Pair::new();
+    let waits = pair.waits();
+    let [lock, ..] = waits;
+    pair.ask(0, OTHER, 1, lock);
+    pair.ask(0, CLIENT, 2, lock);
+    for step in [0, 1, 2, u64::MAX] {
+        for segment in [pair.segment, SegmentId::from_bits(step)] {
+            pair.engines[0].message(NOW, NodeId(2), Timestamp(0), &Message::Cancel { step, segment }, &[]);
+            pair.go_on();
+        }
+    }
+    assert_eq!(pair.engines[0].locks(), (1, 1));
+}
