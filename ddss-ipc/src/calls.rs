@@ -20,6 +20,8 @@
 //! | the words: the request | who began it, until he submits it; then who sends it out |
 //! | the words: the completion | who ends it, from then on until DONE; then who frees it |
 //!
+//! A few places can be set aside for calls that shall not wait for any of the others.
+//!
 //! A call ends once: the one who leads its state from WAITING or DOZING to LATE, or finds it DONE, settles with that who
 //! frees it. A generation is never used again, so that an answer to an earlier call of the same place is *stale*, and an
 //! owner that looks after his call was given up by others finds it *over*.
@@ -96,6 +98,7 @@ struct Cell {
 /// Calls under way, each in a place of its own.
 pub struct Calls {
     places: SlotMap,
+    set_aside: SlotMap,
     cells: Box<[Cell]>,
 }
 
@@ -108,10 +111,18 @@ impl std::fmt::Debug for Calls {
 impl Calls {
     /// Room for so many, up to 256.
     pub fn new(count: usize) -> Self {
+        Self::with_set_aside(count, 0)
+    }
+
+    /// The same, where the last `set_aside` places are for [`begin_urgent`](Self::begin_urgent) alone.
+    pub fn with_set_aside(count: usize, set_aside: usize) -> Self {
         assert!(count <= 1 << INDEX_BITS, "{count} calls are more than can be told apart");
+        assert!(set_aside <= count, "{set_aside} of {count} places cannot be set aside");
         let word = || AtomicU64::new(0);
         let cell = || Cell { state: word(), words: std::array::from_fn(|_| word()) };
-        Self { places: SlotMap::new(0, count as u32), cells: (0..count).map(|_| cell()).collect() }
+        let (common, count) = ((count - set_aside) as u32, count as u32);
+        let (places, set_aside) = (SlotMap::new(0, common), SlotMap::new(common, count));
+        Self { places, set_aside, cells: (0..count).map(|_| cell()).collect() }
     }
 
     fn cell(&self, id: CallId) -> &Cell {
@@ -121,12 +132,21 @@ impl Calls {
     /// Takes a place, if one is free. Nobody else knows of it yet.
     #[inline]
     pub fn begin(&self) -> Option<CallId> {
+        Some(self.begin_at(self.places.take(1)?))
+    }
+
+    /// The same, also in a place that is set aside.
+    pub fn begin_urgent(&self) -> Option<CallId> {
+        Some(self.begin_at(self.places.take(1).or_else(|| self.set_aside.take(1))?))
+    }
+
+    #[inline]
+    fn begin_at(&self, index: u32) -> CallId {
         // Who gave it back had done with it: the places' own orderings see to that.
-        let index = self.places.take(1)?;
         let cell = &self.cells[index as usize];
         let generation = (cell.state.load(Ordering::Relaxed) >> PHASE_BITS) + 1;
         cell.state.store(generation << PHASE_BITS | FREE, Ordering::Relaxed);
-        Some(CallId(generation << INDEX_BITS | u64::from(index)))
+        CallId(generation << INDEX_BITS | u64::from(index))
     }
 
     /// Says what is asked. Whoever is told of the call from now on finds that, and all that was written before. `awaited` is
@@ -208,11 +228,17 @@ impl Calls {
         self.found(id, state)
     }
 
+    /// Returns true if it is under way and its owner has given it up.
+    pub fn is_late(&self, id: CallId) -> bool {
+        self.cell(id).state.load(order::see_call()) == id.state(LATE)
+    }
+
     /// Gives a place back.
     #[inline]
     pub fn free(&self, id: CallId) {
         self.cell(id).state.store(id.state(FREE), Ordering::Relaxed);
-        self.places.give(id.index() as u32, 1);
+        let index = id.index() as u32;
+        if index < self.places.end() { self.places.give(index, 1) } else { self.set_aside.give(index, 1) }
     }
 
     /// The calls that somebody waits for, and those that nobody does (`false`).
@@ -228,7 +254,7 @@ impl Calls {
 
     /// How many places are in use.
     pub fn count(&self) -> u32 {
-        self.places.in_use()
+        self.places.in_use() + self.set_aside.in_use()
     }
 }
 
@@ -259,5 +285,22 @@ mod tests {
         assert_eq!(calls.end(CallId::from_bits(77), &[6; 8]), Ended::Stale);
         calls.free(second);
         assert_eq!((calls.under_way().count(), calls.count()), (0, 0));
+    }
+
+    #[test]
+    fn places_that_are_set_aside_are_for_urgent_calls_alone() {
+        // If this broke, a release would wait for room that others hold.
+        let calls = Calls::with_set_aside(3, 1);
+        let common = [calls.begin().unwrap(), calls.begin().unwrap()];
+        assert_eq!(calls.begin(), None);
+        let urgent = calls.begin_urgent().unwrap();
+        assert_eq!((calls.begin_urgent(), calls.count()), (None, 3));
+        calls.submit(urgent, &[1; 8], false);
+        assert!(calls.is_late(urgent));
+        calls.free(urgent);
+        assert!(!calls.is_late(urgent));
+        assert_eq!((calls.begin(), calls.begin_urgent().is_some()), (None, true));
+        calls.free(common[0]);
+        assert!(calls.begin().is_some());
     }
 }

@@ -67,6 +67,11 @@ impl SlotMap {
         self.clear(first - self.first, slots);
     }
 
+    /// Before which one they end.
+    pub(crate) fn end(&self) -> u32 {
+        self.first + self.count
+    }
+
     /// How many are in use.
     pub fn in_use(&self) -> u32 {
         self.words.iter().map(|word| word.load(crate::sync::Ordering::Relaxed).count_ones()).sum()

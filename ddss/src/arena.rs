@@ -1,6 +1,7 @@
 //! Who uses which slots of the arena: a few belong to each lane, the rest is shared by large transfers.
 
-use crate::lanes::Line;
+use crate::line::Line;
+use crate::priority::Priority;
 use ddss_core::ArenaRange;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_ipc::SlotMap;
@@ -38,15 +39,19 @@ impl SharedSlots {
         Self { slots: SlotMap::new(first, end), line: Line::default() }
     }
 
-    /// Takes a run that holds so many bytes, if there is one.
+    /// Takes a run that holds so many bytes, if there is one and no thread waits for one.
     pub(crate) fn try_take(&self, bytes: usize) -> Option<Run> {
+        if self.line.is_empty(Priority::Call) { self.look(bytes) } else { None }
+    }
+
+    fn look(&self, bytes: usize) -> Option<Run> {
         let slots = bytes.div_ceil(ARENA_SLOT_BYTES) as u32;
         self.slots.take(slots).map(|first| Run { first, slots })
     }
 
     /// Takes a run that holds so many bytes; waits for one until the deadline.
     pub(crate) fn take(&self, bytes: usize, deadline: Instant) -> Option<Run> {
-        self.try_take(bytes).or_else(|| self.line.wait(deadline, || self.try_take(bytes)))
+        self.try_take(bytes).or_else(|| self.line.wait(Priority::Call, deadline, || self.look(bytes)))
     }
 
     /// Gives a run back.

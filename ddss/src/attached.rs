@@ -80,7 +80,7 @@ impl std::fmt::Debug for Inner {
 impl Inner {
     /// How long to wait between two looks for the next daemon.
     pub(crate) const REST: Duration = Duration::from_millis(2);
-    /// How long to wait for a daemon whose socket is not there.
+    /// How long a call that changes something waits for a daemon whose socket is not there.
     const STOPPED: Duration = Duration::from_millis(50);
 
     pub(crate) fn new(mut plan: Plan, timeout: Duration, near: bool) -> Result<Self, Error> {
@@ -96,15 +96,15 @@ impl Inner {
     }
 
     /// The rings to a daemon that is not known to be gone. Waits for one that comes back until the deadline, which
-    /// is made when it is needed.
+    /// is made when it is needed; `harmless` is whether the call may be made at any time, and so by any daemon.
     #[inline]
-    pub(crate) fn attached(&self, time: &mut Time) -> Result<Guard<Arc<Attached>>, Error> {
+    pub(crate) fn attached(&self, time: &mut Time, harmless: bool) -> Result<Guard<Arc<Attached>>, Error> {
         let current = self.current.load();
         if !current.attachment.is_over() {
             return Ok(current);
         }
         drop(current);
-        self.attach_again(time.deadline())
+        self.attach_again(time.deadline(), harmless)
     }
 
     /// The same for a task, which must not wait: what is there now.
@@ -114,7 +114,7 @@ impl Inner {
     }
 
     #[cold]
-    fn attach_again(&self, deadline: Instant) -> Result<Guard<Arc<Attached>>, Error> {
+    fn attach_again(&self, deadline: Instant, harmless: bool) -> Result<Guard<Arc<Attached>>, Error> {
         let since = Instant::now();
         loop {
             let looked = self.look_again(deadline);
@@ -122,7 +122,7 @@ impl Inner {
                 return Ok(current);
             }
             let error = looked.err().flatten();
-            if Instant::now() + Self::REST >= Self::patience(error.as_ref(), since, deadline) {
+            if Instant::now() + Self::REST >= Self::patience(error.as_ref(), since, deadline, harmless) {
                 return Err(error.unwrap_or_else(|| self.nobody(ErrorKind::TimedOut)));
             }
             if error.is_none() {
@@ -155,12 +155,13 @@ impl Inner {
     }
 
     /// How long it makes sense to look on after that, for somebody who has done so since then.
-    pub(crate) fn patience(error: Option<&Error>, since: Instant, deadline: Instant) -> Instant {
+    pub(crate) fn patience(error: Option<&Error>, since: Instant, deadline: Instant, harmless: bool) -> Instant {
         match error {
             Some(Error::VersionMismatch { .. } | Error::PlanesChanged { .. }) => since,
             // A daemon that was killed leaves its socket; one that was stopped takes it away, and nobody says that
-            // there will be another one. One that starts takes the old one away, for a moment.
-            Some(Error::NoDaemon { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            // there will be another one: the caller decides what becomes of a change. One that starts takes the old one
+            // away, for a moment.
+            Some(Error::NoDaemon { source, .. }) if source.kind() == ErrorKind::NotFound && !harmless => {
                 deadline.min(since + Self::STOPPED)
             }
             _ => deadline,

@@ -5,6 +5,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::lanes::NoCompletion;
 use crate::lanes_many::{Ended, Many, run_together};
+use crate::priority::Priority;
 use crate::segment::{Place, Segment, bounds};
 use crate::time::Time;
 use crate::value::{Stamp, Value};
@@ -201,7 +202,8 @@ fn run_parts(parts: &mut [Part], mut time: Time) -> Result<(), Error> {
         // Nothing is asked of anybody before all planes are reached.
         let mut reached = Vec::new();
         for part in parts.iter_mut().filter(|part| !part.left.is_empty()) {
-            match part.client.0.attached(&mut time) {
+            let harmless = part.left.iter().all(|&index| part.steps[index].operation.is_harmless());
+            match part.client.0.attached(&mut time, harmless) {
                 Ok(attached) => reached.push((part, attached)),
                 Err(error) if !begun => return Err(error),
                 // Nobody has come in time: they have ended as they have.
@@ -215,7 +217,7 @@ fn run_parts(parts: &mut [Part], mut time: Time) -> Result<(), Error> {
         let mut times = vec![Time::until(time.deadline()); reached.len()];
         let mut running: Vec<Result<Many<'_>, NoCompletion>> = (reached.iter().zip(&mut times))
             .map(|((part, attached), time)| {
-                let call = attached.lanes.call(time)?;
+                let call = attached.lanes.call(Priority::Call, time)?;
                 Ok(Many::new(call, part.left.iter().map(|&index| &part.steps[index]).collect()))
             })
             .collect();
@@ -246,6 +248,11 @@ impl Wish {
     pub(crate) fn put(place: &Place, offset: u64, bytes: &[u8]) -> Result<Self, Error> {
         place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         Ok(Wish::Put { offset, bytes: bytes.to_vec() })
+    }
+
+    /// Returns true if it leaves nothing behind.
+    pub(crate) fn is_harmless(&self) -> bool {
+        matches!(self, Wish::Get { .. })
     }
 
     pub(crate) fn action(&self) -> &'static str {

@@ -3,6 +3,7 @@
 use crate::attached::Plan;
 use crate::client::Client;
 use crate::error::Error;
+use crate::lanes::Lanes;
 use crate::planes::Planes;
 use crate::time::check_timeout;
 use ddss_core::limits::{ARENA_BYTES_MAX, LANES_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};
@@ -54,8 +55,9 @@ impl ClientBuilder {
         self
     }
 
-    /// How many threads can call at the same time without waiting for each other: 1 to 63, usually 8. Another number is
-    /// refused by [`connect`](Self::connect).
+    /// How many threads can call at the same time without waiting for each other: 1 to 61, usually 8. Another number is
+    /// refused by [`connect`](Self::connect). Threads that wait for a lock or for a version have a share of these; they do
+    /// not keep others from calls that need not wait.
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = Some(lanes);
         self
@@ -124,8 +126,8 @@ impl ClientBuilder {
             Some(strategy) => strategy,
             None => Strategy::from_environment()?.unwrap_or_default(),
         };
-        // One more than threads: the one that asynchronous calls share.
-        options.lanes = Self::within("lanes", self.lanes.unwrap_or(options.lanes), LANES_PER_CLIENT_MAX - 1)? + 1;
+        options.lanes = Self::within("lanes", self.lanes.unwrap_or(options.lanes), LANES_PER_CLIENT_MAX - Lanes::MORE)?
+            + Lanes::MORE;
         options.arena_bytes =
             Self::within("arena_bytes", self.arena_bytes.unwrap_or(options.arena_bytes), ARENA_BYTES_MAX)?;
         let timeout = self.timeout.unwrap_or(Duration::from_micros(TIMEOUT_DEFAULT_US.into()));
@@ -147,8 +149,12 @@ mod tests {
         // If this broke, a setting would be taken and forgotten.
         let asked = |builder: &ClientBuilder| builder.options().unwrap();
         let (usual, timeout) = asked(&Client::builder());
-        assert!(usual.fair && usual.lanes == 9 && timeout == Duration::from_secs(2), "{usual:?}");
-        let builder = Client::builder().fair(false).lanes(63).arena_bytes(1 << 16).strategy(Strategy::Mq);
+        assert!(usual.fair && usual.lanes == 8 + Lanes::MORE && timeout == Duration::from_secs(2), "{usual:?}");
+        let builder = Client::builder()
+            .fair(false)
+            .lanes(LANES_PER_CLIENT_MAX - Lanes::MORE)
+            .arena_bytes(1 << 16)
+            .strategy(Strategy::Mq);
         let (options, timeout) = asked(&builder.timeout(Duration::from_secs(70)));
         assert!(!options.fair && options.strategy == Strategy::Mq, "{options:?}");
         assert_eq!((options.lanes, options.arena_bytes), (LANES_PER_CLIENT_MAX, 1 << 16));

@@ -6,6 +6,7 @@ use crate::builder::ClientBuilder;
 use crate::error::Error;
 use crate::lanes::{Buffer, Call, NoCompletion};
 use crate::planes::Planes;
+use crate::priority::Priority;
 use crate::segment::Segment;
 use crate::time::{Time, check_timeout};
 use ddss_core::{Completion, Failure, Identity, Name, NodeId, Opened, Operation, Outcome, Spec};
@@ -65,7 +66,7 @@ impl Client {
 
     /// One round trip to a progress thread and back that does nothing.
     pub fn ping(&self) -> Result<(), Error> {
-        self.with_call(self.time(), "reach", "the daemon", true, |call| {
+        self.with_call(self.time(), Priority::Call, "reach", "the daemon", true, |call| {
             call.run(Operation::Null, None, WaitClass::Polling, |completion, _| completion.outcome)
         })
         .and_then(|outcome| Error::of(outcome, "reach", "the daemon"))
@@ -124,7 +125,8 @@ impl Client {
         operation: impl Fn(ddss_core::ArenaRange) -> Operation,
     ) -> Result<Opened, Error> {
         let nowhere = ddss_core::ArenaRange { slot: 0, bytes: 0 };
-        let completion = self.with_call(self.time(), action, name, operation(nowhere).is_harmless(), |mut call| {
+        let harmless = operation(nowhere).is_harmless();
+        let completion = self.with_call(self.time(), Priority::Call, action, name, harmless, |mut call| {
             let buffer = call.buffer(text.len())?;
             let range = buffer.range(text.len());
             call.write(range.offset(), text);
@@ -141,10 +143,11 @@ impl Client {
 
     /// Runs a call on a lane; says in the caller's words why there was no completion. What leaves nothing behind
     /// (`harmless`) is done again if the daemon ends meanwhile and another one comes in time: in that of the call, which
-    /// begins once.
+    /// begins once. It waits for a daemon that was stopped, too; other calls are refused then.
     pub(crate) fn with_call<T>(
         &self,
         mut time: Time,
+        priority: Priority,
         action: &'static str,
         target: &str,
         harmless: bool,
@@ -152,12 +155,12 @@ impl Client {
     ) -> Result<T, Error> {
         let mut refused = false;
         loop {
-            let attached = match self.0.attached(&mut time) {
+            let attached = match self.0.attached(&mut time, harmless) {
                 // Nobody has come in the place of the one that said so.
                 Err(_) if refused => return Err(self.explain(NoCompletion::GoingDown, action, target)),
                 attached => attached?,
             };
-            match attached.lanes.call(&mut time).and_then(&mut run) {
+            match attached.lanes.call(priority, &mut time).and_then(&mut run) {
                 // It has waited, so its deadline stands.
                 Err(NoCompletion::Gone) if harmless => {}
                 // It was not begun, whatever it is: the next daemon is asked, if one listens there already.
@@ -178,6 +181,7 @@ impl Client {
                 Err(refused) => Error::argument(action, target)(refused),
                 Ok(()) => unreachable!("it was found to be too long"),
             },
+            NoCompletion::NotSent => self.0.nobody(std::io::ErrorKind::ConnectionReset),
             NoCompletion::GoingDown => Error::Failed { action, target: target.to_owned(), failure: Failure::GoingDown },
             NoCompletion::Busy => Error::Failed { action, target: target.to_owned(), failure: Failure::Busy },
             NoCompletion::Late { harmless: true } => {

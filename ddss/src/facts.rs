@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::priority::Priority;
 use crate::segment::Segment;
 use crate::time::Time;
 use ddss_core::{
@@ -89,19 +90,21 @@ impl Client {
         text: &[u8],
         operation: impl Fn(ArenaRange) -> Operation,
     ) -> Result<(Page, Vec<Listing>), Error> {
-        let (completion, found): (Completion, _) = self.with_call(time, action, target, true, |mut call| {
-            let buffer = call.buffer(Listing::PAGE_BYTES)?;
-            let range = buffer.range(text.len());
-            call.write(range.offset(), text);
-            call.run(operation(range), Some(buffer), WaitClass::Sleeping, |completion, arena| {
-                let mut bytes = [0; Listing::PAGE_BYTES];
-                let read = arena.read(range.offset() as usize, &mut bytes);
-                read.expect("a buffer lies inside the arena");
-                let page = Page::decode(&completion.data);
-                let found = if completion.outcome == Outcome::Done { listings(&page, &bytes) } else { Ok(Vec::new()) };
-                (*completion, found)
-            })
-        })?;
+        let (completion, found): (Completion, _) =
+            self.with_call(time, Priority::Call, action, target, true, |mut call| {
+                let buffer = call.buffer(Listing::PAGE_BYTES)?;
+                let range = buffer.range(text.len());
+                call.write(range.offset(), text);
+                call.run(operation(range), Some(buffer), WaitClass::Sleeping, |completion, arena| {
+                    let mut bytes = [0; Listing::PAGE_BYTES];
+                    let read = arena.read(range.offset() as usize, &mut bytes);
+                    read.expect("a buffer lies inside the arena");
+                    let page = Page::decode(&completion.data);
+                    let found =
+                        if completion.outcome == Outcome::Done { listings(&page, &bytes) } else { Ok(Vec::new()) };
+                    (*completion, found)
+                })
+            })?;
         Error::of(completion.outcome, action, target)?;
         let found = found.map_err(|failure| Error::Failed { action, target: target.to_owned(), failure })?;
         Ok((Page::decode(&completion.data), found))

@@ -2,15 +2,21 @@
 //!
 //! No lock lies on the way of a call. A thread claims the lane that it had the last time by one exchange, or, if
 //! another thread is at work there, the next one that is free. Only where more threads call than there are lanes does one
-//! sleep, until another one's call is over. The same goes for memory of the arena that a lane's own run has no room for.
+//! sleep, until another one's call is over: in line ([`Line`]). The same goes for memory of the arena that a lane's own run
+//! has no room for.
+//!
+//! A lane beside those that the user asked for is there for other calls while some lanes wait, and one for the holder of a
+//! lock: neither waits for room that waits hold.
 
 use crate::arena::{Run, SharedSlots};
+use crate::line::Line;
+use crate::priority::Priority;
 use crate::time::{Time, timeout_us};
 use ddss_core::{Completion, Failure, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
 use ddss_ipc::{Attachment, Claimed, Claims, Lane, SharedMemory, WaitClass, Waited};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How a call on a lane ended that brought no completion.
@@ -23,6 +29,8 @@ pub(crate) enum NoCompletion {
     Gone,
     /// The daemon was told to stop and has not begun it.
     GoingDown,
+    /// The daemon was gone before anything went out.
+    NotSent,
     /// Nothing went out: everything is in use.
     Busy,
     /// Nothing went out: the caller gave the call more time than a call may have.
@@ -57,6 +65,12 @@ pub(crate) struct Late {
 /// All lanes of one client.
 pub(crate) struct Lanes {
     seats: Claims<Seat>,
+    /// For other calls while some of the seats wait.
+    beside_waits: Claims<Seat>,
+    /// For calls under a lock, and its release.
+    for_holders: Claims<Seat>,
+    /// How many seats wait.
+    waits: AtomicUsize,
     pub(crate) shared: SharedSlots,
     arena: SharedMemory,
     /// The lane and the part of the arena that asynchronous calls use.
@@ -64,42 +78,12 @@ pub(crate) struct Lanes {
     line: Line,
 }
 
-/// Where threads sleep that found everything taken.
-#[derive(Debug, Default)]
-pub(crate) struct Line {
-    waiting: AtomicUsize,
-    asleep: Mutex<()>,
-    freed: Condvar,
-}
+/// Lanes that are in use by calls whose purpose is to wait.
+struct Waiting<'a>(&'a AtomicUsize);
 
-impl Line {
-    /// Who sleeps looks by itself so often, in case the word that something is free came too early.
-    const LOOK_AGAIN: Duration = Duration::from_millis(1);
-
-    /// Looks until something is there, or the deadline passes.
-    #[cold]
-    pub(crate) fn wait<T>(&self, deadline: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
-        loop {
-            let left = deadline.checked_duration_since(Instant::now())?.min(Self::LOOK_AGAIN);
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            let found = look();
-            if found.is_none() {
-                let asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
-                drop(self.freed.wait_timeout(asleep, left));
-            }
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
-            if found.is_some() {
-                return found;
-            }
-        }
-    }
-
-    /// Something is free.
-    #[inline]
-    pub(crate) fn tell(&self) {
-        if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.freed.notify_all();
-        }
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -128,6 +112,8 @@ impl Buffer {
 /// A call on a lane that this thread holds.
 pub(crate) struct Call<'a> {
     pub(crate) seat: Claimed<'a, Seat>,
+    /// Before the word that the seat is free.
+    _waiting: Option<Waiting<'a>>,
     _left: Left<'a>,
     pub(crate) lanes: &'a Lanes,
     /// Its caller's, who may go on with it after this.
@@ -150,14 +136,21 @@ impl Lanes {
     /// Slots of the arena that belong to one lane.
     const OWN_SLOTS: u32 = 16;
     /// How much longer than its deadline a call waits for the daemon to say how it ended.
-    pub(crate) const GRACE: Duration = Duration::from_millis(20);
+    pub(crate) const GRACE: Duration = Duration::from_millis(15);
+    /// Lanes of a client besides those that its threads are promised: for tasks, beside waits, and for holders of locks.
+    pub(crate) const MORE: usize = 3;
 
-    /// The last lane and half of the arena's common part are for tasks.
+    /// The last lane and half of the arena's common part are for tasks. The two before it have no memory of their own.
     pub(crate) fn new(attachment: &Attachment) -> Self {
         let arena = attachment.arena().clone();
         let slots = (arena.len() / ddss_core::limits::ARENA_SLOT_BYTES) as u32;
         let mut lanes: Vec<Lane> = std::iter::from_fn(|| attachment.take_lane()).collect();
         let for_tasks = lanes.pop();
+        let mut bare = || {
+            let lane = if lanes.len() > 1 { lanes.pop() } else { None };
+            Claims::new(lane.map(|lane| Seat { lane, own: Run { first: 0, slots: 0 }, next: 1, late: Vec::new() }))
+        };
+        let (beside_waits, for_holders) = (bare(), bare());
         let own = Self::OWN_SLOTS.min(slots / (2 * lanes.len().max(1) as u32));
         let first = lanes.len() as u32 * own;
         let middle = first + (slots - first) / 2;
@@ -167,7 +160,8 @@ impl Lanes {
         });
         let shared = SharedSlots::new(first, middle);
         let for_tasks = Mutex::new(for_tasks.map(|lane| (lane, SharedSlots::new(middle, slots))));
-        Self { seats: Claims::new(seats), shared, arena, for_tasks, line: Line::default() }
+        let (seats, waits, line) = (Claims::new(seats), AtomicUsize::new(0), Line::default());
+        Self { seats, beside_waits, for_holders, waits, shared, arena, for_tasks, line }
     }
 
     /// Gives the lane for tasks away, once.
@@ -177,18 +171,45 @@ impl Lanes {
 
     /// Takes the lane of this thread, or another one that is free; waits for one until the deadline.
     #[inline]
-    pub(crate) fn call<'a>(&'a self, time: &'a mut Time) -> Result<Call<'a>, NoCompletion> {
+    pub(crate) fn call<'a>(&'a self, priority: Priority, time: &'a mut Time) -> Result<Call<'a>, NoCompletion> {
         let number = thread_number();
-        match self.seats.claim(number) {
-            Some(seat) => Ok(Call { seat, _left: Left(&self.line), lanes: self, time }),
-            None => self.wait_for_a_lane(number, time),
+        if priority != Priority::Wait
+            && self.line.is_empty(priority)
+            && let Some(seat) = self.seats.claim(number)
+        {
+            return Ok(Call { seat, _waiting: None, _left: Left(&self.line), lanes: self, time });
         }
+        self.wait_for_a_lane(number, priority, time)
     }
 
     #[cold]
-    fn wait_for_a_lane<'a>(&'a self, number: usize, time: &'a mut Time) -> Result<Call<'a>, NoCompletion> {
-        let seat = self.line.wait(time.deadline(), || self.seats.claim(number)).ok_or(NoCompletion::Busy)?;
-        Ok(Call { seat, _left: Left(&self.line), lanes: self, time })
+    fn wait_for_a_lane<'a>(
+        &'a self,
+        number: usize,
+        priority: Priority,
+        time: &'a mut Time,
+    ) -> Result<Call<'a>, NoCompletion> {
+        let look = || self.claim(number, priority);
+        let found = if self.line.is_empty(priority) { look() } else { None };
+        let found = found.or_else(|| self.line.wait(priority, time.deadline(), look));
+        let (seat, waiting) = found.ok_or(NoCompletion::Busy)?;
+        Ok(Call { seat, _waiting: waiting, _left: Left(&self.line), lanes: self, time })
+    }
+
+    /// A lane that is free for a call of that priority.
+    fn claim(&self, number: usize, priority: Priority) -> Option<(Claimed<'_, Seat>, Option<Waiting<'_>>)> {
+        let seat = self.seats.claim(number);
+        let some_wait = || self.waits.load(Ordering::Acquire) > 0;
+        match priority {
+            Priority::Wait => {
+                let seat = seat?;
+                self.waits.fetch_add(1, Ordering::AcqRel);
+                return Some((seat, Some(Waiting(&self.waits))));
+            }
+            Priority::Call => seat.or_else(|| self.beside_waits.claim(0).filter(|_| some_wait())),
+            Priority::Holder => seat.or_else(|| self.for_holders.claim(0)),
+        }
+        .map(|seat| (seat, None))
     }
 
     pub(crate) fn arena(&self) -> &SharedMemory {

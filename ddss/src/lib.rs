@@ -48,6 +48,7 @@
 mod aio;
 mod arena;
 mod attached;
+mod backoff;
 mod batch;
 mod breaking;
 mod builder;
@@ -56,10 +57,12 @@ mod error;
 mod facts;
 mod lanes;
 mod lanes_many;
+mod line;
 mod lock;
 mod many;
 mod near;
 mod planes;
+mod priority;
 mod segment;
 #[cfg(test)]
 mod testing;

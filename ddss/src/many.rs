@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::priority::Priority;
 use crate::segment::{Place, Segment};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::ARENA_SLOT_BYTES;
@@ -150,19 +151,21 @@ impl Segment {
         mut take: impl FnMut(&SharedMemory, u64),
     ) -> Result<Stamp, Error> {
         let (place, table, sum) = (self.place(), ranges.encode(), ranges.sum());
-        let (outcome, stamp) = self.client().with_call(self.time(), "get", &place.name, true, |mut call| {
-            let buffer = call.buffer(list_bytes(sum))?;
-            let list = buffer.range(list_bytes(sum));
-            call.write(list.offset(), &table);
-            let count = ranges.as_slice().len() as u8;
-            let operation = Operation::GetMany { segment: place.id, list, ranges: count, look: place.look(version) };
-            call.run_while(operation, Some(buffer), WaitClass::Polling, meanwhile.take(), |completion, arena| {
-                if completion.outcome == Outcome::Done {
-                    take(arena, ArenaRange { slot: list.slot + 1, bytes: sum }.offset());
-                }
-                (completion.outcome, Stamp::of(completion))
-            })
-        })?;
+        let (outcome, stamp) =
+            self.client().with_call(self.time(), Priority::Call, "get", &place.name, true, |mut call| {
+                let buffer = call.buffer(list_bytes(sum))?;
+                let list = buffer.range(list_bytes(sum));
+                call.write(list.offset(), &table);
+                let count = ranges.as_slice().len() as u8;
+                let operation =
+                    Operation::GetMany { segment: place.id, list, ranges: count, look: place.look(version) };
+                call.run_while(operation, Some(buffer), WaitClass::Polling, meanwhile.take(), |completion, arena| {
+                    if completion.outcome == Outcome::Done {
+                        take(arena, ArenaRange { slot: list.slot + 1, bytes: sum }.offset());
+                    }
+                    (completion.outcome, Stamp::of(completion))
+                })
+            })?;
         Error::of(outcome, "get", &place.name)?;
         Ok(stamp)
     }
@@ -183,7 +186,8 @@ impl Segment {
         let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
         let ranges = place.check_many("put", ends)?;
         let (table, sum) = (ranges.encode(), ranges.sum());
-        let (outcome, stamp) = self.client().with_call(self.time(), "put", &place.name, false, |mut call| {
+        let (time, priority) = (self.time(), Priority::under(terms.token));
+        let (outcome, stamp) = self.client().with_call(time, priority, "put", &place.name, false, |mut call| {
             let buffer = call.buffer(list_bytes(sum))?;
             let list = buffer.range(list_bytes(sum));
             call.write(list.offset(), &table);

@@ -4,6 +4,7 @@ use crate::attached::Inner;
 use crate::client::Client;
 use crate::error::Error;
 use crate::near::{Near, Sight};
+use crate::priority::Priority;
 use crate::time::Time;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX};
@@ -233,22 +234,23 @@ impl Segment {
 
     fn get_on(&self, time: Time, offset: u64, into: &mut [u8], version: Option<Version>) -> Result<Stamp, Error> {
         let length = self.place.check("get", offset, u128::from(offset) + into.len() as u128)?;
-        let (outcome, stamp) = self.client.with_call(time, "get", &self.place.name, true, |mut call| {
-            let buffer = call.buffer(length)?;
-            let range = buffer.range(length);
-            let inline = length <= INLINE_REPLY_BYTES_MAX;
-            let look = self.place.look(version);
-            let operation = Operation::Get { segment: self.place.id, offset, into: range, inline, look };
-            let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |completion, arena| {
-                if completion.outcome != Outcome::Done {
-                } else if completion.inline {
-                    into.copy_from_slice(&completion.data[..length]);
-                } else {
-                    arena.read(range.offset() as usize, into).expect("a buffer lies inside the arena");
-                }
+        let (outcome, stamp) =
+            self.client.with_call(time, Priority::Call, "get", &self.place.name, true, |mut call| {
+                let buffer = call.buffer(length)?;
+                let range = buffer.range(length);
+                let inline = length <= INLINE_REPLY_BYTES_MAX;
+                let look = self.place.look(version);
+                let operation = Operation::Get { segment: self.place.id, offset, into: range, inline, look };
+                let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |completion, arena| {
+                    if completion.outcome != Outcome::Done {
+                    } else if completion.inline {
+                        into.copy_from_slice(&completion.data[..length]);
+                    } else {
+                        arena.read(range.offset() as usize, into).expect("a buffer lies inside the arena");
+                    }
+                })?;
+                Ok((outcome, Stamp::of(&completion)))
             })?;
-            Ok((outcome, Stamp::of(&completion)))
-        })?;
         Error::of(outcome, "get", &self.place.name)?;
         Ok(stamp)
     }
@@ -264,7 +266,8 @@ impl Segment {
 
     pub(crate) fn put_by(&self, time: Time, offset: u64, bytes: &[u8], terms: Terms) -> Result<Stamp, Error> {
         let length = self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        let (outcome, stamp) = self.client.with_call(time, "put", &self.place.name, false, |mut call| {
+        let priority = Priority::under(terms.token);
+        let (outcome, stamp) = self.client.with_call(time, priority, "put", &self.place.name, false, |mut call| {
             let small = Payload::inline(bytes).filter(|_| terms.allow_inline());
             let (from, buffer) = if let Some(inline) = small {
                 (inline, None)
@@ -294,7 +297,8 @@ impl Segment {
     /// may.
     pub fn release(self) -> Result<(), Error> {
         let operation = Operation::Release { segment: self.place.id };
-        let outcome = self.client.with_call(self.time(), "release", &self.place.name, false, |call| {
+        let (time, name) = (self.time(), &self.place.name);
+        let outcome = self.client.with_call(time, Priority::Call, "release", name, false, |call| {
             call.run(operation, None, WaitClass::Sleeping, |completion, _| completion.outcome)
         })?;
         Error::of(outcome, "release", &self.place.name)

@@ -1,6 +1,7 @@
 //! A segment's versions as they come.
 
 use crate::aio::AsyncSegment;
+use crate::backoff::Backoff;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::value::Stamp;
@@ -9,9 +10,13 @@ use futures_core::Stream;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// The stamps of a segment's versions, one after the other: an endless iterator. Versions that follow each other quickly
 /// may come as one, the newest. The network is not asked again and again: the home tells when it happens.
+///
+/// After an error, as while the home is away, the next attempt waits a little, longer after each further one and up to a
+/// quarter of a second. So a loop that goes on after errors costs next to nothing, and finds the home when it is back.
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -31,6 +36,7 @@ use std::task::{Context, Poll};
 pub struct Versions {
     segment: Segment,
     seen: Option<Version>,
+    backoff: Backoff,
 }
 
 /// The same for tasks: [`next`](Self::next), or a [`Stream`] for those who like combinators.
@@ -53,6 +59,7 @@ pub struct Versions {
 pub struct AsyncVersions {
     segment: AsyncSegment,
     seen: Option<Version>,
+    backoff: Backoff,
     /// The question that is under way.
     asked: Option<Asked>,
 }
@@ -61,7 +68,7 @@ type Asked = Pin<Box<dyn Future<Output = Result<Stamp, Error>> + Send>>;
 
 impl Clone for AsyncVersions {
     fn clone(&self) -> Self {
-        Self { segment: self.segment.clone(), seen: self.seen, asked: None }
+        Self { segment: self.segment.clone(), seen: self.seen, backoff: self.backoff, asked: None }
     }
 }
 
@@ -79,24 +86,31 @@ fn is_late(error: &Error) -> bool {
 impl Segment {
     /// The versions from now on, the present one first.
     pub fn watch(&self) -> Versions {
-        Versions { segment: self.clone(), seen: None }
+        Versions { segment: self.clone(), seen: None, backoff: Backoff::default() }
     }
 
     /// The versions after that one.
     pub fn watch_after(&self, version: Version) -> Versions {
-        Versions { segment: self.clone(), seen: Some(version) }
+        Versions { segment: self.clone(), seen: Some(version), backoff: Backoff::default() }
     }
 }
 
 impl AsyncSegment {
     /// The versions from now on, the present one first.
     pub fn watch(&self) -> AsyncVersions {
-        AsyncVersions { segment: self.clone(), seen: None, asked: None }
+        AsyncVersions { segment: self.clone(), seen: None, backoff: Backoff::default(), asked: None }
     }
 
     /// The versions after that one.
     pub fn watch_after(&self, version: Version) -> AsyncVersions {
-        AsyncVersions { segment: self.clone(), seen: Some(version), asked: None }
+        AsyncVersions { segment: self.clone(), seen: Some(version), backoff: Backoff::default(), asked: None }
+    }
+}
+
+impl Versions {
+    /// How many errors came since the last version.
+    pub fn errors(&self) -> u64 {
+        self.backoff.errors()
     }
 }
 
@@ -104,6 +118,9 @@ impl Iterator for Versions {
     type Item = Result<Stamp, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(pause) = self.backoff.pause() {
+            std::thread::sleep(pause);
+        }
         loop {
             let stamp = match self.seen {
                 None => self.segment.stat().map(|facts| Stamp { version: facts.version, timestamp: facts.timestamp }),
@@ -112,8 +129,12 @@ impl Iterator for Versions {
             match stamp {
                 // Nothing happened for as long as a call may take.
                 Err(error) if is_late(&error) => {}
-                Err(error) => return Some(Err(error)),
+                Err(error) => {
+                    self.backoff.note(true);
+                    return Some(Err(error));
+                }
                 Ok(stamp) => {
+                    self.backoff.note(false);
                     self.seen = Some(stamp.version);
                     return Some(Ok(stamp));
                 }
@@ -122,8 +143,11 @@ impl Iterator for Versions {
     }
 }
 
-/// The first version after one.
-async fn version_after(segment: AsyncSegment, seen: Option<Version>) -> Result<Stamp, Error> {
+/// The first version after one, asked for after a pause.
+async fn version_after(segment: AsyncSegment, seen: Option<Version>, pause: Option<Duration>) -> Result<Stamp, Error> {
+    if let Some(pause) = pause {
+        segment.pause(pause).await;
+    }
     loop {
         let stamp = match seen {
             None => {
@@ -140,16 +164,23 @@ async fn version_after(segment: AsyncSegment, seen: Option<Version>) -> Result<S
 }
 
 impl AsyncVersions {
+    /// How many errors came since the last version.
+    pub fn errors(&self) -> u64 {
+        self.backoff.errors()
+    }
+
     /// The next version. Dropping the future loses none.
     pub async fn next(&mut self) -> Result<Stamp, Error> {
         std::future::poll_fn(|context| self.poll_stamp(context)).await
     }
 
     fn poll_stamp(&mut self, context: &mut Context<'_>) -> Poll<Result<Stamp, Error>> {
-        let (segment, seen) = (&self.segment, self.seen);
-        let asked = self.asked.get_or_insert_with(|| Box::pin(version_after(segment.clone(), seen)));
+        let (segment, seen, backoff) = (&self.segment, self.seen, self.backoff);
+        let ask = || Box::pin(version_after(segment.clone(), seen, backoff.pause())) as Asked;
+        let asked = self.asked.get_or_insert_with(ask);
         let ended = std::task::ready!(asked.as_mut().poll(context));
         self.asked = None;
+        self.backoff.note(ended.is_err());
         if let Ok(stamp) = &ended {
             self.seen = Some(stamp.version);
         }

@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::lanes::Call;
 use crate::lock::{LockOptions, Locked};
+use crate::priority::Priority;
 use crate::segment::Segment;
 use crate::time::Time;
 use crate::value::{Stamp, Value};
@@ -143,7 +144,7 @@ impl Segment {
         }
         // A daemon that takes nothing new takes this: others wait for it, and the next daemon does not know the lock.
         let run = |call: Call<'_>| call.run(operation, None, WaitClass::Polling, |completion, _| completion.outcome);
-        let ended = last.lanes.call(&mut time).and_then(run);
+        let ended = last.lanes.call(Priority::Holder, &mut time).and_then(run);
         let outcome = ended.map_err(|none| client.explain(none, "unlock", self.name()))?;
         Error::of(outcome, "unlock", self.name())
     }
@@ -166,8 +167,9 @@ impl Segment {
         class: WaitClass,
     ) -> Result<Completion, Error> {
         let client: &Client = self.client();
+        let priority = Priority::of(&operation);
         // A lock that the next daemon gives is another one, but so is it to the caller.
-        let completion = client.with_call(time, action, self.name(), operation.is_harmless(), |call| {
+        let completion = client.with_call(time, priority, action, self.name(), operation.is_harmless(), |call| {
             call.run(operation, None, class, |completion, _| *completion)
         })?;
         Error::of(completion.outcome, action, self.name())?;

@@ -133,6 +133,7 @@ fn who_was_told_that_it_stops_can_still_unlock() {
             block_on(async { tasks.open(name).await.unwrap().lock_with(for_long()).await.unwrap() })
         })
         .into();
+    let of_tasks = block_on(tasks.open("spare")).unwrap();
     let waited_for: Vec<Segment> = (made.iter().map(|segment| segment.name()))
         .chain(["told", "dropped"])
         .map(|name| client(&daemon, Strategy::Auto).open(name).unwrap())
@@ -146,9 +147,11 @@ fn who_was_told_that_it_stops_can_still_unlock() {
         wait_until_it_refuses(&spare);
         // Every holder has been told that this daemon takes nothing new.
         for segment in &own {
-            assert_eq!(segment.stat().unwrap_err().failure(), Some(Failure::GoingDown));
+            let told = segment.within(Duration::from_millis(50)).stat().unwrap_err();
+            assert_eq!(told.failure(), Some(Failure::GoingDown));
         }
-        assert_eq!(block_on(tasks.open("spare")).unwrap_err().failure(), Some(Failure::GoingDown));
+        let told = block_on(of_tasks.within(Duration::from_millis(50)).stat()).unwrap_err();
+        assert_eq!(told.failure(), Some(Failure::GoingDown));
         assert!(waiting.iter().all(|one| !one.is_finished()));
         for (number, locked) in by_threads.into_iter().enumerate() {
             // Dropping it is unlocking as well.

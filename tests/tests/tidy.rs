@@ -51,6 +51,7 @@ const DATA_PATH: &[&str] = &[
     "ddss/src/client.rs",
     "ddss/src/lanes.rs",
     "ddss/src/lanes_many.rs",
+    "ddss/src/line.rs",
     "ddss/src/many.rs",
     "ddss/src/near.rs",
     "ddss/src/segment.rs",
@@ -74,8 +75,7 @@ const DATA_PATH: &[&str] = &[
 const COLD_LOCKS: &[(&str, &str, &str)] = &[
     ("ddss/src/aio/room.rs", "queue", "where there is no room for a call, so that it waits anyway"),
     ("ddss/src/attached.rs", "turn", "by who looks for the next daemon"),
-    ("ddss/src/lanes.rs", "asleep", "where more threads call than there are lanes, so that one sleeps anyway"),
-    ("ddss/src/lanes.rs", "freed", "as `asleep`"),
+    ("ddss/src/line.rs", "queues", "where more threads call than there is room for, so that one sleeps anyway"),
     ("ddss/src/lanes.rs", "for_tasks", "once, by who begins to call from tasks"),
     ("ddss/src/near.rs", "Areas", "when a segment is opened"),
 ];

@@ -4,6 +4,7 @@ use super::reactor::Reactor;
 use super::road::Begun;
 use crate::arena::Run;
 use crate::lanes::NoCompletion;
+use crate::priority::Priority;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{ArenaRange, Completion, Operation, Outcome};
 use ddss_ipc::{CallId, SharedMemory};
@@ -130,9 +131,10 @@ impl<'a> Call<'a> {
     fn begin(&mut self, ticket: Option<u64>, context: &Context<'_>) -> Result<Begun, NoCompletion> {
         let road = &self.reactor.road;
         let bytes = self.plan.outgoing.bytes().max(self.plan.incoming);
+        let wanted = (Priority::of(&self.plan.operation), bytes);
         let (plan, make) = (&self.plan, self.make);
         let goes_out = !plan.is_gathering();
-        let begun = road.begin(ticket, bytes, self.deadline, context.waker(), goes_out, |run| {
+        let begun = road.begin(ticket, wanted, self.deadline, context.waker(), goes_out, |run| {
             let range = run.map_or(ArenaRange { slot: 0, bytes: 0 }, |run| run.range(bytes));
             if plan.outgoing.bytes() > 0 {
                 plan.outgoing.write(&road.arena, range.offset() as usize);
@@ -204,7 +206,7 @@ impl Future for Call<'_> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         match self.stage {
-            Stage::UnderWay(id) => self.reactor.road.abandon(id),
+            Stage::UnderWay(id) => self.reactor.road.abandon(id, self.plan.operation.may_wait()),
             Stage::Planned(Some(ticket)) => self.reactor.road.give_up_line(ticket),
             Stage::Planned(None) | Stage::Over => {}
         }

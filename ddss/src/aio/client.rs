@@ -1,6 +1,7 @@
 //! A client whose calls are futures.
 
 use super::call::{Brought, Call, Make, Outgoing, Plan, Take, as_given};
+use super::pause::Pause;
 use super::reactor::Reactor;
 use super::road::Road;
 use super::search::Search;
@@ -16,7 +17,7 @@ use ddss_core::{
     Spec,
 };
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A [`Client`] whose calls are futures. Clones share it.
 ///
@@ -88,12 +89,13 @@ impl AsyncClient {
     }
 
     /// The lane for tasks on a daemon that takes calls, as far as it is known: on the next one, if that comes in time.
-    pub(super) async fn reactor(&self, deadline: Instant) -> Result<Arc<Reactor>, Error> {
+    /// `harmless` is whether the call may be made at any time, and so by any daemon.
+    pub(super) async fn reactor(&self, deadline: Instant, harmless: bool) -> Result<Arc<Reactor>, Error> {
         loop {
             if let Some(reactor) = self.reactor_now() {
                 return reactor;
             }
-            self.shared.search.begin(&self.client.0, deadline)?.await?;
+            self.shared.search.begin(&self.client.0, deadline, harmless)?.await?;
         }
     }
 
@@ -114,6 +116,11 @@ impl AsyncClient {
         let reactor = Arc::new(reactor_of(Guard::into_inner(attached))?);
         self.shared.reactor.store(Arc::clone(&reactor));
         Ok(reactor)
+    }
+
+    /// Lets some time pass.
+    pub(crate) fn pause(&self, time: Duration) -> Pause {
+        Pause::new(self.shared.reactor.load_full(), time)
     }
 
     /// The same client with calls that block.
@@ -233,7 +240,7 @@ impl AsyncClient {
         let harmless = plan.is_harmless(make);
         let mut refused = false;
         let (ended, reactor) = loop {
-            let reactor = match self.reactor(deadline).await {
+            let reactor = match self.reactor(deadline, harmless).await {
                 // Nobody has come in the place of the one that said so.
                 Err(_) if refused => return Err(self.client.explain(NoCompletion::GoingDown, action, target)),
                 reactor => reactor?,
@@ -242,6 +249,8 @@ impl AsyncClient {
             match Call::new(Arc::clone(&reactor), deadline, plan, make, &mut take).await {
                 // The daemon ended under way. What leaves nothing behind is asked again, of the one that comes next.
                 Err(NoCompletion::Gone) if harmless => {}
+                // Nothing of it went out.
+                Err(NoCompletion::NotSent) => {}
                 // It was not begun, whatever it is: the next one is asked.
                 Ok(Completion { outcome: Outcome::Failed(Failure::GoingDown), .. }) => {
                     reactor.attached.attachment.set_leaving();
@@ -442,7 +451,7 @@ mod tests {
     fn a_daemon_that_ends_is_told_to_every_task() {
         // If this broke, tasks would wait for a dead daemon for ever.
         let node = TestNode::start();
-        let client = node.client().to_async().unwrap();
+        let client = node.impatient_client().to_async().unwrap();
         block_on(client.ping()).unwrap();
         drop(node);
         assert!(matches!(block_on(client.ping()), Err(Error::DaemonGone { .. } | Error::NoDaemon { .. })));

@@ -144,8 +144,8 @@ impl AsyncLocked {
         } else {
             self.segment.ask("unlock", operation).await
         };
-        // What came too late to be asked is still to be let go.
-        self.open = matches!(ended, Err(Error::Failed { failure: Failure::TimedOut, .. }));
+        // What was not asked, for want of time or of room, is still to be let go.
+        self.open = matches!(ended, Err(Error::Failed { failure: Failure::TimedOut | Failure::Busy, .. }));
         ended.map(drop)
     }
 }
@@ -154,7 +154,9 @@ impl Drop for AsyncLocked {
     fn drop(&mut self) {
         if self.open {
             // There is nobody to tell; the lease ends it in any case.
-            self.reactor.road.let_go(self.segment.id(), self.token);
+            if !self.reactor.road.let_go(self.segment.id(), self.token) {
+                self.reactor.wake();
+            }
         }
     }
 }

@@ -39,6 +39,7 @@ mod call;
 mod client;
 mod lock;
 mod more;
+mod pause;
 mod reactor;
 mod road;
 mod room;

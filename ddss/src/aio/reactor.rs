@@ -55,9 +55,18 @@ impl Drop for Reactor {
 fn run(attached: &Attached, road: &Road, mut kicked: PipeReader, stopped: &AtomicBool) {
     /// Not more often than this for deadlines alone.
     const REST: Duration = Duration::from_millis(1);
-    let mut alive = true;
-    while !stopped.load(Ordering::Acquire) {
-        let next = road.turn(alive);
+    /// How long the thread goes on without tasks, if locks are still to be given back.
+    const LINGER: Duration = Duration::from_secs(1);
+    let (mut alive, mut end) = (true, None);
+    loop {
+        let mut next = road.turn(alive);
+        if stopped.load(Ordering::Acquire) {
+            let end = *end.get_or_insert_with(|| Instant::now() + LINGER);
+            if Instant::now() >= end || !road.owes() {
+                return;
+            }
+            next = Some(Instant::now() + REST);
+        }
         let left = next.map(|next| next.saturating_duration_since(Instant::now()).max(REST));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         let mut watched = [

@@ -5,25 +5,39 @@
 //! with something else: it is done by who is there.
 //!
 //! Memory of the arena belongs to a call from its begin until its place is given back, whatever became of its future. Only
-//! where there is no room for one more does a task stand in line ([`Room`]).
+//! where there is no room for one more does a task stand in line ([`Room`]). Calls whose purpose is to wait have a part of
+//! the places, and a few are set aside for calls under a lock. A call whose future was dropped while it waits is cancelled.
 
-use super::room::Room;
+use super::pause::Pauses;
+use super::room::{Place, Places, Room};
 use crate::arena::{Run, SharedSlots};
-use crate::lanes::NoCompletion;
+use crate::lanes::{Lanes, NoCompletion};
+use crate::priority::Priority;
 use crate::time::timeout_us;
 use crate::words::first_word;
 use atomic_waker::AtomicWaker;
 use ddss_core::limits::RING_SLOTS;
 use ddss_core::{Completion, Entry, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
 use ddss_ipc::{CallId, Calls, Desk, Ended, Found, Lane, SharedMemory};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// Calls under way at the most: one bit of the desk's word for each, and a few bits for other things.
 const CALLS: usize = 60;
-const _: () = assert!(CALLS <= RING_SLOTS && CALLS < ARM.trailing_zeros() as usize);
-/// What is left at the desk besides the places of calls that are to go out: the next completion is to wake the reactor.
+/// Places that calls whose purpose is to wait may have, at the most.
+const WAITS: u32 = 48;
+/// Places that only calls under a lock, and releases, take.
+const SET_ASIDE: usize = 4;
+/// Cancels under way at the most; the others wait for their turn.
+const CANCELS: usize = 4;
+const _: () = assert!(CALLS + CANCELS <= RING_SLOTS && WAITS as usize + SET_ASIDE < CALLS);
+const _: () = assert!(CALLS <= CANCEL.trailing_zeros() as usize);
+/// The number of a cancel: no call has it.
+const CANCEL_ID: RequestId = RequestId(u64::MAX);
+/// Left at the desk besides the places of calls that are to go out: some calls are to be cancelled.
+const CANCEL: u64 = 1 << 60;
+/// The next completion is to wake the reactor.
 const ARM: u64 = 1 << 61;
 /// The reactor is awake.
 const AWAKE: u64 = 1 << 62;
@@ -31,9 +45,6 @@ const _: () = assert!(AWAKE.trailing_zeros() < Desk::<()>::BITS);
 
 /// How long a task looks for its completion before it lets the executor go on.
 const SPIN: Duration = Duration::from_micros(2);
-/// How much longer than its deadline a call waits for the daemon to say how it ended.
-const GRACE: Duration = Duration::from_millis(20);
-
 /// What is noted of a call by who begins it, for who ends it.
 #[derive(Default)]
 struct Note {
@@ -42,6 +53,10 @@ struct Note {
     run: AtomicU64,
     /// It asked for this segment's lock: granted to nobody, it has to be given back. 0: it did not.
     lock: AtomicU64,
+    /// True if it counts among the calls whose purpose is to wait.
+    waits: AtomicBool,
+    /// The call that is to be cancelled.
+    cancelled: AtomicU64,
     /// When it began and when its time is over, in nanoseconds since the road began.
     began_ns: AtomicU64,
     deadline_ns: AtomicU64,
@@ -66,6 +81,9 @@ impl Note {
 struct Work {
     lane: Lane,
     armed: bool,
+    /// Places whose calls are to be cancelled, and how many cancels are under way.
+    cancels: u64,
+    cancelling: usize,
 }
 
 /// What the tasks of one client share.
@@ -76,6 +94,11 @@ pub(super) struct Road {
     pub(super) arena: SharedMemory,
     runs: SharedSlots,
     room: Room,
+    pub(super) pauses: Pauses,
+    /// Calls whose purpose is to wait.
+    waits: AtomicU32,
+    /// Places whose calls are to be cancelled, on their way to the desk.
+    cancels: AtomicU64,
     /// Calls of batches that have begun and wait for the rest of theirs.
     gathered: AtomicU64,
     gone: AtomicBool,
@@ -96,12 +119,15 @@ pub(super) enum Begun {
 impl Road {
     pub(super) fn new(lane: Lane, arena: SharedMemory, runs: SharedSlots) -> Self {
         Self {
-            desk: Desk::new(Work { lane, armed: false }),
-            calls: Calls::new(CALLS),
+            desk: Desk::new(Work { lane, armed: false, cancels: 0, cancelling: 0 }),
+            calls: Calls::with_set_aside(CALLS, SET_ASIDE),
             notes: std::iter::repeat_with(Note::default).take(CALLS).collect(),
             arena,
             runs,
             room: Room::default(),
+            pauses: Pauses::default(),
+            waits: AtomicU32::new(0),
+            cancels: AtomicU64::new(0),
             gathered: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             dormant: AtomicBool::new(true),
@@ -128,7 +154,7 @@ impl Road {
     pub(super) fn begin(
         &self,
         ticket: Option<u64>,
-        bytes: usize,
+        (priority, bytes): (Priority, usize),
         deadline: Instant,
         waker: &Waker,
         goes_out: bool,
@@ -138,7 +164,7 @@ impl Road {
         if self.is_gone() || now >= deadline {
             ticket.into_iter().for_each(|ticket| self.give_up_line(ticket));
             return Err(match ticket {
-                _ if self.is_gone() => NoCompletion::Gone,
+                _ if self.is_gone() => NoCompletion::NotSent,
                 Some(_) => NoCompletion::Busy,
                 // It comes too late, and nothing of it went out.
                 None => NoCompletion::Late { harmless: true },
@@ -149,16 +175,14 @@ impl Road {
             ticket.into_iter().for_each(|ticket| self.give_up_line(ticket));
             return Err(NoCompletion::TooLong(left));
         };
-        let (id, run) = match self.take_room(bytes) {
+        let at_once = if ticket.is_none() { self.take_room(priority, bytes) } else { None };
+        let (id, run) = match at_once {
             Some(room) => room,
-            None => match self.wait_for_room(ticket, bytes, deadline, waker) {
+            None => match self.wait_for_room(ticket, (priority, bytes), deadline, waker) {
                 Ok(room) => room,
                 Err(ticket) => return Ok(Begun::Queued(ticket)),
             },
         };
-        if let Some(ticket) = ticket {
-            self.room.leave(ticket);
-        }
         let operation = make(run);
         let lock = if let Operation::Lock { segment, .. } = operation { segment.to_bits() } else { 0 };
         let note = self.note(id);
@@ -184,17 +208,22 @@ impl Road {
         }
     }
 
-    /// A place, and a run of the arena if it needs one.
-    fn take_room(&self, bytes: usize) -> Option<(CallId, Option<Run>)> {
-        let id = self.calls.begin()?;
-        if bytes == 0 {
-            return Some((id, None));
+    /// Takes room for a call that comes now, if no call of its priority stands in line.
+    #[inline]
+    fn take_room(&self, priority: Priority, bytes: usize) -> Option<Place> {
+        if self.room.is_empty(priority) { self.take_place(priority, bytes) } else { None }
+    }
+
+    /// A place for a call whose purpose is to wait, if there are not too many of them.
+    fn begin_wait(&self) -> Option<CallId> {
+        let more = |waits: u32| (waits < WAITS).then_some(waits + 1);
+        self.waits.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        let id = self.calls.begin();
+        match id {
+            Some(id) => self.note(id).waits.store(true, Ordering::Relaxed),
+            None => _ = self.waits.fetch_sub(1, Ordering::AcqRel),
         }
-        let run = self.runs.try_take(bytes);
-        if run.is_none() {
-            self.calls.free(id);
-        }
-        Some((id, Some(run?)))
+        id
     }
 
     /// The same, or a place in line for it.
@@ -202,23 +231,21 @@ impl Road {
     fn wait_for_room(
         &self,
         ticket: Option<u64>,
-        bytes: usize,
+        (priority, bytes): (Priority, usize),
         deadline: Instant,
         waker: &Waker,
-    ) -> Result<(CallId, Option<Run>), u64> {
+    ) -> Result<Place, u64> {
         // Calls that nobody waits for may have ended.
         self.work(0);
-        if let Some(room) = self.take_room(bytes) {
-            return Ok(room);
-        }
-        let ticket = self.room.stand_in_line(ticket, waker, deadline);
+        let ticket = match ticket {
+            Some(ticket) => ticket,
+            None => match self.take_room(priority, bytes) {
+                Some(room) => return Ok(room),
+                None => self.room.stand_in_line(self, (priority, bytes), waker, deadline),
+            },
+        };
         self.work(ARM);
-        let Some(room) = self.take_room(bytes) else { return Err(ticket) };
-        if !self.room.leave(ticket) {
-            // Somebody made room for this task, which has found some by itself: the next one may.
-            self.room.call_next();
-        }
-        Ok(room)
+        self.room.claim(ticket, waker).ok_or(ticket)
     }
 
     /// The end of a call, if it is there; else the task is noted.
@@ -262,36 +289,47 @@ impl Road {
         result
     }
 
-    /// The future of a call was dropped.
-    pub(super) fn abandon(&self, id: CallId) {
-        // Read first: once nobody waits for it, it may be another call.
-        let asks_for_lock = self.note(id).lock().is_some();
+    /// The future of a call was dropped. One that may wait for another caller is cancelled.
+    pub(super) fn abandon(&self, id: CallId, may_wait: bool) {
         match self.calls.abandon(id) {
-            // A grant has to be seen by somebody: the reactor.
-            Found::Waiting if asks_for_lock => self.work(ARM),
+            Found::Waiting if may_wait => {
+                // A place may be another call's by now: the newer one counts.
+                self.note(id).cancelled.fetch_max(id.to_bits(), Ordering::Relaxed);
+                // Pairs with the Acquire in `send_cancels`.
+                self.cancels.fetch_or(1 << id.index(), Ordering::Release);
+                // A lock that is granted all the same has to be seen: by the reactor.
+                self.work(CANCEL | ARM);
+            }
             Found::Done(entry) => self.end_late(id, &Completion::decode(&entry)),
             Found::Waiting | Found::Over => {}
         }
     }
 
-    /// Gives a lock back for somebody who does not wait. If there is no room for it, the lease ends the lock.
-    pub(super) fn let_go(&self, segment: SegmentId, token: LockToken) {
+    /// Gives a lock back without waiting for the answer. `false`: it goes as soon as there is a place for it, for which the
+    /// reactor has to be awake.
+    pub(super) fn let_go(&self, segment: SegmentId, token: LockToken) -> bool {
         self.work(0);
-        let Some(id) = self.calls.begin().filter(|_| !self.is_gone()) else { return };
-        let note = self.note(id);
-        note.set_run(None);
-        note.lock.store(0, Ordering::Relaxed);
-        note.began_ns.store(self.since_begin_ns(Instant::now()), Ordering::Relaxed);
-        let request = Request::new(RequestId(id.to_bits()), Operation::Unlock { segment, token });
-        self.calls.submit(id, &request.encode(), false);
-        self.work(1 << id.index());
+        if self.is_gone() {
+            return true;
+        }
+        if let Some(id) = self.begin_release(segment, token) {
+            self.work(1 << id.index());
+            return true;
+        }
+        self.room.owe(self, segment, token);
+        self.work(ARM);
+        false
     }
 
     /// A future that waited for room was dropped. If its turn had come, it is the next one's.
     pub(super) fn give_up_line(&self, ticket: u64) {
-        if !self.room.leave(ticket) {
-            self.room.call_next();
-        }
+        self.room.leave(self, ticket);
+    }
+
+    /// Returns true while locks are to be given back: some wait for a place, or some may be granted to dropped futures.
+    pub(super) fn owes(&self) -> bool {
+        let granted_to_nobody = |(id, awaited): (CallId, bool)| !awaited && self.note(id).lock().is_some();
+        !self.is_gone() && (self.room.owes() || self.calls.under_way().any(granted_to_nobody))
     }
 
     /// The socket was readable, or time passed: hands out what came. Says when it has to be called again.
@@ -303,15 +341,18 @@ impl Road {
         // Pairs with the exchange in `minds`: a call that is begun now is seen here, or sees that the reactor sleeps.
         self.dormant.swap(true, Ordering::AcqRel);
         let (now, gone) = (Instant::now(), self.is_gone());
-        let mut next = self.room.turn(now, gone);
-        let mut waits = false;
+        let mut next = self.room.turn(self, now, gone);
+        if let Some(pause) = self.pauses.turn(now) {
+            next = Some(next.map_or(pause, |other| other.min(pause)));
+        }
+        let mut waits = self.room.is_needed();
         for (id, awaited) in self.calls.under_way() {
             let note = self.note(id);
             if !awaited {
                 waits |= note.lock().is_some();
                 continue;
             }
-            let patience_ns = note.deadline_ns.load(Ordering::Relaxed).saturating_add(GRACE.as_nanos() as u64);
+            let patience_ns = note.deadline_ns.load(Ordering::Relaxed).saturating_add(Lanes::GRACE.as_nanos() as u64);
             let patience = self.began + Duration::from_nanos(patience_ns);
             if gone {
                 note.waker.wake();
@@ -357,6 +398,9 @@ impl Road {
     fn work(&self, left: u64) {
         self.desk.leave(left, |work, left| {
             self.send_out(work, left & ((1 << CALLS) - 1));
+            if left & CANCEL != 0 {
+                self.send_cancels(work);
+            }
             if left & AWAKE != 0 && std::mem::take(&mut work.armed) {
                 work.lane.disarm_async();
             }
@@ -391,11 +435,38 @@ impl Road {
         self.rings.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Cancels calls whose futures were dropped, behind the calls themselves. A call that has ended meanwhile needs no cancel.
+    #[cold]
+    fn send_cancels(&self, work: &mut Work) {
+        // Pairs with the Release in `abandon`.
+        work.cancels |= self.cancels.swap(0, Ordering::Acquire);
+        let before = work.cancelling;
+        while work.cancels != 0 && work.cancelling < CANCELS {
+            let index = work.cancels.trailing_zeros() as usize;
+            work.cancels &= work.cancels - 1;
+            let id = CallId::from_bits(self.notes[index].cancelled.load(Ordering::Relaxed));
+            // Who works at the desk frees it, so that its request stays there until this is done.
+            if self.calls.is_late(id) {
+                let cancel = Request::new(CANCEL_ID, Request::cancel_of(&self.calls.request(index)));
+                work.lane.submit(cancel.encode()).expect("there are not more of them than the lane has");
+                work.cancelling += 1;
+            }
+        }
+        if work.cancelling > before {
+            work.lane.ring();
+        }
+    }
+
     /// Takes the completions that are there.
     #[inline]
     fn take_in(&self, work: &mut Work) {
         while let Some(entry) = work.lane.reap() {
             let completion = Completion::decode(&entry);
+            if completion.request == CANCEL_ID {
+                work.cancelling = work.cancelling.saturating_sub(1);
+                self.send_cancels(work);
+                continue;
+            }
             let id = CallId::from_bits(completion.request.0);
             match self.calls.end(id, &entry) {
                 Ended::Dozes => self.note(id).waker.wake(),
@@ -417,11 +488,54 @@ impl Road {
     }
 
     fn free(&self, id: CallId) {
-        let run = self.note(id).run();
+        self.give_place((id, self.note(id).run()));
+        self.room.serve(self);
+    }
+}
+
+impl Places for Road {
+    #[inline]
+    fn take_place(&self, priority: Priority, bytes: usize) -> Option<Place> {
+        let id = match priority {
+            Priority::Call => self.calls.begin(),
+            Priority::Wait => self.begin_wait(),
+            Priority::Holder => self.calls.begin_urgent(),
+        }?;
+        if bytes == 0 {
+            return Some((id, None));
+        }
+        let run = self.runs.try_take(bytes);
+        if run.is_none() {
+            self.give_place((id, None));
+        }
+        Some((id, Some(run?)))
+    }
+
+    #[inline]
+    fn give_place(&self, (id, run): Place) {
+        let waited = &self.note(id).waits;
+        if waited.load(Ordering::Relaxed) {
+            waited.store(false, Ordering::Relaxed);
+            self.waits.fetch_sub(1, Ordering::AcqRel);
+        }
         self.calls.free(id);
         if let Some(run) = run {
             self.runs.give(run);
         }
-        self.room.call_next();
+    }
+
+    fn begin_release(&self, segment: SegmentId, token: LockToken) -> Option<CallId> {
+        let id = self.calls.begin_urgent()?;
+        let note = self.note(id);
+        note.set_run(None);
+        note.lock.store(0, Ordering::Relaxed);
+        note.began_ns.store(self.since_begin_ns(Instant::now()), Ordering::Relaxed);
+        let request = Request::new(RequestId(id.to_bits()), Operation::Unlock { segment, token });
+        self.calls.submit(id, &request.encode(), false);
+        Some(id)
+    }
+
+    fn send(&self, places: u64) {
+        self.work(places);
     }
 }

@@ -26,6 +26,7 @@ struct Line {
 struct Waiting {
     since: Instant,
     deadline: Instant,
+    harmless: bool,
     ended: Mutex<Option<Result<(), Error>>>,
     waker: AtomicWaker,
 }
@@ -59,9 +60,14 @@ impl Search {
     }
 
     /// Begins to look, if nobody does.
-    pub(super) fn begin(self: &Arc<Self>, inner: &Arc<Inner>, deadline: Instant) -> Result<Sought, Error> {
-        let since = Instant::now();
-        let waiting = Arc::new(Waiting { since, deadline, ended: Mutex::new(None), waker: AtomicWaker::new() });
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        inner: &Arc<Inner>,
+        deadline: Instant,
+        harmless: bool,
+    ) -> Result<Sought, Error> {
+        let (since, ended, waker) = (Instant::now(), Mutex::new(None), AtomicWaker::new());
+        let waiting = Arc::new(Waiting { since, deadline, harmless, ended, waker });
         let mut line = self.line();
         if !line.searching {
             let (search, inner) = (Arc::clone(self), Arc::clone(inner));
@@ -97,7 +103,7 @@ impl Search {
     /// Tells those who need not look any further.
     fn tell(&self, inner: &Inner, is_there: bool, error: Option<&Error>) {
         let soon = Instant::now() + Inner::REST;
-        let is_over = |one: &Waiting| is_there || soon >= Inner::patience(error, one.since, one.deadline);
+        let is_over = |one: &Waiting| is_there || soon >= Inner::patience(error, one.since, one.deadline, one.harmless);
         let told: Vec<_> = self.line().waiting.extract_if(.., |waiting| is_over(waiting)).collect();
         for waiting in told {
             waiting.end(if is_there { Ok(()) } else { Err(same(inner, error)) });
@@ -147,7 +153,8 @@ mod tests {
     fn nobody_waits_for_a_search_that_panicked() {
         // If this broke, tasks would wait for ever for a thread that is gone: their deadlines are looked at by that thread.
         let (search, now) = (Search::default(), Instant::now());
-        let waiting = Waiting { since: now, deadline: now, ended: Mutex::new(None), waker: AtomicWaker::new() };
+        let (ended, waker) = (Mutex::new(None), AtomicWaker::new());
+        let waiting = Waiting { since: now, deadline: now, harmless: true, ended, waker };
         let waiting = Arc::new(waiting);
         *search.line() = Line { searching: true, waiting: vec![Arc::clone(&waiting)] };
         let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -2,6 +2,7 @@
 
 use super::call::{Brought, Outgoing, Plan, Take, as_given};
 use super::client::{AsyncClient, bare};
+use super::pause::Pause;
 use crate::error::Error;
 use crate::segment::{Place, bounds};
 use crate::time::deadline_in;
@@ -9,7 +10,7 @@ use crate::value::{Stamp, Value};
 use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
 use ddss_core::{ArenaRange, Completion, Opened, Operation, Payload, SegmentId, Terms};
 use std::ops::RangeBounds;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A [`Segment`](crate::Segment) whose calls are futures. Cheap to clone; dropping it changes nothing.
 ///
@@ -43,6 +44,11 @@ impl AsyncSegment {
 
     pub(super) fn client(&self) -> &AsyncClient {
         &self.client
+    }
+
+    /// Lets some time pass.
+    pub(crate) fn pause(&self, time: Duration) -> Pause {
+        self.client.pause(time)
     }
 
     pub(super) fn place(&self) -> &Place {
