@@ -1,6 +1,6 @@
 //! Why an operation did not end as *done*, and how each end travels as a number.
 
-use crate::limits::{AREAS_MAX, SEGMENTS_PER_NODE_MAX};
+use crate::limits::{AREAS_MAX, SEGMENTS_PER_NODE_MAX, TRANSFER_BYTES_MAX};
 use thiserror::Error;
 
 /// What went wrong, as it travels in completions and messages. The numbers are part of the protocol.
@@ -30,7 +30,7 @@ pub enum Failure {
     #[error("busy: a table or queue is full, try again")]
     Busy = 5,
     /// One transfer moves at most so much.
-    #[error("more than one transfer can move")]
+    #[error("more than the {TRANSFER_BYTES_MAX} bytes that one transfer can move")]
     TooLarge = 6,
     /// The node's pool has no free run of blocks.
     #[error("the node has no memory left for a segment of that size")]

@@ -60,7 +60,7 @@ fn wrong_words_are_answered_with_a_sentence_and_a_code() {
     for (words, code, part) in [
         (&["allocate", "a\nb", "8"][..], 1, "control characters"),
         (&["allocate", "big", "999999999999"], 1, "no memory left"),
-        (&["allocate", "none", "0"], 1, "size is zero"),
+        (&["allocate", "none", "0"], 2, "bytes is 0"),
         (&["allocate", "x", "many"], 2, "invalid value"),
         (&["allocate", "x", "8", "--model", "fast"], 2, "is no model"),
         (&["allocate", "x", "8", "--mode", "999"], 2, "is no permission"),
