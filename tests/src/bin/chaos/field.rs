@@ -43,8 +43,8 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Starts the nodes; each in a network namespace of its own if that is asked for.
-    pub(crate) fn start(namespaces: bool) -> Result<Self, Box<dyn Error>> {
+    /// Starts the nodes, each in a network namespace of its own if that is asked for, and makes segments on so many nodes each.
+    pub(crate) fn start(namespaces: bool, copies: u8) -> Result<Self, Box<dyn Error>> {
         let islands = if namespaces { Some(Islands::new(NODES as u8)?) } else { None };
         let options = (1..=NODES).map(|node| match &islands {
             Some(islands) => {
@@ -65,16 +65,16 @@ impl Field {
         let folder = TempNode::new()?;
         let stop = SharedMemory::create_file(&folder.join("stop"), 4096)?;
         let field = Self { workers: Vec::new(), daemons, islands, past: 0, folder, stop };
-        field.make_segments()?;
+        field.make_segments(copies)?;
         Ok(field)
     }
 
     /// One after the other on each node; Strict, since that promises the most.
-    fn make_segments(&self) -> Result<(), Box<dyn Error>> {
+    fn make_segments(&self, copies: u8) -> Result<(), Box<dyn Error>> {
         let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
         let begin = Instant::now();
         for index in 0..VALUES + COUNTERS {
-            let mut spec = Spec::new(BYTES as u64);
+            let mut spec = Spec { copies, ..Spec::new(BYTES as u64) };
             spec.placement = Placement::Node(ddss::NodeId(home_of(index)));
             loop {
                 match client.allocate(&name(index), spec) {

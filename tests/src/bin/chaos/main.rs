@@ -1,11 +1,12 @@
 //! Real processes under kills: three nodes, clients on each, one client killed four times a second and one daemon every
-//! few seconds; or one node cut off from the others again and again. Then everything that anybody saw is checked, and
+//! few seconds; or one node cut off from the others again and again; or nodes rebooted that lose their memory. Then everything that anybody saw is checked, and
 //! whatever was acknowledged has to be there.
 //!
 //! ```sh
 //! cargo run --release -p ddss-tests --bin chaos -- --seconds 60 [--json]
 //! cargo run --release -p ddss-tests --bin chaos -- --namespaces --operations 5000000 --floor 50000
 //! cargo run --release -p ddss-tests --bin chaos -- --cut both      # or deaf, mute, slow
+//! cargo run --release -p ddss-tests --bin chaos -- --reboots 20
 //! ```
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
@@ -14,6 +15,7 @@ mod check;
 mod cuts;
 mod field;
 mod log;
+mod reboots;
 mod torment;
 mod worker;
 
@@ -26,7 +28,8 @@ use std::process::ExitCode;
 use torment::{CLIENT_KILL_EVERY, DAEMON_KILL_EVERY, Until, WORKERS};
 
 const USAGE: &str = "usage: chaos [--seconds N] [--operations N] [--namespaces] [--floor CALLS-A-SECOND] [--json]
-       chaos --cut both|deaf|mute|slow [--rounds N] [--json]";
+       chaos --cut both|deaf|mute|slow [--rounds N] [--json]
+       chaos --reboots N [--json]";
 /// A run that is told how much to do and not how long is given up after this.
 const SECONDS_MAX: u64 = 3600;
 
@@ -39,13 +42,23 @@ struct Wish {
     floor: u64,
     cut: Option<How>,
     rounds: u64,
+    /// Nodes that lose their memory, one after the other.
+    reboots: Option<u64>,
     json: bool,
 }
 
 impl Wish {
     fn parse(words: &[String]) -> Option<Self> {
-        let mut wish =
-            Self { seconds: None, operations: None, namespaces: false, floor: 0, cut: None, rounds: 2, json: false };
+        let mut wish = Self {
+            seconds: None,
+            operations: None,
+            namespaces: false,
+            floor: 0,
+            cut: None,
+            rounds: 2,
+            reboots: None,
+            json: false,
+        };
         let mut words = words.iter().map(String::as_str);
         while let Some(word) = words.next() {
             match word {
@@ -59,6 +72,7 @@ impl Wish {
                         "--operations" => wish.operations = Some(number),
                         "--floor" => wish.floor = number,
                         "--rounds" => wish.rounds = number,
+                        "--reboots" => wish.reboots = Some(number),
                         _ => return None,
                     }
                 }
@@ -108,7 +122,7 @@ fn is_good(verdict: &Verdict) -> bool {
 
 fn kill(wish: &Wish) -> Result<bool, Box<dyn Error>> {
     eprintln!("starting {NODES} daemons; if they are not built yet, that takes minutes");
-    let mut field = Field::start(wish.namespaces)?;
+    let mut field = Field::start(wish.namespaces, 1)?;
     eprintln!("{WORKERS} clients, one killed every {CLIENT_KILL_EVERY:?}, a daemon every {DAEMON_KILL_EVERY:?}");
     let run = torment::torment(&mut field, wish.until())?;
     let verdict = field.judge()?;
@@ -134,7 +148,7 @@ fn kill(wish: &Wish) -> Result<bool, Box<dyn Error>> {
 
 fn cut(wish: &Wish, how: How) -> Result<bool, Box<dyn Error>> {
     eprintln!("starting {NODES} daemons on islands; if they are not built yet, that takes minutes");
-    let mut field = Field::start(true)?;
+    let mut field = Field::start(true, 1)?;
     let run = cuts::cut(&mut field, how, wish.rounds as u32)?;
     let verdict = field.judge()?;
     let rounds: Vec<Value> = run
@@ -160,6 +174,21 @@ fn cut(wish: &Wish, how: How) -> Result<bool, Box<dyn Error>> {
     Ok(is_good(&verdict) && run.stranded == 0)
 }
 
+fn reboot(wish: &Wish, rounds: u64) -> Result<bool, Box<dyn Error>> {
+    eprintln!("starting {NODES} daemons; if they are not built yet, that takes minutes");
+    let mut field = Field::start(wish.namespaces, 2)?;
+    let run = reboots::reboot(&mut field, rounds)?;
+    let verdict = field.judge()?;
+    let mut found = vec![
+        ("reboots_that_lost_memory", json!(run.reboots)),
+        ("slowest_until_in_sync_s", json!((run.slowest_s * 10.0).round() / 10.0)),
+        ("stranded", json!(run.stranded)),
+    ];
+    found.extend(tell_verdict(&verdict));
+    tell(wish.json, &found);
+    Ok(is_good(&verdict) && run.stranded == 0)
+}
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let ended = match words.first().map(String::as_str) {
@@ -169,9 +198,10 @@ fn main() -> ExitCode {
                 eprintln!("{USAGE}");
                 return ExitCode::from(2);
             };
-            match wish.cut {
-                Some(how) => cut(&wish, how),
-                None => kill(&wish),
+            match (wish.cut, wish.reboots) {
+                (Some(how), _) => cut(&wish, how),
+                (None, Some(rounds)) => reboot(&wish, rounds),
+                (None, None) => kill(&wish),
             }
         }
     };

@@ -1,0 +1,79 @@
+//! Nodes are rebooted one after the other while clients work on mirrored segments: each loses its memory, and no segment
+//! may lose anything.
+
+use crate::field::{Field, NODES};
+use crate::worker::{Dice, Plan, attach, open_all};
+use ddss::{Mirroring, Strategy};
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+const WORKERS: u16 = 6;
+/// Between two calls of a worker: its log holds the calls of the whole run.
+const PAUSE: Duration = Duration::from_millis(2);
+/// How long a node is away at the most that comes back before it is declared dead, and one that comes back after it.
+const AWAY_MS: [u64; 2] = [500, 6000];
+/// Until each segment is in sync again: a node is waited for, then all are copied.
+const IN_SYNC_MAX: Duration = Duration::from_secs(60);
+
+/// What the run did.
+#[derive(Default)]
+pub(crate) struct Run {
+    pub(crate) reboots: u64,
+    /// Workers that found no daemon, or not their segments, for as long as they could wait.
+    pub(crate) stranded: u64,
+    /// The longest time from a start until all was in sync.
+    pub(crate) slowest_s: f64,
+}
+
+/// Reboots so many times some node, each time when all is in sync.
+pub(crate) fn reboot(field: &mut Field, rounds: u64) -> Result<Run, Box<dyn Error>> {
+    let mut run = Run::default();
+    let mut dice = Dice(rounds ^ 0x5eed);
+    for number in 0..WORKERS {
+        field.hire(number % NODES + 1, Plan { pause: PAUSE, ..Plan::all() })?;
+    }
+    until_in_sync(field)?;
+    for _ in 0..rounds {
+        let daemon = &mut field.daemons[dice.below(NODES.into()) as usize];
+        if dice.below(2) == 0 {
+            daemon.kill()?
+        } else {
+            daemon.process().end()?
+        }
+        std::fs::remove_dir_all(daemon.folder().join("memory"))?;
+        let away_ms = AWAY_MS[dice.below(2) as usize];
+        std::thread::sleep(Duration::from_millis(dice.below(away_ms)));
+        daemon.start_again()?;
+        run.reboots += 1;
+        run.slowest_s = run.slowest_s.max(until_in_sync(field)?.as_secs_f64());
+    }
+    run.stranded = field.stop()?;
+    Ok(run)
+}
+
+fn until_in_sync(field: &Field) -> Result<Duration, Box<dyn Error>> {
+    let begin = Instant::now();
+    loop {
+        let said = match all_in_sync(field) {
+            Ok(None) => return Ok(begin.elapsed()),
+            Ok(Some(said)) => said,
+            Err(error) => error.to_string(),
+        };
+        if begin.elapsed() > IN_SYNC_MAX {
+            return Err(format!("not in sync {IN_SYNC_MAX:?} after a reboot: {said}").into());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The first segment that is not in sync.
+fn all_in_sync(field: &Field) -> Result<Option<String>, ddss::Error> {
+    let client = attach(field.daemons[0].folder(), Strategy::Auto, false)?;
+    for segment in open_all(&client)? {
+        let listing = segment.stat()?;
+        if listing.mirroring != Mirroring::InSync {
+            return Ok(Some(format!("{} {:?} {:?}", listing.name, listing.mirroring, listing.degraded)));
+        }
+    }
+    Ok(None)
+}
