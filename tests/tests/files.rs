@@ -28,9 +28,9 @@ fn lose_memory(daemon: &Daemon) {
     std::fs::remove_dir_all(daemon.folder().join("memory")).unwrap();
 }
 
-fn ddss(daemon: &Daemon, words: &[&str]) -> String {
+fn ddss(daemon: &Daemon, words: &[&str], code: i32) -> String {
     let output = Command::new(binary("ddss").unwrap()).args(words).arg("--dir").arg(daemon.folder()).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -74,12 +74,12 @@ fn a_segment_in_a_file_outlives_the_memory_and_one_in_memory_says_that_it_is_gon
         fresh.put(0, &pattern(9, BYTES)).unwrap();
         assert!(files.iter().all(|segment| is(segment, round)));
     }
-    let told = ddss(&daemon, &["stat", "file/1", "--json"]);
+    let told = ddss(&daemon, &["stat", "file/1", "--json"], 0);
     assert!(told.contains("\"storage\":\"file\""), "{told}");
-    ddss(&daemon, &["allocate", "by-command", "100", "--storage", "file"]);
+    ddss(&daemon, &["allocate", "by-command", "100", "--storage", "file"], 0);
     // Looked at while nobody serves it.
     daemon.process().end().unwrap();
-    let told = ddss(&daemon, &["ls", "--json"]);
+    let told = ddss(&daemon, &["ls", "--json"], 4);
     assert!(told.contains("by-command") && told.contains("\"storage\":\"file\""), "{told}");
     daemon.start_again().unwrap();
     // Released, it is gone for good.
@@ -223,11 +223,11 @@ fn a_file_that_was_cut_short_is_named_and_never_taken_for_the_whole() {
     for segment in [&first, &second] {
         segment.put(0, &pattern(1, BYTES)).unwrap();
     }
-    let mut taken = ddss(&daemon, &["counters", "file_bytes*", "--json"]);
+    let mut taken = ddss(&daemon, &["counters", "file_bytes*", "--json"], 0);
     while !taken.contains("\"file_bytes_used\":606208") {
         // It is written down now and then.
         std::thread::sleep(Duration::from_millis(20));
-        taken = ddss(&daemon, &["counters", "file_bytes*", "--json"]);
+        taken = ddss(&daemon, &["counters", "file_bytes*", "--json"], 0);
         assert!(began.elapsed() < PATIENCE, "{taken}");
     }
     let folder = daemon.folder().join("state/segments");

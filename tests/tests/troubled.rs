@@ -224,7 +224,7 @@ fn what_a_dead_daemon_left_is_found_wherever_it_was() {
     Client::builder().folder(daemon.folder()).connect().unwrap().allocate("x", Spec::new(64)).unwrap();
     daemon.kill().unwrap();
     let said = ended(&program, daemon.folder(), &scratch, "ls --json", None);
-    assert!(said.code == 0 && said.out.contains("\"name\":\"x\""), "{said:?}");
+    assert!(said.code == 4 && said.out.contains("\"name\":\"x\""), "{said:?}");
 }
 
 // If this failed, whoever can write a page, or a disk that lies, could end or fool a command.
@@ -250,7 +250,7 @@ fn a_page_of_nonsense_is_told_as_that() {
         }
     }
     fs::write(&page, &whole).unwrap();
-    assert_eq!(ended(&program, daemon.folder(), &scratch, "counters", None).code, 0);
+    assert_eq!(ended(&program, daemon.folder(), &scratch, "counters", None).code, 4);
     // The folder is a file, a loop, a name that is too long.
     let file = scratch.join("imported");
     std::os::unix::fs::symlink("round", scratch.join("round")).unwrap();
