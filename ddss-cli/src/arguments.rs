@@ -184,6 +184,9 @@ pub(crate) struct RemoveOptions {
     /// Number of the node
     #[arg(value_parser = node)]
     pub(crate) node: NodeId,
+    /// Also if the node is alive: it ends, and segments that are only there go with it
+    #[arg(long)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) place: Place,
 }

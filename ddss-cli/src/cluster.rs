@@ -22,10 +22,10 @@ pub(crate) fn run(command: &ClusterCommand, json: bool) -> Result<(), CommandErr
         ClusterCommand::Token(place) => token(place, json),
         ClusterCommand::Join(options) => join(options, json),
         ClusterCommand::Leave(LeaveOptions { force, place }) => {
-            left(ask(place, &AdminAsk::Leave { force: *force })?, "left the cluster: stop the daemon", json)
+            left(ask(place, &AdminAsk::Leave { force: *force })?, "left the cluster: the daemon ends", json)
         }
         ClusterCommand::Remove(options) => {
-            let answer = ask(&options.place, &AdminAsk::Remove { node: options.node.0 })?;
+            let answer = ask(&options.place, &AdminAsk::Remove { node: options.node.0, force: options.force })?;
             left(answer, &format!("{} is out of the cluster", options.node), json)
         }
         ClusterCommand::Status(place) => status(place, json),

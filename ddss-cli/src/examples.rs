@@ -176,7 +176,11 @@ It takes some 3 s while this node has one.";
 
 pub(crate) const CLUSTER_REMOVE: &str = "\
 Examples:
-  ddss cluster remove 3   node 3 is broken and will not come back";
+  ddss cluster remove 3           node 3 is broken and will not come back
+  ddss cluster remove 3 --force   also if it is alive: it ends by itself
+
+The number is not given again. A node that returns under it ends by itself, and
+joins anew with an empty state folder.";
 
 pub(crate) const CLUSTER_STATUS: &str = "\
 Examples:

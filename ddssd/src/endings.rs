@@ -21,6 +21,8 @@ pub enum Ending {
     Network = 6,
     /// What it had in memory from a file is there no more.
     LostFile = 7,
+    /// It is no member of its cluster any more.
+    Removed = 8,
 }
 
 impl Ending {
@@ -34,6 +36,7 @@ impl Ending {
         Self::Key,
         Self::Network,
         Self::LostFile,
+        Self::Removed,
     ];
 
     /// The exit code.
@@ -52,6 +55,7 @@ impl Ending {
             Self::Key => "no key or none that can be used",
             Self::Network => "the network or the cluster",
             Self::LostFile => "a file with segments was lost under it",
+            Self::Removed => "removed from its cluster",
         }
     }
 

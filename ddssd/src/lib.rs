@@ -94,4 +94,5 @@ pub use remains::{NoRemains, Remain, Remains};
 pub use service::{Service, StartError, Vigil};
 pub use settings::{Mode, Settings, SettingsError};
 pub use trust::{ClusterKey, KeyError};
+pub use vital::Departure;
 pub use words::in_one_line;

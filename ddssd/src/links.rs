@@ -24,7 +24,7 @@ use ddss_core::status::PeerRow;
 use ddss_core::{Message, NodeId, PeerHello, RemoteWindow};
 use ddss_ipc::SharedMemory;
 use ddss_verbs::{Fabric, PeerId, PostErrorKind, RegionId, Rights, SendMode, Trust, Work};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -120,6 +120,8 @@ pub(crate) struct Links {
     /// What is said of those who are turned away.
     pub(crate) links: BTreeMap<NodeId, Link>,
     pub(crate) by_peer: HashMap<PeerId, NodeId>,
+    /// The nodes that left the cluster or were removed: each is told so when it connects.
+    pub(crate) removed: BTreeSet<NodeId>,
     /// Messages that went out or wait, and their bytes.
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
@@ -141,8 +143,8 @@ impl Links {
     const OUTBOX_MAX: usize = 1 << 14;
 
     pub(crate) fn new(ours: PeerHello, plane: u8, key: Option<ClusterKey>, doorman: Option<Doorman>) -> Self {
-        let (links, by_peer) = (BTreeMap::new(), HashMap::new());
-        Self { ours, plane, key, doorman, links, by_peer, sent: 0, sent_bytes: 0 }
+        let (links, by_peer, removed) = Default::default();
+        Self { ours, plane, key, doorman, links, by_peer, removed, sent: 0, sent_bytes: 0 }
     }
 
     /// Takes a node in, or notes its new address. It gets memory of its own to put into.
@@ -151,6 +153,7 @@ impl Links {
             link.address = member.address;
             return Ok(());
         }
+        self.removed.remove(&member.node);
         let memory = SharedMemory::create("ddss-staging", STAGING_BYTES).map_err(|error| error.to_string())?;
         let (offset, bytes) = (memory.offset() as u64, memory.len() as u64);
         let region = fabric.register(memory.descriptor(), Trust::Sealed, offset, bytes);
@@ -194,6 +197,11 @@ impl Links {
         if let Some((peer, _)) = self.road_to(node) {
             fabric.close(peer);
         }
+    }
+
+    /// Notes that a node is out of the cluster. Its link ends with the membership.
+    pub(crate) fn forbid(&mut self, node: NodeId) {
+        self.removed.insert(node);
     }
 
     /// Ends everything with a node for good.

@@ -4,8 +4,8 @@
 
 use clap::Parser;
 use ddssd::{
-    Arguments, Ending, LogRate, QuotaTable, Service, Settings, StartError, Vigil, drop_privileges, in_one_line, notify,
-    strange_variables, watchdog_every,
+    Arguments, Departure, Ending, LogRate, QuotaTable, Service, Settings, StartError, Vigil, drop_privileges,
+    in_one_line, notify, strange_variables, watchdog_every,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -123,13 +123,16 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     if let Some(part) = vigil.ended() {
         return Err(part_ended(part, service));
     }
+    if let Some(how) = vigil.departure() {
+        return departed(how, service);
+    }
     drain(&service, patience, || signals.pending().any(|signal| signal != SIGHUP));
     rate.report();
     Ok(service.stop()?)
 }
 
 /// Tells the service manager that the node lives, if it wants to know, and the log what it left out. A part that ends by itself ends
-/// the wait for signals.
+/// the wait for signals, and so does the end of the node's membership.
 fn keep_watch(vigil: &Vigil, wait: &signal_hook::iterator::Handle, rate: &LogRate) {
     /// A sign of life comes some times a second.
     const SILENT_MAX: Duration = Duration::from_secs(2);
@@ -145,7 +148,7 @@ fn keep_watch(vigil: &Vigil, wait: &signal_hook::iterator::Handle, rate: &LogRat
             tell("WATCHDOG=1");
         }
     }
-    if vigil.ended().is_some() {
+    if vigil.ended().is_some() || vigil.departure().is_some() {
         wait.close();
     }
     // It stops, and has its time for that.
@@ -171,6 +174,24 @@ fn part_ended(part: &str, service: Service) -> Failed {
         std::thread::sleep(Duration::from_millis(10));
     }
     Failed { code: Ending::Badly.code(), error: sentence.into() }
+}
+
+/// Ends a node that is out of its cluster. No request is begun any more: a put would be acknowledged that no other node knows of.
+fn departed(how: Departure, service: Service) -> Result<(), Failed> {
+    tell("STOPPING=1");
+    let node = service.node();
+    drain(&service, Duration::ZERO, || true);
+    let stopped = service.stop();
+    match how {
+        Departure::Left => Ok(stopped?),
+        _ => {
+            let sentence = format!(
+                "{node} was removed from its cluster, which has given up its names: it cannot come back under this number. \
+                 Join anew with an empty state folder, or start it without a key to look at the segments that it has"
+            );
+            Err(Failed { code: Ending::Removed.code(), error: sentence.into() })
+        }
+    }
 }
 
 /// Lets what is under way end; a second word to stop is the last one.

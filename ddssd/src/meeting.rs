@@ -110,8 +110,11 @@ impl Links {
 
     fn take_candidate(&mut self, fabric: &mut dyn Fabric, peer: PeerId, answer: Answer) -> Result<(), String> {
         let now = Instant::now();
-        let Self { ours, links, by_peer, .. } = self;
+        let Self { ours, links, by_peer, removed, .. } = self;
         let theirs = answer.theirs;
+        if removed.contains(&theirs.node) {
+            return Err(format!("{} was removed from the cluster", theirs.node));
+        }
         agree(ours, &theirs).map_err(|error| error.to_string())?;
         let link = links.get_mut(&theirs.node).ok_or_else(|| format!("{} is no peer of {}", theirs.node, ours.node))?;
         link.gives_way(ours.node, &theirs, now)?;

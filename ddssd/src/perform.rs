@@ -125,6 +125,7 @@ impl Hands {
                 self.engine.node_dead(self.now, node);
             }
             Tell::Alive(node) => self.engine.node_alive(node),
+            Tell::Gone(node) => self.links.forbid(node),
             Tell::Duty(duty) => self.engine.duty(self.now, &duty),
             Tell::NoDuty(segment) => self.engine.no_duty(self.now, segment),
             Tell::Lease { until } => {

@@ -2,7 +2,7 @@
 
 use crate::admission::Admission;
 use crate::config::Config;
-use crate::control::{ControlConfig, ControlError, ControlPlane, Desk, DeskEnd};
+use crate::control::{ControlConfig, ControlError, ControlPlane, Desk, DeskEnd, has_left};
 use crate::core_claim;
 use crate::data_plane::{DataPlane, Prepared, check_planes, discard_all, discard_other_planes};
 use crate::drain::Drain;
@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::quotas::QuotaTable;
 use crate::status::Page;
 use crate::trust::KeyError;
-use crate::vital::Vitals;
+use crate::vital::{Departure, Vitals};
 use ddss_core::limits::PLANES_MAX;
 use ddss_core::status::{Gauge, State};
 use ddss_core::{NodeId, Plane};
@@ -204,7 +204,8 @@ pub struct Service {
 }
 
 /// Hears when a part of a node ends by itself, as a thread does that panics. There is nothing to do then but to stop the node
-/// and to start it anew, which keeps everything that was acknowledged.
+/// and to start it anew, which keeps everything that was acknowledged. Hears also when the node is out of its cluster: then its
+/// owner has to stop it at once, since no other node knows of what its clients write.
 #[derive(Clone, Debug)]
 pub struct Vigil {
     vitals: Vitals,
@@ -212,7 +213,7 @@ pub struct Vigil {
 }
 
 impl Vigil {
-    /// Waits until that happens or the node stops as it should, for that long at the most. False if neither has happened.
+    /// Waits until that happens or the node stops as it should, for that long at the most. False if none of it has happened.
     pub fn wait(&self, patience: Duration) -> bool {
         self.vitals.wait(patience)
     }
@@ -220,6 +221,11 @@ impl Vigil {
     /// The part that ended by itself, if one has.
     pub fn ended(&self) -> Option<&'static str> {
         self.vitals.ended()
+    }
+
+    /// How the node went out of its cluster, if it did.
+    pub fn departure(&self) -> Option<Departure> {
+        self.vitals.departure()
     }
 
     /// How long a progress thread has given no sign of life, as each does some times a second: the one that was silent for the
@@ -283,7 +289,11 @@ impl Service {
             folders.push(&config.state_folder);
         }
         locks.extend(FolderLock::take_all(&folders)?);
-        if config.discard {
+        let joins_anew = config.join.is_some() && has_left(&config.state_folder);
+        if joins_anew {
+            tracing::warn!("throwing away the segments of the node that left its cluster: they went with it");
+        }
+        if config.discard || joins_anew {
             discard_all(config)?;
         }
         Ok(locks)

@@ -21,8 +21,20 @@ struct Shared {
 struct State {
     /// The first one that ended by itself.
     ended: Option<&'static str>,
+    /// The node belongs to its cluster no more, and ends for that.
+    departure: Option<Departure>,
     /// The node is stopping: from now on all of them end.
     stopping: bool,
+}
+
+/// How a node went out of its cluster. It ends then: what its clients write is in no cluster any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Departure {
+    /// An operator had it leave.
+    Left,
+    /// An operator had the others remove it.
+    Removed,
 }
 
 impl Vitals {
@@ -42,9 +54,27 @@ impl Vitals {
         self.state().ended
     }
 
-    /// Waits until a part has ended by itself, or the node stops, for that long at the most. False if neither has happened.
+    /// Notes that the node is out of its cluster; false if that was known.
+    pub(crate) fn depart(&self, how: Departure) -> bool {
+        let mut state = self.state();
+        if state.departure.is_some() {
+            return false;
+        }
+        state.departure = Some(how);
+        drop(state);
+        self.0.changed.notify_all();
+        true
+    }
+
+    /// How the node went out of its cluster, if it did.
+    pub(crate) fn departure(&self) -> Option<Departure> {
+        self.state().departure
+    }
+
+    /// Waits until a part has ended by itself, the node is out of its cluster, or it stops, for that long at the most. False if
+    /// none of it has happened.
     pub(crate) fn wait(&self, patience: Duration) -> bool {
-        let waiting = |state: &mut State| state.ended.is_none() && !state.stopping;
+        let waiting = |state: &mut State| state.ended.is_none() && state.departure.is_none() && !state.stopping;
         let waited = self.0.changed.wait_timeout_while(self.state(), patience, waiting);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
@@ -141,6 +171,11 @@ mod tests {
         assert_eq!(vitals.ended(), Some("second"), "the first to end is the cause");
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(vitals.an_end());
+
+        let departed = Vitals::default();
+        assert!(departed.depart(Departure::Removed) && !departed.depart(Departure::Left), "the first one is the cause");
+        assert_eq!((departed.wait(PATIENCE), departed.departure()), (true, Some(Departure::Removed)));
+        assert_eq!(departed.ended(), None);
 
         let stopped = Vitals::default();
         let part = stopped.part("part");

@@ -4,13 +4,15 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss_tests::{Daemon, DaemonOptions, Process, ScriptedClient, binary};
+use ddss_tests::{Daemon, DaemonOptions, Process, ScriptedClient, TempNode, binary, free_tcp_port, write_key};
 use serde_json::Value;
 
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often the leader looks after the members is 250 ms: what it undoes, it undoes within this.
 const SEVERAL_ROUNDS: Duration = Duration::from_secs(2);
+/// The exit code of a daemon that was removed from its cluster.
+const REMOVED: Option<i32> = Some(8);
 
 /// Asks `ddss` with `--json`; an error is the exit code and what was said.
 fn ask(daemon: &Daemon, words: &[&str]) -> Result<Value, (i32, String)> {
@@ -141,4 +143,95 @@ fn a_peer_that_is_named_after_the_founding_is_not_taken_in() {
     }
     until(&daemons[0], &["cluster", "status"], |status| status["leader"] == 1);
     stay(&daemons[0], &[1]);
+}
+
+// If this failed, a removed node would go on as if it were a member, and its clients would write what nobody reads.
+#[test]
+fn a_live_node_that_is_removed_ends_by_itself_and_says_why() {
+    let mut daemons = founders(3);
+    insist(&mut client(&daemons[2]), "allocate of-three 64");
+    ask(&daemons[0], &["cluster", "remove", "3", "--force"]).unwrap();
+    let status = daemons[2].process().wait(PATIENCE).unwrap().expect("it ends by itself");
+    let said = daemons[2].process().stderr();
+    assert_eq!(status.code(), REMOVED, "{said}");
+    assert!(said.lines().last().unwrap().contains("node 3 was removed from its cluster"), "{said}");
+    stay(&daemons[0], &[1, 2]);
+    insist(&mut client(&daemons[1]), "allocate of-three 64");
+}
+
+// If this failed, the leader could not be removed, or would lead on beside the others.
+#[test]
+fn a_leader_that_is_removed_ends_by_itself() {
+    let mut daemons = founders(3);
+    let leader = until(&daemons[0], &["cluster", "status"], |status| status["leader"].is_u64());
+    let leader = leader["leader"].as_u64().unwrap() as usize - 1;
+    let other = &daemons[(leader + 1) % 3];
+    let number = (leader + 1).to_string();
+    let (code, said) = ask(other, &["cluster", "remove", &number]).unwrap_err();
+    assert!(code == 1 && said.contains("is alive") && said.contains("--force"), "{code}: {said}");
+    ask(other, &["cluster", "remove", &number, "--force"]).unwrap();
+    let status = daemons[leader].process().wait(PATIENCE).unwrap().expect("it ends by itself");
+    assert_eq!(status.code(), REMOVED, "{}", daemons[leader].process().stderr());
+    insist(&mut client(&daemons[(leader + 1) % 3]), "allocate after 64");
+}
+
+// If this failed, a machine that is switched on again would take its old names, and get and release of them would fail everywhere.
+#[test]
+fn a_removed_node_that_returns_registers_no_names_and_ends() {
+    let mut daemons = founders(3);
+    insist(&mut client(&daemons[2]), "allocate old 64");
+    daemons[2].kill().unwrap();
+    assert_eq!(ask(&daemons[0], &["cluster", "remove", "3"]).unwrap()["dropped"], 1);
+    // The name is free, and another node takes it.
+    let mut on_two = client(&daemons[1]);
+    insist(&mut on_two, "allocate old 128");
+    for round in 0..2 {
+        // It may have ended before it has said that it serves.
+        let _ = daemons[2].start_again();
+        let status = daemons[2].process().wait(PATIENCE).unwrap().expect("it ends by itself");
+        let said = daemons[2].process().stderr();
+        assert_eq!(status.code(), REMOVED, "start {round}: {said}");
+        assert_eq!(members(&ask(&daemons[0], &["nodes"]).unwrap()), [1, 2]);
+    }
+    assert_eq!(ask(&daemons[0], &["cluster", "status"]).unwrap()["names"], 1);
+    let mut on_one = client(&daemons[0]);
+    assert_eq!(insist(&mut on_one, "open old"), "ok 128 bytes at node 2");
+    // A fresh node joins under a new number, and the old one is given to nobody.
+    let mut fresh = DaemonOptions::new(4).unwrap().joins(daemons[0].listen()).start().unwrap();
+    assert!(fresh.process().stdout().starts_with("ready node 4 "), "{}", fresh.process().stdout());
+    let folder = TempNode::new().unwrap();
+    write_key(folder.path(), ddss_tests::TEST_KEY).unwrap();
+    let mut old = Command::new(binary("ddssd").unwrap());
+    let port = free_tcp_port([127, 0, 0, 3].into()).unwrap();
+    old.args(["--node", "3", "--listen", &format!("127.0.0.3:{port}"), "--join", &daemons[0].listen().to_string()]);
+    old.arg("--dir").arg(folder.path());
+    let mut old = Process::start(old, folder.path(), "old").unwrap();
+    let status = old.wait(PATIENCE).unwrap().expect("it does not start");
+    assert_eq!(status.code(), Some(6), "{}", old.stderr());
+    assert!(old.stderr().contains("number 3 was removed from the cluster"), "{}", old.stderr());
+}
+
+// If this failed, an operator who mistypes a number would lose a node that serves, and its segments, without a word.
+#[test]
+fn a_live_node_is_removed_only_by_force_and_what_would_be_lost_is_listed() {
+    let daemons = founders(3);
+    let mut on_three = client(&daemons[2]);
+    for name in ["lost-1", "lost-2"] {
+        insist(&mut on_three, &format!("allocate {name} 64"));
+    }
+    insist(&mut on_three, "allocate-mirrored kept 64");
+    until(&daemons[2], &["stat", "kept"], |stat| stat["mirror"]["state"] == "in sync");
+    let (code, said) = ask(&daemons[0], &["cluster", "remove", "3"]).unwrap_err();
+    assert_eq!(code, 1);
+    for words in ["node 3 is alive", "2 segments", "lost-1, lost-2", "ddss cluster leave", "--force"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!said.contains("kept"), "{said}");
+    let (code, said) = ask(&daemons[0], &["cluster", "remove", "77"]).unwrap_err();
+    assert!(code == 1 && said.contains("node 77 is no member of this cluster"), "{code}: {said}");
+    stay(&daemons[0], &[1, 2, 3]);
+    assert_eq!(ask(&daemons[0], &["cluster", "remove", "3", "--force"]).unwrap()["dropped"], 2);
+    // Asked again, since the first answer was lost, it is done.
+    assert_eq!(ask(&daemons[0], &["cluster", "remove", "3"]).unwrap()["dropped"], 0);
+    insist(&mut client(&daemons[0]), "open kept");
 }

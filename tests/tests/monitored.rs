@@ -121,7 +121,7 @@ fn until_not_ready(address: SocketAddr, mut meanwhile: impl FnMut()) {
 
 // If this failed, work would be sent to a node that makes no names until it is started again.
 #[test]
-fn a_node_that_left_or_whose_log_has_failed_is_not_ready() {
+fn a_node_that_left_has_ended_and_one_whose_log_has_failed_is_not_ready() {
     let until_ready = |address| {
         let end = Instant::now() + PATIENCE;
         while get(address, "/ready").0 != 200 {
@@ -131,14 +131,15 @@ fn a_node_that_left_or_whose_log_has_failed_is_not_ready() {
     // Its log cannot be written for a reason that no room mends: files may not get longer than it is.
     let ignoring = ["env", "--ignore-signal=XFSZ"].map(str::to_owned).into();
     let (one, first) = monitored(DaemonOptions::new(1).unwrap().clustered().through(ignoring));
-    let (two, second) = monitored(DaemonOptions::new(2).unwrap().joins(one.listen()));
+    let (mut two, second) = monitored(DaemonOptions::new(2).unwrap().joins(one.listen()));
     for address in [first, second] {
         until_ready(address);
     }
     let mut leave = std::process::Command::new(ddss_tests::binary("ddss").unwrap());
     let left = leave.args(["cluster", "leave", "--dir"]).arg(two.folder()).output().unwrap();
     assert!(left.status.success(), "{}", String::from_utf8_lossy(&left.stderr));
-    until_not_ready(second, || {});
+    let status = two.process().wait(PATIENCE).unwrap().expect("a node that left ends by itself");
+    assert_eq!(status.code(), Some(0), "{}", two.process().stderr());
     let hasty = Client::builder().folder(one.folder()).timeout(Duration::from_millis(300)).connect().unwrap();
     // Far longer than what the daemon says about it.
     for _ in 0..100 {

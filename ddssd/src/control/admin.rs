@@ -38,10 +38,13 @@ pub enum AdminAsk {
         /// Also if segments go with it.
         force: bool,
     },
-    /// That node left for good.
+    /// That node will not come back.
     Remove {
         /// Which.
         node: u16,
+        /// Also if it is alive, and segments go with it.
+        #[serde(default)]
+        force: bool,
     },
 }
 
@@ -134,13 +137,18 @@ async fn converse(context: &Context, mut stream: UnixStream, state_folder: PathB
     tokio::io::BufReader::new(read.take(ASK_BYTES_MAX)).read_line(&mut line).await?;
     let answer = match serde_json::from_str(&line) {
         Ok(AdminAsk::Status) => context.status(),
-        Ok(AdminAsk::Remove { node }) => context.take_out(node, true).await,
+        Ok(AdminAsk::Remove { node, force }) => context.take_out(node, force, false).await,
         Ok(AdminAsk::Leave { force }) => context.leave(force, &state_folder).await?,
         Err(error) => AdminAnswer::Refused(error.to_string()),
     };
     let mut answer = serde_json::to_vec(&answer)?;
     answer.push(b'\n');
-    write.write_all(&answer).await
+    let told = write.write_all(&answer).await;
+    if context.left.load(Ordering::Acquire) {
+        // Not before the operator is told.
+        context.caller.removal.leave();
+    }
+    told
 }
 
 impl Context {
@@ -165,18 +173,25 @@ impl Context {
 
     /// Goes for good, and forgets the cluster.
     async fn leave(&self, force: bool, state_folder: &Path) -> io::Result<AdminAnswer> {
-        let answer = self.take_out(self.node, force).await;
+        // From when the cluster knows it, each answer says that this node is no member: that is what it asks for.
+        self.caller.removal.set_leaves(true);
+        let answer = self.take_out(self.node, force, true).await;
         if let AdminAnswer::Left { dropped } = answer {
             self.left.store(true, Ordering::Release);
             forget(state_folder)?;
             remove(state_folder, JOIN_FILE_NAME)?;
-            tracing::warn!(dropped, "left the cluster: stop this daemon; its next start needs --join");
+            tracing::warn!(dropped, "left the cluster: stopping; the next start needs --join");
+        } else {
+            self.caller.removal.set_leaves(false);
         }
         Ok(answer)
     }
 
-    async fn take_out(&self, node: u16, force: bool) -> AdminAnswer {
-        match self.ask_leader(&Call::Remove { node, force }, TAKE_OUT_MAX).await {
+    async fn take_out(&self, node: u16, force: bool, leaves: bool) -> AdminAnswer {
+        match self.ask_leader(&Call::Remove { node, force, leaves }, TAKE_OUT_MAX).await {
+            // Asked again, since the first answer was lost.
+            Ok(Reply::NotMember) if leaves => AdminAnswer::Left { dropped: 0 },
+            Ok(Reply::NotMember) => AdminAnswer::Refused("this node was removed from the cluster".to_owned()),
             Ok(Reply::Removed { dropped }) => AdminAnswer::Left { dropped },
             Ok(Reply::Refused(why)) => AdminAnswer::Refused(why),
             Ok(_) => AdminAnswer::Refused("the leader answers another question".to_owned()),

@@ -44,10 +44,18 @@ pub(crate) enum Call {
         member: Member,
         run: u32,
     },
-    /// To the leader: this member will not come back; with force also if segments go with it.
+    /// To the leader: take this member out. It asks so itself (`leaves`), or an operator says that it will not come back. With
+    /// force also if segments go with it, and a member that is alive.
     Remove {
         node: u16,
         force: bool,
+        leaves: bool,
+    },
+    /// To any member: is the one who asks one, too? Nothing else is asked.
+    Probe,
+    /// To a node that the cluster has removed.
+    NotifyRemoved {
+        node: u16,
     },
 }
 
@@ -87,4 +95,6 @@ pub(crate) enum Reply {
     NoMajority,
     /// The leader has no room to write it down.
     LogFull,
+    /// The cluster has removed the one who asks: nothing is answered to it any more.
+    NotMember,
 }

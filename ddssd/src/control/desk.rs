@@ -41,6 +41,8 @@ pub(crate) enum Tell {
     Dead(NodeId),
     /// It was found alive again.
     Alive(NodeId),
+    /// It left or was removed: its number is nobody's any more.
+    Gone(NodeId),
     /// What the cluster has decided about a mirrored segment.
     Duty(Duty),
     /// A mirrored segment was released.

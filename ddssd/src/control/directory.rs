@@ -3,7 +3,7 @@
 use super::types::{Answer, Command};
 use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Who has a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -43,11 +43,21 @@ pub(crate) struct Life {
 /// What a command changed, for those who keep a copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
-    Name { name: String, home: Option<u16> },
+    Name {
+        name: String,
+        home: Option<u16>,
+    },
     Dead(u16),
     Alive(u16),
-    Duty { home: u16, mirrored: Mirrored },
-    NoDuty { segment: u64 },
+    Duty {
+        home: u16,
+        mirrored: Mirrored,
+    },
+    NoDuty {
+        segment: u64,
+    },
+    /// A node was removed.
+    Gone(u16),
 }
 
 /// Names and nodes.
@@ -57,6 +67,9 @@ pub(crate) struct Directory {
     /// How many of them each home has.
     counts: BTreeMap<u16, u32>,
     lives: BTreeMap<u16, Life>,
+    /// The numbers of nodes that left or were removed. No command gives anything to them, and no other node gets their numbers.
+    #[serde(default)]
+    removed: BTreeSet<u16>,
 }
 
 impl Directory {
@@ -79,6 +92,9 @@ impl Directory {
 
     /// Applies a command, and tells what it changed.
     pub(crate) fn apply(&mut self, command: &Command, mut tell: impl FnMut(Change)) -> Answer {
+        if command.gives_to().into_iter().flatten().any(|node| self.is_removed(node)) {
+            return Answer::Refused;
+        }
         match command {
             Command::Claim { name, home, claim } => {
                 let wanted = Holder { home: *home, claim: *claim, mirrored: None };
@@ -154,6 +170,8 @@ impl Directory {
     /// A node left for good. Where a mirror has everything, the mirror takes over.
     fn gone(&mut self, node: u16, mut tell: impl FnMut(Change)) {
         self.lives.remove(&node);
+        self.removed.insert(node);
+        tell(Change::Gone(node));
         let (mut left, names) = (0, &mut self.names);
         names.retain(|name, holder| {
             if holder.home != node {
@@ -228,6 +246,28 @@ impl Directory {
         Answer::Done
     }
 
+    /// Whether a node left or was removed.
+    pub(crate) fn is_removed(&self, node: u16) -> bool {
+        self.removed.contains(&node)
+    }
+
+    /// The nodes that left or were removed.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = u16> + '_ {
+        self.removed.iter().copied()
+    }
+
+    /// The nodes that have a life: members, and those whose removal has not come to its end.
+    pub(crate) fn known(&self) -> impl Iterator<Item = u16> + '_ {
+        self.lives.keys().copied()
+    }
+
+    /// These are members now. Earlier releases gave the numbers of removed nodes again, and logs have it.
+    pub(crate) fn admit(&mut self, members: impl Iterator<Item = u16>) {
+        for node in members {
+            self.removed.remove(&node);
+        }
+    }
+
     /// Whether a node is the home of a mirrored segment.
     pub(crate) fn has_mirrors(&self, node: u16) -> bool {
         self.names.values().any(|holder| holder.home == node && holder.mirrored.is_some())
@@ -239,11 +279,11 @@ impl Directory {
         self.lives.contains_key(&node) || self.names.values().any(is_his)
     }
 
-    /// How many segments are at home on a node and nowhere else: they go with it. A mirror that is dead keeps nothing.
-    pub(crate) fn only_at(&self, node: u16) -> usize {
+    /// The names of the segments that are at home on a node and nowhere else: they go with it. A mirror that is dead keeps nothing.
+    pub(crate) fn only_at(&self, node: u16) -> impl Iterator<Item = &str> {
         let is_kept = |mirrored: Mirrored| mirrored.paired && self.life(mirrored.mirror).alive;
-        let is_lost = |holder: &&Holder| holder.home == node && !holder.mirrored.is_some_and(is_kept);
-        self.names.values().filter(is_lost).count()
+        let is_lost = move |holder: &Holder| holder.home == node && !holder.mirrored.is_some_and(is_kept);
+        self.names.iter().filter(move |(_, holder)| is_lost(holder)).map(|(name, _)| name.as_str())
     }
 
     /// The nodes that are declared dead.
@@ -392,14 +432,14 @@ mod tests {
     fn a_segment_whose_mirror_has_parted_or_is_dead_is_only_at_its_home() {
         // If this broke, a node would leave with the only bytes of a segment, and nobody would have been told.
         let mut directory = with_mirror();
-        assert_eq!((directory.only_at(1), directory.only_at(2)), (1, 0), "no mirror yet");
+        assert_eq!((directory.only_at(1).count(), directory.only_at(2).count()), (1, 0), "no mirror yet");
         directory.apply(&pair(11, 1, 1), |_| {});
-        assert_eq!(directory.only_at(1), 0);
+        assert_eq!(directory.only_at(1).count(), 0);
         let mut parted = directory.clone();
         parted.apply(&part(2), |_| {});
-        assert_eq!(parted.only_at(1), 1);
+        assert_eq!(parted.only_at(1).collect::<Vec<_>>(), ["x"]);
         dies(&mut directory, 2);
-        assert_eq!(directory.only_at(1), 1);
+        assert_eq!(directory.only_at(1).count(), 1);
     }
 
     #[test]
@@ -411,10 +451,34 @@ mod tests {
         }
         let mut gone = Vec::new();
         directory.apply(&Command::Gone { node: 1 }, |change| gone.push(change));
-        assert_eq!(gone.len(), 2);
+        assert_eq!((gone.len(), &gone[0]), (3, &Change::Gone(1)));
         assert_eq!(directory.names().map(|(name, _)| name).collect::<Vec<_>>(), ["b"]);
         assert!(!directory.knows(1) && directory.knows(2));
-        directory.apply(&Command::Alive { node: 1, run: 1 }, |_| {});
-        assert!(directory.knows(1), "it has a life without names");
+        directory.apply(&Command::Alive { node: 3, run: 1 }, |_| {});
+        assert!(directory.knows(3), "it has a life without names");
+    }
+
+    #[test]
+    fn nothing_is_given_to_a_removed_node() {
+        // If this broke, a node that was removed and returns would take its old names from those who have them now.
+        let mut directory = with_mirror();
+        directory.apply(&pair(11, 1, 1), |_| {});
+        directory.apply(&Command::Gone { node: 2 }, |_| {});
+        let before = directory.clone();
+        let alive = Command::Alive { node: 2, run: 12 };
+        let back = Command::Yield { name: "x".to_owned(), home: 2, epoch: 1 };
+        dies(&mut directory, 1);
+        for command in [claim("y", 2, 1), alive.clone(), back, pair(11, 1, 2), take_over(2, 1)] {
+            assert_eq!(directory.apply(&command, |_| panic!("changed")), Answer::Refused, "{command:?}");
+        }
+        assert!(directory.is_removed(2) && !directory.knows(2));
+        // It survives in the snapshot, and a snapshot of an earlier release has none of it.
+        let kept = serde_json::to_string(&before).unwrap();
+        assert_eq!(serde_json::from_str::<Directory>(&kept).unwrap(), before);
+        let older = kept.replace(",\"removed\":[2]", "");
+        assert!(older != kept && !serde_json::from_str::<Directory>(&older).unwrap().is_removed(2));
+        // A log of an earlier release has a membership with the number again.
+        directory.admit([1, 2].into_iter());
+        assert_eq!(directory.apply(&alive, |_| {}), Answer::Done);
     }
 }

@@ -49,7 +49,7 @@ impl Home {
     /// Whether it still decides: a name is claimed and given back.
     async fn is_served(&self, name: &str) {
         let end = Instant::now() + PATIENCE;
-        let claim = Command::Claim { name: name.to_owned(), home: 9, claim: 1 };
+        let claim = Command::Claim { name: name.to_owned(), home: 1, claim: 1 };
         while !matches!(self.ask(Call::Propose(claim.clone())).await, Reply::Applied(_)) {
             assert!(Instant::now() < end, "nothing is decided any more");
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -142,14 +142,60 @@ fn a_member_that_talks_nonsense_changes_nothing() {
         assert!(matches!(&reply, Reply::Refused(why) if why.contains("no member")), "{reply:?}");
         let reply = home.ask(Call::Join { node: Some(1), member: nowhere }).await;
         assert!(matches!(&reply, Reply::Refused(why) if why.contains("belongs to")), "{reply:?}");
-        let reply = home.ask(Call::Remove { node: 1, force: true }).await;
+        let reply = home.ask(Call::Remove { node: 1, force: true, leaves: false }).await;
         assert!(matches!(&reply, Reply::Refused(why) if why.contains("only node")), "{reply:?}");
         let many = vec![Call::Newest; BATCH_CALLS_MAX + 1];
         let nested = vec![Call::Batch(Vec::new())];
-        for calls in [many, nested, vec![Call::Remove { node: 1, force: true }]] {
+        for calls in [many, nested, vec![Call::Remove { node: 1, force: true, leaves: false }]] {
             let reply = home.ask(Call::Batch(calls)).await;
             assert!(matches!(&reply, Reply::Refused(why) if why.contains("batch")), "{reply:?}");
         }
+        home.is_served("after").await;
+    });
+}
+
+#[test]
+fn a_removed_node_is_answered_nothing_and_changes_nothing() {
+    // If this broke, a node that was removed could vote, claim its old names, or remove those who removed it.
+    block_on(async {
+        let home = Home::start("removed");
+        home.is_served("before").await;
+        let gone = |node| PeerHello { node: NodeId(node), run: 1, planes: 1 };
+        let ask_as = async |node: u16, call: Call| {
+            let caller = Caller::new(home.caller.key.clone(), gone(node));
+            caller.ask(home.member(), &call, PATIENCE).await.unwrap()
+        };
+        let nowhere = Member { address: "127.0.0.9:9".parse().unwrap() };
+        assert!(matches!(home.ask(Call::Join { node: Some(7), member: nowhere }).await, Reply::Joined { node: 7 }));
+        let removed = home.ask(Call::Remove { node: 7, force: true, leaves: false }).await;
+        assert!(matches!(removed, Reply::Removed { dropped: 0 }), "{removed:?}");
+        let claim = Command::Claim { name: "old".to_owned(), home: 7, claim: 1 };
+        let vote = openraft::raft::VoteRequest::new(openraft::Vote::new(1_000, 7), None);
+        let calls = [
+            Call::Probe,
+            Call::Newest,
+            Call::Propose(claim.clone()),
+            Call::Batch(vec![Call::Propose(claim.clone())]),
+            Call::Vote(vote),
+            Call::Renew { node: 7, run: 1 },
+            Call::Announce { node: 7, member: nowhere, run: 1 },
+            Call::Join { node: Some(7), member: nowhere },
+            Call::Remove { node: 1, force: true, leaves: false },
+        ];
+        for call in calls {
+            let reply = ask_as(7, call.clone()).await;
+            assert!(matches!(reply, Reply::NotMember), "{call:?}: {reply:?}");
+        }
+        assert!(matches!(ask_as(8, Call::Probe).await, Reply::Done));
+        // Neither does another node's word bring it back.
+        let said = home.ask(Call::Propose(claim)).await;
+        assert!(matches!(&said, Reply::NotNow(why) if why.contains("no member")), "{said:?}");
+        let again = home.ask(Call::Join { node: Some(7), member: nowhere }).await;
+        assert!(matches!(&again, Reply::Refused(why) if why.contains("was removed")), "{again:?}");
+        let joined = home.ask(Call::Join { node: None, member: nowhere }).await;
+        assert!(matches!(joined, Reply::Joined { node } if node != 7), "{joined:?}");
+        let never = home.ask(Call::Remove { node: 700, force: true, leaves: false }).await;
+        assert!(matches!(&never, Reply::Refused(why) if why.contains("no member")), "{never:?}");
         home.is_served("after").await;
     });
 }

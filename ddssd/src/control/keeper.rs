@@ -86,6 +86,9 @@ impl Inner {
                 self.teller.tell(Tell::Duty(duty_of(holder.home, mirrored)));
             }
         }
+        for node in self.directory.removed() {
+            self.teller.tell(Tell::Gone(NodeId(node)));
+        }
         for node in self.directory.dead() {
             self.teller.tell(Tell::Dead(NodeId(node)));
         }
@@ -111,12 +114,17 @@ impl Inner {
                         teller.tell(Tell::Dead(NodeId(node)));
                     }
                     Change::Alive(node) => teller.tell(Tell::Alive(NodeId(node))),
+                    Change::Gone(node) => {
+                        tracing::warn!(node, "a node is out of the cluster: nothing it says counts any more");
+                        teller.tell(Tell::Gone(NodeId(node)));
+                    }
                     Change::Duty { home, mirrored } => teller.tell(Tell::Duty(duty_of(home, mirrored))),
                     Change::NoDuty { segment } => teller.tell(Tell::NoDuty(SegmentId::from_bits(segment))),
                 })
             }
             EntryPayload::Membership(membership) => {
                 self.membership = Membership::new(Some(entry.log_id), membership);
+                self.directory.admit(members(&self.membership).into_iter().map(|(node, _)| node));
                 self.tell_members();
                 Answer::Done
             }

@@ -5,10 +5,11 @@
 //! it had runs out. It hears nothing of the decision that it is gone, and would serve its mirrored segments beside the
 //! mirrors that take over.
 
-use super::calls::Reply;
+use super::calls::{Call, Reply};
 use super::mirrors::{Doom, Doomed, LEASE};
 use super::server::{Context, not_now, unwritten};
-use super::types::Command;
+use super::types::{Command, Member};
+use super::wire::MEET_MAX;
 use openraft::ChangeMembers;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// How long a node that gets no lease is waited for: its own clock may be slower, as `mirrors` says.
 const FENCED_AFTER: Duration = Duration::from_millis(LEASE.as_millis() as u64 * 3 / 2);
+/// How long an answer of a node that is alive is waited for: the leader calls each node ten times a second.
+const HEARD_WITHIN: Duration = Duration::from_millis(500);
 /// Nobody asks any more that it be taken out: it may go on.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(2);
 
@@ -67,9 +70,12 @@ enum Left {
     All,
     /// It is none any more, and the directory has not been told: whoever began it was not there to the end.
     Directory,
+    /// It never was a member.
+    Stranger,
 }
 
-fn left(members: impl Iterator<Item = u16>, is_known: bool, node: u16) -> Left {
+/// `is_known`: the directory has a life or names of it; `was_member`: it is out already.
+fn left(members: impl Iterator<Item = u16>, is_known: bool, was_member: bool, node: u16) -> Left {
     let (mut is_member, mut others) = (false, false);
     for member in members {
         (is_member, others) = (is_member || member == node, others || member != node);
@@ -78,19 +84,60 @@ fn left(members: impl Iterator<Item = u16>, is_known: bool, node: u16) -> Left {
         (true, false) => Left::Impossible,
         (true, true) => Left::All,
         (false, _) if is_known => Left::Directory,
-        (false, _) => Left::Nothing,
+        (false, _) if was_member => Left::Nothing,
+        (false, _) => Left::Stranger,
     }
 }
 
-fn refusal(segments: usize) -> String {
-    let are = if segments == 1 { "1 segment is".to_owned() } else { format!("{segments} segments are") };
-    format!("{are} only here: `ddss export` what is to be kept, or --force")
+/// Names that a refusal lists.
+const LISTED_MAX: usize = 10;
+
+/// So many segments, and some of their names.
+#[derive(Debug)]
+struct Loss {
+    count: usize,
+    listed: Vec<String>,
+}
+
+impl Loss {
+    fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let mut loss = Self { count: 0, listed: Vec::new() };
+        for name in names {
+            loss.count += 1;
+            if loss.listed.len() < LISTED_MAX {
+                loss.listed.push(name.to_owned());
+            }
+        }
+        loss
+    }
+
+    fn names(&self) -> String {
+        let more = self.count - self.listed.len();
+        let listed = self.listed.join(", ");
+        if more == 0 { listed } else { format!("{listed} and {more} more") }
+    }
+
+    /// What is told to one who leaves and does not say `--force`.
+    fn refusal_to_leave(&self) -> String {
+        let are = if self.count == 1 { "1 segment is".to_owned() } else { format!("{} segments are", self.count) };
+        format!("{are} only here: `ddss export` what is to be kept, or --force ({})", self.names())
+    }
+
+    /// What is told to one who removes a node that is alive and does not say `--force`.
+    fn refusal_to_remove(&self, node: u16) -> String {
+        let lost = match self.count {
+            0 => "no segment would be lost".to_owned(),
+            1 => format!("1 segment is only there and would be lost: {}", self.names()),
+            count => format!("{count} segments are only there and would be lost: {}", self.names()),
+        };
+        format!("node {node} is alive: run `ddss cluster leave` there, or remove it with --force ({lost})")
+    }
 }
 
 impl Context {
     /// Takes a node out, as far as it can be done now. Asked of the leader, one change at a time. Without force it says no
-    /// if segments would go with the node.
-    pub(super) async fn remove(&self, node: u16, force: bool) -> Reply {
+    /// to a node that leaves by its own wish if segments would go with it, and to an operator if the node is alive.
+    pub(super) async fn remove(&self, node: u16, force: bool, leaves: bool) -> Reply {
         // A leader that is new may not have applied yet what was decided before.
         if let Err(error) = self.raft.ensure_linearizable().await {
             return match error.forward_to_leader() {
@@ -98,14 +145,22 @@ impl Context {
                 None => not_now(error),
             };
         }
-        let only_there = || self.keeper.look(|directory| directory.only_at(node));
-        let is_known = self.keeper.look(|directory| directory.knows(node));
-        let left = left(self.members().into_iter().map(|(node, _)| node), is_known, node);
-        if left == Left::All && !force && only_there() > 0 {
-            return Reply::Refused(refusal(only_there()));
+        let only_there = || self.keeper.look(|directory| Loss::of(directory.only_at(node)));
+        let (is_known, was_member) = self.keeper.look(|directory| (directory.knows(node), directory.is_removed(node)));
+        let members = self.members();
+        let address = members.iter().find(|&&(other, _)| other == node).map(|&(_, member)| member);
+        let left = left(members.into_iter().map(|(node, _)| node), is_known, was_member, node);
+        if left == Left::All
+            && !force
+            && let Err(reply) = self.admits_removal(node, leaves, &only_there()).await
+        {
+            return reply;
         }
         match left {
             Left::Nothing => return Reply::Removed { dropped: 0 },
+            Left::Stranger => {
+                return Reply::Refused(format!("node {node} is no member of this cluster: `ddss nodes` lists them"));
+            }
             Left::Impossible => return Reply::Refused("it is the only node of its cluster".to_owned()),
             Left::Directory => {}
             // The one that leads next fences it. A leader without a vote would lead on, and give itself a vote again: only one that
@@ -129,10 +184,59 @@ impl Context {
         if !self.is_fenced(node) {
             return not_now("the lease of the node that went runs out");
         }
-        let dropped = only_there();
+        let dropped = only_there().count;
         match self.raft.client_write(Command::Gone { node }).await {
-            Ok(_) => Reply::Removed { dropped },
+            Ok(_) => {
+                if let Some(address) = address.filter(|_| !leaves) {
+                    self.notify_removed(node, address);
+                }
+                Reply::Removed { dropped }
+            }
             Err(error) => unwritten(&error),
+        }
+    }
+
+    /// Whether a member may be taken out without force.
+    async fn admits_removal(&self, node: u16, leaves: bool, loss: &Loss) -> Result<(), Reply> {
+        if leaves {
+            return if loss.count == 0 { Ok(()) } else { Err(Reply::Refused(loss.refusal_to_leave())) };
+        }
+        if !self.keeper.look(|directory| directory.life(node).alive) {
+            return Ok(());
+        }
+        // It may have died a moment ago, and nobody has noticed yet: only an answer after the question says that it lives.
+        let asked = Instant::now();
+        while asked.elapsed() < HEARD_WITHIN {
+            if node == self.node || self.heard.when(node).is_some_and(|heard| heard > asked) {
+                return Err(Reply::Refused(loss.refusal_to_remove(node)));
+            }
+            tokio::time::sleep(HEARD_WITHIN / 20).await;
+        }
+        Err(not_now("it is not known yet whether the node is alive"))
+    }
+
+    /// Tells a node that it was removed. One that does not hear it learns it with the next call that it makes.
+    fn notify_removed(&self, node: u16, address: Member) {
+        let caller = self.caller.clone();
+        tokio::spawn(async move {
+            let told = caller.ask(address, &Call::NotifyRemoved { node }, MEET_MAX).await;
+            tracing::debug!(node, ?told, "told a node that it was removed");
+        });
+    }
+
+    /// Ends what another leader began: a node that is no member any more and that the directory still knows. The leader does so
+    /// by itself, since the one who asked for it may not ask again.
+    pub(super) async fn end_removals(&self) {
+        let members = self.members();
+        let is_member = |node: u16| members.iter().any(|&(member, _)| member == node);
+        let begun: Vec<u16> =
+            self.keeper.look(|directory| directory.known().filter(|&node| !is_member(node)).collect());
+        for node in begun {
+            if self.is_fenced(node)
+                && let Err(error) = self.raft.client_write(Command::Gone { node }).await
+            {
+                tracing::debug!(node, %error, "cannot end the removal of a node yet");
+            }
         }
     }
 
@@ -168,16 +272,32 @@ mod tests {
     fn what_one_leader_began_another_one_ends() {
         // If this broke, a leader that dies between two steps would leave the names of a node that is gone taken for ever.
         for (members, is_known, node, expected) in [
-            (&[1, 2, 3][..], true, 3, Left::All),
-            (&[1, 2, 3], false, 3, Left::All),
-            (&[1, 2], true, 3, Left::Directory),
-            (&[1], true, 3, Left::Directory),
-            (&[1, 2], false, 3, Left::Nothing),
-            (&[1], false, 3, Left::Nothing),
-            (&[3], true, 3, Left::Impossible),
+            (&[1, 2, 3][..], (true, false), 3, Left::All),
+            (&[1, 2, 3], (false, false), 3, Left::All),
+            (&[1, 2], (true, false), 3, Left::Directory),
+            (&[1], (true, false), 3, Left::Directory),
+            (&[1, 2], (false, true), 3, Left::Nothing),
+            (&[1], (false, true), 3, Left::Nothing),
+            (&[1, 2], (false, false), 3, Left::Stranger),
+            (&[3], (true, false), 3, Left::Impossible),
         ] {
-            assert_eq!(left(members.iter().copied(), is_known, node), expected, "{members:?} {is_known}");
+            let (known, removed) = is_known;
+            assert_eq!(left(members.iter().copied(), known, removed, node), expected, "{members:?} {is_known:?}");
         }
+    }
+
+    #[test]
+    fn a_refusal_lists_some_of_the_names_and_counts_the_rest() {
+        // If this broke, an operator would not see what goes, or would get thousands of names.
+        let names: Vec<String> = (0..LISTED_MAX + 2).map(|index| format!("n{index}")).collect();
+        let told = Loss::of(names.iter().map(String::as_str)).refusal_to_remove(3);
+        assert!(
+            told.contains("node 3 is alive") && told.contains("12 segments") && told.contains("n9 and 2 more"),
+            "{told}"
+        );
+        let told = Loss::of(["a"].into_iter()).refusal_to_leave();
+        assert!(told.starts_with("1 segment is only here: ") && told.ends_with("(a)"), "{told}");
+        assert!(Loss::of([].into_iter()).refusal_to_remove(3).contains("no segment would be lost"));
     }
 
     #[test]

@@ -44,6 +44,10 @@ impl Doomed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn is_doomed(&self, node: u16) -> bool {
+        self.nodes().contains(&node)
+    }
+
     /// Dooms a node that is silent still: no lease is given between the look and this.
     pub(crate) fn doom(&self, node: u16, is_silent: impl Fn() -> bool) -> Option<Doom> {
         let mut nodes = self.nodes();
@@ -67,7 +71,7 @@ pub(crate) type Deciding = Arc<Mutex<HashSet<(u64, u64, u8)>>>;
 /// it does not know what it is.
 pub(crate) async fn hold_lease(context: Context, run: u32, teller: Tellers) {
     let mut asked: Option<Instant> = None;
-    while !context.left.load(Ordering::Acquire) {
+    while !context.left.load(Ordering::Acquire) && !context.caller.removal.is_out() {
         if context.stall.is_stalled() {
             if asked.is_none_or(|asked| asked.elapsed() >= LAPSED_AFTER) {
                 context.tell_stall(run).await;
@@ -119,6 +123,9 @@ impl Context {
 
     /// The leader's answer to a home that wants to go on.
     pub(super) async fn renew(&self, node: u16, run: u32) -> Reply {
+        if self.is_leader() && !self.is_member(node) {
+            return not_now("it is no member any more");
+        }
         {
             // Under one lock with the look before somebody is doomed: heard of first, or doomed first.
             let doomed = self.doomed.nodes();

@@ -23,6 +23,7 @@ mod mirrors;
 mod network;
 mod pacing;
 mod plane;
+mod removal;
 mod server;
 mod snapshot;
 mod stall;

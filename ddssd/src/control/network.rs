@@ -2,11 +2,12 @@
 
 use super::call_batches::CallBatches;
 use super::calls::{Call, Reply};
+use super::removal::Removal;
 use super::stream_pool::StreamPool;
 use super::types::{Group, Member};
 use super::wire::{Wire, within};
 use crate::trust::ClusterKey;
-use ddss_core::PeerHello;
+use ddss_core::{NodeId, PeerHello};
 use openraft::error::{InstallSnapshotError, NetworkError, RPCError, RaftError, RemoteError, Timeout, Unreachable};
 use openraft::network::RPCOption;
 use openraft::raft::{
@@ -56,11 +57,19 @@ pub(crate) struct Caller {
     pub(crate) ours: PeerHello,
     streams: StreamPool,
     pub(super) batches: CallBatches,
+    /// Hears that this node is no member any more.
+    pub(crate) removal: Removal,
 }
 
 impl Caller {
     pub(crate) fn new(key: ClusterKey, ours: PeerHello) -> Self {
-        Self { key, ours, streams: StreamPool::default(), batches: CallBatches::default() }
+        let (streams, batches, removal) = Default::default();
+        Self { key, ours, streams, batches, removal }
+    }
+
+    /// The same, for a node that can be removed.
+    pub(crate) fn of_member(self, removal: Removal) -> Self {
+        Self { removal, ..self }
     }
 
     /// Asks on a stream that no other question uses meanwhile, and keeps the stream for the next one. A stream that was kept may
@@ -84,6 +93,9 @@ impl Caller {
     async fn ask_on(&self, address: SocketAddr, mut wire: Wire, call: &Call) -> io::Result<Reply> {
         wire.send(call).await?;
         let reply = wire.receive().await?;
+        if matches!(reply, Reply::NotMember) {
+            self.removal.learn(address);
+        }
         self.streams.keep(address, wire);
         Ok(reply)
     }
@@ -135,6 +147,9 @@ impl Stream {
         })
         .await?;
         self.wire = Some(wire);
+        if matches!(reply, Reply::NotMember) {
+            self.network.caller.removal.learn(NodeId(self.node));
+        }
         self.network.heard.note(self.node);
         Ok(reply)
     }

@@ -10,6 +10,7 @@ use super::log::LogStore;
 use super::majority::{NoMajority, watch_majority};
 use super::mirrors::hold_lease;
 use super::network::{Caller, Heard, Network};
+use super::removal::Removal;
 use super::server::{Context, serve};
 use super::stall::detect_stalls;
 use super::types::{Answer, Command, Member, Raft};
@@ -170,7 +171,7 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> R
     let node = config.node.0;
     let ours = Member { address: config.address };
     let hello = PeerHello { node: config.node, run: config.run, planes: config.planes };
-    let caller = Caller::new(config.key.clone(), hello);
+    let caller = Caller::new(config.key.clone(), hello).of_member(Removal::new(vitals.clone()));
     let tellers = Tellers::new(desks.iter().map(|(teller, _)| teller.clone()));
     let heard = Heard::default();
     let log = LogStore::open(&config.state_folder).map_err(state)?;
@@ -337,7 +338,7 @@ impl Context {
     }
 
     /// Any other member: it knows the leader, or somebody who does.
-    fn somebody(&self) -> Option<Member> {
+    pub(super) fn somebody(&self) -> Option<Member> {
         let others: Vec<_> = self.members().into_iter().filter(|&(node, _)| node != self.node).collect();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         others.get(turn % others.len().max(1)).map(|&(_, member)| member)

@@ -134,8 +134,16 @@ impl Door {
         };
         loop {
             tracing::trace!(node = theirs.node.0, ?call, "asked");
-            // What takes longer is answered on no stream: the other side has given up, and it may happen all the same.
-            let reply = within(ANSWER_MAX, async { Ok(self.context.answer(call).await) }).await?;
+            let reply = if self.context.is_removed(theirs.node.0) {
+                Reply::NotMember
+            } else {
+                if matches!(call, Call::Append(_)) {
+                    // As good as an answer, and to a node that does not lead it says that it is a member still.
+                    self.context.heard.note(theirs.node.0);
+                }
+                // What takes longer is answered on no stream: the other side has given up, and it may happen all the same.
+                within(ANSWER_MAX, async { Ok(self.context.answer(call).await) }).await?
+            };
             within(ANSWER_MAX, wire.send(&reply)).await?;
             call = within(IDLE_MAX, wire.receive()).await?;
         }
@@ -170,7 +178,14 @@ impl Context {
             Call::Stalled { node, run } => self.note_stall(node, run),
             Call::Join { node, member } => self.as_leader(self.join(node, member)).await,
             Call::Announce { node, member, run } => self.as_leader(self.announce(node, member, run)).await,
-            Call::Remove { node, force } => self.as_leader(self.remove(node, force)).await,
+            Call::Remove { node, force, leaves } => self.as_leader(self.remove(node, force, leaves)).await,
+            Call::Probe => Reply::Done,
+            Call::NotifyRemoved { node } => {
+                if node == self.node {
+                    self.caller.removal.learn("the leader");
+                }
+                Reply::Done
+            }
         }
     }
 
@@ -185,6 +200,9 @@ impl Context {
         // The same: it would wait for a majority.
         if self.is_leader() && !self.has_majority() {
             return Reply::NoMajority;
+        }
+        if let Some(node) = command.gives_to().into_iter().flatten().find(|&node| !self.may_be_given_to(node)) {
+            return not_now(format!("node {node} is no member, or is about to be none"));
         }
         match self.raft.client_write(command).await {
             Ok(done) => Reply::Applied(done.data),
@@ -268,7 +286,29 @@ impl Context {
         }
     }
 
+    /// Whether a node may have anything decided. A node that is going has lost its mirrors already, since they are no neighbours of
+    /// it any more: it must not part with them before they take over. And it says nothing about names that go with it.
+    fn may_be_given_to(&self, node: u16) -> bool {
+        !self.is_leader() || self.is_member(node) && !self.doomed.is_doomed(node)
+    }
+
+    pub(super) fn is_member(&self, node: u16) -> bool {
+        self.raft.metrics().borrow().membership_config.membership().get_node(&node.into()).is_some()
+    }
+
+    /// Whether a node left or was removed, as far as this one has heard.
+    pub(crate) fn is_removed(&self, node: u16) -> bool {
+        self.keeper.look(|directory| directory.is_removed(node))
+    }
+
     async fn join(&self, wanted: Option<u16>, member: Member) -> Reply {
+        // A leader that is new may not have heard yet which numbers are gone for good.
+        if let Err(error) = self.raft.ensure_linearizable().await {
+            return match error.forward_to_leader() {
+                Some(forward) => Reply::NotLeader(forward.leader_node),
+                None => not_now(error),
+            };
+        }
         let members: BTreeMap<u16, Member> = self.members().into_iter().collect();
         let here = members.iter().find(|&(_, other)| *other == member).map(|(&node, _)| node);
         let node = match (wanted, here) {
@@ -281,12 +321,20 @@ impl Context {
                         "number {node} belongs to the node at {other}: give another --node, or none, or take that one out with `ddss cluster remove {node}`"
                     ));
                 }
+                None if self.is_removed(node) => {
+                    return Reply::Refused(format!(
+                        "number {node} was removed from the cluster and is not given again: give another --node, or none"
+                    ));
+                }
                 None => node,
             },
-            (None, None) => match (1..=NODES_MAX as u16).find(|node| !members.contains_key(node)) {
-                Some(node) => node,
-                None => return Reply::Refused("the cluster is full".to_owned()),
-            },
+            (None, None) => {
+                let is_free = |node: &u16| !members.contains_key(node) && !self.is_removed(*node);
+                match (1..=NODES_MAX as u16).find(is_free) {
+                    Some(node) => node,
+                    None => return Reply::Refused("the cluster is full: each number was given".to_owned()),
+                }
+            }
         };
         match self.raft.add_learner(node.into(), member, false).await {
             Ok(_) => {

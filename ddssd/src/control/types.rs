@@ -83,6 +83,19 @@ impl Command {
             Command::Alive { node, .. } | Command::Dead { node, .. } | Command::Gone { node } => is_node(*node),
         }
     }
+
+    /// The nodes that it would give something to, if it names any: a name, a life, a copy. They have to be members.
+    pub(crate) fn gives_to(&self) -> [Option<u16>; 2] {
+        match *self {
+            Command::Claim { home: node, .. }
+            | Command::Alive { node, .. }
+            | Command::Part { home: node, .. }
+            | Command::TakeOver { node, .. }
+            | Command::Yield { home: node, .. } => [Some(node), None],
+            Command::Pair { home, mirror, .. } => [Some(home), Some(mirror)],
+            Command::Disclaim { .. } | Command::Dead { .. } | Command::Gone { .. } => [None; 2],
+        }
+    }
 }
 
 /// What became of a command.

@@ -27,6 +27,8 @@ const STALLED_FOR: Duration = Duration::from_secs(2);
 const ASK_MAX: Duration = Duration::from_secs(1);
 /// How long a leader may take to look after the others: what it waits for then has no majority any more.
 const LEAD_MAX: Duration = Duration::from_secs(5);
+/// A node that has not heard of a leader for so long asks whether it is a member still, and as often.
+const QUIET_AFTER: Duration = Duration::from_secs(1);
 /// Names that are set right in one round.
 const SWEEP_MAX: usize = 64;
 
@@ -34,13 +36,14 @@ const SWEEP_MAX: usize = 64;
 pub(crate) async fn watch(context: Context, run: u32, held: Held, pages: Vec<Page>) {
     let mut leading_since = None;
     let began = Instant::now();
+    let mut probed = began;
     loop {
         // Nodes that start together want to know each other soon.
         let pause = if began.elapsed() < QUICK_FOR { PAUSE_QUICK } else { PAUSE };
         pages.iter().for_each(|page| context.show(page));
         tokio::time::sleep(pause).await;
         let now = Instant::now();
-        if context.left.load(Ordering::Acquire) {
+        if context.left.load(Ordering::Acquire) || context.caller.removal.is_out() {
             return show_no_leader(&pages);
         }
         if let Err(error) = &context.raft.metrics().borrow().running_state {
@@ -64,6 +67,10 @@ pub(crate) async fn watch(context: Context, run: u32, held: Held, pages: Vec<Pag
             }
         } else {
             leading_since = None;
+            if now.duration_since(probed) >= QUIET_AFTER {
+                probed = now;
+                context.probe_if_quiet(now, began).await;
+            }
         }
         context.announce_ourselves(run).await;
         context.sweep(&held).await;
@@ -142,6 +149,7 @@ impl Context {
             }
             drop(doom);
         }
+        self.end_removals().await;
         let (voters, wanted) = (self.voters(), self.wanted_voters(now, None));
         if voters != wanted {
             tracing::info!(?voters, ?wanted, "changing who votes");
@@ -163,6 +171,19 @@ impl Context {
         }))
     }
 
+    /// Asks another node whether this one is a member still, if it has not heard of a leader for a while: the cluster says
+    /// nothing to a node that it has removed. Each time another one; what the answer says is learned where it comes in.
+    async fn probe_if_quiet(&self, now: Instant, began: Instant) {
+        let leader = self.raft.metrics().borrow().current_leader.and_then(|leader| u16::try_from(leader).ok());
+        let heard = leader.and_then(|leader| self.heard.when(leader)).unwrap_or(began);
+        if now.duration_since(heard) >= QUIET_AFTER
+            && let Some(member) = self.somebody()
+            && let Err(error) = self.caller.ask(member, &Call::Probe, ASK_MAX).await
+        {
+            tracing::debug!(%member, %error, "cannot ask whether this node is a member still");
+        }
+    }
+
     /// Tells the cluster that this node is there, in this run and at this place, until the cluster knows it.
     async fn announce_ourselves(&self, run: u32) {
         let life = self.keeper.look(|directory| directory.life(self.node));
@@ -171,6 +192,9 @@ impl Context {
         if self.stall.is_stalled()
             || life.alive && life.run == run && known.is_some_and(|(_, member)| member == self.ours)
         {
+            return;
+        }
+        if self.caller.removal.is_out() {
             return;
         }
         let call = Call::Announce { node: self.node, member: self.ours, run };
@@ -204,6 +228,7 @@ impl Context {
                     );
                     held.give_up(&name);
                 }
+                Ok(Reply::NotMember) => return,
                 Ok(_) => tracing::info!(name, "set a name right in the cluster's directory"),
                 Err(_) => return,
             }
