@@ -184,10 +184,11 @@ fn a_second_word_ends_it_at_once_and_who_still_waits_is_told_that_nothing_happen
     let wants_lock = client(&daemon, Strategy::Auto).open("shared").unwrap();
     std::thread::scope(|scope| {
         let put = scope.spawn(|| waits.put(0, &[7; 8]));
-        let lock = scope.spawn(|| wants_lock.lock().map(drop));
+        let for_a_while = LockOptions::new().timeout(PATIENCE / 8);
+        let lock = scope.spawn(move || wants_lock.lock_with(for_a_while).map(drop));
         is_soon("is everybody in line", || shared.stat().unwrap().waiting == 2);
         daemon.process().ask_to_end().unwrap();
-        // A lock would end with the daemon: who waits for one is told at once.
+        // A lock would end with the daemon: the wait for one ends, and no other daemon comes in its time.
         assert_eq!(lock.join().unwrap().unwrap_err().failure(), Some(Failure::GoingDown));
         wait_until_it_refuses(&other);
         assert!(!put.is_finished());
