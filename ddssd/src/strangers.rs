@@ -1,7 +1,7 @@
 //! What a hostile peer gets: one that has no key, one that sends again what it recorded, and a member that lies.
 
 use crate::trust::{Channel, ClusterKey, Initiator, Purpose};
-use crate::{Config, PeerAddress, Service};
+use crate::{AdminAnswer, AdminAsk, Config, PeerAddress, Service};
 use ddss_core::limits::STAGING_BYTES;
 use ddss_core::{Identity, Message, Name, NodeId, Outcome, PeerHello, RemoteWindow, Timestamp};
 use ddss_verbs::{CloseReason, Event, Events, Fabric, Iwarp, IwarpConfig, PeerId, SendMode, Work};
@@ -229,6 +229,31 @@ fn who_has_no_key_is_turned_away_with_a_reason_and_reads_nothing() {
     }
     assert!(home.is_running());
     assert!(Member::meet(&home, 1).0.is_served(), "a member finds no place any more");
+}
+
+#[test]
+fn a_member_that_is_removed_is_cut_off_and_turned_away() {
+    // If this broke, a removed node would read and write the segments of those who removed it.
+    let home = Home::start("removed");
+    let (mut member, _) = Member::meet(&home, 1);
+    assert!(member.is_served());
+    let ask = AdminAsk::Remove { node: 2, force: true };
+    let answer = ask.ask(&home.folder).unwrap();
+    assert!(matches!(answer, AdminAnswer::Left { dropped: 0 }), "{answer:?}");
+    assert!(member.caller.ends(member.peer), "it is connected still");
+    let ours = PeerHello { node: NodeId(2), run: 2, planes: 1 };
+    let (mut caller, end) = (Caller::new(), Instant::now() + PATIENCE);
+    // The membership ends a moment before the word is there.
+    loop {
+        let (_, hello) = Initiator::begin(&home.key, Purpose::Data(0), &ours).unwrap();
+        let peer = caller.call(&home, &hello);
+        let Some(Seen::Closed(CloseReason::Rejected, why)) = caller.next(peer) else { panic!("it was let in") };
+        if why.contains("node 2 was removed from the cluster") {
+            break;
+        }
+        assert!(Instant::now() < end, "{why}");
+    }
+    assert!(home.is_running());
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! cargo run --release -p ddss-tests --bin chaos -- --namespaces --operations 5000000 --floor 50000
 //! cargo run --release -p ddss-tests --bin chaos -- --cut both      # or deaf, mute, slow
 //! cargo run --release -p ddss-tests --bin chaos -- --reboots 20
+//! cargo run --release -p ddss-tests --bin chaos -- --removals 20
 //! ```
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
@@ -16,6 +17,7 @@ mod cuts;
 mod field;
 mod log;
 mod reboots;
+mod removals;
 mod torment;
 mod worker;
 
@@ -29,7 +31,8 @@ use torment::{CLIENT_KILL_EVERY, DAEMON_KILL_EVERY, Until, WORKERS};
 
 const USAGE: &str = "usage: chaos [--seconds N] [--operations N] [--namespaces] [--floor CALLS-A-SECOND] [--json]
        chaos --cut both|deaf|mute|slow [--rounds N] [--json]
-       chaos --reboots N [--json]";
+       chaos --reboots N [--json]
+       chaos --removals N [--json]";
 /// A run that is told how much to do and not how long is given up after this.
 const SECONDS_MAX: u64 = 3600;
 
@@ -44,6 +47,8 @@ struct Wish {
     rounds: u64,
     /// Nodes that lose their memory, one after the other.
     reboots: Option<u64>,
+    /// Nodes that leave or are removed, one after the other.
+    removals: Option<u64>,
     json: bool,
 }
 
@@ -57,6 +62,7 @@ impl Wish {
             cut: None,
             rounds: 2,
             reboots: None,
+            removals: None,
             json: false,
         };
         let mut words = words.iter().map(String::as_str);
@@ -73,6 +79,7 @@ impl Wish {
                         "--floor" => wish.floor = number,
                         "--rounds" => wish.rounds = number,
                         "--reboots" => wish.reboots = Some(number),
+                        "--removals" => wish.removals = Some(number),
                         _ => return None,
                     }
                 }
@@ -189,6 +196,23 @@ fn reboot(wish: &Wish, rounds: u64) -> Result<bool, Box<dyn Error>> {
     Ok(is_good(&verdict) && run.stranded == 0)
 }
 
+fn remove(wish: &Wish, rounds: u64) -> Result<bool, Box<dyn Error>> {
+    eprintln!("starting {NODES} daemons; if they are not built yet, that takes minutes");
+    let mut field = Field::start(false, 2)?;
+    let run = removals::remove(&mut field, rounds)?;
+    let verdict = field.judge()?;
+    let mut found = vec![
+        ("left", json!(run.left)),
+        ("removed_alive", json!(run.removed_alive)),
+        ("removed_dead_and_returned", json!(run.removed_dead)),
+        ("slowest_until_in_sync_s", json!((run.slowest_s * 10.0).round() / 10.0)),
+        ("stranded", json!(run.stranded)),
+    ];
+    found.extend(tell_verdict(&verdict));
+    tell(wish.json, &found);
+    Ok(is_good(&verdict) && run.stranded == 0)
+}
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let ended = match words.first().map(String::as_str) {
@@ -198,10 +222,11 @@ fn main() -> ExitCode {
                 eprintln!("{USAGE}");
                 return ExitCode::from(2);
             };
-            match (wish.cut, wish.reboots) {
-                (Some(how), _) => cut(&wish, how),
-                (None, Some(rounds)) => reboot(&wish, rounds),
-                (None, None) => kill(&wish),
+            match (wish.cut, wish.reboots, wish.removals) {
+                (Some(how), ..) => cut(&wish, how),
+                (None, Some(rounds), _) => reboot(&wish, rounds),
+                (None, None, Some(rounds)) => remove(&wish, rounds),
+                (None, None, None) => kill(&wish),
             }
         }
     };

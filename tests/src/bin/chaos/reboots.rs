@@ -51,7 +51,7 @@ pub(crate) fn reboot(field: &mut Field, rounds: u64) -> Result<Run, Box<dyn Erro
     Ok(run)
 }
 
-fn until_in_sync(field: &Field) -> Result<Duration, Box<dyn Error>> {
+pub(crate) fn until_in_sync(field: &Field) -> Result<Duration, Box<dyn Error>> {
     let begin = Instant::now();
     loop {
         let said = match all_in_sync(field) {
@@ -60,7 +60,7 @@ fn until_in_sync(field: &Field) -> Result<Duration, Box<dyn Error>> {
             Err(error) => error.to_string(),
         };
         if begin.elapsed() > IN_SYNC_MAX {
-            return Err(format!("not in sync {IN_SYNC_MAX:?} after a reboot: {said}").into());
+            return Err(format!("not in sync {IN_SYNC_MAX:?} after a node came: {said}").into());
         }
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -1,0 +1,103 @@
+//! Nodes leave and are removed one after the other while clients work on mirrored segments: each ends by itself, one that was dead
+//! and returns, too, and a fresh node joins under a new number. No segment may lose anything.
+
+use crate::field::Field;
+use crate::reboots::until_in_sync;
+use crate::worker::{Dice, Plan};
+use ddss_tests::{Daemon, DaemonOptions, binary};
+use std::error::Error;
+use std::process::Command;
+use std::time::Duration;
+
+const WORKERS: u16 = 6;
+/// Between two calls of a worker: its log holds the calls of the whole run.
+const PAUSE: Duration = Duration::from_millis(2);
+/// The place in the field of the node that goes. Workers are at the others.
+const SEAT: usize = 2;
+/// Until a daemon that is out of its cluster has ended.
+const END_MAX: Duration = Duration::from_secs(30);
+/// Exit codes of a daemon that has left, and of one that was removed.
+const LEFT: i32 = 0;
+const REMOVED: i32 = 8;
+
+/// What the run did.
+#[derive(Default)]
+pub(crate) struct Run {
+    pub(crate) left: u64,
+    pub(crate) removed_alive: u64,
+    pub(crate) removed_dead: u64,
+    /// Workers that found no daemon, or not their segments, for as long as they could wait.
+    pub(crate) stranded: u64,
+    /// The longest time from a join until all was in sync.
+    pub(crate) slowest_s: f64,
+}
+
+/// Takes so many nodes out of the cluster, each time when all is in sync.
+pub(crate) fn remove(field: &mut Field, rounds: u64) -> Result<Run, Box<dyn Error>> {
+    let mut run = Run::default();
+    let mut dice = Dice(rounds ^ 0x1eaf);
+    for number in 0..WORKERS {
+        field.hire(number % SEAT as u16 + 1, Plan { pause: PAUSE, ..Plan::all() })?;
+    }
+    until_in_sync(field)?;
+    let mut number = SEAT as u16 + 1;
+    for round in 0..rounds {
+        let daemon = &mut field.daemons[SEAT];
+        match (round + dice.below(2)) % 3 {
+            0 => {
+                cluster(daemon, &["leave"])?;
+                ends(daemon, LEFT)?;
+                run.left += 1;
+            }
+            1 => {
+                take_out(field, number, &["--force"])?;
+                ends(&mut field.daemons[SEAT], REMOVED)?;
+                run.removed_alive += 1;
+            }
+            _ => {
+                daemon.kill()?;
+                take_out(field, number, &[])?;
+                let daemon = &mut field.daemons[SEAT];
+                // It may have ended before it has said that it serves.
+                let _ = daemon.start_again();
+                ends(daemon, REMOVED)?;
+                run.removed_dead += 1;
+            }
+        }
+        number += 1;
+        let fresh = DaemonOptions::new(number)?.joins(field.daemons[0].listen()).pool_bytes(64 << 20);
+        let mut fresh = fresh.argument("--core").argument("none").start()?;
+        if !fresh.process().stdout().starts_with(&format!("ready node {number} ")) {
+            return Err(format!("not node {number}: {}", fresh.process().stdout()).into());
+        }
+        field.daemons[SEAT] = fresh;
+        run.slowest_s = run.slowest_s.max(until_in_sync(field)?.as_secs_f64());
+    }
+    run.stranded = field.stop()?;
+    Ok(run)
+}
+
+/// Removes a node, asked of another one.
+fn take_out(field: &Field, node: u16, words: &[&str]) -> Result<(), Box<dyn Error>> {
+    cluster(&field.daemons[0], &[&["remove", &node.to_string()], words].concat())
+}
+
+fn cluster(daemon: &Daemon, words: &[&str]) -> Result<(), Box<dyn Error>> {
+    let mut command = Command::new(binary("ddss")?);
+    let output = command.arg("cluster").args(words).arg("--json").arg("--dir").arg(daemon.folder()).output()?;
+    let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // Each segment is on two nodes: none goes.
+    let said: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+    if output.status.success() && said["dropped"] == 0 {
+        Ok(())
+    } else {
+        Err(format!("{words:?}: {out}{error}").into())
+    }
+}
+
+fn ends(daemon: &mut Daemon, code: i32) -> Result<(), Box<dyn Error>> {
+    match daemon.process().wait(END_MAX)? {
+        Some(status) if status.code() == Some(code) => Ok(()),
+        ended => Err(format!("ended as {ended:?} and not as {code}: {}", daemon.process().stderr()).into()),
+    }
+}
