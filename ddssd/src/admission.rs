@@ -1,7 +1,7 @@
 //! How a node comes into a cluster: where it listens, which number it has, and whether it may begin a cluster.
 
 use crate::config::Config;
-use crate::control::{Identity, control_address, forget, has_come_back, has_left, join, plane_address};
+use crate::control::{Identity, Incarnation, control_address, forget, has_come_back, has_left, join, plane_address};
 use crate::folder;
 use crate::place::HostPort;
 use crate::progress::Node;
@@ -27,6 +27,8 @@ pub(crate) struct Admission {
     pub(crate) address: SocketAddr,
     pub(crate) listener: TcpListener,
     pub(crate) founder: bool,
+    /// This start in this state folder.
+    pub(crate) incarnation: Incarnation,
     /// Whom to ask where the cluster is when nobody answers at the addresses that it had.
     pub(crate) join: Option<HostPort>,
 }
@@ -52,6 +54,7 @@ impl Admission {
         }
         let found = Identity::read(&config.state_folder).map_err(state)?;
         let named = config.node_named.then_some(config.node);
+        let incarnation = Incarnation::begin(&config.state_folder).map_err(state)?;
         let identity = match (found, &config.join) {
             (Some(found), _) => {
                 if let Some(named) = named.filter(|named| named.0 != found.node) {
@@ -61,7 +64,7 @@ impl Admission {
                 found
             }
             (None, Some(at)) => {
-                let who = (named.map(|node| node.0), config.progress_threads);
+                let who = (named.map(|node| node.0), config.progress_threads, incarnation);
                 let node = join(&key, at, address, who, JOIN_MAX, &config.told_to_stop)?;
                 Identity { node: node.0, founder: false }
             }
@@ -75,7 +78,7 @@ impl Admission {
         }
         let Identity { node, founder } = identity;
         let join = config.join.clone();
-        Ok(Some(Self { node: NodeId(node), key, address, listener, founder, join }))
+        Ok(Some(Self { node: NodeId(node), key, address, listener, founder, incarnation, join }))
     }
 }
 

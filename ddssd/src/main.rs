@@ -184,6 +184,10 @@ fn departed(how: Departure, service: Service) -> Result<(), Failed> {
     let stopped = service.stop();
     match how {
         Departure::Left => Ok(stopped?),
+        Departure::Superseded => {
+            let sentence = format!("{node} runs with a copy of this state folder, which is out of date: use the copy");
+            Err(Failed { code: Ending::Settings.code(), error: sentence.into() })
+        }
         _ => {
             let sentence = format!(
                 "{node} was removed from its cluster, which has given up its names: it cannot come back under this number. \

@@ -183,6 +183,7 @@ impl StartError {
             Self::NoKey { .. } | Self::Key(_) => Ending::Key,
             Self::Listen { .. } | Self::Network(_) | Self::Adapter(_) => Ending::Network,
             Self::Control(ControlError::Stopped { .. }) => Ending::Stopped,
+            Self::Control(ControlError::Refused { .. }) => Ending::Settings,
             Self::Control(_) => Ending::Network,
             Self::Thread(RuntimeError::Setup(inside)) => inside.downcast_ref().map_or(Ending::Badly, Self::ending),
             _ => Ending::Badly,
@@ -307,7 +308,7 @@ impl Service {
         desks: Vec<DeskEnd>,
         vitals: &Vitals,
     ) -> Result<ControlPlane, ControlError> {
-        let Admission { node, key, address, listener, founder, join } = admission;
+        let Admission { node, key, address, listener, founder, incarnation, join } = admission;
         let names = planes.iter_mut().flat_map(DataPlane::take_names).collect();
         let (state_folder, folder, peers) = (config.state_folder.clone(), config.folder.clone(), config.peers.clone());
         let pages = planes.iter().map(|plane| plane.page().clone()).collect();
@@ -315,6 +316,7 @@ impl Service {
         let config = ControlConfig {
             node,
             run,
+            incarnation,
             planes,
             key,
             address,

@@ -35,6 +35,8 @@ pub enum Departure {
     Left,
     /// An operator had the others remove it.
     Removed,
+    /// A copy of its state folder is the node now.
+    Superseded,
 }
 
 impl Vitals {

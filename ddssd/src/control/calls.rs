@@ -1,5 +1,6 @@
 //! What one control plane asks another.
 
+use super::incarnation::Registration;
 use super::types::{Answer, Command, Group, LogId, Member};
 use openraft::error::{InstallSnapshotError, RaftError};
 use openraft::raft::{
@@ -32,6 +33,11 @@ pub(crate) enum Call {
     Stalled {
         node: u16,
         run: u32,
+    },
+    /// To any node: what is known of this one, which is about to begin so?
+    WhoIs {
+        node: u16,
+        registration: Registration,
     },
     /// To the leader: take a node in; without a number it gets the lowest that is free.
     Join {
@@ -81,6 +87,11 @@ pub(crate) enum Reply {
         node: u16,
     },
     Done,
+    /// Nothing is known that speaks against a node: whether it has registered before, and where it is.
+    Known {
+        registered: bool,
+        member: Option<Member>,
+    },
     /// It is out, and so many segments with it.
     Removed {
         dropped: usize,

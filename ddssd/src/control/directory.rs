@@ -1,5 +1,6 @@
 //! The state that all nodes have in common: names and their homes, nodes and their epochs.
 
+use super::incarnation::Registration;
 use super::types::{Answer, Command};
 use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,9 @@ pub(crate) struct Directory {
     /// The numbers of nodes that left or were removed. No command gives anything to them, and no other node gets their numbers.
     #[serde(default)]
     removed: BTreeSet<u16>,
+    /// What each node has registered.
+    #[serde(default)]
+    registrations: BTreeMap<u16, Registration>,
 }
 
 impl Directory {
@@ -88,6 +92,11 @@ impl Directory {
 
     pub(crate) fn life(&self, node: u16) -> Life {
         self.lives.get(&node).copied().unwrap_or_default()
+    }
+
+    /// What a node has registered last.
+    pub(crate) fn registration(&self, node: u16) -> Option<Registration> {
+        self.registrations.get(&node).copied()
     }
 
     /// Applies a command, and tells what it changed.
@@ -123,7 +132,16 @@ impl Directory {
                     }
                 }
             }
+            Command::Register { node, registration } => {
+                if self.registration(*node).is_some_and(|known| !known.admits(*registration)) {
+                    return Answer::Refused;
+                }
+                self.registrations.insert(*node, *registration);
+            }
             Command::Alive { node, run } => {
+                if self.registration(*node).is_some_and(|known| known.run != *run) {
+                    return Answer::Refused;
+                }
                 let life = self.lives.entry(*node).or_default();
                 if !life.alive || life.run != *run {
                     *life = Life { epoch: life.epoch + 1, alive: true, run: *run };
@@ -172,6 +190,7 @@ impl Directory {
         self.lives.remove(&node);
         self.removed.insert(node);
         tell(Change::Gone(node));
+        self.registrations.remove(&node);
         let (mut left, names) = (0, &mut self.names);
         names.retain(|name, holder| {
             if holder.home != node {
@@ -303,6 +322,7 @@ struct Said {
 
 #[cfg(test)]
 mod tests {
+    use super::super::incarnation::Incarnation;
     use super::*;
 
     fn claim(name: &str, home: u16, claim: u64) -> Command {
@@ -440,6 +460,33 @@ mod tests {
         assert_eq!(parted.only_at(1).collect::<Vec<_>>(), ["x"]);
         dies(&mut directory, 2);
         assert_eq!(directory.only_at(1).count(), 1);
+    }
+
+    #[test]
+    fn a_node_is_alive_in_the_start_that_it_registered_last() {
+        // If this broke, a copy of a state folder, or a voter that has lost its own, would take its node's place.
+        let mut directory = Directory::default();
+        let register = |folder, start, run| {
+            let incarnation = Incarnation { folder, start };
+            Command::Register { node: 1, registration: Registration { incarnation, run } }
+        };
+        let alive = |run| Command::Alive { node: 1, run };
+        for (command, expected) in [
+            (alive(10), Answer::Done),
+            (register(7, 1, 11), Answer::Done),
+            (register(7, 1, 11), Answer::Done),
+            (alive(10), Answer::Refused),
+            (alive(11), Answer::Done),
+            (register(7, 2, 12), Answer::Done),
+            (register(7, 1, 11), Answer::Refused),
+            (register(8, 3, 13), Answer::Refused),
+            (alive(11), Answer::Refused),
+            (alive(12), Answer::Done),
+        ] {
+            assert_eq!(directory.apply(&command, |_| {}), expected, "{command:?}");
+        }
+        let kept = serde_json::to_string(&directory).unwrap();
+        assert_eq!(serde_json::from_str::<Directory>(&kept).unwrap(), directory);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Which node of which cluster a state folder belongs to, so that a restart needs no flags.
 
+use super::incarnation::Incarnation;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write};
@@ -41,7 +42,7 @@ pub(crate) fn has_left(folder: &Path) -> bool {
 pub(crate) fn forget(folder: &Path) -> io::Result<()> {
     // First, so that a crash in between founds no second cluster.
     replace(folder, LEFT, b"")?;
-    for name in [Identity::NAME, "raft.log", "directory.json"] {
+    for name in [Identity::NAME, Incarnation::NAME, "raft.log", "directory.json"] {
         remove(folder, name)?;
     }
     Ok(())

@@ -9,7 +9,8 @@
 //! ```
 
 use super::identity::replace;
-use super::types::{Entry, Group, LogId, StorageError, Vote};
+use super::types::{Entry, Group, LogId, Member, StorageError, Vote};
+use openraft::entry::RaftPayload;
 use openraft::storage::{LogFlushed, LogState, RaftLogReader, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogId, StorageIOError};
 use serde::{Deserialize, Serialize};
@@ -182,6 +183,17 @@ impl LogStore {
 
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         Ok(Self { log: Arc::new(Mutex::new(Log::open(folder)?)), full: LogFull::default() })
+    }
+
+    /// Whether it holds nothing: neither an entry nor a vote was ever written.
+    pub(super) fn is_empty(&self) -> bool {
+        let log = self.log();
+        log.vote.is_none() && log.purged.is_none() && log.entries.is_empty()
+    }
+
+    /// The newest membership that it holds.
+    pub(super) fn membership(&self) -> Option<openraft::Membership<u64, Member>> {
+        self.log().entries.values().rev().find_map(|entry| entry.get_membership().cloned())
     }
 
     /// Whether it waits for room.

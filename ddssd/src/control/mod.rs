@@ -15,6 +15,7 @@ mod held;
 #[cfg(test)]
 mod hostile;
 mod identity;
+mod incarnation;
 mod keeper;
 mod leaving;
 mod log;
@@ -23,6 +24,7 @@ mod mirrors;
 mod network;
 mod pacing;
 mod plane;
+mod registration;
 mod removal;
 mod server;
 mod snapshot;
@@ -37,5 +39,6 @@ pub use plane::ControlError;
 
 pub(crate) use desk::{Ask, Desk, Tell};
 pub(crate) use identity::{Identity, forget, has_come_back, has_left};
+pub(crate) use incarnation::Incarnation;
 pub(crate) use network::{control_address, plane_address};
 pub(crate) use plane::{ControlConfig, ControlPlane, DeskEnd, join};

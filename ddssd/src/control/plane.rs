@@ -5,11 +5,13 @@ use super::calls::{Call, Reply};
 use super::desk::{Ask, Tell, Teller, Tellers};
 use super::founding::founders;
 use super::held::Held;
+use super::incarnation::{Incarnation, Registration};
 use super::keeper::Keeper;
 use super::log::LogStore;
 use super::majority::{NoMajority, watch_majority};
 use super::mirrors::hold_lease;
 use super::network::{Caller, Heard, Network};
+use super::registration::Candidate;
 use super::removal::Removal;
 use super::server::{Context, serve};
 use super::stall::detect_stalls;
@@ -24,6 +26,7 @@ use crate::vital::Vitals;
 use ddss_core::engine::ClaimId;
 use ddss_core::{Failure, Name, NodeId, PeerHello};
 use openraft::{Config, SnapshotPolicy};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -55,6 +58,16 @@ pub enum ControlError {
         /// Where it was tried.
         address: HostPort,
     },
+    /// The cluster knows another one under this number.
+    #[error("this node may not be node {node} with the state in {}: {why}", path.display())]
+    Refused {
+        /// Which number.
+        node: u16,
+        /// The state folder.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// The cluster could not be joined.
     #[error("cannot join the cluster at {address}: {why}")]
     Join {
@@ -70,6 +83,7 @@ pub enum ControlError {
 pub(crate) struct ControlConfig {
     pub(crate) node: NodeId,
     pub(crate) run: u32,
+    pub(crate) incarnation: Incarnation,
     /// How many planes this node has.
     pub(crate) planes: u8,
     pub(crate) key: ClusterKey,
@@ -177,6 +191,8 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> R
     let log = LogStore::open(&config.state_folder).map_err(state)?;
     let keeper = Keeper::open(&config.state_folder, node, tellers.clone()).map_err(state)?;
     let log_full = log.full();
+    let registration = Registration { incarnation: config.incarnation, run: config.run };
+    admit(&config, registration, &caller, &log, &keeper).await?;
     let network = Network { caller: caller.clone(), heard: heard.clone() };
     let group = Arc::new(group_config()?);
     let raft = Raft::new(node.into(), group, network, log, keeper.clone()).await;
@@ -190,6 +206,7 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> R
         keeper,
         caller,
         heard,
+        registration,
         majority,
         stall,
         stalled,
@@ -230,6 +247,35 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> R
         tokio::spawn(attend(context.clone(), asked, teller, held.clone(), config.run));
     }
     Ok(context)
+}
+
+/// Asks those of whom this node knows whether it may begin.
+async fn admit(
+    config: &ControlConfig,
+    registration: Registration,
+    caller: &Caller,
+    log: &LogStore,
+    keeper: &Keeper,
+) -> Result<(), ControlError> {
+    let (node, ours) = (config.node.0, Member { address: config.address });
+    let mut known: BTreeMap<u16, Member> = keeper.members().into_iter().collect();
+    if let Some(membership) = log.membership() {
+        let nodes = membership.nodes().filter_map(|(&node, &member)| Some((u16::try_from(node).ok()?, member)));
+        known = nodes.collect();
+    }
+    let has_no_state = known.is_empty() && log.is_empty();
+    if known.is_empty() {
+        known = config.peers.iter().map(|peer| (peer.node.0, Member { address: peer.address })).collect();
+    }
+    let mut known: Vec<_> = known.into_iter().collect();
+    if let Some(place) = config.join.as_ref().filter(|_| has_no_state) {
+        // Its number is of no interest.
+        let found = place.addresses(FIND_MAX).await.unwrap_or_default();
+        known.extend(found.into_iter().map(|address| (NodeId::NOBODY.0, Member { address })));
+    }
+    let candidate = Candidate { node, ours, registration, has_no_state };
+    let admitted = candidate.is_admitted(caller, known).await;
+    admitted.map_err(|why| ControlError::Refused { node, path: config.state_folder.clone(), why })
 }
 
 /// Runs a task that may come to its end, and must not panic.
@@ -401,7 +447,7 @@ pub(crate) fn join(
     key: &ClusterKey,
     address: &HostPort,
     ours: SocketAddr,
-    (node, planes): (Option<u16>, u8),
+    (node, planes, incarnation): (Option<u16>, u8, Incarnation),
     limit: Duration,
     told_to_stop: &AtomicBool,
 ) -> Result<NodeId, ControlError> {
@@ -410,6 +456,7 @@ pub(crate) fn join(
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
     let caller = Caller::new(key.clone(), PeerHello { node: NodeId::NOBODY, run: 0, planes });
     let call = Call::Join { node, member: Member { address: ours } };
+    let registration = Registration { incarnation, run: 0 };
     let end = Instant::now() + limit;
     let joining = async {
         let mut leader: Option<Member> = None;
@@ -423,6 +470,13 @@ pub(crate) fn join(
                 }),
             };
             for place in places {
+                // A number that this node had with another state folder is not given to it again.
+                if let Some(node) = node
+                    && let Ok(Reply::Refused(why)) =
+                        caller.ask(Member { address: place }, &Call::WhoIs { node, registration }, MEET_MAX).await
+                {
+                    return Err(failed(why));
+                }
                 let told = match caller.ask(Member { address: place }, &call, MEET_MAX * 2).await {
                     Ok(Reply::Joined { node }) => return Ok(NodeId(node)),
                     Ok(Reply::Refused(why)) => return Err(failed(why)),

@@ -36,6 +36,11 @@ impl Removal {
         self.vitals.depart(Departure::Left);
     }
 
+    /// Another daemon is this node now: this one ends.
+    pub(crate) fn supersede(&self) {
+        self.vitals.depart(Departure::Superseded);
+    }
+
     /// Whether the node is out of its cluster.
     pub(crate) fn is_out(&self) -> bool {
         self.vitals.departure().is_some()

@@ -2,6 +2,7 @@
 
 use super::call_batches::BATCH_CALLS_MAX;
 use super::calls::{Call, Reply};
+use super::incarnation::Registration;
 use super::keeper::Keeper;
 use super::leaving::Leaving;
 use super::log::LogFull;
@@ -17,6 +18,7 @@ use crate::place::HostPort;
 use ddss_core::limits::NODES_MAX;
 use ddss_core::makes_room;
 use openraft::error::{ClientWriteError, RaftError};
+use openraft::raft::{AppendEntriesRequest, InstallSnapshotRequest, VoteRequest};
 use openraft::{ChangeMembers, ServerState};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -35,6 +37,8 @@ pub(crate) struct Context {
     pub(crate) keeper: Keeper,
     pub(crate) caller: Caller,
     pub(crate) heard: Heard,
+    /// This start of this node.
+    pub(crate) registration: Registration,
     /// Whether most voters can be reached.
     pub(crate) majority: Majority,
     /// Whether a progress thread of this node hangs.
@@ -166,6 +170,14 @@ impl Context {
     /// Answers a question, wherever it comes from.
     pub(crate) async fn answer(&self, call: Call) -> Reply {
         match call {
+            Call::Append(AppendEntriesRequest { vote, .. })
+            | Call::Vote(VoteRequest { vote, .. })
+            | Call::Snapshot(InstallSnapshotRequest { vote, .. })
+                if self.is_foreign(vote.leader_id().voted_for()) =>
+            {
+                tracing::error!(%vote, "another cluster takes this node for one of its own: if it was a node of that one, its state folder is lost");
+                Reply::Refused("this node has begun a cluster of its own".to_owned())
+            }
             Call::Append(request) => Reply::Append(self.raft.append_entries(request).await),
             Call::Vote(request) => Reply::Vote(self.raft.vote(request).await),
             Call::Snapshot(request) => Reply::Snapshot(self.raft.install_snapshot(request).await),
@@ -176,6 +188,7 @@ impl Context {
             Call::Batch(calls) => self.answer_batch(calls).await,
             Call::Renew { node, run } => self.renew(node, run).await,
             Call::Stalled { node, run } => self.note_stall(node, run),
+            Call::WhoIs { node, registration } => self.who_is(node, registration),
             Call::Join { node, member } => self.as_leader(self.join(node, member)).await,
             Call::Announce { node, member, run } => self.as_leader(self.announce(node, member, run)).await,
             Call::Remove { node, force, leaves } => self.as_leader(self.remove(node, force, leaves)).await,
@@ -349,6 +362,10 @@ impl Context {
         let Some((_, known)) = self.members().into_iter().find(|&(other, _)| other == node) else {
             return Reply::Refused(format!("node {node} is no member of this cluster"));
         };
+        let registered = self.keeper.look(|directory| directory.registration(node));
+        if registered.is_some_and(|registered| registered.run != run) {
+            return not_now(format!("another start of node {node} is registered"));
+        }
         if known != member {
             let nodes = BTreeMap::from([(node.into(), member)]);
             tracing::info!(node, from = %known, to = %member, "a node has moved");

@@ -1,5 +1,6 @@
 //! The words of the Raft group.
 
+use super::incarnation::Registration;
 use ddss_core::Name;
 use ddss_core::limits::NODES_MAX;
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Disclaim { name: String, claim: u64 },
     /// A node is there, in this run of its daemon.
     Alive { node: u16, run: u32 },
+    /// A node was started so. What another one was started as under its number counts no more.
+    Register { node: u16, registration: Registration },
     /// A node does not answer in this epoch of its life.
     Dead { node: u16, epoch: u64 },
     /// A node left for good, and its segments with it, but for those whose mirrors take over.
@@ -80,7 +83,10 @@ impl Command {
             Command::Part { name, home: node, .. }
             | Command::TakeOver { name, node, .. }
             | Command::Yield { name, home: node, .. } => Name::new(name).is_ok() && is_node(*node),
-            Command::Alive { node, .. } | Command::Dead { node, .. } | Command::Gone { node } => is_node(*node),
+            Command::Alive { node, .. }
+            | Command::Register { node, .. }
+            | Command::Dead { node, .. }
+            | Command::Gone { node } => is_node(*node),
         }
     }
 
@@ -89,6 +95,7 @@ impl Command {
         match *self {
             Command::Claim { home: node, .. }
             | Command::Alive { node, .. }
+            | Command::Register { node, .. }
             | Command::Part { home: node, .. }
             | Command::TakeOver { node, .. }
             | Command::Yield { home: node, .. } => [Some(node), None],

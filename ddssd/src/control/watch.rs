@@ -189,13 +189,24 @@ impl Context {
         let life = self.keeper.look(|directory| directory.life(self.node));
         let known = self.keeper.members().into_iter().find(|&(node, _)| node == self.node);
         // A node that hangs is no good to anybody, and is alive again when it goes on.
-        if self.stall.is_stalled()
-            || life.alive && life.run == run && known.is_some_and(|(_, member)| member == self.ours)
-        {
+        let is_known = life.alive && life.run == run && known.is_some_and(|(_, member)| member == self.ours);
+        if self.stall.is_stalled() {
             return;
         }
         if self.caller.removal.is_out() {
             return;
+        }
+        if let Err(why) = self.is_still_itself().await {
+            return self.step_aside(&why).await;
+        }
+        if is_known && self.is_registered() {
+            return;
+        }
+        // Not before this node has written down what it hears: without it, it would be taken for one that has lost it.
+        if self.members().iter().any(|&(node, _)| node == self.node)
+            && let Err(why) = self.register().await
+        {
+            return self.step_aside(&why).await;
         }
         let call = Call::Announce { node: self.node, member: self.ours, run };
         match self.ask_leader(&call, ASK_MAX).await {
@@ -209,6 +220,10 @@ impl Context {
     /// claim and the segment it was for; and claims those that it has and that the directory does not know.
     async fn sweep(&self, held: &Held) {
         let node = self.node;
+        // Another start may have names by now of which this one knows nothing.
+        if !self.is_registered() {
+            return;
+        }
         let stale = self.keeper.look(|directory| held.compare(directory, node, SWEEP_MAX));
         for command in stale {
             let name = match &command {

@@ -1,0 +1,112 @@
+//! Which state folder a node has, and how often a daemon was started in it. Both are registered with the cluster: a second folder
+//! under the same number, and a copy of the first one that was started since, are told from it.
+
+use super::identity::replace;
+use super::types::Member;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
+
+/// One start of a daemon in one state folder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Incarnation {
+    /// The folder's own number, by chance.
+    pub(crate) folder: u64,
+    /// The how manieth start it is.
+    pub(crate) start: u64,
+}
+
+impl Incarnation {
+    pub(super) const NAME: &str = "incarnation.json";
+
+    /// Counts a start in a state folder, and gives the folder a number if it has none. When this returns the count would survive a
+    /// loss of power; a daemon that is killed before has written nothing.
+    pub(crate) fn begin(folder: &Path) -> io::Result<Self> {
+        let last = match std::fs::read(folder.join(Self::NAME)) {
+            Ok(bytes) => serde_json::from_slice(&bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut number = [0; 8];
+                getrandom::fill(&mut number).map_err(|error| io::Error::other(error.to_string()))?;
+                Self { folder: u64::from_le_bytes(number), start: 0 }
+            }
+            Err(error) => return Err(error),
+        };
+        let next = Self { start: last.start + 1, ..last };
+        replace(folder, Self::NAME, &serde_json::to_vec(&next)?)?;
+        Ok(next)
+    }
+}
+
+/// What a node has registered last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Registration {
+    pub(crate) incarnation: Incarnation,
+    /// The run of the daemon that was started so.
+    pub(crate) run: u32,
+}
+
+impl Registration {
+    /// Whether another registration may follow this one: a later start in the same folder, or the same one said again.
+    pub(crate) fn admits(&self, next: Registration) -> bool {
+        let (old, new) = (self.incarnation, next.incarnation);
+        old.folder == new.folder && (new.start > old.start || new.start == old.start && next.run == self.run)
+    }
+
+    /// Why it may not.
+    pub(crate) fn refusal(&self, node: u16, at: Option<Member>, next: Registration) -> String {
+        if self.incarnation.folder == next.incarnation.folder {
+            return format!(
+                "a copy of this state folder is node {node} now (start {} is registered, this is start {}): this one is out of date. Use the copy, \
+                 or take node {node} out with `ddss cluster remove {node}` and join anew with an empty state folder",
+                self.incarnation.start, next.incarnation.start
+            );
+        }
+        let place = at.map_or_else(String::new, |at| format!("the node at {at}, which has "));
+        format!(
+            "number {node} belongs to {place}another state folder: give another --node, or none; if that folder is lost, take the node out with \
+             `ddss cluster remove {node}` elsewhere and join anew"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_start_is_counted_and_a_kill_while_it_is_written_changes_nothing() {
+        // If this broke, a node that was killed as it started would be taken for a copy of itself, and never come back.
+        let folder = std::env::temp_dir().join(format!("ddssd-incarnation-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let first = Incarnation::begin(&folder).unwrap();
+        let whole = std::fs::read(folder.join(Incarnation::NAME)).unwrap();
+        let fresh = folder.join(format!("{}.new", Incarnation::NAME));
+        for (start, written) in (2..).zip(0..=whole.len()) {
+            // So much of the next one had been written.
+            std::fs::write(&fresh, &whole[..written]).unwrap();
+            let next = Incarnation::begin(&folder).unwrap();
+            assert_eq!(next, Incarnation { folder: first.folder, start });
+            assert!(!fresh.exists());
+        }
+        std::fs::remove_file(folder.join(Incarnation::NAME)).unwrap();
+        assert_ne!(Incarnation::begin(&folder).unwrap().folder, first.folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_later_start_follows_and_nothing_else_does() {
+        // If this broke, an old copy of a folder would go on in the place of its node, or a restart would be refused.
+        let said = |folder, start, run| Registration { incarnation: Incarnation { folder, start }, run };
+        let known = said(7, 5, 50);
+        for (next, admitted) in [
+            (said(7, 6, 60), true),
+            (said(7, 9, 90), true),
+            (said(7, 5, 50), true),
+            (said(7, 5, 51), false),
+            (said(7, 4, 40), false),
+            (said(8, 6, 60), false),
+        ] {
+            assert_eq!(known.admits(next), admitted, "{next:?}");
+        }
+    }
+}
