@@ -12,6 +12,7 @@ use arc_swap::{ArcSwap, Guard};
 use ddss_ipc::{AttachError, AttachOptions, Attachment, socket_name};
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -64,6 +65,8 @@ pub(crate) struct Inner {
     current: ArcSwap<Attached>,
     /// Held by the one thread that looks for the next daemon.
     turn: Mutex<()>,
+    /// The last look found no socket: the daemon was stopped.
+    stopped: AtomicBool,
     pub(crate) plan: Plan,
     pub(crate) timeout: Duration,
     /// What is mapped of this node's memory, unless the near road is not to be used.
@@ -87,7 +90,8 @@ impl Inner {
         let attached = plan.attach(Instant::now() + plan.options.timeout)?;
         plan.planes = Some(attached.attachment.planes());
         let current = ArcSwap::from_pointee(attached);
-        Ok(Self { current, turn: Mutex::new(()), plan, timeout, areas: Areas::default(), near })
+        let (turn, stopped, areas) = (Mutex::new(()), AtomicBool::new(false), Areas::default());
+        Ok(Self { current, turn, stopped, plan, timeout, areas, near })
     }
 
     /// The rings, whether or not somebody serves them.
@@ -122,7 +126,7 @@ impl Inner {
                 return Ok(current);
             }
             let error = looked.err().flatten();
-            if Instant::now() + Self::REST >= Self::patience(error.as_ref(), since, deadline, harmless) {
+            if Instant::now() + Self::REST >= self.patience(error.as_ref(), since, deadline, harmless) {
                 return Err(error.unwrap_or_else(|| self.nobody(ErrorKind::TimedOut)));
             }
             if error.is_none() {
@@ -141,7 +145,10 @@ impl Inner {
         if self.attached_now().is_some() {
             return Ok(());
         }
-        match self.plan.attach(by) {
+        let found = self.plan.attach(by);
+        let is_stopped = matches!(&found, Err(Error::NoDaemon { source, .. }) if source.kind() == ErrorKind::NotFound);
+        self.stopped.store(is_stopped, Ordering::Relaxed);
+        match found {
             Ok(attached) => {
                 self.areas.forget();
                 self.current.store(Arc::new(attached));
@@ -155,13 +162,14 @@ impl Inner {
     }
 
     /// How long it makes sense to look on after that, for somebody who has done so since then.
-    pub(crate) fn patience(error: Option<&Error>, since: Instant, deadline: Instant, harmless: bool) -> Instant {
+    pub(crate) fn patience(&self, error: Option<&Error>, since: Instant, deadline: Instant, harmless: bool) -> Instant {
         match error {
             Some(Error::VersionMismatch { .. } | Error::PlanesChanged { .. }) => since,
             // A daemon that was killed leaves its socket; one that was stopped takes it away, and nobody says that
             // there will be another one: the caller decides what becomes of a change. One that starts takes the old one
             // away, for a moment.
-            Some(Error::NoDaemon { source, .. }) if source.kind() == ErrorKind::NotFound && !harmless => {
+            // Another thread may look all the time: what it found counts.
+            None | Some(Error::NoDaemon { .. }) if !harmless && self.stopped.load(Ordering::Relaxed) => {
                 deadline.min(since + Self::STOPPED)
             }
             _ => deadline,

@@ -103,7 +103,7 @@ impl Search {
     /// Tells those who need not look any further.
     fn tell(&self, inner: &Inner, is_there: bool, error: Option<&Error>) {
         let soon = Instant::now() + Inner::REST;
-        let is_over = |one: &Waiting| is_there || soon >= Inner::patience(error, one.since, one.deadline, one.harmless);
+        let is_over = |one: &Waiting| is_there || soon >= inner.patience(error, one.since, one.deadline, one.harmless);
         let told: Vec<_> = self.line().waiting.extract_if(.., |waiting| is_over(waiting)).collect();
         for waiting in told {
             waiting.end(if is_there { Ok(()) } else { Err(same(inner, error)) });
