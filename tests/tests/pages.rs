@@ -122,7 +122,7 @@ fn a_wrong_path_and_a_wrong_name_planted_into_the_real_page_are_found() {
     let root = house::workspace_root();
     let page = fs::read_to_string(root.join("docs/ARCHITECTURE.md")).unwrap();
     for (right, wrong) in [
-        ("ddssd/src/perform.rs", "ddssd/src/performs.rs"),
+        ("crates/ddssd/src/perform.rs", "crates/ddssd/src/performs.rs"),
         ("`get_far`", "`got_far`"),
         ("decisions/0003-one-end-per-request.md", "decisions/0003-two-ends-per-request.md"),
     ] {

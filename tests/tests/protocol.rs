@@ -93,7 +93,7 @@ fn each_request_has_its_row() {
         .iter()
         .flat_map(|row| row[0].split(", ").map(|op| op.parse().unwrap()).collect::<Vec<u8>>())
         .collect();
-    let source = read("ddss-core/src/request.rs");
+    let source = read("crates/ddss-core/src/request.rs");
     let mut known: Vec<u8> = source
         .lines()
         .filter_map(|line| {
@@ -165,7 +165,7 @@ fn fields(cell: &str) -> Vec<String> {
 // If this failed, the page would put a field of a message where another one is.
 #[test]
 fn each_message_has_its_row_and_is_as_long_as_its_fields() {
-    let source = read("ddss-core/src/message/encoding.rs");
+    let source = read("crates/ddss-core/src/message/encoding.rs");
     let encode = source.split_once("pub fn encode(").unwrap().1.split_once("\n    }\n").unwrap().0;
     // What each message writes: its number, and how many bytes it always has behind it.
     let mut written: BTreeMap<String, (u8, usize)> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! What a daemon tells of itself, in a page of memory that everybody who may can read without its help.
 //!
-//! The page is a file beside the segments (see `ddssd/src/status.rs`, which writes it, and `ddss-ipc/src/status.rs`, which
+//! The page is a file beside the segments (see `crates/ddssd/src/status.rs`, which writes it, and `crates/ddss-ipc/src/status.rs`, which
 //! reads the file). It stays when its daemon ends, however that ends. Only numbers are in it: a segment is its id, and
 //! who may not see a segment's name learns none here.
 //!

@@ -17,7 +17,7 @@ proptest! {
 // If this failed, something would be back that was found once: among it two nodes that describe a segment to each other without end.
 #[test]
 fn what_was_found_once_is_no_more() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/engine");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/engine");
     let mut played = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         play::play(&std::fs::read(entry.unwrap().path()).unwrap());

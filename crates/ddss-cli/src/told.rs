@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The root of the workspace.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Pages that people read, and where the programs explain themselves.

@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn the_help_and_the_page_for_operators_know_every_code() {
         // If this broke, a script would meet a code that nobody has explained.
-        let page = include_str!("../../docs/OPERATIONS.md");
+        let page = include_str!("../../../docs/OPERATIONS.md");
         let chapter = page.split("## Exit codes").nth(1).unwrap().split("\n## ").next().unwrap();
         let rows = chapter.lines().filter(|line| line.starts_with('|')).skip(2);
         let rows = rows.take_while(|line| !line.starts_with("| `ddss` |"));

@@ -8,7 +8,7 @@
 //! | `busiest.rs` | the segments with the most calls, in a table that is never longer |
 //! | `flights.rs` | requests that were not answered at once, until they are |
 //!
-//! What each word means stands in `ddss-core/src/status/`, who may read it in
+//! What each word means stands in `crates/ddss-core/src/status/`, who may read it in
 //! `docs/decisions/what-a-daemon-shows.md`.
 
 mod busiest;

@@ -2,7 +2,7 @@
 //! have changed, what has to be looked up twenty times a second.
 //!
 //! What a call costs here is a few additions in memory that no other core looks at. Clocks are read only for a request
-//! that is followed (`ddss-ipc/src/follow.rs` says which).
+//! that is followed (`crates/ddss-ipc/src/follow.rs` says which).
 
 use super::busiest::{Busiest, Touch};
 use super::flights::{Asked, Flight, Flights, Way};

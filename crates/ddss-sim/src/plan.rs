@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 
-/// Which way through its engine a call goes that could go the short one (`ddss-core/src/engine/plain.rs`).
+/// Which way through its engine a call goes that could go the short one (`crates/ddss-core/src/engine/plain.rs`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ways {
     /// The short way.
