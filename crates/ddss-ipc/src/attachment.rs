@@ -16,9 +16,9 @@ use crate::lane::{Lane, LaneState};
 use crate::layout::{HEADER_BYTES, LAYOUT_VERSION, Layout};
 use crate::link::Link;
 use crate::queues::{Mq, Parts, Rmq};
-use crate::sentry::Sentry;
 use crate::rings::{Auto, Rcq, Rings};
 use crate::road::Road;
+use crate::sentry::Sentry;
 use crate::socket;
 use crate::strategy::Strategy;
 use crate::sys::{Access, MemoryError, Queue, SharedMemory};
@@ -371,7 +371,8 @@ impl Attempt<'_> {
         layout: &Layout,
     ) -> Result<Pool, AttachError> {
         let queue = |id: Option<i32>| {
-            id.map(Queue::from_id).ok_or_else(|| self.malformed("it brings no message queue, and the strategy needs one"))
+            id.map(Queue::from_id)
+                .ok_or_else(|| self.malformed("it brings no message queue, and the strategy needs one"))
         };
         let by_ring = link.strategy().replies_by_ring();
         let path = || self.path.to_owned();
@@ -417,7 +418,9 @@ mod tests {
         // If this broke, who calls by all his lanes would make each client of the node hand its core over all the time; or a
         // thread that calls by two clients in turn would take itself for two, and sleep in each call to another node.
         if !rustix::process::geteuid().is_root() {
-            return eprintln!("skipped: threads_of_another_user_and_clients_of_one_thread_make_nobody_a_crowd: not root, nobody else to be");
+            return eprintln!(
+                "skipped: threads_of_another_user_and_clients_of_one_thread_make_nobody_a_crowd: not root, nobody else to be"
+            );
         }
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -432,14 +435,17 @@ mod tests {
                 // Of this thread only, and it ends with this.
                 let user = rustix::process::Uid::from_raw(user);
                 rustix::thread::set_thread_res_uid(user, user, user).unwrap();
-                Attachment::connect(&path, &AttachOptions { lanes, arena_bytes: 4096, ..AttachOptions::default() }).unwrap()
+                Attachment::connect(&path, &AttachOptions { lanes, arena_bytes: 4096, ..AttachOptions::default() })
+                    .unwrap()
             });
             attached.join().unwrap()
         };
         let (loud, alone) = (attach(65534, 9), [attach(65532, 2), attach(65532, 1)]);
         let (friend, other) = (attach(65534, 1), attach(65533, 1));
         for _ in 0..5 {
-            let Some(Arrival::Attached(session)) = (0..).find_map(|_| station.arrival()) else { panic!("somebody left") };
+            let Some(Arrival::Attached(session)) = (0..).find_map(|_| station.arrival()) else {
+                panic!("somebody left")
+            };
             station.adopt(session).unwrap();
         }
         let submit = |attachment: &Attachment| {
@@ -455,7 +461,8 @@ mod tests {
         for _ in 0..1000 {
             station.serve(64, &mut |_: LaneId, request: &Entry, _: Option<Followed>| Some(*request));
         }
-        let callers = [&loud, &friend, &other, &alone[0], &alone[1]].map(|attachment| attachment.link.present().callers);
+        let callers =
+            [&loud, &friend, &other, &alone[0], &alone[1]].map(|attachment| attachment.link.present().callers);
         assert_eq!(callers, [9, 9, 0, 1, 1]);
         reception.stop();
     }

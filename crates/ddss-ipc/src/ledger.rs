@@ -158,7 +158,9 @@ fn explain(errno: Errno) -> io::Error {
     let why = match errno {
         Errno::NOSPC => "all System V message queues of this machine are in use (kernel.msgmni): take strategy auto",
         Errno::NOSYS => "this kernel has no System V message queues: take strategy auto",
-        Errno::PERM => "may not give a message queue to another user (run the daemon as that user, or take strategy auto)",
+        Errno::PERM => {
+            "may not give a message queue to another user (run the daemon as that user, or take strategy auto)"
+        }
         _ => return errno.into(),
     };
     io::Error::other(why)

@@ -64,56 +64,84 @@ mod park;
 mod ring;
 mod slots;
 mod sync;
-#[cfg(loom)]
-#[path = "sys/modelled.rs"]
-mod sys;
 pub use calls::{CallId, Calls, Ended, Found};
 pub use slots::SlotMap;
 
-/// What talks to the kernel has no place in a model.
-macro_rules! outside_the_model {
-    ($($item:item)*) => { $(#[cfg(not(loom))] $item)* };
-}
+#[cfg(not(loom))]
+mod attachment;
+#[cfg(not(loom))]
+mod board;
+#[cfg(not(loom))]
+mod caller;
+#[cfg(not(loom))]
+mod door;
+#[cfg(not(loom))]
+mod follow;
+#[cfg(not(loom))]
+mod lane;
+#[cfg(not(loom))]
+mod layout;
+#[cfg(not(loom))]
+mod ledger;
+#[cfg(not(loom))]
+mod link;
+#[cfg(not(loom))]
+mod place;
+#[cfg(not(loom))]
+mod queues;
+#[cfg(not(loom))]
+mod reception;
+#[cfg(not(loom))]
+mod rings;
+#[cfg(not(loom))]
+mod road;
+#[cfg(not(loom))]
+mod sentry;
+#[cfg(not(loom))]
+mod service_lane;
+#[cfg(not(loom))]
+mod session;
+#[cfg(not(loom))]
+mod socket;
+#[cfg(not(loom))]
+mod station;
+#[cfg(not(loom))]
+mod status;
+#[cfg(not(loom))]
+mod strategy;
+#[cfg(not(loom))]
+mod sweep;
+mod sys;
+#[cfg(not(loom))]
+mod view;
+#[cfg(not(loom))]
+mod watch;
+#[cfg(not(loom))]
+mod wire;
 
-outside_the_model! {
-    mod attachment;
-    mod board;
-    mod caller;
-    mod door;
-    mod follow;
-    mod lane;
-    mod layout;
-    mod ledger;
-    mod link;
-    mod place;
-    mod queues;
-    mod reception;
-    mod rings;
-    mod road;
-    mod sentry;
-    mod service_lane;
-    mod session;
-    mod socket;
-    mod station;
-    mod status;
-    mod strategy;
-    mod sweep;
-    mod sys;
-    mod view;
-    mod watch;
-    mod wire;
-
-    pub use attachment::{AttachError, AttachOptions, Attachment};
-    pub use follow::{Followed, clock_ns};
-    pub use lane::{Lane, LaneFull};
-    pub use layout::LAYOUT_VERSION;
-    pub use place::{FOLDER_VARIABLE, SOCKET_NAME, client_folder, default_folder, socket_name, status_name};
-    pub use reception::{ArrivalSink, PerUser, Reception, ReceptionConfig};
-    pub use road::Waited;
-    pub use session::{Arrival, Credentials, Session};
-    pub use station::{Answerer, Idling, Inbox, Offence, Station, StationCounts};
-    pub use status::{Life, STATUS_NAME, StatusReadError, process_began, read_all_statuses, read_status};
-    pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
-    pub use sys::{Access, Claimed, Claims, Desk, Framed, Inherited, MemoryError, SharedMemory, exit_for_lost_files};
-    pub use view::{Views, view};
-}
+#[cfg(not(loom))]
+pub use attachment::{AttachError, AttachOptions, Attachment};
+#[cfg(not(loom))]
+pub use follow::{Followed, clock_ns};
+#[cfg(not(loom))]
+pub use lane::{Lane, LaneFull};
+#[cfg(not(loom))]
+pub use layout::LAYOUT_VERSION;
+#[cfg(not(loom))]
+pub use place::{FOLDER_VARIABLE, SOCKET_NAME, client_folder, default_folder, socket_name, status_name};
+#[cfg(not(loom))]
+pub use reception::{ArrivalSink, PerUser, Reception, ReceptionConfig};
+#[cfg(not(loom))]
+pub use road::Waited;
+#[cfg(not(loom))]
+pub use session::{Arrival, Credentials, Session};
+#[cfg(not(loom))]
+pub use station::{Answerer, Idling, Inbox, Offence, Station, StationCounts};
+#[cfg(not(loom))]
+pub use status::{Life, STATUS_NAME, StatusReadError, process_began, read_all_statuses, read_status};
+#[cfg(not(loom))]
+pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
+#[cfg(not(loom))]
+pub use sys::{Access, Claimed, Claims, Desk, Framed, Inherited, MemoryError, SharedMemory, exit_for_lost_files};
+#[cfg(not(loom))]
+pub use view::{Views, view};

@@ -49,7 +49,13 @@ enum State {
 }
 
 impl Link {
-    pub(crate) fn new(strategy: Strategy, fair: bool, (board, place): (Board, u8), socket: OwnedFd, wake: OwnedFd) -> Self {
+    pub(crate) fn new(
+        strategy: Strategy,
+        fair: bool,
+        (board, place): (Board, u8),
+        socket: OwnedFd,
+        wake: OwnedFd,
+    ) -> Self {
         let cores = cores_with(board.core());
         Self { strategy, board, place, socket, wake, state: AtomicU8::new(State::Serving as u8), cores, fair }
     }
@@ -169,13 +175,16 @@ mod tests {
         // call to another node instead of spinning for it.
         let here = sched_getaffinity(None).unwrap();
         let own = (0..CpuSet::MAX_CPU).find(|&core| here.is_set(core)).unwrap();
-        let with_service = |core| std::thread::spawn(move || {
-            let mut one = CpuSet::new();
-            one.set(own);
-            rustix::thread::sched_setaffinity(None, &one).unwrap();
-            cores_with(core)
-        });
-        let [none, same, other] = [None, Some(own), Some(CpuSet::MAX_CPU - 1)].map(|core| with_service(core).join().unwrap());
+        let with_service = |core| {
+            std::thread::spawn(move || {
+                let mut one = CpuSet::new();
+                one.set(own);
+                rustix::thread::sched_setaffinity(None, &one).unwrap();
+                cores_with(core)
+            })
+        };
+        let [none, same, other] =
+            [None, Some(own), Some(CpuSet::MAX_CPU - 1)].map(|core| with_service(core).join().unwrap());
         // The process as a whole keeps to no core.
         assert_eq!((none, same, other), (here.count().into(), here.count().into(), u64::from(here.count()) + 1));
     }

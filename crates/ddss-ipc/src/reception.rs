@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ddss_core::{ClientId, Pace};
 use ddss_core::limits::CLIENTS_MAX;
+use ddss_core::{ClientId, Pace};
 use rustix::event::{EventfdFlags, epoll};
 use rustix::io::Errno;
 
@@ -129,12 +129,7 @@ impl Reception {
     }
 
     /// The same at a socket that was made before: whoever has come to it meanwhile is let in now.
-    pub fn start_at(
-        socket: Inherited,
-        path: &Path,
-        config: ReceptionConfig,
-        sink: ArrivalSink,
-    ) -> io::Result<Self> {
+    pub fn start_at(socket: Inherited, path: &Path, config: ReceptionConfig, sink: ArrivalSink) -> io::Result<Self> {
         Self::behind(Door::adopt(path, socket)?, path, config, sink)
     }
 

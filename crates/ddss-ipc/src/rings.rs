@@ -316,7 +316,9 @@ impl Road for Rcq {
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
         match class {
             // On the service's own core polling would keep out who is to answer, for the rest of a slice.
-            WaitClass::Polling | WaitClass::InLine if self.0.link.shared_core().is_none() => self.0.wait_spinning(deadline),
+            WaitClass::Polling | WaitClass::InLine if self.0.link.shared_core().is_none() => {
+                self.0.wait_spinning(deadline)
+            }
             WaitClass::Polling if self.0.give_way() => Waited::Ready,
             _ => self.0.wait_parked(deadline),
         }

@@ -43,7 +43,10 @@ pub(crate) fn adopt(listener: &OwnedFd, path: &Path) -> Result<(), String> {
     let found = address.path().map(|found| std::path::PathBuf::from(std::ffi::OsStr::from_bytes(found.to_bytes())));
     if found.as_deref().map(real) != Some(real(path)) {
         let found = found.map_or_else(|| "nowhere".to_owned(), |found| found.display().to_string());
-        return Err(format!("the socket that was passed listens at {found}, and clients look for it at {}", path.display()));
+        return Err(format!(
+            "the socket that was passed listens at {found}, and clients look for it at {}",
+            path.display()
+        ));
     }
     rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::CLOEXEC).map_err(wrong)?;
     rustix::io::ioctl_fionbio(listener, true).map_err(wrong)

@@ -189,7 +189,11 @@ mod tests {
         assert_eq!(life(State::Starting, ours, began, now), Life::Starting);
         assert_eq!(life(State::Stopped, ours, began, now), Life::Stopped);
         assert!(matches!(life(State::Serving, ours, began, now - 5_000_000_000), Life::Silent(_)));
-        assert_eq!(life(State::Serving, ours, began + 1, now - 5_000_000_000), Life::Dead, "the number is another's by now");
+        assert_eq!(
+            life(State::Serving, ours, began + 1, now - 5_000_000_000),
+            Life::Dead,
+            "the number is another's by now"
+        );
         assert_eq!(life(State::Serving, ours, began + 1, now + 3_600_000_000_000), Life::Dead, "from before the boot");
     }
 

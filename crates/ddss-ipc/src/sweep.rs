@@ -16,9 +16,9 @@ use std::collections::VecDeque;
 use ddss_core::limits::CLIENTS_MAX;
 use ddss_core::{ClientId, Entry, LaneId};
 
-use crate::service_lane::{Replied, ServiceLane, Woken};
 use crate::board::place_of;
 use crate::follow::Followed;
+use crate::service_lane::{Replied, ServiceLane, Woken};
 use crate::station::{Answerer, Offence};
 use crate::sync::order;
 use callers::Callers;
@@ -215,7 +215,11 @@ impl Sweep {
 
     /// Goes over the lanes, of `SEVERAL` users or of one; `take` takes up to so many requests from one and says what it took.
     #[inline(always)]
-    fn visit<const SEVERAL: bool>(&mut self, budget: usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> Taken) -> usize {
+    fn visit<const SEVERAL: bool>(
+        &mut self,
+        budget: usize,
+        take: &mut impl FnMut(&mut ServiceLane, usize) -> Taken,
+    ) -> usize {
         if !self.held.is_empty() {
             self.send_held(1);
         }
@@ -236,7 +240,11 @@ impl Sweep {
     }
 
     #[inline(always)]
-    fn visit_hot<const SEVERAL: bool>(&mut self, left: &mut usize, take: &mut impl FnMut(&mut ServiceLane, usize) -> Taken) {
+    fn visit_hot<const SEVERAL: bool>(
+        &mut self,
+        left: &mut usize,
+        take: &mut impl FnMut(&mut ServiceLane, usize) -> Taken,
+    ) {
         let hot = self.count(Heat::Hot);
         // With few, as nearly always, there is nothing to divide: that would take as long as the look itself.
         let batch = if hot <= TURN_MAX / LANE_BATCH_MAX { LANE_BATCH_MAX } else { (TURN_MAX / hot).max(1) };

@@ -290,7 +290,8 @@ mod tests {
         let client = ClientId { index: 0, generation: 1 };
         let (node, reply_queue, request_queue) = (NodeId(1), None, None);
         for (planes, place) in [(17, 0), (1, PLACES as u8)] {
-            let welcome = Welcome { node, client, lanes: 1, arena_bytes: 4096, reply_queue, request_queue, planes, place };
+            let welcome =
+                Welcome { node, client, lanes: 1, arena_bytes: 4096, reply_queue, request_queue, planes, place };
             assert!(Answer::decode(&Answer::Welcome(welcome).encode()).is_err());
         }
     }

@@ -6,7 +6,10 @@ use super::*;
 use crate::{AttachOptions, Attachment, Lane, Reception, ReceptionConfig, WaitClass, Waited};
 
 /// A station and a client of it on one core, and what the client does there.
-fn beside(unwanted: bool, client: impl FnOnce(Lane) + Send + 'static) -> (Station, Reception, std::thread::JoinHandle<()>) {
+fn beside(
+    unwanted: bool,
+    client: impl FnOnce(Lane) + Send + 'static,
+) -> (Station, Reception, std::thread::JoinHandle<()>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let mut station = Station::open(NodeId(7)).unwrap();

@@ -194,7 +194,11 @@ mod tests {
         for thread in 0..CROWD_PERIODS {
             sweeps(&mut callers, PERIOD_SWEEPS);
             callers.count(3, [1000, 1001 + thread]);
-            callers.changes().for_each(|(place, present)| if place == 3 { told = present });
+            callers.changes().for_each(|(place, present)| {
+                if place == 3 {
+                    told = present
+                }
+            });
         }
         assert!(told.callers <= 2 && (50..=64).contains(&told.crowd), "{told:?}");
         sweeps(&mut callers, 3 * CROWD_PERIODS * PERIOD_SWEEPS);

@@ -132,7 +132,8 @@ impl Map {
     fn prefer_huge_pages(&self) {
         if self.bytes >= HUGE_FROM {
             // SAFETY: advice about a mapping of this value's, which changes none of its bytes.
-            let asked = unsafe { rustix::mm::madvise(self.base.as_ptr(), self.bytes, rustix::mm::Advice::LinuxHugepage) };
+            let asked =
+                unsafe { rustix::mm::madvise(self.base.as_ptr(), self.bytes, rustix::mm::Advice::LinuxHugepage) };
             // A kernel without huge pages refuses; small ones do.
             let _ = asked;
         }
