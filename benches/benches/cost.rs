@@ -6,9 +6,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ddss::{Segment, Strategy};
+use ddss_benches::baseline::line_ping_pong;
 use ddss_benches::harness::{Alone, Bench, Cores, Sample};
-use ddss_benches::raw::line_ping_pong;
-use ddss_benches::road::{Cable, Cluster, Members, PLACEMENTS, Repeated, idle, run_as_member, run_tasks, system_calls};
+use ddss_benches::system::{
+    Cable, Cluster, Members, PLACEMENTS, Repeated, idle, run_as_member, run_tasks, system_calls,
+};
 
 const SEGMENT: &str = "cost";
 /// Sizes whose bytes on the wire are counted.

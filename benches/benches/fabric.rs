@@ -1,9 +1,9 @@
 //! Between nodes: what one-sided operations cost, beside bare sockets with the same bytes.
 #![forbid(unsafe_code)]
 
+use ddss_benches::baseline::{Wait, tcp_ping_pong, tcp_stream, tcp_window};
 use ddss_benches::harness::Bench;
-use ddss_benches::raw::{Wait, tcp_ping_pong, tcp_stream, tcp_window};
-use ddss_benches::road::{FabricOp, FabricPair, one_sided, read_window};
+use ddss_benches::system::{FabricOp, FabricPair, one_sided, read_window};
 
 /// Operations under way where many are: posted and awaited together, or one posted for each that ended.
 const WINDOW: usize = 32;

@@ -4,9 +4,9 @@
 use std::rc::Rc;
 
 use ddss::Strategy;
+use ddss_benches::baseline::{HandOver, Wait, hop, line_ping_pong, seqlock_copy, tcp_ping_pong};
 use ddss_benches::harness::Bench;
-use ddss_benches::raw::{HandOver, Wait, hop, line_ping_pong, seqlock_copy, tcp_ping_pong};
-use ddss_benches::road::{Cluster, Kind, PLACEMENTS, Task, call, near_get, ping, pipeline};
+use ddss_benches::system::{Cluster, Kind, PLACEMENTS, Task, call, near_get, ping, pipeline};
 
 const KINDS: [Kind; 2] = [Kind::Get, Kind::Put];
 /// Operations under way where many are.

@@ -7,9 +7,9 @@
 #![forbid(unsafe_code)]
 
 use ddss::Strategy;
+use ddss_benches::baseline::{futex_wake, line_ping_pong, ring_stream};
 use ddss_benches::harness::Bench;
-use ddss_benches::raw::{futex_wake, line_ping_pong, ring_stream};
-use ddss_benches::road::{
+use ddss_benches::system::{
     Cluster, Crowd, Echo, Members, Task, echo, first, paced, ping, pipeline, run_as_member, run_crowd, run_members,
 };
 use std::time::Duration;

@@ -9,9 +9,9 @@
 use std::time::Duration;
 
 use ddss::Strategy;
+use ddss_benches::baseline::line_ping_pong;
 use ddss_benches::harness::{Bench, Cores};
-use ddss_benches::raw::line_ping_pong;
-use ddss_benches::road::{Cluster, Repeated, run_tasks};
+use ddss_benches::system::{Cluster, Repeated, run_tasks};
 use ddss_tests::Islands;
 
 const STRATEGIES: [Strategy; 3] = [Strategy::Mq, Strategy::Rmq, Strategy::Auto];

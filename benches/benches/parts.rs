@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use ddss_benches::guard::{LOADS, load};
+use ddss_benches::regression::{LOADS, load};
 
 fn parts(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("parts");

@@ -12,7 +12,7 @@ use snow::{Builder, HandshakeState, TransportState};
 
 /// The daemon's.
 #[allow(unused_imports, reason = "its tests are no tests here")]
-#[path = "../../crates/ddssd/src/trust/cipher.rs"]
+#[path = "../../crates/ddssd/src/auth/cipher.rs"]
 mod cipher;
 
 /// Whose cipher, and the pattern: the daemon's, and the same with the other cipher.

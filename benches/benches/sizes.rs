@@ -9,9 +9,9 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use ddss::Strategy;
+use ddss_benches::baseline::{Over, Wait, line_ping_pong, memory_copy, seqlock_copy, tcp_ping_pong_over};
 use ddss_benches::harness::{Bench, Figure, Plan};
-use ddss_benches::raw::{Over, Wait, line_ping_pong, memory_copy, seqlock_copy, tcp_ping_pong_over};
-use ddss_benches::road::{Cable, Cluster, Kind, PLACEMENTS, Placement, Word, atomic, call, near_get};
+use ddss_benches::system::{Cable, Cluster, Kind, PLACEMENTS, Placement, Word, atomic, call, near_get};
 
 const SIZES: [usize; 8] = [1, 8, 64, 512, 4096, 32_768, 262_144, 1 << 20];
 const QUICK_SIZES: [usize; 4] = [8, 4096, 65_536, 1 << 20];

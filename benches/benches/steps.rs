@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ddss::Strategy;
+use ddss_benches::baseline::{Over, Wait, line_ping_pong, tcp_ping_pong_over};
 use ddss_benches::harness::Bench;
-use ddss_benches::raw::{Over, Wait, line_ping_pong, tcp_ping_pong_over};
-use ddss_benches::road::{Cable, Cluster, PLACEMENTS, stepped_gets};
+use ddss_benches::system::{Cable, Cluster, PLACEMENTS, stepped_gets};
 
 const STRATEGIES: [Strategy; 3] = [Strategy::Mq, Strategy::Rcq, Strategy::Auto];
 const BYTES: usize = 8;

@@ -3,8 +3,8 @@
 //! A figure alone says more about the machine and its neighbours than about DDSS. So each figure has a *limit*:
 //! the same bytes over the same road with nothing in between. [`harness`] measures the limit right before and
 //! right after each figure, takes turns between all that is compared, and throws a pair away when the limit
-//! itself moved. [`raw`] has the limits, [`road`] has DDSS itself. The programs in `benches/` say what is compared with what. [`report`] makes
-//! figures of their rows, [`shape`] simulates what two cores cannot show, and [`guard`] says when something got worse.
+//! itself moved. [`baseline`] has the limits, [`system`] has DDSS itself. The programs in `benches/` say what is compared with what. [`report`] makes
+//! figures of their rows, [`scale_projection`] simulates what two cores cannot show, and [`regression`] says when something got worse.
 //!
 //! ```
 //! use std::hint::black_box;
@@ -28,9 +28,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod guard;
+pub mod baseline;
 pub mod harness;
-pub mod raw;
+pub mod regression;
 pub mod report;
-pub mod road;
-pub mod shape;
+pub mod scale_projection;
+pub mod system;

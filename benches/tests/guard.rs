@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use ddss_benches::guard::Kept;
+use ddss_benches::regression::Kept;
 
 fn guard(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_guard")).args(words).output().unwrap()
@@ -50,7 +50,7 @@ fn a_longer_road_turns_the_guard_red_and_the_same_one_does_not() {
 // If this failed, the numbers in the repository would be of other loads than those that are counted.
 #[test]
 fn what_is_kept_in_the_repository_can_be_read() {
-    for (name, least) in [("instructions.json", ddss_benches::guard::LOADS.len()), ("ratios.json", 5)] {
+    for (name, least) in [("instructions.json", ddss_benches::regression::LOADS.len()), ("ratios.json", 5)] {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("guard").join(name);
         let kept = Kept::parse(&std::fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(kept.numbers.len(), least, "{name}");

@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use cargo_metadata::Message;
 
 use crate::Error;
-use crate::house::workspace_root;
+use crate::repo_lints::workspace_root;
 
 /// The packages whose programs are built, as they are released.
 const PROGRAMS: &[&str] = &["--bins", "--package", "ddssd", "--package", "ddss-cli", "--features", "rdma"];

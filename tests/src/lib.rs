@@ -27,42 +27,41 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod house;
-
-mod besieged;
 mod binary;
-mod closet;
+mod block_on;
+mod cli;
 mod daemon;
 mod error;
-mod future;
-mod islands;
+mod netns;
 mod node;
+mod private_mounts;
 mod process;
 #[cfg(doctest)]
 mod readme;
+pub mod repo_lints;
 mod retry;
-mod said;
 mod schema;
 mod scripted;
 mod skipped;
 mod surrounded;
 mod terminal;
 mod tree;
+mod victim_node;
 
-pub use besieged::Besieged;
 pub use binary::{binary, example, static_programs, static_target};
-pub use closet::Closet;
+pub use block_on::block_on;
+pub use cli::{Said, say};
 pub use daemon::{Daemon, DaemonOptions, TEST_KEY, write_key};
 pub use error::Error;
-pub use future::block_on;
-pub use islands::{Cut, Islands};
+pub use netns::{Cut, Islands};
 pub use node::{TempNode, free_tcp_port};
+pub use private_mounts::Closet;
 pub use process::Process;
 pub use retry::retry;
-pub use said::{Said, say};
 pub use schema::schema_complaints;
 pub use scripted::{ScriptedClient, pattern};
 pub use skipped::skipped;
 pub use surrounded::Surrounded;
 pub use terminal::{Terminal, say_in_terminal};
 pub use tree::{Flags, commands};
+pub use victim_node::Besieged;

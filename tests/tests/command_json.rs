@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, LockOptions};
-use ddss_tests::{Daemon, DaemonOptions, TempNode, commands, house, say, schema_complaints};
+use ddss_tests::{Daemon, DaemonOptions, TempNode, commands, repo_lints, say, schema_complaints};
 use serde_json::Value;
 
 /// What writes no JSON, and says so: scripts read what it writes as it is.
@@ -39,7 +39,7 @@ impl Held {
         let said = say(folder, &[words, &["--json"]].concat(), "").unwrap();
         assert_eq!(said.code, code, "{words:?}: {}", said.err);
         self.complaints(&said.err);
-        let file = house::workspace_root().join("crates/ddss-cli/schemas").join(&schema).with_extension("json");
+        let file = repo_lints::workspace_root().join("crates/ddss-cli/schemas").join(&schema).with_extension("json");
         let lines: Vec<Value> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(!lines.is_empty(), "{words:?} said nothing");
         for line in &lines {
@@ -54,7 +54,7 @@ impl Held {
 
     /// Each line to standard error is an object, too; of these the last one that is an error.
     fn complaints(&self, text: &str) -> Value {
-        let file = house::workspace_root().join("crates/ddss-cli/schemas/error.json");
+        let file = repo_lints::workspace_root().join("crates/ddss-cli/schemas/error.json");
         self.schemas.borrow_mut().insert("error".to_owned());
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|_| panic!("{text}")));
         let lines: Vec<Value> = lines.collect();
@@ -71,7 +71,7 @@ impl Held {
         let all: BTreeSet<Vec<String>> = commands().unwrap().into_keys().filter(|path| !text_only(path)).collect();
         assert_eq!(*self.commands.borrow(), all, "a command is held against no schema, or is none any more");
         let (mut there, mut parts) = (BTreeSet::new(), BTreeSet::new());
-        for entry in std::fs::read_dir(house::workspace_root().join("crates/ddss-cli/schemas")).unwrap() {
+        for entry in std::fs::read_dir(repo_lints::workspace_root().join("crates/ddss-cli/schemas")).unwrap() {
             let path = entry.unwrap().path();
             there.insert(path.file_stem().unwrap().to_string_lossy().into_owned());
             let text = std::fs::read_to_string(path).unwrap();

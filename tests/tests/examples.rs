@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use ddss_tests::{Daemon, example, house};
+use ddss_tests::{Daemon, example, repo_lints};
 
 /// What each says at its end.
 const EXAMPLES: &[(&str, &str)] = &[
@@ -46,7 +46,7 @@ fn each_example_finds_its_own_result_right_on_real_daemons_and_brings_nodes_of_i
 // If this failed, there would be an example that nobody runs before it is shown, or one that nobody finds.
 #[test]
 fn every_example_is_run_and_stands_on_the_page() {
-    let folder = house::workspace_root().join("examples");
+    let folder = repo_lints::workspace_root().join("examples");
     let page = std::fs::read_to_string(folder.join("README.md")).unwrap();
     let mut found: Vec<String> = std::fs::read_dir(&folder)
         .unwrap()

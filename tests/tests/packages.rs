@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use ddss_tests::{Process, TempNode, binary, house, say, skipped, static_programs, static_target};
+use ddss_tests::{Process, TempNode, binary, repo_lints, say, skipped, static_programs, static_target};
 
 /// Runs a command to its end; what it printed.
 fn run(command: &mut Command) -> String {
@@ -74,7 +74,7 @@ fn a_debian_package_has_everything_and_its_daemon_serves() {
     let scratch = tempfile::tempdir().unwrap();
     let (out, root) = (scratch.path().join("out"), scratch.path().join("root"));
     let programs = binary("ddss").unwrap().parent().unwrap().to_owned();
-    let mut make = Command::new(house::workspace_root().join("scripts/package"));
+    let mut make = Command::new(repo_lints::workspace_root().join("scripts/package"));
     let made = run(make.args(["--deb-only", "--programs"]).arg(&programs).arg("--out").arg(&out));
     let package = PathBuf::from(made.lines().last().unwrap());
     let about = run(Command::new("dpkg-deb").arg("-f").arg(&package));
@@ -125,7 +125,7 @@ fn a_package_is_installed_into_a_folder_and_taken_out_again() {
     }
     fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
     let programs = binary("ddss").unwrap().parent().unwrap().to_owned();
-    let mut make = Command::new(house::workspace_root().join("scripts/package"));
+    let mut make = Command::new(repo_lints::workspace_root().join("scripts/package"));
     let made = run(make.arg("--programs").arg(&programs).arg("--out").arg(&out));
     let dpkg = |words: &[&str]| {
         let mut command = Command::new("dpkg");
@@ -188,7 +188,7 @@ fn clients_find_the_packaged_daemon_without_being_told_where() {
         fs::copy(binary(name).unwrap(), &path).unwrap();
         path
     });
-    let unit = fs::read_to_string(house::workspace_root().join("packaging/ddssd.service")).unwrap();
+    let unit = fs::read_to_string(repo_lints::workspace_root().join("packaging/ddssd.service")).unwrap();
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/ddssd ")).unwrap();
     let start = start.replace("--config /etc/ddss/ddssd.conf", "");
     let mut command = Command::new("unshare");
@@ -230,7 +230,7 @@ fn the_tarballs_programs_need_nothing_of_their_machine() {
         return skipped(NAME, "Rust has no target to link statically: rustup target add ARCH-unknown-linux-musl");
     };
     let scratch = tempfile::tempdir().unwrap();
-    let mut make = Command::new(house::workspace_root().join("scripts/package"));
+    let mut make = Command::new(repo_lints::workspace_root().join("scripts/package"));
     let programs = static_programs(&target).unwrap();
     let made = run(make.args(["--static-only", "--programs"]).arg(programs).arg("--out").arg(scratch.path()));
     let tarball = made.lines().find(|line| line.ends_with("-linux-static.tar.gz")).unwrap();
@@ -284,7 +284,7 @@ fn a_container_is_made_and_its_node_serves_clients_outside() {
         return skipped(NAME, "it takes root and buildah");
     }
     let (scratch, node) = (tempfile::tempdir().unwrap(), TempNode::new().unwrap());
-    let root = house::workspace_root();
+    let root = repo_lints::workspace_root();
     let mut make = Command::new(root.join("scripts/package"));
     let programs = static_programs(&target).unwrap();
     let made = run(make.args(["--static-only", "--programs"]).arg(programs).arg("--out").arg(scratch.path()));
@@ -332,7 +332,7 @@ fn a_container_is_made_and_its_node_serves_clients_outside() {
 // If this failed, the container would be built of files that are not there, or start a program that is not in it.
 #[test]
 fn the_container_file_copies_what_the_script_puts_there() {
-    let root = house::workspace_root();
+    let root = repo_lints::workspace_root();
     let text = fs::read_to_string(root.join("packaging/Containerfile")).unwrap();
     let script = fs::read_to_string(root.join("scripts/package")).unwrap();
     let copied = text.lines().find_map(|line| line.strip_prefix("COPY ")).unwrap();

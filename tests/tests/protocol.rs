@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use ddss::Failure;
-use ddss_tests::house;
+use ddss_tests::repo_lints;
 
 fn read(path: &str) -> String {
-    fs::read_to_string(house::workspace_root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    fs::read_to_string(repo_lints::workspace_root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 fn page() -> String {
@@ -93,7 +93,7 @@ fn each_request_has_its_row() {
         .iter()
         .flat_map(|row| row[0].split(", ").map(|op| op.parse().unwrap()).collect::<Vec<u8>>())
         .collect();
-    let source = read("crates/ddss-core/src/request.rs");
+    let source = read("crates/ddss-core/src/request/request.rs");
     let mut known: Vec<u8> = source
         .lines()
         .filter_map(|line| {
@@ -165,7 +165,7 @@ fn fields(cell: &str) -> Vec<String> {
 // If this failed, the page would put a field of a message where another one is.
 #[test]
 fn each_message_has_its_row_and_is_as_long_as_its_fields() {
-    let source = read("crates/ddss-core/src/message/encoding.rs");
+    let source = read("crates/ddss-core/src/peer/message_codec.rs");
     let encode = source.split_once("pub fn encode(").unwrap().1.split_once("\n    }\n").unwrap().0;
     // What each message writes: its number, and how many bytes it always has behind it.
     let mut written: BTreeMap<String, (u8, usize)> = BTreeMap::new();

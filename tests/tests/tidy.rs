@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use cargo_metadata::{Metadata, MetadataCommand};
-use ddss_tests::house::{self, Arrow, LeansOn, Room, Source};
+use ddss_tests::repo_lints::{self, Arrow, LeansOn, Room, Source};
 
 /// Which member leans on which.
 const HOUSE: &[Room] = &[
@@ -32,7 +32,7 @@ const HOUSE: &[Room] = &[
 /// The only files in which `unsafe` may stand.
 const UNSAFE_FILES: &[&str] = &[
     "crates/ddss-ipc/src/sys/**",
-    "crates/ddss-ipc/src/ring.rs",
+    "crates/ddss-ipc/src/shm/ring.rs",
     "crates/ddss-verbs/src/sys/**",
     "crates/ddss-runtime/src/affinity.rs",
     // Not DDSS itself: libnfs, for what is measured beside it.
@@ -41,43 +41,51 @@ const UNSAFE_FILES: &[&str] = &[
 
 /// The files that a call goes through, from the caller's thread to the home's memory and back: nobody waits for a lock there.
 const DATA_PATH: &[&str] = &[
-    "crates/ddss/src/aio/call.rs",
-    "crates/ddss/src/aio/reactor.rs",
-    "crates/ddss/src/aio/road.rs",
-    "crates/ddss/src/aio/room.rs",
-    "crates/ddss/src/aio/segment.rs",
-    "crates/ddss/src/arena.rs",
-    "crates/ddss/src/attached.rs",
+    "crates/ddss/src/async_client/call.rs",
+    "crates/ddss/src/async_client/reactor.rs",
+    "crates/ddss/src/async_client/dispatcher.rs",
+    "crates/ddss/src/async_client/backpressure.rs",
+    "crates/ddss/src/async_client/segment.rs",
+    "crates/ddss/src/call/arena.rs",
+    "crates/ddss/src/session.rs",
     "crates/ddss/src/client.rs",
-    "crates/ddss/src/lanes.rs",
-    "crates/ddss/src/lanes_many.rs",
-    "crates/ddss/src/line.rs",
-    "crates/ddss/src/many.rs",
-    "crates/ddss/src/near.rs",
+    "crates/ddss/src/call/channels.rs",
+    "crates/ddss/src/call/pipeline.rs",
+    "crates/ddss/src/call/wait_queue.rs",
+    "crates/ddss/src/api/vectored.rs",
+    "crates/ddss/src/api/local_read.rs",
     "crates/ddss/src/segment.rs",
-    "crates/ddss/src/words.rs",
-    "crates/ddss-ipc/src/calls.rs",
-    "crates/ddss-ipc/src/lane.rs",
-    "crates/ddss-ipc/src/ring.rs",
-    "crates/ddss-ipc/src/rings.rs",
-    "crates/ddss-ipc/src/service_lane.rs",
-    "crates/ddss-ipc/src/station.rs",
-    "crates/ddss-ipc/src/sweep.rs",
+    "crates/ddss/src/api/atomics.rs",
+    "crates/ddss-ipc/src/client/call_table.rs",
+    "crates/ddss-ipc/src/client/channel.rs",
+    "crates/ddss-ipc/src/shm/ring.rs",
+    "crates/ddss-ipc/src/transport/ring_transport.rs",
+    "crates/ddss-ipc/src/server/channel.rs",
+    "crates/ddss-ipc/src/server/server.rs",
+    "crates/ddss-ipc/src/server/poll_scheduler.rs",
     "crates/ddss-ipc/src/sweep/**",
     "crates/ddss-core/src/**",
-    "crates/ddssd/src/fetches.rs",
-    "crates/ddssd/src/perform.rs",
-    "crates/ddssd/src/progress.rs",
-    "crates/ddssd/src/requests.rs",
+    "crates/ddssd/src/shard/inflight_reads.rs",
+    "crates/ddssd/src/shard/executor.rs",
+    "crates/ddssd/src/shard/event_loop.rs",
+    "crates/ddssd/src/shard/request_handler.rs",
 ];
 
 /// Locks that stand there all the same: the file, a word of the line, and when it is taken.
 const COLD_LOCKS: &[(&str, &str, &str)] = &[
-    ("crates/ddss/src/aio/room.rs", "queue", "where there is no room for a call, so that it waits anyway"),
-    ("crates/ddss/src/attached.rs", "turn", "by who looks for the next daemon"),
-    ("crates/ddss/src/line.rs", "queues", "where more threads call than there is room for, so that one sleeps anyway"),
-    ("crates/ddss/src/lanes.rs", "for_tasks", "once, by who begins to call from tasks"),
-    ("crates/ddss/src/near.rs", "Areas", "when a segment is opened"),
+    (
+        "crates/ddss/src/async_client/backpressure.rs",
+        "queue",
+        "where there is no room for a call, so that it waits anyway",
+    ),
+    ("crates/ddss/src/session.rs", "turn", "by who looks for the next daemon"),
+    (
+        "crates/ddss/src/call/wait_queue.rs",
+        "queues",
+        "where more threads call than there is room for, so that one sleeps anyway",
+    ),
+    ("crates/ddss/src/call/channels.rs", "for_tasks", "once, by who begins to call from tasks"),
+    ("crates/ddss/src/api/local_read.rs", "Areas", "when a segment is opened"),
 ];
 
 /// The members that say `#![forbid(unsafe_code)]` themselves, in their library and in each of their programs.
@@ -99,17 +107,17 @@ const fn room(name: &'static str, leans_on: &'static [&'static str], tests_also:
 // If this failed, the two roads could know each other, or a client could link what only the daemon needs.
 #[test]
 fn the_house_has_no_other_arrow() {
-    let metadata = metadata(&house::workspace_root());
-    let arrows = house::arrows(&metadata);
+    let metadata = metadata(&repo_lints::workspace_root());
+    let arrows = repo_lints::arrows(&metadata);
     assert!(arrows.contains(&arrow("ddss", "ddss-ipc")), "the arrows that exist were not read: {arrows:?}");
-    assert_none(&house::refused(&members(&metadata), &arrows, HOUSE));
+    assert_none(&repo_lints::refused(&members(&metadata), &arrows, HOUSE));
 }
 
 // If this failed, the test above could pass whatever the manifests say.
 #[test]
 fn a_planted_arrow_is_refused() {
     let members: Vec<String> = HOUSE.iter().map(|room| room.name.to_owned()).collect();
-    let complaints = |arrow: Arrow| house::refused(&members, &[arrow], HOUSE);
+    let complaints = |arrow: Arrow| repo_lints::refused(&members, &[arrow], HOUSE);
     for (from, to) in [
         ("ddss-core", "ddss-ipc"),
         ("ddss-ipc", "ddss-verbs"),
@@ -128,9 +136,9 @@ fn a_planted_arrow_is_refused() {
     assert_none(&complaints(in_examples("ddss", "ddssd")));
     assert_eq!(complaints(in_examples("ddss-ipc", "ddss-verbs")).len(), 1);
     assert_none(&complaints(arrow("ddss-tests", "ddss-verbs")));
-    assert_eq!(house::refused(&members[1..], &[], HOUSE).len(), 1, "a room without a member");
+    assert_eq!(repo_lints::refused(&members[1..], &[], HOUSE).len(), 1, "a room without a member");
     let stranger = [members.as_slice(), &["ddss-shed".to_owned()]].concat();
-    assert_eq!(house::refused(&stranger, &[], HOUSE).len(), 1, "a member without a room");
+    assert_eq!(repo_lints::refused(&stranger, &[], HOUSE).len(), 1, "a member without a room");
 }
 
 // If this failed, an arrow could hide behind another name, or in the table of one platform.
@@ -142,7 +150,7 @@ fn an_arrow_is_read_from_every_table_of_a_manifest() {
     let tables = "[target.'cfg(unix)'.dependencies]\nroad = { package = \"ddss-verbs\", path = \"../ddss-verbs\" }\n\
                   [dev-dependencies]\nddss-core = { path = \"../ddss-core\" }\n";
     plant(folder.path(), "ddss-ipc", tables);
-    let mut arrows = house::arrows(&metadata(folder.path()));
+    let mut arrows = repo_lints::arrows(&metadata(folder.path()));
     arrows.sort_by(|a, b| a.to.cmp(&b.to));
     let expected = [Arrow { development: true, ..arrow("ddss-ipc", "ddss-core") }, arrow("ddss-ipc", "ddss-verbs")];
     assert_eq!(arrows, expected);
@@ -155,7 +163,7 @@ fn unsafe_stands_only_in_the_files_named_for_it() {
     let files = rust_files();
     assert!(files.iter().any(|source| source.path == "tests/tests/tidy.rs"), "the files were not read");
     for source in files.iter().filter(|source| !UNSAFE_FILES.iter().any(|rule| source.matches(rule))) {
-        let lines = house::unsafe_lines(&source.text).unwrap_or_else(|error| panic!("{}: {error}", source.path));
+        let lines = repo_lints::unsafe_lines(&source.text).unwrap_or_else(|error| panic!("{}: {error}", source.path));
         complaints.extend(lines.iter().map(|line| format!("{}:{line} is unsafe", source.path)));
     }
     assert_none(&complaints);
@@ -171,7 +179,8 @@ fn no_lock_lies_on_the_data_path() {
         for source in files.iter().filter(|source| source.matches(rule)) {
             count += 1;
             let lines: Vec<&str> = source.text.lines().collect();
-            for line in house::lock_lines(&source.text).unwrap_or_else(|error| panic!("{}: {error}", source.path)) {
+            for line in repo_lints::lock_lines(&source.text).unwrap_or_else(|error| panic!("{}: {error}", source.path))
+            {
                 let known =
                     COLD_LOCKS.iter().filter(|(path, word, _)| *path == source.path && lines[line - 1].contains(word));
                 let before = cold.len();
@@ -193,7 +202,7 @@ fn no_lock_lies_on_the_data_path() {
 // If this failed, the compiler would not be the one who keeps `unsafe` out of what decides and what people call.
 #[test]
 fn the_safe_members_forbid_unsafe() {
-    let metadata = metadata(&house::workspace_root());
+    let metadata = metadata(&repo_lints::workspace_root());
     let mut complaints = Vec::new();
     for package in metadata.workspace_packages() {
         if !FORBID_UNSAFE.contains(&package.name.as_str()) {
@@ -201,7 +210,7 @@ fn the_safe_members_forbid_unsafe() {
         }
         for target in package.targets.iter().filter(|target| target.is_lib() || target.is_bin()) {
             let text = fs::read_to_string(&target.src_path).unwrap();
-            if !house::forbids_unsafe(&text).unwrap() {
+            if !repo_lints::forbids_unsafe(&text).unwrap() {
                 complaints.push(format!("{} does not forbid unsafe_code", target.src_path));
             }
         }
@@ -215,10 +224,10 @@ fn files_keep_their_shape() {
     let mut complaints = Vec::new();
     for source in rust_files() {
         let lines_max = if source.name() == "lib.rs" { LIB_LINES_MAX } else { FILE_LINES_MAX };
-        complaints.extend(house::long_file(&source.path, &source.text, lines_max));
+        complaints.extend(repo_lints::long_file(&source.path, &source.text, lines_max));
         // Beside integration tests the name is cargo's, which would take any other for a test program.
         if source.name() == "mod.rs" && source.path.contains("/src/") {
-            complaints.extend(house::mod_file_complaints(&source.path, &source.text).unwrap());
+            complaints.extend(repo_lints::mod_file_complaints(&source.path, &source.text).unwrap());
         }
     }
     assert_none(&complaints);
@@ -227,12 +236,12 @@ fn files_keep_their_shape() {
 // If this failed, a member could leave the lints, or bring its own version of what the others use.
 #[test]
 fn members_take_lints_and_versions_from_the_workspace() {
-    let metadata = metadata(&house::workspace_root());
-    let mut complaints = house::version_complaints(&metadata);
+    let metadata = metadata(&repo_lints::workspace_root());
+    let mut complaints = repo_lints::version_complaints(&metadata);
     for package in metadata.workspace_packages() {
         let path = package.manifest_path.as_str();
         let text = fs::read_to_string(path).unwrap();
-        complaints.extend(house::manifest_complaints(path, &text).unwrap());
+        complaints.extend(repo_lints::manifest_complaints(path, &text).unwrap());
     }
     assert_none(&complaints);
 }
@@ -240,12 +249,12 @@ fn members_take_lints_and_versions_from_the_workspace() {
 // If this failed, a service that depends on the client crate would need a C library on every machine it runs on.
 #[test]
 fn the_client_links_no_c_library() {
-    let metadata = metadata(&house::workspace_root());
-    let tree = house::tree(&metadata, "ddss");
+    let metadata = metadata(&repo_lints::workspace_root());
+    let tree = repo_lints::tree(&metadata, "ddss");
     for name in ["ddss", "ddss-ipc", "rustix"] {
         assert!(tree.iter().any(|package| package.name.as_str() == name), "{name} is missing from the tree");
     }
-    assert_none(&house::c_libraries(&metadata, &tree).unwrap());
+    assert_none(&repo_lints::c_libraries(&metadata, &tree).unwrap());
 }
 
 // If this failed, the test above could pass with a C library in the tree.
@@ -269,7 +278,7 @@ fn a_planted_c_library_is_found() {
     }
 
     let metadata = metadata(root);
-    let complaints = house::c_libraries(&metadata, &house::tree(&metadata, "ddss")).unwrap();
+    let complaints = repo_lints::c_libraries(&metadata, &repo_lints::tree(&metadata, "ddss")).unwrap();
     let said = ["links the library ibverbs", "builds with cc", "build script that adds a link", "links a library in"];
     assert_eq!(complaints.len(), said.len(), "{complaints:#?}");
     for (complaint, said) in complaints.iter().zip(said) {
@@ -280,10 +289,10 @@ fn a_planted_c_library_is_found() {
 // If this failed, a clone would point at folders and servers that only one machine has.
 #[test]
 fn no_file_names_the_machine_it_was_written_on() {
-    let root = house::workspace_root();
-    let mut complaints = house::foreign_sources(&fs::read_to_string(root.join("Cargo.lock")).unwrap()).unwrap();
-    for source in house::sources(&root).unwrap() {
-        complaints.extend(house::machine_words(&source, MACHINE_WORDS));
+    let root = repo_lints::workspace_root();
+    let mut complaints = repo_lints::foreign_sources(&fs::read_to_string(root.join("Cargo.lock")).unwrap()).unwrap();
+    for source in repo_lints::sources(&root).unwrap() {
+        complaints.extend(repo_lints::machine_words(&source, MACHINE_WORDS));
     }
     assert_none(&complaints);
 }
@@ -306,7 +315,7 @@ fn members(metadata: &Metadata) -> Vec<String> {
 }
 
 fn rust_files() -> Vec<Source> {
-    let mut files = house::sources(&house::workspace_root()).unwrap();
+    let mut files = repo_lints::sources(&repo_lints::workspace_root()).unwrap();
     files.retain(|source| source.path.ends_with(".rs"));
     files
 }

@@ -1,4 +1,4 @@
-/* Compares the layouts that crates/ddss-verbs/src/sys/verbs/abi.rs pins with rdma-core's own headers. Compiled, never run. */
+/* Compares the layouts that crates/ddss-verbs/src/sys/rdma_core/abi.rs pins with rdma-core's own headers. Compiled, never run. */
 #include <stddef.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>

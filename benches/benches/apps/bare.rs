@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::{Arc, RwLock};
 
 use ddss_apps::Error;
-use ddss_apps::page::{PAGE_BYTES, Page, PageId, PageStore};
+use ddss_apps::storage::{PAGE_BYTES, Page, PageId, PageStore};
 use ddss_benches::harness::{Cores, Service, Turn};
 
 /// Bytes of a question: the number of a page.

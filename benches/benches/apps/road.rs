@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::bare::BareServer;
 use ddss::{Client, Segment, Spec, Strategy};
-use ddss_apps::page::PAGE_BYTES;
 use ddss_apps::stage::{self, NfsServer, RedisServer, Site};
+use ddss_apps::storage::PAGE_BYTES;
 use ddss_apps::storm::{Chunk, DirectoryServer};
 use ddss_benches::harness::{Cores, pin};
-use ddss_benches::road::{PLACEMENTS, Placement};
+use ddss_benches::system::{PLACEMENTS, Placement};
 use ddss_tests::{Daemon, DaemonOptions, Islands};
 
 /// Longer than anything that is measured: a call that ends by its deadline is no figure.

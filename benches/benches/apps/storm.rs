@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use ddss::{NodeId, Placement, Strategy};
-use ddss_apps::places;
+use ddss_apps::datasets::geonames;
 use ddss_apps::storm::{CHUNKS, Directory, Found, Record, RedisDirectory, SharedDirectory, Storm};
 use ddss_benches::harness::Bench;
 
@@ -22,7 +22,7 @@ const CHUNK_BYTES: usize = 24;
 
 /// Measures all sizes.
 pub(crate) fn measure(bench: &mut Bench, road: &Road, placed: &[Placed]) {
-    let all = places::places().expect("the places are part of the repository");
+    let all = geonames::places().expect("the places are part of the repository");
     for (count, word) in SIZES {
         if bench.options.bench || count < 100_000 {
             one_size(bench, road, placed, &Record::at(&all, count), word);

@@ -5,8 +5,8 @@ use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Instant;
 
-use ddss_apps::page::{DdssPages, PAGE_BYTES, PageId, PageStore, RedisPages, Timed, new_page};
-use ddss_apps::places::{self, Place};
+use ddss_apps::datasets::geonames::{self, Place};
+use ddss_apps::storage::{DdssPages, PAGE_BYTES, PageId, PageStore, RedisPages, Timed, new_page};
 use ddss_apps::tree::{BTree, RTree};
 use ddss_benches::harness::Bench;
 
@@ -89,8 +89,8 @@ impl Shelf<'_> {
 
 /// Measures pages alone, then all queries.
 pub(crate) fn measure(bench: &mut Bench, road: &Road, placed: &[Placed]) {
-    let all = places::places().expect("the places are part of the repository");
-    let sets = PLACES.map(|count| places::spread(&all, count));
+    let all = geonames::places().expect("the places are part of the repository");
+    let sets = PLACES.map(|count| geonames::spread(&all, count));
     let shelves = shelves(road, placed, &sets);
     pages(bench, &shelves);
     for percent in PERCENTS {
@@ -152,8 +152,8 @@ fn shelves<'a>(road: &'a Road, placed: &[Placed], sets: &[Vec<Place>; 2]) -> Vec
 }
 
 fn fill(rtree: impl PageStore, btree: impl PageStore, sets: &[Vec<Place>; 2]) {
-    let positions = places::by_position(rtree, &sets[0]).and_then(|mut tree| tree.check());
-    let names = places::by_name(btree, &sets[1]).and_then(|mut tree| tree.check());
+    let positions = geonames::by_position(rtree, &sets[0]).and_then(|mut tree| tree.check());
+    let names = geonames::by_name(btree, &sets[1]).and_then(|mut tree| tree.check());
     positions.and(names).expect("the trees are trees");
 }
 
@@ -219,7 +219,7 @@ fn work(sum: &mut (u64, f64), at: [f64; 2]) {
 }
 
 fn by_position(bench: &mut Bench, shelves: &[Shelf<'_>], set: &[Place], percent: usize) -> Vec<Result> {
-    let area = places::area_of(set, percent);
+    let area = geonames::area_of(set, percent);
     let mut ways = Vec::new();
     for batch in [1, BATCH] {
         for shelf in shelves {
@@ -239,7 +239,7 @@ fn by_position(bench: &mut Bench, shelves: &[Shelf<'_>], set: &[Place], percent:
 }
 
 fn by_name(bench: &mut Bench, shelves: &[Shelf<'_>], set: &[Place], percent: usize) -> Vec<Result> {
-    let last = places::key_at(set, percent);
+    let last = geonames::key_at(set, percent);
     let last = Bound::Included(&last[..]);
     let mut ways = Vec::new();
     for batch in [1, BATCH] {

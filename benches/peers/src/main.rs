@@ -10,8 +10,8 @@
 
 use ddss::Strategy;
 use ddss_benches::harness::{Bench, Cores, Figure, RoundTrip, Service, Spinner, Turn};
-use ddss_benches::raw::line_ping_pong;
-use ddss_benches::road::{Cluster, ping};
+use ddss_benches::baseline::line_ping_pong;
+use ddss_benches::system::{Cluster, ping};
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::{NodeBuilder, ServiceName, ipc_threadsafe};

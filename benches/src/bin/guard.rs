@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ddss_benches::guard::{CountError, Kept, LOADS, compare, instructions, run_load};
+use ddss_benches::regression::{CountError, Kept, LOADS, compare, instructions, run_load};
 use ddss_benches::report::{Machine, Rows, run};
 
 /// The word before a load and its rounds: what runs under valgrind is this program again.

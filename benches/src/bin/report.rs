@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ddss_benches::report::{self, Machine, Picture, Ran, Rows, Said};
-use ddss_benches::shape;
+use ddss_benches::scale_projection;
 use serde_json::Value;
 
 const USAGE: &str = "\
@@ -84,7 +84,7 @@ fn make(wishes: &Wishes) -> io::Result<bool> {
         let name = file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         rows.add(Rows::parse(&name, &fs::read_to_string(file)?).map_err(io::Error::other)?);
     }
-    if let Some(shape) = shape::simulate(&rows) {
+    if let Some(shape) = scale_projection::simulate(&rows) {
         fs::write(out.join("shape.csv"), &shape)?;
         rows.add(Rows::parse("shape", &shape).map_err(io::Error::other)?);
     }

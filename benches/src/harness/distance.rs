@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::measure::Meter;
 use super::{Cores, Figure};
-use crate::raw::line_ping_pong;
+use crate::baseline::line_ping_pong;
 
 /// How long one look takes.
 const LOOK: Duration = Duration::from_micros(200);

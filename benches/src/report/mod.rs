@@ -3,10 +3,9 @@
 //! [`Rows`] reads what any bench wrote, [`figures`] says what is drawn of it and what the paper has beside it, and the
 //! page, the pictures and the data come out of that. Nothing here measures.
 
-pub mod figures;
-
 mod chart;
 mod data;
+pub mod figures;
 mod machine;
 mod markdown;
 mod page;

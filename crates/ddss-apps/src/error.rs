@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::page::PageId;
+use crate::storage::PageId;
 
 /// Why a program on DDSS could not do what it was asked for.
 #[derive(Debug, thiserror::Error)]

@@ -2,9 +2,9 @@
 //!
 //! *The stop before:* nothing; this is what people write. *The stop after:* `ddss`, the client crate.
 //!
-//! * [`page`]: pages of 8 KiB behind one trait: in a DDSS segment, in a file on a network file system, in Redis.
+//! * [`storage`]: pages of 8 KiB behind one trait: in a DDSS segment, in a file on a network file system, in Redis.
 //! * [`tree`]: a B-tree and an R-tree on such pages, for many readers and one writer at a time, over nodes.
-//! * [`places`]: the places of the world that fill the trees.
+//! * [`datasets`]: the places of the world that fill the trees.
 //! * [`storm`]: selections over records that are spread on nodes; where they are stands in DDSS, or in a server.
 //! * [`checkpoint`]: processes that commit their state if nobody came before, and restart from the last commit if they die.
 //! * [`monitor`]: counters that a service publishes and everybody reads, with a bound on their age; and a proxy that
@@ -14,7 +14,7 @@
 //!
 //! ```
 //! use ddss::{Client, Spec};
-//! use ddss_apps::page::DdssPages;
+//! use ddss_apps::storage::DdssPages;
 //! use ddss_apps::tree::BTree;
 //!
 //! # let folder = std::env::temp_dir().join(format!("ddss-apps-lib-{}", std::process::id()));
@@ -36,18 +36,17 @@
 
 pub mod cache;
 pub mod checkpoint;
+pub mod datasets;
+mod error;
 pub mod locks;
 pub mod monitor;
-pub mod page;
-pub mod places;
-pub mod stage;
-pub mod storm;
-pub mod tree;
-
-mod error;
 mod random;
+pub mod stage;
+pub mod storage;
+pub mod storm;
 #[allow(unsafe_code, reason = "libnfs is a C library, opened when somebody asks for it")]
 mod sys;
+pub mod tree;
 
 pub use error::Error;
 pub use random::Random;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ddss::{Client, NodeId, Placement};
 use ddss_apps::Error;
-use ddss_apps::places;
+use ddss_apps::datasets::geonames;
 use ddss_apps::stage::{RedisServer, Site};
 use ddss_apps::storm::{Directory, DirectoryServer, Found, Record, RedisDirectory, SharedDirectory, Storm};
 use ddss_tests::{Daemon, skipped};
@@ -18,7 +18,7 @@ fn every_directory_leads_to_the_records_that_a_scan_finds() {
     let daemons = Daemon::pair().unwrap();
     let connect = |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(DEADLINE).connect().unwrap();
     let [here, there] = [connect(&daemons[0]), connect(&daemons[1])];
-    let all = places::places().unwrap();
+    let all = geonames::places().unwrap();
     for count in [7, 3000] {
         let (set, records) = (format!("set-{count}"), Record::at(&all, count));
         let begin = Instant::now();

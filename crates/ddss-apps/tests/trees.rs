@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ddss::{Client, Failure, LockOptions};
-use ddss_apps::page::{Change, DdssPages, NfsPages, PAGE_BYTES, Page, PageId, PageStore, RedisPages, new_page};
-use ddss_apps::places::{self, Place};
+use ddss_apps::datasets::geonames::{self, Place};
 use ddss_apps::stage::{self, NfsServer, RedisServer, Site};
-use ddss_apps::tree::{BTree, RTree, Rect, trial};
+use ddss_apps::storage::{Change, DdssPages, NfsPages, PAGE_BYTES, Page, PageId, PageStore, RedisPages, new_page};
+use ddss_apps::tree::{BTree, RTree, Rect, crash_workload};
 use ddss_apps::{Error, Random};
 use ddss_tests::{Daemon, DaemonOptions, Islands, Process, skipped};
 
@@ -44,22 +44,22 @@ fn patiently<T>(mut open: impl FnMut() -> Result<T, Error>) -> T {
 
 /// Queries of all sizes over places, each answer compared with a plain scan.
 fn answers_are_those_of_a_scan(names: impl PageStore, positions: impl PageStore, all: &[Place]) {
-    let mut by_name = places::by_name(names, all).unwrap();
-    let mut by_position = places::by_position(positions, all).unwrap();
+    let mut by_name = geonames::by_name(names, all).unwrap();
+    let mut by_position = geonames::by_position(positions, all).unwrap();
     assert_eq!(by_name.check().unwrap().items, all.len() as u64);
     assert_eq!(by_position.check().unwrap().items, all.len() as u64);
     let mut sorted: Vec<_> =
         all.iter().enumerate().map(|(index, place)| (place.key(index), place.value().to_vec())).collect();
     sorted.sort();
     for percent in [0, 20, 40, 60, 80, 100] {
-        let to = places::key_at(all, percent);
+        let to = geonames::key_at(all, percent);
         let scanned: Vec<_> = sorted.iter().filter(|(key, _)| *key <= to).cloned().collect();
         assert_eq!(by_name.range(Bound::Unbounded, Bound::Included(&to)).unwrap(), scanned);
-        let from = places::key_at(all, percent / 2);
+        let from = geonames::key_at(all, percent / 2);
         let scanned: Vec<_> = sorted.iter().filter(|(key, _)| *key > from && *key < to).cloned().collect();
         assert_eq!(by_name.range(Bound::Excluded(&from), Bound::Excluded(&to)).unwrap(), scanned);
 
-        let area = places::area_of(all, percent);
+        let area = geonames::area_of(all, percent);
         let mut found: Vec<u64> = by_position.search(area).unwrap().into_iter().map(|(_, index)| index).collect();
         found.sort_unstable();
         let inside = |(index, place): (usize, &Place)| area.holds(&Rect::point(place.at)).then_some(index as u64);
@@ -78,7 +78,7 @@ fn trees_in_ddss_answer_what_a_plain_scan_answers() {
     let [here, there] = [client(&daemons[0]), client(&daemons[1])];
     DdssPages::create(&there, "names", 400).unwrap();
     DdssPages::create(&there, "positions", 400).unwrap();
-    let all = places::spread(&places::places().unwrap(), 5000);
+    let all = geonames::spread(&geonames::places().unwrap(), 5000);
     let open = |name| patiently(|| DdssPages::open(&here, name));
     answers_are_those_of_a_scan(open("names"), open("positions"), &all);
     // The other node sees the same, one page at a time.
@@ -90,7 +90,7 @@ fn trees_in_ddss_answer_what_a_plain_scan_answers() {
 // If this failed, DDSS would be compared with a tree that gives other answers.
 #[test]
 fn trees_over_nfs_and_redis_answer_what_a_plain_scan_answers() {
-    let all = places::spread(&places::places().unwrap(), 3000);
+    let all = geonames::spread(&geonames::places().unwrap(), 3000);
     let here = Site { namespace: None, address: "127.0.0.1".parse().unwrap(), core: None };
     match RedisServer::start(&here) {
         Err(error @ Error::Missing { .. }) => skipped("trees over redis", &error.to_string()),
@@ -253,8 +253,8 @@ impl<S: PageStore> PageStore for Watched<S> {
 fn while_a_query_looks_at_pages_the_next_ones_come() {
     let daemon = Daemon::start(1).unwrap();
     let client = client(&daemon);
-    let all = places::places().unwrap();
-    places::by_name(DdssPages::create(&client, "names", 64).unwrap(), &all[..3300]).unwrap();
+    let all = geonames::places().unwrap();
+    geonames::by_name(DdssPages::create(&client, "names", 64).unwrap(), &all[..3300]).unwrap();
     let open = || Watched { store: DdssPages::open(&client, "names").unwrap(), reads: Vec::new() };
     let mut answers = Vec::new();
     for (together, half) in [(1, 1), (2, 1), (7, 4), (16, 8), (100, 50)] {
@@ -356,7 +356,7 @@ fn a_killed_writer_leaves_a_whole_b_tree() {
     kill_writers("btree", |client, seed| {
         let mut tree = BTree::open(DdssPages::open(client, "btree")?)?;
         tree.check()?;
-        trial::check(&mut tree, seed)
+        crash_workload::check(&mut tree, seed)
     });
 }
 
@@ -366,6 +366,6 @@ fn a_killed_writer_leaves_a_whole_r_tree() {
     kill_writers("rtree", |client, seed| {
         let mut tree = RTree::open(DdssPages::open(client, "rtree")?)?;
         tree.check()?;
-        trial::check_places(&mut tree, seed)
+        crash_workload::check_places(&mut tree, seed)
     });
 }

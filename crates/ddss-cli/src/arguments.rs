@@ -2,7 +2,7 @@
 
 use crate::demo::{DemoClientOptions, DemoNodeOptions, DemoOptions};
 use crate::examples;
-use crate::kinds::Kind;
+use crate::output::value_format::Kind;
 use clap::{Args, Parser, Subcommand};
 use ddss::{Model, NodeId, Placement, Storage};
 use ddss_core::status::Kind as CallKind;

@@ -1,6 +1,6 @@
 //! Questions before something is done that cannot be undone.
 
-use crate::failure::CommandError;
+use crate::error::CommandError;
 use std::io::{BufRead, IsTerminal, Write};
 
 /// Asks the person at the terminal; whoever said `--yes` is not asked. Without a terminal there is nobody to ask, and

@@ -1,6 +1,6 @@
 //! What to do next about an error, where its own sentence does not say so.
 
-use crate::failure::{ASK, CommandError};
+use crate::error::{ASK, CommandError};
 use ddss::{Error, Failure};
 use std::io;
 

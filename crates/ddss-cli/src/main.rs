@@ -6,55 +6,44 @@
 
 /// As everybody knows it, and no panic when the reader of standard output has gone.
 macro_rules! println {
-    () => { $crate::words::line(format_args!("")) };
-    ($($words:tt)*) => { $crate::words::line(format_args!($($words)*)) };
+    () => { $crate::output::terminal_text::line(format_args!("")) };
+    ($($words:tt)*) => { $crate::output::terminal_text::line(format_args!($($words)*)) };
 }
 
 mod arguments;
 mod bench;
-mod bytes;
-mod clients;
-mod cluster;
+mod commands;
 mod confirm;
-mod counters;
+mod connect;
 mod demo;
-mod doctor;
+#[cfg(test)]
+mod documented;
+mod error;
 mod examples;
-mod failure;
+mod generate;
 mod glob;
 mod hints;
-mod kinds;
-mod left;
-mod locks;
-mod look;
-mod page;
-mod pages;
-mod segments;
-mod status;
-mod table;
-#[cfg(test)]
-mod told;
+mod output;
+mod status_page;
 mod top;
-mod trace;
-mod words;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
-use failure::CommandError;
+use error::CommandError;
+use output::terminal_text::{READER_GONE, Unheard};
 use std::process::ExitCode;
-use words::{READER_GONE, Unheard};
 
 fn main() -> ExitCode {
     let parsed = Arguments::try_parse();
     // Of words that make no sense, this one is understood all the same.
     let is_json = parsed.as_ref().map_or_else(|_| std::env::args_os().any(|word| word == "--json"), |all| all.json);
     if is_json {
-        words::speak_json();
+        output::terminal_text::speak_json();
     }
     let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(wrong) if wrong.use_stderr() => {
-            words::complain_of_words(&wrong.render().to_string());
+            output::terminal_text::complain_of_words(&wrong.render().to_string());
             return ExitCode::from(2);
         }
         // Help, or the version.
@@ -74,7 +63,7 @@ fn told(ended: Result<(), CommandError>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_reader_gone() => ExitCode::from(READER_GONE),
         Err(error) => {
-            words::fail(&ddssd::in_one_line(&error), error.exit_code(), hints::next_step(&error));
+            output::terminal_text::fail(&ddssd::in_one_line(&error), error.exit_code(), hints::next_step(&error));
             ExitCode::from(error.exit_code())
         }
     }
@@ -86,31 +75,31 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Demo(options) => demo::run(options, json),
         Command::DemoNode(options) => demo::run_node(options),
         Command::DemoClient(options) => demo::run_client(options),
-        Command::Ping(place) => segments::ping(place, json),
-        Command::Allocate(wanted) => segments::allocate(wanted, json),
-        Command::Ls(wanted) => look::list(wanted, json),
-        Command::Stat(named) => look::stat(named, json),
-        Command::Get(wanted) => bytes::get(wanted, json),
-        Command::Put(given) => bytes::put(given, json),
-        Command::Hexdump(wanted) => bytes::hexdump(wanted, json),
-        Command::Watch(wanted) => bytes::watch(wanted, json),
-        Command::History(wanted) => look::history(wanted, json),
-        Command::Export(wanted) => bytes::export(wanted, json),
-        Command::Import(wanted) => bytes::import(wanted, json),
-        Command::Chmod(wanted) => look::chmod(wanted, json),
-        Command::Locks(wanted) => locks::locks(wanted, json),
-        Command::Doctor(options) => doctor::run(options, json),
+        Command::Ping(place) => connect::ping(place, json),
+        Command::Allocate(wanted) => connect::allocate(wanted, json),
+        Command::Ls(wanted) => commands::segments::list(wanted, json),
+        Command::Stat(named) => commands::segments::stat(named, json),
+        Command::Get(wanted) => commands::data::get(wanted, json),
+        Command::Put(given) => commands::data::put(given, json),
+        Command::Hexdump(wanted) => commands::data::hexdump(wanted, json),
+        Command::Watch(wanted) => commands::data::watch(wanted, json),
+        Command::History(wanted) => commands::segments::history(wanted, json),
+        Command::Export(wanted) => commands::data::export(wanted, json),
+        Command::Import(wanted) => commands::data::import(wanted, json),
+        Command::Chmod(wanted) => commands::segments::chmod(wanted, json),
+        Command::Locks(wanted) => commands::locks::locks(wanted, json),
+        Command::Doctor(options) => commands::doctor::run(options, json),
         Command::Completions { .. } | Command::Man { .. } if json => Err(CommandError::NoJson),
-        Command::Completions { shell, of } => pages::completions(*shell, *of),
-        Command::Man { folder } => pages::manual(folder),
-        Command::Release(named) => bytes::release(named, json),
+        Command::Completions { shell, of } => generate::completions(*shell, *of),
+        Command::Man { folder } => generate::manual(folder),
+        Command::Release(named) => commands::data::release(named, json),
         Command::Bench(options) => bench::run(options, json),
-        Command::Counters(options) => counters::run(options, json),
-        Command::Clients(place) => clients::run(place, json),
+        Command::Counters(options) => commands::counters::run(options, json),
+        Command::Clients(place) => commands::clients::run(place, json),
         Command::Top(options) => top::run(options, json),
-        Command::Trace(options) => trace::run(options, json),
-        Command::Status(place) => status::run(place, json),
-        Command::Nodes(place) => cluster::nodes(place, json),
-        Command::Cluster(command) => cluster::run(command, json),
+        Command::Trace(options) => commands::trace::run(options, json),
+        Command::Status(place) => commands::status::run(place, json),
+        Command::Nodes(place) => commands::cluster::nodes(place, json),
+        Command::Cluster(command) => commands::cluster::run(command, json),
     }
 }

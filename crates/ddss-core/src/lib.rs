@@ -15,49 +15,39 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod admission;
+mod argument_error;
+mod clock;
+mod codec;
 pub mod engine;
+mod failure;
+mod ids;
 pub mod limits;
+mod model;
+mod peer;
+mod rate_limiter;
+mod request;
+mod shard;
 pub mod status;
 
-mod bad_argument;
-mod clock;
-mod completion;
-mod door;
-mod failure;
-mod hello;
-mod ids;
-mod listing;
-mod message;
-mod model;
-mod operation;
-mod pace;
-mod plane;
-mod ranges;
-mod record;
-mod request;
-mod segment;
-mod small;
-mod spec;
-mod wire;
-
-pub use bad_argument::BadArgument;
+pub use admission::makes_room;
+pub use argument_error::BadArgument;
 pub use clock::HybridClock;
-pub use completion::{Completion, Opened};
-pub use door::makes_room;
 pub use failure::{Failure, Outcome};
-pub use hello::{HelloError, PeerHello};
 pub use ids::{ClientId, LaneId, NodeId, RequestId, SegmentId, Timestamp, Version};
-pub use listing::{DegradedReason, Listing, LockHolder, Mirroring, Page, Query};
-pub use message::{Facts, Have, Message, Refusal, RemoteWindow, Stored};
-pub use model::{GetRules, Minds, Model};
-pub use operation::{ArenaRange, Change, LockToken, LockWish, Look, Operation, Payload, Permit, Terms};
-pub use pace::Pace;
-pub use plane::Plane;
-pub use ranges::{Range, Ranges};
-pub use record::Record;
-pub use request::{Refused, Request};
-pub use segment::{Audience, Header, Identity, Name, Permissions, Proof, Wish};
-pub use spec::{Placement, Spec, Storage};
+pub use model::coherence::{GetRules, Minds, Model};
+pub use model::record::Record;
+pub use model::segment::{Audience, Header, Identity, Name, Permissions, Proof, Wish};
+pub use model::spec::{Placement, Spec, Storage};
+pub use peer::hello::{HelloError, PeerHello};
+pub use peer::message::{Facts, Have, Message, Refusal, RemoteWindow, Stored};
+pub use rate_limiter::Pace;
+pub use request::completion::{Completion, Opened};
+pub use request::listing::{DegradedReason, Listing, LockHolder, Mirroring, Page, Query};
+pub use request::operation::{ArenaRange, Change, LockToken, LockWish, Look, Operation, Payload, Permit, Terms};
+pub use request::ranges::{Range, Ranges};
+pub use request::request::{Refused, Request};
+pub use shard::Plane;
 
 /// One slot of a ring as eight words, exactly one cache line.
 ///

@@ -56,92 +56,52 @@
 
 #![cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "the models use a part of the crate"))]
 
-mod calls;
+mod client;
+#[cfg(not(loom))]
+mod handshake;
 #[cfg(loom)]
 #[doc(hidden)]
-pub mod model;
-mod park;
-mod ring;
-mod slots;
-mod sync;
-pub use calls::{CallId, Calls, Ended, Found};
-pub use slots::SlotMap;
-
+pub mod loom_model;
 #[cfg(not(loom))]
-mod attachment;
-#[cfg(not(loom))]
-mod board;
-#[cfg(not(loom))]
-mod caller;
-#[cfg(not(loom))]
-mod door;
-#[cfg(not(loom))]
-mod follow;
-#[cfg(not(loom))]
-mod lane;
-#[cfg(not(loom))]
-mod layout;
-#[cfg(not(loom))]
-mod ledger;
-#[cfg(not(loom))]
-mod link;
-#[cfg(not(loom))]
-mod place;
-#[cfg(not(loom))]
-mod queues;
-#[cfg(not(loom))]
-mod reception;
-#[cfg(not(loom))]
-mod rings;
-#[cfg(not(loom))]
-mod road;
-#[cfg(not(loom))]
-mod sentry;
-#[cfg(not(loom))]
-mod service_lane;
-#[cfg(not(loom))]
-mod session;
+mod paths;
+mod server;
+mod shm;
 #[cfg(not(loom))]
 mod socket;
 #[cfg(not(loom))]
-mod station;
-#[cfg(not(loom))]
-mod status;
-#[cfg(not(loom))]
 mod strategy;
-#[cfg(not(loom))]
-mod sweep;
+mod sync;
 mod sys;
 #[cfg(not(loom))]
-mod view;
-#[cfg(not(loom))]
-mod watch;
-#[cfg(not(loom))]
-mod wire;
+mod trace_sampling;
+mod transport;
+mod wait;
+pub use client::call_table::{CallId, Calls, Ended, Found};
+pub use shm::slot_bitmap::SlotMap;
 
 #[cfg(not(loom))]
-pub use attachment::{AttachError, AttachOptions, Attachment};
+pub use client::attachment::{AttachError, AttachOptions, Attachment};
 #[cfg(not(loom))]
-pub use follow::{Followed, clock_ns};
+pub use client::channel::{Lane, LaneFull};
 #[cfg(not(loom))]
-pub use lane::{Lane, LaneFull};
+pub use paths::{FOLDER_VARIABLE, SOCKET_NAME, client_folder, default_folder, socket_name, status_name};
 #[cfg(not(loom))]
-pub use layout::LAYOUT_VERSION;
+pub use server::acceptor::{ArrivalSink, PerUser, Reception, ReceptionConfig};
 #[cfg(not(loom))]
-pub use place::{FOLDER_VARIABLE, SOCKET_NAME, client_folder, default_folder, socket_name, status_name};
+pub use server::server::{Answerer, Idling, Inbox, Offence, Station, StationCounts};
 #[cfg(not(loom))]
-pub use reception::{ArrivalSink, PerUser, Reception, ReceptionConfig};
+pub use server::session::{Arrival, Credentials, Session};
 #[cfg(not(loom))]
-pub use road::Waited;
+pub use shm::area_mapping::{Views, view};
 #[cfg(not(loom))]
-pub use session::{Arrival, Credentials, Session};
+pub use shm::layout::LAYOUT_VERSION;
 #[cfg(not(loom))]
-pub use station::{Answerer, Idling, Inbox, Offence, Station, StationCounts};
-#[cfg(not(loom))]
-pub use status::{Life, STATUS_NAME, StatusReadError, process_began, read_all_statuses, read_status};
+pub use shm::status_page::{Life, STATUS_NAME, StatusReadError, process_began, read_all_statuses, read_status};
 #[cfg(not(loom))]
 pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
 #[cfg(not(loom))]
 pub use sys::{Access, Claimed, Claims, Desk, Framed, Inherited, MemoryError, SharedMemory, exit_for_lost_files};
 #[cfg(not(loom))]
-pub use view::{Views, view};
+pub use trace_sampling::{Followed, clock_ns};
+#[cfg(not(loom))]
+pub use transport::channel_transport::Waited;

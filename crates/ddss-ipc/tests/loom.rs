@@ -9,7 +9,7 @@
 
 use std::process::Command;
 
-use ddss_ipc::model;
+use ddss_ipc::loom_model as model;
 
 #[test]
 fn entries_arrive_whole_and_in_order() {

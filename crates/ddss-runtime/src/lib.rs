@@ -31,11 +31,11 @@
 
 #[allow(unsafe_code, reason = "where a thread's memory comes from is said by a bare system call")]
 mod affinity;
-mod pace;
+mod idle_strategy;
 mod progress;
 mod topology;
 
 pub use affinity::{allowed_cores, choose_core, current_core, pin_to, prefer_memory_of};
-pub use pace::{LetIn, Pace};
+pub use idle_strategy::{LetIn, Pace};
 pub use progress::{ProgressThread, RuntimeError, Stopper, Work};
 pub use topology::{MemoryNode, Topology};

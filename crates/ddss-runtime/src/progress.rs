@@ -1,7 +1,7 @@
 //! The thread itself, and how it is stopped.
 
 use crate::affinity::pin_to;
-use crate::pace::{Idle, LetIn, Pace, Pacer};
+use crate::idle_strategy::{Idle, LetIn, Pace, Pacer};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -16,27 +16,18 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod answers;
+mod capacity_model;
 mod check;
-mod council;
-#[cfg(test)]
-mod counted;
-mod faults;
-mod liveness;
-mod network;
-mod node;
-mod perform;
-mod plan;
+mod cluster;
+mod load;
 mod random;
-mod rights;
-mod scale;
-mod seeds;
-mod workload;
-mod world;
+mod regression_seeds;
+#[cfg(test)]
+mod round_trips;
 
+pub use capacity_model::{Costs, Load, Scaled, scale};
 pub use check::{History, Observation, Section, Sections, Stamps, Step, What, explain};
-pub use plan::{Plan, Report, Ways};
+pub use cluster::simulator::run;
+pub use load::scenario::{Plan, Report, Ways};
 pub use random::Random;
-pub use scale::{Costs, Load, Scaled, scale};
-pub use seeds::KNOWN_SEEDS;
-pub use world::run;
+pub use regression_seeds::KNOWN_SEEDS;

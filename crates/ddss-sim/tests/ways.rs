@@ -1,4 +1,4 @@
-//! The short way through the engine (`crates/ddss-core/src/engine/plain.rs`) against the long one.
+//! The short way through the engine (`crates/ddss-core/src/engine/home/fast_path.rs`) against the long one.
 
 use ddss_sim::{Plan, Report, Ways, run};
 

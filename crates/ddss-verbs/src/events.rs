@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::fabric::PeerId;
-use crate::fault::Fault;
+use crate::terminate_code::Fault;
 
 /// One thing that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

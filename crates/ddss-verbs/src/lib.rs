@@ -63,25 +63,24 @@
 //! # }
 //! ```
 
-pub mod limits;
-
 mod events;
 mod fabric;
-mod fault;
 mod iwarp;
+pub mod limits;
 mod memory;
 #[cfg(feature = "rdma")]
 pub mod rdma;
 pub mod sim;
 mod sys;
+mod terminate_code;
 mod work;
 
 pub use events::{CloseReason, Event, Events, WorkError};
 pub use fabric::{
     Arbiter, Capabilities, Fabric, FabricError, Guard, Pass, PeerId, RegionId, Rights, Trust, Verdict, Window,
 };
-pub use fault::Fault;
 #[cfg(feature = "fuzzing")]
 pub use iwarp::fuzzing;
 pub use iwarp::{Iwarp, IwarpConfig, Revision};
+pub use terminate_code::Fault;
 pub use work::{LocalRange, PostError, PostErrorKind, RemoteRange, SendMode, Work};

@@ -7,9 +7,9 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 
 use crate::fabric::{FabricError, RegionId, Rights, Trust, Window};
-use crate::fault::Fault;
 use crate::limits::{REGIONS_MAX, WINDOWS_PER_PEER_MAX};
 use crate::sys::Mapping;
+use crate::terminate_code::Fault;
 
 struct Slot {
     generation: u32,

@@ -1,11 +1,11 @@
 //! How a client is made.
 
-use crate::attached::Plan;
+use crate::call::channels::Lanes;
 use crate::client::Client;
+use crate::deadline::check_timeout;
 use crate::error::Error;
-use crate::lanes::Lanes;
-use crate::planes::Planes;
-use crate::time::check_timeout;
+use crate::session::Plan;
+use crate::shards::Planes;
 use ddss_core::limits::{ARENA_BYTES_MAX, LANES_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};
 use ddss_core::{BadArgument, Failure};
 use ddss_ipc::{AttachOptions, SOCKET_NAME, Strategy};

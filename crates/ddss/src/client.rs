@@ -1,14 +1,14 @@
 //! A client: the road from this process to its node's daemon.
 
-use crate::aio::AsyncClient;
-use crate::attached::Inner;
+use crate::async_client::AsyncClient;
 use crate::builder::ClientBuilder;
+use crate::call::channels::{Buffer, Call, NoCompletion};
+use crate::call::priority::Priority;
+use crate::deadline::{Time, check_timeout};
 use crate::error::Error;
-use crate::lanes::{Buffer, Call, NoCompletion};
-use crate::planes::Planes;
-use crate::priority::Priority;
 use crate::segment::Segment;
-use crate::time::{Time, check_timeout};
+use crate::session::Inner;
+use crate::shards::Planes;
 use ddss_core::{Completion, Failure, Identity, Name, NodeId, Opened, Operation, Outcome, Spec};
 use ddss_ipc::{SharedMemory, Strategy, WaitClass};
 use std::path::Path;

@@ -45,35 +45,27 @@
 //! clone of a client is dropped, or its process dies in whatever way, its node frees what it had.
 #![forbid(unsafe_code)]
 
-mod aio;
-mod arena;
-mod attached;
-mod backoff;
-mod batch;
-mod breaking;
+mod api;
+mod async_client;
 mod builder;
+mod call;
 mod client;
+mod deadline;
 mod error;
-mod facts;
-mod lanes;
-mod lanes_many;
-mod line;
-mod lock;
-mod many;
-mod near;
-mod planes;
-mod priority;
 mod segment;
+mod session;
+mod shards;
 #[cfg(test)]
 mod testing;
-mod time;
-mod typed;
 mod value;
-mod versions;
-mod words;
 
-pub use aio::{AsyncBatch, AsyncClient, AsyncLocked, AsyncSegment};
-pub use batch::{Answer, Batch};
+pub use api::atomics::Changed;
+pub use api::batch::{Answer, Batch};
+pub use api::lock::{LockOptions, Locked};
+pub use api::metadata::Listings;
+pub use api::typed::{Shared, SharedSlice, Typed};
+pub use api::watch::{AsyncVersions, Versions};
+pub use async_client::{AsyncBatch, AsyncClient, AsyncLocked, AsyncSegment};
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use ddss_core::{
@@ -84,10 +76,5 @@ pub use ddss_ipc::{
     AttachError, FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, UnknownStrategy, client_folder, default_folder,
 };
 pub use error::Error;
-pub use facts::Listings;
-pub use lock::{LockOptions, Locked};
 pub use segment::Segment;
-pub use typed::{Shared, SharedSlice, Typed};
 pub use value::{Stamp, Value};
-pub use versions::{AsyncVersions, Versions};
-pub use words::Changed;

@@ -1,11 +1,11 @@
 //! A handle to a segment: get, put, release.
 
-use crate::attached::Inner;
+use crate::api::local_read::{Near, Sight};
+use crate::call::priority::Priority;
 use crate::client::Client;
+use crate::deadline::Time;
 use crate::error::Error;
-use crate::near::{Near, Sight};
-use crate::priority::Priority;
-use crate::time::Time;
+use crate::session::Inner;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX};
 use ddss_core::{Failure, LockToken, Look, Model, Opened, Operation, Outcome, Payload, SegmentId, Terms, Version};

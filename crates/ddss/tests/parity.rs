@@ -91,7 +91,7 @@ fn what_blocks_and_what_is_awaited_offer_the_same() {
         lacking.extend(here.difference(&there).map(|function| format!("{task}::{function}")));
         lacking.extend(there.difference(&here).map(|function| format!("{blocking}::{function}")));
         // The page says it as well.
-        let page = include_str!("../src/aio/mod.rs");
+        let page = include_str!("../src/async_client/mod.rs");
         assert!(page.contains(&format!("| [`{blocking}`]")) || page.contains(&format!("| `{blocking}`")), "{blocking}");
     }
     assert!(lacking.is_empty(), "missing: {lacking:?}");

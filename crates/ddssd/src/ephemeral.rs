@@ -1,7 +1,7 @@
 //! A node for a test or an example: in this process, in a folder of its own, and gone with its value.
 
-use crate::config::Config;
-use crate::service::{Service, StartError};
+use crate::config::config::Config;
+use crate::node::{Service, StartError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -3,7 +3,7 @@
 //! *The stop before:* `ddss-ipc`, where a client's request lies in a ring.
 //! *The stop after:* `ddss-core`'s engine, which decides, and `ddss-verbs`, which moves the bytes.
 //!
-//! Start reading at `progress.rs`.
+//! Start reading at `shard/event_loop.rs`.
 //!
 //! ```
 //! use ddssd::{Config, Service};
@@ -16,83 +16,50 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod accounts;
-mod admission;
-#[cfg(test)]
-mod allocation;
-mod arguments;
-mod audiences;
-mod byte_size;
-mod chores;
+mod auth;
+mod bootstrap;
 mod config;
 mod control;
-mod core_claim;
-mod data_plane;
-mod doorman;
-mod drain;
-mod endings;
-mod environment;
+mod cpu_placement;
 mod ephemeral;
-mod fabric;
-mod fetches;
-mod files;
-mod folder;
-mod kept;
-#[cfg(test)]
-mod liars;
-mod links;
-mod log_levels;
-mod log_rate;
-mod meeting;
-mod memory;
+mod error_chain;
+mod exit_code;
+mod log_throttle;
 mod metrics;
-mod notify;
-mod perform;
-mod place;
-mod preflight;
+mod node;
+mod peers;
 mod privileges;
-mod progress;
-mod pulse;
-mod quotas;
-mod recovery;
-mod register;
-mod remains;
-mod requests;
-mod service;
-mod settings;
+mod shard;
 mod status;
-#[cfg(test)]
-mod strangers;
-mod tables;
-mod trust;
-mod undo;
-mod vital;
-mod words;
+mod storage;
+mod supervisor;
+mod systemd;
+mod tests;
 
-pub use arguments::Arguments;
-pub use byte_size::ByteSize;
-pub use config::{
+pub use config::arguments::Arguments;
+pub use config::byte_size::ByteSize;
+pub use config::config::{
     Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, STATE_VARIABLE, default_state_folder,
 };
 pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, client_folder, default_folder, read_all_statuses, read_status};
 
+pub use auth::{ClusterKey, KeyError};
+pub use config::env_check::strange_variables;
+pub use config::host_port::HostPort;
+pub use config::log_levels::LogLevels;
+pub use config::quotas::{QuotaRule, QuotaTable};
+pub use config::settings::{Mode, Settings, SettingsError};
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
-pub use endings::Ending;
-pub use environment::strange_variables;
 pub use ephemeral::Ephemeral;
-pub use fabric::FabricChoice;
-pub use files::UncleanFiles;
-pub use folder::FolderError;
-pub use log_levels::LogLevels;
-pub use log_rate::LogRate;
-pub use memory::PoolError;
-pub use notify::{notify, watchdog_every};
-pub use place::HostPort;
+pub use error_chain::in_one_line;
+pub use exit_code::Ending;
+pub use log_throttle::LogRate;
+pub use node::{Service, StartError, Vigil};
+pub use peers::fabric::FabricChoice;
 pub use privileges::drop_privileges;
-pub use quotas::{QuotaRule, QuotaTable};
-pub use remains::{NoRemains, Remain, Remains};
-pub use service::{Service, StartError, Vigil};
-pub use settings::{Mode, Settings, SettingsError};
-pub use trust::{ClusterKey, KeyError};
-pub use vital::Departure;
-pub use words::in_one_line;
+pub use storage::files::UncleanFiles;
+pub use storage::memory::PoolError;
+pub use storage::offline::{NoRemains, Remain, Remains};
+pub use storage::state_dir::FolderError;
+pub use supervisor::Departure;
+pub use systemd::{notify, watchdog_every};

@@ -6,8 +6,8 @@ use std::error::Error;
 use std::io::{self, Write};
 
 use ddss::Client;
-use ddss_apps::page::DdssPages;
-use ddss_apps::tree::{BTree, RTree, trial};
+use ddss_apps::storage::DdssPages;
+use ddss_apps::tree::{BTree, RTree, crash_workload};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -18,10 +18,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (pages, seed) = (DdssPages::open(&client, name)?, seed.parse()?);
     let mut step: Box<dyn FnMut() -> Result<u64, ddss_apps::Error>> = if sort == "btree" {
         let mut tree = BTree::open(pages)?;
-        Box::new(move || trial::step(&mut tree, seed))
+        Box::new(move || crash_workload::step(&mut tree, seed))
     } else {
         let mut tree = RTree::open(pages)?;
-        Box::new(move || trial::step_in_place(&mut tree, seed))
+        Box::new(move || crash_workload::step_in_place(&mut tree, seed))
     };
     let mut out = io::stdout().lock();
     loop {

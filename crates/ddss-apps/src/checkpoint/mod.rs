@@ -8,10 +8,10 @@
 //! * [`Member`] is one process: it works, commits, fails now and then, and restarts from what is there.
 //! * [`Campaign`] starts many of them and kills them all along; any that finds a state that nobody committed says so.
 
-mod campaign;
-mod member;
+mod kill_campaign;
 mod state;
+mod worker;
 
-pub use campaign::{Campaign, Outcome, Where};
-pub use member::{Member, Tally};
+pub use kill_campaign::{Campaign, Outcome, Where};
 pub use state::State;
+pub use worker::{Member, Tally};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ddss_tests::{Process, TempNode, free_tcp_port};
 
 use crate::Error;
-use crate::page::{NfsPages, RedisClient};
+use crate::storage::{NfsPages, RedisClient};
 
 /// What an [`NfsServer`] exports.
 pub const NFS_EXPORT: &str = "/pages";

@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::places::Place;
+use crate::datasets::geonames::Place;
 
 /// Chunks of a data set, however many records it has.
 pub const CHUNKS: usize = 128;

@@ -7,7 +7,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::chunk::{CHUNKS, Chunk};
 use crate::Error;
-use crate::page::RedisClient;
+use crate::storage::RedisClient;
 
 /// Who knows where chunks are.
 pub trait Directory {

@@ -9,7 +9,7 @@ use super::chunk::{CHUNKS, Chunk, Record};
 use super::directory::Directory;
 use crate::Error;
 use crate::cache::open_or_allocate;
-use crate::places::Place;
+use crate::datasets::geonames::Place;
 
 /// From where distances are counted.
 const FROM: [f64; 2] = [7.44744, 46.94809];

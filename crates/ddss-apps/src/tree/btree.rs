@@ -2,12 +2,12 @@
 
 use std::ops::Bound;
 
-use super::census::Census;
-use super::head::{START, count, quarter};
+use super::meta_page::{START, count, quarter};
+use super::node::{Shape, children};
 use super::pages::Pages;
-use super::shape::{Shape, children};
+use super::verify::Census;
 use crate::Error;
-use crate::page::{PAGE_BYTES, Page, PageId, PageStore};
+use crate::storage::{PAGE_BYTES, Page, PageId, PageStore};
 
 /// Bytes of the longest key.
 pub const KEY_BYTES_MAX: usize = 512;

@@ -10,17 +10,17 @@
 //! A page carries the number of the commit that it was written for (*born*). A reader that was so slow that one of its
 //! pages was used again sees a page born after its head, and begins anew. That check is exact; no reader takes a lock.
 //!
-//! Writers exclude each other by [`PageStore::begin_write`](crate::page::PageStore::begin_write): on DDSS the segment's
+//! Writers exclude each other by [`PageStore::begin_write`](crate::storage::PageStore::begin_write): on DDSS the segment's
 //! lock, whose token comes with every put. A writer that lost it (its lease ran out, its node was cut off) is refused.
 
 mod btree;
-mod census;
-mod head;
+pub mod crash_workload;
+mod meta_page;
+mod node;
 mod pages;
 mod rtree;
-mod shape;
-pub mod trial;
+mod verify;
 
 pub use btree::{BTree, KEY_BYTES_MAX, Pair, VALUE_BYTES_MAX};
-pub use census::Census;
 pub use rtree::{RTree, Rect};
+pub use verify::Census;

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::head::{self, HEAD, Head, Kind};
+use super::meta_page;
+use super::meta_page::{HEAD, Head, Kind};
 use crate::Error;
-use crate::page::{Change, Page, PageId, PageStore, new_page};
+use crate::storage::{Change, Page, PageId, PageStore, new_page};
 
 /// Pages that are on their way or looked at together, as long as nothing else is asked for.
 const BATCH: usize = 16;
@@ -49,7 +50,7 @@ impl<S: PageStore> Pages<S> {
     pub(crate) fn create(mut store: S, of: u32) -> Result<Self, Error> {
         let head = Head::new(of);
         let (mut root, mut first) = (new_page(), new_page());
-        head::start(&mut root, head.generation, Kind::Leaf, 0);
+        meta_page::start(&mut root, head.generation, Kind::Leaf, 0);
         head.encode(&mut first);
         store.begin_write()?;
         let made = store.commit(&[(head.root, root)], (HEAD, &first));
@@ -188,10 +189,10 @@ impl<S: PageStore> Pages<S> {
     }
 
     fn check(&self, id: PageId, page: &Page, level: u32) -> Result<(), Error> {
-        if head::born(page) > self.head.generation && self.session.is_none() {
+        if meta_page::born(page) > self.head.generation && self.session.is_none() {
             return Err(stale());
         }
-        if head::is_kind(page, Kind::of_level(level)) {
+        if meta_page::is_kind(page, Kind::of_level(level)) {
             return Ok(());
         }
         Err(Error::Broken { page: id, why: "it is not of the kind that its level has" })
@@ -288,7 +289,7 @@ impl<S: PageStore> Pages<S> {
     ) -> Result<PageId, Error> {
         let mut page = new_page();
         fill(&mut page);
-        head::start(&mut page, self.next_generation(), Kind::of_level(level), count);
+        meta_page::start(&mut page, self.next_generation(), Kind::of_level(level), count);
         let session = self.session.as_mut().expect("a session was begun");
         let id = match old {
             Some(old) if session.fresh.contains_key(&old) => old,

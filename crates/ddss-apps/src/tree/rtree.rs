@@ -1,11 +1,11 @@
 //! An R-tree: values by where they are.
 
-use super::census::Census;
-use super::head::{START, count, word};
+use super::meta_page::{START, count, word};
+use super::node::{Shape, children};
 use super::pages::Pages;
-use super::shape::{Shape, children};
+use super::verify::Census;
 use crate::Error;
-use crate::page::{PAGE_BYTES, Page, PageId, PageStore};
+use crate::storage::{PAGE_BYTES, Page, PageId, PageStore};
 
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 40;

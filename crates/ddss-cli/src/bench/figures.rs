@@ -1,12 +1,12 @@
 //! The figures: what is called, how long it takes, as a table, as JSON, as a picture.
 
+use super::baseline;
 use super::chart;
-use super::field::Field;
-use super::raw;
+use super::setup::Field;
 use crate::arguments::BenchOptions;
-use crate::failure::CommandError;
-use crate::table::Table;
-use crate::words::say;
+use crate::error::CommandError;
+use crate::output::table::Table;
+use crate::output::terminal_text::say;
 use ddss::{Placement, Segment, Strategy};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ pub(crate) fn run(options: &BenchOptions, json: bool) -> Result<(), CommandError
         None => None,
     };
     let mut field = Field::new(options)?;
-    let raw_us = raw::ping_pong(Duration::from_millis(options.measure_ms)).value_at_quantile(0.5) as f64 / 1e3;
+    let raw_us = baseline::ping_pong(Duration::from_millis(options.measure_ms)).value_at_quantile(0.5) as f64 / 1e3;
     let rows = all(options, &mut field)?;
     drop(field);
     if let Some((path, file)) = &mut picture {

@@ -1,8 +1,8 @@
 //! A client of the demonstration: does what it is told, line by line, and says what came out.
 
-use super::actor::{tell, told};
 use super::arguments::DemoClientOptions;
-use crate::failure::CommandError;
+use super::child::{tell, told};
+use crate::error::CommandError;
 use ddss::{Client, Failure, Segment, Spec, Strategy, Version};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};

@@ -6,14 +6,14 @@
 //! - `stage`: starts them, and the two nodes know each other.
 //! - `story`: what is shown, in order.
 
-mod actor;
 mod arguments;
+mod child;
 mod client;
+mod cluster;
 mod node;
-mod stage;
-mod story;
+mod script;
 
 pub(crate) use arguments::{DemoClientOptions, DemoNodeOptions, DemoOptions};
 pub(crate) use client::run as run_client;
 pub(crate) use node::run as run_node;
-pub(crate) use story::run;
+pub(crate) use script::run;

@@ -1,9 +1,9 @@
 //! A node of the demonstration: what `ddssd` runs, in a process that ends with its standard input.
 
-use super::actor::{tell, told};
 use super::arguments::DemoNodeOptions;
-use super::stage::KEY_FILE;
-use crate::failure::CommandError;
+use super::child::{tell, told};
+use super::cluster::KEY_FILE;
+use crate::error::CommandError;
 use ddss::NodeId;
 use ddssd::{ClusterKey, Config, CoreChoice, Service};
 use serde_json::json;

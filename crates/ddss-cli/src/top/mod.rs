@@ -1,7 +1,7 @@
 //! What a node does now: a live view of the page on which its daemon shows what it does.
 
-mod names;
-mod room;
+mod layout;
+mod name_cache;
 mod screen;
 mod view;
 

@@ -1,12 +1,12 @@
 //! The live view: draws, listens to keys, and leaves the terminal as it was, however it ends.
 
-use super::names::Names;
-use super::room::{Heights, Rows};
+use super::layout::{Heights, Rows};
+use super::name_cache::Names;
 use super::view::{Section, Span, View};
 use crate::arguments::TopOptions;
-use crate::failure::CommandError;
-use crate::page::{Page, count_in_words, now, read};
-use crate::words::harmless;
+use crate::error::CommandError;
+use crate::output::terminal_text::harmless;
+use crate::status_page::{Page, count_in_words, now, read};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};

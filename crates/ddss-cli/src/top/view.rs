@@ -1,11 +1,11 @@
 //! What is shown of two looks at the page: the same tables for the live view, for a pipe and for scripts.
 
-use super::names::Names;
-use crate::clients::program;
-use crate::counters::{latency_json, peers};
-use crate::page::{Page, count_in_words, us_in_words};
-use crate::table::{Table, bytes_in_words};
-use crate::words::columns;
+use super::name_cache::Names;
+use crate::commands::clients::program;
+use crate::commands::counters::{latency_json, peers};
+use crate::output::table::{Table, bytes_in_words};
+use crate::output::terminal_text::columns;
+use crate::status_page::{Page, count_in_words, us_in_words};
 use ddss::SegmentId;
 use ddss_core::status::{ClientRow, Counter, Gauge, Kind, OperationCount, Road, SegmentRow, Status, Step};
 use serde_json::{Value, json};

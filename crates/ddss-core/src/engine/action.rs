@@ -1,14 +1,14 @@
 //! What the engine wants done. The daemon does these in order; each is one thing.
 
-use super::directory::ClaimId;
-use super::hand::HandId;
-use super::kept::KeptId;
-use super::mirror::Decision;
-use super::operations::StepId;
-use crate::message::RemoteWindow;
-use crate::operation::{ArenaRange, LockToken, Payload};
-use crate::record::Record;
-use crate::segment::{Header, Name};
+use super::remote::name_claims::ClaimId;
+use super::remote::served_get::HandId;
+use super::replication::state::Decision;
+use super::state::buffer_pool::KeptId;
+use super::state::pending::StepId;
+use crate::model::record::Record;
+use crate::model::segment::{Header, Name};
+use crate::peer::message::RemoteWindow;
+use crate::request::operation::{ArenaRange, LockToken, Payload};
 use crate::{ClientId, Completion, LaneId, Message, NodeId, SegmentId, Timestamp, Version};
 
 /// Where the bytes of a commit are.

@@ -1,17 +1,17 @@
 //! Which way a client's request goes.
 
 use super::action::{Parts, Source};
-use super::core::{Caller, Client, Engine, Now};
-use super::guard::{Get, Owner, Sink, Wanted, Watcher};
-use super::kept::KeptId;
-use super::operations::{Then, Transfer};
-use super::planted::planted;
+use super::engine::{Caller, Client, Engine, Now};
+use super::fault_injection::planted;
+use super::state::buffer_pool::KeptId;
+use super::state::lock_queue::{Get, Owner, Sink, Wanted, Watcher};
+use super::state::pending::{Then, Transfer};
 use crate::limits::{ARENA_SLOT_BYTES, RANGES_MAX};
-use crate::listing::{Listing, Query};
-use crate::operation::{ArenaRange, Look, Operation, Payload, Terms};
-use crate::ranges::{Range, Ranges};
-use crate::segment::Name;
-use crate::spec::{Placement, Spec};
+use crate::model::segment::Name;
+use crate::model::spec::{Placement, Spec};
+use crate::request::listing::{Listing, Query};
+use crate::request::operation::{ArenaRange, Look, Operation, Payload, Terms};
+use crate::request::ranges::{Range, Ranges};
 use crate::{Failure, NodeId, Outcome, SegmentId};
 use arrayvec::ArrayVec;
 
@@ -19,7 +19,7 @@ use arrayvec::ArrayVec;
 type RangeList = ArrayVec<Range, RANGES_MAX>;
 
 impl Engine {
-    pub(super) fn dispatch(
+    pub(crate) fn dispatch(
         &mut self,
         now: Now,
         client: &Client,
@@ -158,7 +158,7 @@ impl Engine {
     }
 
     /// Keeps a table that was checked.
-    pub(super) fn keep_table(&mut self, table: &[u8], bytes: u32) -> Parts {
+    pub(crate) fn keep_table(&mut self, table: &[u8], bytes: u32) -> Parts {
         Parts::Many { table: self.kept.insert(table), bytes }
     }
 
@@ -171,7 +171,7 @@ impl Engine {
         ranges
     }
 
-    pub(super) fn ranges_of(&self, parts: &Parts) -> RangeList {
+    pub(crate) fn ranges_of(&self, parts: &Parts) -> RangeList {
         match *parts {
             Parts::One { offset, bytes } => RangeList::from_iter([Range { offset, bytes }]),
             Parts::Many { table, .. } => {
@@ -182,7 +182,7 @@ impl Engine {
     }
 
     /// The table of some parts is not used any more once all is done that is due.
-    pub(super) fn give_up_table(&mut self, parts: &Parts) {
+    pub(crate) fn give_up_table(&mut self, parts: &Parts) {
         if let Some(table) = Self::table_of(parts) {
             self.give_up(table);
         }
@@ -217,7 +217,7 @@ impl Engine {
 
 /// How much a name wants to be with a node (FNV-1a over both, mixed once more): each name goes to the node that it wants
 /// most, so a node that comes or goes moves only the names that it gets or had.
-pub(super) fn weight(node: NodeId, name: &Name) -> u64 {
+pub(crate) fn weight(node: NodeId, name: &Name) -> u64 {
     let bytes = node.0.to_le_bytes().into_iter().chain(name.as_str().bytes());
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));

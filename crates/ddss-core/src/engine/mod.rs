@@ -10,75 +10,50 @@
 //!
 //! | file | what it decides |
 //! | --- | --- |
-//! | `core.rs` | clients, peers, time |
+//! | `engine.rs` | clients, peers, time |
 //! | `dispatch.rs` | which of the next ones a request goes to |
-//! | `near.rs`, `locks.rs` | what is asked of a segment whose home is here, by a client or by another node |
-//! | `plain.rs` | the same, where nobody stands in the way: nearly every call |
-//! | `small.rs` | the smallest of them, as their ring entry stands there |
-//! | `guard.rs` | who holds a segment's lock, and who waits for it or for a newer version |
-//! | `fetch.rs` | a get of a segment whose home is elsewhere: one-sided reads |
-//! | `hand.rs` | such a get when its home carries it out |
-//! | `copies.rs` | copies of remote Temporal segments for this node's readers |
-//! | `far.rs` | everything else for a segment whose home is elsewhere |
-//! | `home.rs` | what another node's engine asks of this one |
-//! | `directory.rs` | names, when they are the whole cluster's |
-//! | `quotas.rs` | what each user may have at home here |
-//! | `facts.rs` | lists, facts and permissions |
-//! | `held.rs`, `kept.rs` | locks of other homes that clients of this node hold; bytes kept for a while |
-//! | `segments.rs`, `blocks.rs` | the segments at home here and the memory they have |
-//! | `mirror.rs`, `duties.rs` | what a mirrored segment is here, by the word of the whole cluster |
-//! | `forward.rs`, `copying.rs`, `mirror_copy.rs` | what a home sends to the mirror: puts, and the first copy; what the mirror does with it |
-//! | `leaving.rs` | whom a node turns away that was told to stop |
-//! | `planted.rs` | bugs for tests to find |
-//! | `operations.rs`, `staging.rs`, `peers.rs` | what is under way, and the bounds on it |
+//! | `home/home_ops.rs`, `home/lock_ops.rs` | what is asked of a segment whose home is here, by a client or by another node |
+//! | `home/fast_path.rs` | the same, where nobody stands in the way: nearly every call |
+//! | `home/inline_path.rs` | the smallest of them, as their ring entry stands there |
+//! | `state/lock_queue.rs` | who holds a segment's lock, and who waits for it or for a newer version |
+//! | `remote/remote_get.rs` | a get of a segment whose home is elsewhere: one-sided reads |
+//! | `remote/served_get.rs` | such a get when its home carries it out |
+//! | `remote/read_cache.rs` | copies of remote Temporal segments for this node's readers |
+//! | `remote/remote_ops.rs` | everything else for a segment whose home is elsewhere |
+//! | `home/peer_messages.rs` | what another node's engine asks of this one |
+//! | `remote/name_claims.rs` | names, when they are the whole cluster's |
+//! | `state/quotas.rs` | what each user may have at home here |
+//! | `home/metadata.rs` | lists, facts and permissions |
+//! | `remote/remote_locks.rs`, `state/buffer_pool.rs` | locks of other homes that clients of this node hold; bytes kept for a while |
+//! | `state/segments.rs`, `state/extent_allocator.rs` | the segments at home here and the memory they have |
+//! | `replication/state.rs`, `replication/failover.rs` | what a mirrored segment is here, by the word of the whole cluster |
+//! | `replication/forward.rs`, `replication/resync.rs`, `replication/replica.rs` | what a home sends to the mirror: puts, and the first copy; what the mirror does with it |
+//! | `shutdown.rs` | whom a node turns away that was told to stop |
+//! | `fault_injection.rs` | bugs for tests to find |
+//! | `state/pending.rs`, `state/staging.rs`, `state/peers.rs` | what is under way, and the bounds on it |
 
 mod action;
-mod adopted;
-mod areas;
-mod at_once;
-mod birth;
-mod blocks;
-mod busy;
-mod cancel;
-mod copies;
-mod copying;
-mod core;
-mod directory;
 mod dispatch;
-mod duties;
-mod facts;
-mod far;
-mod fetch;
-mod forward;
-mod guard;
-mod hand;
-mod held;
+#[allow(clippy::module_inception, reason = "the file holds the type `Engine`")]
+mod engine;
+mod fault_injection;
 mod home;
-mod kept;
-mod leaving;
-mod locks;
-mod mirror;
-mod mirror_copy;
-mod near;
-mod operations;
-mod peers;
-mod plain;
-mod planted;
-mod quotas;
-mod segments;
-mod small;
-mod staging;
+mod immediate;
+mod remote;
+mod replication;
+mod shutdown;
+mod state;
 
 pub use action::{Action, Parts, Source, Tail, Target};
-pub use areas::{OWN_AREA, area_of, offset_of};
-pub use at_once::Commit;
-pub use core::{Counters, Engine, EngineConfig, Now, Reply};
-pub use directory::ClaimId;
-pub use hand::HandId;
-pub use kept::KeptId;
-pub use mirror::{Decision, Duty, Word};
-pub use operations::StepId;
+pub use engine::{Counters, Engine, EngineConfig, Now, Reply};
 #[cfg(feature = "planted")]
-pub use planted::Bug;
-pub use quotas::{Quota, Quotas, Usage};
-pub use small::{Seen, SmallCommit};
+pub use fault_injection::Bug;
+pub use home::inline_path::{Seen, SmallCommit};
+pub use immediate::Commit;
+pub use remote::name_claims::ClaimId;
+pub use remote::served_get::HandId;
+pub use replication::state::{Decision, Duty, Word};
+pub use state::areas::{OWN_AREA, area_of, offset_of};
+pub use state::buffer_pool::KeptId;
+pub use state::pending::StepId;
+pub use state::quotas::{Quota, Quotas, Usage};

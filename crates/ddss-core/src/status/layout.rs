@@ -26,8 +26,8 @@
 //! A page of another *version* is laid out otherwise. In one of the same version rows may have become longer and more,
 //! at their end; its table of sections says so.
 
+use super::counters::{Counter, Gauge, Kind, Road, Step, Tally};
 use super::histogram::Histogram;
-use super::names::{Counter, Gauge, Kind, Road, Step, Tally};
 use super::rows::{ClientRow, PeerRow, Row, SampleRow, SegmentRow};
 use crate::limits::{CLIENTS_MAX, NODES_MAX};
 use std::mem::offset_of;

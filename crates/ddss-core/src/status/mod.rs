@@ -1,16 +1,16 @@
 //! What a daemon tells of itself, in a page of memory that everybody who may can read without its help.
 //!
-//! The page is a file beside the segments (see `crates/ddssd/src/status.rs`, which writes it, and `crates/ddss-ipc/src/status.rs`, which
+//! The page is a file beside the segments (see `crates/ddssd/src/status.rs`, which writes it, and `crates/ddss-ipc/src/shm/status_page.rs`, which
 //! reads the file). It stays when its daemon ends, however that ends. Only numbers are in it: a segment is its id, and
 //! who may not see a segment's name learns none here.
 //!
 //! | file | what it is |
 //! | --- | --- |
 //! | `layout.rs` | where each word of the page is |
-//! | `names.rs` | what is counted, and what it is called |
+//! | `counters.rs` | what is counted, and what it is called |
 //! | `histogram.rs` | how a time becomes a bucket, and buckets a percentile |
 //! | `rows.rs` | one client, segment, peer, sampled request |
-//! | `read.rs` | a copy of the page, checked: [`Status`] |
+//! | `snapshot.rs` | a copy of the page, checked: [`Status`] |
 //!
 //! ```
 //! use ddss_core::status::{Counter, Layout, Status, StatusError};
@@ -23,15 +23,15 @@
 //! # Ok::<(), StatusError>(())
 //! ```
 
+mod aggregate;
+mod counters;
 mod histogram;
 mod layout;
-mod names;
-mod read;
 mod rows;
-mod sum;
+mod snapshot;
 
+pub use counters::{Counter, Gauge, Kind, Road, Step, Tally};
 pub use histogram::Histogram;
 pub use layout::{IdentityWord, Layout, Section};
-pub use names::{Counter, Gauge, Kind, Road, Step, Tally};
-pub use read::{Daemon, OperationCount, State, Status, StatusError};
 pub use rows::{ClientRow, PeerRow, Row, SampleRow, SegmentRow};
+pub use snapshot::{Daemon, OperationCount, State, Status, StatusError};

@@ -11,7 +11,7 @@
 //! front to the back, as the kernel's does, has a whole row if both are equal: if the writer began before the reader was
 //! through, `after` says so; if it had not ended, `before` does.
 
-use super::names::{Kind, Road, Step};
+use super::counters::{Kind, Road, Step};
 use crate::{ClientId, NodeId, Outcome, SegmentId};
 use std::net::{Ipv6Addr, SocketAddr};
 

@@ -19,8 +19,8 @@ use ddss_core::limits::{LINE_BYTES, RING_SLOTS};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::lost::Mapped;
-use crate::ring::{MappedRing, Slot};
+use super::sigbus::Mapped;
+use crate::shm::ring::{MappedRing, Slot};
 
 /// Why memory could not be shared or touched.
 #[derive(Debug, thiserror::Error)]

@@ -1,46 +1,46 @@
 //! Everything that talks to the kernel or to memory which others write: the only unsafe code of this crate beside
-//! [`ring`](crate::ring).
+//! [`ring`](crate::shm::ring).
 
 #[cfg(not(loom))]
 mod barrier;
-mod claim;
-mod desk;
+mod combiner;
 #[cfg(not(loom))]
 mod files;
 #[cfg(not(loom))]
-mod framed;
-#[cfg(not(loom))]
-mod inherited;
-#[cfg(not(loom))]
-mod lost;
-#[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
-mod peer;
+mod peer_credentials;
 #[cfg(not(loom))]
-mod queue;
+mod sched_slice;
 #[cfg(not(loom))]
-mod slice;
+mod seqlock;
+#[cfg(not(loom))]
+mod sigbus;
+#[cfg(not(loom))]
+mod socket_activation;
+#[cfg(not(loom))]
+mod sysv_queue;
+mod try_lock_pool;
 
 #[cfg(not(loom))]
 pub(crate) use barrier::end_all_before;
-#[cfg(not(loom))]
-pub use claim::Claimed;
-pub use claim::Claims;
-pub use desk::Desk;
-#[cfg(not(loom))]
-pub use framed::Framed;
-#[cfg(not(loom))]
-pub use inherited::Inherited;
-#[cfg(not(loom))]
-pub use lost::exit_for_lost_files;
+pub use combiner::Desk;
 #[cfg(not(loom))]
 pub(crate) use memory::MappedWord;
 #[cfg(not(loom))]
 pub use memory::{Access, MemoryError, SharedMemory};
 #[cfg(not(loom))]
-pub(crate) use peer::credentials_of;
+pub(crate) use peer_credentials::credentials_of;
 #[cfg(not(loom))]
-pub(crate) use queue::{Queue, Received};
+pub(crate) use sched_slice::{set_slice_ns, slice_ns};
 #[cfg(not(loom))]
-pub(crate) use slice::{set_slice_ns, slice_ns};
+pub use seqlock::Framed;
+#[cfg(not(loom))]
+pub use sigbus::exit_for_lost_files;
+#[cfg(not(loom))]
+pub use socket_activation::Inherited;
+#[cfg(not(loom))]
+pub(crate) use sysv_queue::{Queue, Received};
+#[cfg(not(loom))]
+pub use try_lock_pool::Claimed;
+pub use try_lock_pool::Claims;

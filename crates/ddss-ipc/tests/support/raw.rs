@@ -15,7 +15,7 @@ use rustix::net::{
 /// The first word of every frame.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DDSSIPC\0");
 
-/// Where things lie in the memory of a client with one lane and one slot of arena (drawn in `layout.rs`).
+/// Where things lie in the memory of a client with one lane and one slot of arena (drawn in `shm/layout.rs`).
 pub(crate) const CONTROL: usize = 4096;
 pub(crate) const RING: usize = 8192;
 pub(crate) const MEMORY_BYTES: usize = 12288 + 4096;

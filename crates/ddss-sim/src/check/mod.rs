@@ -2,17 +2,18 @@
 //!
 //! | file | what it checks |
 //! | --- | --- |
-//! | `history.rs` | by version, exact and O(n log n): values, order as each model promises it, updates lost |
-//! | `sections.rs` | what happened while somebody held a lock |
-//! | `stamps.rs` | timestamps rise with the versions |
-//! | `search.rs` | a general search for a linear order, as second opinion on small windows |
+//! | `versions.rs` | by version, exact and O(n log n): values, order as each model promises it, updates lost |
+//! | `mutual_exclusion.rs` | what happened while somebody held a lock |
+//! | `timestamps.rs` | timestamps rise with the versions |
+//! | `linearizability.rs` | a general search for a linear order, as second opinion on small windows |
 
-mod history;
-mod search;
-mod sections;
-mod stamps;
+mod linearizability;
+pub(crate) mod liveness;
+mod mutual_exclusion;
+mod timestamps;
+mod versions;
 
-pub use history::{History, Observation, What};
-pub use search::{Step, explain};
-pub use sections::{Section, Sections};
-pub use stamps::Stamps;
+pub use linearizability::{Step, explain};
+pub use mutual_exclusion::{Section, Sections};
+pub use timestamps::Stamps;
+pub use versions::{History, Observation, What};

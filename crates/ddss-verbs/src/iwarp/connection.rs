@@ -13,31 +13,31 @@
 //!   sends what was posted, [`respond`] answers the peer's reads and atomics, [`finish`] ends it and tells every operation
 //!   how it ended.
 
-mod finish;
-mod partial;
+mod handshake;
+mod placement;
 mod receive;
-mod request;
-mod respond;
-mod start;
+mod requester;
+mod responder;
+mod terminate;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::send_queue::Outbox;
 use crate::events::{CloseReason, Events};
 use crate::fabric::{PeerId, RegionId};
-use crate::fault::Fault;
 use crate::iwarp::config::IwarpConfig;
 use crate::iwarp::mpa::Terms;
-use crate::iwarp::outbox::Outbox;
 use crate::memory::{Registry, Windows};
+use crate::terminate_code::Fault;
 
-use partial::Partial;
-use request::{Backlog, PendingAtomic, PendingRead, Receipt};
-use respond::{Response, Source, Stream};
-use start::Asked;
+use handshake::Asked;
+use placement::Partial;
+use requester::{Backlog, PendingAtomic, PendingRead, Receipt};
+use responder::{Response, Source, Stream};
 
-pub(crate) use respond::GATHERED_SNAPSHOT_BYTES;
+pub(crate) use responder::GATHERED_SNAPSHOT_BYTES;
 
 /// Messages that are few: what a get from afar asks for.
 const LITTLE_MAX: usize = 3;

@@ -5,7 +5,7 @@
 //! untagged:  0 L 0 0 0 0 V V | rdmap (1) | for rdmap (4) | queue (4) | sequence (4) | offset (4) | payload
 //! ```
 
-use crate::fault::Fault;
+use crate::terminate_code::Fault;
 
 /// Bytes of a tagged header.
 pub(crate) const TAGGED_BYTES: usize = 14;

@@ -4,10 +4,10 @@
 //! epoll for the others now and then (and at once after a sleep), and sends the answers. Behind a guard, strangers are heard
 //! by a thread of their own, in the [`porch`].
 
-mod control;
-mod drive;
-mod porch;
-mod table;
+mod acceptor;
+mod connect;
+mod peer_table;
+mod poll;
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,8 +28,8 @@ use crate::limits::{SNAPSHOT_BYTES, WORK_BYTES_MAX};
 use crate::memory::{Keys, Registry};
 use crate::work::{PostError, PostErrorKind, Work};
 
-use porch::Porch;
-use table::Table;
+use acceptor::Porch;
+use peer_table::Table;
 
 /// iWARP in user space. See the crate's page for how to use it.
 pub struct Iwarp {

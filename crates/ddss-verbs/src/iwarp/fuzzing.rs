@@ -4,7 +4,7 @@
 //! every hold on memory given back.
 
 #[cfg(test)]
-mod roads;
+mod path_coverage;
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -12,9 +12,9 @@ mod fabric;
 #[cfg_attr(not(feature = "fuzzing"), allow(unreachable_pub, reason = "then only the tests use it"))]
 pub mod fuzzing;
 mod mpa;
-mod outbox;
 mod peer;
 mod rdmap;
+mod send_queue;
 mod socket;
 
 pub use config::{IwarpConfig, Revision};

@@ -10,9 +10,9 @@
 //! With markers, each 512 bytes of the stream, counted from the first frame, are preceded by
 //! `0 (2) | distance back to the start of the frame (2)`.
 
-use crate::fault::Fault;
 use crate::iwarp::config::{IwarpConfig, Revision};
 use crate::sys::crc;
+use crate::terminate_code::Fault;
 
 /// Bytes of a start frame without its private data.
 pub(crate) const START_BYTES: usize = 20;

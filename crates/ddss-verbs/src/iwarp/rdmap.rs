@@ -8,8 +8,8 @@
 //! terminate:        layer, type (1) | code (1) | M D R 0 (1) | 0 (1) | length (2) | DDP header | read request
 //! ```
 
-use crate::fault::Fault;
 use crate::iwarp::ddp::{TAGGED_BYTES, UNTAGGED_BYTES};
+use crate::terminate_code::Fault;
 
 /// Bytes of a read request.
 pub(crate) const READ_BYTES: usize = 28;

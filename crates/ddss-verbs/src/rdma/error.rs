@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use crate::sys::verbs::Unavailable;
+use crate::sys::rdma_core::Unavailable;
 
 /// A fabric over an adapter could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -11,18 +11,18 @@ use ddss_core::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX};
 use rustix::event::epoll;
 
 use super::config::RdmaConfig;
-use super::control;
+use super::connect;
 use super::error::RdmaError;
 use super::frame::{Change, Frame, PREAMBLE_BYTES, REQUEST_BYTES};
-use super::local::locked;
 use super::peer::{Peer, Scratch, Stage};
+use super::peer_resources::locked;
+use super::peer_table::Table;
 use super::regions::Regions;
-use super::table::Table;
-use super::work::Step;
+use super::send_queue::Step;
 use crate::events::Events;
 use crate::fabric::{Arbiter, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
 use crate::limits::WORK_BYTES_MAX;
-use crate::sys::verbs::{Adapter, AdapterFacts, Channel, Endpoint, Hub, PortFacts};
+use crate::sys::rdma_core::{Adapter, AdapterFacts, Channel, Endpoint, Hub, PortFacts};
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
 
 /// Bytes of private data in a request over iWARP: Soft-iWARP counts them, and four of its own, in eight bits.
@@ -63,14 +63,14 @@ impl Rdma {
     pub fn new(config: RdmaConfig) -> Result<Self, RdmaError> {
         super::regions::raise_lock_limit();
         let hub = Hub::new()?;
-        let adapter = control::choose(&hub, &config)?;
+        let adapter = connect::choose(&hub, &config)?;
         let name = adapter.name();
         let refused = |what| {
             let device = name.clone();
             move |source: io::Error| RdmaError::System { what, device, source: locked(source) }
         };
         let facts = adapter.facts().map_err(refused("ask for the limits"))?;
-        let port = control::active_port(&adapter, &facts).ok_or_else(|| RdmaError::LinkDown(name.clone()))?;
+        let port = connect::active_port(&adapter, &facts).ok_or_else(|| RdmaError::LinkDown(name.clone()))?;
         if config.atomics == Arbiter::Adapter && !facts.has_atomics {
             return Err(RdmaError::NoAtomics(name));
         }
@@ -198,7 +198,7 @@ impl Rdma {
     }
 }
 
-type Prepared = (Arc<crate::sys::verbs::Registered>, u64, u32);
+type Prepared = (Arc<crate::sys::rdma_core::Registered>, u64, u32);
 
 /// Checks both ends of a transfer and finds the local one as the adapter knows it.
 fn prepare(
@@ -246,7 +246,7 @@ impl Fabric for Rdma {
             work_bytes_max: self.work_bytes_max(),
             message_bytes_max: MESSAGE_BYTES_MAX,
             hello_bytes_max: self.hello_bytes_max(),
-            reads_outstanding_max: usize::from(control::reads(self.config.reads, self.facts.reads_outbound_max)),
+            reads_outstanding_max: usize::from(connect::reads(self.config.reads, self.facts.reads_outbound_max)),
             // The adapter reads memory by itself, whatever the home's threads do meanwhile.
             snapshot_bytes: 0,
             words_whole: true,

@@ -22,7 +22,7 @@
 
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 
-use crate::fault::Fault;
+use crate::terminate_code::Fault;
 
 /// In front of every frame.
 pub(super) const HEADER_BYTES: usize = 8;

@@ -97,19 +97,19 @@
 //! ended, and every object by what was made of it, so that nothing has to be dropped in an order.
 
 mod config;
-mod control;
-mod drive;
+mod connect;
+mod devices;
 mod error;
 mod fabric;
 mod frame;
-mod inspect;
-mod local;
 mod peer;
+mod peer_resources;
+mod peer_table;
+mod poll;
 mod regions;
-mod table;
-mod work;
+mod send_queue;
 
 pub use config::{Framing, RdmaConfig};
+pub use devices::{AdapterInfo, GidInfo, PortInfo, adapters};
 pub use error::RdmaError;
 pub use fabric::Rdma;
-pub use inspect::{AdapterInfo, GidInfo, PortInfo, adapters};

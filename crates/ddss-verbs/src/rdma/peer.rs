@@ -11,12 +11,12 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use super::frame::{self, Frame};
-use super::local::Holdings;
-use super::work::Traffic;
+use super::peer_resources::Holdings;
+use super::send_queue::Traffic;
 use crate::events::{CloseReason, Events};
 use crate::fabric::PeerId;
-use crate::fault::Fault;
-use crate::sys::verbs::{Arrived, Ended, Endpoint, Failing};
+use crate::sys::rdma_core::{Arrived, Ended, Endpoint, Failing};
+use crate::terminate_code::Fault;
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::fabric::Sim;
 use super::mix;
 use crate::events::CloseReason;
-use crate::fault::Fault;
 use crate::iwarp::AtomicKind;
+use crate::terminate_code::Fault;
 use crate::work::SendMode;
 
 /// How a simulated network behaves.

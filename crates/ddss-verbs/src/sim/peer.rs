@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::net::{Packet, State};
 use crate::events::{CloseReason, Events, WorkError};
 use crate::fabric::{PeerId, RegionId, Rights};
-use crate::fault::Fault;
 use crate::memory::{Registry, Windows};
+use crate::terminate_code::Fault;
 use crate::work::SendMode;
 
 /// How far a connection is.

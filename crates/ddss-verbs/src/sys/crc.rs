@@ -4,9 +4,9 @@
 //! use the crc32c crate and copy apart. What has a few words only is summed by the bare instruction ([`short`]).
 
 #[cfg(target_arch = "x86_64")]
-mod short;
+mod scalar;
 #[cfg(target_arch = "x86_64")]
-mod wide;
+mod vector;
 
 /// Below this, vectors are not worth their start and end.
 #[cfg(target_arch = "x86_64")]
@@ -23,12 +23,12 @@ pub(super) enum Private {
 #[inline]
 pub(crate) fn append(crc: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() >= WIDE_MIN && wide::available() {
-        let whole = bytes.len() / wide::VECTOR * wide::VECTOR;
+    if bytes.len() >= WIDE_MIN && vector::available() {
+        let whole = bytes.len() / vector::VECTOR * vector::VECTOR;
         let (folded, rest) = bytes.split_at(whole);
         // SAFETY: `available` says that the processor has what the function is compiled for; the range is a
         // slice; nothing is written without a target.
-        let crc = unsafe { wide::fold::<false>(crc, folded.as_ptr(), std::ptr::null_mut(), folded.as_ptr(), whole) };
+        let crc = unsafe { vector::fold::<false>(crc, folded.as_ptr(), std::ptr::null_mut(), folded.as_ptr(), whole) };
         return append_few(crc, rest);
     }
     append_few(crc, bytes)
@@ -38,9 +38,9 @@ pub(crate) fn append(crc: u32, bytes: &[u8]) -> u32 {
 #[inline]
 fn append_few(crc: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() <= short::BYTES_MAX && short::available() {
+    if bytes.len() <= scalar::BYTES_MAX && scalar::available() {
         // SAFETY: `available` says that the processor has what the function is compiled for.
-        return unsafe { short::append(crc, bytes) };
+        return unsafe { scalar::append(crc, bytes) };
     }
     crc32c::crc32c_append(crc, bytes)
 }
@@ -56,7 +56,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> u32 {
 #[inline]
 pub(crate) fn is_wide() -> bool {
     #[cfg(target_arch = "x86_64")]
-    let wide = wide::available();
+    let wide = vector::available();
     #[cfg(not(target_arch = "x86_64"))]
     let wide = false;
     wide
@@ -87,11 +87,11 @@ pub(crate) fn copies_meanwhile() -> bool {
 #[inline]
 pub(super) unsafe fn sum_whole(crc: u32, from: *const u8, bytes: usize) -> (usize, u32) {
     #[cfg(target_arch = "x86_64")]
-    if bytes >= WIDE_MIN && wide::available() {
-        let whole = bytes / wide::VECTOR * wide::VECTOR;
+    if bytes >= WIDE_MIN && vector::available() {
+        let whole = bytes / vector::VECTOR * vector::VECTOR;
         // SAFETY: `available` says that the processor has what the function is compiled for; the caller vouches
         // for the range; nothing is written without a target.
-        let crc = unsafe { wide::fold::<false>(crc, from, std::ptr::null_mut(), from, whole) };
+        let crc = unsafe { vector::fold::<false>(crc, from, std::ptr::null_mut(), from, whole) };
         return (whole, crc);
     }
     let _ = (from, bytes);
@@ -113,12 +113,12 @@ pub(super) unsafe fn copy_summed(
     bytes: usize,
 ) -> (usize, u32) {
     #[cfg(target_arch = "x86_64")]
-    if bytes >= WIDE_MIN && wide::available() {
-        let whole = bytes / wide::VECTOR * wide::VECTOR;
+    if bytes >= WIDE_MIN && vector::available() {
+        let whole = bytes / vector::VECTOR * vector::VECTOR;
         let words = if private == Private::Source { from } else { to.cast_const() };
         // SAFETY: `available` says that the processor has what the function is compiled for; the caller vouches
         // for both ranges.
-        let crc = unsafe { wide::fold::<true>(crc, from, to, words, whole) };
+        let crc = unsafe { vector::fold::<true>(crc, from, to, words, whole) };
         return (whole, crc);
     }
     let _ = (from, to, private, bytes);
@@ -132,11 +132,11 @@ pub(super) unsafe fn copy_summed(
 #[inline]
 pub(super) unsafe fn copy_plain(from: *const u8, to: *mut u8, bytes: usize) -> usize {
     #[cfg(target_arch = "x86_64")]
-    if bytes >= WIDE_MIN && wide::available() {
-        let whole = bytes / wide::VECTOR * wide::VECTOR;
+    if bytes >= WIDE_MIN && vector::available() {
+        let whole = bytes / vector::VECTOR * vector::VECTOR;
         // SAFETY: `available` says that the processor has what the function is compiled for; the caller vouches
         // for both ranges.
-        unsafe { wide::copy(from, to, whole) };
+        unsafe { vector::copy(from, to, whole) };
         return whole;
     }
     let _ = (from, to, bytes);

@@ -2,9 +2,9 @@
 
 pub(crate) mod crc;
 mod mapping;
-mod socket;
 #[cfg(feature = "rdma")]
-pub(crate) mod verbs;
+pub(crate) mod rdma_core;
+mod socket;
 
 pub(crate) use mapping::Mapping;
 pub(crate) use socket::{Part, receive_into, send_parts, set_low_water};

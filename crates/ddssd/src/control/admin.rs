@@ -1,12 +1,12 @@
 //! What an operator asks a running daemon about its cluster: one line of JSON in, one out, through a socket beside
 //! the clients' one that only the daemon's user and root may use.
 
-use super::calls::{Call, Reply};
+use super::failure_detector::DEAD_AFTER;
 use super::identity::{forget, remove};
-use super::server::Context;
-use super::types::Member;
-use super::watch::DEAD_AFTER;
-use crate::config::JOIN_FILE_NAME;
+use super::raft::types::Member;
+use super::rpc::server::Context;
+use super::rpc::types::{Call, Reply};
+use crate::config::config::JOIN_FILE_NAME;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;

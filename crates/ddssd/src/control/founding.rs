@@ -2,10 +2,10 @@
 //! founding has ended a node comes in only if it asks to join: a list that brought back each node that it names would undo
 //! each removal.
 
-use super::calls::Reply;
-use super::server::{Context, not_now, unwritten};
-use super::types::Member;
-use crate::config::PeerAddress;
+use super::raft::types::Member;
+use super::rpc::server::{Context, not_now, unwritten};
+use super::rpc::types::Reply;
+use crate::config::config::PeerAddress;
 use openraft::ChangeMembers;
 use std::collections::BTreeMap;
 

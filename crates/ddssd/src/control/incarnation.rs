@@ -2,7 +2,7 @@
 //! under the same number, and a copy of the first one that was started since, are told from it.
 
 use super::identity::replace;
-use super::types::Member;
+use super::raft::types::Member;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;

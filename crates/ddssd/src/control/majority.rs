@@ -1,9 +1,9 @@
 //! Whether most voters of the cluster follow its leader. The group's library does not say so: a leader that nobody hears goes on
 //! as one, and what is proposed to it waits for ever.
 
-use super::calls::{Call, Reply};
-use super::desk::{Tell, Tellers};
-use super::server::Context;
+use super::bridge::{Tell, Tellers};
+use super::rpc::server::Context;
+use super::rpc::types::{Call, Reply};
 use crate::status::Page;
 use ddss_core::status::Gauge;
 use std::io;

@@ -6,39 +6,30 @@
 //! found* of what another node has made before.
 
 mod admin;
-mod call_batches;
-mod calls;
-mod desk;
-mod directory;
-mod founding;
-mod held;
+mod bridge;
 #[cfg(test)]
-mod hostile;
+mod control_attacks;
+mod decommission;
+mod failure_detector;
+mod founding;
+mod handshake_limit;
 mod identity;
 mod incarnation;
-mod keeper;
-mod leaving;
-mod log;
 mod majority;
-mod mirrors;
-mod network;
-mod pacing;
-mod plane;
+mod owned_names;
+mod raft;
 mod registration;
 mod removal;
-mod server;
-mod snapshot;
+mod replication;
+mod rpc;
+mod runtime;
 mod stall;
-mod stream_pool;
-mod types;
-mod watch;
-mod wire;
 
 pub use admin::{ADMIN_NAME, AdminAnswer, AdminAsk, NodeReport};
-pub use plane::ControlError;
+pub use runtime::ControlError;
 
-pub(crate) use desk::{Ask, Desk, Tell};
+pub(crate) use bridge::{Ask, Desk, Tell};
 pub(crate) use identity::{Identity, forget, has_come_back, has_left};
 pub(crate) use incarnation::Incarnation;
-pub(crate) use network::{control_address, plane_address};
-pub(crate) use plane::{ControlConfig, ControlPlane, DeskEnd, join};
+pub(crate) use raft::network::{control_address, plane_address};
+pub(crate) use runtime::{ControlConfig, ControlPlane, DeskEnd, join};

@@ -1,12 +1,12 @@
 //! How a node shows that it may be the node that it says it is: before its part of the group begins, since a voter that has
 //! forgotten its vote could give another one, and as long as it runs.
 
-use super::calls::{Call, Reply};
 use super::incarnation::Registration;
-use super::network::{Caller, control_address};
-use super::server::Context;
-use super::types::{Answer, Command, Member};
-use super::wire::Wire;
+use super::raft::network::{Caller, control_address};
+use super::raft::types::{Answer, Command, Member};
+use super::rpc::server::Context;
+use super::rpc::stream::Wire;
+use super::rpc::types::{Call, Reply};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! How a node learns that it was removed from its cluster. The members know it by the directory and answer each call of a removed
 //! node with that word; the leader calls the node, too. So it learns also when it was dead, or cut off, at that time.
 
-use crate::vital::{Departure, Vitals};
+use crate::supervisor::{Departure, Vitals};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,7 +2,7 @@
 
 use super::exposition::exposition;
 use super::health::{health, readiness};
-use crate::service::StartError;
+use crate::node::StartError;
 use crate::status::Page;
 use ddss_core::status::Status;
 use std::io;

@@ -4,17 +4,17 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `page.rs` | the file: made anew at each start, the one before it kept |
-//! | `tally.rs` | counts requests, clients, everything else; decides what is written when |
-//! | `busiest.rs` | the segments with the most calls, in a table that is never longer |
-//! | `flights.rs` | requests that were not answered at once, until they are |
+//! | `recorder.rs` | counts requests, clients, everything else; decides what is written when |
+//! | `top_segments.rs` | the segments with the most calls, in a table that is never longer |
+//! | `inflight.rs` | requests that were not answered at once, until they are |
 //!
 //! What each word means stands in `crates/ddss-core/src/status/`, who may read it in
 //! `docs/decisions/what-a-daemon-shows.md`.
 
-mod busiest;
-mod flights;
+mod inflight;
 mod page;
-mod tally;
+mod recorder;
+mod top_segments;
 
 pub(crate) use page::{Page, PageIdentity, let_through, wall_us};
-pub(crate) use tally::{ClientSeen, Gauges, Tally};
+pub(crate) use recorder::{ClientSeen, Gauges, Tally};

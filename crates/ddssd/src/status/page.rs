@@ -3,7 +3,7 @@
 //! Each run makes its own and puts it in the place of the one before, which stays as `status.before`: after a crash it
 //! says how far that daemon had come. A reader that has the old file open reads on in the old file.
 
-use crate::memory::PoolError;
+use crate::storage::memory::PoolError;
 use ddss_core::status::{Counter, Gauge, Histogram, IdentityWord, Kind, Layout, Road, Row, Section, State, Step};
 use ddss_core::{NodeId, Plane};
 use ddss_ipc::{LAYOUT_VERSION, MemoryError, SharedMemory, clock_ns, process_began, status_name};

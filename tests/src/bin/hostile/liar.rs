@@ -26,7 +26,7 @@ pub(crate) const RMQ: u32 = 2;
 pub(crate) const MQ: u32 = 1;
 /// Long enough for anything that is going to happen on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Where the lanes' control lines begin (drawn in `crates/ddss-ipc/src/layout.rs`).
+/// Where the lanes' control lines begin (drawn in `crates/ddss-ipc/src/shm/layout.rs`).
 pub(crate) const CONTROL: usize = 4096;
 const RINGS: usize = 8192;
 const RING_BYTES: usize = 4096;

@@ -2,17 +2,17 @@
 
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 
-use super::partial::{LARGE_BYTES, Target};
-use super::respond::Response;
+use super::placement::{LARGE_BYTES, Target};
+use super::responder::Response;
 use super::{Broken, Connection, Context, Stage};
 use crate::events::CloseReason;
 use crate::fabric::Rights;
-use crate::fault::Fault;
 use crate::iwarp::ddp::{Header, Tagged, Untagged, queue};
 use crate::iwarp::mpa::{self, Frame};
 use crate::iwarp::rdmap::{
     ATOMIC_BYTES, ATOMIC_REPLY_BYTES, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest, Terminate,
 };
+use crate::terminate_code::Fault;
 
 /// A segment of at least so many bytes is summed while it is copied.
 pub(super) const SUMMED_BYTES_MIN: usize = 1024;

@@ -1,0 +1,98 @@
+//! Many threads on one core, each with cache lines of its own, and one on another core that answers all of them: what it costs by
+//! itself that they hand their core over after short turns.
+//!
+//! Who keeps his core for all of the scheduler's slice makes the most of it, and lets the others wait for as many slices as there
+//! are others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::harness::{Alone, Cores, Service, Turn};
+use crate::system::{Repeated, run_threads};
+
+/// Lines of each thread, one after the other, as in a ring.
+const LINES: u64 = 128;
+/// Looks at the line of who asked last before all others are looked at: he most likely asks again.
+const LOOKS_AT_THE_LAST: u32 = 512;
+/// Looks of the service within one turn.
+const LOOKS_PER_TURN: u32 = 64;
+/// The clock is looked at once in so many trips: reading it takes a tenth of one.
+const TRIPS_PER_READING: u64 = 8;
+
+/// A number on a cache line of its own. Odd is a question, even an answer.
+#[repr(align(64))]
+struct Line(AtomicU64);
+
+type Lines = [Line; LINES as usize];
+
+/// The line and the question of a trip, counted from zero.
+fn question(lines: &Lines, trip: u64) -> (&AtomicU64, u64) {
+    (&lines[(trip % LINES) as usize].0, 2 * (trip / LINES) + 1)
+}
+
+/// The side of the service.
+struct Answerer {
+    all: Arc<[Lines]>,
+    trips: Vec<u64>,
+    last: usize,
+}
+
+impl Answerer {
+    fn turn(&mut self) -> Turn {
+        for _ in 0..LOOKS_PER_TURN {
+            if !(0..LOOKS_AT_THE_LAST).any(|_| self.answers(self.last)) {
+                let (last, threads) = (self.last, self.all.len());
+                self.last =
+                    (1..=threads).map(|step| (last + step) % threads).find(|&one| self.answers(one)).unwrap_or(last);
+            }
+        }
+        Turn::Again
+    }
+
+    /// Answers the next question of that one, if it is there.
+    fn answers(&mut self, one: usize) -> bool {
+        let (line, question) = question(&self.all[one], self.trips[one]);
+        let asked = line.load(Ordering::Acquire) == question;
+        if asked {
+            line.store(question + 1, Ordering::Release);
+            self.trips[one] += 1;
+        }
+        asked
+    }
+}
+
+/// So many threads that share the client's core and hand it over after turns of that length, or when the scheduler says so; what they
+/// did together in that time, and how fairly.
+pub fn line_turns(cores: Cores, threads: usize, turn: Option<Duration>, time: Duration) -> Alone {
+    let fresh = || std::array::from_fn(|_| Line(AtomicU64::new(0)));
+    let all: Arc<[Lines]> = (0..threads).map(|_| fresh()).collect();
+    let mut answerer = Answerer { all: Arc::clone(&all), trips: vec![0; threads], last: 0 };
+    let service = Service::start(cores, move || answerer.turn());
+    service.wake();
+    let tasks = (0..threads).map(|one| asks(Arc::clone(&all), one, turn)).collect();
+    let alone = run_threads(cores, true, tasks, time, Vec::new);
+    service.rest();
+    alone
+}
+
+/// Asks once and waits for the answer, by looking.
+fn asks(all: Arc<[Lines]>, one: usize, turn: Option<Duration>) -> Repeated {
+    let (mut trip, mut began) = (0, Instant::now());
+    Box::new(move || {
+        let (line, question) = question(&all[one], trip);
+        line.store(question, Ordering::Release);
+        while line.load(Ordering::Acquire) != question + 1 {
+            std::hint::spin_loop();
+        }
+        trip += 1;
+        if trip % TRIPS_PER_READING == 0
+            && let Some(turn) = turn
+            && began.elapsed() >= turn
+        {
+            thread::yield_now();
+            began = Instant::now();
+        }
+    })
+}

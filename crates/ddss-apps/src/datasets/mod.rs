@@ -1,0 +1,3 @@
+//! Data that the applications work on.
+
+pub mod geonames;

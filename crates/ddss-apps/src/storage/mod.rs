@@ -1,0 +1,16 @@
+//! Pages of 8 KiB, by number, behind one trait: what an index reads and writes, wherever it lies.
+//!
+//! [`DdssPages`] keeps them in one segment, [`NfsPages`] in one file on a network file system, [`RedisPages`] under one
+//! key each. An index that is written against [`PageStore`] does not know which.
+
+mod ddss;
+mod nfs;
+mod redis;
+mod store;
+mod timed;
+
+pub use ddss::DdssPages;
+pub use nfs::NfsPages;
+pub use redis::{RedisClient, RedisPages};
+pub use store::{Change, PAGE_BYTES, Page, PageId, PageStore, new_page};
+pub use timed::Timed;

@@ -1,0 +1,115 @@
+//! Every page of a tree looked at: is it one?
+
+use std::collections::HashSet;
+
+use super::btree::{ByKey, Cell};
+use super::node::Shape;
+use super::pages::Pages;
+use super::rtree::{ByPlace, Entry};
+use crate::Error;
+use crate::storage::{PageId, PageStore};
+
+/// What a tree consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Census {
+    /// Entries of all leaves.
+    pub items: u64,
+    /// Pages with entries.
+    pub leaves: u32,
+    /// Pages that point to others.
+    pub inner: u32,
+    /// Levels above the leaves.
+    pub height: u32,
+    /// Pages that can be used again.
+    pub free: u32,
+    /// Commits so far.
+    pub generation: u64,
+}
+
+struct Walk<'a, S, K: Shape> {
+    pages: &'a mut Pages<S>,
+    seen: HashSet<PageId>,
+    census: Census,
+    /// Whether a child is what its entry says.
+    fits: Fits<K::Item>,
+}
+
+/// A child's entries, what points to it, what points to the child before it and to the one behind it.
+type Fits<I> = fn(&[I], &I, Option<&I>, Option<&I>) -> bool;
+
+impl<S: PageStore, K: Shape> Walk<'_, S, K> {
+    fn node(&mut self, page: PageId, level: u32) -> Result<Vec<K::Item>, Error> {
+        let broken = |why| Error::Broken { page, why };
+        if page.0 == 0 || page.0 >= self.pages.head().next {
+            return Err(broken("the tree has no such page"));
+        }
+        if !self.seen.insert(page) {
+            return Err(broken("two nodes point to it"));
+        }
+        let items = self.pages.node::<K>(page, level)?;
+        if level == 0 {
+            self.census.leaves += 1;
+            self.census.items += items.len() as u64;
+            return Ok(items);
+        }
+        self.census.inner += 1;
+        for (index, pointer) in items.iter().enumerate() {
+            let child = self.node(K::child(pointer), level - 1)?;
+            let (before, behind) = (index.checked_sub(1).map(|index| &items[index]), items.get(index + 1));
+            if child.is_empty() || !(self.fits)(&child, pointer, before, behind) {
+                return Err(broken("a child is not what its entry says"));
+            }
+        }
+        Ok(items)
+    }
+}
+
+fn walk<S: PageStore, K: Shape>(pages: &mut Pages<S>, fits: Fits<K::Item>) -> Result<(Census, Vec<K::Item>), Error> {
+    let head = pages.head().clone();
+    let (height, generation, free) = (head.height, head.generation, head.free.len() as u32 + head.leaked);
+    let census = Census { items: 0, leaves: 0, inner: 0, height, free, generation };
+    let mut walk = Walk::<S, K> { pages, seen: HashSet::new(), census, fits };
+    let root = walk.node(head.root, head.height)?;
+    let (census, seen) = (walk.census, walk.seen);
+    let broken = |page, why| Err(Error::Broken { page, why });
+    if census.items != head.items {
+        return broken(head.root, "the head counts other entries than the leaves have");
+    }
+    let mut free = HashSet::new();
+    for &(page, _) in &head.free {
+        if seen.contains(&page) || !free.insert(page) {
+            return broken(page, "it is free and in use, or free twice");
+        }
+    }
+    // The head, what is reached and what is free are all pages that were ever used.
+    let known = 1 + seen.len() + free.len() + head.leaked as usize;
+    if known != head.next as usize {
+        return broken(head.root, "some pages are neither used nor free");
+    }
+    Ok((census, root))
+}
+
+impl Census {
+    pub(crate) fn of_btree<S: PageStore>(pages: &mut Pages<S>) -> Result<Census, Error> {
+        let is_sorted = |items: &[Cell]| items.windows(2).all(|two| two[0].key < two[1].key);
+        let fits = |child: &[Cell], pointer: &Cell, before: Option<&Cell>, behind: Option<&Cell>| {
+            // The first child has all that is less than what the second one begins with.
+            let least = before.is_none() || child.first().is_some_and(|first| first.key >= pointer.key);
+            let last = behind.is_none_or(|next| child.last().is_some_and(|last| last.key < next.key));
+            least && last && child.windows(2).all(|two| two[0].key < two[1].key)
+        };
+        let (census, root) = walk::<S, ByKey>(pages, fits)?;
+        if is_sorted(&root) {
+            Ok(census)
+        } else {
+            Err(Error::Broken { page: pages.head().root, why: "its keys are not in order" })
+        }
+    }
+
+    pub(crate) fn of_rtree<S: PageStore>(pages: &mut Pages<S>) -> Result<Census, Error> {
+        let fits = |child: &[Entry], pointer: &Entry, _: Option<&Entry>, _: Option<&Entry>| {
+            child.iter().all(|entry| pointer.rect.holds(&entry.rect))
+        };
+        walk::<S, ByPlace>(pages, fits).map(|(census, _)| census)
+    }
+}

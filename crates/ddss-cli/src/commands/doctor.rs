@@ -1,0 +1,263 @@
+//! Looks at this machine: what is missing or slow for a node or its clients, and what to do about each.
+
+use crate::arguments::DoctorOptions;
+use crate::connect::connect;
+use crate::error::CommandError;
+use crate::hints::next_step;
+use crate::output::table::bytes_in_words;
+use crate::output::terminal_text::say;
+use rustix::process::{Resource, Rlimit, getrlimit};
+use serde_json::json;
+use std::path::Path;
+use std::time::Instant;
+
+/// How well something is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Good,
+    /// It works, and could be better.
+    Poor,
+    /// Something does not work.
+    Bad,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            State::Good => "good",
+            State::Poor => "poor",
+            State::Bad => "bad",
+        }
+    }
+}
+
+struct Finding {
+    what: &'static str,
+    state: State,
+    found: String,
+    advice: String,
+}
+
+fn finding(what: &'static str, state: State, found: impl Into<String>, advice: &str) -> Finding {
+    let advice = if state == State::Good { String::new() } else { advice.to_owned() };
+    Finding { what, state, found: found.into(), advice }
+}
+
+fn read(path: &str) -> Option<String> {
+    Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn number(path: &str) -> Option<u64> {
+    read(path)?.split_whitespace().next()?.parse().ok()
+}
+
+fn daemon(options: &DoctorOptions) -> Finding {
+    let asked = connect(&options.place).and_then(|client| {
+        client.ping()?;
+        let began = Instant::now();
+        client.ping()?;
+        Ok((client.node(), client.strategy(), began.elapsed().as_secs_f64() * 1e6))
+    });
+    match asked {
+        Ok((node, strategy, micros)) => {
+            finding("daemon", State::Good, format!("{node} answers in {micros:.1} µs ({strategy})"), "")
+        }
+        Err(error) => {
+            let start = "start one with `ddssd`, or name its folder with --dir";
+            finding("daemon", State::Bad, ddssd::in_one_line(&error), next_step(&error).unwrap_or(start))
+        }
+    }
+}
+
+fn cores() -> Finding {
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let state = if count > 1 { State::Good } else { State::Poor };
+    let advice = "with one core the progress thread and its clients take turns: microseconds instead of nanoseconds";
+    finding("cores", state, format!("{count} for this process"), advice)
+}
+
+fn limit(what: &'static str, resource: Resource, least: u64, advice: &str) -> Finding {
+    let Rlimit { current, .. } = getrlimit(resource);
+    let state = if current.is_none_or(|current| current >= least) { State::Good } else { State::Poor };
+    let found = current.map_or_else(|| "no limit".to_owned(), |current| format!("{current} at the most for a process"));
+    finding(what, state, found, advice)
+}
+
+/// What may be locked matters where there is an adapter, and nowhere else.
+fn locked_memory() -> Finding {
+    let Rlimit { current, .. } = getrlimit(Resource::Memlock);
+    let found = current.map_or_else(|| "no limit".to_owned(), bytes_in_words);
+    let is_enough = current.is_none_or(|current| current >= 64 << 20);
+    if !is_enough && adapter_names().is_empty() {
+        return finding("locked memory", State::Good, format!("{found}: enough without RDMA adapters"), "");
+    }
+    let state = if is_enough { State::Good } else { State::Poor };
+    let advice = "an RDMA adapter needs more: ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit";
+    finding("locked memory", state, found, advice)
+}
+
+/// File systems that live in memory: tmpfs, ramfs, hugetlbfs.
+const MEMORY_FILE_SYSTEMS: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x958458f6];
+
+/// Where the daemon has its segments, or would have them: room for them, and no disk.
+fn shared_memory(options: &DoctorOptions) -> Finding {
+    let folder = ddssd::Settings::memory_folder(options.place.dir.clone());
+    // A folder that is still to be made comes into the nearest one above it.
+    let there = folder.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
+    let found = rustix::fs::statvfs(there).and_then(|room| Ok((room, rustix::fs::statfs(there)?.f_type)));
+    let place = there.display();
+    let Ok((room, kind)) = found else {
+        let advice = "mount -t tmpfs tmpfs /dev/shm, or name another --memory-dir";
+        return finding("shared memory", State::Bad, format!("cannot look at {place}"), advice);
+    };
+    let (free, total) = (room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize);
+    let words = format!("{} of {} are free in {place}", bytes_in_words(free), bytes_in_words(total));
+    if !MEMORY_FILE_SYSTEMS.contains(&kind) {
+        let advice = "that is a disk, to which every put is written sooner or later: name a --memory-dir on a tmpfs, as in /dev/shm";
+        return finding("shared memory", State::Poor, words, advice);
+    }
+    let state = if free >= 256 << 20 { State::Good } else { State::Poor };
+    finding(
+        "shared memory",
+        state,
+        words,
+        "segments live there: give that file system more room (mount -o remount,size=8G)",
+    )
+}
+
+fn queues() -> Vec<Finding> {
+    let of = |name: &str| number(&format!("/proc/sys/kernel/{name}"));
+    let (Some(queues), Some(bytes)) = (of("msgmni"), of("msgmnb")) else {
+        let advice = "the strategies mq and rmq need them; rcq and auto do not";
+        return vec![finding("message queues", State::Poor, "this kernel has none", advice)];
+    };
+    let state = |good| if good { State::Good } else { State::Poor };
+    vec![
+        finding(
+            "message queues",
+            state(queues >= 1024),
+            format!("{queues} at the most on this machine"),
+            "each mq client needs two and each rmq client one: sysctl kernel.msgmni=32000",
+        ),
+        finding(
+            "bytes of a queue",
+            state(bytes >= 16384),
+            format!("{bytes} at the most"),
+            "too few for many lanes under mq and rmq: sysctl kernel.msgmnb=65536",
+        ),
+    ]
+}
+
+fn huge_pages() -> Finding {
+    let setting = read("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+    let Some(setting) = setting else {
+        return finding(
+            "huge pages",
+            State::Poor,
+            "this kernel has none for shared memory",
+            "large segments cost more page faults",
+        );
+    };
+    let chosen = setting.split_whitespace().find(|word| word.starts_with('[')).unwrap_or(&setting).to_owned();
+    let state = if chosen.contains("never") || chosen.contains("deny") { State::Poor } else { State::Good };
+    let advice = "for large segments: echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    finding("huge pages", state, format!("for shared memory: {}", chosen.trim_matches(['[', ']'])), advice)
+}
+
+/// Where distributions put what is opened at run time.
+const LIBRARY_FOLDERS: &[&str] =
+    &["/usr/lib", "/usr/lib64", "/lib", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
+
+/// Whether what reaches adapters is installed.
+fn has_rdma_core() -> bool {
+    let is_there = |name: &str| LIBRARY_FOLDERS.iter().any(|folder| Path::new(folder).join(name).exists());
+    is_there("libibverbs.so.1") && is_there("librdmacm.so.1")
+}
+
+fn adapter_names() -> Vec<String> {
+    let entries = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Each RDMA adapter, and why it is used or not.
+fn adapters() -> Vec<Finding> {
+    let names = adapter_names();
+    if names.is_empty() {
+        return vec![finding("RDMA adapters", State::Good, "none: nodes talk iWARP in user space over TCP", "")];
+    }
+    let installed = has_rdma_core();
+    names.iter().map(|name| adapter(name, installed)).collect()
+}
+
+fn adapter(name: &str, installed: bool) -> Finding {
+    let of = |file: &str| read(&format!("/sys/class/infiniband/{name}/ports/1/{file}")).unwrap_or_default();
+    let active = of("state").contains("ACTIVE");
+    let (link, interface) = (of("link_layer"), of("gid_attrs/ndevs/0"));
+    let state = if active { "up" } else { "down" };
+    let through = if interface.is_empty() { String::new() } else { format!(", {interface}") };
+    let found = format!("{name}: {link}, {state}{through}");
+    if !cfg!(feature = "rdma") {
+        let advice =
+            "not used: built without its feature rdma (cargo build --release --features rdma --bin ddssd --bin ddss)";
+        return finding("RDMA adapter", State::Poor, found, advice);
+    }
+    if !installed {
+        let advice = "not used: rdma-core is not installed (libibverbs1, librdmacm1, ibverbs-providers)";
+        return finding("RDMA adapter", State::Poor, found, advice);
+    }
+    if !active {
+        return finding("RDMA adapter", State::Poor, found, "not used: the link of its first port is down");
+    }
+    finding("RDMA adapter", State::Good, format!("{found}: used by a node that listens on its address"), "")
+}
+
+/// Where the daemon's progress thread runs, by its page.
+fn pinning(options: &DoctorOptions) -> Option<Finding> {
+    let page = crate::status_page::read(&options.place).ok()?;
+    let advice = "it wanders between cores: start ddssd with --core auto, or name one";
+    Some(match page.status.daemon.core {
+        Some(core) => finding("progress thread", State::Good, format!("on core {core}"), ""),
+        None => finding("progress thread", State::Poor, "on no core of its own", advice),
+    })
+}
+
+/// For people: a line for each, and what to do about it below.
+fn print(findings: &[Finding]) {
+    let names = findings.iter().map(|finding| finding.what.chars().count()).max().unwrap_or(0);
+    let line = |what: &str, state: &str, found: &str| {
+        let begin = format!("{what:<names$}  {state:<5}  ");
+        say(&format!("{begin}{found}"), begin.chars().count());
+    };
+    line("WHAT", "STATE", "FOUND");
+    for finding in findings {
+        line(finding.what, finding.state.word(), &finding.found);
+        if !finding.advice.is_empty() {
+            say(&format!("  → {}", finding.advice), 4);
+        }
+    }
+}
+
+pub(crate) fn run(options: &DoctorOptions, json: bool) -> Result<(), CommandError> {
+    let mut findings = vec![daemon(options)];
+    findings.extend(pinning(options));
+    findings.extend([cores(), shared_memory(options)]);
+    findings.push(limit(
+        "open files",
+        Resource::Nofile,
+        4096,
+        "each client takes a few: ulimit -n 65536, or LimitNOFILE= in the unit",
+    ));
+    findings.push(locked_memory());
+    findings.extend(queues());
+    findings.push(huge_pages());
+    findings.extend(adapters());
+    if json {
+        let row = |finding: &Finding| json!({ "what": finding.what, "state": finding.state.word(), "found": finding.found, "advice": finding.advice });
+        println!("{}", serde_json::Value::Array(findings.iter().map(row).collect()));
+    } else {
+        print(&findings);
+    }
+    if findings.iter().any(|finding| finding.state == State::Bad) { Err(CommandError::Sick) } else { Ok(()) }
+}

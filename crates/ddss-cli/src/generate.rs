@@ -1,0 +1,42 @@
+//! Completions and manual pages, made of the same words as `--help`.
+
+use crate::arguments::{Arguments, Program};
+use crate::error::{CommandError, WRITE_OUT};
+use clap::CommandFactory;
+use std::io::Write;
+use std::path::Path;
+
+fn command(program: Program) -> clap::Command {
+    match program {
+        Program::Ddss => seen(&Arguments::command()),
+        Program::Ddssd => ddssd::Arguments::command(),
+    }
+}
+
+/// `ddss` as people see it: what only programs start is offered to nobody.
+fn seen(whole: &clap::Command) -> clap::Command {
+    clap::Command::new("ddss")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(whole.get_about().cloned().unwrap_or_default())
+        .after_help(whole.get_after_help().cloned().unwrap_or_default())
+        .args(whole.get_arguments().cloned())
+        .subcommand_required(whole.is_subcommand_required_set())
+        .subcommands(whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned())
+}
+
+pub(crate) fn completions(shell: clap_complete::Shell, of: Program) -> Result<(), CommandError> {
+    let mut words = Vec::new();
+    let mut command = command(of);
+    let name = command.get_name().to_owned();
+    clap_complete::generate(shell, &mut command, name, &mut words);
+    std::io::stdout().lock().write_all(&words).map_err(CommandError::system(WRITE_OUT))
+}
+
+pub(crate) fn manual(folder: &Path) -> Result<(), CommandError> {
+    std::fs::create_dir_all(folder).map_err(CommandError::file("make the folder", folder))?;
+    for program in [Program::Ddss, Program::Ddssd] {
+        clap_mangen::generate_to(command(program), folder)
+            .map_err(CommandError::file("write the manual pages into", folder))?;
+    }
+    Ok(())
+}

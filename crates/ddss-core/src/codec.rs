@@ -1,0 +1,143 @@
+//! Fields of messages as bytes, little-endian, each checked on the way in.
+
+use crate::failure::Failure;
+use crate::limits::{COPIES_MAX_OF_SEGMENT, HISTORY_MAX, LEASE_MAX_US, MESSAGE_BYTES_MAX, RANGES_MAX};
+use crate::model::coherence::Model;
+use crate::model::segment::{Identity, Name, Permissions};
+use crate::model::spec::Storage;
+use crate::peer::message::{Facts, Have, RemoteWindow, Stored};
+use crate::request::operation::{LockToken, LockWish, Terms};
+use crate::{SegmentId, Version};
+use arrayvec::ArrayVec;
+
+/// Fields behind each other, at most `N` bytes in all.
+#[derive(Default)]
+pub(crate) struct Writer<const N: usize = MESSAGE_BYTES_MAX>(pub(crate) ArrayVec<u8, N>);
+
+impl<const N: usize> Writer<N> {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.try_extend_from_slice(bytes).expect("every message fits: fields and tails are bounded");
+        self
+    }
+    pub(crate) fn u8(&mut self, value: u8) -> &mut Self {
+        self.bytes(&[value])
+    }
+    pub(crate) fn u16(&mut self, value: u16) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+    pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+    pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+    pub(crate) fn option(&mut self, value: Option<u64>) -> &mut Self {
+        self.u8(value.is_some().into()).u64(value.unwrap_or(0))
+    }
+    pub(crate) fn identity(&mut self, who: Identity) -> &mut Self {
+        self.u32(who.uid).u32(who.gid)
+    }
+    pub(crate) fn window(&mut self, window: RemoteWindow) -> &mut Self {
+        self.u32(window.key).u64(window.base).u64(window.bytes)
+    }
+    pub(crate) fn facts(&mut self, facts: &Facts) -> &mut Self {
+        let (kind, parameter) = facts.model.to_parts();
+        self.u64(facts.segment.to_bits()).u64(facts.bytes).u8(kind).u32(parameter).u32(facts.keeps);
+        self.identity(facts.permissions.owner).u16(facts.permissions.mode).u8(facts.copies | facts.storage.code() << 7)
+    }
+    pub(crate) fn model(&mut self, model: Option<Model>) -> &mut Self {
+        let (kind, parameter) = model.map_or((0, 0), Model::to_parts);
+        self.u8(kind).u32(parameter)
+    }
+}
+
+/// What is left to be read.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl Reader<'_> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(Failure::Malformed)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+    pub(crate) fn u8(&mut self) -> Result<u8, Failure> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+    pub(crate) fn u16(&mut self) -> Result<u16, Failure> {
+        self.array().map(u16::from_le_bytes)
+    }
+    pub(crate) fn u32(&mut self) -> Result<u32, Failure> {
+        self.array().map(u32::from_le_bytes)
+    }
+    pub(crate) fn u64(&mut self) -> Result<u64, Failure> {
+        self.array().map(u64::from_le_bytes)
+    }
+    pub(crate) fn segment(&mut self) -> Result<SegmentId, Failure> {
+        self.u64().map(SegmentId::from_bits)
+    }
+    pub(crate) fn identity(&mut self) -> Result<Identity, Failure> {
+        Ok(Identity { uid: self.u32()?, gid: self.u32()? })
+    }
+    pub(crate) fn window(&mut self) -> Result<RemoteWindow, Failure> {
+        Ok(RemoteWindow { key: self.u32()?, base: self.u64()?, bytes: self.u64()? })
+    }
+    pub(crate) fn name(&mut self) -> Result<Name, Failure> {
+        Name::from_bytes(std::mem::take(&mut self.0))
+    }
+    pub(crate) fn option(&mut self) -> Result<Option<u64>, Failure> {
+        let (there, value) = (self.u8()?, self.u64()?);
+        match there {
+            0 => Ok(None),
+            1 => Ok(Some(value)),
+            _ => Err(Failure::Malformed),
+        }
+    }
+    pub(crate) fn wish(&mut self) -> Result<LockWish, Failure> {
+        let (flags, lease_us) = (self.u8()?, self.u32()?);
+        if flags > 3 || lease_us == 0 || lease_us > LEASE_MAX_US {
+            return Err(Failure::Malformed);
+        }
+        Ok(LockWish { shared: flags & 1 != 0, no_wait: flags & 2 != 0, lease_us })
+    }
+    pub(crate) fn facts(&mut self) -> Result<Facts, Failure> {
+        let (segment, bytes) = (self.segment()?, self.u64()?);
+        let model = Model::from_parts(self.u8()?, self.u32()?)?;
+        let keeps = self.u32()?;
+        let (owner, mode, kept) = (self.identity()?, self.u16()?, self.u8()?);
+        let (copies, storage) = (kept & 0x7f, Storage::from_code(kept >> 7)?);
+        if keeps > HISTORY_MAX || mode & !0o777 != 0 || copies == 0 || copies > COPIES_MAX_OF_SEGMENT {
+            return Err(Failure::Malformed);
+        }
+        Ok(Facts { segment, bytes, model, permissions: Permissions { owner, mode }, keeps, copies, storage })
+    }
+    pub(crate) fn permissions(&mut self) -> Result<Permissions, Failure> {
+        let (owner, mode) = (self.identity()?, self.u16()?);
+        if mode & !0o777 == 0 { Ok(Permissions { owner, mode }) } else { Err(Failure::Malformed) }
+    }
+    pub(crate) fn have(&mut self) -> Result<Have, Failure> {
+        Have::from_code(self.u8()?).ok_or(Failure::Malformed)
+    }
+    pub(crate) fn stored(&mut self) -> Result<Stored, Failure> {
+        Ok(match self.u8()? {
+            1 => Stored::Piece,
+            2 => Stored::Put,
+            _ => return Err(Failure::Malformed),
+        })
+    }
+    pub(crate) fn model(&mut self) -> Result<Option<Model>, Failure> {
+        match (self.u8()?, self.u32()?) {
+            (0, 0) => Ok(None),
+            (kind, parameter) => Model::from_parts(kind, parameter).map(Some),
+        }
+    }
+    pub(crate) fn terms(&mut self) -> Result<Terms, Failure> {
+        let (version, token) = (self.option()?.map(Version), self.option()?.map(LockToken));
+        Ok(Terms { version, token, asks: self.model()? })
+    }
+    pub(crate) fn ranges(&mut self) -> Result<u8, Failure> {
+        match self.u8()? {
+            count if usize::from(count) <= RANGES_MAX => Ok(count),
+            _ => Err(Failure::Malformed),
+        }
+    }
+}

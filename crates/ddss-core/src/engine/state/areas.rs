@@ -1,0 +1,239 @@
+//! Where segments lie. Memory is split by *audience*: those who may read one segment of an area may read every other
+//! one in it, so that the whole area can be mapped by a process that may read one.
+//!
+//! ```text
+//!  place (u64):  63      48 47                                   0
+//!               +----------+--------------------------------------+
+//!               |   area   |            offset in it              |
+//!               +----------+--------------------------------------+
+//! ```
+
+use super::extent_allocator::Blocks;
+use crate::failure::Failure;
+use crate::limits::{AREA_BYTES_MAX, AREAS_MAX, BLOCK_BYTES};
+use crate::model::segment::Audience;
+use crate::model::spec::Storage;
+
+/// The area of a place in this node's memory.
+pub const fn area_of(place: u64) -> usize {
+    (place >> AREA_SHIFT) as usize
+}
+
+/// The offset of a place in its area.
+pub const fn offset_of(place: u64) -> u64 {
+    place & (AREA_BYTES_MAX - 1)
+}
+
+const AREA_SHIFT: u32 = AREA_BYTES_MAX.trailing_zeros();
+
+/// The area of what is no segment: copies, and bytes on their way out. Nobody maps it.
+pub const OWN_AREA: usize = 0;
+
+/// The area's first place.
+const fn start_of(area: usize) -> u64 {
+    (area as u64) << AREA_SHIFT
+}
+
+#[derive(Debug)]
+struct Area {
+    audience: Audience,
+    storage: Storage,
+    blocks: Blocks,
+}
+
+/// What there is of one kind of storage.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pool {
+    bytes_max: u64,
+    free: u64,
+}
+
+impl Pool {
+    fn new(bytes_max: u64) -> Self {
+        let bytes_max = bytes_max / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        Self { bytes_max, free: bytes_max }
+    }
+
+    fn area(&self, audience: Audience, storage: Storage) -> Area {
+        Area { audience, storage, blocks: Blocks::new(self.bytes_max.min(AREA_BYTES_MAX)) }
+    }
+}
+
+/// The failure of a segment for which there is no room.
+pub(crate) const fn no_room(storage: Storage) -> Failure {
+    match storage {
+        Storage::Memory => Failure::NoSpace,
+        Storage::File => Failure::NoFileSpace,
+    }
+}
+
+/// All room for segments, one bound over all areas of memory and one over all those of files.
+#[derive(Debug)]
+pub(crate) struct Areas {
+    areas: Vec<Area>,
+    memory: Pool,
+    files: Pool,
+}
+
+impl Areas {
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        let memory = Pool::new(bytes_max);
+        let own = memory.area(Audience::NOBODY, Storage::Memory);
+        Self { areas: vec![own], memory, files: Pool::default() }
+    }
+
+    /// So much may be in files; nothing may be unless it is said.
+    pub(crate) fn keep_files(&mut self, bytes_max: u64) {
+        self.files = Pool::new(bytes_max);
+    }
+
+    fn pool(&mut self, storage: Storage) -> &mut Pool {
+        match storage {
+            Storage::Memory => &mut self.memory,
+            Storage::File => &mut self.files,
+        }
+    }
+
+    fn rounded(bytes: u64) -> u64 {
+        bytes.next_multiple_of(BLOCK_BYTES as u64)
+    }
+
+    fn area(&mut self, audience: Audience, storage: Storage) -> Option<usize> {
+        if let Some(index) = self.areas.iter().position(|area| (area.audience, area.storage) == (audience, storage)) {
+            return Some(index);
+        }
+        let fresh = self.pool(storage).area(audience, storage);
+        // One that only stands in front of an area which the last daemon left is nobody's.
+        let unused = self.areas.iter().skip(OWN_AREA + 1).position(|area| area.audience == Audience::NOBODY);
+        if let Some(index) = unused.map(|index| index + OWN_AREA + 1) {
+            self.areas[index] = fresh;
+            return Some(index);
+        }
+        if self.areas.len() == AREAS_MAX {
+            return None;
+        }
+        self.areas.push(fresh);
+        Some(self.areas.len() - 1)
+    }
+
+    /// Takes a run of `bytes` among what an audience may read.
+    pub(crate) fn take(&mut self, audience: Audience, storage: Storage, bytes: u64) -> Result<u64, Failure> {
+        let wanted = Self::rounded(bytes);
+        if wanted > self.pool(storage).free {
+            return Err(no_room(storage));
+        }
+        let index = self.area(audience, storage).ok_or(Failure::AudiencesFull)?;
+        let offset = self.areas[index].blocks.take(bytes).ok_or(no_room(storage))?;
+        self.pool(storage).free -= wanted;
+        Ok(start_of(index) | offset)
+    }
+
+    /// Takes a run that was somebody's before the daemon ended.
+    pub(crate) fn retake(&mut self, place: u64, audience: Audience, storage: Storage, bytes: u64) -> bool {
+        let (index, wanted) = (area_of(place), Self::rounded(bytes));
+        if index == OWN_AREA || index >= AREAS_MAX || wanted > self.pool(storage).free {
+            return false;
+        }
+        while self.areas.len() <= index {
+            // Filled in by the first segment that is found in it.
+            self.areas.push(self.memory.area(Audience::NOBODY, Storage::Memory));
+        }
+        if self.areas[index].audience == Audience::NOBODY {
+            self.areas[index] = self.pool(storage).area(audience, storage);
+        }
+        let area = &mut self.areas[index];
+        let fits = (area.audience, area.storage) == (audience, storage);
+        let taken = fits && area.blocks.take_at(offset_of(place), bytes);
+        self.pool(storage).free -= if taken { wanted } else { 0 };
+        taken
+    }
+
+    /// Gives back what `take` gave for the same `bytes`.
+    pub(crate) fn give(&mut self, place: u64, bytes: u64) {
+        let area = &mut self.areas[area_of(place)];
+        area.blocks.give(offset_of(place), bytes);
+        let storage = area.storage;
+        self.pool(storage).free += Self::rounded(bytes);
+    }
+
+    /// Bytes that are free, in runs of any length.
+    pub(crate) fn free_bytes(&self, storage: Storage) -> u64 {
+        match storage {
+            Storage::Memory => self.memory.free,
+            Storage::File => self.files.free,
+        }
+    }
+
+    /// Whether anything may be in files.
+    pub(crate) fn keeps_files(&self) -> bool {
+        self.files.bytes_max > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::segment::{Identity, Permissions};
+
+    fn audience(uid: u32, mode: u16) -> Audience {
+        Permissions { owner: Identity { uid, gid: uid }, mode }.audience()
+    }
+
+    #[test]
+    fn those_who_may_not_read_the_same_never_share_an_area() {
+        // If this broke, a process that maps what it may read would map what it may not.
+        let mut areas = Areas::new(1 << 20);
+        let mine = areas.take(audience(1, 0o600), Storage::Memory, 100).unwrap();
+        let open = areas.take(audience(1, 0o644), Storage::Memory, 100).unwrap();
+        let theirs = areas.take(audience(2, 0o600), Storage::Memory, 100).unwrap();
+        let again = areas.take(audience(1, 0o620), Storage::Memory, 100).unwrap();
+        assert_ne!(area_of(mine), area_of(open));
+        assert_ne!(area_of(mine), area_of(theirs));
+        assert_eq!(area_of(mine), area_of(again), "who may write does not matter to who may map");
+    }
+
+    #[test]
+    fn one_bound_holds_over_all_areas() {
+        // If this broke, a node would take more memory than it was told.
+        let mut areas = Areas::new(8 * BLOCK_BYTES as u64);
+        let first = areas.take(audience(1, 0o600), Storage::Memory, 5 * BLOCK_BYTES as u64).unwrap();
+        assert_eq!(areas.take(audience(2, 0o600), Storage::Memory, 4 * BLOCK_BYTES as u64), Err(Failure::NoSpace));
+        areas.give(first, 5 * BLOCK_BYTES as u64);
+        assert!(areas.take(audience(2, 0o600), Storage::Memory, 8 * BLOCK_BYTES as u64).is_ok());
+        assert_eq!(areas.free_bytes(Storage::Memory), 0);
+    }
+
+    #[test]
+    fn files_and_memory_are_never_one_area_and_have_a_bound_each() {
+        // If this broke, a segment that shall survive a boot would lie in memory, or a full disk would use up the memory.
+        let (mut areas, mine) = (Areas::new(8 * BLOCK_BYTES as u64), audience(1, 0o600));
+        assert_eq!(areas.take(mine, Storage::File, 100), Err(Failure::NoFileSpace), "nothing was said of files");
+        areas.keep_files(4 * BLOCK_BYTES as u64);
+        let in_memory = areas.take(mine, Storage::Memory, 8 * BLOCK_BYTES as u64).unwrap();
+        let in_file = areas.take(mine, Storage::File, 100).unwrap();
+        assert_ne!(area_of(in_memory), area_of(in_file));
+        assert_eq!(areas.take(mine, Storage::File, 4 * BLOCK_BYTES as u64), Err(Failure::NoFileSpace));
+        areas.give(in_file, 100);
+        assert_eq!((areas.free_bytes(Storage::File), areas.free_bytes(Storage::Memory)), (4 * BLOCK_BYTES as u64, 0));
+        // After a boot the file is where it was, and the area numbers before it are there for others.
+        let mut areas = Areas::new(8 * BLOCK_BYTES as u64);
+        areas.keep_files(4 * BLOCK_BYTES as u64);
+        assert!(areas.retake(start_of(3), mine, Storage::File, 100));
+        assert!(!areas.retake(start_of(3) | 8192, mine, Storage::Memory, 100));
+        assert_eq!(areas.take(mine, Storage::Memory, 100).map(area_of), Ok(1));
+    }
+
+    #[test]
+    fn what_a_dead_daemon_left_is_taken_once() {
+        // If this broke, two segments of a record that was forged or torn would lie over each other.
+        let mut areas = Areas::new(1 << 20);
+        let place = start_of(2) | 4096;
+        assert!(areas.retake(place, audience(1, 0o600), Storage::Memory, 5000));
+        assert!(!areas.retake(place + 4096, audience(1, 0o600), Storage::Memory, 100), "taken already");
+        assert!(!areas.retake(start_of(2) | 65536, audience(2, 0o600), Storage::Memory, 100), "another audience");
+        assert!(!areas.retake(place + 1, audience(1, 0o600), Storage::Memory, 100), "no block begins there");
+        assert!(!areas.retake(start_of(AREAS_MAX), audience(1, 0o600), Storage::Memory, 100));
+        areas.give(place, 5000);
+        assert_eq!(areas.free_bytes(Storage::Memory), 1 << 20);
+    }
+}

@@ -1,0 +1,64 @@
+//! The other nodes as this one sees them: who can be reached, what room they keep for our puts, and the notes on
+//! their segments.
+
+use super::staging::Staging;
+use crate::peer::message::{Facts, RemoteWindow};
+use crate::{NodeId, SegmentId};
+use std::collections::{BTreeMap, HashMap};
+
+/// A segment of another home, as its home described it.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    pub(crate) facts: Facts,
+    pub(crate) window: RemoteWindow,
+    /// Reads of it that are under way.
+    pub(crate) reads: u32,
+    /// Its home has released it: no new read, and word to the home after the last one.
+    pub(crate) leaving: bool,
+}
+
+/// One other node.
+#[derive(Debug, Default)]
+pub(crate) struct Peer {
+    pub(crate) up: bool,
+    pub(crate) staging: Staging,
+    pub(crate) remotes: HashMap<SegmentId, Remote>,
+}
+
+impl Peer {
+    /// Segments of one peer that are noted at the same time.
+    pub(crate) const REMOTES_MAX: usize = 1 << 16;
+}
+
+/// All other nodes that were ever named to this one.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    by_id: BTreeMap<NodeId, Peer>,
+}
+
+impl Peers {
+    pub(crate) fn get(&mut self, node: NodeId) -> Option<&mut Peer> {
+        self.by_id.get_mut(&node)
+    }
+
+    /// The peer, if it can be reached now.
+    pub(crate) fn reachable(&mut self, node: NodeId) -> Option<&mut Peer> {
+        self.get(node).filter(|peer| peer.up)
+    }
+
+    pub(crate) fn is_up(&self, node: NodeId) -> bool {
+        self.by_id.get(&node).is_some_and(|peer| peer.up)
+    }
+
+    pub(crate) fn add(&mut self, node: NodeId) -> &mut Peer {
+        self.by_id.entry(node).or_default()
+    }
+
+    pub(crate) fn remove(&mut self, node: NodeId) {
+        self.by_id.remove(&node);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, bool)> + '_ {
+        self.by_id.iter().map(|(&node, peer)| (node, peer.up))
+    }
+}

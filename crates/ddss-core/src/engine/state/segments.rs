@@ -1,0 +1,562 @@
+//! The segments whose home is this node: by index for the data path, by name for the rest.
+
+use super::areas::{Areas, no_room};
+use super::lock_queue::{Asker, Guard};
+use super::quotas::Accounts;
+use super::segment_index::Adopted;
+use crate::engine::engine::EngineConfig;
+use crate::engine::fault_injection::planted;
+use crate::engine::home::metadata::Moved;
+use crate::engine::replication::state::{Mirror, Role};
+use crate::limits::SEGMENTS_PER_NODE_MAX;
+use crate::model::record::Record;
+use crate::model::segment::{Audience, Header, Name, Permissions};
+use crate::model::spec::{Placement, Spec, Storage};
+use crate::peer::message::Facts;
+use crate::request::operation::LockToken;
+use crate::{Failure, NodeId, Plane, SegmentId, Timestamp, Version};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// One segment at home here.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    /// What everybody calls it; its index here may be another.
+    pub(crate) id: SegmentId,
+    pub(crate) name: Name,
+    pub(crate) spec: Spec,
+    pub(crate) permissions: Permissions,
+    /// Where its header is in the pool.
+    pub(crate) at: u64,
+    pub(crate) version: Version,
+    pub(crate) timestamp: Timestamp,
+    /// The oldest version that is known here: what was kept of others went with the daemon before.
+    pub(crate) oldest: Version,
+    /// The peers that hold a window over it.
+    pub(crate) seen_by: Vec<NodeId>,
+    /// When the versions that are kept were committed; empty if none are.
+    pub(crate) stamps: Box<[Timestamp]>,
+    /// Its lock and those who wait.
+    pub(crate) guard: Guard,
+    /// It is among those whose guards have to be looked after.
+    pub(crate) noted_busy: bool,
+    /// Who made it, until its memory is there.
+    forming: Option<Asker>,
+    /// Where it will be, who may use it there, and who waits for that, while it moves.
+    moving: Option<(u64, Permissions, Asker)>,
+    /// If it has or is a mirror.
+    pub(crate) mirror: Option<Box<Mirror>>,
+}
+
+impl Segment {
+    fn new(record: &Record, stamp: (Version, Timestamp)) -> Self {
+        let Record { known_as: id, at, name, spec, permissions, .. } = *record;
+        let ((version, timestamp), seen_by, guard) = (stamp, Vec::new(), Guard::default());
+        let stamps = match spec.keeps() {
+            0 => Box::default(),
+            keeps => vec![timestamp; keeps as usize + 1].into(),
+        };
+        let (oldest, noted_busy, forming, moving) = (version, false, None, None);
+        let mirror = (spec.copies > 1).then(Box::default);
+        Self {
+            id,
+            name,
+            spec,
+            permissions,
+            at,
+            version,
+            timestamp,
+            oldest,
+            seen_by,
+            stamps,
+            guard,
+            noted_busy,
+            forming,
+            moving,
+            mirror,
+        }
+    }
+
+    /// It is the mirror of another home's.
+    pub(crate) fn is_copy(&self) -> bool {
+        matches!(self.mirror.as_deref(), Some(Mirror { role: Role::Copy, .. }))
+    }
+
+    /// Bytes of the pool that it takes.
+    pub(crate) fn pool_bytes(&self) -> u64 {
+        Header::bytes_with(self.spec.bytes, self.spec.keeps())
+    }
+
+    /// Where the copy of a version is kept, counted from the pool's begin; `None` if none are.
+    pub(crate) fn line_of(&self, version: Version) -> Option<u64> {
+        Some(self.at + Header::line_of(self.spec.bytes, self.spec.keeps(), version)?)
+    }
+
+    /// Where the headers of all copies are that are kept.
+    pub(crate) fn kept_lines(&self) -> Vec<u64> {
+        (0..self.stamps.len() as u64).filter_map(|version| self.line_of(Version(version))).collect()
+    }
+
+    /// What is written down of it, at that index.
+    fn record(&self, segment: SegmentId) -> Record {
+        let Self { id: known_as, name, spec, permissions, at, .. } = *self;
+        Record { segment, known_as, at, name, spec, permissions }
+    }
+
+    /// What its header says, if nobody holds its lock.
+    pub(crate) fn header(&self, id: SegmentId) -> Header {
+        let (state, timestamp) = (Header::committed(self.version), self.timestamp.0);
+        Header { state, timestamp, segment: id.to_bits(), bytes: self.spec.bytes, locked: 0 }
+    }
+
+    /// Where the data of the newest version, or of a named one, begin, and when it was committed.
+    pub(crate) fn find(&self, wanted: Option<Version>) -> Result<(u64, Version, Timestamp), Failure> {
+        let newest = (self.at + Header::DATA_OFFSET, self.version, self.timestamp);
+        let Some(wanted) = wanted.filter(|&wanted| wanted != self.version) else { return Ok(newest) };
+        if wanted > self.version {
+            return Err(Failure::VersionMismatch);
+        }
+        if wanted < self.oldest || self.version.0 - wanted.0 > u64::from(self.spec.keeps()) {
+            return Err(Failure::VersionGone);
+        }
+        let line = self.line_of(wanted).ok_or(Failure::VersionGone)?;
+        let stamp = self.stamps[(wanted.0 % self.stamps.len() as u64) as usize];
+        Ok((line + Header::DATA_OFFSET, wanted, stamp))
+    }
+
+    /// Whether a range lies inside, with no sum that could wrap.
+    pub(crate) fn check_range(&self, offset: u64, bytes: u32) -> Result<(), Failure> {
+        check_range(self.spec.bytes, offset, bytes)
+    }
+
+    pub(crate) fn facts(&self, id: SegmentId) -> Facts {
+        let Spec { bytes, model, copies, storage, .. } = self.spec;
+        Facts { segment: id, bytes, model, permissions: self.permissions, keeps: self.spec.keeps(), copies, storage }
+    }
+}
+
+/// Whether `bytes` bytes from `offset` lie inside a segment of `size`.
+pub(crate) fn check_range(size: u64, offset: u64, bytes: u32) -> Result<(), Failure> {
+    match offset.checked_add(u64::from(bytes)) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(Failure::OutOfRange),
+    }
+}
+
+/// A segment that was released while peers may still read it.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub(crate) id: SegmentId,
+    index: u16,
+    at: u64,
+    bytes: u64,
+    /// Only its place: the segment lives on in another one.
+    moved: bool,
+    /// The peers that have not yet forgotten it.
+    pub(crate) waiting_for: Vec<NodeId>,
+    pub(crate) deadline_us: u64,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    segment: Option<Box<Segment>>,
+}
+
+/// All segments of this home.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    node: NodeId,
+    plane: Plane,
+    first_generation: u32,
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    names: BTreeMap<Name, u16>,
+    adopted: Adopted,
+    /// How many have or are mirrors.
+    mirrored: usize,
+    areas: Areas,
+    pub(crate) accounts: Accounts,
+    leaving: Vec<Leaving>,
+    /// Those with a lock that is held or a line that is not empty.
+    pub(crate) busy: Vec<SegmentId>,
+    pub(crate) due_us: u64,
+    /// No call goes the short way (`engine/home/fast_path.rs`).
+    pub(crate) long_way: bool,
+    #[cfg(feature = "planted")]
+    pub(crate) bug: Option<crate::engine::Bug>,
+}
+
+impl Segments {
+    pub(crate) fn new(config: &EngineConfig) -> Self {
+        Self {
+            node: config.node,
+            plane: config.plane,
+            first_generation: config.first_generation,
+            slots: Vec::new(),
+            free: Vec::new(),
+            names: BTreeMap::new(),
+            adopted: Adopted::new(SegmentId::new(config.node, 0, 0).on_plane(config.plane.index())),
+            mirrored: 0,
+            areas: Areas::new(config.pool_bytes),
+            accounts: Accounts::default(),
+            leaving: Vec::new(),
+            busy: Vec::new(),
+            due_us: u64::MAX,
+            long_way: false,
+            #[cfg(feature = "planted")]
+            bug: None,
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.names.len()
+    }
+
+    pub(crate) fn free_bytes(&self, storage: Storage) -> u64 {
+        self.areas.free_bytes(storage)
+    }
+
+    /// So much may be in files.
+    pub(crate) fn keep_files(&mut self, bytes: u64) {
+        self.areas.keep_files(bytes);
+    }
+
+    /// Whether segments may be in files here.
+    pub(crate) fn keeps_files(&self) -> bool {
+        self.areas.keeps_files()
+    }
+
+    /// The living segment of that id.
+    pub(crate) fn get(&self, id: SegmentId) -> Result<&Segment, Failure> {
+        let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
+        match self.slots.get(usize::from(index)) {
+            Some(Slot { segment: Some(segment), .. })
+                if (segment.id == id || planted!(self, StaleGeneration)) && segment.forming.is_none() =>
+            {
+                Ok(segment)
+            }
+            _ => Err(Failure::NotFound),
+        }
+    }
+
+    /// Names of other planes are none here, whoever brings them.
+    pub(crate) fn admits(&self, name: &Name) -> Result<(), Failure> {
+        if self.plane.has(name) { Ok(()) } else { Err(Failure::WrongPlane) }
+    }
+
+    /// Whether a segment came here from another node: as the copy of a home's, whichever node first had it.
+    pub(crate) fn is_adopted(&self, id: SegmentId) -> bool {
+        self.adopted.contains(id)
+    }
+
+    /// The index and the life of it under which a segment is written down.
+    pub(crate) fn slot_of(&self, id: SegmentId) -> Result<SegmentId, Failure> {
+        self.get(id)?;
+        let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
+        Ok(self.own_id(index, self.slots[usize::from(index)].generation))
+    }
+
+    /// What is written down of a segment.
+    pub(crate) fn record(&self, id: SegmentId) -> Result<Record, Failure> {
+        Ok(self.get(id)?.record(self.slot_of(id)?))
+    }
+
+    /// What everybody calls the segment that is written down there.
+    pub(crate) fn at_slot(&self, slot: SegmentId) -> Option<SegmentId> {
+        let place = self.slots.get(usize::from(slot.index()))?;
+        let segment = place.segment.as_ref().filter(|_| place.generation == slot.generation())?;
+        Some(segment.id)
+    }
+
+    /// Whether there are any that have or are mirrors.
+    pub(crate) fn has_mirrored(&self) -> bool {
+        self.mirrored > 0
+    }
+
+    /// All that have or are mirrors.
+    pub(crate) fn mirrored(&self) -> Vec<SegmentId> {
+        let segments = self.slots.iter().filter_map(|slot| slot.segment.as_ref());
+        segments.filter(|segment| segment.mirror.is_some()).map(|segment| segment.id).collect()
+    }
+
+    /// The same, to change it.
+    pub(crate) fn get_mut(&mut self, id: SegmentId) -> Result<&mut Segment, Failure> {
+        let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
+        match self.slots.get_mut(usize::from(index)) {
+            Some(Slot { segment: Some(segment), .. })
+                if (segment.id == id || planted!(self, StaleGeneration)) && segment.forming.is_none() =>
+            {
+                Ok(segment)
+            }
+            _ => Err(Failure::NotFound),
+        }
+    }
+
+    pub(crate) fn by_name(&self, name: &Name) -> Option<SegmentId> {
+        self.names
+            .get(name)
+            .map(|&index| self.id_of(index))
+            .filter(|&id| self.get(id).is_ok_and(|segment| !segment.is_copy()))
+    }
+
+    /// Whether the name is taken, be it by one that is still being made.
+    pub(crate) fn is_taken(&self, name: &Name) -> bool {
+        self.names.contains_key(name)
+    }
+
+    /// All names, also of those that are still being made; with each, whether it came from another node.
+    pub(crate) fn names(&self) -> Vec<(Name, bool)> {
+        self.names.iter().map(|(&name, &index)| (name, self.is_adopted(self.id_of(index)))).collect()
+    }
+
+    /// The segment that has a name here, be it a copy.
+    pub(crate) fn named(&self, name: &Name) -> Option<SegmentId> {
+        self.names.get(name).map(|&index| self.id_of(index))
+    }
+
+    /// The segments whose names come after that one, in order.
+    pub(crate) fn after(&self, name: &str) -> impl Iterator<Item = (SegmentId, &Segment)> + '_ {
+        let from = (Bound::Excluded(name), Bound::Unbounded);
+        let indices = self.names.range::<str, _>(from).map(|(_, &index)| index);
+        indices.filter_map(|index| {
+            let id = self.id_of(index);
+            Some((id, self.get(id).ok().filter(|segment| !segment.is_copy())?))
+        })
+    }
+
+    /// The segment of exactly that name.
+    pub(crate) fn exact(&self, name: &str) -> Option<(SegmentId, &Segment)> {
+        let &index = self.names.get(name)?;
+        let id = self.id_of(index);
+        Some((id, self.get(id).ok().filter(|segment| !segment.is_copy())?))
+    }
+
+    /// Memory for something that is no segment, in this node's own area.
+    pub(crate) fn take_blocks(&mut self, bytes: u64) -> Option<u64> {
+        self.areas.take(Audience::NOBODY, Storage::Memory, bytes).ok()
+    }
+
+    /// Gives them back.
+    pub(crate) fn give_blocks(&mut self, at: u64, bytes: u64) {
+        self.areas.give(at, bytes);
+    }
+
+    /// An id of this plane.
+    fn own_id(&self, index: u16, generation: u32) -> SegmentId {
+        SegmentId::new(self.node, index, generation).on_plane(self.plane.index())
+    }
+
+    fn id_of(&self, index: u16) -> SegmentId {
+        let slot = &self.slots[usize::from(index)];
+        let own = self.own_id(index, slot.generation);
+        slot.segment.as_ref().map_or(own, |segment| segment.id)
+    }
+
+    /// Gives the segment an id and a place.
+    pub(crate) fn allocate(
+        &mut self,
+        name: Name,
+        spec: Spec,
+        permissions: Permissions,
+        timestamp: Timestamp,
+        asker: Asker,
+        copy_of: Option<SegmentId>,
+    ) -> Result<Record, Failure> {
+        self.admits(&name)?;
+        if self.is_taken(&name) {
+            return Err(Failure::AlreadyExists);
+        }
+        if self.free.is_empty() && self.slots.len() == SEGMENTS_PER_NODE_MAX {
+            return Err(Failure::SegmentsFull);
+        }
+        let bytes = Header::bytes_with(spec.bytes, spec.keeps());
+        let at = self.areas.take(permissions.audience(), spec.storage, bytes)?;
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: self.first_generation, segment: None });
+            (self.slots.len() - 1) as u16
+        });
+        let own = self.own_id(index, 0).to_bits();
+        let slot = &mut self.slots[usize::from(index)];
+        slot.generation = slot.generation.wrapping_add(1);
+        if copy_of.is_some_and(|id| id.to_bits() == own | u64::from(slot.generation)) {
+            // The slot's own id is that of the copy: where it is written down it has to be seen to be one.
+            slot.generation = slot.generation.wrapping_add(1);
+        }
+        let spec = Spec { placement: Placement::Node(self.node), ..spec };
+        self.accounts.take(permissions.owner.uid, &spec);
+        let generation = slot.generation;
+        let segment = self.own_id(index, generation);
+        let known_as = copy_of.unwrap_or(segment);
+        let record = Record { segment, known_as, at, name, spec, permissions };
+        let made = Segment::new(&record, (Version(0), timestamp));
+        self.mirrored += usize::from(made.mirror.is_some());
+        self.slots[usize::from(index)].segment = Some(Box::new(Segment { forming: Some(asker), ..made }));
+        self.names.insert(name, index);
+        if copy_of.is_some() {
+            self.adopted.insert(known_as, index);
+        }
+        Ok(record)
+    }
+
+    /// The memory of a new segment was asked for in vain or is there; who waits for it.
+    pub(crate) fn formed(&mut self, at: SegmentId) -> Option<(SegmentId, Asker)> {
+        let slot = self.slots.get_mut(usize::from(at.index()))?;
+        let segment = slot.segment.as_mut().filter(|_| slot.generation == at.generation())?;
+        Some((segment.id, segment.forming.take()?))
+    }
+
+    /// The same, for who wants to change it before it is there.
+    pub(crate) fn forming(&mut self, id: SegmentId) -> Option<&mut Segment> {
+        let index = self.adopted.slot_of(id)?;
+        self.slots.get_mut(usize::from(index))?.segment.as_deref_mut().filter(|segment| segment.id == id)
+    }
+
+    /// Who may use a segment from now on, and whose it is; its place stays.
+    pub(crate) fn set_permissions(&mut self, id: SegmentId, permissions: Permissions) -> Result<(), Failure> {
+        let segment = self.get_mut(id)?;
+        let (spec, old) = (segment.spec, std::mem::replace(&mut segment.permissions, permissions));
+        self.accounts.hand_on(old.owner.uid, permissions.owner.uid, &spec);
+        Ok(())
+    }
+
+    /// Gives a segment a place among other people, to be brought there for new permissions; with it where it is, and how
+    /// much. Until it is there it is read where it was, and nobody changes it.
+    pub(crate) fn begin_move(
+        &mut self,
+        id: SegmentId,
+        permissions: Permissions,
+        asker: Asker,
+    ) -> Result<(Record, u64, u64), Failure> {
+        let segment = self.get(id)?;
+        let (spec, bytes) = (segment.spec, segment.pool_bytes());
+        let mut record = self.record(id)?;
+        let to = self.areas.take(permissions.audience(), spec.storage, bytes)?;
+        let segment = self.get_mut(id)?;
+        segment.moving = Some((to, permissions, asker));
+        segment.guard.moving = true;
+        let from = segment.at;
+        (record.at, record.permissions) = (to, permissions);
+        Ok((record, from, bytes))
+    }
+
+    /// It is there, or stays where it was.
+    pub(crate) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<Moved> {
+        let index = self.adopted.slot_of(id)?;
+        let segment = self.get_mut(id).ok()?;
+        let (to, permissions, asker) = segment.moving.take()?;
+        segment.guard.moving = false;
+        let (spec, bytes) = (segment.spec, segment.pool_bytes());
+        if !made {
+            return Some(Moved::Not { asker, to, bytes, failure: no_room(spec.storage) });
+        }
+        let from = std::mem::replace(&mut segment.at, to);
+        let old = std::mem::replace(&mut segment.permissions, permissions);
+        let readers = std::mem::take(&mut segment.seen_by);
+        let holder = segment.guard.first_holder().filter(|holder| !holder.shared);
+        let holder = holder.map_or(LockToken::default(), |holder| holder.token);
+        let waiting_for = readers.clone();
+        self.leaving.push(Leaving { id, index, at: from, bytes, moved: true, waiting_for, deadline_us });
+        self.accounts.hand_on(old.owner.uid, permissions.owner.uid, &spec);
+        let record = self.record(id).ok()?;
+        Some(Moved::There { asker, record, from, holder, readers })
+    }
+
+    /// Takes in a segment that was here before the daemon ended.
+    pub(crate) fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
+        let Record { segment: id, known_as, at, name, spec, permissions } = *record;
+        let index = usize::from(id.index());
+        self.admits(&name)?;
+        if !self.adopted.is_own(id)
+            || self.is_taken(&name)
+            || self.slots.get(index).is_some_and(|s| s.segment.is_some())
+        {
+            return Err(Failure::Malformed);
+        }
+        let bytes = Header::bytes_with(spec.bytes, spec.keeps());
+        if bytes > self.areas.free_bytes(spec.storage) {
+            return Err(Failure::NoSpace);
+        }
+        if !self.areas.retake(at, permissions.audience(), spec.storage, bytes) {
+            return Err(Failure::Malformed);
+        }
+        self.make_room_for(id);
+        self.free.retain(|&free| usize::from(free) != index);
+        self.accounts.take(permissions.owner.uid, &spec);
+        let segment = Segment::new(record, (version, timestamp));
+        self.mirrored += usize::from(segment.mirror.is_some());
+        self.slots[index] = Slot { generation: id.generation(), segment: Some(Box::new(segment)) };
+        self.names.insert(name, id.index());
+        if known_as != id {
+            self.adopted.insert(known_as, id.index());
+        }
+        Ok(())
+    }
+
+    /// Notes the last id that a free index had.
+    pub(crate) fn restore_free(&mut self, last: SegmentId) {
+        self.make_room_for(last);
+        let slot = &mut self.slots[usize::from(last.index())];
+        slot.generation = slot.generation.max(last.generation());
+    }
+
+    fn make_room_for(&mut self, id: SegmentId) {
+        while self.slots.len() <= usize::from(id.index()) {
+            self.free.push(self.slots.len() as u16);
+            self.slots.push(Slot { generation: self.first_generation, segment: None });
+        }
+    }
+
+    /// Takes the segment's name and id away. Its memory comes back once nobody can read it: at once, or with the
+    /// last peer that forgets it.
+    pub(crate) fn release(&mut self, id: SegmentId, deadline_us: u64) -> Result<Vec<NodeId>, Failure> {
+        self.get(id)?;
+        let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
+        let slot = &mut self.slots[usize::from(index)];
+        let segment = slot.segment.take().ok_or(Failure::NotFound)?;
+        self.names.remove(&segment.name);
+        self.adopted.remove(segment.id);
+        self.mirrored -= usize::from(segment.mirror.is_some());
+        self.accounts.give(segment.permissions.owner.uid, &segment.spec);
+        let bytes = segment.pool_bytes();
+        let readers = segment.seen_by;
+        let (at, waiting_for) = (segment.at, readers.clone());
+        self.leaving.push(Leaving { id, index, at, bytes, moved: false, waiting_for, deadline_us });
+        Ok(readers)
+    }
+
+    /// Notes that a peer holds no window any more on one segment, or on any.
+    pub(crate) fn forgotten(&mut self, node: NodeId, which: Option<SegmentId>) {
+        for leaving in self.leaving.iter_mut().filter(|leaving| which.is_none_or(|id| id == leaving.id)) {
+            leaving.waiting_for.retain(|&waiting| waiting != node);
+        }
+        if which.is_none() {
+            for segment in self.slots.iter_mut().filter_map(|slot| slot.segment.as_mut()) {
+                segment.seen_by.retain(|&reader| reader != node);
+            }
+        }
+    }
+
+    /// The peers that did not forget a released segment in time.
+    pub(crate) fn overdue(&self, now_us: u64) -> impl Iterator<Item = NodeId> + '_ {
+        let late = self.leaving.iter().filter(move |leaving| leaving.deadline_us <= now_us);
+        late.flat_map(|leaving| leaving.waiting_for.iter().copied())
+    }
+
+    /// Takes one released segment that nobody reads any more off the books; says where it was and how long. Its memory
+    /// is free when it is [cleared](Self::cleared).
+    pub(crate) fn reclaim(&mut self) -> Option<(u64, u64)> {
+        let early = planted!(self, EarlyReclaim);
+        let index = self.leaving.iter().position(|leaving| early || leaving.waiting_for.is_empty())?;
+        let gone = self.leaving.swap_remove(index);
+        if !gone.moved {
+            self.free.push(gone.index);
+        }
+        Some((gone.at, gone.bytes))
+    }
+
+    /// Memory is free again.
+    pub(crate) fn cleared(&mut self, at: u64, bytes: u64) {
+        self.areas.give(at, bytes);
+    }
+}

@@ -1,0 +1,324 @@
+//! What a segment is: its name, its permissions, and the header line in front of its bytes.
+
+use crate::failure::Failure;
+use crate::limits::{LINE_BYTES, NAME_BYTES_MAX};
+use crate::request::operation::Permit;
+use crate::{SegmentId, Timestamp, Version};
+use arrayvec::ArrayString;
+use std::borrow::Borrow;
+use std::fmt;
+
+/// A segment's name: 1 to 128 bytes of UTF-8 without control characters.
+///
+/// ```
+/// use ddss_core::{Failure, Name};
+///
+/// let name = Name::new("scores/today")?;
+/// assert_eq!((name.as_str(), name.to_string()), ("scores/today", "scores/today".to_owned()));
+/// assert!(Name::new("two\nlines").is_err() && Name::new("").is_err());
+/// # Ok::<(), Failure>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(ArrayString<NAME_BYTES_MAX>);
+
+impl Name {
+    /// Checks what a person or a peer wrote.
+    pub fn new(text: &str) -> Result<Self, Failure> {
+        if text.is_empty() || text.chars().any(char::is_control) {
+            return Err(Failure::BadName);
+        }
+        ArrayString::from(text).map(Self).map_err(|_| Failure::BadName)
+    }
+
+    /// Checks bytes that came from outside.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Failure> {
+        Self::new(std::str::from_utf8(bytes).map_err(|_| Failure::BadName)?)
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?}", self.as_str())
+    }
+}
+
+/// Who asks: the user and group of the process, as the kernel told them to its node.
+///
+/// ```
+/// use ddss_core::Identity;
+/// let root = Identity { uid: 0, gid: 0 };
+/// assert_ne!(root, Identity { uid: 1000, gid: 1000 });
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Identity {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// What a caller wants to do with a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Wish {
+    /// Look at bytes.
+    Read,
+    /// Change bytes.
+    Write,
+    /// Take it away.
+    Release,
+}
+
+/// Who owns a segment and what others may do, as with a file (`x` has no meaning).
+///
+/// ```
+/// use ddss_core::{Identity, Permissions, Wish};
+/// let (owner, colleague) = (Identity { uid: 1000, gid: 50 }, Identity { uid: 1001, gid: 50 });
+/// let permissions = Permissions { owner, mode: 0o640 };
+/// assert!(permissions.allow(colleague, Wish::Read).is_ok());
+/// assert!(permissions.allow(colleague, Wish::Write).is_err());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Permissions {
+    /// User and group of the process that allocated it.
+    pub owner: Identity,
+    /// The nine Unix bits.
+    pub mode: u16,
+}
+
+/// Those who may read a segment: the owner, the group and the bits that let others look.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Audience {
+    owner: Identity,
+    mode: u16,
+}
+
+impl Audience {
+    /// Whom no segment has.
+    pub(crate) const NOBODY: Self = Self { owner: Identity { uid: u32::MAX, gid: u32::MAX }, mode: u16::MAX };
+
+    /// Whether `who` belongs to it.
+    pub fn includes(&self, who: Identity) -> bool {
+        Permissions { owner: self.owner, mode: self.mode }.allow(who, Wish::Read).is_ok()
+    }
+}
+
+impl Permissions {
+    /// What becomes of them when `who` wants that. Its owner and root may; root alone gives a segment to another user, the
+    /// owner only to its own group.
+    pub(crate) fn changed(&self, who: Identity, permit: Permit) -> Result<Self, Failure> {
+        self.allow(who, Wish::Release)?;
+        let owner = permit.owner.unwrap_or(self.owner);
+        let own_group = owner.gid == who.gid || owner.gid == self.owner.gid;
+        if who.uid != 0 && !(owner.uid == self.owner.uid && own_group) {
+            return Err(Failure::PermissionDenied);
+        }
+        Ok(Self { owner, mode: permit.mode.unwrap_or(self.mode) })
+    }
+
+    /// Who may read.
+    pub fn audience(&self) -> Audience {
+        Audience { owner: self.owner, mode: self.mode & 0o444 }
+    }
+
+    /// The bits a segment has when nothing is said: its owner only.
+    pub const MODE_DEFAULT: u16 = 0o600;
+
+    /// Whether `who` may; root may everything, only the owner may release.
+    pub fn allow(&self, who: Identity, wish: Wish) -> Result<(), Failure> {
+        let bit = match wish {
+            Wish::Read => 0o4,
+            Wish::Write => 0o2,
+            Wish::Release if who.uid == 0 || who.uid == self.owner.uid => return Ok(()),
+            Wish::Release => return Err(Failure::PermissionDenied),
+        };
+        let shift = if who.uid == self.owner.uid {
+            6
+        } else if who.gid == self.owner.gid {
+            3
+        } else {
+            0
+        };
+        if who.uid == 0 || self.mode >> shift & bit != 0 { Ok(()) } else { Err(Failure::PermissionDenied) }
+    }
+}
+
+/// The line in front of a segment's bytes, in the home's memory. One-sided readers check it.
+///
+/// ```text
+///  0                8            16            24       32       40         64
+/// +----------------+------------+-------------+--------+--------+----------+
+/// | version·2 + w  | timestamp  | segment id  | bytes  | locked | reserved |   then the segment's bytes
+/// +----------------+------------+-------------+--------+--------+----------+
+/// ```
+///
+/// `w` is 1 while a put is being written. A reader takes the first word, the bytes, and the first word again: equal
+/// and even, and the bytes are those of that version. `locked` is the token of who
+/// holds the lock for itself alone, and else 0: a get that must not see what another holder has put but not yet let go
+/// of asks the home then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Header {
+    /// Version and the writing bit.
+    pub state: u64,
+    /// When that version was committed.
+    pub timestamp: u64,
+    /// Whose bytes follow.
+    pub segment: u64,
+    /// How many.
+    pub bytes: u64,
+    /// The token of who holds the lock for itself alone.
+    pub locked: u64,
+}
+
+impl Header {
+    /// Where the state word is.
+    pub const STATE_OFFSET: u64 = 0;
+    /// Where the timestamp is.
+    pub const TIMESTAMP_OFFSET: u64 = 8;
+    /// Where the id is.
+    pub const SEGMENT_OFFSET: u64 = 16;
+    /// Where the size is.
+    pub const BYTES_OFFSET: u64 = 24;
+    /// Where the lock word is.
+    pub const LOCKED_OFFSET: u64 = 32;
+    /// Where the segment's own bytes begin.
+    pub const DATA_OFFSET: u64 = LINE_BYTES as u64;
+    /// Bytes that a reader takes of the header: all that is used.
+    pub const READ_BYTES: u32 = 40;
+
+    /// The state word of a committed version.
+    pub const fn committed(version: Version) -> u64 {
+        version.0 << 1
+    }
+    /// The state word while the next version after `version` is being written.
+    pub const fn writing(version: Version) -> u64 {
+        version.0 << 1 | 1
+    }
+
+    /// Where the header of a kept version is, counted from the segment's own header; `None` if none are kept.
+    ///
+    /// Behind the segment's bytes there is room for `keeps + 1` versions, each with a header line and its bytes, each
+    /// part beginning on a line: version `v` is kept in place `v % (keeps + 1)`. The newest one is among them.
+    pub fn line_of(bytes: u64, keeps: u32, version: Version) -> Option<u64> {
+        let places = u64::from(keeps) + 1;
+        (keeps > 0).then(|| Self::part_bytes(bytes) * (1 + version.0 % places))
+    }
+
+    /// Bytes of a segment with its header and with all versions that are kept.
+    pub fn bytes_with(bytes: u64, keeps: u32) -> u64 {
+        match keeps {
+            0 => Self::DATA_OFFSET + bytes,
+            keeps => Self::part_bytes(bytes) * (u64::from(keeps) + 2),
+        }
+    }
+
+    fn part_bytes(bytes: u64) -> u64 {
+        Self::DATA_OFFSET + bytes.next_multiple_of(LINE_BYTES as u64)
+    }
+
+    /// Decides whether bytes read between two looks at the state word are whole, and of which version.
+    pub fn prove(&self, segment: SegmentId, state_after: u64) -> Proof {
+        if self.segment != segment.to_bits() {
+            return Proof::Gone;
+        }
+        if self.state & 1 != 0 || self.state != state_after {
+            return Proof::Torn;
+        }
+        Proof::Whole(Version(self.state >> 1), Timestamp(self.timestamp))
+    }
+}
+
+/// What two looks at a header say about the bytes between them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proof {
+    /// All of one version.
+    Whole(Version, Timestamp),
+    /// A put came between: read again.
+    Torn,
+    /// The memory belongs to another segment by now.
+    Gone,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NodeId;
+
+    #[test]
+    fn names_that_would_break_a_terminal_or_a_table_are_refused() {
+        // If this broke, a name could forge a line of `ddss ls`.
+        assert!(Name::new("scores/2026").is_ok());
+        for bad in ["", "a\nb", "a\0", "\u{1b}[2J"] {
+            assert_eq!(Name::new(bad), Err(Failure::BadName));
+        }
+        assert_eq!(Name::new(&"x".repeat(NAME_BYTES_MAX + 1)), Err(Failure::BadName));
+        assert_eq!(Name::from_bytes(&[0xff]), Err(Failure::BadName));
+    }
+
+    #[test]
+    fn permissions_are_those_of_a_file() {
+        // If this broke, one user could read or release another's segment.
+        let owner = Identity { uid: 10, gid: 20 };
+        let permissions = Permissions { owner, mode: 0o640 };
+        let group = Identity { uid: 11, gid: 20 };
+        let other = Identity { uid: 12, gid: 21 };
+        assert!(permissions.allow(owner, Wish::Write).is_ok());
+        assert!(permissions.allow(group, Wish::Read).is_ok());
+        assert!(permissions.allow(group, Wish::Write).is_err());
+        assert!(permissions.allow(other, Wish::Read).is_err());
+        assert!(permissions.allow(group, Wish::Release).is_err());
+        assert!(permissions.allow(Identity { uid: 0, gid: 0 }, Wish::Release).is_ok());
+    }
+
+    #[test]
+    fn nobody_gives_away_what_is_not_his_to_give() {
+        // If this broke, one user could take another's segment, or leave his own in another's name.
+        let owner = Identity { uid: 10, gid: 20 };
+        let (other, root) = (Identity { uid: 12, gid: 21 }, Identity { uid: 0, gid: 0 });
+        let before = Permissions { owner, mode: 0o600 };
+        let to = |owner| Permit { mode: None, owner: Some(owner) };
+        assert_eq!(before.changed(root, to(other)), Ok(Permissions { owner: other, ..before }));
+        let in_group = Identity { uid: 10, gid: 30 };
+        assert_eq!(before.changed(in_group, to(in_group)), Ok(Permissions { owner: in_group, ..before }));
+        for (who, permit) in [(owner, to(other)), (other, to(other)), (owner, to(Identity { gid: 30, ..owner }))] {
+            assert_eq!(before.changed(who, permit), Err(Failure::PermissionDenied));
+        }
+        let open = Permit { mode: Some(0o644), owner: None };
+        assert_eq!(before.changed(owner, open), Ok(Permissions { mode: 0o644, ..before }));
+        assert_eq!(before.changed(other, open), Err(Failure::PermissionDenied));
+    }
+
+    #[test]
+    fn bytes_read_across_a_put_are_never_called_whole() {
+        // If this broke, a get could return a mix of two puts.
+        let segment = SegmentId::new(NodeId(1), 2, 3);
+        let header = Header {
+            state: Header::committed(Version(4)),
+            timestamp: 5,
+            segment: segment.to_bits(),
+            bytes: 8,
+            locked: 0,
+        };
+        assert_eq!(header.prove(segment, header.state), Proof::Whole(Version(4), Timestamp(5)));
+        assert_eq!(header.prove(segment, Header::committed(Version(5))), Proof::Torn);
+        let writing = Header { state: Header::writing(Version(4)), ..header };
+        assert_eq!(writing.prove(segment, writing.state), Proof::Torn);
+        assert_eq!(header.prove(SegmentId::new(NodeId(1), 2, 4), header.state), Proof::Gone);
+    }
+}

@@ -1,0 +1,343 @@
+//! What a segment shall be: size, model, permissions, place, history.
+
+use super::coherence::Model;
+use super::segment::{Header, Permissions};
+use crate::argument_error::BadArgument;
+use crate::failure::Failure;
+use crate::limits::{COPIES_MAX_OF_SEGMENT, COPY_BYTES_MAX, HISTORY_MAX, SEGMENT_BYTES_MAX, TRANSFER_BYTES_MAX};
+use crate::{NodeId, Version};
+
+/// Which node a segment shall have as its home.
+///
+/// ```
+/// use ddss_core::{NodeId, Placement, Spec};
+/// let there = Spec { placement: Placement::Node(NodeId(2)), ..Spec::new(4096) };
+/// assert_eq!(Spec::new(4096).placement, Placement::Local);
+/// # assert_ne!(there, Spec::new(4096));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Placement {
+    /// The node of who allocates it.
+    #[default]
+    Local,
+    /// That one.
+    Node(NodeId),
+    /// One after the other of those that can be reached.
+    RoundRobin,
+    /// The one that its name falls to: the same for whoever asks, as long as the nodes are the same.
+    Hash,
+}
+
+impl Placement {
+    const fn to_parts(self) -> (u8, NodeId) {
+        match self {
+            Placement::Local => (0, NodeId::NOBODY),
+            Placement::Node(node) => (1, node),
+            Placement::RoundRobin => (2, NodeId::NOBODY),
+            Placement::Hash => (3, NodeId::NOBODY),
+        }
+    }
+
+    const fn from_parts(kind: u8, node: NodeId) -> Result<Self, Failure> {
+        match (kind, node.0) {
+            (0, 0) => Ok(Placement::Local),
+            (1, 1..) => Ok(Placement::Node(node)),
+            (2, 0) => Ok(Placement::RoundRobin),
+            (3, 0) => Ok(Placement::Hash),
+            _ => Err(Failure::Malformed),
+        }
+    }
+}
+
+/// Where a segment's bytes are kept at its home.
+///
+/// ```
+/// use ddss_core::{Spec, Storage};
+/// let ledger = Spec { storage: Storage::File, ..Spec::new(4096) };
+/// assert_eq!(Spec::decode(&ledger.encode()), Ok(ledger));
+/// assert_eq!(Spec::new(4096).storage.as_str(), "memory");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Storage {
+    /// In named shared memory: it outlives the daemon, and not the machine.
+    #[default]
+    Memory,
+    /// In a file on the home's disk: it outlives a boot of the machine, too.
+    File,
+}
+
+impl Storage {
+    /// In a word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Storage::Memory => "memory",
+            Storage::File => "file",
+        }
+    }
+
+    /// Its number.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Storage::Memory => 0,
+            Storage::File => 1,
+        }
+    }
+
+    pub(crate) const fn from_code(code: u8) -> Result<Self, Failure> {
+        match code {
+            0 => Ok(Storage::Memory),
+            1 => Ok(Storage::File),
+            _ => Err(Failure::Malformed),
+        }
+    }
+}
+
+impl std::str::FromStr for Storage {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = [Storage::Memory, Storage::File].into_iter().find(|storage| storage.as_str() == text);
+        known.ok_or_else(|| format!("{text:?} is no storage: give memory or file"))
+    }
+}
+
+/// The nine Unix bits, as a range.
+const MODES: &str = "0 to 777, octal";
+
+/// What a segment shall be.
+///
+/// ```
+/// use ddss_core::{Model, Spec};
+/// // What readers may see up to a second late, who is in the owner's group too, and of which five versions are kept.
+/// const PRICES: Spec = Spec::new(4096).model(Model::Temporal(1_000_000)).mode(0o640).history(5);
+/// assert_eq!(PRICES.keeps(), 5);
+/// // The same, field by field.
+/// let prices = Spec { model: Model::Temporal(1_000_000), mode: 0o640, history: 5, ..Spec::new(4096) };
+/// assert_eq!(prices, PRICES);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spec {
+    /// Bytes.
+    pub bytes: u64,
+    /// Coherence.
+    pub model: Model,
+    /// The nine Unix bits.
+    pub mode: u16,
+    /// Where it shall live.
+    pub placement: Placement,
+    /// How many versions before the newest one are kept, to be had with a get that names one.
+    ///
+    /// Each is a copy of the whole segment, made by its home with each put: so a segment with a history (or of
+    /// [`Model::Delta`]) has at most [`TRANSFER_BYTES_MAX`] bytes, and more ends as [`Failure::TooLarge`]. A larger one
+    /// would hold up everybody else on its home for as long as the copy of it takes. What is larger and needs a history
+    /// is kept as several segments, or as one with a segment of its own for each version.
+    pub history: u16,
+    /// On how many nodes it is kept: 1, or 2 for a segment with a mirror. An acknowledged put of such a segment is on
+    /// both nodes; when its home is declared dead the mirror becomes its home, and handles to it go on.
+    ///
+    /// ```
+    /// use ddss_core::Spec;
+    /// let precious = Spec { copies: 2, ..Spec::new(4096) };
+    /// assert_eq!(Spec::decode(&precious.encode()), Ok(precious));
+    /// assert_eq!(Spec::new(4096).copies, 1);
+    /// ```
+    pub copies: u8,
+    /// Whether its bytes are in memory or in a file. A segment in a file has one copy.
+    pub storage: Storage,
+}
+
+impl Spec {
+    /// Bytes of an encoded specification, in front of the name.
+    pub const ENCODED_BYTES: usize = 24;
+
+    /// A segment of that many bytes, everything else as usual.
+    pub const fn new(bytes: u64) -> Self {
+        let (model, mode, placement) = (Model::Strict, Permissions::MODE_DEFAULT, Placement::Local);
+        Self { bytes, model, mode, placement, history: 0, copies: 1, storage: Storage::Memory }
+    }
+
+    /// The same with that coherence.
+    #[must_use]
+    pub const fn model(mut self, model: Model) -> Self {
+        self.model = model;
+        self
+    }
+
+    /// The same with those nine Unix bits.
+    #[must_use]
+    pub const fn mode(mut self, mode: u16) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// The same, to live there.
+    #[must_use]
+    pub const fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// The same with so many older versions kept.
+    #[must_use]
+    pub const fn history(mut self, versions: u16) -> Self {
+        self.history = versions;
+        self
+    }
+
+    /// The same on so many nodes.
+    #[must_use]
+    pub const fn copies(mut self, copies: u8) -> Self {
+        self.copies = copies;
+        self
+    }
+
+    /// The same in memory or in a file.
+    #[must_use]
+    pub const fn storage(mut self, storage: Storage) -> Self {
+        self.storage = storage;
+        self
+    }
+
+    /// As bytes, for the arena and for messages.
+    ///
+    /// ```text
+    ///  0        8       12     14     16      17      18        20        21        22         24
+    /// +--------+-------+------+------+-------+-------+---------+---------+---------+----------+
+    /// | bytes  | param | mode | home | model | place | history | mirrors | storage | reserved |
+    /// +--------+-------+------+------+-------+-------+---------+---------+---------+----------+
+    /// ```
+    pub fn encode(&self) -> [u8; Self::ENCODED_BYTES] {
+        let (kind, parameter) = self.model.to_parts();
+        let mut out = [0; Self::ENCODED_BYTES];
+        out[0..8].copy_from_slice(&self.bytes.to_le_bytes());
+        out[8..12].copy_from_slice(&parameter.to_le_bytes());
+        out[12..14].copy_from_slice(&self.mode.to_le_bytes());
+        let (place, home) = self.placement.to_parts();
+        out[14..16].copy_from_slice(&home.0.to_le_bytes());
+        (out[16], out[17]) = (kind, place);
+        out[18..20].copy_from_slice(&self.history.to_le_bytes());
+        out[20] = self.copies.wrapping_sub(1);
+        out[21] = self.storage.code();
+        out
+    }
+
+    /// Checks that a segment can be made of it; names the first field that is out of its range.
+    ///
+    /// ```
+    /// use ddss_core::{Model, Spec};
+    /// // The nodes of readers keep no copies as large as this.
+    /// let refused = Spec::new(100_000).model(Model::Temporal(5_000)).check().expect_err("useless");
+    /// assert_eq!(refused.argument, "bytes");
+    /// ```
+    pub fn check(&self) -> Result<(), BadArgument> {
+        self.check_fields()?;
+        if matches!(self.model, Model::Temporal(_)) && self.bytes > COPY_BYTES_MAX {
+            let range = format_args!("1 to {COPY_BYTES_MAX} under the model temporal (nodes keep no larger copies)");
+            return Err(BadArgument::new("bytes", self.bytes, range, Failure::BadSize));
+        }
+        Ok(())
+    }
+
+    /// The same without the rules that a segment of an earlier release may break.
+    fn check_fields(&self) -> Result<(), BadArgument> {
+        let Self { bytes, mode, history, copies, .. } = *self;
+        let refuse = |argument, value: u64, range: std::fmt::Arguments<'_>, failure| {
+            Err(BadArgument::new(argument, value, range, failure))
+        };
+        if bytes == 0 || bytes > SEGMENT_BYTES_MAX {
+            return refuse("bytes", bytes, format_args!("1 to {SEGMENT_BYTES_MAX}"), Failure::BadSize);
+        }
+        if mode & !0o777 != 0 {
+            return Err(BadArgument::new("mode", format_args!("{mode:o}"), MODES, Failure::Malformed));
+        }
+        if self.placement == Placement::Node(NodeId::NOBODY) {
+            return Err(BadArgument::new("placement", "node 0", "a node's number, 1 or more", Failure::Malformed));
+        }
+        for (argument, versions) in [("history", u32::from(history)), ("delta", self.model.keeps())] {
+            if versions > HISTORY_MAX {
+                return refuse(argument, versions.into(), format_args!("0 to {HISTORY_MAX}"), Failure::BadSize);
+            }
+        }
+        if self.keeps() > 0 && bytes > TRANSFER_BYTES_MAX as u64 {
+            let range = format_args!("1 to {TRANSFER_BYTES_MAX} for a segment that keeps older versions");
+            return refuse("bytes", bytes, range, Failure::TooLarge);
+        }
+        if !(1..=COPIES_MAX_OF_SEGMENT).contains(&copies) {
+            return refuse("copies", copies.into(), format_args!("1 or {COPIES_MAX_OF_SEGMENT}"), Failure::Unsupported);
+        }
+        if self.storage == Storage::File && copies > 1 {
+            return refuse("copies", copies.into(), format_args!("1 for a segment in a file"), Failure::Unsupported);
+        }
+        Ok(())
+    }
+
+    /// Reads and checks what [`encode`](Self::encode) wrote.
+    pub fn decode(bytes: &[u8; Self::ENCODED_BYTES]) -> Result<Self, Failure> {
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let (size, rest) = (word(0), word(8));
+        let mode = (rest >> 32) as u16;
+        let model = Model::from_parts(bytes[16], rest as u32)?;
+        let placement = Placement::from_parts(bytes[17], NodeId((rest >> 48) as u16))?;
+        let history = u16::from_le_bytes([bytes[18], bytes[19]]);
+        if bytes[22..] != [0; 2] {
+            return Err(Failure::Malformed);
+        }
+        let copies = bytes[20].wrapping_add(1);
+        let storage = Storage::from_code(bytes[21])?;
+        let spec = Self { bytes: size, model, mode, placement, history, copies, storage };
+        spec.check_fields().map_err(|refused| refused.failure)?;
+        Ok(spec)
+    }
+
+    /// Where all headers of such a segment are, counted from its first one: its own, and those of what is kept.
+    pub fn header_lines(&self) -> impl Iterator<Item = u64> + use<> {
+        let (bytes, keeps) = (self.bytes, self.keeps());
+        let kept = (0..=u64::from(keeps)).filter_map(move |version| Header::line_of(bytes, keeps, Version(version)));
+        kept.chain([0])
+    }
+
+    /// How many versions before the newest one are kept, for those who name one and for the model.
+    pub fn keeps(&self) -> u32 {
+        self.model.keeps().max(self.history.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_survives_the_arena_and_lies_do_not() {
+        // If this broke, a segment could be made with another size or with permissions nobody asked for.
+        let spec = Spec {
+            model: Model::Delta(9),
+            mode: 0o640,
+            placement: Placement::Node(NodeId(3)),
+            history: 4,
+            ..Spec::new(77)
+        };
+        assert_eq!(Spec::decode(&spec.encode()), Ok(spec));
+        assert_eq!(Spec::decode(&Spec { copies: 3, ..spec }.encode()), Err(Failure::Unsupported));
+        assert_eq!(Spec::decode(&Spec { copies: 0, ..spec }.encode()), Err(Failure::Unsupported));
+        assert_eq!(Spec::decode(&Spec { bytes: 0, ..spec }.encode()), Err(Failure::BadSize));
+        assert_eq!(Spec::decode(&Spec { bytes: u64::MAX, ..spec }.encode()), Err(Failure::BadSize));
+        assert_eq!(Spec::decode(&Spec { mode: 0o1777, ..spec }.encode()), Err(Failure::Malformed));
+        assert_eq!(Spec::decode(&Spec { history: u16::MAX, ..spec }.encode()), Err(Failure::BadSize));
+        assert_eq!(Spec::decode(&Spec { bytes: 1 << 30, ..spec }.encode()), Err(Failure::TooLarge));
+        for placement in [Placement::Local, Placement::RoundRobin, Placement::Hash] {
+            assert_eq!(Spec::decode(&Spec { placement, ..spec }.encode()), Ok(Spec { placement, ..spec }));
+        }
+        let in_a_file = Spec { storage: Storage::File, ..spec };
+        assert_eq!(Spec::decode(&in_a_file.encode()), Ok(in_a_file));
+        let built = Spec::new(77).model(Model::Delta(9)).mode(0o640).placement(Placement::Node(NodeId(3))).history(4);
+        assert_eq!((built, built.storage(Storage::File)), (spec, in_a_file));
+        assert_eq!(built.copies(2), Spec { copies: 2, ..spec });
+        assert_eq!(Spec::decode(&Spec { copies: 2, ..in_a_file }.encode()), Err(Failure::Unsupported));
+        let mut bytes = spec.encode();
+        bytes[21] = 2;
+        assert_eq!(Spec::decode(&bytes), Err(Failure::Malformed));
+        let mut bytes = spec.encode();
+        bytes[16] = 99;
+        assert_eq!(Spec::decode(&bytes), Err(Failure::Malformed));
+    }
+}

@@ -1,0 +1,156 @@
+//! How a request ended, and how that lies in one ring entry.
+//!
+//! ```text
+//!        0          4      6       8           16        24          32                      64
+//!       +----------+------+-------+-----------+---------+-----------+-----------------------+
+//!       | sequence | end  | flags |  request  | version | timestamp |  up to 32 bytes       |
+//!       | the ring | 2×u8 |  u16  |    u64    |   u64   |    u64    |  of data              |
+//!       +----------+------+-------+-----------+---------+-----------+-----------------------+
+//! ```
+
+use crate::limits::INLINE_REPLY_BYTES_MAX;
+use crate::model::coherence::Model;
+use crate::{Entry, Outcome, RequestId, SegmentId, Timestamp, Version};
+
+/// The end of one request. There is exactly one for each request, and the arena range that the request named is
+/// not touched any more when it is there: a client that stopped waiting earlier keeps that range until then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// Which request.
+    pub request: RequestId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The bytes of a get are in `data`, not in the arena.
+    pub inline: bool,
+    /// The version that was read or made.
+    pub version: Version,
+    /// When that version was made.
+    pub timestamp: Timestamp,
+    /// Data that fits.
+    pub data: [u8; INLINE_REPLY_BYTES_MAX],
+}
+
+const FLAG_INLINE: u64 = 1;
+
+impl Completion {
+    /// An end with nothing more to tell.
+    pub const fn bare(request: RequestId, outcome: Outcome) -> Self {
+        Self {
+            request,
+            outcome,
+            inline: false,
+            version: Version(0),
+            timestamp: Timestamp(0),
+            data: [0; INLINE_REPLY_BYTES_MAX],
+        }
+    }
+
+    /// As a ring entry.
+    #[inline]
+    pub fn encode(&self) -> Entry {
+        let end = u16::from_le_bytes(self.outcome.to_bytes()) as u64;
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| self.data[at + i]));
+        let flags = if self.inline { FLAG_INLINE } else { 0 };
+        [
+            end << 32 | flags << 48,
+            self.request.0,
+            self.version.0,
+            self.timestamp.0,
+            word(0),
+            word(8),
+            word(16),
+            word(24),
+        ]
+    }
+
+    /// Reads a copied entry.
+    #[inline]
+    pub fn decode(entry: &Entry) -> Self {
+        let mut data = [0; INLINE_REPLY_BYTES_MAX];
+        for (chunk, word) in data.chunks_exact_mut(8).zip(&entry[4..]) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        Self {
+            request: RequestId(entry[1]),
+            outcome: Outcome::from_bytes(((entry[0] >> 32) as u16).to_le_bytes()),
+            inline: entry[0] >> 48 & FLAG_INLINE != 0,
+            version: Version(entry[2]),
+            timestamp: Timestamp(entry[3]),
+            data,
+        }
+    }
+}
+
+/// What an allocate or an open tells about the segment, in the data of its completion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Opened {
+    /// Which segment.
+    pub segment: SegmentId,
+    /// Its size.
+    pub bytes: u64,
+    /// Where its header is in the memory of this node, if it is at home here: for who wants to look by itself.
+    pub at: Option<u64>,
+    /// Its coherence.
+    pub model: Model,
+}
+
+impl Opened {
+    /// As completion data.
+    ///
+    /// ```text
+    ///  0         8       16         24      25         28      32
+    /// +---------+-------+----------+-------+----------+-------+
+    /// | segment | bytes | at, or ~0| model | reserved | param |
+    /// +---------+-------+----------+-------+----------+-------+
+    /// ```
+    pub fn encode(&self) -> [u8; INLINE_REPLY_BYTES_MAX] {
+        let mut data = [0; INLINE_REPLY_BYTES_MAX];
+        let (kind, parameter) = self.model.to_parts();
+        data[..8].copy_from_slice(&self.segment.to_bits().to_le_bytes());
+        data[8..16].copy_from_slice(&self.bytes.to_le_bytes());
+        data[16..24].copy_from_slice(&self.at.unwrap_or(u64::MAX).to_le_bytes());
+        data[24] = kind;
+        data[28..32].copy_from_slice(&parameter.to_le_bytes());
+        data
+    }
+
+    /// From completion data.
+    pub fn decode(data: &[u8; INLINE_REPLY_BYTES_MAX]) -> Self {
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| data[at + i]));
+        Self {
+            segment: SegmentId::from_bits(word(0)),
+            bytes: word(8),
+            at: Some(word(16)).filter(|&at| at != u64::MAX),
+            // A model that this release does not know is asked of the daemon, as the strictest is.
+            model: Model::from_parts(data[24], (word(24) >> 32) as u32).unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Failure;
+
+    #[test]
+    fn a_completion_survives_the_ring() {
+        // If this broke, a client would believe another end than the one that happened.
+        let opened =
+            Opened { segment: SegmentId::from_bits(99), bytes: 4096, at: Some(1 << 50), model: Model::Delta(u32::MAX) };
+        let completion = Completion {
+            request: RequestId(7),
+            outcome: Outcome::Indeterminate(Failure::TimedOut),
+            inline: true,
+            version: Version(3),
+            timestamp: Timestamp(4),
+            data: opened.encode(),
+        };
+        let mut entry = completion.encode();
+        entry[0] |= 0xffff_ffff;
+        let back = Completion::decode(&entry);
+        assert_eq!(back, completion);
+        assert_eq!(Opened::decode(&back.data), opened);
+        let far = Opened { at: None, ..opened };
+        assert_eq!(Opened::decode(&far.encode()), far);
+    }
+}

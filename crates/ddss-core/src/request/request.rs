@@ -1,0 +1,506 @@
+//! What a client asks for, and how it lies in one ring entry.
+//!
+//! ```text
+//!   0          4    5    6       8         16        24       32       40        44     48      56       64
+//!  +----------+----+----+-------+---------+---------+--------+--------+---------+------+-------+--------+
+//!  | sequence | op | md | flags | request | segment | offset | length | timeout | slot | first | second |
+//!  | the ring | u8 | u8 |  u16  |   u64   |   u64   |  u64   |  u64   | u32, µs | u32  |  u64  |  u64   |
+//!  +----------+----+----+-------+---------+---------+--------+--------+---------+------+-------+--------+
+//! ```
+//!
+//! `md` is the model that a get or put asks for, 0 if none. The bytes of a small put are in `first` and `second`. The entry is copied out of shared memory once; this module
+//! turns the copy into a [`Request`] that cannot be wrong, or refuses it.
+
+use super::operation::{ArenaRange, Change, LockToken, LockWish, Look, Operation, Payload, Permit, Terms};
+use crate::failure::Failure;
+use crate::limits::{
+    ARENA_SLOT_BYTES, INLINE_REPLY_BYTES_MAX, INLINE_REQUEST_BYTES_MAX, LEASE_MAX_US, LIST_TEXT_BYTES_MAX,
+    NAME_BYTES_MAX, RANGES_MAX, TIMEOUT_DEFAULT_US, TIMEOUT_MAX_US, TRANSFER_BYTES_MAX,
+};
+use crate::model::coherence::Model;
+use crate::model::spec::Spec;
+use crate::{Entry, NodeId, RequestId, SegmentId, Version};
+
+/// A checked request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Comes back in the completion.
+    pub id: RequestId,
+    /// How long the client waits, in microseconds.
+    pub timeout_us: u32,
+    /// What it wants.
+    pub operation: Operation,
+}
+
+const OP_NULL: u8 = 1;
+const OP_ALLOCATE: u8 = 2;
+const OP_OPEN: u8 = 3;
+const OP_RELEASE: u8 = 4;
+pub(crate) const OP_GET: u8 = 5;
+pub(crate) const OP_PUT: u8 = 6;
+const OP_ATOMIC: u8 = 7;
+const OP_AWAIT: u8 = 8;
+const OP_LOCK: u8 = 9;
+const OP_UNLOCK: u8 = 10;
+const OP_GET_MANY: u8 = 11;
+const OP_PUT_MANY: u8 = 12;
+const OP_LIST: u8 = 13;
+const OP_STAT: u8 = 14;
+const OP_PERMIT: u8 = 15;
+const OP_BREAK: u8 = 16;
+const OP_CANCEL: u8 = 17;
+
+/// What it counts for to make, to release or to change a segment, or to list them: who calls without a pause meets that in one of 500
+/// calls.
+const SEGMENT_WEIGHT: usize = 512;
+/// The same for a cancel, which may look through all that is under way.
+const CANCEL_WEIGHT: usize = 64;
+
+/// The bytes are in the entry, or may come in the completion.
+pub(crate) const FLAG_INLINE: u16 = 1;
+/// `first` is the version that a put is for, `second` the one that a get names.
+const FLAG_VERSION: u16 = 2;
+/// `second` is the token that a put is made under; that of an atomic is in `slot` and above the kind.
+const FLAG_TOKEN: u16 = 4;
+/// A lock that others may share.
+const FLAG_SHARED: u16 = 8;
+/// A lock only if it is free.
+const FLAG_NO_WAIT: u16 = 16;
+/// A hint, of a get of several ranges: whoever asks is on the core of the service, and goes on working there meanwhile.
+const FLAG_GOES_ON: u16 = 1 << 15;
+
+/// A request that could not be read: what to answer, and to which of the client's requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// The request id as it stood there.
+    pub id: RequestId,
+    /// Why.
+    pub failure: Failure,
+}
+
+impl Request {
+    /// A request with the usual deadline.
+    pub const fn new(id: RequestId, operation: Operation) -> Self {
+        Self { id, timeout_us: TIMEOUT_DEFAULT_US, operation }
+    }
+
+    /// As a ring entry; the ring puts its sequence into the low half of the first word.
+    pub fn encode(&self) -> Entry {
+        let mut entry = [0; 8];
+        entry[1] = self.id.0;
+        entry[5] = self.timeout_us.into();
+        let op = match self.operation {
+            Operation::Null => OP_NULL,
+            Operation::Allocate { spec_and_name: range } => {
+                put_range(&mut entry, range);
+                OP_ALLOCATE
+            }
+            Operation::Open { name: range } => {
+                put_range(&mut entry, range);
+                OP_OPEN
+            }
+            Operation::Release { segment } => {
+                entry[2] = segment.to_bits();
+                OP_RELEASE
+            }
+            Operation::Get { segment, offset, into, inline, look } => {
+                (entry[2], entry[3]) = (segment.to_bits(), offset);
+                put_range(&mut entry, into);
+                put_look(&mut entry, look);
+                put_flags(&mut entry, &[(inline, FLAG_INLINE)]);
+                OP_GET
+            }
+            Operation::GetMany { segment, list, ranges, look } => {
+                (entry[2], entry[3]) = (segment.to_bits(), ranges.into());
+                put_range(&mut entry, list);
+                put_look(&mut entry, look);
+                OP_GET_MANY
+            }
+            Operation::Put { segment, offset, from, terms } => {
+                (entry[2], entry[3]) = (segment.to_bits(), offset);
+                put_terms(&mut entry, terms);
+                match from {
+                    Payload::Arena(range) => put_range(&mut entry, range),
+                    Payload::Inline { bytes, length } => put_inline(&mut entry, &terms, &bytes, length),
+                }
+                OP_PUT
+            }
+            Operation::PutMany { segment, list, ranges, terms } => {
+                (entry[2], entry[3]) = (segment.to_bits(), ranges.into());
+                put_terms(&mut entry, terms);
+                put_range(&mut entry, list);
+                OP_PUT_MANY
+            }
+            Operation::Atomic { segment, offset, change, token } => {
+                let (kind, first, second) = change.to_parts();
+                let under = token.unwrap_or_default().0;
+                (entry[2], entry[3], entry[4]) = (segment.to_bits(), offset, u64::from(kind) | under >> 32 << 32);
+                (entry[6], entry[7]) = (first, second);
+                entry[5] |= under << 32;
+                put_flags(&mut entry, &[(token.is_some(), FLAG_TOKEN)]);
+                OP_ATOMIC
+            }
+            Operation::Await { segment, above } => {
+                (entry[2], entry[6]) = (segment.to_bits(), above.0);
+                OP_AWAIT
+            }
+            Operation::Lock { segment, wish } => {
+                (entry[2], entry[6]) = (segment.to_bits(), wish.lease_us.into());
+                put_flags(&mut entry, &[(wish.shared, FLAG_SHARED), (wish.no_wait, FLAG_NO_WAIT)]);
+                OP_LOCK
+            }
+            Operation::Unlock { segment, token } => {
+                (entry[2], entry[6]) = (segment.to_bits(), token.0);
+                OP_UNLOCK
+            }
+            Operation::List { node, text } => {
+                entry[3] = node.0.into();
+                put_range(&mut entry, text);
+                OP_LIST
+            }
+            Operation::Stat { segment, page } => {
+                entry[2] = segment.to_bits();
+                put_range(&mut entry, page);
+                OP_STAT
+            }
+            Operation::Permit { segment, permit } => {
+                entry[2] = segment.to_bits();
+                [entry[6], entry[7]] = permit.to_words();
+                OP_PERMIT
+            }
+            Operation::Break { segment } => {
+                entry[2] = segment.to_bits();
+                OP_BREAK
+            }
+            Operation::Cancel { segment, request } => {
+                (entry[2], entry[6]) = (segment.to_bits(), request.0);
+                OP_CANCEL
+            }
+        };
+        entry[0] |= u64::from(op) << 32;
+        entry
+    }
+
+    /// Reads a copied entry and believes none of it.
+    #[inline]
+    pub fn decode(entry: &Entry) -> Result<Self, Refused> {
+        let id = RequestId(entry[1]);
+        let refuse = |failure| Refused { id, failure };
+        // The client crate refuses longer ones by name; those of a foreign client are cut, here and below.
+        let timeout_us = match entry[5] as u32 {
+            0 => TIMEOUT_DEFAULT_US,
+            wanted => wanted.min(TIMEOUT_MAX_US),
+        };
+        let operation = Self::decode_operation(entry).map_err(refuse)?;
+        Ok(Self { id, timeout_us, operation })
+    }
+
+    /// Whether an entry asks for nothing but an answer.
+    #[inline]
+    pub fn is_null(entry: &Entry) -> bool {
+        entry[0] >> 32 == u64::from(OP_NULL)
+    }
+
+    /// Notes in the entry of a get of several ranges that whoever asks is on the service's core, and goes on working there
+    /// until he needs the answer. It changes nothing about what is asked.
+    pub fn note_going_on(entry: &mut Entry) {
+        put_flags(entry, &[(true, FLAG_GOES_ON)]);
+    }
+
+    /// Whether an entry says that.
+    #[inline]
+    pub fn goes_on(entry: &Entry) -> bool {
+        entry[0] >> 48 & u64::from(FLAG_GOES_ON) != 0
+    }
+
+    /// Makes the cancel of a request from the entry that this side has encoded.
+    pub const fn cancel_of(entry: &Entry) -> Operation {
+        Operation::Cancel { segment: SegmentId::from_bits(entry[2]), request: RequestId(entry[1]) }
+    }
+
+    /// How much an entry asks for, in requests that ask for little. It may hold anything: nobody has looked at it yet.
+    pub fn weight(entry: &Entry) -> usize {
+        let bytes = (entry[4] as usize).min(TRANSFER_BYTES_MAX);
+        match (entry[0] >> 32) as u8 {
+            OP_GET | OP_PUT | OP_GET_MANY | OP_PUT_MANY => 1 + bytes / 4096,
+            OP_ALLOCATE | OP_RELEASE | OP_LIST | OP_PERMIT | OP_BREAK => SEGMENT_WEIGHT,
+            OP_CANCEL => CANCEL_WEIGHT,
+            _ => 1,
+        }
+    }
+
+    #[inline]
+    fn decode_operation(entry: &Entry) -> Result<Operation, Failure> {
+        if Self::is_null(entry) {
+            return Ok(Operation::Null);
+        }
+        let flags = (entry[0] >> 48) as u16;
+        let segment = SegmentId::from_bits(entry[2]);
+        let offset = entry[3];
+        let inline = flags & FLAG_INLINE != 0;
+        let (op, model) = ((entry[0] >> 32) as u8, (entry[0] >> 40) as u8);
+        let known = match op {
+            OP_GET => FLAG_INLINE | FLAG_VERSION,
+            OP_GET_MANY => FLAG_VERSION | FLAG_GOES_ON,
+            OP_PUT if inline => FLAG_INLINE,
+            OP_PUT | OP_PUT_MANY => FLAG_VERSION | FLAG_TOKEN,
+            OP_ATOMIC => FLAG_TOKEN,
+            OP_LOCK => FLAG_SHARED | FLAG_NO_WAIT,
+            _ => 0,
+        };
+        let has_model = matches!(op, OP_GET | OP_GET_MANY | OP_PUT | OP_PUT_MANY);
+        if flags & !known != 0 || (model != 0 && !has_model) {
+            return Err(Failure::Malformed);
+        }
+        if op == OP_ATOMIC {
+            return take_atomic(entry, segment, offset, flags);
+        }
+        let bytes = u32::try_from(entry[4]).map_err(|_| Failure::TooLarge)?;
+        let range = ArenaRange { slot: (entry[5] >> 32) as u32, bytes };
+        match op {
+            OP_ALLOCATE if bytes as usize <= Spec::ENCODED_BYTES + NAME_BYTES_MAX => {
+                Ok(Operation::Allocate { spec_and_name: range })
+            }
+            OP_OPEN if bytes as usize <= NAME_BYTES_MAX => Ok(Operation::Open { name: range }),
+            OP_ALLOCATE | OP_OPEN => Err(Failure::BadName),
+            OP_RELEASE => Ok(Operation::Release { segment }),
+            OP_GET | OP_PUT if bytes as usize > TRANSFER_BYTES_MAX => Err(Failure::TooLarge),
+            OP_GET if inline && bytes as usize > INLINE_REPLY_BYTES_MAX => Err(Failure::Malformed),
+            OP_GET => Ok(Operation::Get { segment, offset, into: range, inline, look: take_look(entry)? }),
+            OP_GET_MANY => {
+                let ranges = take_ranges(offset, bytes)?;
+                Ok(Operation::GetMany { segment, list: range, ranges, look: take_look(entry)? })
+            }
+            OP_PUT if inline => {
+                let (from, asks) = (take_inline(entry, bytes)?, asked_of_a_put(model)?);
+                Ok(Operation::Put { segment, offset, from, terms: Terms { asks, ..Terms::default() } })
+            }
+            OP_PUT => Ok(Operation::Put { segment, offset, from: Payload::Arena(range), terms: take_terms(entry)? }),
+            OP_PUT_MANY => {
+                let ranges = take_ranges(offset, bytes)?;
+                Ok(Operation::PutMany { segment, list: range, ranges, terms: take_terms(entry)? })
+            }
+            OP_AWAIT => Ok(Operation::Await { segment, above: Version(entry[6]) }),
+            OP_LOCK => {
+                let lease_us = u32::try_from(entry[6]).unwrap_or(u32::MAX).clamp(1, LEASE_MAX_US);
+                let (shared, no_wait) = (flags & FLAG_SHARED != 0, flags & FLAG_NO_WAIT != 0);
+                Ok(Operation::Lock { segment, wish: LockWish { shared, no_wait, lease_us } })
+            }
+            OP_UNLOCK => Ok(Operation::Unlock { segment, token: LockToken(entry[6]) }),
+            OP_LIST if bytes as usize <= LIST_TEXT_BYTES_MAX => {
+                let node = u16::try_from(offset).map_err(|_| Failure::Malformed)?;
+                Ok(Operation::List { node: NodeId(node), text: range })
+            }
+            OP_LIST => Err(Failure::BadName),
+            OP_STAT => Ok(Operation::Stat { segment, page: range }),
+            OP_BREAK => Ok(Operation::Break { segment }),
+            OP_CANCEL => Ok(Operation::Cancel { segment, request: RequestId(entry[6]) }),
+            OP_PERMIT => Ok(Operation::Permit { segment, permit: Permit::from_words([entry[6], entry[7]])? }),
+            _ => Err(Failure::Unsupported),
+        }
+    }
+}
+
+fn put_flags(entry: &mut Entry, flags: &[(bool, u16)]) {
+    for &(_, flag) in flags.iter().filter(|(there, _)| *there) {
+        entry[0] |= u64::from(flag) << 48;
+    }
+}
+
+fn put_range(entry: &mut Entry, range: ArenaRange) {
+    entry[4] = range.bytes.into();
+    entry[5] |= u64::from(range.slot) << 32;
+}
+
+fn put_look(entry: &mut Entry, look: Look) {
+    let (kind, parameter) = look.asks.map_or((0, 0), Model::to_parts);
+    entry[0] |= u64::from(kind) << 40;
+    (entry[6], entry[7]) = (parameter.into(), look.version.unwrap_or_default().0);
+    put_flags(entry, &[(look.version.is_some(), FLAG_VERSION)]);
+}
+
+fn put_terms(entry: &mut Entry, terms: Terms) {
+    let (kind, _) = terms.asks.map_or((0, 0), Model::to_parts);
+    entry[0] |= u64::from(kind) << 40;
+    (entry[6], entry[7]) = terms.to_words();
+    put_flags(entry, &[(terms.version.is_some(), FLAG_VERSION), (terms.token.is_some(), FLAG_TOKEN)]);
+}
+
+fn put_inline(entry: &mut Entry, terms: &Terms, bytes: &[u8; INLINE_REQUEST_BYTES_MAX], length: u8) {
+    debug_assert!(terms.allow_inline(), "a put with a version or a token has its bytes in the arena");
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+    (entry[4], entry[6], entry[7]) = (length.into(), word(0), word(8));
+    put_flags(entry, &[(true, FLAG_INLINE)]);
+}
+
+fn take_look(entry: &Entry) -> Result<Look, Failure> {
+    let parameter = u32::try_from(entry[6]).map_err(|_| Failure::Malformed)?;
+    let asks = match (entry[0] >> 40) as u8 {
+        0 => None,
+        kind => Some(Model::from_parts(kind, parameter)?),
+    };
+    let version = (entry[0] >> 48) as u16 & FLAG_VERSION != 0;
+    Ok(Look { asks, version: version.then_some(Version(entry[7])) })
+}
+
+/// Delta and Temporal say nothing about puts, so a put has no parameter of theirs.
+fn asked_of_a_put(kind: u8) -> Result<Option<Model>, Failure> {
+    if kind == 0 { Ok(None) } else { Model::from_parts(kind, 0).map(Some) }
+}
+
+fn take_terms(entry: &Entry) -> Result<Terms, Failure> {
+    let flags = (entry[0] >> 48) as u16;
+    let version = (flags & FLAG_VERSION != 0).then_some(Version(entry[6]));
+    let token = (flags & FLAG_TOKEN != 0).then_some(LockToken(entry[7]));
+    Ok(Terms { version, token, asks: asked_of_a_put((entry[0] >> 40) as u8)? })
+}
+
+fn take_inline(entry: &Entry, bytes: u32) -> Result<Payload, Failure> {
+    if bytes as usize > INLINE_REQUEST_BYTES_MAX {
+        return Err(Failure::Malformed);
+    }
+    // By whole words: bytes that are cleared one by one would be waited for by whoever moves them on.
+    let words = u128::from(entry[6]) | u128::from(entry[7]) << 64;
+    let unused = 8 * (INLINE_REQUEST_BYTES_MAX as u32 - bytes);
+    let held = u128::MAX.checked_shr(unused).unwrap_or(0) & words;
+    Ok(Payload::Inline { bytes: held.to_le_bytes(), length: bytes as u8 })
+}
+
+/// The number of ranges of a vectored call whose table and bytes are that long.
+fn take_ranges(count: u64, bytes: u32) -> Result<u8, Failure> {
+    match u8::try_from(count) {
+        Ok(0) | Err(_) => Err(Failure::Malformed),
+        Ok(count) if usize::from(count) > RANGES_MAX => Err(Failure::TooLarge),
+        Ok(_) if (bytes as usize) < ARENA_SLOT_BYTES => Err(Failure::Malformed),
+        Ok(_) if bytes as usize > ARENA_SLOT_BYTES + TRANSFER_BYTES_MAX => Err(Failure::TooLarge),
+        Ok(count) => Ok(count),
+    }
+}
+
+fn take_atomic(entry: &Entry, segment: SegmentId, offset: u64, flags: u16) -> Result<Operation, Failure> {
+    if !offset.is_multiple_of(8) {
+        return Err(Failure::Unaligned);
+    }
+    let kind = u8::try_from(entry[4] & u64::from(u32::MAX)).map_err(|_| Failure::Malformed)?;
+    let change = Change::from_parts(kind, entry[6], entry[7])?;
+    let under = entry[4] >> 32 << 32 | entry[5] >> 32;
+    let token = (flags & FLAG_TOKEN != 0).then_some(LockToken(under));
+    Ok(Operation::Atomic { segment, offset, change, token })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::segment::Identity;
+    use proptest::prelude::*;
+
+    fn looks() -> impl Strategy<Value = Look> {
+        (0..=7u8, any::<u32>(), any::<Option<u64>>()).prop_map(|(kind, parameter, version)| {
+            let parameter = if kind > 5 { parameter } else { 0 };
+            Look { asks: Model::from_parts(kind, parameter).ok(), version: version.map(Version) }
+        })
+    }
+
+    fn operations() -> impl Strategy<Value = Operation> {
+        let segment = any::<u64>().prop_map(SegmentId::from_bits);
+        let range = |most: usize| (any::<u32>(), 0..=most as u32).prop_map(|(slot, bytes)| ArenaRange { slot, bytes });
+        prop_oneof![
+            Just(Operation::Null),
+            range(Spec::ENCODED_BYTES + NAME_BYTES_MAX).prop_map(|spec_and_name| Operation::Allocate { spec_and_name }),
+            range(NAME_BYTES_MAX).prop_map(|name| Operation::Open { name }),
+            segment.clone().prop_map(|segment| Operation::Release { segment }),
+            (segment.clone(), any::<u64>(), range(INLINE_REPLY_BYTES_MAX), any::<bool>(), looks()).prop_map(
+                |(segment, offset, into, inline, look)| Operation::Get { segment, offset, into, inline, look }
+            ),
+            (segment.clone(), any::<u32>(), 1..=RANGES_MAX as u8, looks()).prop_map(|(segment, slot, ranges, look)| {
+                let list = ArenaRange { slot, bytes: ARENA_SLOT_BYTES as u32 + 5 };
+                Operation::GetMany { segment, list, ranges, look }
+            }),
+            (segment.clone(), any::<u32>(), 1..=RANGES_MAX as u8, any::<u64>()).prop_map(
+                |(segment, slot, ranges, a)| {
+                    let list = ArenaRange { slot, bytes: ARENA_SLOT_BYTES as u32 + 5 };
+                    let terms = Terms { version: Some(Version(a)), token: None, asks: Some(Model::Strict) };
+                    Operation::PutMany { segment, list, ranges, terms }
+                }
+            ),
+            (any::<u16>(), range(LIST_TEXT_BYTES_MAX))
+                .prop_map(|(node, text)| Operation::List { node: NodeId(node), text }),
+            (segment.clone(), range(400)).prop_map(|(segment, page)| Operation::Stat { segment, page }),
+            segment.clone().prop_map(|segment| Operation::Break { segment }),
+            (segment.clone(), any::<u64>())
+                .prop_map(|(segment, id)| Operation::Cancel { segment, request: RequestId(id) }),
+            (segment.clone(), prop::option::of(0..=0o777u16), prop::option::of(any::<(u32, u32)>())).prop_map(
+                |(segment, mode, owner)| {
+                    let owner = owner.map(|(uid, gid)| Identity { uid, gid });
+                    Operation::Permit { segment, permit: Permit { mode, owner } }
+                }
+            ),
+            (segment.clone(), any::<u64>(), range(TRANSFER_BYTES_MAX)).prop_map(|(segment, offset, range)| {
+                Operation::Put { segment, offset, from: Payload::Arena(range), terms: Terms::default() }
+            }),
+            (segment.clone(), any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(segment, offset, a, b)| {
+                let from = Payload::Arena(ArenaRange { slot: 1, bytes: 9 });
+                let terms = Terms { version: Some(Version(a)), token: Some(LockToken(b)), asks: None };
+                Operation::Put { segment, offset, from, terms }
+            }),
+            (segment.clone(), 0..1_000_000u64, 1..=3u8, any::<u64>(), any::<u64>()).prop_map(
+                |(segment, word, kind, a, b)| {
+                    let b = if kind == 3 { b } else { 0 };
+                    let change = Change::from_parts(kind, a, b).expect("a good kind");
+                    let token = (a % 2 == 0).then_some(LockToken(a.wrapping_mul(b | 1)));
+                    Operation::Atomic { segment, offset: word * 8, change, token }
+                }
+            ),
+            (segment.clone(), any::<u64>())
+                .prop_map(|(segment, above)| Operation::Await { segment, above: Version(above) }),
+            (segment.clone(), any::<bool>(), any::<bool>(), 1..=LEASE_MAX_US).prop_map(
+                |(segment, shared, no_wait, lease_us)| {
+                    Operation::Lock { segment, wish: LockWish { shared, no_wait, lease_us } }
+                }
+            ),
+            (segment.clone(), any::<u64>())
+                .prop_map(|(segment, token)| { Operation::Unlock { segment, token: LockToken(token) } }),
+            (segment, any::<u64>(), any::<[u8; 16]>(), 0..=16u8).prop_map(|(segment, offset, mut bytes, length)| {
+                bytes[length as usize..].fill(0);
+                Operation::Put { segment, offset, from: Payload::Inline { bytes, length }, terms: Terms::default() }
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_survives_the_ring(operation in operations(), id in any::<u64>(), timeout_us in 1..=TIMEOUT_MAX_US) {
+            // If this broke, a put could land somewhere else than where the client said.
+            let request = Request { id: RequestId(id), timeout_us, operation };
+            let mut entry = request.encode();
+            entry[0] |= 0xffff_ffff; // the ring's half is nobody else's business
+            prop_assert!(!Request::goes_on(&entry));
+            prop_assert_eq!(Request::decode(&entry), Ok(request));
+            if matches!(operation, Operation::GetMany { .. }) {
+                Request::note_going_on(&mut entry);
+                prop_assert!(Request::goes_on(&entry));
+                prop_assert_eq!(Request::decode(&entry), Ok(request));
+            }
+        }
+
+        #[test]
+        fn no_entry_makes_the_reader_panic(entry in any::<[u64; 8]>()) {
+            // If this broke, a lying client could end the daemon.
+            if let Ok(request) = Request::decode(&entry) {
+                prop_assert!(request.timeout_us <= TIMEOUT_MAX_US && request.timeout_us > 0);
+                if let Operation::Get { into, .. } = request.operation {
+                    prop_assert!(into.bytes as usize <= TRANSFER_BYTES_MAX);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_arena_range_never_wraps() {
+        // If this broke, a slot number could name memory outside the arena.
+        let range = ArenaRange { slot: u32::MAX, bytes: u32::MAX };
+        assert!(!range.fits(1 << 30));
+        assert!(ArenaRange { slot: 1, bytes: 4096 }.fits(8192));
+        assert!(!ArenaRange { slot: 1, bytes: 4097 }.fits(8192));
+    }
+}

@@ -1,0 +1,120 @@
+//! Which of a daemon's planes a segment belongs to.
+//!
+//! A daemon may have several *planes*: each has a progress thread, an engine, rings, memory and a road to the other nodes
+//! of its own, and shares none of them. A name belongs to one plane, the same on every node of the cluster and for
+//! every client, so that nobody has to be asked: plane 1 of a node only ever speaks with plane 1 of another.
+
+use crate::limits::PLANES_MAX;
+use crate::model::segment::Name;
+
+/// One plane, and how many there are beside it.
+///
+/// ```
+/// use ddss_core::{Name, Plane};
+/// let [first, second] = Plane::all(2).collect::<Vec<_>>().try_into().expect("there are two");
+/// let name = Name::new("scores")?;
+/// // Each name is at home in exactly one of them.
+/// assert!(first.has(&name) != second.has(&name));
+/// assert!(Plane::ONLY.has(&name));
+/// # Ok::<(), ddss_core::Failure>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Plane {
+    index: u8,
+    count: u8,
+}
+
+impl Plane {
+    /// The plane of a daemon that has one.
+    pub const ONLY: Self = Self { index: 0, count: 1 };
+
+    /// One of so many; `None` if there cannot be so many, or not that one.
+    pub const fn new(index: u8, count: u8) -> Option<Self> {
+        if index < count && count as usize <= PLANES_MAX { Some(Self { index, count }) } else { None }
+    }
+
+    /// All planes of a daemon that has so many, the first one first. Never none, and never more than there can be.
+    pub fn all(count: u8) -> impl ExactSizeIterator<Item = Self> {
+        let count = count.clamp(1, PLANES_MAX as u8);
+        (0..count).map(move |index| Self { index, count })
+    }
+
+    /// Which one it is; the first is 0.
+    pub const fn index(self) -> u8 {
+        self.index
+    }
+
+    /// How many there are.
+    pub const fn count(self) -> u8 {
+        self.count
+    }
+
+    /// Whether it is the only one.
+    pub const fn is_only(self) -> bool {
+        self.count == 1
+    }
+
+    /// Whether a name belongs to it.
+    pub fn has(self, name: &Name) -> bool {
+        Self::index_of(name, self.count) == self.index
+    }
+
+    /// Which of so many planes a name belongs to. Every release has to give the same answer: clients and nodes each
+    /// count for themselves.
+    pub fn index_of(name: &Name, count: u8) -> u8 {
+        if count <= 1 {
+            return 0;
+        }
+        // FNV-1a, and its bits mixed as the end of MurmurHash3 does: names that differ in their last letter only come
+        // out of the first step with the same high half.
+        let mix = |bits: u64, by: u64| (bits ^ (bits >> 33)).wrapping_mul(by);
+        let hash = name
+            .as_str()
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        let hash = mix(mix(hash, 0xff51_afd7_ed55_8ccd), 0xc4ce_b9fe_1a85_ec53);
+        (((hash >> 32) * u64::from(count)) >> 32) as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_in_the_same_plane_everywhere_and_for_ever() {
+        // If this broke, clients of one release would not find what those of another one made.
+        let index = |name: &str, count| Plane::index_of(&Name::new(name).unwrap(), count);
+        let names = ["a", "b", "scores", "scores/today", "scores/tomorrow", "ü"];
+        assert_eq!(names.map(|name| index(name, 1)), [0; 6]);
+        assert_eq!(names.map(|name| index(name, 2)), PINNED_2);
+        assert_eq!(names.map(|name| index(name, 16)), PINNED_16);
+    }
+
+    const PINNED_2: [u8; 6] = [1, 0, 1, 1, 1, 1];
+    const PINNED_16: [u8; 6] = [8, 6, 10, 15, 11, 9];
+
+    #[test]
+    fn names_spread_over_all_planes() {
+        // If this broke, one progress thread would do all the work.
+        for count in 2..=PLANES_MAX as u8 {
+            let mut hits = vec![0u32; count.into()];
+            for number in 0..16_000 {
+                let name = Name::new(&format!("table/{number}")).unwrap();
+                hits[usize::from(Plane::index_of(&name, count))] += 1;
+                let at_home = Plane::all(count).filter(|plane| plane.has(&name)).count();
+                assert_eq!(at_home, 1);
+            }
+            let fair = 16_000 / u32::from(count);
+            assert!(hits.iter().all(|&hits| hits > fair * 8 / 10 && hits < fair * 12 / 10), "{hits:?}");
+        }
+    }
+
+    #[test]
+    fn there_is_no_plane_beyond_the_last() {
+        // If this broke, a number from a file or a socket would name a plane that is not there.
+        assert_eq!(Plane::new(0, 1), Some(Plane::ONLY));
+        assert!(Plane::new(1, 1).is_none() && Plane::new(0, 0).is_none() && Plane::new(0, 17).is_none());
+        assert_eq!((Plane::all(0).len(), Plane::all(255).len()), (1, PLANES_MAX));
+    }
+}

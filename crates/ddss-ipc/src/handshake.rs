@@ -1,0 +1,298 @@
+//! The two frames of the handshake. Each is one packet of fixed size on a `SOCK_SEQPACKET` socket, so a frame arrives
+//! whole or not at all; what has another length is not ours.
+//!
+//! ```text
+//!  hello, 64 bytes                        answer, 256 bytes
+//!   0  magic          u64                  0  magic          u64
+//!   8  version        u32                  8  version        u32
+//!  12  strategy       u32   (look: ~0)    12  kind           u32   1 welcome, 2 refusal, 3 view
+//!  16  lanes          u32   (look: area)  16  node           u32   | refusal: code u32
+//!  20  zero           u32                 20  client index   u32   |          text bytes u32
+//!  24  arena bytes    u64                 24  generation     u32   |          text
+//!  32  zero ..                            28  lanes          u32
+//!                                         32  arena bytes    u64
+//!                                         40  reply queue    u64   System V queue id + 1, 0 none
+//!                                         48  request queue  u64   the same
+//!                                         56  planes         u32   0 is one
+//!                                         60  place          u32   on the board
+//! ```
+//!
+//! Who only wants to look at an area of the node's memory says so in place of the strategy, gets a descriptor with the
+//! answer, and the connection ends. Magic and version stay at their place in every version: so both sides can name both versions when they differ.
+
+use ddss_core::limits::PLANES_MAX;
+use ddss_core::{ClientId, NodeId};
+
+use crate::shm::layout::{LAYOUT_VERSION, MAGIC};
+use crate::shm::service_page::PLACES;
+use crate::strategy::Strategy;
+
+/// Bytes of a hello.
+pub(crate) const HELLO_BYTES: usize = 64;
+/// Bytes of an answer.
+pub(crate) const ANSWER_BYTES: usize = 256;
+const REFUSAL_TEXT_OFFSET: usize = 24;
+const REFUSAL_TEXT_BYTES_MAX: usize = ANSWER_BYTES - REFUSAL_TEXT_OFFSET;
+
+const KIND_WELCOME: u32 = 1;
+const KIND_REFUSAL: u32 = 2;
+const KIND_VIEW: u32 = 3;
+const LOOK: u32 = u32::MAX;
+
+/// What a client asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hello {
+    pub(crate) strategy: Strategy,
+    pub(crate) lanes: u32,
+    pub(crate) arena_bytes: u64,
+}
+
+/// What somebody at the door wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    /// To be a client.
+    Attach(Hello),
+    /// To map an area of the node's memory.
+    Look {
+        /// Which.
+        area: u32,
+    },
+}
+
+/// What the daemon gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Welcome {
+    pub(crate) node: NodeId,
+    pub(crate) client: ClientId,
+    pub(crate) lanes: u32,
+    pub(crate) arena_bytes: u64,
+    pub(crate) reply_queue: Option<i32>,
+    pub(crate) request_queue: Option<i32>,
+    /// How many planes the daemon has; each has a door of its own.
+    pub(crate) planes: u8,
+    /// Where the board tells how many lanes of this user have requests.
+    pub(crate) place: u8,
+}
+
+/// Why a client is not let in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum Refused {
+    /// The two speak different versions.
+    Version = 1,
+    /// The frame makes no sense.
+    Malformed = 2,
+    /// Something is used up.
+    Busy = 3,
+    /// There is nothing that this user may see.
+    NotYours = 4,
+}
+
+/// The daemon's answer, taken apart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    Welcome(Welcome),
+    Refusal { code: u32, text: String },
+    View,
+}
+
+/// Why a frame could not be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum BadFrame {
+    /// It is ours, of another version.
+    Version(u32),
+    /// It is not ours.
+    Malformed(&'static str),
+}
+
+fn u32_at(frame: &[u8], offset: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&frame[offset..offset + 4]);
+    u32::from_ne_bytes(word)
+}
+
+fn u64_at(frame: &[u8], offset: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&frame[offset..offset + 8]);
+    u64::from_ne_bytes(word)
+}
+
+fn check_opening(frame: &[u8], bytes: usize) -> Result<(), BadFrame> {
+    if frame.len() < 16 {
+        return Err(BadFrame::Malformed("the frame is too short"));
+    }
+    if u64_at(frame, 0) != MAGIC {
+        return Err(BadFrame::Malformed("the frame does not start with the magic word"));
+    }
+    let version = u32_at(frame, 8);
+    if version != LAYOUT_VERSION {
+        return Err(BadFrame::Version(version));
+    }
+    if frame.len() != bytes {
+        return Err(BadFrame::Malformed("the frame has the wrong length"));
+    }
+    Ok(())
+}
+
+impl Hello {
+    fn encode(&self) -> [u8; HELLO_BYTES] {
+        let mut frame = [0; HELLO_BYTES];
+        frame[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
+        frame[8..12].copy_from_slice(&LAYOUT_VERSION.to_ne_bytes());
+        frame[12..16].copy_from_slice(&self.strategy.code().to_ne_bytes());
+        frame[16..20].copy_from_slice(&self.lanes.to_ne_bytes());
+        frame[24..32].copy_from_slice(&self.arena_bytes.to_ne_bytes());
+        frame
+    }
+
+    fn decode(frame: &[u8]) -> Result<Self, BadFrame> {
+        let strategy = Strategy::from_code(u32_at(frame, 12)).ok_or(BadFrame::Malformed("no such strategy"))?;
+        Ok(Self { strategy, lanes: u32_at(frame, 16), arena_bytes: u64_at(frame, 24) })
+    }
+}
+
+impl Asked {
+    pub(crate) fn encode(&self) -> [u8; HELLO_BYTES] {
+        match self {
+            Self::Attach(hello) => hello.encode(),
+            Self::Look { area } => {
+                let mut frame = Hello { strategy: Strategy::Auto, lanes: *area, arena_bytes: 0 }.encode();
+                frame[12..16].copy_from_slice(&LOOK.to_ne_bytes());
+                frame
+            }
+        }
+    }
+
+    pub(crate) fn decode(frame: &[u8]) -> Result<Self, BadFrame> {
+        check_opening(frame, HELLO_BYTES)?;
+        match u32_at(frame, 12) {
+            LOOK => Ok(Self::Look { area: u32_at(frame, 16) }),
+            _ => Hello::decode(frame).map(Self::Attach),
+        }
+    }
+}
+
+fn queue_word(queue: Option<i32>) -> u64 {
+    queue.and_then(|queue| u64::try_from(queue).ok()).map_or(0, |queue| queue + 1)
+}
+
+fn queue_at(frame: &[u8], offset: usize) -> Option<i32> {
+    i32::try_from(u64_at(frame, offset).checked_sub(1)?).ok()
+}
+
+impl Answer {
+    pub(crate) fn encode(&self) -> [u8; ANSWER_BYTES] {
+        let mut frame = [0; ANSWER_BYTES];
+        frame[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
+        frame[8..12].copy_from_slice(&LAYOUT_VERSION.to_ne_bytes());
+        match self {
+            Self::Welcome(welcome) => {
+                frame[12..16].copy_from_slice(&KIND_WELCOME.to_ne_bytes());
+                frame[16..20].copy_from_slice(&u32::from(welcome.node.0).to_ne_bytes());
+                frame[20..24].copy_from_slice(&welcome.client.index.to_ne_bytes());
+                frame[24..28].copy_from_slice(&welcome.client.generation.to_ne_bytes());
+                frame[28..32].copy_from_slice(&welcome.lanes.to_ne_bytes());
+                frame[32..40].copy_from_slice(&welcome.arena_bytes.to_ne_bytes());
+                frame[40..48].copy_from_slice(&queue_word(welcome.reply_queue).to_ne_bytes());
+                frame[48..56].copy_from_slice(&queue_word(welcome.request_queue).to_ne_bytes());
+                frame[56..60].copy_from_slice(&u32::from(welcome.planes).to_ne_bytes());
+                frame[60..64].copy_from_slice(&u32::from(welcome.place).to_ne_bytes());
+            }
+            Self::View => frame[12..16].copy_from_slice(&KIND_VIEW.to_ne_bytes()),
+            Self::Refusal { code, text } => {
+                let bytes = text.floor_char_boundary(REFUSAL_TEXT_BYTES_MAX);
+                frame[12..16].copy_from_slice(&KIND_REFUSAL.to_ne_bytes());
+                frame[16..20].copy_from_slice(&code.to_ne_bytes());
+                frame[20..24].copy_from_slice(&(bytes as u32).to_ne_bytes());
+                frame[REFUSAL_TEXT_OFFSET..REFUSAL_TEXT_OFFSET + bytes].copy_from_slice(&text.as_bytes()[..bytes]);
+            }
+        }
+        frame
+    }
+
+    pub(crate) fn decode(frame: &[u8]) -> Result<Self, BadFrame> {
+        check_opening(frame, ANSWER_BYTES)?;
+        match u32_at(frame, 12) {
+            KIND_WELCOME => {
+                let node = u16::try_from(u32_at(frame, 16)).map_err(|_| BadFrame::Malformed("no such node"))?;
+                let planes = u8::try_from(u32_at(frame, 56)).ok().filter(|&planes| usize::from(planes) <= PLANES_MAX);
+                let place = u8::try_from(u32_at(frame, 60)).ok().filter(|&place| usize::from(place) < PLACES);
+                Ok(Self::Welcome(Welcome {
+                    place: place.ok_or(BadFrame::Malformed("no such place on the board"))?,
+                    planes: planes.ok_or(BadFrame::Malformed("more planes than there can be"))?.max(1),
+                    node: NodeId(node),
+                    client: ClientId { index: u32_at(frame, 20), generation: u32_at(frame, 24) },
+                    lanes: u32_at(frame, 28),
+                    arena_bytes: u64_at(frame, 32),
+                    reply_queue: queue_at(frame, 40),
+                    request_queue: queue_at(frame, 48),
+                }))
+            }
+            KIND_REFUSAL => {
+                let bytes = u32_at(frame, 20) as usize;
+                let text = frame[REFUSAL_TEXT_OFFSET..]
+                    .get(..bytes)
+                    .ok_or(BadFrame::Malformed("a refusal longer than its frame"))?;
+                Ok(Self::Refusal { code: u32_at(frame, 16), text: String::from_utf8_lossy(text).into_owned() })
+            }
+            KIND_VIEW => Ok(Self::View),
+            _ => Err(BadFrame::Malformed("no such kind of answer")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_back_as_they_were_sent() {
+        // If this broke, no client could attach, or one would map its memory wrongly.
+        let hello = Hello { strategy: Strategy::Rmq, lanes: 3, arena_bytes: 1 << 40 };
+        for asked in [Asked::Attach(hello), Asked::Look { area: 7 }] {
+            assert_eq!(Asked::decode(&asked.encode()), Ok(asked));
+        }
+        assert_eq!(Answer::decode(&Answer::View.encode()), Ok(Answer::View));
+        let client = ClientId { index: 7, generation: 9 };
+        let (reply_queue, request_queue) = (Some(0), None);
+        let (node, arena_bytes, planes, place) = (NodeId(5), 4096, 2, 63);
+        let welcome = Welcome { node, client, lanes: 3, arena_bytes, reply_queue, request_queue, planes, place };
+        assert_eq!(Answer::decode(&Answer::Welcome(welcome).encode()), Ok(Answer::Welcome(welcome)));
+        let refusal = Answer::Refusal { code: 3, text: "é".repeat(500) };
+        let Ok(Answer::Refusal { code: 3, text }) = Answer::decode(&refusal.encode()) else { panic!("lost") };
+        assert!(text.chars().all(|letter| letter == 'é') && text.len() > 200);
+    }
+
+    #[test]
+    fn another_version_is_named_whatever_its_length() {
+        // If this broke, a client of another build would be told "malformed" instead of which versions differ.
+        for bytes in [16, 64, 100, 256] {
+            let mut frame = vec![0; bytes];
+            frame[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
+            frame[8..12].copy_from_slice(&77_u32.to_ne_bytes());
+            assert_eq!(Asked::decode(&frame), Err(BadFrame::Version(77)));
+            assert_eq!(Answer::decode(&frame), Err(BadFrame::Version(77)));
+        }
+    }
+
+    #[test]
+    fn garbage_of_any_length_is_refused_without_a_panic() {
+        // If this broke, one packet from any local process would kill the daemon.
+        for bytes in 0..300 {
+            for fill in [0, 1, 0xff] {
+                assert!(Asked::decode(&vec![fill; bytes]).is_err());
+                assert!(Answer::decode(&vec![fill; bytes]).is_err());
+            }
+        }
+        let mut frame = Answer::Refusal { code: 1, text: String::new() }.encode();
+        frame[20..24].copy_from_slice(&u32::MAX.to_ne_bytes());
+        assert!(Answer::decode(&frame).is_err());
+        let client = ClientId { index: 0, generation: 1 };
+        let (node, reply_queue, request_queue) = (NodeId(1), None, None);
+        for (planes, place) in [(17, 0), (1, PLACES as u8)] {
+            let welcome =
+                Welcome { node, client, lanes: 1, arena_bytes: 4096, reply_queue, request_queue, planes, place };
+            assert!(Answer::decode(&Answer::Welcome(welcome).encode()).is_err());
+        }
+    }
+}

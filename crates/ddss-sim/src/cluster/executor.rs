@@ -1,0 +1,309 @@
+//! What the engines want done, done: to memory, to the network, to clients.
+
+use super::network::{Event, Fetch, Staged};
+use super::node::Node;
+use super::raft_stub::Said;
+use super::simulator::World;
+use ddss_core::engine::{Action, Commit, Parts, Reply, Source, StepId, Target};
+use ddss_core::{ArenaRange, Entry, Failure, Header, LaneId, Message, NodeId, Payload, RemoteWindow, SegmentId};
+
+impl World {
+    /// Does what an engine wants done.
+    pub(crate) fn perform(&mut self, node: usize) {
+        while let Some(action) = self.nodes[node].engine.next_action() {
+            self.act(node, action);
+        }
+    }
+
+    /// The same behind a request. Daemons look first whether an answer is all there is, and take it in its place.
+    pub(crate) fn perform_asked(&mut self, node: usize, looks: bool) {
+        if looks
+            && let Some(&Commit { at, offset, client, from, version, timestamp }) =
+                self.nodes[node].engine.first_commit()
+        {
+            let (parts, source) = (Parts::One { offset, bytes: from.length() }, Source::Client(client, from));
+            self.act(node, Action::Commit { at, parts, source, version, timestamp });
+        }
+        if looks && let Some(&Reply { lane, completion, data }) = self.nodes[node].engine.last_reply() {
+            self.act(node, Action::Reply { lane, completion, data });
+        }
+        self.perform(node);
+    }
+
+    /// What daemons try first: a small call, as its entry stands there.
+    pub(crate) fn perform_small(&mut self, node: usize, lane: LaneId, entry: &Entry) -> bool {
+        let now = self.now(node);
+        let engine = &mut self.nodes[node].engine;
+        if let Some(seen) = engine.small_get(lane, entry) {
+            self.act(node, seen.action(lane, entry));
+        } else if let Some(commit) = engine.small_put(now, lane, entry) {
+            commit.actions(lane, entry).into_iter().for_each(|action| self.act(node, action));
+        } else {
+            return false;
+        }
+        self.perform(node);
+        true
+    }
+
+    fn act(&mut self, node: usize, action: Action) {
+        let here = &mut self.nodes[node];
+        match action {
+            Action::Format { record, .. } if record.known_as != record.segment && self.full == Some(node) => {
+                let now = self.now(node);
+                self.nodes[node].engine.formatted(now, record.segment, false);
+            }
+            Action::Format { record, header, .. } => {
+                here.format(record.at, &header);
+                self.places.insert(record.segment, (node, record.at));
+                self.records.insert(record.segment, record);
+                self.note_rights(node, &record);
+                let now = self.now(node);
+                self.nodes[node].engine.formatted(now, record.segment, true);
+            }
+            Action::Strike { segment } => {
+                self.records.remove(&segment);
+                self.struck.insert((node, segment.index()), segment);
+            }
+            Action::Rewrite { record } => {
+                self.records.insert(record.segment, record);
+                self.note_rights(node, &record);
+            }
+            Action::Move { record, from, bytes } => {
+                here.relocate(from, record.at, bytes as usize);
+                self.places.insert(record.segment, (node, record.at));
+                let now = self.now(node);
+                self.nodes[node].engine.moved(now, record.segment, true);
+            }
+            Action::Clear { at, bytes } => {
+                here.clear(at, bytes as usize);
+                here.engine.cleared(at, bytes);
+            }
+            Action::Erase { at } => {
+                let id = SegmentId::from_bits(here.header(at).segment);
+                here.erase(at);
+                if self.places.get(&id) == Some(&(node, at)) && !self.mirrored.contains(&id) {
+                    self.erased.insert(id);
+                }
+            }
+            Action::Withdraw { at } => self.windows.retain(|_, &mut (home, _, base)| (home, base) != (node, at)),
+            Action::Look { at } => {
+                let word = here.word(at);
+                here.engine.looked(word);
+            }
+            Action::Mark { at, holder } => here.mark(at, holder),
+            Action::CopyOut { at, parts, client, into } => {
+                let bytes = here.gather(at, &parts);
+                here.write_arena(client, into, &bytes);
+            }
+            Action::Commit { at, parts, source, version, timestamp } => {
+                let bytes = here.source(&source, parts.bytes());
+                self.read_meanwhile(node, at, |here, marks| {
+                    here.begin_commit(at, &parts, &bytes, marks.then_some(version));
+                });
+                self.nodes[node].commit(at, &parts, &bytes, version, timestamp);
+            }
+            Action::Aside { source, bytes, to } => {
+                let bytes = here.source(&source, bytes);
+                here.write(to, &bytes);
+            }
+            Action::Fill { at, source, parts } => {
+                let bytes = here.source(&source, parts.bytes());
+                for range in &here.engine.ranges(&parts) {
+                    here.write(at + range.offset, &bytes);
+                }
+            }
+            Action::Stamp { at, version, timestamp } => here.stamp(at, version, timestamp),
+            Action::Decide { decision } => self.say_to_council(node, Said::Decide(decision)),
+            Action::Keep { at, to, header } => here.keep(at, to, &header),
+            Action::Snapshot { at, parts, to } => {
+                let bytes = here.gather(at, &parts);
+                here.write(to, &bytes);
+            }
+            Action::Unstage { node: peer, at, client, into } => {
+                let bytes = here.staging_of(peer)[at as usize..][..into.bytes as usize].to_vec();
+                here.write_arena(client, into, &bytes);
+            }
+            Action::WriteOut { kept, client, into } => {
+                let bytes = here.engine.kept(kept).to_vec();
+                here.write_arena(client, into, &bytes);
+            }
+            Action::Fetch { node: home, step, window, line, parts, target } => {
+                let ranges = here.engine.ranges(&parts).to_vec();
+                let (header, bytes) = (Header::default(), Vec::new());
+                let fetch = Fetch { step, window, line, ranges, target, header, state_after: 0, bytes };
+                self.begin_fetch(node, usize::from(home.0) - 1, fetch);
+            }
+            Action::Stage { node: home, at, client, from, message, table, .. } => {
+                let bytes = here.payload(client, &Payload::Arena(from));
+                let tail = table.map(|table| here.engine.kept(table).to_vec()).unwrap_or_default();
+                self.send(node, home, Some(Staged::Bytes(at, bytes)), &message, &tail);
+            }
+            Action::Hand { node: peer, hand, at, from, bytes, message, table } => {
+                let life = here.life;
+                let tail = table.map(|table| here.engine.kept(table).to_vec()).unwrap_or_default();
+                if self.network.life(node, usize::from(peer.0) - 1).is_none() {
+                    return self.nodes[node].engine.handed(hand);
+                }
+                self.send(node, peer, Some(Staged::Pool { at, from, bytes, hand, life }), &message, &tail);
+            }
+            Action::Send { node: peer, message, tail } => {
+                let bytes = here.tail(&tail);
+                self.send(node, peer, None, &message, &bytes);
+            }
+            Action::Introduce { node: peer, message, at, bytes } => self.introduce(node, peer, &message, at, bytes),
+            Action::Claim { .. } | Action::Disclaim { .. } | Action::Confirm { .. } => {
+                unreachable!("no engine here was told to share its names")
+            }
+            Action::Cut { node: peer } => self.violation(format!("node {} cut {peer} for no reason", node + 1)),
+            Action::Reply { lane, mut completion, data } => {
+                if let Some((at, bytes)) = data {
+                    completion.data[..usize::from(bytes)].copy_from_slice(&here.bytes(at, bytes.into()));
+                }
+                self.reply(node, lane.client, &completion);
+            }
+        }
+    }
+
+    fn introduce(&mut self, node: usize, peer: NodeId, message: &Message, at: u64, bytes: u64) {
+        let Message::Found { step, facts, .. } = *message else { return };
+        // Who has a window over that memory keeps it.
+        let mine = (node, usize::from(peer.0) - 1, at);
+        let known = self.windows.iter().find(|&(_, window)| *window == mine).map(|(&key, _)| key);
+        let key = known.unwrap_or_else(|| {
+            self.keys += 1;
+            self.keys
+        });
+        self.windows.insert(key, mine);
+        let window = RemoteWindow { key, base: at, bytes };
+        self.send(node, peer, None, &Message::Found { step, facts, window }, &[]);
+    }
+
+    fn begin_fetch(&mut self, node: usize, home: usize, fetch: Fetch) {
+        let step = fetch.step;
+        self.fetches.insert((node, home, step));
+        // Posted on a dead connection, it ends when its node notices.
+        if let Some(life) = self.network.life(node, home) {
+            let time_us = self.arrival(node, home);
+            let fetch = Box::new(fetch);
+            self.network.at(time_us, Event::Read { from: node, to: home, life, fetch, piece: 0 });
+        }
+    }
+
+    fn send(&mut self, from: usize, to: NodeId, staged: Option<Staged>, message: &Message, tail: &[u8]) {
+        let to = usize::from(to.0) - 1;
+        let Some(life) = self.network.life(from, to) else { return };
+        let time_us = self.arrival(from, to);
+        let bytes = message.encode(self.nodes[from].engine.clock(), tail).to_vec();
+        self.network.at(time_us, Event::Deliver { from, to, life, staged, bytes });
+    }
+
+    fn arrival(&mut self, from: usize, to: usize) -> u64 {
+        self.network.arrival(self.now_us, self.plan.hop_us, from, to, &mut self.random)
+    }
+
+    pub(crate) fn deliver(&mut self, from: usize, to: usize, life: u64, staged: Option<Staged>, bytes: &[u8]) {
+        let alive = self.network.life(from, to) == Some(life);
+        match staged {
+            Some(Staged::Pool { at, from: place, bytes, hand, life }) if self.nodes[from].life == life => {
+                let data = self.nodes[from].bytes(place, bytes as usize);
+                self.nodes[from].engine.handed(hand);
+                if alive {
+                    self.place(from, to, at, &data);
+                }
+            }
+            Some(Staged::Bytes(at, data)) if alive => self.place(from, to, at, &data),
+            _ => {}
+        }
+        if alive {
+            let Ok((message, clock, tail)) = Message::decode(bytes) else {
+                return self.violation(format!("node {} wrote what node {} cannot read", from + 1, to + 1));
+            };
+            let now = self.now(to);
+            self.nodes[to].engine.message(now, NodeId(from as u16 + 1), clock, &message, tail);
+            self.perform(to);
+        }
+    }
+
+    fn place(&mut self, from: usize, to: usize, at: u64, data: &[u8]) {
+        let from = NodeId(from as u16 + 1);
+        self.nodes[to].staging_of(from)[at as usize..][..data.len()].copy_from_slice(data);
+    }
+
+    /// Somebody reads what a node is just writing, if a read of it is on its way: a piece, or some.
+    fn read_meanwhile(&mut self, node: usize, at: u64, begin: impl FnOnce(&mut Node, bool)) {
+        #[cfg(feature = "planted")]
+        let marks = self.plan.bug != Some(ddss_core::engine::Bug::UnmarkedCommit);
+        #[cfg(not(feature = "planted"))]
+        let marks = true;
+        let mut begin = Some(begin);
+        while self.plan.hop_us.is_none()
+            && let Some((from, life, fetch, piece)) = self.network.take_read(node, at)
+        {
+            if let Some(begin) = begin.take() {
+                begin(&mut self.nodes[node], marks);
+            }
+            self.report.half_seen += 1;
+            self.read(from, node, life, fetch, piece);
+            if self.random.one_in(4) {
+                break;
+            }
+        }
+    }
+
+    /// The adapter of `to` reads for `from`: the header, the bytes in pieces, the state word again.
+    pub(crate) fn read(&mut self, from: usize, to: usize, life: u64, mut fetch: Box<Fetch>, piece: usize) {
+        if self.network.life(from, to) != Some(life) {
+            return;
+        }
+        const PIECE: usize = 64;
+        if self.windows.get(&fetch.window.key) != Some(&(to, from, fetch.window.base)) {
+            return self.violation(format!("node {} read through a window that it had no longer: {fetch:?}", from + 1));
+        }
+        let home = &self.nodes[to];
+        let base = fetch.window.base + fetch.line;
+        let data = base + Header::DATA_OFFSET;
+        let wanted: u32 = fetch.ranges.iter().map(|range| range.bytes).sum();
+        if piece == 0 {
+            fetch.header = home.header(base);
+        } else if fetch.bytes.len() < wanted as usize {
+            let (at, left) = fetch.place_of(fetch.bytes.len() as u64);
+            fetch.bytes.extend(home.bytes(data + at, PIECE.min(left)));
+        } else {
+            fetch.state_after = home.header(base).state;
+            let time_us = self.arrival(to, from);
+            self.network.at(time_us, Event::Fetched { from: to, to: from, life, fetch });
+            return;
+        }
+        let longest = if self.random.one_in(4) { 60 } else { 2 };
+        let pause = if self.plan.hop_us.is_some() { 0 } else { self.random.below(longest) };
+        let mut time_us = self.now_us + pause;
+        if !self.reads_overlap && fetch.is_between() {
+            // The answer goes there, and then the next read comes.
+            time_us = time_us.max(self.arrival(to, from)) + self.plan.hop_us.unwrap_or(2);
+        }
+        self.network.occupy(from, to, time_us);
+        self.network.at(time_us, Event::Read { from, to, life, fetch, piece: piece + 1 });
+    }
+
+    pub(crate) fn read_is_back(&mut self, from: usize, to: usize, life: u64, fetch: &Fetch) {
+        if self.network.life(from, to) != Some(life) || !self.fetches.remove(&(to, from, fetch.step)) {
+            return;
+        }
+        match fetch.target {
+            Target::Arena(client, ArenaRange { slot, .. }) => {
+                let into = ArenaRange { slot, bytes: fetch.bytes.len() as u32 };
+                self.nodes[to].write_arena(client, into, &fetch.bytes);
+            }
+            Target::Pool(at) => {
+                self.nodes[to].write(at, &fetch.bytes);
+            }
+        }
+        self.fetched(to, fetch.step, Ok((fetch.header, fetch.state_after)));
+    }
+
+    pub(crate) fn fetched(&mut self, node: usize, step: StepId, result: Result<(Header, u64), Failure>) {
+        let now = self.now(node);
+        self.nodes[node].engine.fetched(now, step, result);
+        self.perform(node);
+    }
+}

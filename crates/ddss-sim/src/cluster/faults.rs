@@ -1,0 +1,183 @@
+//! What goes wrong: connections, clients and whole nodes, at any moment.
+
+use super::network::Event;
+use super::node::ARENA_BYTES;
+use super::simulator::World;
+use crate::load::permission_oracle::user_of;
+use crate::load::workload::Client;
+use ddss_core::{ClientId, Failure, Header, LockToken, NodeId, Record, Timestamp, Version};
+
+impl World {
+    pub(crate) fn misfortune(&mut self, node: usize, client: usize) {
+        if !self.plan.faults {
+            return;
+        }
+        let soon = self.now_us + self.random.below(200);
+        if self.random.one_in(200) {
+            self.network.at(soon, Event::Kill { node, client });
+        }
+        if self.random.one_in(300) && self.plan.nodes > 1 {
+            let peer = (node + 1 + self.random.below(self.plan.nodes as u64 - 1) as usize) % self.plan.nodes;
+            self.network.at(soon, Event::Cut { a: node, b: peer });
+        }
+        if self.random.one_in(500) {
+            let until_us = soon + 1 + self.random.below(30_000);
+            self.network.at(soon, Event::Pause { node, until_us });
+        }
+        if self.random.one_in(1200) && self.plan.nodes > 2 {
+            let second = (node + 1 + self.random.below(2) as usize) % self.plan.nodes;
+            let second = Some(second).filter(|_| self.random.one_in(2));
+            let until_us = soon + 1 + self.random.below(120_000);
+            self.network.at(soon, Event::Isolate { first: node, second, until_us });
+        }
+        if self.random.one_in(2000) {
+            self.network.at(soon, Event::Crash { node });
+        }
+    }
+
+    pub(crate) fn kill(&mut self, node: usize, index: usize) {
+        self.report.client_kills += 1;
+        let client = &mut self.nodes[node].clients[index];
+        let old = client.id;
+        let asked = client.asked.take();
+        *client = Client::new(ClientId { index: old.index, generation: old.generation + 1 });
+        let fresh = client.id;
+        if let Some(asked) = asked {
+            self.note_lost(node, &asked);
+        }
+        let now = self.now(node);
+        self.nodes[node].engine.detach(now, old);
+        self.nodes[node].engine.attach(fresh, user_of(index), ARENA_BYTES as u64);
+        self.perform(node);
+        self.network.at(self.now_us + 1 + self.random.below(100), Event::Ask { node, client: index });
+    }
+
+    pub(crate) fn cut(&mut self, a: usize, b: usize) {
+        if !self.network.cut(a, b) {
+            return;
+        }
+        self.report.cuts += 1;
+        self.windows.retain(|_, &mut (home, peer, _)| (home, peer) != (a, b) && (home, peer) != (b, a));
+        let (first, second) = (self.random.below(500), self.random.below(500));
+        self.network.at(self.now_us + first, Event::Down { node: a, peer: b });
+        self.network.at(self.now_us + second, Event::Down { node: b, peer: a });
+        self.network.at(self.now_us + first.max(second) + 1 + self.random.below(5000), Event::Up { a, b });
+    }
+
+    pub(crate) fn down(&mut self, node: usize, peer: usize) {
+        let lost: Vec<_> = self.fetches.iter().copied().filter(|&(from, to, _)| from == node && to == peer).collect();
+        let fetches_first = self.random.one_in(2);
+        for turn in [true, false] {
+            if turn == fetches_first {
+                for key in &lost {
+                    self.fetches.remove(key);
+                    self.fetched(node, key.2, Err(Failure::NodeDown));
+                }
+            } else {
+                let now = self.now(node);
+                self.nodes[node].engine.peer_down(now, NodeId(peer as u16 + 1));
+                self.perform(node);
+            }
+        }
+    }
+
+    /// The node dies with its daemon, its clients and its memory.
+    pub(crate) fn crash(&mut self, node: usize) {
+        if self.nodes[node].dead {
+            return;
+        }
+        self.report.crashes += 1;
+        for peer in (0..self.plan.nodes).filter(|&peer| peer != node) {
+            self.cut(node, peer);
+        }
+        self.fetches.retain(|&(from, _, _)| from != node);
+        for index in 0..self.plan.clients {
+            if let Some(asked) = self.nodes[node].clients[index].asked.take() {
+                self.note_lost(node, &asked);
+            }
+        }
+        self.check_counter();
+        (self.nodes[node].dead, self.nodes[node].heard) = (true, 0);
+        let forgets = self.random.one_in(2);
+        let longest = if self.random.one_in(3) { 150_000 } else { 20_000 };
+        let later_us = self.now_us + 600 + self.random.below(longest);
+        self.network.at(later_us, Event::Restart { node, forgets });
+        if forgets {
+            self.lose_all(node);
+        } else {
+            self.report.survived += 1;
+        }
+    }
+
+    /// What was at home there is gone.
+    fn lose_all(&mut self, node: usize) {
+        self.records.retain(|id, _| usize::from(id.home().0) != node + 1);
+        self.struck.retain(|place, _| place.0 != node);
+        let lost: Vec<_> = self.places.iter().filter(|(_, place)| place.0 == node).map(|(&id, _)| id).collect();
+        for id in lost.into_iter().filter(|id| !self.mirrored.contains(id)) {
+            self.lost.entry(id).or_insert(self.now_us);
+        }
+        self.find_lost();
+        for temp in 0..Self::TEMPS {
+            if let Some(target) = self.temps[temp].filter(|target| self.lost.contains_key(&target.id)) {
+                self.gone.push(target);
+                self.forget_temp(temp);
+            }
+        }
+    }
+
+    pub(crate) fn restart(&mut self, node: usize) {
+        let ids = self.ids();
+        self.nodes[node].start_again(ids[node], &ids, true, &mut self.random);
+        self.council.forget_told(node);
+        self.plant();
+        for index in (node..self.plan.segments).step_by(self.plan.nodes) {
+            self.gone.push(self.targets[index]);
+            self.allocate(index, node);
+        }
+        for index in std::mem::take(&mut self.to_make) {
+            self.allocate(index, node);
+        }
+        self.think_again(node);
+    }
+
+    fn think_again(&mut self, node: usize) {
+        for client in 0..self.plan.clients {
+            self.network.at(self.now_us + 1 + self.random.below(100), Event::Ask { node, client });
+        }
+    }
+
+    /// A daemon that finds what the one before it has left.
+    pub(crate) fn go_on_again(&mut self, node: usize) {
+        let ids = self.ids();
+        let floor = self.nodes[node].engine.last_timestamp();
+        self.nodes[node].start_again(ids[node], &ids, false, &mut self.random);
+        self.council.forget_told(node);
+        self.plant();
+        let found: Vec<Record> =
+            self.records.values().filter(|record| record.segment.home() == ids[node]).copied().collect();
+        let here = &mut self.nodes[node];
+        for record in &found {
+            here.mark(record.at, LockToken::default());
+            let (header, keeps) = (here.header(record.at), record.spec.keeps());
+            let version = Version(header.state >> 1);
+            if let Some(line) = Header::line_of(record.spec.bytes, keeps, version) {
+                here.keep(record.at, record.at + line, &header);
+            }
+            let restored = here.engine.restore(record, version, Timestamp(header.timestamp));
+            assert_eq!(restored, Ok(()), "what was written down is found again");
+            let oldest = self.oldest.entry(record.known_as).or_default();
+            *oldest = version.0.max(*oldest);
+        }
+        // The ids of segments that were released are not given again.
+        for (_, &last) in self.struck.range((node, 0)..=(node, u16::MAX)) {
+            let taken = found.iter().any(|record| record.segment.index() == last.index());
+            if !taken {
+                self.nodes[node].engine.restore_free(last);
+            }
+        }
+        self.nodes[node].engine.restore_clock(floor);
+        self.nodes[node].clear_free(&found);
+        self.think_again(node);
+    }
+}

@@ -1,0 +1,276 @@
+//! One simulated node: its engine, its memory, and its clients.
+
+use crate::check::History;
+use crate::load::permission_oracle::user_of;
+use crate::load::workload::Client;
+use crate::random::Random;
+use ddss_core::engine::{Engine, EngineConfig, Parts, Source, Tail, area_of, offset_of};
+use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES};
+use ddss_core::{ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Plane, Record, Timestamp, Version};
+use std::collections::BTreeMap;
+
+/// Bytes of one client's arena.
+pub(crate) const ARENA_BYTES: usize = 4 * ARENA_SLOT_BYTES;
+/// Bytes of one node's pool.
+pub(crate) const POOL_BYTES: usize = 1 << 20;
+
+/// One simulated node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) engine: Engine,
+    reads_overlap: bool,
+    /// What lies in each area; it is there from the first use on.
+    areas: BTreeMap<usize, Vec<u8>>,
+    pub(crate) staging: BTreeMap<NodeId, Vec<u8>>,
+    pub(crate) clients: Vec<Client>,
+    /// How far this node's wall clock is from the truth, and its steady one from everybody else's.
+    pub(crate) skew_us: u64,
+    pub(crate) uptime_us: u64,
+    /// Which run of its daemon; nothing of an earlier one counts.
+    pub(crate) life: u64,
+    /// It is dead until it is started again.
+    pub(crate) dead: bool,
+    /// It does nothing until then.
+    pub(crate) paused_until_us: u64,
+    /// The newest timestamp that its clients were told in this life.
+    pub(crate) heard: u64,
+}
+
+impl Node {
+    pub(crate) fn new(id: NodeId, peers: &[NodeId], clients: usize, reads_overlap: bool, random: &mut Random) -> Self {
+        let clients = (0..clients as u32).map(|index| Client::new(ClientId { index, generation: 1 })).collect();
+        let mut node = Self {
+            engine: Self::engine(id, peers, reads_overlap, random),
+            reads_overlap,
+            areas: BTreeMap::new(),
+            staging: BTreeMap::new(),
+            clients,
+            skew_us: random.below(2_000_000),
+            uptime_us: random.below(2_000_000),
+            life: 0,
+            dead: false,
+            paused_until_us: 0,
+            heard: 0,
+        };
+        node.attach_all();
+        node
+    }
+
+    fn engine(id: NodeId, peers: &[NodeId], reads_overlap: bool, random: &mut Random) -> Engine {
+        let first_generation = random.word() as u32;
+        let pool_bytes = POOL_BYTES as u64;
+        let mut engine = Engine::new(&EngineConfig {
+            node: id,
+            plane: Plane::ONLY,
+            pool_bytes,
+            peers: peers.to_vec(),
+            first_generation,
+            reads_overlap,
+        });
+        engine.expect_duties();
+        engine.tune_mirrors(1024, 50_000);
+        engine
+    }
+
+    fn attach_all(&mut self) {
+        for client in &self.clients {
+            self.engine.attach(client.id, user_of(client.id.index as usize), ARENA_BYTES as u64);
+        }
+    }
+
+    /// A new daemon, which knows nothing of what was, with new clients; the memory may be there still.
+    pub(crate) fn start_again(&mut self, id: NodeId, peers: &[NodeId], forgets: bool, random: &mut Random) {
+        self.engine = Self::engine(id, peers, self.reads_overlap, random);
+        if forgets {
+            self.areas.clear();
+        }
+        self.staging.clear();
+        for client in &mut self.clients {
+            *client = Client::new(ClientId { generation: client.id.generation + 1, ..client.id });
+        }
+        self.attach_all();
+        self.life += 1;
+        self.dead = false;
+    }
+
+    pub(crate) fn staging_of(&mut self, peer: NodeId) -> &mut Vec<u8> {
+        self.staging.entry(peer).or_insert_with(|| vec![0; STAGING_BYTES])
+    }
+
+    pub(crate) fn client(&mut self, id: ClientId) -> Option<&mut Client> {
+        self.clients.get_mut(id.index as usize).filter(|client| client.id == id)
+    }
+
+    pub(crate) fn payload(&mut self, client: ClientId, payload: &Payload) -> Vec<u8> {
+        match (payload, self.client(client)) {
+            (Payload::Inline { bytes, length }, _) => bytes[..usize::from(*length)].to_vec(),
+            (Payload::Arena(range), Some(client)) => {
+                let start = range.offset() as usize;
+                client.arena[start..start + range.bytes as usize].to_vec()
+            }
+            (Payload::Arena(range), None) => vec![0; range.bytes as usize],
+        }
+    }
+
+    /// Memory of this node; what nobody has written to is zeroes.
+    pub(crate) fn bytes(&self, at: u64, count: usize) -> Vec<u8> {
+        let start = offset_of(at) as usize;
+        self.areas.get(&area_of(at)).map_or_else(|| vec![0; count], |area| area[start..start + count].to_vec())
+    }
+
+    pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) {
+        let area = self.areas.entry(area_of(at)).or_insert_with(|| vec![0; POOL_BYTES]);
+        area[offset_of(at) as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Copies a whole segment to another place.
+    pub(crate) fn relocate(&mut self, from: u64, to: u64, count: usize) {
+        let bytes = self.bytes(from, count);
+        self.write(to, &bytes);
+    }
+
+    pub(crate) fn clear(&mut self, at: u64, count: usize) {
+        self.write(at, &vec![0; count]);
+    }
+
+    /// Makes everything zeroes that is nobody's.
+    pub(crate) fn clear_free(&mut self, used: &[Record]) {
+        let held: Vec<(u64, Vec<u8>)> = used
+            .iter()
+            .map(|record| {
+                let bytes = Header::bytes_with(record.spec.bytes, record.spec.keeps());
+                (record.at, self.bytes(record.at, bytes as usize))
+            })
+            .collect();
+        self.areas.clear();
+        for (at, bytes) in held {
+            self.write(at, &bytes);
+        }
+    }
+
+    pub(crate) fn word(&self, at: u64) -> u64 {
+        let start = offset_of(at) as usize;
+        self.areas.get(&area_of(at)).map_or(0, |area| u64::from_le_bytes(std::array::from_fn(|i| area[start + i])))
+    }
+
+    fn set_word(&mut self, at: u64, value: u64) {
+        self.write(at, &value.to_le_bytes());
+    }
+
+    pub(crate) fn header(&self, at: u64) -> Header {
+        Header {
+            state: self.word(at + Header::STATE_OFFSET),
+            timestamp: self.word(at + Header::TIMESTAMP_OFFSET),
+            segment: self.word(at + Header::SEGMENT_OFFSET),
+            bytes: self.word(at + Header::BYTES_OFFSET),
+            locked: self.word(at + Header::LOCKED_OFFSET),
+        }
+    }
+
+    pub(crate) fn format(&mut self, at: u64, header: &Header) {
+        self.set_word(at + Header::STATE_OFFSET, header.state);
+        self.set_word(at + Header::TIMESTAMP_OFFSET, header.timestamp);
+        self.set_word(at + Header::SEGMENT_OFFSET, header.segment);
+        self.set_word(at + Header::BYTES_OFFSET, header.bytes);
+        self.set_word(at + Header::LOCKED_OFFSET, header.locked);
+    }
+
+    pub(crate) fn mark(&mut self, at: u64, holder: LockToken) {
+        self.set_word(at + Header::LOCKED_OFFSET, holder.0);
+    }
+
+    pub(crate) fn erase(&mut self, at: u64) {
+        self.set_word(at + Header::SEGMENT_OFFSET, 0);
+    }
+
+    /// The bytes of some parts, one behind the other; `at` is where the segment's data begin.
+    pub(crate) fn gather(&self, at: u64, parts: &Parts) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(parts.bytes() as usize);
+        for range in &self.engine.ranges(parts) {
+            bytes.extend(self.bytes(at + range.offset, range.bytes as usize));
+        }
+        bytes
+    }
+
+    /// The first half of a commit: what somebody sees who reads meanwhile.
+    pub(crate) fn begin_commit(&mut self, at: u64, parts: &Parts, bytes: &[u8], marked: Option<Version>) {
+        if let Some(version) = marked {
+            self.set_word(at + Header::STATE_OFFSET, Header::writing(Version(version.0 - 1)));
+        }
+        let mut left = &bytes[..bytes.len() / 2];
+        for range in &self.engine.ranges(parts) {
+            let (now, later) = left.split_at(left.len().min(range.bytes as usize));
+            self.write(at + Header::DATA_OFFSET + range.offset, now);
+            left = later;
+        }
+    }
+
+    pub(crate) fn commit(&mut self, at: u64, parts: &Parts, bytes: &[u8], version: Version, timestamp: Timestamp) {
+        let mut left = bytes;
+        for range in &self.engine.ranges(parts) {
+            let (now, later) = left.split_at(range.bytes as usize);
+            self.write(at + Header::DATA_OFFSET + range.offset, now);
+            left = later;
+        }
+        self.set_word(at + Header::TIMESTAMP_OFFSET, timestamp.0);
+        self.set_word(at + Header::STATE_OFFSET, Header::committed(version));
+    }
+
+    pub(crate) fn stamp(&mut self, at: u64, version: Version, timestamp: Timestamp) {
+        self.set_word(at + Header::TIMESTAMP_OFFSET, timestamp.0);
+        self.set_word(at + Header::STATE_OFFSET, Header::committed(version));
+    }
+
+    pub(crate) fn keep(&mut self, at: u64, to: u64, header: &Header) {
+        let data = self.bytes(at + Header::DATA_OFFSET, header.bytes as usize);
+        self.write(to + Header::DATA_OFFSET, &data);
+        self.format(to, header);
+    }
+
+    /// Writes into a client's arena, if the client is still there.
+    pub(crate) fn write_arena(&mut self, client: ClientId, into: ArenaRange, bytes: &[u8]) {
+        if let Some(client) = self.client(client) {
+            client.arena[into.offset() as usize..][..bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    /// The bytes of a commit, wherever they are.
+    pub(crate) fn source(&mut self, source: &Source, length: u32) -> Vec<u8> {
+        match source {
+            Source::Client(client, payload) => self.payload(*client, payload),
+            Source::Staged { node, at } => {
+                let start = *at as usize;
+                self.staging_of(*node)[start..start + length as usize].to_vec()
+            }
+            Source::Word(word) => word.to_le_bytes().to_vec(),
+            Source::Pool(at) => self.bytes(*at, length as usize),
+            Source::Kept(kept) => {
+                let mut bytes = Vec::new();
+                self.engine.take_kept(*kept, |kept| bytes.extend_from_slice(kept));
+                bytes
+            }
+        }
+    }
+
+    /// What stands behind a message.
+    pub(crate) fn tail(&mut self, tail: &Tail) -> Vec<u8> {
+        match tail {
+            Tail::None => Vec::new(),
+            Tail::Client(client, payload) => self.payload(*client, payload),
+            Tail::Kept(kept) => self.engine.kept(*kept).to_vec(),
+            Tail::Pool(at, parts) => self.gather(*at, parts),
+        }
+    }
+}
+
+/// The bytes that a put with that mark writes.
+pub(crate) fn bytes_of(mark: u64, length: usize) -> Vec<u8> {
+    mark.to_le_bytes().into_iter().cycle().take(length).collect()
+}
+
+/// The mark of bytes that one put wrote; `None` if they are a mix.
+pub(crate) fn mark_of(bytes: &[u8]) -> Option<u64> {
+    let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(std::array::from_fn(|i| word[i])));
+    let first = words.next().unwrap_or(History::FRESH);
+    words.all(|word| word == first).then_some(first)
+}

@@ -1,0 +1,326 @@
+//! What becomes of an answer: noted, checked, and followed by the client's next thought.
+
+use super::workload::{Asked, Held, Kind, LEASE_US, Target};
+use crate::check::{Observation, Section};
+use crate::cluster::network::Event;
+use crate::cluster::node::mark_of;
+use crate::cluster::simulator::World;
+use ddss_core::{ClientId, Completion, Failure, Listing, LockToken, Model, Opened, Outcome, Page, SegmentId};
+
+fn first_word(completion: &Completion) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| completion.data[i]))
+}
+
+impl World {
+    pub(crate) fn violation(&mut self, what: String) {
+        self.report.violations.push(what);
+    }
+
+    pub(crate) fn note(&mut self, node: usize, asked: &Asked, ended_us: u64, version: Option<u64>, mark: Option<u64>) {
+        let Some(what) = asked.what() else { return };
+        if asked.mark.is_some() || version.is_some() {
+            let (segment, began_us) = (asked.target.id.to_bits(), asked.began_us);
+            self.history.note(Observation { segment, node, began_us, ended_us, what, version, mark });
+        }
+    }
+
+    /// Nobody will know how that ended.
+    pub(crate) fn note_lost(&mut self, node: usize, asked: &Asked) {
+        self.report.maybe_added += u64::from(asked.adds() && asked.target.id == self.targets[0].id);
+        self.note(node, asked, u64::MAX, None, asked.mark);
+        if let Kind::Release(temp) = asked.kind {
+            // Whether it is there still, nobody knows either.
+            self.forget_temp(temp);
+        }
+    }
+
+    pub(crate) fn forget_temp(&mut self, temp: usize) {
+        self.temps[temp] = None;
+    }
+
+    pub(crate) fn reply(&mut self, node: usize, client: ClientId, completion: &Completion) {
+        if completion.request.0 >= Self::BEGINNING {
+            return self.began(completion);
+        }
+        self.trace(completion.encode().iter().fold(0, |sum, word| sum.rotate_left(7) ^ word));
+        let now_us = self.now_us;
+        let Some(client) = self.nodes[node].client(client) else { return };
+        let index = client.id.index as usize;
+        if client.lingering.take_if(|request| *request == completion.request.0).is_some() {
+            self.network.at(now_us + 1, Event::Ask { node, client: index });
+            return;
+        }
+        let Some(asked) = client.asked.take_if(|asked| asked.request == completion.request.0) else {
+            return self.violation(format!("node {}: a completion for no request: {completion:?}", node + 1));
+        };
+        let mark = if asked.mark.is_some() {
+            asked.mark
+        } else if completion.inline {
+            mark_of(&completion.data[..asked.range.bytes as usize])
+        } else {
+            mark_of(&client.arena[asked.range.offset() as usize..][..asked.range.bytes as usize])
+        };
+        let held = client.held;
+        client.held = Self::next_held(held, &asked, completion, now_us);
+        if completion.outcome == Outcome::Done && asked.what().is_some() {
+            client.seen = Some((asked.target.id, completion.version.0));
+        }
+        self.report.done += u64::from(completion.outcome == Outcome::Done);
+        match completion.outcome {
+            Outcome::Done => self.done(node, index, &asked, held, completion, mark),
+            Outcome::Indeterminate(_) => self.note_lost(node, &asked),
+            Outcome::Failed(failure) => {
+                if let (Failure::LockLost, Some(held)) = (failure, held) {
+                    self.lock_lost(&held);
+                }
+                self.failed(index, &asked, failure);
+            }
+        }
+        self.last = Some((asked, *completion, now_us));
+        if self.plan.hop_us.is_none() {
+            let mut pause = 1 + self.random.below(60);
+            if self.random.one_in(12)
+                && let Some(held) = self.nodes[node].clients[index].held.as_mut()
+            {
+                // It holds the lock for longer than it may, and then lets go of what is not its own any more.
+                pause += u64::from(LEASE_US) / 2 + self.random.below(LEASE_US.into());
+                held.over |= self.random.one_in(2);
+            }
+            self.network.at(now_us + pause, Event::Ask { node, client: index });
+        }
+    }
+
+    fn began(&mut self, completion: &Completion) {
+        let opened = Opened::decode(&completion.data);
+        assert_eq!(completion.outcome, Outcome::Done, "the run begins with its segments");
+        let index = (completion.request.0 - Self::BEGINNING) as usize;
+        let spec = self.spec_of(index, opened.bytes / 8);
+        if spec.copies > 1 {
+            self.mirrored.insert(opened.segment);
+        }
+        let (length, model, keeps, mirrored) = (opened.bytes as usize, spec.model, spec.keeps(), spec.copies > 1);
+        let target = Target { id: opened.segment, length, model, keeps, mirrored };
+        self.history.model(opened.segment.to_bits(), model);
+        if index == 0 {
+            (self.additions, self.report.maybe_added) = Default::default();
+        }
+        match self.targets.get_mut(index) {
+            Some(place) => *place = target,
+            None => self.targets.push(target),
+        }
+    }
+
+    fn done(
+        &mut self,
+        node: usize,
+        index: usize,
+        asked: &Asked,
+        held: Option<Held>,
+        completion: &Completion,
+        mark: Option<u64>,
+    ) {
+        let (now_us, version, target) = (self.now_us, completion.version.0, asked.target);
+        let segment = target.id.to_bits();
+        if self.was_gone(asked) {
+            self.violation(format!("done, though the segment was gone before: {asked:?}"));
+        }
+        self.check_allowed(index, asked);
+        self.note(node, asked, now_us, Some(version), mark);
+        let is_stamped = matches!(asked.kind, Kind::Add | Kind::AddHeld | Kind::Await(_) | Kind::Lock { .. });
+        if is_stamped || asked.what().is_some() {
+            let timestamp = completion.timestamp.0;
+            self.stamps.told(segment, version, timestamp);
+            if asked.mark.is_some() {
+                self.stamps.made(segment, version, timestamp, asked.heard);
+            }
+            self.nodes[node].heard = self.nodes[node].heard.max(timestamp);
+        }
+        self.report.older += u64::from(asked.what().is_some() && asked.mark.is_none() && version < asked.newest);
+        let model = match asked.kind {
+            Kind::GetAsking(asks) if asks == Model::Strict || asks == Model::Read => asks,
+            _ => target.model,
+        };
+        let by = (node, index);
+        match asked.kind {
+            Kind::Get | Kind::GetMany | Kind::GetAsking(_) => {
+                self.sections.called(segment, by, false, model, (asked.began_us, now_us));
+            }
+            Kind::Put | Kind::PutIf(_) | Kind::PutMany => {
+                self.sections.called(segment, by, true, model, (asked.began_us, now_us));
+            }
+            Kind::Add | Kind::AddHeld => {
+                if asked.kind == Kind::Add {
+                    self.sections.called(segment, by, true, Model::Strict, (asked.began_us, now_us));
+                }
+                self.report.sections += u64::from(asked.kind == Kind::AddHeld);
+                self.added(target.id, first_word(completion));
+            }
+            Kind::PutHeld => self.put_held(held, version),
+            Kind::Lock { .. } => self.granted(target.id, asked.began_us, first_word(completion)),
+            Kind::Unlock => {
+                if let Some(Held { shared, granted_us: began_us, .. }) = held {
+                    let ended_us = asked.began_us;
+                    self.sections.held(Section { segment, holder: by, shared, began_us, ended_us });
+                }
+            }
+            Kind::Await(above) if version <= above => {
+                self.violation(format!("told of version {version} where one above {above} was wanted"));
+            }
+            Kind::GetGone => self.violation(format!("a segment that is gone was read: {asked:?}")),
+            Kind::List(from) => self.listed(node, index, (from, asked.began_us), completion),
+            Kind::Make(temp) | Kind::Open(temp) => self.opened(temp, asked, completion),
+            Kind::Release(temp) => {
+                self.report.released += 1;
+                self.lost.insert(target.id, now_us);
+                self.gone.push(target);
+                if self.temps[temp].is_some_and(|temp| temp.id == target.id) {
+                    self.forget_temp(temp);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the segment was gone for certain when this was asked for.
+    fn was_gone(&self, asked: &Asked) -> bool {
+        let named = !matches!(asked.kind, Kind::List(_) | Kind::Make(_) | Kind::Open(_));
+        // A home that was cut off shows what it knows, and does not know yet that another one has taken over.
+        let named = named && !(asked.kind == Kind::Stat && asked.target.mirrored);
+        // A copy may be as old as the model says.
+        let old_us = if let Model::Temporal(micros) = asked.target.model { micros.into() } else { 0 };
+        named && self.lost.get(&asked.target.id).is_some_and(|&lost_us| lost_us + old_us < asked.began_us)
+    }
+
+    /// A token is greater than all that were given before it was asked for.
+    fn granted(&mut self, id: SegmentId, began_us: u64, token: u64) {
+        let now_us = self.now_us;
+        let given = self.tokens.entry(id).or_default();
+        let before = given.partition_point(|&(ended_us, _)| ended_us < began_us);
+        let greatest = before.checked_sub(1).map_or(0, |last| given[last].1);
+        let newest = given.last().map_or(0, |&(_, newest)| newest);
+        given.push((now_us, newest.max(token)));
+        if token <= greatest {
+            self.violation(format!("token {token} was given after {greatest} for {id}"));
+        }
+    }
+
+    fn put_held(&mut self, held: Option<Held>, version: u64) {
+        let Some(held) = held else { return };
+        self.report.sections += 1;
+        let alone = !matches!(held.target.model, Model::Null | Model::Read);
+        if alone && held.version.is_some_and(|seen| version != seen + 1) {
+            self.violation(format!("version {version} was put under a lock that saw {:?}", held.version));
+        }
+    }
+
+    fn listed(&mut self, node: usize, index: usize, (from, began_us): (u16, u64), completion: &Completion) {
+        let page = Page::decode(&completion.data);
+        let mut left = &self.nodes[node].clients[index].arena[..page.bytes.into()];
+        let (mut found, mut last) = (Vec::new(), String::new());
+        while !left.is_empty() {
+            let Ok(listing) = Listing::take_from(&mut left) else {
+                return self.violation("a page cannot be read".to_owned());
+            };
+            if listing.name.as_str() <= last.as_str() || listing.home != page.node {
+                return self.violation(format!("a page is out of order: {listing:?} behind {last}"));
+            }
+            last = listing.name.as_str().to_owned();
+            found.push(listing.facts.segment);
+        }
+        let complete = page.node.0 >= from && !page.more && page.bytes > 0;
+        let stays = |target: &&Target| target.id.home() == page.node && !self.mirrored.contains(&target.id);
+        let here = self.targets.iter().filter(stays);
+        let missing: Vec<SegmentId> = here.map(|target| target.id).filter(|id| !found.contains(id)).collect();
+        let is_missed = |&id: &SegmentId| !self.is_gone(id) && !self.may_be_hidden(index, began_us, id);
+        if complete && missing.iter().any(is_missed) {
+            self.violation(format!("a list left {missing:?} out"));
+        }
+    }
+
+    fn opened(&mut self, temp: usize, asked: &Asked, completion: &Completion) {
+        let Opened { segment: id, bytes, .. } = Opened::decode(&completion.data);
+        if self.lost.get(&id).is_some_and(|&lost_us| lost_us < asked.began_us) {
+            return self.violation(format!("{id} was opened after it was gone"));
+        }
+        if !self.places.contains_key(&id) {
+            return self.violation(format!("{id} was opened, which nobody made"));
+        }
+        let spec = Self::temp_spec(bytes / 8);
+        let (model, keeps) = (spec.model, spec.keeps());
+        if !self.is_gone(id) {
+            self.history.model(id.to_bits(), model);
+            self.temps[temp] = Some(Target { id, length: bytes as usize, model, keeps, mirrored: false });
+        }
+    }
+
+    fn failed(&mut self, index: usize, asked: &Asked, failure: Failure) {
+        let target = asked.target;
+        let named = !matches!(asked.kind, Kind::List(_) | Kind::Make(_) | Kind::Open(_));
+        let oldest = self.oldest.get(&target.id).copied().unwrap_or(0);
+        let kept_from = self.newest(target.id).saturating_sub(target.keeps.into()).max(oldest);
+        let wrong = match (failure, asked.kind) {
+            (Failure::NotFound, _) => named && !self.is_gone(target.id),
+            // What has to be kept is there, and what was committed is not in the future.
+            (Failure::VersionGone, Kind::GetAt(version)) => version >= kept_from && !self.is_gone(target.id),
+            (Failure::VersionMismatch, Kind::GetAt(version)) => version <= asked.newest && !self.is_gone(target.id),
+            (Failure::VersionMismatch, _) => false,
+            (
+                Failure::TimedOut
+                | Failure::NodeDown
+                | Failure::Busy
+                | Failure::LockLost
+                | Failure::Contended
+                | Failure::NoSpace
+                // Of a lock whose grant came when the client had stopped waiting for it.
+                | Failure::OwnLock,
+                _,
+            ) => false,
+            (Failure::AlreadyExists, Kind::Make(_)) => false,
+            (Failure::PermissionDenied, _) => {
+                self.report.refused += 1;
+                !self.may_be_refused(index, asked)
+            }
+            _ => true,
+        };
+        if wrong {
+            self.violation(format!("{failure:?} is no answer to {asked:?} (newest {})", self.newest(target.id)));
+        }
+        if let (Failure::NotFound, Kind::Release(temp)) = (failure, asked.kind) {
+            self.forget_temp(temp);
+        }
+    }
+
+    /// A lock lasts as long as its lease, unless its holder's node and its home lose each other.
+    fn lock_lost(&mut self, held: &Held) {
+        let lasts_until_us = held.asked_us + u64::from(LEASE_US);
+        if self.now_us < lasts_until_us && self.trouble_us + 50_000 < held.asked_us && !self.is_gone(held.target.id) {
+            self.violation(format!("a lock was lost at {}, before its lease ran out: {held:?}", self.now_us));
+        }
+    }
+
+    /// What a client does next under the lock that it holds, if it holds one.
+    fn next_held(held: Option<Held>, asked: &Asked, completion: &Completion, now_us: u64) -> Option<Held> {
+        if completion.outcome != Outcome::Done {
+            return None;
+        }
+        match asked.kind {
+            Kind::Lock { shared } => {
+                let (token, granted_us) = (LockToken(first_word(completion)), now_us);
+                let (target, asked_us) = (asked.target, asked.began_us);
+                Some(Held { target, token, shared, asked_us, granted_us, version: None, over: false })
+            }
+            Kind::GetHeld => held.map(|held| Held { version: Some(completion.version.0), ..held }),
+            Kind::PutHeld | Kind::AddHeld => held.map(|held| Held { over: true, ..held }),
+            Kind::Unlock => None,
+            _ => held,
+        }
+        .filter(|held| now_us < held.granted_us + u64::from(LEASE_US) * 100)
+    }
+
+    /// An addition found that number: each is found once.
+    fn added(&mut self, counter: SegmentId, found: u64) {
+        if counter == self.targets[0].id && !self.additions.insert(found) {
+            self.violation(format!("two additions found the same number {found}"));
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! What simulated clients ask for, and why.
+
+use super::permission_oracle::{MODE_OPEN, MODES, user_of};
+use crate::check::{History, What};
+use crate::cluster::network::Event;
+use crate::cluster::node::{ARENA_BYTES, bytes_of};
+use crate::cluster::simulator::World;
+use ddss_core::limits::ARENA_SLOT_BYTES;
+use ddss_core::{
+    ArenaRange, Change, ClientId, Listing, LockToken, LockWish, Look, Model, Name, NodeId, Operation, Payload, Permit,
+    Placement, Query, Range, Ranges, Request, RequestId, SegmentId, Spec, Terms, Version,
+};
+
+/// How long a simulated client may hold a lock.
+pub(crate) const LEASE_US: u32 = 20_000;
+
+/// What a client asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Get,
+    GetAsking(Model),
+    GetAt(u64),
+    GetMany,
+    Put,
+    PutIf(u64),
+    PutMany,
+    /// Adds one to the word of a counter.
+    Add,
+    /// Takes the lock, and then does what it took it for, and lets go.
+    Lock {
+        shared: bool,
+    },
+    GetHeld,
+    PutHeld,
+    AddHeld,
+    Unlock,
+    Await(u64),
+    Stat,
+    Permit(u16),
+    List(u16),
+    /// Makes, finds and takes away segments that do not live long.
+    Make(usize),
+    Open(usize),
+    Release(usize),
+    /// Reads what is not there any more.
+    GetGone,
+}
+
+/// A segment as the clients know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Target {
+    pub(crate) id: SegmentId,
+    pub(crate) length: usize,
+    pub(crate) model: Model,
+    pub(crate) keeps: u32,
+    /// It has a mirror, or had one.
+    pub(crate) mirrored: bool,
+}
+
+/// A lock that a client holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Held {
+    pub(crate) target: Target,
+    pub(crate) token: LockToken,
+    pub(crate) shared: bool,
+    /// When it was asked for, and when its holder heard of it.
+    pub(crate) asked_us: u64,
+    pub(crate) granted_us: u64,
+    /// The version that was seen under it.
+    pub(crate) version: Option<u64>,
+    /// What it was taken for is done.
+    pub(crate) over: bool,
+}
+
+/// What one client is in the middle of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) kind: Kind,
+    pub(crate) request: u64,
+    pub(crate) began_us: u64,
+    pub(crate) target: Target,
+    pub(crate) mark: Option<u64>,
+    /// Where the bytes of a get go.
+    pub(crate) range: ArenaRange,
+    /// The newest version at the home when it was asked for.
+    pub(crate) newest: u64,
+    /// The newest timestamp that clients of its node had been told when it was asked for.
+    pub(crate) heard: u64,
+}
+
+impl Asked {
+    /// What the history calls it.
+    pub(crate) fn what(&self) -> Option<What> {
+        Some(match self.kind {
+            Kind::Get | Kind::GetMany => What::Get(None),
+            Kind::GetAsking(model) => What::Get(Some(model)),
+            Kind::GetHeld => What::Get(Some(Model::Strict)),
+            Kind::GetAt(version) => What::GetAt(version),
+            Kind::Put | Kind::PutMany | Kind::PutHeld => What::Put,
+            Kind::PutIf(version) => What::PutIf(version),
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn adds(&self) -> bool {
+        matches!(self.kind, Kind::Add | Kind::AddHeld)
+    }
+}
+
+/// One simulated client: one operation at a time.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: ClientId,
+    pub(crate) arena: Vec<u8>,
+    pub(crate) asked: Option<Asked>,
+    /// The request past its deadline that may still use the arena: the client waits for its second end.
+    pub(crate) lingering: Option<u64>,
+    pub(crate) held: Option<Held>,
+    /// The last segment that it saw, and the version.
+    pub(crate) seen: Option<(SegmentId, u64)>,
+}
+
+impl Client {
+    pub(crate) fn new(id: ClientId) -> Self {
+        Self { id, arena: vec![0; ARENA_BYTES], asked: None, lingering: None, held: None, seen: None }
+    }
+}
+
+/// What nobody asks about.
+const NOTHING: Target =
+    Target { id: SegmentId::from_bits(0), length: 0, model: Model::Null, keeps: 0, mirrored: false };
+
+impl World {
+    /// Segments that do not live long, at the same time.
+    pub(crate) const TEMPS: usize = 3;
+
+    pub(crate) fn ask(&mut self, node: usize, index: usize) {
+        let waits = &self.nodes[node].clients[index];
+        // A client that was killed left its next thought in the queue; its successor has its own.
+        if self.report.operations >= self.plan.operations as u64 || waits.asked.is_some() || waits.lingering.is_some() {
+            return;
+        }
+        let (kind, target) = self.choose(node, index);
+        let timeout_us = if self.random.one_in(40) { 60 } else { 200_000 };
+        self.ask_for(node, index, kind, target, timeout_us);
+        self.misfortune(node, index);
+    }
+
+    /// A client that holds a lock does what it took it for; another one does anything.
+    fn choose(&mut self, node: usize, index: usize) -> (Kind, Target) {
+        let client = &self.nodes[node].clients[index];
+        let seen = client.seen;
+        if let Some(held) = client.held {
+            return (self.choose_held(&held), held.target);
+        }
+        if self.random.one_in(12) {
+            return self.choose_name();
+        }
+        let target = match self.random.below(24) {
+            0..=1 => self.targets[0],
+            2..=3 => match self.temps[self.random.below(Self::TEMPS as u64) as usize] {
+                Some(target) => target,
+                None => self.targets[1],
+            },
+            _ => self.targets[1 + self.random.below(self.targets.len() as u64 - 1) as usize],
+        };
+        if target == self.targets[0] {
+            return (if self.random.one_in(6) { Kind::Lock { shared: false } } else { Kind::Add }, target);
+        }
+        let seen = seen.filter(|&(id, _)| id == target.id).map(|(_, version)| version);
+        let near = |random: &mut crate::Random, back: u64| {
+            seen.map(|version| version.saturating_sub(random.below(back + 1))).unwrap_or_else(|| random.below(9))
+        };
+        let closed = self.rights.now(target.id).is_some_and(|now| now.mode != MODE_OPEN && now.owner == user_of(index));
+        let kind = match self.random.below(40) {
+            _ if closed && self.random.one_in(6) => Kind::Permit(MODE_OPEN),
+            0..=2 => Kind::Lock { shared: self.random.one_in(4) },
+            3..=9 if target.model == Model::Version => Kind::PutIf(seen.unwrap_or(0)),
+            3..=9 => Kind::Put,
+            10..=11 => Kind::PutMany,
+            12..=13 => Kind::PutIf(near(&mut self.random, 0)),
+            14..=15 => Kind::GetMany,
+            16..=18 => Kind::GetAt(near(&mut self.random, u64::from(target.keeps) + 1)),
+            19..=21 => Kind::GetAsking(self.some_model()),
+            22 => Kind::Await(near(&mut self.random, 2)),
+            23 => Kind::Stat,
+            24 => Kind::Permit(MODES[self.random.below(MODES.len() as u64) as usize]),
+            _ => Kind::Get,
+        };
+        (kind, target)
+    }
+
+    fn choose_held(&mut self, held: &Held) -> Kind {
+        match held {
+            Held { over: true, .. } => Kind::Unlock,
+            held if held.target == self.targets[0] => Kind::AddHeld,
+            Held { version: None, .. } => Kind::GetHeld,
+            Held { shared: true, .. } => Kind::Unlock,
+            _ => Kind::PutHeld,
+        }
+    }
+
+    fn choose_name(&mut self) -> (Kind, Target) {
+        let temp = self.random.below(Self::TEMPS as u64) as usize;
+        match self.random.below(7) {
+            0 => match self.temps[temp] {
+                Some(target) => (Kind::Release(temp), target),
+                None => (Kind::Make(temp), NOTHING),
+            },
+            1..=2 if self.temps[temp].is_none() => (Kind::Make(temp), NOTHING),
+            1..=3 => (Kind::Open(temp), NOTHING),
+            4 => (Kind::List(1 + self.random.below(self.plan.nodes as u64) as u16), NOTHING),
+            _ => match self.gone.last() {
+                Some(&target) => (Kind::GetGone, target),
+                None => (Kind::List(1), NOTHING),
+            },
+        }
+    }
+
+    pub(crate) fn some_model(&mut self) -> Model {
+        let micros = 1 + self.random.below(3000) as u32;
+        match self.random.below(7) {
+            0 => Model::Null,
+            1 => Model::Read,
+            2 => Model::Write,
+            3 => Model::Version,
+            4 => Model::Delta(self.random.below(5) as u32),
+            5 => Model::Temporal(micros),
+            _ => Model::Strict,
+        }
+    }
+
+    /// A client asks for that.
+    pub(crate) fn ask_for(&mut self, node: usize, index: usize, kind: Kind, target: Target, timeout_us: u32) {
+        self.report.operations += 1;
+        self.requests += 1;
+        self.asked_us = self.now_us;
+        let puts = matches!(kind, Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::PutHeld);
+        let mark = puts.then(|| {
+            self.marks += 1;
+            self.marks
+        });
+        let newest = self.newest(target.id);
+        let many = matches!(kind, Kind::PutMany | Kind::GetMany);
+        let range = ArenaRange { slot: u32::from(many), bytes: target.length as u32 };
+        let text = self.text_of(kind, target);
+        let held = self.nodes[node].clients[index].held;
+        let heard = self.nodes[node].heard;
+        let (began_us, request) = (self.now_us, self.requests);
+        let client = &mut self.nodes[node].clients[index];
+        client.arena[..text.len()].copy_from_slice(&text);
+        if let Some(mark) = mark {
+            client.arena[range.offset() as usize..][..target.length].copy_from_slice(&bytes_of(mark, target.length));
+        }
+        client.asked = Some(Asked { kind, request, began_us, target, mark, range, newest, heard });
+        let lane = ddss_core::LaneId { client: client.id, index: 0 };
+        let mut operation = self.operation(kind, target, range, held, &text);
+        let long = self.plan.ways.is_long(self.report.seed, request);
+        if let (Operation::Put { from, terms, .. }, Some(mark)) = (&mut operation, mark)
+            && *terms == Terms::default()
+            && let Some(inline) = Payload::inline(&bytes_of(mark, target.length))
+        {
+            // As clients do.
+            *from = inline;
+        }
+        let wanted = Request { timeout_us, ..Request::new(RequestId(request), operation) };
+        let deadline_us = self.now_us + u64::from(timeout_us);
+        self.network.at(deadline_us, Event::GiveUp { node, client: index, request });
+        let entry = Request::decode(&wanted.encode()).expect("a good request");
+        assert_eq!(entry, wanted, "a request survives the ring");
+        let now = self.now(node);
+        self.nodes[node].engine.take_long_way(long);
+        if !long && self.perform_small(node, lane, &wanted.encode()) {
+            return;
+        }
+        self.nodes[node].engine.request(now, lane, &entry, &text);
+        self.perform_asked(node, !long);
+    }
+
+    fn operation(
+        &mut self,
+        kind: Kind,
+        target: Target,
+        range: ArenaRange,
+        held: Option<Held>,
+        text: &[u8],
+    ) -> Operation {
+        let segment = target.id;
+        let token = held.map(|held| held.token);
+        let short = ArenaRange { slot: 0, bytes: text.len() as u32 };
+        let get = |look: Look| {
+            let inline = range.bytes <= 32 && look.asks.is_none();
+            Operation::Get { segment, offset: 0, into: range, inline, look }
+        };
+        let put = |terms: Terms| Operation::Put { segment, offset: 0, from: Payload::Arena(range), terms };
+        let list = ArenaRange { slot: 0, bytes: (ARENA_SLOT_BYTES + target.length) as u32 };
+        let ranges = (text.len() / Ranges::ENTRY_BYTES) as u8;
+        let held_version = held.and_then(|held| held.version).filter(|_| target.model == Model::Version);
+        match kind {
+            Kind::Get | Kind::GetGone => get(Look::default()),
+            Kind::GetAsking(model) => get(Look { asks: Some(model), version: None }),
+            Kind::GetHeld => get(Look { asks: Some(Model::Strict), version: None }),
+            Kind::GetAt(version) => get(Look { asks: None, version: Some(Version(version)) }),
+            Kind::GetMany => Operation::GetMany { segment, list, ranges, look: Look::default() },
+            Kind::Put => put(Terms::default()),
+            Kind::PutIf(version) => put(Terms { version: Some(Version(version)), ..Terms::default() }),
+            Kind::PutHeld => put(Terms { version: held_version.map(Version), token, asks: None }),
+            Kind::PutMany => Operation::PutMany { segment, list, ranges, terms: Terms::default() },
+            Kind::Add => Operation::Atomic { segment, offset: 0, change: Change::Add(1), token: None },
+            Kind::AddHeld => Operation::Atomic { segment, offset: 0, change: Change::Add(1), token },
+            Kind::Lock { shared } => {
+                Operation::Lock { segment, wish: LockWish { shared, no_wait: false, lease_us: LEASE_US } }
+            }
+            Kind::Unlock => Operation::Unlock { segment, token: token.unwrap_or_default() },
+            Kind::Await(above) => Operation::Await { segment, above: Version(above) },
+            Kind::Stat => Operation::Stat { segment, page: ArenaRange { slot: 0, bytes: Listing::PAGE_BYTES as u32 } },
+            Kind::Permit(mode) => Operation::Permit { segment, permit: Permit { mode: Some(mode), owner: None } },
+            Kind::List(node) => Operation::List { node: NodeId(node), text: short },
+            Kind::Make(_) => Operation::Allocate { spec_and_name: short },
+            Kind::Open(_) => Operation::Open { name: short },
+            Kind::Release(_) => Operation::Release { segment },
+        }
+    }
+
+    /// What an operation has in the arena for the engine.
+    fn text_of(&mut self, kind: Kind, target: Target) -> Vec<u8> {
+        match kind {
+            Kind::GetMany | Kind::PutMany => {
+                // Several parts that are the whole, in order.
+                let words = target.length as u64 / 8;
+                let mut cuts: Vec<u64> = (0..self.random.below(3)).map(|_| self.random.below(words + 1) * 8).collect();
+                cuts.extend([0, target.length as u64]);
+                cuts.sort_unstable();
+                let range = |pair: &[u64]| Range { offset: pair[0], bytes: (pair[1] - pair[0]) as u32 };
+                Ranges::new(cuts.windows(2).map(range)).expect("few and small").encode().to_vec()
+            }
+            Kind::List(_) => Query::new("segment-", "").expect("a good query").encode().to_vec(),
+            Kind::Open(temp) => format!("temp-{temp}").into_bytes(),
+            Kind::Make(temp) => {
+                let spec = self.some_spec();
+                Self::allocation(&spec, &format!("temp-{temp}"))
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn some_spec(&mut self) -> Spec {
+        let words = [1, 5, 40, 700][self.random.below(4) as usize];
+        let node = NodeId(1 + self.random.below(self.plan.nodes as u64) as u16);
+        let places = [Placement::Local, Placement::Node(node), Placement::RoundRobin, Placement::Hash];
+        Spec { placement: places[self.random.below(4) as usize], ..Self::temp_spec(words) }
+    }
+
+    /// What a segment that does not live long is; its size says it to who opens it.
+    pub(crate) fn temp_spec(words: u64) -> Spec {
+        let (model, history) = match words {
+            1 => (Model::Strict, 0),
+            5 => (Model::Write, 1),
+            40 => (Model::Delta(2), 0),
+            _ => (Model::Strict, 2),
+        };
+        Spec { model, history, mode: MODE_OPEN, ..Spec::new(words * 8) }
+    }
+
+    /// A specification and a name as they lie in the arena.
+    pub(crate) fn allocation(spec: &Spec, name: &str) -> Vec<u8> {
+        let name = Name::new(name).expect("a good name");
+        [&spec.encode()[..], name.as_str().as_bytes()].concat()
+    }
+
+    /// The specification of one of the segments that are there from the start.
+    pub(crate) fn spec_of(&self, index: usize, words: u64) -> Spec {
+        if let Some(mirrored) = index.checked_sub(self.plan.segments) {
+            let (model, history) = [(Model::Strict, 0), (Model::Strict, 2), (Model::Write, 0)][mirrored % 3];
+            return Spec { model, history, copies: 2, ..Spec::new(words * 8) };
+        }
+        let models = [
+            Model::Strict,
+            Model::Strict,
+            Model::Write,
+            Model::Version,
+            Model::Delta(3),
+            Model::Temporal(2000),
+            Model::Read,
+            Model::Null,
+            Model::Strict,
+        ];
+        let history = if index % models.len() == 8 { 4 } else { 0 };
+        Spec { model: models[index % models.len()], history, mode: MODE_OPEN, ..Spec::new(words * 8) }
+    }
+
+    /// The mark of a segment that nobody has written to.
+    pub(crate) const FRESH: u64 = History::FRESH;
+}

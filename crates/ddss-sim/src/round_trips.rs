@@ -1,0 +1,355 @@
+//! Round trips, counted: in a world where everything takes one hop from node to node and nothing else takes time, a call
+//! that took so many hops made so many trips.
+
+use crate::cluster::network::Event;
+use crate::cluster::simulator::World;
+use crate::load::scenario::Plan;
+use crate::load::workload::{Held, Kind, Target};
+use ddss_core::{Completion, LockToken, Model, Outcome};
+
+const HOP_US: u64 = 100;
+const PATIENCE_US: u32 = 100_000_000;
+
+/// A quiet world whose nodes have met.
+fn world(nodes: usize, clients: usize) -> World {
+    world_of(&Plan { nodes, clients, faults: false, hop_us: Some(HOP_US), ..Plan::default() })
+}
+
+/// One whose nodes say nothing by themselves: mirrors do.
+fn silent_world() -> World {
+    let (faults, hop_us) = (false, Some(HOP_US));
+    world_of(&Plan { nodes: 2, clients: 2, mirrored: 0, faults, hop_us, ..Plan::default() })
+}
+
+fn world_of(plan: &Plan) -> World {
+    let mut world = World::new(1, plan);
+    while world.now_us < HOP_US / 2 {
+        assert!(world.step());
+        if world.nodes.iter().all(|node| node.engine.pending() == 0) {
+            break;
+        }
+    }
+    world
+}
+
+/// A client asks, alone; how it ended, and how many hops that took.
+fn ask(world: &mut World, node: usize, client: usize, kind: Kind, target: Target) -> (Completion, u64) {
+    world.ask_for(node, client, kind, target, PATIENCE_US);
+    while world.nodes[node].clients[client].asked.is_some() {
+        assert!(world.step(), "everything ends");
+    }
+    let (asked, completion, ended_us) = world.last.expect("something ended");
+    assert_eq!(completion.outcome, Outcome::Done, "{asked:?}");
+    assert_eq!((ended_us - asked.began_us) % HOP_US, 0, "only hops take time");
+    (completion, (ended_us - asked.began_us) / HOP_US)
+}
+
+/// A segment of that model, and a node that is not its home.
+fn remote(world: &World, model: Model) -> (Target, usize) {
+    let is_it = |target: &&Target| std::mem::discriminant(&target.model) == std::mem::discriminant(&model);
+    let target = *world.targets[1..].iter().find(is_it).expect("every model has a segment");
+    (target, usize::from(target.id.home().0) % world.plan.nodes)
+}
+
+const MODELS: [Model; 7] =
+    [Model::Null, Model::Read, Model::Write, Model::Strict, Model::Version, Model::Delta(0), Model::Temporal(0)];
+
+#[test]
+fn a_call_takes_as_many_round_trips_as_it_must_and_no_more() {
+    // If this broke, every call between nodes would take twice as long, and no other test would see it.
+    for model in MODELS {
+        let mut world = world(2, 2);
+        let (target, node) = remote(&world, model);
+        // The first get asks what the segment is.
+        ask(&mut world, node, 0, Kind::Get, target);
+        let put = if model == Model::Version { Kind::PutIf(0) } else { Kind::Put };
+        assert_eq!(ask(&mut world, node, 0, put, target).1, 2, "a put under {model:?}");
+        assert_eq!(ask(&mut world, node, 0, Kind::Get, target).1, 2, "a get under {model:?}");
+        assert_eq!(
+            ask(&mut world, node, 0, Kind::GetMany, target).1,
+            if is_copied(model) { 0 } else { 2 },
+            "{model:?}"
+        );
+        assert_eq!(ask(&mut world, node, 0, Kind::GetAsking(Model::Strict), target).1, 2, "asked of {model:?}");
+        assert_eq!(ask(&mut world, node, 0, Kind::GetAsking(Model::Read), target).1, 2, "asked of {model:?}");
+        if model != Model::Version {
+            assert_eq!(ask(&mut world, node, 0, Kind::PutMany, target).1, 2, "several puts under {model:?}");
+        }
+        let newest = world.newest(target.id);
+        assert_eq!(ask(&mut world, node, 0, Kind::PutIf(newest), target).1, 2);
+        assert_eq!(ask(&mut world, node, 0, Kind::Stat, target).1, 2);
+        let counter = world.targets[0];
+        let far = usize::from(counter.id.home().0) % 2;
+        assert_eq!(ask(&mut world, far, 0, Kind::Add, counter).1, 2, "an atomic");
+        let (_, lock) = ask(&mut world, node, 0, Kind::Lock { shared: false }, target);
+        let (_, unlock) = ask(&mut world, node, 0, Kind::Unlock, target);
+        assert_eq!((lock, unlock), (2, 2), "a lock and its end are two trips");
+    }
+}
+
+#[test]
+fn where_each_read_waits_for_the_one_before_a_get_that_minds_the_lock_still_takes_one_trip() {
+    // If this broke, a get under Strict would take three round trips on an adapter whose reads have to be fenced. The
+    // others do: they need nothing of the home's processor.
+    for model in MODELS {
+        let (faults, hop_us, reads_overlap) = (false, Some(HOP_US), Some(false));
+        let mut world = world_of(&Plan { nodes: 2, clients: 2, faults, hop_us, reads_overlap, ..Plan::default() });
+        let (target, node) = remote(&world, model);
+        ask(&mut world, node, 0, Kind::Get, target);
+        let handed = |world: &World| world.nodes.iter().map(|node| node.engine.counters().handed).sum::<u64>();
+        let before = handed(&world);
+        let put = if model == Model::Version { Kind::PutIf(0) } else { Kind::Put };
+        assert_eq!(ask(&mut world, node, 0, put, target).1, 2, "a put under {model:?}");
+        let minds = matches!(model, Model::Strict | Model::Read);
+        let hops = if minds { 2 } else { 6 };
+        assert_eq!(ask(&mut world, node, 0, Kind::Get, target).1, hops, "a get under {model:?}");
+        assert_eq!(handed(&world) - before, u64::from(minds), "who reads under {model:?}");
+        assert_eq!(ask(&mut world, node, 0, Kind::GetAsking(Model::Strict), target).1, 2, "asked of {model:?}");
+        let (_, lock) = ask(&mut world, node, 0, Kind::Lock { shared: false }, target);
+        let (_, unlock) = ask(&mut world, node, 0, Kind::Unlock, target);
+        assert_eq!((lock, unlock), (2, 2), "a lock and its end are two trips");
+    }
+}
+
+/// A get right behind another one is answered from the copy that the first one left.
+fn is_copied(model: Model) -> bool {
+    matches!(model, Model::Temporal(_))
+}
+
+#[test]
+fn a_put_with_a_mirror_takes_one_round_trip_more_and_a_get_none() {
+    // If this broke, what a mirror costs would be more than is said, or a put would not wait for it.
+    let mut world = world(2, 2);
+    let target = world.targets[world.plan.segments];
+    let far = usize::from(target.id.home().0) % 2;
+    let near = 1 - far;
+    let until_us = 200_000;
+    while world.now_us < until_us {
+        assert!(world.step());
+    }
+    assert!(world.council.duties.get(&target.id).is_some_and(|duty| duty.paired), "the mirror has everything by now");
+    // The first get asks what the segment is.
+    ask(&mut world, far, 0, Kind::Get, target);
+    for (kind, from_far, from_near) in [
+        (Kind::Put, 4, 2),
+        (Kind::PutMany, 4, 2),
+        (Kind::Get, 2, 0),
+        (Kind::GetMany, 2, 0),
+        (Kind::GetAsking(Model::Strict), 2, 0),
+        (Kind::Stat, 2, 0),
+        (Kind::Lock { shared: false }, 4, 2),
+        (Kind::GetHeld, 2, 0),
+        (Kind::PutHeld, 4, 2),
+        (Kind::Unlock, 2, 0),
+    ] {
+        assert_eq!(ask(&mut world, far, 0, kind, target).1, from_far, "{kind:?} from afar");
+        if matches!(kind, Kind::Put | Kind::PutMany | Kind::Get | Kind::GetMany | Kind::Stat) {
+            assert_eq!(ask(&mut world, near, 0, kind, target).1, from_near, "{kind:?} at home");
+        }
+    }
+}
+
+#[test]
+fn an_older_version_takes_one_round_trip_and_a_younger_reader_none() {
+    // If this broke, a history would be as slow as asking twice, or a copy would not be used.
+    let mut world = world(2, 2);
+    let target = *world.targets.iter().find(|target| target.keeps == 4).expect("one has a history");
+    let node = usize::from(target.id.home().0) % 2;
+    ask(&mut world, node, 0, Kind::Get, target);
+    for version in 0..4 {
+        assert_eq!(ask(&mut world, node, 0, Kind::Put, target).0.version.0, version + 1);
+    }
+    for version in 0..=4 {
+        let (completion, hops) = ask(&mut world, node, 0, Kind::GetAt(version), target);
+        assert_eq!((completion.version.0, hops), (version, 2));
+    }
+    let (target, node) = remote(&world, Model::Temporal(0));
+    ask(&mut world, node, 0, Kind::Get, target);
+    let (_, hops) = ask(&mut world, node, 1, Kind::Get, target);
+    assert_eq!(hops, 0, "the second client of the node reads the copy of the first");
+    let Model::Temporal(micros) = target.model else { unreachable!("it was looked for") };
+    let until_us = world.now_us + u64::from(micros);
+    while world.now_us < until_us {
+        assert!(world.step());
+    }
+    assert_eq!(ask(&mut world, node, 1, Kind::Get, target).1, 2, "until it is too old");
+}
+
+#[test]
+fn a_reader_that_meets_a_holder_hears_of_the_end_in_one_trip() {
+    // If this broke, a get of a locked segment would ask again and again.
+    let mut world = world(2, 2);
+    let (target, node) = remote(&world, Model::Strict);
+    ask(&mut world, node, 0, Kind::Get, target);
+    ask(&mut world, node, 1, Kind::Lock { shared: false }, target);
+    world.ask_for(node, 0, Kind::Get, target, PATIENCE_US);
+    for _ in 0..40 {
+        world.step();
+    }
+    assert!(world.nodes[node].clients[0].asked.is_some(), "it waits");
+    assert_eq!(ask(&mut world, node, 1, Kind::GetHeld, target).1, 2, "the holder's own get does not");
+    let before = world.now_us;
+    ask(&mut world, node, 1, Kind::Unlock, target);
+    while world.nodes[node].clients[0].asked.is_some() {
+        assert!(world.step());
+    }
+    assert!(world.now_us - before <= 2 * HOP_US, "unlocked there, answered here");
+}
+
+/// How many hops a call takes while another client holds the lock alone; `None` if it waits for that one.
+fn beside_a_holder(
+    world: &mut World,
+    (holder, other): (usize, usize),
+    node: usize,
+    kind: Kind,
+    target: Target,
+) -> Option<u64> {
+    ask(world, holder, other, Kind::Lock { shared: false }, target);
+    world.ask_for(node, 0, kind, target, PATIENCE_US);
+    let began_us = world.now_us;
+    while world.nodes[node].clients[0].asked.is_some() && world.now_us < began_us + 10 * HOP_US {
+        assert!(world.step());
+    }
+    let ended = world.nodes[node].clients[0].asked.is_none();
+    let hops = (world.now_us - began_us) / HOP_US;
+    assert!(world.nodes[holder].clients[other].held.is_some(), "it is held all the time");
+    ask(world, holder, other, Kind::Unlock, target);
+    while world.nodes[node].clients[0].asked.is_some() {
+        assert!(world.step(), "who waits is served in the end");
+    }
+    let (_, completion, _) = world.last.expect("something ended");
+    assert_eq!(completion.outcome, Outcome::Done, "{kind:?} of {target:?}");
+    ended.then_some(hops)
+}
+
+#[test]
+fn who_need_not_mind_a_lock_waits_for_nobody_and_who_must_does() {
+    // If this broke, a dashboard would stand still while somebody changes what it shows, or a reader that must see
+    // nothing of an unfinished change would see it.
+    for model in MODELS {
+        let mut world = world(2, 2);
+        let (target, far) = remote(&world, model);
+        let home = 1 - far;
+        for (node, holder) in [(far, (home, 1)), (far, (far, 1)), (home, (home, 1)), (home, (far, 1))] {
+            let far_hops = if node == far { 2 } else { 0 };
+            let get_hops = if is_copied(model) { 0 } else { far_hops };
+            let told = format!("under {model:?}, node {node}, held by {holder:?}");
+            // A copy is made anew: puts of this node end it.
+            ask(&mut world, node, 0, Kind::Get, target);
+            let get = beside_a_holder(&mut world, holder, node, Kind::Get, target);
+            let waits = matches!(model, Model::Strict | Model::Read);
+            assert_eq!(get, (!waits).then_some(get_hops), "a get {told}");
+            let asking = beside_a_holder(&mut world, holder, node, Kind::GetAsking(Model::Write), target);
+            assert_eq!(asking, (!waits).then_some(far_hops), "a get that asks for as much as Write {told}");
+            let asking = beside_a_holder(&mut world, holder, node, Kind::GetAsking(Model::Strict), target);
+            assert_eq!(asking, None, "a get that asks for Strict {told}");
+            let named = Kind::PutIf(world.newest(target.id));
+            let put = if model == Model::Version { named } else { Kind::Put };
+            let put = beside_a_holder(&mut world, holder, node, put, target);
+            let free = matches!(model, Model::Null | Model::Read);
+            assert_eq!(put, free.then_some(far_hops), "a put {told}");
+        }
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_version_costs_one_message_there_and_one_back() {
+    // If this broke, followers would ask the network again and again.
+    let mut world = silent_world();
+    let (target, far) = remote(&world, Model::Write);
+    let home = 1 - far;
+    ask(&mut world, far, 0, Kind::Get, target);
+    let newest = world.newest(target.id);
+    assert_eq!(world.network.under_way(), 0);
+    world.ask_for(far, 0, Kind::Await(newest), target, PATIENCE_US);
+    assert_eq!(world.network.under_way(), 1, "one there");
+    let asked_us = world.now_us;
+    while world.now_us < asked_us + 50 * HOP_US {
+        assert!(world.step());
+        assert!(world.network.under_way() == 0 || world.now_us <= asked_us + HOP_US, "and nothing while it waits");
+    }
+    assert_eq!(ask(&mut world, home, 0, Kind::Put, target).1, 0);
+    let put_us = world.now_us;
+    assert_eq!(world.network.under_way(), 1, "one back");
+    while world.nodes[far].clients[0].asked.is_some() {
+        assert!(world.step());
+    }
+    let (_, told, _) = world.last.expect("it was told");
+    assert_eq!((told.outcome, told.version.0), (Outcome::Done, newest + 1));
+    assert_eq!((world.now_us - put_us, world.network.under_way()), (HOP_US, 0));
+}
+
+#[test]
+fn an_answer_that_comes_too_late_is_dropped_and_counted() {
+    // If this broke, the answer to one call could be taken for that to another.
+    let mut world = silent_world();
+    let counter = world.targets[0];
+    let far = usize::from(counter.id.home().0) % 2;
+    ask(&mut world, far, 0, Kind::Add, counter);
+    let counters = |world: &World| {
+        let counters = world.nodes[far].engine.counters();
+        (counters.timeouts, counters.stale)
+    };
+    let ((timeouts, stale), version) = (counters(&world), world.newest(counter.id));
+    // The answer takes two hops, and somebody looks at the clock before it comes.
+    world.ask_for(far, 0, Kind::Add, counter, HOP_US as u32 * 3 / 2);
+    let asked_us = world.now_us;
+    world.network.at(asked_us + HOP_US * 7 / 4, Event::Tick { node: far });
+    while counters(&world).0 == timeouts {
+        assert!(world.step());
+    }
+    assert!(world.now_us < asked_us + 2 * HOP_US && world.nodes[far].clients[0].asked.is_none(), "it has ended");
+    assert_eq!((counters(&world), world.network.under_way()), ((timeouts + 1, stale), 1));
+    while world.now_us < asked_us + 3 * HOP_US {
+        assert!(world.step());
+    }
+    assert_eq!((counters(&world), world.newest(counter.id)), ((timeouts + 1, stale + 1), version + 1));
+    // The next one gets its own.
+    assert_eq!(ask(&mut world, far, 0, Kind::Add, counter).0.version.0, version + 2);
+    assert_eq!(counters(&world), (timeouts + 1, stale + 1));
+}
+
+#[test]
+fn a_contended_lock_goes_from_hand_to_hand_in_two_trips_and_to_everybody_alike() {
+    // If this broke, sixteen services that share a lock would wait for the network more than for each other, and one of
+    // them could wait for ever.
+    const TURNS: usize = 50;
+    let mut world = world(2, 8);
+    let (target, _) = remote(&world, Model::Strict);
+    let everybody: Vec<(usize, usize)> = (0..2).flat_map(|node| (0..8).map(move |client| (node, client))).collect();
+    let mut turns = [0usize; 16];
+    let mut asked_us = [0; 16];
+    let (mut waits, mut hand_overs) = (Vec::new(), Vec::new());
+    let mut let_go_us = None;
+    for &(node, client) in &everybody {
+        world.ask_for(node, client, Kind::Lock { shared: false }, target, PATIENCE_US);
+    }
+    while turns.iter().any(|&count| count < TURNS) {
+        assert!(world.step());
+        for (who, &(node, client)) in everybody.iter().enumerate() {
+            let state = &world.nodes[node].clients[client];
+            if state.asked.is_some() {
+                continue;
+            }
+            if let Some(Held { token, .. }) = state.held {
+                assert_ne!(token, LockToken::default());
+                waits.push(world.now_us - asked_us[who]);
+                hand_overs.extend(let_go_us.take().map(|let_go_us: u64| world.now_us - let_go_us));
+                turns[who] += 1;
+                let_go_us = Some(world.now_us);
+                world.ask_for(node, client, Kind::Unlock, target, PATIENCE_US);
+            } else if turns[who] < 2 * TURNS {
+                asked_us[who] = world.now_us;
+                world.ask_for(node, client, Kind::Lock { shared: false }, target, PATIENCE_US);
+            }
+        }
+    }
+    let longest_hand_over = hand_overs.iter().max().expect("it went around");
+    assert!(*longest_hand_over <= 4 * HOP_US, "{longest_hand_over} µs");
+    // Everybody waits for fifteen others at the most, and a trip of its own.
+    let fair = waits.iter().sum::<u64>() / waits.len() as u64;
+    let longest = *waits.iter().max().expect("somebody waited");
+    assert!(longest <= 3 * fair, "the longest wait was {longest} µs, the mean {fair} µs");
+    let (least, most) = (turns.iter().min(), turns.iter().max());
+    assert!(most.zip(least).is_some_and(|(most, least)| most - least <= TURNS / 2), "{turns:?}");
+}

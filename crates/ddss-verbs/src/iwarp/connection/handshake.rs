@@ -1,0 +1,160 @@
+//! The handshake.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ddss_core::limits::HELLO_BYTES_MAX;
+
+use super::{Broken, Connection, Context, Stage};
+use crate::events::CloseReason;
+use crate::fabric::PeerId;
+use crate::iwarp::config::IwarpConfig;
+use crate::iwarp::mpa::{Enhanced, Ready, Side, Start, StartError, Terms};
+use crate::terminate_code::Fault;
+
+/// What the other side asked for, until the owner has answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    markers: bool,
+    crc: bool,
+    revision: u8,
+    enhanced: Option<Enhanced>,
+}
+
+impl Connection {
+    /// The connecting side. The request waits in the outbox at once.
+    pub(crate) fn connecting(
+        id: PeerId,
+        address: SocketAddr,
+        config: Arc<IwarpConfig>,
+        seed: u32,
+        hello: &[u8],
+    ) -> Self {
+        let mut connection = Self::new(id, address, Stage::Reply, config, seed);
+        let mut frame = Vec::new();
+        Terms::request(&connection.config, hello).encode(Side::Request, &mut frame);
+        connection.outbox.raw(&frame);
+        connection
+    }
+
+    /// The accepting side.
+    pub(crate) fn accepting(id: PeerId, address: SocketAddr, config: Arc<IwarpConfig>, seed: u32) -> Self {
+        Self::new(id, address, Stage::Request, config, seed)
+    }
+
+    /// The owner says yes. False if nobody asked.
+    pub(crate) fn accept(&mut self, hello: &[u8]) -> Result<bool, Fault> {
+        if self.stage != Stage::Asked {
+            return Ok(false);
+        }
+        let Some(asked) = self.asked else { return Ok(false) };
+        let start = Start {
+            markers: asked.markers,
+            crc: asked.crc,
+            reject: false,
+            revision: asked.revision,
+            enhanced: asked.enhanced,
+            private: &[],
+        };
+        let (reply, terms) = Terms::answer(&self.config, &start, hello)?;
+        let mut frame = Vec::new();
+        reply.encode(Side::Reply, &mut frame);
+        self.outbox.raw(&frame);
+        self.outbox.begin(terms.crc, terms.markers_out);
+        self.terms = terms;
+        self.stage = Stage::First;
+        // Without a ready message nothing says when the other side is there, so it counts as there now.
+        self.announce = terms.ready.is_none();
+        Ok(true)
+    }
+
+    /// The owner says no. False if nobody asked. The connection is then to be closed.
+    pub(crate) fn reject(&mut self, reason: &[u8]) -> bool {
+        if self.stage != Stage::Asked {
+            return false;
+        }
+        let Some(asked) = self.asked.take() else { return false };
+        self.refuse(asked.revision, reason);
+        true
+    }
+
+    fn refuse(&mut self, revision: u8, reason: &[u8]) {
+        let mut frame = Vec::new();
+        Terms::refusal(revision, reason).encode(Side::Reply, &mut frame);
+        self.outbox.raw(&frame);
+    }
+
+    /// The request, on the accepting side. Returns the bytes it took.
+    pub(super) fn receive_request(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
+        let (start, used) = match Start::parse(bytes, Side::Request) {
+            Ok(Some(whole)) => whole,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                // Whoever sent the right key gets an answer; a stranger does not.
+                if error != StartError::Key {
+                    self.refuse(2, b"");
+                }
+                return Err(Broken::Close(CloseReason::Broken(Fault::MPA_START)));
+            }
+        };
+        if start.private.len() > HELLO_BYTES_MAX {
+            self.refuse(start.revision, b"");
+            return Err(Broken::Close(CloseReason::Broken(Fault::MPA_START)));
+        }
+        let Start { markers, crc, revision, enhanced, .. } = start;
+        self.asked = Some(Asked { markers, crc, revision, enhanced });
+        self.stage = Stage::Asked;
+        cx.events.asked(self.id, self.address, start.private);
+        Ok(Some(used))
+    }
+
+    /// The reply, on the connecting side. Returns the bytes it took.
+    pub(super) fn receive_reply(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
+        let start = Start::parse(bytes, Side::Reply);
+        let Some((start, used)) = start.map_err(|_| Broken::Close(CloseReason::Broken(Fault::MPA_START)))? else {
+            return Ok(None);
+        };
+        if start.reject {
+            let reason = &start.private[..start.private.len().min(HELLO_BYTES_MAX)];
+            self.end(CloseReason::Rejected, reason, false, None, cx);
+            return Ok(Some(used));
+        }
+        let asked = Terms::request(&self.config, &[]);
+        if start.private.len() > HELLO_BYTES_MAX || start.revision > asked.revision {
+            return Err(Broken::Close(CloseReason::Broken(Fault::MPA_START)));
+        }
+        let agreed = Terms::agreed(&self.config, &start);
+        self.outbox.begin(self.config.crc || start.crc, start.markers);
+        self.stage = Stage::Open;
+        self.terms = agreed?;
+        self.connected = true;
+        self.say_ready(cx);
+        cx.events.connected(self.id, start.private);
+        Ok(Some(used))
+    }
+
+    /// The first frame of all, when both sides may send first: it carries nothing.
+    fn say_ready(&mut self, cx: &mut Context<'_>) {
+        match self.terms.ready {
+            Some(Ready::Write) => self.send_empty_write(cx),
+            Some(Ready::Read) => self.send_empty_read(cx),
+            Some(Ready::Send) | None => {}
+        }
+    }
+
+    /// A first frame arrived on the accepting side: from now on it may send. The owner learns it before it learns what is in the
+    /// frame.
+    pub(super) fn first_frame(&mut self, cx: &mut Context<'_>) {
+        self.stage = Stage::Open;
+        self.tell_connected(cx);
+    }
+
+    /// Tells the owner of the accepting side, once.
+    pub(super) fn tell_connected(&mut self, cx: &mut Context<'_>) {
+        self.announce = false;
+        if !self.connected {
+            self.connected = true;
+            cx.events.connected(self.id, &[]);
+        }
+    }
+}

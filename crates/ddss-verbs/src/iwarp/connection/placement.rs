@@ -1,0 +1,206 @@
+//! Segments that are placed while they are still arriving, so that nothing is kept and no byte is moved twice.
+
+use super::receive::SUMMED_BYTES_MIN;
+use super::{Broken, Connection, Context, Stage};
+use crate::fabric::RegionId;
+use crate::iwarp::ddp::{Header, TAGGED_BYTES};
+use crate::iwarp::mpa::frame_bytes;
+use crate::iwarp::rdmap::Opcode;
+use crate::sys::crc;
+use crate::terminate_code::Fault;
+
+/// Payload of at least so many bytes is received straight into its memory, where nothing has to be checked first.
+const DIRECT_BYTES_MIN: usize = 2048;
+
+/// A segment with so many bytes is large: what comes before its payload is received by itself, so that most of the payload goes
+/// from the socket to its place.
+pub(super) const LARGE_BYTES: usize = 16 << 10;
+
+/// A segment that comes in pieces is placed and summed up to a multiple of so many bytes.
+const PIECE_BYTES: usize = 64;
+
+/// Where the payload of a tagged segment goes. `None`: it was abandoned, and goes nowhere.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub(super) region: Option<RegionId>,
+    pub(super) offset: u64,
+    pub(super) response: bool,
+    pub(super) last: bool,
+    /// What it named.
+    pub(super) key: u32,
+}
+
+/// A tagged segment whose header was taken and whose payload is still arriving. Only without markers, and with CRC only
+/// if it answers our oldest read.
+pub(super) struct Partial {
+    target: Target,
+    left: usize,
+    trailer: usize,
+    /// With CRC: the sum of what has come so far.
+    sum: Option<u32>,
+}
+
+impl Partial {
+    pub(super) fn direct(&self) -> Option<(RegionId, u64, usize)> {
+        let region = self.target.region?;
+        // What is summed has to be summed in private memory.
+        let fits = self.sum.is_none() && self.left >= DIRECT_BYTES_MIN;
+        fits.then_some((region, self.target.offset, self.left))
+    }
+
+    /// The rest of its payload goes nowhere: the region that was held for it. Only a read can be
+    /// abandoned while the connection lives.
+    pub(super) fn abandon(&mut self, ended: bool) -> Option<RegionId> {
+        if ended || self.target.response { self.target.region.take() } else { None }
+    }
+
+    /// The same for a write into a window that is no more.
+    pub(super) fn withdraw(&mut self, key: u32) -> Option<RegionId> {
+        if !self.target.response && self.target.key == key { self.target.region.take() } else { None }
+    }
+}
+
+impl Connection {
+    /// Whether a large segment is likely to come next that may be placed as it comes: after another one, or as the answer to a
+    /// large read. With CRC all is received into private memory first.
+    pub(crate) fn expects_large(&self) -> bool {
+        // The end of one answer comes together with the beginning of the next one.
+        let asked = || self.reads.iter().take(2).any(|read| read.left() as usize >= LARGE_BYTES);
+        self.stage == Stage::Open && !self.terms.crc && !self.terms.markers_in && (self.large || asked())
+    }
+
+    /// So many bytes of the stream were put where [`direct`](Self::direct) said.
+    pub(crate) fn placed(&mut self, count: usize, cx: &mut Context<'_>) {
+        let partial = self.partial.as_mut().expect("bytes are placed only where a partial segment wants them");
+        partial.left -= count;
+        partial.target.offset += count as u64;
+        if partial.left == 0 {
+            self.payload_complete(cx);
+        }
+    }
+
+    /// A frame that is not whole: if it is tagged, its payload is placed as it comes.
+    pub(super) fn receive_head(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
+        let Some(head) = bytes.first_chunk::<{ 2 + TAGGED_BYTES }>() else { return Ok(None) };
+        let ulpdu_bytes = usize::from(u16::from_be_bytes([head[0], head[1]]));
+        if head[2] & 0x80 == 0 || ulpdu_bytes < TAGGED_BYTES {
+            return Ok(None);
+        }
+        let ulpdu = &head[2..];
+        let left = ulpdu_bytes - TAGGED_BYTES;
+        let target = match Header::parse(ulpdu) {
+            Ok((Header::Tagged(header), _)) => self.tagged(header, left, cx),
+            Ok((Header::Untagged(_), _)) => return Ok(None),
+            Err(fault) => Err(fault),
+        };
+        match target {
+            Err(fault) => self.fail(fault, Some((ulpdu, ulpdu_bytes)), cx),
+            Ok(target) => {
+                if self.stage == Stage::First {
+                    self.first_frame(cx);
+                }
+                if let Some(region) = target.region {
+                    cx.memory.hold(region);
+                }
+                let trailer = frame_bytes(ulpdu_bytes) - 2 - ulpdu_bytes;
+                self.partial = Some(Partial { target, left, trailer, sum: None });
+                if left == 0 {
+                    self.payload_complete(cx);
+                }
+            }
+        }
+        Ok(Some(head.len()))
+    }
+
+    /// More of the payload and trailer of a partial segment.
+    pub(super) fn receive_rest(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
+        let partial = self.partial.as_mut().expect("the caller has looked");
+        if partial.left == 0 {
+            return match partial.sum {
+                Some(sum) => self.receive_summed_trailer(sum, bytes, cx),
+                None => Ok(Some(self.receive_trailer(bytes))),
+            };
+        }
+        let Target { region, offset, .. } = partial.target;
+        let mut count = partial.left.min(bytes.len());
+        if partial.sum.is_some() && count < partial.left {
+            // The next piece is to begin where a vector and a word do: neither is ever split.
+            let beyond = (offset as usize).wrapping_add(count) % PIECE_BYTES;
+            let Some(whole) = count.checked_sub(beyond).filter(|whole| *whole > 0) else { return Ok(None) };
+            count = whole;
+        }
+        let piece = &bytes[..count];
+        let mapping = region.map(|region| cx.memory.held(region));
+        match (&mut partial.sum, mapping) {
+            (Some(sum), Some(mapping)) => *sum = mapping.copy_in_summed(offset as usize, piece, *sum),
+            (Some(sum), None) => *sum = crc::append(*sum, piece),
+            (None, Some(mapping)) => mapping.copy_in(offset as usize, piece),
+            (None, None) => {}
+        }
+        self.placed(count, cx);
+        Ok(Some(count))
+    }
+
+    /// Padding and a CRC that nobody made.
+    fn receive_trailer(&mut self, bytes: &[u8]) -> usize {
+        let partial = self.partial.as_mut().expect("the caller has looked");
+        let count = partial.trailer.min(bytes.len());
+        partial.trailer -= count;
+        if partial.trailer == 0 {
+            self.partial = None;
+        }
+        count
+    }
+
+    /// Padding and CRC: the segment counts only if that is right.
+    fn receive_summed_trailer(
+        &mut self,
+        sum: u32,
+        bytes: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Result<Option<usize>, Broken> {
+        let Some(Partial { target, trailer, .. }) = self.partial else { return Ok(None) };
+        let Some(rest) = bytes.get(..trailer) else { return Ok(None) };
+        let (padding, theirs) = rest.split_at(trailer - 4);
+        self.partial = None;
+        if crc::append(sum, padding).to_le_bytes() != *theirs {
+            return Err(Fault::MPA_CRC.into());
+        }
+        self.tagged_placed(target, cx);
+        Ok(Some(trailer))
+    }
+
+    /// The payload of a partial segment is complete; its padding and CRC are still to come.
+    fn payload_complete(&mut self, cx: &mut Context<'_>) {
+        let partial = self.partial.as_mut().expect("it was just filled");
+        let (target, summed) = (partial.target, partial.sum.is_some());
+        if let Some(region) = partial.target.region.take() {
+            cx.memory.release(region);
+        }
+        if !summed {
+            self.tagged_placed(target, cx);
+        }
+    }
+
+    /// With CRC, the start of a large segment that answers our oldest read: what comes of it is placed and summed. Whatever
+    /// else it is, or not as it has to be, is looked at when it is whole.
+    pub(super) fn receive_summed_head(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Option<usize> {
+        let head = bytes.first_chunk::<{ 2 + TAGGED_BYTES }>()?;
+        let ulpdu_bytes = usize::from(u16::from_be_bytes([head[0], head[1]]));
+        if ulpdu_bytes < SUMMED_BYTES_MIN || self.stage != Stage::Open {
+            return None;
+        }
+        let Ok((Header::Tagged(header), at)) = Header::parse(&head[2..]) else { return None };
+        if Opcode::parse(header.rdmap) != Ok(Opcode::ReadResponse) {
+            return None;
+        }
+        let left = ulpdu_bytes - at;
+        let target = self.tagged(header, left, cx).ok()?;
+        if let Some(region) = target.region {
+            cx.memory.hold(region);
+        }
+        let trailer = frame_bytes(ulpdu_bytes) - 2 - ulpdu_bytes;
+        self.partial = Some(Partial { target, left, trailer, sum: Some(crc::checksum(head)) });
+        Some(head.len())
+    }
+}

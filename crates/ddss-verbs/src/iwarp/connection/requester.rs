@@ -1,0 +1,410 @@
+//! What was posted here: encoded at once if there is room, queued in order if not.
+
+use std::collections::VecDeque;
+
+use ddss_core::limits::MESSAGE_BYTES_MAX;
+
+use super::responder::{Source, Stream};
+use super::{Connection, Context, Stage};
+use crate::fabric::{PeerId, RegionId};
+use crate::iwarp::ddp::{TAGGED_BYTES, Tagged, UNTAGGED_BYTES, Untagged, queue};
+use crate::iwarp::rdmap::{ATOMIC_BYTES, AtomicKind, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest};
+use crate::iwarp::send_queue::Payload;
+use crate::limits::{BACKLOG_MAX, EARLY_BYTES, OUTBOX_BYTES, WORK_BYTES_MAX};
+use crate::memory::Registry;
+use crate::terminate_code::Fault;
+use crate::work::{LocalRange, PostErrorKind, RemoteRange, SendMode, Work};
+
+/// A write or a message that is encoded: done when the socket has taken it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receipt {
+    pub(super) tag: u64,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// A read that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PendingRead {
+    /// `None` if nobody is to be told.
+    pub(super) tag: Option<u64>,
+    pub(super) sequence: u32,
+    pub(super) start: u64,
+    key: u32,
+    /// `None` if it was abandoned.
+    pub(super) region: Option<RegionId>,
+    offset: u64,
+    bytes: u32,
+    arrived: u32,
+}
+
+impl PendingRead {
+    /// Checks a segment of the response and says where it goes. Segments come in order.
+    pub(super) fn take(&mut self, header: Tagged, bytes: usize) -> Result<(Option<RegionId>, u64), Fault> {
+        if header.key != self.key {
+            return Err(Fault::DDP_KEY);
+        }
+        let left = self.bytes - self.arrived;
+        let fits = bytes <= left as usize && header.address == u64::from(self.arrived);
+        let complete = bytes == left as usize;
+        if !fits || header.last != complete {
+            return Err(Fault::DDP_BOUNDS);
+        }
+        let offset = self.offset + u64::from(self.arrived);
+        self.arrived += bytes as u32;
+        Ok((if bytes == 0 { None } else { self.region }, offset))
+    }
+
+    /// Bytes of which no segment has come yet.
+    pub(super) fn left(&self) -> u32 {
+        self.bytes - self.arrived
+    }
+
+    /// The last segment is in its place.
+    pub(super) fn done(self, peer: PeerId, cx: &mut Context<'_>) {
+        if let Some(region) = self.region {
+            cx.memory.release(region);
+        }
+        if let Some(tag) = self.tag {
+            cx.events.done(peer, tag, Ok(0));
+        }
+    }
+}
+
+/// An atomic that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PendingAtomic {
+    pub(super) tag: u64,
+    pub(super) sequence: u32,
+    pub(super) start: u64,
+    id: u32,
+}
+
+/// Work in order, its regions held.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Queued {
+    Read {
+        tag: u64,
+        local: LocalRange,
+        remote: RemoteRange,
+    },
+    Write {
+        tag: u64,
+        local: LocalRange,
+        remote: RemoteRange,
+    },
+    Atomic {
+        tag: u64,
+        remote: RemoteRange,
+        kind: AtomicKind,
+    },
+    /// Its bytes are the next ones in [`Backlog::messages`].
+    Send {
+        tag: u64,
+        bytes: usize,
+        mode: SendMode,
+    },
+    Immediate {
+        tag: u64,
+        data: [u8; 8],
+        solicited: bool,
+    },
+}
+
+impl Queued {
+    pub(super) fn tag(&self) -> u64 {
+        match *self {
+            Queued::Read { tag, .. }
+            | Queued::Write { tag, .. }
+            | Queued::Atomic { tag, .. }
+            | Queued::Send { tag, .. }
+            | Queued::Immediate { tag, .. } => tag,
+        }
+    }
+
+    /// Whether it is worth a packet of its own.
+    pub(super) fn is_large(&self) -> bool {
+        matches!(self, Queued::Write { .. })
+    }
+
+    pub(super) fn region(&self) -> Option<RegionId> {
+        match self {
+            Queued::Read { local, .. } | Queued::Write { local, .. } => Some(local.region),
+            _ => None,
+        }
+    }
+}
+
+/// What was posted and is not yet encoded.
+#[derive(Default)]
+pub(super) struct Backlog {
+    pub(super) queue: VecDeque<Queued>,
+    pub(super) messages: VecDeque<u8>,
+}
+
+impl Connection {
+    /// Takes one piece of work, or says why not.
+    pub(crate) fn post(&mut self, work: &Work<'_>, memory: &mut Registry) -> Result<(), PostErrorKind> {
+        match self.stage {
+            Stage::Ended => return Err(PostErrorKind::UnknownPeer),
+            _ if !self.connected => return Err(PostErrorKind::NotConnected),
+            _ => {}
+        }
+        let (queued, message) = self.check(work, memory)?;
+        if let Some(region) = queued.region() {
+            memory.hold(region);
+        }
+        let now = self.backlog.queue.is_empty() && self.can_request(&queued);
+        if now {
+            self.encode(queued, message, memory);
+            return Ok(());
+        }
+        if self.backlog.queue.len() >= BACKLOG_MAX {
+            if let Some(region) = queued.region() {
+                memory.release(region);
+            }
+            return Err(PostErrorKind::Busy);
+        }
+        self.backlog.messages.extend(message);
+        self.backlog.queue.push_back(queued);
+        Ok(())
+    }
+
+    /// A read that was posted is not to touch memory any more; nobody is told how it ends. False if there is none.
+    pub(crate) fn abandon(&mut self, tag: u64, memory: &mut Registry) -> bool {
+        let asked = self.reads.iter_mut().find(|read| read.tag == Some(tag));
+        if let Some(read) = asked {
+            read.tag = None;
+            if let Some(region) = read.region.take() {
+                memory.release(region);
+            }
+            // A segment that is arriving belongs to the oldest read.
+            if self.reads.front().is_some_and(|front| front.tag.is_none() && front.region.is_none()) {
+                self.abandon_partial(memory);
+            }
+            return true;
+        }
+        let position = self
+            .backlog
+            .queue
+            .iter()
+            .position(|queued| matches!(queued, Queued::Read { tag: other, .. } if *other == tag));
+        let Some(position) = position else { return false };
+        if let Some(region) = self.backlog.queue.remove(position).and_then(|queued| queued.region()) {
+            memory.release(region);
+        }
+        true
+    }
+
+    fn check<'a>(&self, work: &Work<'a>, memory: &Registry) -> Result<(Queued, &'a [u8]), PostErrorKind> {
+        let queued = match *work {
+            Work::Read { tag, local, remote, .. } => {
+                check_ranges(local, remote, memory)?;
+                Queued::Read { tag, local, remote }
+            }
+            Work::Write { tag, local, remote, .. } => {
+                check_ranges(local, remote, memory)?;
+                Queued::Write { tag, local, remote }
+            }
+            Work::CompareSwap { tag, remote, compare, swap, .. } => {
+                let kind = AtomicKind::CompareSwap { swap, swap_mask: u64::MAX, compare, compare_mask: u64::MAX };
+                check_word(remote)?;
+                Queued::Atomic { tag, remote, kind }
+            }
+            Work::FetchAdd { tag, remote, add, .. } => {
+                check_word(remote)?;
+                Queued::Atomic { tag, remote, kind: AtomicKind::FetchAdd { add, mask: 0 } }
+            }
+            Work::Send { tag, message, mode, .. } => {
+                if message.len() > MESSAGE_BYTES_MAX {
+                    return Err(PostErrorKind::TooLong);
+                }
+                return Ok((Queued::Send { tag, bytes: message.len(), mode }, message));
+            }
+            Work::Immediate { tag, data, solicited, .. } => Queued::Immediate { tag, data, solicited },
+        };
+        if self.terms.ord == 0 && matches!(queued, Queued::Read { .. } | Queued::Atomic { .. }) {
+            return Err(PostErrorKind::NoReads);
+        }
+        Ok((queued, &[]))
+    }
+
+    /// Whether this could be encoded now.
+    fn can_request(&self, queued: &Queued) -> bool {
+        let limited = matches!(queued, Queued::Read { .. } | Queued::Atomic { .. });
+        self.stage == Stage::Open
+            && self.streaming.is_none()
+            && self.outbox.has_room(OUTBOX_BYTES)
+            && (!limited || self.reads.len() + self.atomics.len() < usize::from(self.terms.ord))
+    }
+
+    /// Whether the next piece of queued work could be encoded now.
+    pub(super) fn can_go_on(&self) -> bool {
+        self.backlog.queue.front().is_some_and(|queued| self.can_request(queued))
+    }
+
+    /// Encodes the next piece of queued work, if it can be. False if not.
+    pub(super) fn request(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(queued) = self.backlog.queue.front().copied() else { return false };
+        if !self.can_request(&queued) {
+            return false;
+        }
+        self.backlog.queue.pop_front();
+        let mut message = [0; MESSAGE_BYTES_MAX];
+        let mut bytes = 0;
+        if let Queued::Send { bytes: length, .. } = queued {
+            bytes = length;
+            for (byte, queued) in message.iter_mut().zip(self.backlog.messages.drain(..bytes)) {
+                *byte = queued;
+            }
+        }
+        self.encode(queued, &message[..bytes], cx.memory);
+        true
+    }
+
+    fn encode(&mut self, queued: Queued, message: &[u8], memory: &mut Registry) {
+        let start = self.outbox.appended();
+        match queued {
+            Queued::Read { tag, local, remote } => self.encode_read(tag, local, remote, memory),
+            Queued::Atomic { tag, remote, kind } => self.encode_atomic(tag, remote, kind, memory),
+            Queued::Write { tag, local, remote } => {
+                self.streaming = Some(Stream::write(tag, local, remote, start));
+                // A long one is encoded while it is sent.
+                if local.bytes <= EARLY_BYTES as u64 {
+                    self.stream(Some(OUTBOX_BYTES), Source::Copied, memory);
+                }
+            }
+            Queued::Send { tag, mode, .. } => {
+                let opcode = Opcode::Send { solicited: mode.solicited, invalidate: mode.invalidate.is_some() };
+                self.encode_send(opcode, mode.invalidate.unwrap_or(0), message, memory);
+                self.receipts.push_back(Receipt { tag, start, end: self.outbox.appended() });
+            }
+            Queued::Immediate { tag, data, solicited } => {
+                self.encode_send(Opcode::Immediate { solicited }, 0, &data, memory);
+                self.receipts.push_back(Receipt { tag, start, end: self.outbox.appended() });
+            }
+        }
+    }
+
+    fn encode_read(&mut self, tag: u64, local: LocalRange, remote: RemoteRange, memory: &Registry) {
+        let mut read = PendingRead {
+            tag: Some(tag),
+            sequence: self.request_sequence,
+            start: self.outbox.appended(),
+            key: self.sink_key,
+            region: Some(local.region),
+            offset: local.offset,
+            bytes: local.bytes as u32,
+            arrived: 0,
+        };
+        if self.sink_key == 0 {
+            self.sink_key = 1;
+            read.key = 1;
+        }
+        self.sink_key = self.sink_key.wrapping_add(1);
+        self.reads.push_back(read);
+        self.encode_read_request(read, remote, memory);
+    }
+
+    fn encode_read_request(&mut self, read: PendingRead, remote: RemoteRange, memory: &Registry) {
+        let body = ReadRequest {
+            sink_key: read.key,
+            sink_address: 0,
+            bytes: read.bytes,
+            source_key: remote.key,
+            source_address: remote.address,
+        };
+        let mut head = [0; UNTAGGED_BYTES + READ_BYTES];
+        head[..UNTAGGED_BYTES].copy_from_slice(&self.request_header(Opcode::ReadRequest).encode());
+        head[UNTAGGED_BYTES..].copy_from_slice(&body.encode());
+        self.outbox.frame(&head, Payload::Bytes(&[]), memory);
+    }
+
+    fn encode_atomic(&mut self, tag: u64, remote: RemoteRange, kind: AtomicKind, memory: &Registry) {
+        let id = self.atomic_id;
+        self.atomic_id = self.atomic_id.wrapping_add(1);
+        let start = self.outbox.appended();
+        self.atomics.push_back(PendingAtomic { tag, sequence: self.request_sequence, start, id });
+        let body = AtomicRequest { id, key: remote.key, address: remote.address, kind };
+        let mut head = [0; UNTAGGED_BYTES + ATOMIC_BYTES];
+        head[..UNTAGGED_BYTES].copy_from_slice(&self.request_header(Opcode::AtomicRequest).encode());
+        head[UNTAGGED_BYTES..].copy_from_slice(&body.encode());
+        self.outbox.frame(&head, Payload::Bytes(&[]), memory);
+    }
+
+    fn request_header(&mut self, opcode: Opcode) -> Untagged {
+        let sequence = self.request_sequence;
+        self.request_sequence = sequence.wrapping_add(1);
+        Untagged { last: true, rdmap: opcode.control(), word: 0, queue: queue::REQUEST, sequence, offset: 0 }
+    }
+
+    fn encode_send(&mut self, opcode: Opcode, word: u32, message: &[u8], memory: &Registry) {
+        let sequence = self.send_sequence;
+        self.send_sequence = sequence.wrapping_add(1);
+        let header = Untagged { last: true, rdmap: opcode.control(), word, queue: queue::SEND, sequence, offset: 0 };
+        self.outbox.frame(&header.encode(), Payload::Bytes(message), memory);
+    }
+
+    /// A write of nothing: the ready message.
+    pub(super) fn send_empty_write(&mut self, cx: &mut Context<'_>) {
+        let header: [u8; TAGGED_BYTES] =
+            Tagged { last: true, rdmap: Opcode::Write.control(), key: 0, address: 0 }.encode();
+        self.outbox.frame(&header, Payload::Bytes(&[]), cx.memory);
+    }
+
+    /// A read of nothing: the other ready message.
+    pub(super) fn send_empty_read(&mut self, cx: &mut Context<'_>) {
+        let read = PendingRead {
+            tag: None,
+            sequence: self.request_sequence,
+            start: self.outbox.appended(),
+            key: 0,
+            region: None,
+            offset: 0,
+            bytes: 0,
+            arrived: 0,
+        };
+        self.reads.push_back(read);
+        self.encode_read_request(read, RemoteRange { key: 0, address: 0 }, cx.memory);
+    }
+
+    /// Tells the writes and messages that the socket has taken.
+    pub(super) fn acknowledge(&mut self, cx: &mut Context<'_>) {
+        let consumed = self.outbox.consumed();
+        while let Some(receipt) = self.receipts.front()
+            && receipt.end <= consumed
+        {
+            cx.events.done(self.id, receipt.tag, Ok(0));
+            self.receipts.pop_front();
+        }
+    }
+
+    /// An atomic was answered.
+    pub(super) fn atomic_done(&mut self, reply: AtomicReply, cx: &mut Context<'_>) -> Result<(), Fault> {
+        let position = self.atomics.iter().position(|atomic| atomic.id == reply.id);
+        let atomic = position.and_then(|position| self.atomics.remove(position)).ok_or(Fault::RDMAP_OPCODE)?;
+        cx.events.done(self.id, atomic.tag, Ok(reply.value));
+        Ok(())
+    }
+}
+
+fn check_ranges(local: LocalRange, remote: RemoteRange, memory: &Registry) -> Result<(), PostErrorKind> {
+    if local.bytes > WORK_BYTES_MAX {
+        return Err(PostErrorKind::TooLong);
+    }
+    match memory.covers(local.region, local.offset, local.bytes) {
+        None => return Err(PostErrorKind::UnknownRegion),
+        Some(false) => return Err(PostErrorKind::OutOfBounds),
+        Some(true) => {}
+    }
+    remote.address.checked_add(local.bytes).ok_or(PostErrorKind::OutOfBounds)?;
+    Ok(())
+}
+
+fn check_word(remote: RemoteRange) -> Result<(), PostErrorKind> {
+    if !remote.address.is_multiple_of(8) {
+        return Err(PostErrorKind::Unaligned);
+    }
+    remote.address.checked_add(8).ok_or(PostErrorKind::OutOfBounds)?;
+    Ok(())
+}

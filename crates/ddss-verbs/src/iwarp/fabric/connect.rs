@@ -1,0 +1,211 @@
+//! Connecting, accepting, answering.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ddss_core::limits::HELLO_BYTES_MAX;
+use ddss_core::makes_room;
+use rustix::event::epoll;
+use tracing::debug;
+
+use super::Iwarp;
+use super::poll::{LISTENER, STRANGERS_PER_LOOK};
+use crate::events::{CloseReason, Events};
+use crate::fabric::{FabricError, PeerId};
+use crate::iwarp::connection::{Connection, Context};
+use crate::iwarp::peer::{Link, Peer};
+use crate::iwarp::socket;
+use crate::limits::HALF_OPEN_MAX;
+
+/// How long accepting is put off when there are no descriptors left.
+const LISTEN_PAUSE: Duration = Duration::from_millis(100);
+
+impl Iwarp {
+    pub(super) fn start_connect(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError> {
+        if hello.len() > HELLO_BYTES_MAX {
+            return Err(FabricError::HelloTooLong(hello.len()));
+        }
+        let id = self.peers.next().ok_or(FabricError::Full("peer"))?;
+        let seed = self.keys.draw()?;
+        let socket = socket::connect(address).map_err(|error| FabricError::System("connect a socket", error))?;
+        let connection = Connection::connecting(id, address, Arc::clone(&self.config), seed, hello);
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT;
+        self.add(&socket, id.index, flags).map_err(|error| FabricError::System("watch a socket", error))?;
+        let mut peer = Peer::new(socket, connection, Link::Connecting);
+        peer.watched = flags;
+        self.insert(peer);
+        Ok(id)
+    }
+
+    pub(super) fn answer(&mut self, id: PeerId, hello: &[u8], yes: bool) -> Result<(), FabricError> {
+        if hello.len() > HELLO_BYTES_MAX {
+            return Err(FabricError::HelloTooLong(hello.len()));
+        }
+        let peer = self.peers.get_mut(id).filter(|peer| !peer.closing).ok_or(FabricError::UnknownPeer(id))?;
+        if yes && !peer.tuned {
+            socket::tune(&peer.socket).map_err(|error| FabricError::System("tune a socket", error))?;
+        }
+        let accepted = match yes.then(|| peer.connection.accept(hello)) {
+            Some(Ok(true)) => true,
+            Some(Ok(false)) => return Err(FabricError::WrongState(id)),
+            Some(Err(fault)) => {
+                // Nothing that both know: the other side is told no, and the owner learns it as *closed*.
+                debug!(peer = %id, %fault, "turned away a peer that cannot be answered");
+                false
+            }
+            None => false,
+        };
+        if !accepted {
+            let reason = if yes { &[] } else { hello };
+            if !peer.connection.reject(reason) {
+                return Err(FabricError::WrongState(id));
+            }
+            peer.closing = true;
+            self.closing.push(id);
+        }
+        if peer.half_open {
+            peer.half_open = false;
+            self.half_open -= 1;
+        }
+        if !peer.dirty {
+            peer.dirty = true;
+            self.dirty.push(id.index);
+        }
+        Ok(())
+    }
+
+    /// Takes the connections that wait at a listener, a few at a time.
+    pub(super) fn take_connections(&mut self, index: usize, events: &mut Events) {
+        if self.listen_again.is_some() {
+            return;
+        }
+        for _ in 0..STRANGERS_PER_LOOK {
+            match socket::accept(&self.listeners[index]) {
+                Ok(Some((socket, address))) => {
+                    self.crowded = true;
+                    self.take_connection(socket, address, events);
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    debug!(%error, "cannot take a connection");
+                    self.pause_listening();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// One whom the guard let in.
+    pub(super) fn adopt(&mut self, mut peer: Box<Peer>, events: &mut Events) {
+        if self.half_open >= HALF_OPEN_MAX {
+            self.make_room(events);
+        }
+        let address = peer.connection.address();
+        let Some(id) = self.peers.next() else {
+            debug!(%address, "turned away a connection: too many peers");
+            return;
+        };
+        let flags = epoll::EventFlags::IN;
+        if let Err(error) = self.add(&peer.socket, id.index, flags) {
+            debug!(%address, %error, "cannot watch a connection");
+            return;
+        }
+        peer.connection.rename(id);
+        peer.half_open = true;
+        peer.watched = flags;
+        self.half_open += 1;
+        self.insert(*peer);
+        events.admitted(id, address);
+    }
+
+    /// Lets go of one who asked: another fabric takes him over. `None` if he has gone.
+    pub(super) fn let_go(&mut self, id: PeerId) -> Option<Box<Peer>> {
+        let waits = self.peers.get_mut(id).is_some_and(|peer| peer.half_open && !peer.closing);
+        let mut peer = waits.then(|| self.peers.take(id.index)).flatten()?;
+        self.watch(&mut peer, epoll::EventFlags::empty());
+        self.set_deadline(&mut peer, None);
+        peer.half_open = false;
+        self.half_open -= 1;
+        // Whoever takes it over has a list of his own of those with something to send.
+        peer.dirty = false;
+        self.dirty.retain(|other| *other != id.index);
+        self.peers.release(id.index);
+        Some(peer)
+    }
+
+    fn take_connection(&mut self, socket: OwnedFd, address: SocketAddr, events: &mut Events) {
+        if self.half_open >= HALF_OPEN_MAX {
+            self.make_room(events);
+        }
+        let Some(id) = self.peers.next() else {
+            debug!(%address, "turned away a connection: too many peers");
+            return;
+        };
+        let Ok(seed) = self.keys.draw() else { return };
+        let flags = epoll::EventFlags::IN;
+        if let Err(error) = self.add(&socket, id.index, flags) {
+            debug!(%address, %error, "cannot watch a connection");
+            return;
+        }
+        let connection = Connection::accepting(id, address, Arc::clone(&self.config), seed);
+        let mut peer = Peer::new(socket, connection, Link::Up);
+        peer.half_open = true;
+        peer.watched = flags;
+        self.half_open += 1;
+        self.insert(peer);
+    }
+
+    /// One of those who wait to be accepted goes. A new one is as likely to be somebody's as any that waits already, and who
+    /// says nothing must not keep the others out.
+    fn make_room(&mut self, events: &mut Events) {
+        let half_open = |slot: &u32| self.peers.at(*slot).filter(|peer| peer.half_open);
+        // Those with a deadline stand there in the order in which they came.
+        let waiting = || self.timed.iter().copied().filter(|slot| half_open(slot).is_some());
+        let addresses = waiting().filter_map(|slot| Some(self.peers.at(slot)?.connection.address().ip()));
+        let Some(slot) = makes_room(addresses).and_then(|index| waiting().nth(index)) else { return };
+        let Some(mut peer) = self.peers.take(slot) else { return };
+        debug!(peer = %peer.id(), "turned away a connection: too many are waiting to be accepted");
+        peer.lose(CloseReason::Late, &mut Context { memory: &mut self.memory, events });
+        self.settle(peer);
+    }
+
+    fn insert(&mut self, mut peer: Peer) {
+        let slot = peer.id().index;
+        peer.deadline = Some(Instant::now() + self.config.handshake_timeout);
+        self.timed.push(slot);
+        self.peers.insert(peer);
+    }
+
+    /// Out of descriptors: a listener that stays readable must not keep us awake.
+    fn pause_listening(&mut self) {
+        self.listen_again = Some(Instant::now() + LISTEN_PAUSE);
+        for listener in &self.listeners {
+            // It was added by us; if it could not be removed, we would only be woken more often.
+            let _ = epoll::delete(&self.epoll, listener);
+        }
+    }
+
+    pub(super) fn resume_listening(&mut self) {
+        self.listen_again = None;
+        for index in 0..self.listeners.len() {
+            let flags = epoll::EventFlags::IN;
+            let data = epoll::EventData::new_u64(LISTENER | index as u64);
+            if let Err(error) = epoll::add(&self.epoll, &self.listeners[index], data, flags) {
+                debug!(%error, "cannot listen again");
+            }
+        }
+    }
+
+    pub(super) fn watch_listener(&self, listener: &OwnedFd) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(LISTENER | self.listeners.len() as u64);
+        Ok(epoll::add(&self.epoll, listener, data, epoll::EventFlags::IN)?)
+    }
+
+    fn add(&self, socket: impl AsFd, slot: u32, flags: epoll::EventFlags) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(u64::from(slot));
+        Ok(epoll::add(&self.epoll, socket, data, flags)?)
+    }
+}

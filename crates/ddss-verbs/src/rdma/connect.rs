@@ -1,0 +1,291 @@
+//! Choosing an adapter; listening, connecting, accepting, turning away.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::config::{Framing, RdmaConfig};
+use super::error::RdmaError;
+use super::fabric::Rdma;
+use super::frame;
+use super::peer::{Peer, Stage};
+use super::peer_resources::{Holdings, locked};
+use crate::events::{CloseReason, Events};
+use crate::fabric::{FabricError, PeerId};
+use crate::limits::HALF_OPEN_MAX;
+use crate::sys::rdma_core::{Adapter, AdapterFacts, ConnectionEvent, Dial, Endpoint, Happened, Hub, PortFacts};
+
+/// Connections that may wait at a listener.
+const BACKLOG: i32 = 64;
+/// The token of a listener; peers have their id's bits, and no generation is so large before the sun dies.
+const LISTENER: u64 = u64::MAX;
+/// What the other side's manager says when nobody listens, and when its owner says no (InfiniBand); iWARP has errno.
+const NOBODY_LISTENS: i32 = 8;
+
+/// The adapter that the configuration means.
+pub(super) fn choose(hub: &Arc<Hub>, config: &RdmaConfig) -> Result<Adapter, RdmaError> {
+    let all = Adapter::all()?;
+    let there = || all.iter().map(Adapter::name).collect::<Vec<_>>().join(", ");
+    if let Some(wanted) = &config.device {
+        let found = all.iter().find(|adapter| adapter.name() == *wanted);
+        return found.cloned().ok_or_else(|| RdmaError::NoSuchDevice { wanted: wanted.clone(), there: there() });
+    }
+    if let Some(address) = config.address {
+        let none = |source| RdmaError::NoSuchAddress { address, there: there(), source };
+        let mut endpoint = Endpoint::new(hub, LISTENER).map_err(none)?;
+        endpoint.bind(SocketAddr::new(address, 0)).map_err(none)?;
+        let found = all.iter().find(|adapter| endpoint.is_on(adapter));
+        return found.cloned().ok_or_else(|| none(io::ErrorKind::AddrNotAvailable.into()));
+    }
+    let up = |adapter: &&Adapter| adapter.facts().is_ok_and(|facts| active_port(adapter, &facts).is_some());
+    all.iter().find(up).cloned().ok_or_else(|| RdmaError::LinkDown(there()))
+}
+
+/// The first port whose link is up.
+pub(super) fn active_port(adapter: &Adapter, facts: &AdapterFacts) -> Option<PortFacts> {
+    (1..=facts.ports).filter_map(|number| adapter.port(number).ok()).find(|port| port.is_active)
+}
+
+/// How many reads may be under way.
+pub(super) fn reads(wanted: u8, adapter: u32) -> u8 {
+    wanted.min(u8::try_from(adapter).unwrap_or(u8::MAX))
+}
+
+impl Rdma {
+    fn dial<'a>(&self, hello: &'a [u8], theirs: (u8, u8)) -> Dial<'a> {
+        Dial {
+            hello,
+            flow_control: true,
+            reads_inbound: reads(self.config.reads, self.facts.reads_inbound_max).min(theirs.0),
+            reads_outbound: reads(self.config.reads, self.facts.reads_outbound_max).min(theirs.1),
+        }
+    }
+
+    pub(super) fn start_listening(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let mut listener = Endpoint::new(&self.hub, LISTENER)?;
+        if address.port() != 0 {
+            listener.reuse_address()?;
+        }
+        listener.bind(address)?;
+        if !address.ip().is_unspecified() {
+            if !listener.is_on(&self.adapter) {
+                let device = self.adapter.name();
+                return Err(io::Error::other(format!("{address} is not an address of rdma device {device}")));
+            }
+            self.source.get_or_insert(address.ip());
+        }
+        listener.listen(BACKLOG)?;
+        let bound = SocketAddr::new(address.ip(), listener.local_port());
+        self.listeners.push(listener);
+        Ok(bound)
+    }
+
+    pub(super) fn start_connect(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError> {
+        if hello.len() > self.hello_bytes_max() {
+            return Err(FabricError::HelloTooLong(hello.len()));
+        }
+        let id = self.peers.next().ok_or(FabricError::Full("peer"))?;
+        let refused = |what| move |error| FabricError::System(what, error);
+        let mut endpoint = Endpoint::new(&self.hub, id.to_bits()).map_err(refused("make an endpoint"))?;
+        let timeout_ms = self.config.handshake_timeout.as_millis().try_into().unwrap_or(i32::MAX);
+        endpoint.resolve(self.source, address, timeout_ms).map_err(refused("look for the way to the peer"))?;
+        let now = Instant::now();
+        let mut peer = Peer::new(id, address, Stage::Resolving, endpoint, self.kind(), now);
+        peer.traffic.plain = self.config.framing == Framing::Plain;
+        peer.hello = hello.to_vec();
+        peer.deadline = Some(now + self.config.handshake_timeout);
+        self.peers.insert(peer);
+        Ok(id)
+    }
+
+    pub(super) fn answer_yes(&mut self, id: PeerId, hello: &[u8]) -> Result<(), FabricError> {
+        if hello.len() > self.hello_bytes_max() {
+            return Err(FabricError::HelloTooLong(hello.len()));
+        }
+        let atomics = self.adapter_atomics();
+        let in_order = !self.facts.is_iwarp;
+        let theirs = self.asked(id)?.reads;
+        let dial = self.dial(&[], theirs);
+        let channel = Arc::clone(&self.channel);
+        let deadline = Instant::now() + self.config.handshake_timeout;
+        let peer = self.asked(id)?;
+        let words = if peer.traffic.plain { hello.to_vec() } else { frame::preamble(atomics, hello) };
+        let holdings = peer.holdings.as_ref().ok_or(FabricError::WrongState(id))?;
+        let made = holdings.make_queue(&mut peer.endpoint, &channel, in_order);
+        let accepted = made.and_then(|()| peer.endpoint.accept(Dial { hello: &words, ..dial }));
+        if let Err(error) = accepted {
+            // The owner learns its end as *closed*, like any other.
+            peer.closing = true;
+            self.closing.push(id);
+            return Err(FabricError::System("accept the peer", locked(error)));
+        }
+        peer.stage = Stage::Accepting;
+        peer.deadline = Some(deadline);
+        self.half_open -= 1;
+        Ok(())
+    }
+
+    pub(super) fn answer_no(&mut self, id: PeerId, reason: &[u8]) -> Result<(), FabricError> {
+        // InfiniBand carries 148 bytes of reason; a longer one is cut.
+        let reason = &reason[..reason.len().min(148 - frame::PREAMBLE_BYTES)];
+        let atomics = self.adapter_atomics();
+        let peer = self.asked(id)?;
+        let words = if peer.traffic.plain { reason.to_vec() } else { frame::preamble(atomics, reason) };
+        // If it could not be told, it sees the end of the connection.
+        let _ = peer.endpoint.reject(&words);
+        peer.closing = true;
+        self.closing.push(id);
+        Ok(())
+    }
+
+    fn asked(&mut self, id: PeerId) -> Result<&mut Peer, FabricError> {
+        let peer = self.peers.get_mut(id).filter(|peer| !peer.closing).ok_or(FabricError::UnknownPeer(id))?;
+        if peer.stage == Stage::Asked { Ok(peer) } else { Err(FabricError::WrongState(id)) }
+    }
+
+    /// Somebody asked.
+    fn take_asked(&mut self, event: ConnectionEvent, events: &mut Events, now: Instant) {
+        let Some(mut endpoint) = event.endpoint else { return };
+        let address = endpoint.peer_address();
+        let holdings = Holdings::new(&self.adapter, self.sinks_are_written(), self.adapter_atomics());
+        let (Some(id), Some(address), Ok(holdings), true) =
+            (self.peers.next(), address, holdings, self.half_open < HALF_OPEN_MAX && endpoint.is_on(&self.adapter))
+        else {
+            tracing::debug!(?address, "turned away a connection: too many, or no memory for it");
+            let _ = endpoint.reject(&[]);
+            return;
+        };
+        endpoint.set_token(id.to_bits());
+        let _ = endpoint.set_ack_timeout(self.config.ack_timeout);
+        let is_iwarp = self.facts.is_iwarp;
+        let mut peer = Peer::new(id, address, Stage::Asked, endpoint, self.kind(), now);
+        let ours = match (self.config.framing, is_iwarp) {
+            (Framing::Plain, _) => None,
+            (Framing::Ours, true) => frame::read_preamble(&event.data),
+            // Over InfiniBand its first frame tells the rest.
+            (Framing::Ours, false) => frame::read_request(&event.data, event.flow_control).map(|hello| (false, hello)),
+        };
+        peer.traffic.plain = ours.is_none();
+        let (atomics, hello) = ours.unwrap_or((false, &event.data));
+        peer.traffic.adapter_atomics = atomics;
+        peer.holdings = Some(holdings);
+        // Over iWARP of the first revision the other side says nothing about reads.
+        let unsaid = is_iwarp && event.reads == (0, 0);
+        peer.reads = if unsaid { (u8::MAX, u8::MAX) } else { event.reads };
+        peer.deadline = Some(now + self.config.handshake_timeout);
+        self.half_open += 1;
+        events.asked(id, address, hello);
+        self.peers.insert(peer);
+    }
+
+    /// One thing that the connection manager tells.
+    pub(super) fn take_connection_event(&mut self, event: ConnectionEvent, events: &mut Events, now: Instant) {
+        if event.what == Happened::Asked {
+            return self.take_asked(event, events, now);
+        }
+        let id = PeerId::from_bits(event.token);
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        let outcome = match (event.what, peer.stage) {
+            (Happened::AddressResolved, Stage::Resolving) => self.find_route(id),
+            (Happened::RouteResolved, Stage::Routing) => self.ask(id),
+            (Happened::Established, Stage::Dialling | Stage::Accepting) => {
+                self.established(id, &event.data, events, now);
+                Ok(())
+            }
+            (Happened::Rejected, Stage::Dialling) => return self.turned_away(id, &event, events, now),
+            (Happened::Unreachable, stage) if !matches!(stage, Stage::Ending(_)) => {
+                Err(io::Error::from_raw_os_error(event.status.wrapping_abs()))
+            }
+            (Happened::Disconnected, Stage::Up) => {
+                let reason = self.peers.get_mut(id).map_or(CloseReason::Gone, Peer::gone);
+                return self.lose(id, reason, events, now);
+            }
+            (Happened::Disconnected | Happened::Rejected, Stage::Accepting | Stage::Asked) => {
+                return self.lose(id, CloseReason::Gone, events, now);
+            }
+            (Happened::DeviceRemoved, _) => {
+                return self.lose(id, CloseReason::Lost(io::ErrorKind::NotConnected), events, now);
+            }
+            _ => Ok(()),
+        };
+        if let Err(error) = outcome {
+            tracing::debug!(peer = %id, error = %locked(error.kind().into()), "cannot connect");
+            self.lose(id, CloseReason::Unreachable(error.kind()), events, now);
+        }
+    }
+
+    fn find_route(&mut self, id: PeerId) -> io::Result<()> {
+        let timeout_ms = self.config.handshake_timeout.as_millis().try_into().unwrap_or(i32::MAX);
+        let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
+        if !peer.endpoint.is_on(&self.adapter) {
+            let device = self.adapter.name();
+            tracing::warn!(address = %peer.address, device, "the way to this address does not lead over the adapter");
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        }
+        // Older kernels do not know this option, and wait longer.
+        let _ = peer.endpoint.set_ack_timeout(self.config.ack_timeout);
+        peer.stage = Stage::Routing;
+        peer.endpoint.resolve_route(timeout_ms)
+    }
+
+    fn ask(&mut self, id: PeerId) -> io::Result<()> {
+        let holdings = Holdings::new(&self.adapter, self.sinks_are_written(), self.adapter_atomics())?;
+        let dial = self.dial(&[], (u8::MAX, u8::MAX));
+        let atomics = self.adapter_atomics();
+        let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
+        holdings.make_queue(&mut peer.endpoint, &self.channel, !self.facts.is_iwarp).map_err(locked)?;
+        peer.holdings = Some(holdings);
+        peer.stage = Stage::Dialling;
+        let hello = std::mem::take(&mut peer.hello);
+        let (hello, flow_control) = match (peer.traffic.plain, self.facts.is_iwarp) {
+            (true, _) => (hello, true),
+            (false, true) => (frame::preamble(atomics, &hello), true),
+            (false, false) => frame::request(&hello),
+        };
+        peer.endpoint.connect(Dial { hello: &hello, flow_control, ..dial })
+    }
+
+    fn established(&mut self, id: PeerId, data: &[u8], events: &mut Events, now: Instant) {
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        let connected = peer.stage == Stage::Dialling;
+        peer.stage = Stage::Up;
+        peer.deadline = None;
+        peer.progress_at = now;
+        let mut hello: &[u8] = &[];
+        if connected {
+            let ours = frame::read_preamble(data);
+            // One that answers plainly is spoken to plainly.
+            peer.traffic.plain |= ours.is_none();
+            let (atomics, words) = ours.unwrap_or((false, data));
+            peer.traffic.adapter_atomics = atomics;
+            hello = words;
+        }
+        // Over iWARP the side that connected has to speak first; so it does everywhere.
+        peer.traffic.may_speak = connected || peer.traffic.plain;
+        events.connected(id, hello);
+        if connected && let (Some(queue), Some(holdings)) = (peer.endpoint.queue(), &peer.holdings) {
+            peer.traffic.greet(queue, holdings);
+        }
+    }
+
+    fn turned_away(&mut self, id: PeerId, event: &ConnectionEvent, events: &mut Events, now: Instant) {
+        let said = frame::read_preamble(&event.data);
+        let refused = if self.facts.is_iwarp { -libc::ECONNREFUSED } else { NOBODY_LISTENS };
+        let nobody = said.is_none() && event.status == refused;
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        peer.hello = said.map_or(&event.data[..], |(_, reason)| reason).to_vec();
+        let reason =
+            if nobody { CloseReason::Unreachable(io::ErrorKind::ConnectionRefused) } else { CloseReason::Rejected };
+        self.lose(id, reason, events, now);
+    }
+
+    fn kind(&self) -> (bool, bool) {
+        (self.facts.is_iwarp, self.adapter_atomics())
+    }
+
+    /// What the standard lets an iWARP adapter ask for; Soft-iWARP does not.
+    fn sinks_are_written(&self) -> bool {
+        self.facts.is_iwarp && !self.facts.is_software
+    }
+}

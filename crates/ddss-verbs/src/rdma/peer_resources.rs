@@ -1,0 +1,190 @@
+//! What belongs to one peer on the adapter: its protection domain, the memory of its messages, the windows that it may
+//! use, and the memory that is moved to and from it.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use super::frame::{Change, FRAME_BYTES_MAX};
+use super::regions::Regions;
+use crate::fabric::{FabricError, RegionId, Rights, Window};
+use crate::limits::WINDOWS_PER_PEER_MAX;
+use crate::sys::Mapping;
+use crate::sys::rdma_core::{Access, Adapter, Channel, Completions, Depths, Domain, Endpoint, Registered};
+use crate::terminate_code::Fault;
+
+/// Operations that one connection has in the adapter's hands.
+pub(super) const SENDS: usize = 256;
+/// Messages that a peer may send before it is given credits again.
+pub(super) const RECEIVES: usize = 256;
+/// Slots besides, for frames that cost no credit.
+const RECEIVES_SPARE: usize = 8;
+/// Writes and messages up to this travel inside the request.
+const INLINE_BYTES: u32 = 64;
+
+const SENDS_AT: u64 = ((RECEIVES + RECEIVES_SPARE) * FRAME_BYTES_MAX) as u64;
+const WORDS_AT: u64 = SENDS_AT + (SENDS * FRAME_BYTES_MAX) as u64;
+const SLOTS_BYTES: u64 = WORDS_AT + (SENDS * 8) as u64;
+
+/// A piece of a region that the peer may reach.
+struct Opening {
+    region: RegionId,
+    rights: Rights,
+    registered: Arc<Registered>,
+}
+
+/// See the module.
+pub(super) struct Holdings {
+    windows: HashMap<u32, Opening>,
+    /// By the index of their regions.
+    local: Vec<Option<(RegionId, Arc<Registered>)>>,
+    slots: Arc<Registered>,
+    domain: Arc<Domain>,
+    /// Iwarp adapters answer a read by a write into its target, and may insist on being allowed to.
+    sinks_are_written: bool,
+    adapter_atomics: bool,
+}
+
+impl Holdings {
+    pub(super) fn new(adapter: &Adapter, sinks_are_written: bool, adapter_atomics: bool) -> io::Result<Self> {
+        let domain = Domain::new(adapter)?;
+        let memory = Arc::new(Mapping::private(SLOTS_BYTES as usize)?);
+        let slots = domain.register(&memory, 0, SLOTS_BYTES, Access { local_write: true, ..Access::default() })?;
+        Ok(Self { windows: HashMap::new(), local: Vec::new(), slots, domain, sinks_are_written, adapter_atomics })
+    }
+
+    /// Makes the queue pair of the peer, with its receive slots posted.
+    pub(super) fn make_queue(&self, endpoint: &mut Endpoint, channel: &Arc<Channel>, in_order: bool) -> io::Result<()> {
+        let receives = (RECEIVES + RECEIVES_SPARE) as u32;
+        let depths =
+            Depths { sends: SENDS as u32, receives, receive_bytes: FRAME_BYTES_MAX as u32, inline_bytes: INLINE_BYTES };
+        let completions = Completions::new(channel, SENDS as u32 + receives)?;
+        endpoint.make_queue(&self.domain, completions, depths, Arc::clone(&self.slots), in_order)
+    }
+
+    /// The memory of an outgoing message.
+    pub(super) fn send_slot(&self, token: usize) -> (&Arc<Registered>, u64) {
+        (&self.slots, SENDS_AT + (token * FRAME_BYTES_MAX) as u64)
+    }
+
+    /// Where the adapter puts what an atomic found.
+    pub(super) fn word_slot(&self, token: usize) -> (Arc<Registered>, u64) {
+        (Arc::clone(&self.slots), WORDS_AT + (token * 8) as u64)
+    }
+
+    /// Copies into a message's memory.
+    pub(super) fn fill(&self, offset: u64, bytes: &[u8]) {
+        let (memory, start) = self.slots.memory();
+        memory.copy_in(start + offset as usize, bytes);
+    }
+
+    /// What the adapter put there.
+    pub(super) fn word(&self, token: usize) -> u64 {
+        let (memory, start) = self.slots.memory();
+        let mut word = [0; 8];
+        memory.copy_out(start + WORDS_AT as usize + token * 8, &mut word);
+        u64::from_ne_bytes(word)
+    }
+
+    /// A region as the adapter knows it for this peer; registered when it is used for the first time.
+    pub(super) fn local(&mut self, regions: &Regions, region: RegionId) -> Option<io::Result<&Arc<Registered>>> {
+        let index = region.index as usize;
+        // What is kept here has not been deregistered: `forget` takes it away.
+        if self.local.get(index).and_then(Option::as_ref).is_none_or(|(known, _)| *known != region) {
+            let mapping = regions.get(region)?;
+            let access = Access { local_write: true, remote_write: self.sinks_are_written, ..Access::default() };
+            let made = match self.domain.register(mapping, 0, mapping.bytes() as u64, access) {
+                Ok(made) => made,
+                Err(error) => return Some(Err(error)),
+            };
+            self.local.resize_with(self.local.len().max(index + 1), || None);
+            self.local[index] = Some((region, made));
+        }
+        self.local[index].as_ref().map(|(_, registered)| Ok(registered))
+    }
+
+    pub(super) fn expose(
+        &mut self,
+        regions: &Regions,
+        region: RegionId,
+        offset: u64,
+        bytes: u64,
+        rights: Rights,
+    ) -> Result<Window, FabricError> {
+        let mapping = regions.get(region).ok_or(FabricError::UnknownRegion(region))?;
+        let end = offset.checked_add(bytes).filter(|end| *end <= mapping.bytes() as u64);
+        if end.is_none() || bytes == 0 {
+            return Err(FabricError::OutOfBounds { offset, bytes });
+        }
+        if self.windows.len() >= WINDOWS_PER_PEER_MAX {
+            return Err(FabricError::Full("window"));
+        }
+        let access = Access {
+            local_write: false,
+            remote_read: rights.allow(Rights::READ),
+            remote_write: rights.allow(Rights::WRITE),
+            // Words have one arbiter: where it is the thread, the adapter is not even allowed to.
+            remote_atomic: self.adapter_atomics && rights.allow(Rights::ATOMIC),
+        };
+        let registered = self
+            .domain
+            .register(mapping, offset, bytes, access)
+            .map_err(|error| FabricError::System("register memory with the adapter", locked(error)))?;
+        let window = Window { key: registered.remote_key(), base: registered.address(), bytes };
+        self.windows.insert(window.key, Opening { region, rights, registered });
+        Ok(window)
+    }
+
+    /// Whether there was such a window.
+    pub(super) fn withdraw(&mut self, key: u32) -> bool {
+        self.windows.remove(&key).is_some()
+    }
+
+    /// A region has ended: nothing of it can be reached any more, and what is under way keeps what it needs.
+    pub(super) fn forget(&mut self, region: RegionId) {
+        self.windows.retain(|_, opening| opening.region != region);
+        if let Some(place) = self.local.get_mut(region.index as usize) {
+            place.take_if(|(known, _)| *known == region);
+        }
+    }
+
+    /// Executes an atomic that the peer asked for.
+    pub(super) fn change(&self, key: u32, address: u64, change: Change) -> Result<u64, Fault> {
+        if self.adapter_atomics {
+            return Err(Fault::RDMAP_OPCODE);
+        }
+        let opening = self.windows.get(&key).ok_or(Fault::RDMAP_KEY)?;
+        let end = address.checked_add(8).ok_or(Fault::RDMAP_WRAP)?;
+        let registered = &opening.registered;
+        if !opening.rights.allow(Rights::ATOMIC) {
+            return Err(Fault::RDMAP_RIGHTS);
+        }
+        let offset = address.checked_sub(registered.address()).ok_or(Fault::RDMAP_BOUNDS)?;
+        if end > registered.address() + registered.bytes() {
+            return Err(Fault::RDMAP_BOUNDS);
+        }
+        let (memory, start) = registered.memory();
+        let offset = start + offset as usize;
+        if !offset.is_multiple_of(8) {
+            return Err(Fault::RDMAP_UNSPECIFIED);
+        }
+        Ok(memory.update(offset, |word| match change {
+            Change::CompareSwap { compare, swap } => (word == compare).then_some(swap),
+            Change::FetchAdd { add } => Some(word.wrapping_add(add)),
+        }))
+    }
+}
+
+/// The kernel says "out of memory" when a limit is in the way; we say which one.
+pub(super) fn locked(error: io::Error) -> io::Error {
+    if error.raw_os_error() != Some(libc::ENOMEM) {
+        return error;
+    }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+    let limit = limit.map_or_else(|| "unlimited".to_owned(), |bytes| format!("{bytes} bytes"));
+    io::Error::other(format!(
+        "{error}: memory that may be locked is {limit}; raise it (ulimit -l unlimited, or LimitMEMLOCK=infinity in the service's unit)"
+    ))
+}
+
+const _: () = assert!(RECEIVES <= u16::MAX as usize, "credits are 16 bits on the wire");

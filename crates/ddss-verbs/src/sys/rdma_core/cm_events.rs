@@ -1,0 +1,139 @@
+//! Where the library tells what becomes of connections.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use super::abi;
+use super::abi::{CmEvent, EventChannel};
+use super::endpoint::Endpoint;
+use super::library::{Library, Unavailable};
+
+/// An event channel of the connection manager.
+pub(crate) struct Hub {
+    library: &'static Library,
+    channel: NonNull<EventChannel>,
+}
+
+// SAFETY: rdma-core's functions may be called from any thread.
+unsafe impl Send for Hub {}
+// SAFETY: as above.
+unsafe impl Sync for Hub {}
+
+/// What became of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happened {
+    AddressResolved,
+    RouteResolved,
+    Asked,
+    Established,
+    Rejected,
+    Unreachable,
+    Disconnected,
+    DeviceRemoved,
+    Other(c_int),
+}
+
+/// One thing that happened, copied out of the library's memory.
+pub(crate) struct ConnectionEvent {
+    /// Of the endpoint that it happened to; with `Asked`, of the listener.
+    pub(crate) token: u64,
+    pub(crate) what: Happened,
+    pub(crate) status: i32,
+    pub(crate) data: Vec<u8>,
+    pub(crate) flow_control: bool,
+    /// Reads that the other side wants to have under way here, and takes from us there.
+    pub(crate) reads: (u8, u8),
+    /// With `Asked`, the new endpoint.
+    pub(crate) endpoint: Option<Endpoint>,
+}
+
+impl Hub {
+    pub(crate) fn new() -> Result<Arc<Self>, Unavailable> {
+        let library = Library::get()?;
+        // SAFETY: no arguments; it makes a descriptor.
+        let channel = unsafe { (library.rdma_create_event_channel)() };
+        let gone = || Unavailable::NoDevice(io::Error::last_os_error().to_string());
+        let channel = NonNull::new(channel).ok_or_else(gone)?;
+        let hub = Arc::new(Self { library, channel });
+        rustix::io::ioctl_fionbio(hub.descriptor(), true).map_err(|error| Unavailable::NoDevice(error.to_string()))?;
+        Ok(hub)
+    }
+
+    pub(super) fn library(&self) -> &'static Library {
+        self.library
+    }
+
+    pub(super) fn raw(&self) -> *mut EventChannel {
+        self.channel.as_ptr()
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: a live channel's descriptor, which never changes.
+        let fd = unsafe { (*self.raw()).fd };
+        // SAFETY: open as long as the channel is.
+        unsafe { BorrowedFd::borrow_raw(fd) }
+    }
+
+    /// The next thing that happened, if any.
+    pub(crate) fn next(self: &Arc<Self>) -> Option<ConnectionEvent> {
+        let mut found: *mut CmEvent = null_mut();
+        // SAFETY: a live channel and room for the answer; the descriptor does not block.
+        let answer = unsafe { (self.library.rdma_get_cm_event)(self.raw(), &raw mut found) };
+        let found = NonNull::new(found).filter(|_| answer == 0)?;
+        // SAFETY: the library's event is ours until it is acknowledged, below.
+        let event = unsafe { found.as_ref() };
+        let what = match event.event {
+            abi::CM_ADDRESS_RESOLVED => Happened::AddressResolved,
+            abi::CM_ROUTE_RESOLVED => Happened::RouteResolved,
+            abi::CM_CONNECT_REQUEST => Happened::Asked,
+            abi::CM_ESTABLISHED => Happened::Established,
+            abi::CM_REJECTED => Happened::Rejected,
+            abi::CM_ADDRESS_ERROR | abi::CM_ROUTE_ERROR | abi::CM_CONNECT_ERROR | abi::CM_UNREACHABLE => {
+                Happened::Unreachable
+            }
+            abi::CM_DISCONNECTED => Happened::Disconnected,
+            abi::CM_DEVICE_REMOVAL => Happened::DeviceRemoved,
+            other => Happened::Other(other),
+        };
+        let speaks = matches!(what, Happened::Asked | Happened::Established | Happened::Rejected);
+        let data = if speaks { private_data(event) } else { Vec::new() };
+        let reads = (event.connection.responder_resources, event.connection.initiator_depth);
+        let flow_control = event.connection.flow_control != 0;
+        let status = event.status;
+        let id = event.id;
+        // SAFETY: an event names a live id of ours, or, with `Asked`, a new one; both are there until it is acknowledged,
+        // and the context is written by `Endpoint` only.
+        let mut token = unsafe { (*id).context } as u64;
+        let mut endpoint = None;
+        if what == Happened::Asked {
+            let listener = event.listen_id;
+            if !listener.is_null() {
+                // SAFETY: the listener is alive as long as its event is not acknowledged.
+                token = unsafe { (*listener).context } as u64;
+            }
+            endpoint = NonNull::new(id).map(|id| Endpoint::adopt(self, id));
+        }
+        // SAFETY: the event that was just taken, acknowledged once; nothing of it is used from here on.
+        unsafe { (self.library.rdma_ack_cm_event)(found.as_ptr()) };
+        Some(ConnectionEvent { token, what, status, data, flow_control, reads, endpoint })
+    }
+}
+
+fn private_data(event: &CmEvent) -> Vec<u8> {
+    let (start, bytes) = (event.connection.private_data.cast::<u8>(), usize::from(event.connection.private_data_len));
+    if start.is_null() || bytes == 0 {
+        return Vec::new();
+    }
+    // SAFETY: with these events the library lends so many bytes until the event is acknowledged, and nobody writes them.
+    unsafe { std::slice::from_raw_parts(start, bytes) }.to_vec()
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        // SAFETY: every endpoint of it holds an `Arc` of it, so all of them are gone.
+        unsafe { (self.library.rdma_destroy_event_channel)(self.raw()) };
+    }
+}

@@ -1,0 +1,79 @@
+//! A lock that has to end although its holder lives.
+
+use super::atomics::first_word;
+use crate::async_client::AsyncSegment;
+use crate::error::Error;
+use crate::segment::Segment;
+use ddss_core::Operation;
+use ddss_ipc::WaitClass;
+
+impl Segment {
+    /// Takes the segment's lock from whoever holds it, alone or shared; tells how many did. Only the segment's owner and
+    /// root may. The next in line gets it. A holder is not told: what it puts under the lock from now on is refused with
+    /// [`Failure::LockLost`](crate::Failure::LockLost), as after the end of its lease.
+    ///
+    /// It is for a person who knows that the holder does nothing sensible any more; a holder that died needs no such help.
+    ///
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// let door = client.allocate("door", ddss::Spec::new(8))?;
+    /// # let _held = door.lock()?;
+    /// if let Some(holder) = door.stat()?.holder {
+    ///     println!("taking it from a client of {}", holder.node);
+    ///     assert_eq!(door.break_lock()?, 1);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn break_lock(&self) -> Result<u64, Error> {
+        let operation = Operation::Break { segment: self.id() };
+        self.ask("break the lock of", operation, WaitClass::Sleeping).map(|completion| first_word(&completion))
+    }
+}
+
+impl AsyncSegment {
+    /// Takes the segment's lock from whoever holds it: [`Segment::break_lock`].
+    pub async fn break_lock(&self) -> Result<u64, Error> {
+        let operation = Operation::Break { segment: self.id() };
+        self.ask("break the lock of", operation).await.map(|completion| first_word(&completion))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestNode;
+    use crate::{Failure, LockOptions, Spec};
+    use std::time::Duration;
+
+    #[test]
+    fn a_broken_lock_goes_to_the_next_and_refuses_the_last_holder() {
+        // If this broke, a service that hangs with a lock would stop all others until its lease ends, or go on writing.
+        let node = TestNode::start();
+        let (mine, theirs) = (node.client(), node.client());
+        let segment = mine.allocate("door", Spec::new(8)).unwrap();
+        assert_eq!(segment.stat().unwrap().holder, None);
+        let lease = Duration::from_secs(500);
+        let held = segment.lock_with(LockOptions::new().lease(lease)).unwrap();
+        let holder = segment.stat().unwrap().holder.unwrap();
+        assert_eq!((holder.node, holder.client.is_some()), (mine.node(), true));
+        assert!(Duration::from_micros(holder.lease_left_us.into()) > lease / 2);
+        let other = theirs.open("door").unwrap();
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| other.lock().unwrap().token());
+            while segment.stat().unwrap().waiting == 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(segment.break_lock().unwrap(), 1);
+            assert!(next.join().unwrap() > held.token());
+        });
+        assert_eq!(held.put(0, b"late").unwrap_err().failure(), Some(Failure::LockLost));
+        while segment.stat().unwrap().holder.is_some() {
+            std::thread::yield_now();
+        }
+        assert_eq!(segment.break_lock().unwrap(), 0, "nobody holds it");
+        // Those who share it are counted.
+        let shared = [&segment, &other].map(|segment| segment.lock_with(LockOptions::new().shared()).unwrap());
+        assert_eq!(segment.break_lock().unwrap(), 2);
+        drop(shared);
+    }
+}

@@ -1,0 +1,309 @@
+//! Several ranges of one segment in one call: all of one version, all or nothing.
+
+use crate::call::priority::Priority;
+use crate::client::Client;
+use crate::error::Error;
+use crate::segment::{Place, Segment};
+use crate::value::{Stamp, Value};
+use ddss_core::limits::ARENA_SLOT_BYTES;
+use ddss_core::{ArenaRange, Operation, Outcome, Ranges, Terms, Version};
+use ddss_ipc::{SharedMemory, WaitClass};
+use std::ops::Range;
+
+impl Place {
+    /// Checks all ranges, and that they are few and small enough.
+    pub(crate) fn check_many(
+        &self,
+        action: &'static str,
+        ranges: impl Iterator<Item = (u64, u128)> + Clone,
+    ) -> Result<Ranges, Error> {
+        let failed = |failure| Error::Failed { action, target: self.name.to_string(), failure };
+        for (offset, end) in ranges.clone() {
+            self.check(action, offset, end)?;
+        }
+        // One that is too long for its field is too long in all.
+        let bytes = |(offset, end): (u64, u128)| u32::try_from(end - u128::from(offset)).unwrap_or(u32::MAX);
+        let ranges = ranges.map(|range| ddss_core::Range { offset: range.0, bytes: bytes(range) });
+        Ranges::new(ranges).map_err(failed)
+    }
+}
+
+/// Arena memory for a table of ranges in its first slot, and their bytes behind it.
+pub(crate) const fn list_bytes(sum: u32) -> usize {
+    ARENA_SLOT_BYTES + sum as usize
+}
+
+/// The bytes of each range, out of all of them.
+pub(crate) fn split(ranges: &Ranges, bytes: &[u8], stamp: Stamp) -> Vec<Value> {
+    let mut left = bytes;
+    let part = |range: &ddss_core::Range| {
+        let (part, rest) = left.split_at(range.bytes as usize);
+        left = rest;
+        Value::new(part.to_vec(), stamp)
+    };
+    ranges.as_slice().iter().map(part).collect()
+}
+
+impl Segment {
+    /// Ranges that one call may name.
+    pub const RANGES_MAX: usize = ddss_core::limits::RANGES_MAX;
+
+    /// Reads several ranges, all of one version.
+    ///
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
+    /// let [head, tail] = table.get_many(&[0..8, 4000..4096])?.try_into().expect("as many values as ranges");
+    /// assert_eq!(head.version(), tail.version());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
+        self.get_many_on(ranges, None)
+    }
+
+    /// The same of a version that was committed before: [`get_at`](Segment::get_at).
+    pub fn get_many_at(&self, version: Version, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
+        self.get_many_on(ranges, Some(version))
+    }
+
+    fn get_many_on(&self, ranges: &[Range<u64>], version: Option<Version>) -> Result<Vec<Value>, Error> {
+        let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
+        let ranges = self.place().check_many("get", ends)?;
+        let mut bytes = vec![0; ranges.sum() as usize];
+        let stamp = self.get_list(&ranges, version, &mut None::<fn()>, |arena, from| {
+            arena.read(from as usize, &mut bytes).expect("a buffer lies inside the arena");
+        })?;
+        Ok(split(&ranges, &bytes, stamp))
+    }
+
+    /// Reads several ranges, all of one version, each straight to where it is wanted: as [`get_many`](Self::get_many),
+    /// with no memory of its own for the bytes.
+    ///
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
+    /// let (mut head, mut tail) = ([0; 8], [0; 96]);
+    /// let stamp = table.get_many_into(&mut [(0, &mut head), (4000, &mut tail)])?;
+    /// println!("both are of {}", stamp.version);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_many_into(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Stamp, Error> {
+        self.get_parts(parts, &mut None::<fn()>)
+    }
+
+    /// The same, and `meanwhile` runs while the bytes are on their way: who goes through a segment piece by piece works on
+    /// one piece while the next one comes. It runs once, whatever becomes of the get. It has no deadline; calls of its
+    /// own take another of the client's lanes, and where there is only [one](crate::ClientBuilder::lanes) they end as
+    /// busy.
+    ///
+    /// A task needs no such call: it joins the get with what it does meanwhile.
+    ///
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # let table = client.allocate("table", ddss::Spec::new(3 * 4096))?;
+    /// let (mut sum, mut here, mut next) = (0, [0; 4096], [0; 4096]);
+    /// table.get_into(0, &mut here)?;
+    /// for offset in [4096, 2 * 4096] {
+    ///     let work = || sum += here.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+    ///     let (got, ()) = table.get_many_into_while(&mut [(offset, &mut next)], work);
+    ///     got?;
+    ///     std::mem::swap(&mut here, &mut next);
+    /// }
+    /// # assert_eq!(sum, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_many_into_while<T>(
+        &self,
+        parts: &mut [(u64, &mut [u8])],
+        meanwhile: impl FnOnce() -> T,
+    ) -> (Result<Stamp, Error>, T) {
+        let mut done = None;
+        let mut once = Some(|| done = Some(meanwhile()));
+        let got = self.get_parts(parts, &mut once);
+        // It did not come to that.
+        if let Some(run) = once {
+            run();
+        }
+        (got, done.expect("it ran"))
+    }
+
+    fn get_parts(&self, parts: &mut [(u64, &mut [u8])], meanwhile: &mut Option<impl FnOnce()>) -> Result<Stamp, Error> {
+        let ends = parts.iter().map(|(offset, into)| (*offset, u128::from(*offset) + into.len() as u128));
+        let ranges = self.place().check_many("get", ends)?;
+        self.get_list(&ranges, None, meanwhile, |arena, from| {
+            let mut at = from as usize;
+            for (_, into) in parts.iter_mut() {
+                arena.read(at, into).expect("a buffer lies inside the arena");
+                at += into.len();
+            }
+        })
+    }
+
+    /// Reads ranges; `take` finds their bytes in the arena, one behind the other from an offset on.
+    fn get_list(
+        &self,
+        ranges: &Ranges,
+        version: Option<Version>,
+        meanwhile: &mut Option<impl FnOnce()>,
+        mut take: impl FnMut(&SharedMemory, u64),
+    ) -> Result<Stamp, Error> {
+        let (place, table, sum) = (self.place(), ranges.encode(), ranges.sum());
+        let (outcome, stamp) =
+            self.client().with_call(self.time(), Priority::Call, "get", &place.name, true, |mut call| {
+                let buffer = call.buffer(list_bytes(sum))?;
+                let list = buffer.range(list_bytes(sum));
+                call.write(list.offset(), &table);
+                let count = ranges.as_slice().len() as u8;
+                let operation =
+                    Operation::GetMany { segment: place.id, list, ranges: count, look: place.look(version) };
+                call.run_while(operation, Some(buffer), WaitClass::Polling, meanwhile.take(), |completion, arena| {
+                    if completion.outcome == Outcome::Done {
+                        take(arena, ArenaRange { slot: list.slot + 1, bytes: sum }.offset());
+                    }
+                    (completion.outcome, Stamp::of(completion))
+                })
+            })?;
+        Error::of(outcome, "get", &place.name)?;
+        Ok(stamp)
+    }
+
+    /// Writes several ranges as one version: every get sees all of them or none. Where they overlap, the later one
+    /// counts.
+    pub fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+        self.put_many_on(parts, self.place().terms(None, None))
+    }
+
+    /// The same if the segment still has that version: [`put_if`](Segment::put_if).
+    pub fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+        self.put_many_on(parts, self.place().terms(Some(version), None))
+    }
+
+    pub(crate) fn put_many_on(&self, parts: &[(u64, &[u8])], terms: Terms) -> Result<Stamp, Error> {
+        let place = self.place();
+        let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
+        let ranges = place.check_many("put", ends)?;
+        let (table, sum) = (ranges.encode(), ranges.sum());
+        let (time, priority) = (self.time(), Priority::under(terms.token));
+        let (outcome, stamp) = self.client().with_call(time, priority, "put", &place.name, false, |mut call| {
+            let buffer = call.buffer(list_bytes(sum))?;
+            let list = buffer.range(list_bytes(sum));
+            call.write(list.offset(), &table);
+            let mut at = ArenaRange { slot: list.slot + 1, bytes: sum }.offset();
+            for (_, bytes) in parts {
+                call.write(at, bytes);
+                at += bytes.len() as u64;
+            }
+            let count = ranges.as_slice().len() as u8;
+            let operation = Operation::PutMany { segment: place.id, list, ranges: count, terms };
+            let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |_, _| ())?;
+            Ok((outcome, Stamp::of(&completion)))
+        })?;
+        Error::of(outcome, "put", &place.name)?;
+        Ok(stamp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Spec;
+    use crate::testing::TestNode;
+    use ddss_core::Failure;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    const BYTES: usize = 100_000;
+
+    fn filled(client: &Client) -> Segment {
+        let table = client.allocate("table", Spec::new(2 * BYTES as u64)).unwrap();
+        table.put_many(&[(0, &[1; BYTES]), (BYTES as u64, &[2; BYTES])]).unwrap();
+        table
+    }
+
+    #[test]
+    fn something_else_is_done_once_while_bytes_are_on_their_way() {
+        // If this broke, who works on one piece while the next one comes would miss a piece, or work on one twice.
+        let node = TestNode::start();
+        let table = filled(&node.client());
+        let (mut left, mut right, mut runs) = (vec![0; BYTES], vec![0; BYTES], 0);
+        let mut parts = [(0, &mut left[..]), (BYTES as u64, &mut right[..])];
+        let (got, word) = table.get_many_into_while(&mut parts, || {
+            runs += 1;
+            "done"
+        });
+        assert_eq!((got.unwrap().version, word, runs), (Version(1), "done", 1));
+        assert!(left == [1; BYTES] && right == [2; BYTES]);
+        // Nor is it left out where nothing was asked, or the answer is no.
+        let outside = (2 * BYTES as u64, &mut left[..]);
+        let (got, ()) = table.get_many_into_while(&mut [outside], || runs += 1);
+        assert!(matches!(got, Err(Error::OutOfRange { .. })) && runs == 2);
+        table.clone().release().unwrap();
+        let (got, ()) = table.get_many_into_while(&mut [(0, &mut left)], || runs += 1);
+        assert_eq!((got.unwrap_err().failure(), runs), (Some(Failure::NotFound), 3));
+    }
+
+    #[test]
+    fn meanwhile_the_client_can_be_used() {
+        // If this broke, who looks something up in the middle of a scan would wait for himself.
+        let node = TestNode::start();
+        let client = node.client();
+        let table = filled(&client);
+        let (mut left, mut right) = (vec![0; BYTES], vec![0; BYTES]);
+        let (got, inner) = table.get_many_into_while(&mut [(0, &mut left)], || {
+            table.get_many_into_while(&mut [(BYTES as u64, &mut right)], || client.ping())
+        });
+        assert_eq!((got.unwrap().version, inner.0.unwrap().version), (Version(1), Version(1)));
+        inner.1.unwrap();
+        assert!(left == [1; BYTES] && right == [2; BYTES]);
+    }
+
+    #[test]
+    fn meanwhile_a_client_with_one_lane_is_told_that_it_is_busy() {
+        // If this broke, such a client would hang, or two calls would share what is one's alone.
+        let node = TestNode::start();
+        let table = filled(&node.client());
+        let one = node.one_lane_client();
+        let table = one.open(table.name()).unwrap();
+        let mut left = vec![0; BYTES];
+        let (got, inner) = table.get_many_into_while(&mut [(0, &mut left)], || one.ping());
+        assert_eq!(inner.unwrap_err().failure(), Some(Failure::Busy));
+        assert!(got.is_ok() && left == [1; BYTES]);
+        one.ping().unwrap();
+    }
+
+    #[test]
+    fn a_panic_meanwhile_gives_nobody_the_memory_that_is_in_use() {
+        // If this broke, the bytes of a get that nobody waits for would land in another one's.
+        let node = TestNode::start();
+        let client = node.client();
+        let table = filled(&client);
+        for turn in 0..200 {
+            // Sometimes in the lane's own memory, sometimes in that of all.
+            let mut into = vec![0; if turn % 2 == 0 { 1000 } else { BYTES }];
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                table.get_many_into_while(&mut [(0, &mut into)], || std::panic::resume_unwind(Box::new("meanwhile")))
+            }));
+            assert!(panicked.is_err() && into.iter().all(|&byte| byte == 0), "it was not waited for");
+            let mut after = vec![0; 1000];
+            table.get_many_into(&mut [(BYTES as u64, &mut after)]).unwrap();
+            assert_eq!(after, [2; 1000]);
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_ends_meanwhile_is_told() {
+        // If this broke, a scan would hang, or take what it has for what it asked for.
+        let node = TestNode::start();
+        let client = node.impatient_client();
+        let table = filled(&client);
+        let (mut into, mut node) = (vec![0; BYTES], Some(node));
+        let mut first = vec![0; 8];
+        let (got, ()) = table.get_many_into_while(&mut [(0, &mut first)], || drop(node.take()));
+        // The answer was there before it ended, or there is none.
+        assert!(got.is_err() || first == [1; 8]);
+        let (got, ran) = table.get_many_into_while(&mut [(0, &mut into)], || true);
+        assert!(got.is_err() && ran);
+    }
+}

@@ -1,0 +1,244 @@
+//! A segment's versions as they come.
+
+use crate::async_client::AsyncSegment;
+use crate::call::backoff::Backoff;
+use crate::error::Error;
+use crate::segment::Segment;
+use crate::value::Stamp;
+use ddss_core::{Failure, Version};
+use futures_core::Stream;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The stamps of a segment's versions, one after the other: an endless iterator. Versions that follow each other quickly
+/// may come as one, the newest. The network is not asked again and again: the home tells when it happens.
+///
+/// After an error, as while the home is away, the next attempt waits a little, longer after each further one and up to a
+/// quarter of a second. So a loop that goes on after errors costs next to nothing, and finds the home when it is back.
+///
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let scores = client.allocate("scores", ddss::Spec::new(64))?;
+/// let mut versions = scores.watch();
+/// # let mut rounds = 0;
+/// while let Some(stamp) = versions.next().transpose()? {
+///     println!("{} is there", stamp.version);
+/// #   rounds += 1;
+/// #   if rounds == 3 { break }
+///     scores.put(0, b"the next one")?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Versions {
+    segment: Segment,
+    seen: Option<Version>,
+    backoff: Backoff,
+}
+
+/// The same for tasks: [`next`](Self::next), or a [`Stream`] for those who like combinators.
+///
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let scores = client.to_async()?.allocate("scores", ddss::Spec::new(64)).await?;
+/// let mut versions = scores.watch();
+/// let first = versions.next().await?;
+/// let put = scores.put(0, b"the next one").await?;
+/// assert_eq!(versions.next().await?, put);
+/// # assert!(put.version > first.version);
+/// # Ok::<(), ddss::Error>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "nobody is asked for a version until somebody waits for the next one"]
+pub struct AsyncVersions {
+    segment: AsyncSegment,
+    seen: Option<Version>,
+    backoff: Backoff,
+    /// The question that is under way.
+    asked: Option<Asked>,
+}
+
+type Asked = Pin<Box<dyn Future<Output = Result<Stamp, Error>> + Send>>;
+
+impl Clone for AsyncVersions {
+    fn clone(&self) -> Self {
+        Self { segment: self.segment.clone(), seen: self.seen, backoff: self.backoff, asked: None }
+    }
+}
+
+impl std::fmt::Debug for AsyncVersions {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = out.debug_struct("AsyncVersions");
+        out.field("segment", &self.segment).field("seen", &self.seen).finish_non_exhaustive()
+    }
+}
+
+fn is_late(error: &Error) -> bool {
+    matches!(error, Error::Failed { failure: Failure::TimedOut, .. })
+}
+
+impl Segment {
+    /// The versions from now on, the present one first.
+    pub fn watch(&self) -> Versions {
+        Versions { segment: self.clone(), seen: None, backoff: Backoff::default() }
+    }
+
+    /// The versions after that one.
+    pub fn watch_after(&self, version: Version) -> Versions {
+        Versions { segment: self.clone(), seen: Some(version), backoff: Backoff::default() }
+    }
+}
+
+impl AsyncSegment {
+    /// The versions from now on, the present one first.
+    pub fn watch(&self) -> AsyncVersions {
+        AsyncVersions { segment: self.clone(), seen: None, backoff: Backoff::default(), asked: None }
+    }
+
+    /// The versions after that one.
+    pub fn watch_after(&self, version: Version) -> AsyncVersions {
+        AsyncVersions { segment: self.clone(), seen: Some(version), backoff: Backoff::default(), asked: None }
+    }
+}
+
+impl Versions {
+    /// How many errors came since the last version.
+    pub fn errors(&self) -> u64 {
+        self.backoff.errors()
+    }
+}
+
+impl Iterator for Versions {
+    type Item = Result<Stamp, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(pause) = self.backoff.pause() {
+            std::thread::sleep(pause);
+        }
+        loop {
+            let stamp = match self.seen {
+                None => self.segment.stat().map(|facts| Stamp { version: facts.version, timestamp: facts.timestamp }),
+                Some(seen) => self.segment.wait_newer_than(seen),
+            };
+            match stamp {
+                // Nothing happened for as long as a call may take.
+                Err(error) if is_late(&error) => {}
+                Err(error) => {
+                    self.backoff.note(true);
+                    return Some(Err(error));
+                }
+                Ok(stamp) => {
+                    self.backoff.note(false);
+                    self.seen = Some(stamp.version);
+                    return Some(Ok(stamp));
+                }
+            }
+        }
+    }
+}
+
+/// The first version after one, asked for after a pause.
+async fn version_after(segment: AsyncSegment, seen: Option<Version>, pause: Option<Duration>) -> Result<Stamp, Error> {
+    if let Some(pause) = pause {
+        segment.pause(pause).await;
+    }
+    loop {
+        let stamp = match seen {
+            None => {
+                let facts = segment.stat().await;
+                facts.map(|facts| Stamp { version: facts.version, timestamp: facts.timestamp })
+            }
+            Some(seen) => segment.wait_newer_than(seen).await,
+        };
+        match stamp {
+            Err(error) if is_late(&error) => {}
+            ended => return ended,
+        }
+    }
+}
+
+impl AsyncVersions {
+    /// How many errors came since the last version.
+    pub fn errors(&self) -> u64 {
+        self.backoff.errors()
+    }
+
+    /// The next version. Dropping the future loses none.
+    pub async fn next(&mut self) -> Result<Stamp, Error> {
+        std::future::poll_fn(|context| self.poll_stamp(context)).await
+    }
+
+    fn poll_stamp(&mut self, context: &mut Context<'_>) -> Poll<Result<Stamp, Error>> {
+        let (segment, seen, backoff) = (&self.segment, self.seen, self.backoff);
+        let ask = || Box::pin(version_after(segment.clone(), seen, backoff.pause())) as Asked;
+        let asked = self.asked.get_or_insert_with(ask);
+        let ended = std::task::ready!(asked.as_mut().poll(context));
+        self.asked = None;
+        self.backoff.note(ended.is_err());
+        if let Ok(stamp) = &ended {
+            self.seen = Some(stamp.version);
+        }
+        Poll::Ready(ended)
+    }
+}
+
+/// As endless as [`Versions`]: what it brings may be an error, and then the next thing may not be.
+impl Stream for AsyncVersions {
+    type Item = Result<Stamp, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_stamp(context).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{TestNode, block_on, poll_once};
+    use crate::{Spec, Version};
+    use futures_core::Stream;
+    use std::pin::Pin;
+
+    #[test]
+    fn whoever_watches_sees_the_newest_version_and_the_end() {
+        // If this broke, a follower would stand still, or go on watching what is gone.
+        let node = TestNode::start();
+        let (client, hasty) = (node.client(), node.impatient_client());
+        let segment = client.allocate("watched", Spec::new(8)).unwrap();
+        let mut seen = hasty.open("watched").unwrap().watch();
+        assert_eq!(seen.next().unwrap().unwrap().version, Version(0));
+        std::thread::scope(|scope| {
+            let follower = scope.spawn(move || {
+                let last = seen.by_ref().find(|stamp| stamp.as_ref().is_ok_and(|stamp| stamp.version == Version(20)));
+                (last.is_some(), seen.next().unwrap().is_err())
+            });
+            for turn in 0..20u64 {
+                // Longer than one call of the follower may take.
+                std::thread::sleep(std::time::Duration::from_millis(if turn == 3 { 900 } else { 1 }));
+                segment.put(0, &turn.to_le_bytes()).unwrap();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            segment.clone().release().unwrap();
+            assert_eq!(follower.join().unwrap(), (true, true));
+        });
+        let tasks = client.to_async().unwrap();
+        let later = block_on(tasks.allocate("later", Spec::new(8))).unwrap();
+        let mut versions = later.watch();
+        assert_eq!(block_on(versions.next()).unwrap().version, Version(0));
+        let put = block_on(later.put(0, &[1; 8])).unwrap();
+        assert_eq!(block_on(versions.next()).unwrap(), put);
+        // A future that is dropped while it waits, and a stream of the same.
+        drop(poll_once(&mut Box::pin(versions.next())));
+        let put = block_on(later.put(0, &[2; 8])).unwrap();
+        let mut after = later.watch_after(Version(1));
+        for versions in [&mut versions, &mut after] {
+            let next = std::future::poll_fn(|context| Pin::new(&mut *versions).poll_next(context));
+            assert_eq!(block_on(next).unwrap().unwrap(), put);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Many calls that tasks make together: those for which there is room go out in one submission.
+
+use super::call::{Outgoing, Plan, as_given};
+use super::client::AsyncClient;
+use super::segment::AsyncSegment;
+use crate::api::batch::{Answer, Step, Wish};
+use crate::error::Error;
+use std::future::Future;
+use std::ops::RangeBounds;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+/// Calls that are made together: [`Batch`](crate::Batch) for tasks. Each is a call of its own.
+///
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let client = client.to_async()?;
+/// # let spec = ddss::Spec::new(64);
+/// let (left, right) = (client.allocate("left", spec).await?, client.allocate("right", spec).await?);
+/// let mut batch = client.batch();
+/// batch.get(&left, 0..8)?.put(&right, 8, b"seen")?;
+/// for answer in batch.run().await? {
+///     println!("{}", answer?.stamp().version);
+/// }
+/// # Ok::<(), ddss::Error>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a batch does nothing until `run`"]
+pub struct AsyncBatch {
+    client: AsyncClient,
+    calls: Vec<(AsyncSegment, Wish)>,
+}
+
+impl std::fmt::Debug for AsyncBatch {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("AsyncBatch").field("calls", &self.calls.len()).finish_non_exhaustive()
+    }
+}
+
+impl AsyncClient {
+    /// Begins a batch: [`Client::batch`](crate::Client::batch).
+    pub fn batch(&self) -> AsyncBatch {
+        AsyncBatch { client: self.clone(), calls: Vec::new() }
+    }
+}
+
+impl AsyncBatch {
+    /// Adds a get.
+    pub fn get(&mut self, segment: &AsyncSegment, range: impl RangeBounds<u64>) -> Result<&mut Self, Error> {
+        self.calls.push((segment.clone(), Wish::get(segment.place(), range)?));
+        Ok(self)
+    }
+
+    /// Adds a put.
+    pub fn put(&mut self, segment: &AsyncSegment, offset: u64, bytes: &[u8]) -> Result<&mut Self, Error> {
+        self.calls.push((segment.clone(), Wish::put(segment.place(), offset, bytes)?));
+        Ok(self)
+    }
+
+    /// Makes all calls, and waits for the last one; the answers are in the order in which the calls were added. An error
+    /// of the whole batch says that there is no daemon, and that nothing happened. If this future is dropped, each put
+    /// that has begun may or may not happen.
+    pub async fn run(&mut self) -> Result<Vec<Result<Answer, Error>>, Error> {
+        let calls = std::mem::take(&mut self.calls);
+        let deadline = self.client.deadline();
+        let harmless = calls.iter().all(|(_, wish)| wish.is_harmless());
+        drop(self.client.reactor(deadline, harmless).await?);
+        let gathering = AtomicBool::new(true);
+        let one = async |(segment, wish): &(AsyncSegment, Wish)| {
+            let place = segment.place();
+            if let Some(answer) = wish.near(place) {
+                return Ok(answer);
+            }
+            let Step { operation, outgoing, incoming } = wish.step(place);
+            let outgoing = Outgoing::Bytes(&outgoing);
+            let plan = Plan { outgoing, incoming, operation, gathering: Some(&gathering) };
+            let client = segment.client();
+            let (completion, bytes) = client.call_for_by(deadline, wish.action(), &place.name, plan, as_given).await?;
+            Ok(wish.answer(&completion, bytes))
+        };
+        Ok(all(calls.iter().map(|call| Box::pin(one(call))).collect(), &gathering).await)
+    }
+}
+
+/// Runs all of them at the same time. The first time around they gather, and with the second they go out.
+async fn all<F: Future>(futures: Vec<Pin<Box<F>>>, gathering: &AtomicBool) -> Vec<F::Output> {
+    let mut ended: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    let mut under_way: Vec<(usize, Pin<Box<F>>)> = futures.into_iter().enumerate().collect();
+    std::future::poll_fn(|context| {
+        let mut go_on = || {
+            under_way.retain_mut(|(index, future)| match future.as_mut().poll(context) {
+                Poll::Ready(output) => {
+                    ended[*index] = Some(output);
+                    false
+                }
+                Poll::Pending => true,
+            });
+        };
+        go_on();
+        if gathering.swap(false, Ordering::Relaxed) {
+            go_on();
+        }
+        if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    ended.into_iter().map(|output| output.expect("all have ended")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{TestNode, block_on};
+    use crate::{Answer, Spec};
+
+    #[test]
+    fn a_batch_goes_out_with_one_ring() {
+        // If this broke, a task that asks for forty values would wake the daemon up to forty times.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        block_on(async {
+            let segment = client.allocate("together", Spec::new(4096)).await.unwrap();
+            let mut batch = client.batch();
+            for index in 0..40 {
+                batch.put(&segment, index * 8, &index.to_le_bytes()).unwrap();
+            }
+            for _ in 0..2 {
+                let before = client.rings();
+                let answers = batch.run().await.unwrap();
+                assert!(answers.iter().all(Result::is_ok));
+                assert_eq!(client.rings() - before, 1, "for {} calls", answers.len());
+                for index in 0..40 {
+                    batch.get(&segment, index * 8..index * 8 + 8).unwrap();
+                }
+            }
+            let before = client.rings();
+            segment.get(..).await.unwrap();
+            segment.put(0, &[1]).await.unwrap();
+            assert_eq!(client.rings() - before, 2, "what is no batch goes out by itself");
+        });
+    }
+
+    #[test]
+    fn more_calls_than_there_is_room_for_all_end_with_their_own_answer() {
+        // If this broke, a task's batch would mix up answers, hang when its lane is full, or fail as a whole.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        block_on(async {
+            let [one, other] = ["one", "other"].map(|name| client.allocate(name, Spec::new(200_000)));
+            let (one, other) = (one.await.unwrap(), other.await.unwrap());
+            let mut batch = client.batch();
+            for index in 0..200u64 {
+                let bytes = vec![index as u8; if index % 3 == 0 { 8 } else { 900 }];
+                batch.put(if index % 2 == 0 { &one } else { &other }, index * 1000, &bytes).unwrap();
+            }
+            assert!(batch.run().await.unwrap().into_iter().all(|answer| matches!(answer, Ok(Answer::Put(_)))));
+            for index in 0..200u64 {
+                batch.get(if index % 2 == 0 { &one } else { &other }, index * 1000..index * 1000 + 8).unwrap();
+            }
+            for (index, answer) in batch.run().await.unwrap().into_iter().enumerate() {
+                assert_eq!(answer.unwrap().bytes(), [index as u8; 8]);
+            }
+            one.clone().release().await.unwrap();
+            batch.get(&one, 0..8).unwrap().get(&other, 0..8).unwrap();
+            let answers = batch.run().await.unwrap();
+            assert!(answers[0].is_err() && answers[1].is_ok());
+            assert!(batch.run().await.unwrap().is_empty());
+            assert!(batch.get(&other, 200_000..200_001).is_err());
+        });
+    }
+}

@@ -1,0 +1,459 @@
+//! A client whose calls are futures.
+
+use super::call::{Brought, Call, Make, Outgoing, Plan, Take, as_given};
+use super::dispatcher::Road;
+use super::reactor::Reactor;
+use super::reconnect::Search;
+use super::segment::AsyncSegment;
+use super::sleep::Pause;
+use crate::api::metadata::{after, listings};
+use crate::call::channels::NoCompletion;
+use crate::client::{Client, checked_name};
+use crate::error::Error;
+use crate::session::Attached;
+use arc_swap::{ArcSwap, Guard};
+use ddss_core::{
+    ArenaRange, Completion, Failure, Identity, Listing, Name, NodeId, Opened, Operation, Outcome, Page, Plane, Query,
+    Spec,
+};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A [`Client`] whose calls are futures. Clones share it.
+///
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let client = client.to_async()?;
+/// client.ping().await?;
+/// # Ok::<(), ddss::Error>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct AsyncClient {
+    client: Client,
+    shared: Arc<Shared>,
+    /// The same for each of the daemon's planes.
+    planes: Arc<[(Client, Arc<Shared>)]>,
+}
+
+/// The lane for tasks, on whichever daemon there is.
+struct Shared {
+    reactor: ArcSwap<Reactor>,
+    /// Held by the one who makes another.
+    turn: Mutex<()>,
+    search: Arc<Search>,
+}
+
+impl std::fmt::Debug for AsyncClient {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("AsyncClient").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+/// A call without bytes.
+pub(super) fn bare() -> Plan<'static> {
+    Plan { outgoing: Outgoing::Bytes(&[]), incoming: 0, operation: Operation::Null, gathering: None }
+}
+
+fn reactor_of(attached: Arc<Attached>) -> Result<Reactor, Error> {
+    let (lane, runs) = attached.lanes.lend_to_tasks().ok_or(Error::NoLaneForTasks)?;
+    let road = Road::new(lane, attached.lanes.arena().clone(), runs);
+    Reactor::start(attached, road).map_err(Error::Thread)
+}
+
+impl AsyncClient {
+    pub(crate) fn start(client: Client) -> Result<Self, Error> {
+        // All at once, since a task could not wait for it later.
+        let attach = |plane| {
+            let client = client.at_plane(plane)?;
+            let reactor = ArcSwap::from_pointee(reactor_of(Guard::into_inner(client.0.last()))?);
+            Ok((client, Arc::new(Shared { reactor, turn: Mutex::new(()), search: Arc::default() })))
+        };
+        let planes: Arc<[_]> = (0..client.planes()).map(attach).collect::<Result<_, Error>>()?;
+        let (client, shared) = planes[0].clone();
+        Ok(Self { client, shared, planes })
+    }
+
+    /// The same client at another plane.
+    fn at_plane(&self, plane: u8) -> Self {
+        let (client, shared) = self.planes[usize::from(plane) % self.planes.len()].clone();
+        Self { client, shared, planes: Arc::clone(&self.planes) }
+    }
+
+    /// The same client at the plane that has a name.
+    fn at_plane_of(&self, name: &Name) -> Self {
+        self.at_plane(Plane::index_of(name, self.planes.len() as u8))
+    }
+
+    /// The lane for tasks on a daemon that takes calls, as far as it is known: on the next one, if that comes in time.
+    /// `harmless` is whether the call may be made at any time, and so by any daemon.
+    pub(super) async fn reactor(&self, deadline: Instant, harmless: bool) -> Result<Arc<Reactor>, Error> {
+        loop {
+            if let Some(reactor) = self.reactor_now() {
+                return reactor;
+            }
+            self.shared.search.begin(&self.client.0, deadline, harmless)?.await?;
+        }
+    }
+
+    fn reactor_now(&self) -> Option<Result<Arc<Reactor>, Error>> {
+        Some(self.reactor_on(self.client.0.attached_now()?))
+    }
+
+    fn reactor_on(&self, attached: Guard<Arc<Attached>>) -> Result<Arc<Reactor>, Error> {
+        let reactor = self.shared.reactor.load();
+        if Arc::ptr_eq(&reactor.attached, &attached) {
+            return Ok(Guard::into_inner(reactor));
+        }
+        let _turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let reactor = self.shared.reactor.load_full();
+        if Arc::ptr_eq(&reactor.attached, &attached) {
+            return Ok(reactor);
+        }
+        let reactor = Arc::new(reactor_of(Guard::into_inner(attached))?);
+        self.shared.reactor.store(Arc::clone(&reactor));
+        Ok(reactor)
+    }
+
+    /// Lets some time pass.
+    pub(crate) fn pause(&self, time: Duration) -> Pause {
+        Pause::new(self.shared.reactor.load_full(), time)
+    }
+
+    /// The same client with calls that block.
+    pub fn blocking(&self) -> &Client {
+        &self.client
+    }
+
+    /// Makes a segment: [`Client::allocate`].
+    pub async fn allocate(&self, name: &str, spec: Spec) -> Result<AsyncSegment, Error> {
+        let checked = checked_name(name, "allocate")?;
+        spec.check().map_err(Error::argument("allocate", name))?;
+        let client = self.at_plane_of(&checked);
+        let mut outgoing = spec.encode().to_vec();
+        outgoing.extend_from_slice(checked.as_str().as_bytes());
+        let make: Make = |range, _| Operation::Allocate { spec_and_name: range };
+        client.by_text("allocate", name, &outgoing, make).await
+    }
+
+    /// Makes a segment for another user: [`Client::allocate_for`].
+    pub async fn allocate_for(&self, name: &str, spec: Spec, owner: Identity) -> Result<AsyncSegment, Error> {
+        spec.check().map_err(Error::argument("allocate", name))?;
+        let made = self.allocate(name, Spec { mode: 0, ..spec }).await?;
+        if let Err(error) = made.hand_over(owner, spec.mode).await {
+            drop(made.release().await);
+            return Err(error);
+        }
+        self.open(name).await
+    }
+
+    /// Finds a segment by its name: [`Client::open`].
+    pub async fn open(&self, name: &str) -> Result<AsyncSegment, Error> {
+        let checked = checked_name(name, "open")?;
+        let text = checked.as_str().as_bytes();
+        self.at_plane_of(&checked).by_text("open", name, text, |range, _| Operation::Open { name: range }).await
+    }
+
+    async fn by_text(
+        self,
+        action: &'static str,
+        name: &str,
+        outgoing: &[u8],
+        make: Make,
+    ) -> Result<AsyncSegment, Error> {
+        let plan = Plan { outgoing: Outgoing::Bytes(outgoing), ..bare() };
+        let completion = self.call(action, name, plan, make, &mut |_| {}).await?;
+        let opened = Opened::decode(&completion.data);
+        Ok(AsyncSegment::new(self, name, opened))
+    }
+
+    /// One round trip to the progress thread and back: [`Client::ping`].
+    pub async fn ping(&self) -> Result<(), Error> {
+        self.call("reach", "the daemon", bare(), |_, _| Operation::Null, &mut |_| {}).await.map(drop)
+    }
+
+    /// All segments whose names begin like that: [`Client::list`], whose pages have the time of one call each here too.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<Listing>, Error> {
+        let mut all = Vec::new();
+        for plane in 0..self.planes.len() as u8 {
+            self.at_plane(plane).list_plane(prefix, &mut all).await?;
+        }
+        Ok(all)
+    }
+
+    async fn list_plane(&self, prefix: &str, all: &mut Vec<Listing>) -> Result<(), Error> {
+        let failed = |failure| Error::Failed { action: "list", target: prefix.to_owned(), failure };
+        let mut query = Query::new(prefix, "").map_err(failed)?;
+        let mut next = Some(NodeId(1));
+        while let Some(node) = next {
+            let operation = Operation::List { node, text: ArenaRange { slot: 0, bytes: 0 } };
+            let text = query.encode();
+            let plan = Plan { outgoing: Outgoing::Bytes(&text), incoming: Listing::PAGE_BYTES, operation, ..bare() };
+            let make: Make = |range, plan| {
+                let text = ArenaRange { bytes: plan.outgoing.bytes() as u32, ..range };
+                plan.operation.with_range(text)
+            };
+            let (completion, bytes) = self.call_for("list", prefix, plan, make).await?;
+            let page = Page::decode(&completion.data);
+            let found = listings(&page, &bytes).map_err(failed)?;
+            next = after(&page, &mut query, found.last());
+            all.extend(found);
+        }
+        Ok(())
+    }
+
+    /// The node that this client is on.
+    pub fn node(&self) -> NodeId {
+        self.client.node()
+    }
+
+    /// When the time of a call is over that begins now.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.client.0.timeout
+    }
+
+    /// Makes a call, and passes what it brought to `take`. Allocates nothing.
+    pub(super) async fn call(
+        &self,
+        action: &'static str,
+        target: &str,
+        plan: Plan<'_>,
+        make: Make,
+        take: &mut Take<'_>,
+    ) -> Result<Completion, Error> {
+        self.call_by(self.deadline(), action, target, plan, make, take).await.map(|(completion, _)| completion)
+    }
+
+    /// The same until that time; says also who has answered.
+    pub(super) async fn call_by(
+        &self,
+        deadline: Instant,
+        action: &'static str,
+        target: &str,
+        plan: Plan<'_>,
+        make: Make,
+        take: &mut Take<'_>,
+    ) -> Result<(Completion, Arc<Reactor>), Error> {
+        let harmless = plan.is_harmless(make);
+        let mut refused = false;
+        let (ended, reactor) = loop {
+            let reactor = match self.reactor(deadline, harmless).await {
+                // Nobody has come in the place of the one that said so.
+                Err(_) if refused => return Err(self.client.explain(NoCompletion::GoingDown, action, target)),
+                reactor => reactor?,
+            };
+            let mut take = |brought: &Brought<'_>| take(brought);
+            match Call::new(Arc::clone(&reactor), deadline, plan, make, &mut take).await {
+                // The daemon ended under way. What leaves nothing behind is asked again, of the one that comes next.
+                Err(NoCompletion::Gone) if harmless => {}
+                // Nothing of it went out.
+                Err(NoCompletion::NotSent) => {}
+                // It was not begun, whatever it is: the next one is asked.
+                Ok(Completion { outcome: Outcome::Failed(Failure::GoingDown), .. }) => {
+                    reactor.attached.attachment.set_leaving();
+                    refused = true;
+                }
+                ended => break (ended, reactor),
+            }
+        };
+        let completion = ended.map_err(|none| self.client.explain(none, action, target))?;
+        Error::of_completion(&completion, action, target)?;
+        Ok((completion, reactor))
+    }
+
+    /// One call that is for this daemon and no other.
+    pub(super) async fn call_on(
+        &self,
+        reactor: &Arc<Reactor>,
+        action: &'static str,
+        target: &str,
+        plan: Plan<'_>,
+    ) -> Result<Completion, Error> {
+        let ended = Call::new(Arc::clone(reactor), self.deadline(), plan, as_given, &mut |_| {}).await;
+        let completion = ended.map_err(|none| self.client.explain(none, action, target))?;
+        Error::of_completion(&completion, action, target)?;
+        Ok(completion)
+    }
+
+    /// A call that brings bytes, which are to be a vector.
+    pub(super) async fn call_for(
+        &self,
+        action: &'static str,
+        target: &str,
+        plan: Plan<'_>,
+        make: Make,
+    ) -> Result<(Completion, Vec<u8>), Error> {
+        self.call_for_by(self.deadline(), action, target, plan, make).await
+    }
+
+    /// The same until that time.
+    pub(super) async fn call_for_by(
+        &self,
+        deadline: Instant,
+        action: &'static str,
+        target: &str,
+        plan: Plan<'_>,
+        make: Make,
+    ) -> Result<(Completion, Vec<u8>), Error> {
+        let mut bytes = vec![0; plan.incoming];
+        let mut take = |brought: &Brought<'_>| brought.read(0, &mut bytes);
+        let (completion, _) = self.call_by(deadline, action, target, plan, make, &mut take).await?;
+        Ok((completion, bytes))
+    }
+
+    /// How often its lane was rung for calls.
+    #[cfg(test)]
+    pub(super) fn rings(&self) -> usize {
+        self.shared.reactor.load().road.rings()
+    }
+
+    /// Whether nothing is under way on its lane.
+    #[cfg(test)]
+    fn is_quiet(&self) -> bool {
+        self.shared.reactor.load().road.is_quiet()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestNode, block_on, poll_once};
+    use ddss_core::Failure;
+    use std::pin::pin;
+
+    #[test]
+    fn a_put_and_a_get_on_a_bare_executor() {
+        // If this broke, an asynchronous service could not share anything.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        block_on(async {
+            client.ping().await.unwrap();
+            for bytes in [8, 32, 33, 5000, 1 << 20] {
+                let segment = client.allocate(&format!("s{bytes}"), Spec::new(bytes)).await.unwrap();
+                let value = vec![bytes as u8 ^ 0x5a; bytes as usize];
+                let put = segment.put(0, &value).await.unwrap();
+                let got = segment.get(..).await.unwrap();
+                assert_eq!((&got[..], got.version()), (&value[..], put.version));
+                assert!(matches!(segment.get(1..=bytes).await, Err(Error::OutOfRange { .. })));
+                segment.release().await.unwrap();
+            }
+            assert_eq!(client.open("nothing").await.unwrap_err().failure(), Some(Failure::NotFound));
+        });
+    }
+
+    #[test]
+    fn hundreds_of_calls_at_once_all_end_and_wait_in_line_for_room() {
+        // If this broke, a burst of tasks would fail, grow without bound, or hang.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        block_on(async {
+            let segment = client.allocate("many", Spec::new(64 * 500)).await.unwrap();
+            let tasks: Vec<_> = (0..500u64)
+                .map(|index| {
+                    let segment = segment.clone();
+                    async move {
+                        segment.put(index * 64, &[index as u8; 64]).await.unwrap();
+                        let got = segment.get(index * 64..index * 64 + 64).await.unwrap();
+                        assert_eq!(&got[..], &[index as u8; 64]);
+                    }
+                })
+                .collect();
+            crate::testing::join_all(tasks).await;
+        });
+        assert!(client.is_quiet());
+    }
+
+    #[test]
+    fn a_dropped_future_keeps_its_memory_until_the_daemon_is_done_with_it() {
+        // If this broke, the bytes of one call could land in the buffer of another.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        let segment = block_on(client.allocate("dropped", Spec::new(1 << 20))).unwrap();
+        block_on(segment.put(0, &vec![1; 1 << 20])).unwrap();
+        for turn in 0..200u32 {
+            let mut dropped = Box::pin(segment.get(..));
+            // Half of them are dropped while they are under way, half before they began.
+            if turn % 2 == 0 {
+                let _ = poll_once(&mut dropped);
+            }
+            drop(dropped);
+            let value = block_on(segment.get(0..4096)).unwrap();
+            assert!(value.iter().all(|&byte| byte == 1));
+        }
+        // Everything comes back in the end.
+        while !client.is_quiet() {
+            std::thread::yield_now();
+        }
+        assert!(poll_once(&mut pin!(client.ping())).is_ready() || block_on(client.ping()).is_ok());
+    }
+
+    #[test]
+    fn tasks_on_several_threads_share_one_client() {
+        // If this broke, a multi-threaded runtime could not use it.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        let segment = block_on(client.allocate("threads", Spec::new(8))).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let segment = segment.clone();
+                scope.spawn(move || {
+                    block_on(async {
+                        for turn in 0..500u64 {
+                            segment.put(0, &turn.to_le_bytes()).await.unwrap();
+                            segment.get(..).await.unwrap();
+                        }
+                    });
+                });
+            }
+        });
+        assert_eq!(block_on(segment.get(..)).unwrap().version().0, 2000);
+    }
+
+    #[test]
+    fn futures_that_threads_drop_in_each_others_way_leave_nothing_behind() {
+        // If this broke, a service that cancels its tasks would run out of calls, or of memory, or keep locks that nobody has.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        let (words, locked) =
+            (block_on(client.allocate("words", Spec::new(4096))), block_on(client.allocate("locked", Spec::new(8))));
+        let (words, locked) = (words.unwrap(), locked.unwrap());
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let (words, locked) = (words.clone(), locked.clone());
+                scope.spawn(move || {
+                    for turn in 0..300u64 {
+                        // Its own part of the segment: what it has put there it finds.
+                        let (from, value) = (thread * 1024, turn << 8 | thread);
+                        block_on(words.put(from, &[value.to_le_bytes(); 128].concat())).unwrap();
+                        let mut dropped = Box::pin(words.get(from..from + 1024));
+                        let _ = poll_once(&mut dropped);
+                        if turn % 3 == thread % 3 {
+                            let _ = poll_once(&mut Box::pin(locked.lock()));
+                        }
+                        drop(dropped);
+                        let got = block_on(words.get(from..from + 1024)).unwrap();
+                        assert!(got.chunks_exact(8).all(|word| word == value.to_le_bytes()));
+                    }
+                });
+            }
+        });
+        // Nobody has the lock, whoever was granted it.
+        block_on(async { locked.lock().await.unwrap().unlock().await.unwrap() });
+        while !client.is_quiet() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_ends_is_told_to_every_task() {
+        // If this broke, tasks would wait for a dead daemon for ever.
+        let node = TestNode::start();
+        let client = node.impatient_client().to_async().unwrap();
+        block_on(client.ping()).unwrap();
+        drop(node);
+        assert!(matches!(block_on(client.ping()), Err(Error::DaemonGone { .. } | Error::NoDaemon { .. })));
+    }
+}

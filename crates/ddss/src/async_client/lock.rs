@@ -1,0 +1,206 @@
+//! A segment's lock as a future, and while it is held.
+
+use super::call::{Plan, as_given};
+use super::client::bare;
+use super::reactor::Reactor;
+use super::segment::AsyncSegment;
+use crate::api::atomics::{Changed, first_word};
+use crate::api::lock::LockOptions;
+use crate::deadline::Time;
+use crate::error::Error;
+use crate::value::{Stamp, Value};
+use ddss_core::{Change, Failure, LockToken, Operation, Version};
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+/// A segment's lock: [`Locked`](crate::Locked) for tasks. It is let go when this is dropped, and when its process or
+/// node dies. A future of [`AsyncSegment::lock`] that is dropped gives back what it may still be granted.
+///
+/// ```
+/// # let node = ddssd::Ephemeral::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let account = client.to_async()?.allocate("account", ddss::Spec::new(64)).await?;
+/// let held = account.lock().await?;
+/// let balance = held.get(0..8).await?;
+/// held.put(0, &balance).await?;
+/// held.unlock().await?;
+/// # Ok::<(), ddss::Error>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct AsyncLocked {
+    segment: AsyncSegment,
+    token: LockToken,
+    stamp: Stamp,
+    /// The lane that it was granted on.
+    reactor: Arc<Reactor>,
+    open: bool,
+}
+
+impl std::fmt::Debug for AsyncLocked {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("AsyncLocked")
+            .field("segment", &self.segment)
+            .field("token", &self.token)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsyncSegment {
+    /// Takes the segment's lock alone, waiting in line until this call's deadline: [`Segment::lock`](crate::Segment::lock).
+    pub async fn lock(&self) -> Result<AsyncLocked, Error> {
+        self.lock_with(LockOptions::new()).await
+    }
+
+    /// Takes the lock as the options say.
+    pub async fn lock_with(&self, options: LockOptions) -> Result<AsyncLocked, Error> {
+        let wish = options.wish().map_err(Error::argument("lock", self.name()))?;
+        let operation = Operation::Lock { segment: self.id(), wish };
+        let (client, plan) = (self.client(), Plan { operation, ..bare() });
+        let deadline = options.time(Time::until(self.deadline())).deadline();
+        let ended = client.call_by(deadline, "lock", self.name(), plan, as_given, &mut |_| {}).await;
+        let (completion, reactor) = ended?;
+        let (segment, token) = (self.clone(), LockToken(first_word(&completion)));
+        Ok(AsyncLocked { segment, token, stamp: Stamp::of(&completion), reactor, open: true })
+    }
+}
+
+impl AsyncLocked {
+    /// A number that is greater than those of all holders before: a fence for things outside of DDSS.
+    pub fn token(&self) -> u64 {
+        self.token.0
+    }
+
+    /// The version that the segment had when the lock was granted.
+    pub fn version(&self) -> Version {
+        self.stamp.version
+    }
+
+    /// Reads a range.
+    pub async fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+        self.segment.get(range).await
+    }
+
+    /// Writes bytes, if the lock is still held: [`Locked::put`](crate::Locked::put).
+    pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+        self.segment.put_on(offset, bytes, self.segment.place().terms(None, Some(self.token))).await
+    }
+
+    /// The same if the segment also still has that version: [`Locked::put_if`](crate::Locked::put_if).
+    ///
+    /// ```
+    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let spec = ddss::Spec { model: ddss::Model::Version, ..ddss::Spec::new(64) };
+    /// let account = client.to_async()?.allocate("account", spec).await?;
+    /// let held = account.lock().await?;
+    /// let put = held.put_if(held.version(), 0, b"first").await?;
+    /// held.put_many_if(put.version, &[(0, b"FIRST"), (8, b"and more")]).await?;
+    /// # Ok::<(), ddss::Error>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+        self.segment.put_on(offset, bytes, self.segment.place().terms(Some(version), Some(self.token))).await
+    }
+
+    /// Writes several ranges as one version, if the lock is still held.
+    pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+        let terms = self.segment.place().terms(None, Some(self.token));
+        self.segment.put_many_on(parts, terms).await
+    }
+
+    /// The same if the segment also still has that version: [`Locked::put_many_if`](crate::Locked::put_many_if).
+    pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+        let terms = self.segment.place().terms(Some(version), Some(self.token));
+        self.segment.put_many_on(parts, terms).await
+    }
+
+    /// Adds to a word, if the lock is still held.
+    pub async fn fetch_add(&self, offset: u64, add: u64) -> Result<Changed, Error> {
+        self.segment.change("add to", offset, Change::Add(add), Some(self.token)).await
+    }
+
+    /// Puts a word, if the lock is still held.
+    pub async fn swap(&self, offset: u64, new: u64) -> Result<Changed, Error> {
+        self.segment.change("swap a word of", offset, Change::Swap(new), Some(self.token)).await
+    }
+
+    /// Compares and puts a word, if the lock is still held.
+    pub async fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<Changed, Error> {
+        let change = Change::CompareSwap { expected, new };
+        self.segment.change("compare and swap a word of", offset, change, Some(self.token)).await
+    }
+
+    /// Lets go, and says whether it was still held. The lock is on its way back also if this future is dropped.
+    pub async fn unlock(mut self) -> Result<(), Error> {
+        let operation = Operation::Unlock { segment: self.segment.id(), token: self.token };
+        // A daemon that takes nothing new takes this: others wait for it, and the next daemon does not know the lock.
+        let ended = if self.reactor.attached.attachment.is_leaving() {
+            let plan = Plan { operation, ..bare() };
+            self.segment.client().call_on(&self.reactor, "unlock", self.segment.name(), plan).await
+        } else {
+            self.segment.ask("unlock", operation).await
+        };
+        // What was not asked, for want of time or of room, is still to be let go.
+        self.open = matches!(ended, Err(Error::Failed { failure: Failure::TimedOut | Failure::Busy, .. }));
+        ended.map(drop)
+    }
+}
+
+impl Drop for AsyncLocked {
+    fn drop(&mut self) {
+        if self.open {
+            // There is nobody to tell; the lease ends it in any case.
+            if !self.reactor.road.let_go(self.segment.id(), self.token) {
+                self.reactor.wake();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{TestNode, block_on, poll_once};
+    use crate::{Failure, LockOptions, Spec};
+
+    #[test]
+    fn a_lock_of_a_task_excludes_and_comes_back_however_the_task_ends() {
+        // If this broke, a task that was cancelled would keep a lock that nobody holds until its lease ends.
+        let node = TestNode::start();
+        let (mine, theirs) = (node.client().to_async().unwrap(), node.client().to_async().unwrap());
+        let segment = block_on(mine.allocate("locked", Spec::new(64))).unwrap();
+        let other = block_on(theirs.open("locked")).unwrap();
+        let at_once = LockOptions::new().no_wait();
+        let free = || block_on(other.lock_with(at_once)).map(|held| block_on(held.unlock()).unwrap());
+        let held = block_on(segment.lock()).unwrap();
+        block_on(held.put(0, b"mine")).unwrap();
+        block_on(held.put_many(&[(8, b"a"), (20, b"b")])).unwrap();
+        assert_eq!(block_on(held.fetch_add(32, 5)).unwrap().before, 0);
+        assert_eq!(block_on(held.get(0..4)).unwrap()[..], *b"mine");
+        assert_eq!(free().unwrap_err().failure(), Some(Failure::Locked));
+        block_on(held.unlock()).unwrap();
+        free().unwrap();
+        // One that is only dropped.
+        drop(block_on(segment.lock()).unwrap());
+        while free().is_err() {}
+        // Futures that are dropped while the lock is on its way, while they wait for it, and with the grant unseen.
+        for turn in 0..60 {
+            let blocker = (turn % 3 == 1).then(|| block_on(other.lock()).unwrap());
+            let mut waits = Box::pin(segment.lock());
+            let _ = poll_once(&mut waits);
+            if turn % 3 == 2 {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            drop(waits);
+            drop(blocker);
+            // Whatever it was granted is let go, although nobody calls any more.
+            while free().is_err() {}
+        }
+        let late = block_on(segment.lock_with(LockOptions::new().lease(std::time::Duration::from_millis(1)))).unwrap();
+        while free().is_err() {}
+        assert_eq!(block_on(late.put(0, b"late")).unwrap_err().failure(), Some(Failure::LockLost));
+    }
+}

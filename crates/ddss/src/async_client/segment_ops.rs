@@ -1,0 +1,242 @@
+//! The rest of a segment's calls as futures: versions, words, several ranges, facts.
+
+use super::call::{Brought, Outgoing, Plan, Take, as_given};
+use super::client::bare;
+use super::segment::AsyncSegment;
+use crate::api::atomics::Changed;
+use crate::api::metadata::{checked_mode, listings};
+use crate::api::vectored::{list_bytes, split};
+use crate::error::Error;
+use crate::segment::bounds;
+use crate::value::{Stamp, Value};
+use ddss_core::limits::ARENA_SLOT_BYTES;
+use ddss_core::{
+    ArenaRange, Change, Completion, Failure, Identity, Listing, LockToken, Model, Operation, Page, Permit, Ranges,
+    Terms, Version,
+};
+use std::ops::{Range, RangeBounds};
+use std::time::{Duration, Instant};
+
+const SOMEWHERE: ArenaRange = ArenaRange::NOWHERE;
+
+impl AsyncSegment {
+    /// The same segment with calls that ask for at least this model: [`Segment::asking`](crate::Segment::asking).
+    #[must_use]
+    pub fn asking(&self, model: Model) -> Self {
+        Self::at(self.client().clone(), self.place().asking(Some(model)))
+    }
+
+    /// The same segment with calls that have so long: [`Segment::within`](crate::Segment::within).
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Self {
+        Self::at(self.client().clone(), self.place().within(timeout))
+    }
+
+    /// Reads a version that was committed before: [`Segment::get_at`](crate::Segment::get_at).
+    pub async fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+        let place = self.place();
+        let (offset, end) = bounds(range, place.bytes);
+        let incoming = place.check("get", offset, end)?;
+        let look = place.look(Some(version));
+        let operation = Operation::Get { segment: place.id, offset, into: SOMEWHERE, inline: false, look };
+        let plan = Plan { incoming, operation, ..bare() };
+        let by = self.deadline();
+        let (completion, bytes) = self.client().call_for_by(by, "get", &place.name, plan, as_given).await?;
+        Ok(Value::new(bytes, Stamp::of(&completion)))
+    }
+
+    /// Writes bytes if the segment still has that version: [`Segment::put_if`](crate::Segment::put_if).
+    pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+        self.put_on(offset, bytes, self.place().terms(Some(version), None)).await
+    }
+
+    /// Waits until the version is above that one, then reads: [`Segment::get_newer_than`](crate::Segment::get_newer_than).
+    pub async fn get_newer_than(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+        let (offset, end) = bounds(range, self.bytes());
+        let mut bytes = vec![0; self.place().check("get", offset, end)?];
+        let deadline = self.deadline();
+        self.wait_by(deadline, version).await?;
+        let mut stamp = self.get_by(Some(deadline), offset, &mut bytes).await?;
+        if stamp.version <= version {
+            // A copy that is young enough for the model may be older than what was waited for.
+            stamp = self.asking(Model::Write).get_by(Some(deadline), offset, &mut bytes).await?;
+        }
+        Ok(Value::new(bytes, stamp))
+    }
+
+    /// Reads several ranges of one version: [`Segment::get_many`](crate::Segment::get_many).
+    pub async fn get_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
+        self.get_many_on(ranges, None).await
+    }
+
+    /// The same of a version that was committed before: [`Segment::get_many_at`](crate::Segment::get_many_at).
+    pub async fn get_many_at(&self, version: Version, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
+        self.get_many_on(ranges, Some(version)).await
+    }
+
+    /// Reads several ranges of one version, each to where it is wanted:
+    /// [`Segment::get_many_into`](crate::Segment::get_many_into).
+    pub async fn get_many_into(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Stamp, Error> {
+        let ends = parts.iter().map(|(offset, into)| (*offset, u128::from(*offset) + into.len() as u128));
+        let ranges = self.place().check_many("get", ends)?;
+        let mut take = |brought: &Brought<'_>| {
+            let mut at = ARENA_SLOT_BYTES;
+            for (_, into) in &mut *parts {
+                brought.read(at, into);
+                at += into.len();
+            }
+        };
+        self.get_list(&ranges, None, &mut take).await
+    }
+
+    async fn get_many_on(&self, ranges: &[Range<u64>], version: Option<Version>) -> Result<Vec<Value>, Error> {
+        let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
+        let ranges = self.place().check_many("get", ends)?;
+        let mut bytes = vec![0; ranges.sum() as usize];
+        let stamp = self.get_list(&ranges, version, &mut |brought| brought.read(ARENA_SLOT_BYTES, &mut bytes)).await?;
+        Ok(split(&ranges, &bytes, stamp))
+    }
+
+    /// The bytes of all ranges, behind as many as their table has.
+    async fn get_list(&self, ranges: &Ranges, version: Option<Version>, take: &mut Take<'_>) -> Result<Stamp, Error> {
+        let place = self.place();
+        let (table, incoming) = (ranges.encode(), list_bytes(ranges.sum()));
+        let (count, look) = (ranges.as_slice().len() as u8, place.look(version));
+        let operation = Operation::GetMany { segment: place.id, list: SOMEWHERE, ranges: count, look };
+        let plan = Plan { outgoing: Outgoing::Bytes(&table), incoming, operation, ..bare() };
+        let done = self.call("get", plan, take).await?;
+        Ok(Stamp::of(&done))
+    }
+
+    /// Writes several ranges as one version: [`Segment::put_many`](crate::Segment::put_many).
+    pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+        let terms = self.place().terms(None, None);
+        self.put_many_on(parts, terms).await
+    }
+
+    /// The same if the segment still has that version: [`Segment::put_many_if`](crate::Segment::put_many_if).
+    pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+        let terms = self.place().terms(Some(version), None);
+        self.put_many_on(parts, terms).await
+    }
+
+    pub(super) async fn put_many_on(&self, parts: &[(u64, &[u8])], terms: Terms) -> Result<Stamp, Error> {
+        let place = self.place();
+        let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
+        let ranges = place.check_many("put", ends)?;
+        let table = ranges.encode();
+        let count = ranges.as_slice().len() as u8;
+        let operation = Operation::PutMany { segment: place.id, list: SOMEWHERE, ranges: count, terms };
+        let plan = Plan { outgoing: Outgoing::Parts(&table, parts), operation, ..bare() };
+        let done = self.call("put", plan, &mut |_| {}).await?;
+        Ok(Stamp::of(&done))
+    }
+
+    /// Adds to a word: [`Segment::fetch_add`](crate::Segment::fetch_add).
+    pub async fn fetch_add(&self, offset: u64, add: u64) -> Result<Changed, Error> {
+        self.change("add to", offset, Change::Add(add), None).await
+    }
+
+    /// Puts a word: [`Segment::swap`](crate::Segment::swap).
+    pub async fn swap(&self, offset: u64, new: u64) -> Result<Changed, Error> {
+        self.change("swap a word of", offset, Change::Swap(new), None).await
+    }
+
+    /// Compares and puts a word: [`Segment::compare_swap`](crate::Segment::compare_swap).
+    pub async fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<Changed, Error> {
+        self.change("compare and swap a word of", offset, Change::CompareSwap { expected, new }, None).await
+    }
+
+    pub(super) async fn change(
+        &self,
+        action: &'static str,
+        offset: u64,
+        change: Change,
+        token: Option<LockToken>,
+    ) -> Result<Changed, Error> {
+        self.place().check(action, offset, u128::from(offset) + 8)?;
+        let operation = Operation::Atomic { segment: self.id(), offset, change, token };
+        self.ask(action, operation).await.map(|completion| Changed::of(&completion))
+    }
+
+    /// Waits until the version is above that one: [`Segment::wait_newer_than`](crate::Segment::wait_newer_than).
+    pub async fn wait_newer_than(&self, version: Version) -> Result<Stamp, Error> {
+        self.wait_by(self.deadline(), version).await
+    }
+
+    async fn wait_by(&self, deadline: Instant, version: Version) -> Result<Stamp, Error> {
+        let plan = Plan { operation: Operation::Await { segment: self.id(), above: version }, ..bare() };
+        self.call_by(deadline, "watch", plan, &mut |_| {}).await.map(|completion| Stamp::of(&completion))
+    }
+
+    /// All facts of the segment: [`Segment::stat`](crate::Segment::stat).
+    pub async fn stat(&self) -> Result<Listing, Error> {
+        let place = self.place();
+        let operation = Operation::Stat { segment: place.id, page: SOMEWHERE };
+        let plan = Plan { incoming: Listing::PAGE_BYTES, operation, ..bare() };
+        let by = self.deadline();
+        let (completion, bytes) = self.client().call_for_by(by, "stat", &place.name, plan, as_given).await?;
+        let failed = |failure| Error::Failed { action: "stat", target: place.name.to_string(), failure };
+        let found = listings(&Page::decode(&completion.data), &bytes).map_err(failed)?;
+        found.into_iter().next().ok_or(failed(Failure::Malformed))
+    }
+
+    /// Changes its nine Unix bits: [`Segment::set_mode`](crate::Segment::set_mode).
+    pub async fn set_mode(&self, mode: u16) -> Result<(), Error> {
+        self.permit(Permit { mode: Some(checked_mode(mode, self.name())?), owner: None }).await
+    }
+
+    /// Gives it to another user and group: [`Segment::set_owner`](crate::Segment::set_owner).
+    pub async fn set_owner(&self, owner: Identity) -> Result<(), Error> {
+        self.permit(Permit { mode: None, owner: Some(owner) }).await
+    }
+
+    /// Both in one, as a segment is made for somebody.
+    pub(crate) async fn hand_over(&self, owner: Identity, mode: u16) -> Result<(), Error> {
+        self.permit(Permit { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) }).await
+    }
+
+    async fn permit(&self, permit: Permit) -> Result<(), Error> {
+        self.ask("change the permissions of", Operation::Permit { segment: self.id(), permit }).await.map(drop)
+    }
+
+    pub(crate) async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
+        let plan = Plan { operation, ..bare() };
+        self.call(action, plan, &mut |_| {}).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{TestNode, block_on};
+    use crate::{Failure, Spec, Version};
+
+    #[test]
+    fn several_ranges_come_and_go_as_one_version() {
+        // If this broke, a task would mix the bytes of two versions, or put some of them and not the others.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        block_on(async {
+            let table = client.allocate("table", Spec { history: 2, ..Spec::new(9000) }).await.unwrap();
+            let first = table.put_many(&[(0, b"head"), (8990, b"tail")]).await.unwrap();
+            let second = table.put_many_if(first.version, &[(0, b"HEAD")]).await.unwrap();
+            let stale = table.put_many_if(first.version, &[(0, b"late")]).await.unwrap_err();
+            assert_eq!(stale.failure(), Some(Failure::VersionMismatch));
+            let ranges = [0..4, 8990..8994];
+            for (values, head, stamp) in [
+                (table.get_many(&ranges).await.unwrap(), b"HEAD", second),
+                (table.get_many_at(first.version, &ranges).await.unwrap(), b"head", first),
+            ] {
+                assert_eq!((&values[0][..], &values[1][..]), (&head[..], &b"tail"[..]));
+                assert!(values.iter().all(|value| value.stamp() == stamp));
+            }
+            let (mut head, mut tail) = ([0; 4], [0; 4]);
+            let stamp = table.get_many_into(&mut [(0, &mut head), (8990, &mut tail)]).await.unwrap();
+            assert_eq!((stamp, &head, &tail), (second, b"HEAD", b"tail"));
+            let mut two = [0; 2];
+            assert_eq!(table.get_into(1, &mut two).await.unwrap(), second);
+            assert_eq!(&two, b"EA");
+            assert_eq!(&table.get_newer_than(Version(1), 0..4).await.unwrap()[..], b"HEAD");
+        });
+    }
+}

@@ -1,0 +1,163 @@
+//! Threads in line for what is all in use: a lane, or memory of the arena. A thread that finds room never comes here.
+
+use super::priority::Priority;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+type Queues = [VecDeque<Thread>; Priority::COUNT];
+
+/// Threads that wait for room, in the order in which they came, one line for each priority.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    /// How many wait in all lines, and in each. A thread that makes room reads the first and nothing else while it is zero.
+    waiting: AtomicUsize,
+    lengths: [AtomicUsize; Priority::COUNT],
+    queues: Mutex<Queues>,
+}
+
+impl Line {
+    /// How often the first in line looks without being told, since the word that something is free may come too early.
+    const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+    /// Returns true if a thread of that priority that comes now is the first.
+    #[inline]
+    pub(crate) fn is_empty(&self, priority: Priority) -> bool {
+        self.lengths[priority.index()].load(Ordering::Relaxed) == 0
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks in turn until something is there, or the deadline passes.
+    #[cold]
+    pub(crate) fn wait<T>(
+        &self,
+        priority: Priority,
+        deadline: Instant,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let place = Place::new(self, priority);
+        loop {
+            let is_first = place.is_first();
+            if is_first && let Some(found) = look() {
+                return Some(found);
+            }
+            let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            // Whoever becomes the first is told.
+            std::thread::park_timeout(if is_first { left.min(Self::LOOK_AGAIN) } else { left });
+        }
+    }
+
+    /// Something is free.
+    #[inline]
+    pub(crate) fn tell(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.wake_firsts();
+        }
+    }
+
+    #[cold]
+    fn wake_firsts(&self) {
+        self.queues().iter().filter_map(VecDeque::front).for_each(Thread::unpark);
+    }
+
+    fn count(&self, queues: &Queues) {
+        for (length, queue) in self.lengths.iter().zip(queues) {
+            length.store(queue.len(), Ordering::SeqCst);
+        }
+        self.waiting.store(queues.iter().map(VecDeque::len).sum(), Ordering::SeqCst);
+    }
+}
+
+/// The place of this thread, given up when this is dropped.
+struct Place<'a> {
+    line: &'a Line,
+    priority: Priority,
+    thread: Thread,
+}
+
+impl<'a> Place<'a> {
+    fn new(line: &'a Line, priority: Priority) -> Self {
+        let thread = std::thread::current();
+        let mut queues = line.queues();
+        queues[priority.index()].push_back(thread.clone());
+        line.count(&queues);
+        Self { line, priority, thread }
+    }
+
+    fn is_first(&self) -> bool {
+        let queues = self.line.queues();
+        queues[self.priority.index()].front().is_some_and(|first| first.id() == self.thread.id())
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut queues = self.line.queues();
+        queues[self.priority.index()].retain(|queued| queued.id() != self.thread.id());
+        self.line.count(&queues);
+        drop(queues);
+        // There may be more room, and another thread is the first now.
+        self.line.tell();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn threads_get_room_in_the_order_in_which_they_came() {
+        // If this broke, a thread that asks early could be passed by others until its deadline.
+        let (line, room, order) = (Line::default(), AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let end = Instant::now() + Duration::from_secs(60);
+        let take = |room: &AtomicUsize| {
+            let less = |count: usize| count.checked_sub(1);
+            room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).ok()
+        };
+        std::thread::scope(|scope| {
+            for number in 0..20 {
+                let (line, room, order) = (&line, &room, &order);
+                scope.spawn(move || {
+                    let look = || take(room).inspect(|_| order.lock().unwrap().push(number));
+                    line.wait(Priority::Call, end, look).unwrap();
+                });
+                while line.lengths[Priority::Call.index()].load(Ordering::SeqCst) <= number {
+                    std::thread::yield_now();
+                }
+            }
+            assert!(!line.is_empty(Priority::Call) && line.is_empty(Priority::Wait));
+            for _ in 0..20 {
+                room.fetch_add(1, Ordering::SeqCst);
+                line.tell();
+            }
+        });
+        assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
+        assert!(line.is_empty(Priority::Call));
+    }
+
+    #[test]
+    fn a_line_whose_first_has_no_time_left_goes_on() {
+        // If this broke, those behind a thread that gave up would stand still although there is room.
+        let (line, free) = (Line::default(), AtomicBool::new(false));
+        let end = Instant::now() + Duration::from_secs(60);
+        let short = Instant::now() + Duration::from_millis(50);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| line.wait(Priority::Call, short, || None::<()>));
+            while line.is_empty(Priority::Call) {
+                std::thread::yield_now();
+            }
+            let second = scope.spawn(|| line.wait(Priority::Call, end, || free.load(Ordering::SeqCst).then_some(())));
+            // One of another priority waits for neither.
+            assert_eq!(line.wait(Priority::Holder, end, || Some(7)), Some(7));
+            assert_eq!(first.join().unwrap(), None);
+            free.store(true, Ordering::SeqCst);
+            assert_eq!(second.join().unwrap(), Some(()));
+        });
+    }
+}

@@ -1,0 +1,41 @@
+//! The command line of `ddssd`. It stands in the library, so that its manual page and its completions are made of the
+//! same words as its help.
+
+use super::settings::Settings;
+use crate::exit_code::Ending;
+use clap::Parser;
+use std::path::PathBuf;
+
+/// What stands below the flags.
+const HELP: &str = "\
+Examples:
+  ddssd                                          one node, for this machine only
+  ddss cluster init && ddssd --listen 10.0.0.1:7400
+  ddssd --print-config > /etc/ddss/ddssd.conf    every setting, to be changed there
+
+Flags come before the environment, the environment before the file, the file before defaults. SIGHUP reads the file
+again: `log` and `quota` change at once, the rest with the next start.
+
+Nodes of a cluster share a key (ddss cluster init, ddss cluster token). Without one a node is alone and does not listen.";
+
+/// The node service of DDSS: shares memory segments with every process of this node and of its peers.
+#[derive(Parser, Debug)]
+#[command(
+    name = "ddssd",
+    version,
+    after_help = format!("{HELP}\n\n{}", Ending::in_help())
+)]
+pub struct Arguments {
+    /// A TOML file with settings, named as the flags are [default: ddssd.conf in the daemon's folder, if it is there]
+    #[arg(long, env = "DDSS_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Show every setting as it would be used, as a TOML file, and end
+    #[arg(long)]
+    pub print_config: bool,
+    /// Look whether the daemon could start with these settings, and end
+    #[arg(long, conflicts_with = "print_config")]
+    pub check_config: bool,
+    /// Everything else.
+    #[command(flatten)]
+    pub settings: Settings,
+}

@@ -1,0 +1,153 @@
+//! The levels that the log is kept at: one for everything, or one for each module.
+
+use crate::error_chain::distance;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The words of `--log`, each of them checked: a word that the log does not know would silence all of it.
+///
+/// ```
+/// use ddssd::LogLevels;
+/// let levels: LogLevels = "warn,ddssd::links=debug".parse()?;
+/// assert_eq!(levels.directives(), "info,openraft=error,warn,ddssd::links=debug");
+/// assert_eq!("inof".parse::<LogLevels>().unwrap_err(), "\"inof\" is no level: did you mean `info`?");
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LogLevels(String);
+
+impl LogLevels {
+    const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+    /// Crates of this workspace whose modules are named in a log. A name close to one of them is a mistyped one.
+    const CRATES: [&str; 7] = ["ddssd", "ddss_core", "ddss_ipc", "ddss_runtime", "ddss_verbs", "ddss", "openraft"];
+
+    /// The directives for the filter: what nothing is said of is kept at `info`. The library of the group tells of each of
+    /// its steps, and warns of what every election has, so it is quiet unless it is named.
+    pub fn directives(&self) -> String {
+        format!("info,openraft=error,{}", self.0)
+    }
+
+    fn check(directive: &str) -> Result<(), String> {
+        // Spans and their fields have a syntax of their own, which the filter checks.
+        if directive.contains(['[', '{', '}', ']']) {
+            return Ok(());
+        }
+        match directive.split_once('=') {
+            Some((module, level)) => Self::check_level(level).and_then(|()| Self::check_module(module)),
+            None if Self::is_crate(directive) => {
+                Err(format!("{directive:?} has no level: write `{directive}=debug`, or another level"))
+            }
+            None => Self::check_level(directive),
+        }
+    }
+
+    fn is_crate(directive: &str) -> bool {
+        directive.contains("::") || Self::CRATES.contains(&directive)
+    }
+
+    fn check_level(word: &str) -> Result<(), String> {
+        let small = word.to_ascii_lowercase();
+        if Self::LEVELS.contains(&small.as_str()) {
+            return Ok(());
+        }
+        // Half a word stands for the whole one, and a longer one for the one that it begins with.
+        let letters = |level: &str| {
+            let is_part = !small.is_empty() && (level.starts_with(&small) || small.starts_with(level));
+            if is_part { 0 } else { distance(&small, level) }
+        };
+        let nearest = Self::LEVELS.iter().map(|&level| (letters(level), level)).min_by_key(|&(letters, _)| letters);
+        let (letters, level) = nearest.unwrap_or((0, "info"));
+        if small.is_empty() || letters > small.len().max(3) / 2 {
+            let levels = "`error`, `warn`, `info`, `debug`, `trace` or `off`";
+            return Err(format!("{word:?} is no level: give {levels}, or MODULE=LEVEL"));
+        }
+        Err(format!("{word:?} is no level: did you mean `{level}`?"))
+    }
+
+    fn check_module(module: &str) -> Result<(), String> {
+        /// Letters that a mistyped name differs in.
+        const LETTERS_MAX: usize = 2;
+        let root = module.split("::").next().unwrap_or_default();
+        if Self::CRATES.contains(&root) {
+            return Ok(());
+        }
+        let near = Self::CRATES.iter().map(|&known| (distance(root, known), known)).min_by_key(|&(letters, _)| letters);
+        match near {
+            Some((letters, known)) if letters <= LETTERS_MAX => {
+                Err(format!("nothing logs as {module:?}: did you mean `{known}`?"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FromStr for LogLevels {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // A comma within a span's fields parts nothing: the filter checks such a text.
+        if text.contains('[') {
+            return Ok(Self(text.to_owned()));
+        }
+        text.split(',').map(str::trim).try_for_each(Self::check)?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for LogLevels {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<LogLevels> for String {
+    fn from(levels: LogLevels) -> String {
+        levels.0
+    }
+}
+
+impl fmt::Display for LogLevels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Default for LogLevels {
+    fn default() -> Self {
+        Self("info".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_told_with_the_nearest_one() {
+        // If this broke, a daemon would be silent because of one wrong letter.
+        for (text, meant) in [
+            ("inof", "`info`"),
+            ("information", "`info`"),
+            ("WARNING", "`warn`"),
+            ("err", "`error`"),
+            ("debgu", "`debug`"),
+            ("info,ddssd=tarce", "`trace`"),
+            ("info,,debug", "`info`"),
+            ("", "`info`"),
+            ("verbose", "MODULE=LEVEL"),
+            ("dssd=debug", "`ddssd`"),
+            ("ddss-ipc::rings=debug", "`ddss_ipc`"),
+            ("ddssd::links", "`ddssd::links=debug`"),
+        ] {
+            let told = text.parse::<LogLevels>().unwrap_err();
+            assert!(told.contains(meant), "{text}: {told}");
+        }
+        for good in ["Info", "off", "error, tokio=trace", "ddssd[attach{pid=5,uid=3}]=debug", "openraft=info"] {
+            assert_eq!(good.parse::<LogLevels>().map(String::from), Ok(good.to_owned()));
+        }
+    }
+}

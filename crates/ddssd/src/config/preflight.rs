@@ -1,0 +1,117 @@
+//! What keeps a daemon from starting, as far as it shows without starting one: nothing is made, changed or kept.
+
+use super::config::Config;
+use crate::control::{Identity, control_address, has_left, plane_address};
+use crate::node::{Service, StartError};
+use crate::peers::fabric;
+use crate::shard::shard::check_planes;
+use crate::storage::files::Files;
+use crate::storage::memory::{NodeMemory, PoolError};
+use crate::storage::registry::Register;
+use crate::storage::state_dir;
+use crate::storage::state_dir::{FolderLock, plane_folder};
+use ddss_core::{NodeId, Plane};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+impl Service {
+    /// Whether a node could be started with this configuration at this moment, by what its folders, its cores, its fabric and
+    /// its addresses are like. It takes each lock and each address for an instant only.
+    pub fn check(config: &Config) -> Result<(), StartError> {
+        config.check()?;
+        let node = check_state(config)?;
+        check_folders(config)?;
+        if !config.discard {
+            check_segments(config, node)?;
+        }
+        fabric::open(&config.fabric, config.listen, config.fence_reads)?;
+        if config.key.is_some() {
+            check_addresses(config)?;
+        }
+        config.metrics.map_or(Ok(()), can_listen)
+    }
+}
+
+/// The number that the node would have, if that is known before it joins.
+fn check_state(config: &Config) -> Result<Option<NodeId>, StartError> {
+    if config.key.is_none() {
+        return Ok(Some(config.node));
+    }
+    let path = &config.state_folder;
+    let (left, joins) = (has_left(path), config.join.is_some());
+    if left {
+        let named = config.node_named.then_some(config.node);
+        return if joins { Ok(named) } else { Err(StartError::Left { state_folder: path.clone() }) };
+    }
+    let found = Identity::read(path).map_err(|source| StartError::State { path: path.clone(), source })?;
+    match found.map(|identity| NodeId(identity.node)) {
+        Some(found) if config.node_named && config.node != found => {
+            Err(StartError::OtherNode { path: path.clone(), found, named: config.node })
+        }
+        Some(found) => Ok(Some(found)),
+        None if joins && !config.node_named => Ok(None),
+        None => Ok(Some(config.node)),
+    }
+}
+
+fn check_folders(config: &Config) -> Result<(), StartError> {
+    let mut folders = vec![&config.folder, &config.memory_folder];
+    if config.key.is_some() || config.state_folder.exists() {
+        folders.push(&config.state_folder);
+    }
+    for path in folders {
+        state_dir::check(path)?;
+        FolderLock::check(path)?;
+    }
+    for plane in Plane::all(config.progress_threads) {
+        FolderLock::check(&Files::folder(&config.state_folder, plane.index()))?;
+    }
+    Ok(())
+}
+
+/// What the last daemon left has to be of this format, this node, and as many progress threads.
+fn check_segments(config: &Config, node: Option<NodeId>) -> Result<(), StartError> {
+    check_planes(config)?;
+    for plane in Plane::all(config.progress_threads) {
+        let files = Files::folder(&config.state_folder, plane.index());
+        Files::check(&files, config.unclean_files)?;
+        for path in [plane_folder(&config.memory_folder, plane.index()), files] {
+            let found = found_node(&path);
+            if let Some(found) = found.filter(|&found| node.is_some_and(|node| node != found)) {
+                return Err(PoolError::OtherNode { path, node: found }.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whose the segments in a folder are.
+fn found_node(folder: &std::path::Path) -> Option<NodeId> {
+    let path: PathBuf = folder.join(NodeMemory::REGISTER_NAME);
+    Some(Register::open_existing(&path).ok()?.node())
+}
+
+fn check_addresses(config: &Config) -> Result<(), StartError> {
+    let address = config.advertise.unwrap_or(config.listen);
+    if address.ip().is_unspecified() {
+        return Err(StartError::Advertise { address });
+    }
+    if config.listen.port() == 0 {
+        return can_listen(config.listen);
+    }
+    can_listen(control_address(config.listen))?;
+    Plane::all(config.progress_threads).try_for_each(|plane| can_listen(plane_address(config.listen, plane.index())))
+}
+
+/// Takes an address for an instant, and lets nobody connect meanwhile.
+fn can_listen(address: SocketAddr) -> Result<(), StartError> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let taken = || -> io::Result<()> {
+        let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        Ok(bind(&socket, &address)?)
+    };
+    taken().map_err(|source| StartError::Listen { address, source })
+}

@@ -1,0 +1,142 @@
+//! The names that this node answers for in the directory.
+
+use super::raft::directory::{Directory, Holder};
+use super::raft::types::Command;
+use ddss_core::Name;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Each with its claim; without one, whatever the directory says.
+    claims: HashMap<String, Option<u64>>,
+    /// Segments that were first at home elsewhere, found at the start: held if the directory says so.
+    adopted: HashSet<String>,
+}
+
+/// The names that this node has or is about to have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held(Arc<Mutex<Names>>);
+
+impl Held {
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The names of the segments that were found at the start.
+    pub(super) fn take_up(&self, found: &[(Name, bool)]) {
+        let mut names = self.names();
+        for (name, is_adopted) in found {
+            let name = name.as_str().to_owned();
+            if *is_adopted {
+                names.adopted.insert(name);
+            } else {
+                names.claims.insert(name, None);
+            }
+        }
+    }
+
+    pub(super) fn insert(&self, name: &str, claim: u64) {
+        self.names().claims.insert(name.to_owned(), Some(claim));
+    }
+
+    pub(super) fn remove(&self, name: &str) -> Option<Option<u64>> {
+        self.names().claims.remove(name)
+    }
+
+    /// Takes a name back that was to be claimed so.
+    pub(super) fn remove_claim(&self, name: &str, claim: u64) {
+        let mut names = self.names();
+        if names.claims.get(name) == Some(&Some(claim)) {
+            names.claims.remove(name);
+        }
+    }
+
+    pub(super) fn give_up(&self, name: &str) {
+        self.remove(name);
+    }
+
+    /// What has to be said so that directory and node agree.
+    pub(super) fn compare(&self, directory: &Directory, node: u16, max: usize) -> Vec<Command> {
+        let mut names = self.names();
+        let Names { claims, adopted } = &mut *names;
+        let mut commands = Vec::new();
+        for (name, Holder { claim, mirrored, .. }) in directory.names().filter(|(_, holder)| holder.home == node) {
+            if adopted.remove(name) {
+                claims.insert(name.to_owned(), None);
+            }
+            match (claims.get_mut(name), mirrored) {
+                (Some(ours @ None), _) => *ours = Some(claim),
+                (Some(Some(ours)), _) if *ours == claim => {}
+                // It came back without what it had: its mirror has it.
+                (_, Some(mirrored)) if mirrored.paired => {
+                    let (name, epoch) = (name.to_owned(), mirrored.epoch);
+                    commands.extend((!mirrored.vacant).then_some(Command::Yield { name, home: node, epoch }));
+                }
+                _ => commands.push(Command::Disclaim { name: name.to_owned(), claim }),
+            }
+            if commands.len() == max {
+                return commands;
+            }
+        }
+        // A segment with a mirror that is at home elsewhere by now is here as a copy.
+        let is_ours = |name: &String| match directory.holder(name) {
+            None => true,
+            Some(holder) => holder.home != node && holder.mirrored.is_none(),
+        };
+        let unknown = claims.iter().filter(|(name, claim)| claim.is_none() && is_ours(name));
+        let wanted = unknown.map(|(name, _)| Command::Claim { name: name.clone(), home: node, claim: 0 });
+        commands.extend(wanted.take(max));
+        commands
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_gives_back_what_it_does_not_have_and_keeps_what_it_has() {
+        // If this broke, a crash would leave names that nobody can use, or a restart would give away names in use.
+        let mut directory = Directory::default();
+        for (name, home, claim) in [("mine", 1, 5), ("lost", 1, 6), ("older", 1, 7), ("theirs", 2, 8), ("found", 1, 9)]
+        {
+            directory.apply(&Command::Claim { name: name.to_owned(), home, claim }, |_| {});
+        }
+        let held = Held::default();
+        let names =
+            [("mine", Some(5)), ("older", Some(70)), ("found", None), ("unknown", None), ("under way", Some(1))];
+        held.names().claims.extend(names.map(|(name, claim)| (name.to_owned(), claim)));
+        let disclaim = |name: &str, claim| Command::Disclaim { name: name.to_owned(), claim };
+        let claim = |name: &str| Command::Claim { name: name.to_owned(), home: 1, claim: 0 };
+        let said = held.compare(&directory, 1, 64);
+        assert_eq!(said, [disclaim("lost", 6), disclaim("older", 7), claim("unknown")]);
+        assert_eq!(held.names().claims["found"], Some(9), "taken up under the claim that the directory has");
+        assert_eq!(held.compare(&directory, 1, 1).len(), 1, "bounded");
+    }
+
+    #[test]
+    fn a_name_whose_mirror_has_it_is_never_given_away() {
+        // If this broke, a home that comes back empty would take its mirror's copy with it, and one that was relieved would
+        // claim what is another's.
+        let mut directory = Directory::default();
+        for (index, name) in ["copied", "empty", "moved"].into_iter().enumerate() {
+            let (name, claim) = (name.to_owned(), index as u64 + 1);
+            directory.apply(&Command::Claim { name: name.clone(), home: 1, claim }, |_| {});
+            let (segment, epoch, turn, mirror) = (claim, 1, 1, 2);
+            let pair = Command::Pair { name, home: 1, run: 0, segment, epoch, turn, mirror };
+            directory.apply(&pair, |_| {});
+        }
+        directory.apply(&Command::TakeOver { name: "moved".to_owned(), node: 2, epoch: 1, claim: 9 }, |_| {});
+        let name = |text: &str| Name::new(text).unwrap();
+        let old_home = Held::default();
+        old_home.take_up(&[(name("copied"), false), (name("moved"), false)]);
+        let lost = Command::Yield { name: "empty".to_owned(), home: 1, epoch: 1 };
+        assert_eq!(old_home.compare(&directory, 1, 64), [lost]);
+        // The new home finds it after a restart, under the old home's id, and a copy that nobody knows of any more.
+        let new_home = Held::default();
+        new_home.take_up(&[(name("moved"), true), (name("copied"), true), (name("stray"), true)]);
+        assert_eq!(new_home.compare(&directory, 2, 64), []);
+        assert_eq!(new_home.names().claims["moved"], Some(9));
+    }
+}

@@ -1,0 +1,353 @@
+//! The log of the Raft group: in memory to be read, in one file to survive. The file is a run of records; a tail
+//! that was cut short by a crash is left out, anything else that is damaged is an error.
+//!
+//! ```text
+//!   0        4        8                   8 + length
+//!  +--------+--------+-------------------+
+//!  | length | crc32c | a record, as JSON |   then the next one
+//!  +--------+--------+-------------------+
+//! ```
+
+use super::types::{Entry, Group, LogId, Member, StorageError, Vote};
+use crate::control::identity::replace;
+use openraft::entry::RaftPayload;
+use openraft::storage::{LogFlushed, LogState, RaftLogReader, RaftLogStorage};
+use openraft::{OptionalSend, RaftLogId, StorageIOError};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::ops::{Bound, RangeBounds};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+#[derive(Serialize, Deserialize)]
+enum Record {
+    Vote(Vote),
+    Entry(Entry),
+    /// Entries from this index on are gone.
+    Truncate(u64),
+    /// Entries up to this one are gone.
+    Purge(LogId),
+}
+
+#[derive(Debug)]
+struct Log {
+    folder: PathBuf,
+    file: File,
+    vote: Option<Vote>,
+    purged: Option<LogId>,
+    entries: BTreeMap<u64, Entry>,
+}
+
+/// The log; clones are the same one. Where the disk is full it waits for room: the group's library would give up for good
+/// at the first error.
+#[derive(Clone, Debug)]
+pub(crate) struct LogStore {
+    log: Arc<Mutex<Log>>,
+    full: LogFull,
+}
+
+/// Whether a log waits for room on its disk. Clones say the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogFull(Arc<AtomicBool>);
+
+impl LogFull {
+    /// Whether it does.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// How a try to write ended; true if there is no room and it is to be tried again.
+    fn note(&self, ended: &io::Result<()>) -> bool {
+        match ended {
+            Err(error) if is_full(error) => {
+                if !self.0.swap(true, Ordering::AcqRel) {
+                    tracing::error!(%error, "no room for the cluster's log: no name is made or given back until there is");
+                }
+                true
+            }
+            _ => {
+                if self.0.swap(false, Ordering::AcqRel) {
+                    tracing::info!("there is room for the cluster's log again");
+                }
+                false
+            }
+        }
+    }
+}
+
+/// Whether there will be room when somebody makes some.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+impl Log {
+    const NAME: &str = "raft.log";
+    const RECORD_BYTES_MAX: usize = 8 << 20;
+
+    fn open(folder: &Path) -> io::Result<Self> {
+        let path = folder.join(Self::NAME);
+        let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
+        let bytes = std::fs::read(&path)?;
+        let mut log = Self { folder: folder.to_owned(), file, vote: None, purged: None, entries: BTreeMap::new() };
+        let mut at = 0;
+        while let Some((record, end)) = next_record(&bytes, at)? {
+            log.note(record);
+            at = end;
+        }
+        if at < bytes.len() {
+            tracing::warn!(path = %path.display(), bytes = bytes.len() - at, "left out the end of a record that a crash cut short");
+            log.file.set_len(at as u64)?;
+        }
+        Ok(log)
+    }
+
+    fn note(&mut self, record: Record) {
+        match record {
+            Record::Vote(vote) => self.vote = Some(vote),
+            Record::Entry(entry) => {
+                self.entries.insert(entry.log_id.index, entry);
+            }
+            Record::Truncate(from) => drop(self.entries.split_off(&from)),
+            Record::Purge(upto) => {
+                self.entries = self.entries.split_off(&(upto.index + 1));
+                self.purged = Some(upto);
+            }
+        }
+    }
+
+    /// Writes records and returns when they would survive a loss of power.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let before = self.file.metadata()?.len();
+        if let Err(error) = self.file.write_all(bytes).and_then(|()| self.file.sync_data()) {
+            // Half a record would damage what is written behind it once there is room again.
+            if let Err(error) = self.file.set_len(before) {
+                tracing::error!(%error, folder = %self.folder.display(), "the end of the log cannot be taken back");
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Forgets what a snapshot holds, and writes the rest anew.
+    fn purge(&mut self, upto: LogId) -> io::Result<()> {
+        self.note(Record::Purge(upto));
+        let mut bytes = Vec::new();
+        if let Some(vote) = self.vote {
+            append(&mut bytes, &Record::Vote(vote))?;
+        }
+        append(&mut bytes, &Record::Purge(upto))?;
+        for entry in self.entries.values() {
+            append(&mut bytes, &Record::Entry(entry.clone()))?;
+        }
+        replace(&self.folder, Self::NAME, &bytes)?;
+        self.file = OpenOptions::new().append(true).open(self.folder.join(Self::NAME))?;
+        Ok(())
+    }
+}
+
+fn append(bytes: &mut Vec<u8>, record: &Record) -> io::Result<()> {
+    let record = serde_json::to_vec(record)?;
+    bytes.extend_from_slice(&(record.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&crc32c::crc32c(&record).to_le_bytes());
+    bytes.extend_from_slice(&record);
+    Ok(())
+}
+
+/// The record at `at` and where it ends; `None` where the file ends, or where it was cut short.
+fn next_record(bytes: &[u8], at: usize) -> io::Result<Option<(Record, usize)>> {
+    let Some((head, rest)) = bytes[at..].split_first_chunk::<8>() else { return Ok(None) };
+    let [l0, l1, l2, l3, c0, c1, c2, c3] = *head;
+    let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+    let sum = u32::from_le_bytes([c0, c1, c2, c3]);
+    let damaged = || io::Error::new(io::ErrorKind::InvalidData, format!("the record at byte {at} is damaged"));
+    if length > Log::RECORD_BYTES_MAX {
+        return Err(damaged());
+    }
+    let Some(record) = rest.get(..length) else { return Ok(None) };
+    if crc32c::crc32c(record) != sum {
+        // A torn write of the last record can leave its length and not all of its bytes.
+        return if rest.len() == length { Ok(None) } else { Err(damaged()) };
+    }
+    let record = serde_json::from_slice(record).map_err(|_| damaged())?;
+    Ok(Some((record, at + 8 + length)))
+}
+
+impl LogStore {
+    /// Between two looks for room.
+    pub(crate) const AGAIN: Duration = Duration::from_millis(100);
+
+    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
+        Ok(Self { log: Arc::new(Mutex::new(Log::open(folder)?)), full: LogFull::default() })
+    }
+
+    /// Whether it holds nothing: neither an entry nor a vote was ever written.
+    pub(crate) fn is_empty(&self) -> bool {
+        let log = self.log();
+        log.vote.is_none() && log.purged.is_none() && log.entries.is_empty()
+    }
+
+    /// The newest membership that it holds.
+    pub(crate) fn membership(&self) -> Option<openraft::Membership<u64, Member>> {
+        self.log().entries.values().rev().find_map(|entry| entry.get_membership().cloned())
+    }
+
+    /// Whether it waits for room.
+    pub(crate) fn full(&self) -> LogFull {
+        self.full.clone()
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        // Nothing in here leaves it half changed.
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes records, as soon as there is room for them.
+    async fn write(&self, records: Vec<Record>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for record in &records {
+            append(&mut bytes, record)?;
+        }
+        loop {
+            let written = self.log().write(&bytes);
+            if !self.full.note(&written) {
+                written?;
+                let mut log = self.log();
+                records.into_iter().for_each(|record| log.note(record));
+                return Ok(());
+            }
+            tokio::time::sleep(Self::AGAIN).await;
+        }
+    }
+}
+
+impl RaftLogReader<Group> for LogStore {
+    async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: R,
+    ) -> Result<Vec<Entry>, StorageError> {
+        let bounds: (Bound<u64>, Bound<u64>) = (range.start_bound().cloned(), range.end_bound().cloned());
+        Ok(self.log().entries.range(bounds).map(|(_, entry)| entry.clone()).collect())
+    }
+}
+
+impl RaftLogStorage<Group> for LogStore {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> Result<LogState<Group>, StorageError> {
+        let log = self.log();
+        let last = log.entries.last_key_value().map(|(_, entry)| *entry.get_log_id());
+        Ok(LogState { last_purged_log_id: log.purged, last_log_id: last.or(log.purged) })
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), StorageError> {
+        let saved = self.write(vec![Record::Vote(*vote)]).await;
+        Ok(saved.map_err(|error| StorageIOError::write_vote(&error))?)
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote>, StorageError> {
+        Ok(self.log().vote)
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: LogFlushed<Group>) -> Result<(), StorageError>
+    where
+        I: IntoIterator<Item = Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let written = self.write(entries.into_iter().map(Record::Entry).collect()).await;
+        match written {
+            Ok(()) => callback.log_io_completed(Ok(())),
+            Err(error) => {
+                let told = StorageIOError::write_logs(&error);
+                callback.log_io_completed(Err(error));
+                return Err(told.into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn truncate(&mut self, log_id: LogId) -> Result<(), StorageError> {
+        let written = self.write(vec![Record::Truncate(log_id.index)]).await;
+        Ok(written.map_err(|error| StorageIOError::write_logs(&error))?)
+    }
+
+    async fn purge(&mut self, log_id: LogId) -> Result<(), StorageError> {
+        let purged = match self.log().purge(log_id) {
+            // What is longer than it need be is read again as it is.
+            Err(error) if is_full(&error) => {
+                tracing::warn!(%error, "no room to shorten the cluster's log");
+                Ok(())
+            }
+            purged => purged,
+        };
+        Ok(purged.map_err(|error| StorageIOError::write_logs(&error))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openraft::{CommittedLeaderId, EntryPayload};
+
+    fn entry(index: u64) -> Entry {
+        let log_id = LogId::new(CommittedLeaderId::new(1, 1), index);
+        let name = "n".repeat(index as usize);
+        Entry {
+            log_id,
+            payload: EntryPayload::Normal(crate::control::raft::types::Command::Disclaim { name, claim: index }),
+        }
+    }
+
+    fn indexes(log: &Log) -> Vec<u64> {
+        log.entries.keys().copied().collect()
+    }
+
+    fn write(log: &mut Log, records: Vec<Record>) {
+        let mut bytes = Vec::new();
+        records.iter().for_each(|record| append(&mut bytes, record).unwrap());
+        log.write(&bytes).unwrap();
+        records.into_iter().for_each(|record| log.note(record));
+    }
+
+    #[test]
+    fn what_was_written_is_read_again_and_a_tail_cut_short_is_left_out() {
+        // If this broke, a node would forget what it promised, and the cluster could decide one thing twice.
+        let folder = std::env::temp_dir().join(format!("ddssd-log-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut log = Log::open(&folder).unwrap();
+        write(&mut log, (1..=9).map(|index| Record::Entry(entry(index))).collect());
+        write(&mut log, vec![Record::Vote(Vote::new(3, 1)), Record::Truncate(8)]);
+        log.purge(entry(2).log_id).unwrap();
+        write(&mut log, vec![Record::Entry(entry(8))]);
+        let path = folder.join(Log::NAME);
+        let whole = std::fs::read(&path).unwrap();
+        let check = |log: &Log, last: u64| {
+            assert_eq!(indexes(log), (3..=last).collect::<Vec<_>>());
+            assert_eq!((log.vote, log.purged), (Some(Vote::new(3, 1)), Some(entry(2).log_id)));
+        };
+        check(&Log::open(&folder).unwrap(), 8);
+        let mut last = Vec::new();
+        append(&mut last, &Record::Entry(entry(8))).unwrap();
+        for missing in 1..=last.len() {
+            std::fs::write(&path, &whole[..whole.len() - missing]).unwrap();
+            let mut log = Log::open(&folder).unwrap();
+            check(&log, 7);
+            write(&mut log, vec![Record::Entry(entry(8))]);
+            check(&Log::open(&folder).unwrap(), 8);
+        }
+        // Damage in the middle is no crash of ours: better to stop than to forget.
+        let mut damaged = whole;
+        damaged[20] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        assert!(Log::open(&folder).unwrap_err().to_string().contains("damaged"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

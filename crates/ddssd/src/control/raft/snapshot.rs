@@ -1,0 +1,29 @@
+//! The directory in a file, with the place in the log up to which it holds everything.
+
+use super::directory::Directory;
+use super::types::Member;
+use crate::control::identity::replace;
+use openraft::SnapshotMeta;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
+
+const NAME: &str = "directory.json";
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pub(crate) meta: SnapshotMeta<u64, Member>,
+    pub(crate) directory: Directory,
+}
+
+pub(crate) fn read_snapshot(folder: &Path) -> io::Result<Option<Kept>> {
+    match std::fs::read(folder.join(NAME)) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn write_snapshot(folder: &Path, kept: &Kept) -> io::Result<()> {
+    replace(folder, NAME, &serde_json::to_vec(kept)?)
+}

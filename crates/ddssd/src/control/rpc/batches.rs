@@ -1,0 +1,122 @@
+//! Calls to one control plane that travel together: while a batch is under way, the calls that come meanwhile wait for the next
+//! one. So many names that are made at the same time take few rounds of the group, on one stream.
+
+use super::stream::{MEET_MAX, within};
+use super::types::{Call, Reply};
+use crate::control::raft::network::{Caller, other_answer};
+use crate::control::raft::types::Member;
+use ddss_core::limits::OPERATIONS_MAX;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Calls in one batch.
+pub(crate) const BATCH_CALLS_MAX: usize = 256;
+/// Calls that wait for one node: as many as an engine can have under way.
+const WAITING_MAX: usize = OPERATIONS_MAX;
+
+#[derive(Debug)]
+struct WaitingCall {
+    call: Call,
+    answer: oneshot::Sender<io::Result<Reply>>,
+}
+
+type Queues = HashMap<SocketAddr, VecDeque<WaitingCall>>;
+
+/// The calls that wait for each node to which a batch is under way. Clones are the same queues.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallBatches(Arc<Mutex<Queues>>);
+
+impl CallBatches {
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a call to a node's queue; says whether the queue is new, and nobody sends its calls yet.
+    fn push(&self, address: SocketAddr, waiting: WaitingCall) -> io::Result<bool> {
+        let mut queues = self.queues();
+        let is_new = !queues.contains_key(&address);
+        let queue = queues.entry(address).or_default();
+        if queue.len() == WAITING_MAX {
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many calls wait for the leader"));
+        }
+        queue.push_back(waiting);
+        Ok(is_new)
+    }
+
+    /// Takes the next batch out of a node's queue, without the calls whose caller has gone. `None` ends the queue.
+    fn next_batch(&self, address: SocketAddr) -> Option<Vec<WaitingCall>> {
+        let mut queues = self.queues();
+        let queue = queues.get_mut(&address)?;
+        queue.retain(|waiting| !waiting.answer.is_closed());
+        if queue.is_empty() {
+            queues.remove(&address);
+            return None;
+        }
+        let count = queue.len().min(BATCH_CALLS_MAX);
+        Some(queue.drain(..count).collect())
+    }
+}
+
+impl Caller {
+    /// Asks in a batch, with the other calls of this node that are asked of that one at the same time.
+    pub(crate) async fn ask_in_batch(&self, member: Member, call: Call, limit: Duration) -> io::Result<Reply> {
+        let (answer, answered) = oneshot::channel();
+        if self.batches.push(member.address, WaitingCall { call, answer })? {
+            tokio::spawn(self.clone().send_batches(member));
+        }
+        let lost = |_| Err(io::Error::other("the batch was lost"));
+        within(limit, async { answered.await.unwrap_or_else(lost) }).await
+    }
+
+    /// Sends one batch after the other until no call waits.
+    async fn send_batches(self, member: Member) {
+        while let Some(batch) = self.batches.next_batch(member.address) {
+            let (calls, answers): (Vec<_>, Vec<_>) =
+                batch.into_iter().map(|waiting| (waiting.call, waiting.answer)).unzip();
+            let replies = match self.ask(member, &Call::Batch(calls), MEET_MAX).await {
+                Ok(Reply::Batch(replies)) if replies.len() == answers.len() => Ok(replies),
+                Ok(_) => Err(other_answer()),
+                Err(error) => Err(error),
+            };
+            // A caller whose time is up does not listen any more.
+            match replies {
+                Ok(replies) => {
+                    answers.into_iter().zip(replies).for_each(|(answer, reply)| drop(answer.send(Ok(reply))))
+                }
+                Err(error) => answers.into_iter().for_each(|answer| {
+                    let _ = answer.send(Err(io::Error::new(error.kind(), error.to_string())));
+                }),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_bounded_and_leaves_out_calls_whose_caller_has_gone() {
+        // If this broke, a crowd of callers would make a word that no node may send, or the dead would keep the leader busy.
+        let batches = CallBatches::default();
+        let address = SocketAddr::from(([127, 0, 0, 1], 7400));
+        let mut callers = Vec::new();
+        for index in 0..BATCH_CALLS_MAX + 2 {
+            let (answer, answered) = oneshot::channel();
+            let is_new = batches.push(address, WaitingCall { call: Call::Newest, answer }).unwrap();
+            assert_eq!(is_new, index == 0, "one task sends the calls of one queue");
+            callers.push(answered);
+        }
+        callers.swap_remove(0);
+        let first = batches.next_batch(address).unwrap();
+        assert_eq!(first.len(), BATCH_CALLS_MAX);
+        assert_eq!(batches.next_batch(address).unwrap().len(), 1);
+        assert!(batches.next_batch(address).is_none());
+        let (answer, _answered) = oneshot::channel();
+        assert!(batches.push(address, WaitingCall { call: Call::Newest, answer }).unwrap(), "the queue had ended");
+    }
+}

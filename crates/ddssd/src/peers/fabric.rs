@@ -1,0 +1,137 @@
+//! The road to the other nodes: which fabric is taken, and one line in the log that says so and why.
+
+use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use crate::node::StartError;
+
+/// Over what the node reaches its peers. All nodes of a cluster take the same.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum FabricChoice {
+    /// The RDMA adapter that has the address on which the node listens, if one has; else iWARP in user space.
+    #[default]
+    Auto,
+    /// iWARP in user space, over TCP.
+    Iwarp,
+    /// The RDMA adapter that has the address on which the node listens; without one the node does not start.
+    Rdma,
+    /// The RDMA adapter of this name; without it the node does not start.
+    Adapter(String),
+}
+
+impl FromStr for FabricChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(FabricChoice::Auto),
+            "iwarp" => Ok(FabricChoice::Iwarp),
+            "rdma" => Ok(FabricChoice::Rdma),
+            _ => match text.split_once(':') {
+                Some(("rdma", name)) if !name.is_empty() => Ok(FabricChoice::Adapter(name.to_owned())),
+                _ => Err(format!("{text:?} is no fabric: give auto, iwarp, rdma, or rdma:NAME as in rdma:mlx5_0")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for FabricChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FabricChoice::Auto => f.write_str("auto"),
+            FabricChoice::Iwarp => f.write_str("iwarp"),
+            FabricChoice::Rdma => f.write_str("rdma"),
+            FabricChoice::Adapter(name) => write!(f, "rdma:{name}"),
+        }
+    }
+}
+
+/// Opens the fabric for a node that listens on `address`; `fences` as in [`Config::fence_reads`](crate::Config::fence_reads).
+pub(crate) fn open(
+    choice: &FabricChoice,
+    address: SocketAddr,
+    fences: Option<bool>,
+) -> Result<Box<dyn Fabric>, StartError> {
+    let adapter = |name, why| adapter(name, address, fences, why);
+    let why = match choice {
+        FabricChoice::Iwarp => "it was asked for".to_owned(),
+        FabricChoice::Rdma => return adapter(None, "it was asked for").map_err(StartError::Adapter),
+        FabricChoice::Adapter(name) => return adapter(Some(name), "it was named").map_err(StartError::Adapter),
+        FabricChoice::Auto if address.ip().is_loopback() => {
+            format!("{} is this machine's own, and no adapter's", address.ip())
+        }
+        FabricChoice::Auto if address.ip().is_unspecified() => {
+            format!("{} is every address: listen on an rdma adapter's own to use it", address.ip())
+        }
+        FabricChoice::Auto => match adapter(None, "it has the address on which this node listens") {
+            Ok(fabric) => return Ok(fabric),
+            Err(error) => crate::error_chain::in_one_line(error.as_ref()),
+        },
+    };
+    let fabric = Iwarp::new(IwarpConfig::default()).map_err(StartError::Network)?;
+    tracing::info!(fabric = "iwarp", over = "tcp", why, "fabric taken");
+    Ok(Box::new(fabric))
+}
+
+type AdapterError = Box<dyn std::error::Error + Send + Sync>;
+
+#[cfg(feature = "rdma")]
+fn adapter(
+    name: Option<&str>,
+    address: SocketAddr,
+    fences: Option<bool>,
+    why: &str,
+) -> Result<Box<dyn Fabric>, AdapterError> {
+    use ddss_verbs::rdma::{Rdma, RdmaConfig};
+    let mut config = RdmaConfig::default();
+    config.device = name.map(str::to_owned);
+    config.address = (!address.ip().is_unspecified()).then_some(address.ip());
+    config.fence_reads = fences;
+    let fabric = Rdma::new(config)?;
+    let reads = if fabric.capabilities().reads_overlap { "together" } else { "one after the other" };
+    let over = if fabric.is_iwarp() { "iwarp adapter" } else { "infiniband or roce adapter" };
+    tracing::info!(fabric = "rdma", device = fabric.device(), over, reads, why, "fabric taken");
+    Ok(Box::new(fabric))
+}
+
+#[cfg(not(feature = "rdma"))]
+fn adapter(_: Option<&str>, _: SocketAddr, _: Option<bool>, _: &str) -> Result<Box<dyn Fabric>, AdapterError> {
+    Err("this ddssd was built without its feature rdma (cargo build --release --features rdma --bin ddssd)".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fabric_is_written_as_one_word() {
+        // If this broke, a node would take another road than its owner wrote.
+        assert_eq!("auto".parse(), Ok(FabricChoice::Auto));
+        assert_eq!("iwarp".parse(), Ok(FabricChoice::Iwarp));
+        assert_eq!("rdma".parse(), Ok(FabricChoice::Rdma));
+        let named: FabricChoice = "rdma:mlx5_0".parse().unwrap();
+        assert_eq!((named.to_string().as_str(), named), ("rdma:mlx5_0", FabricChoice::Adapter("mlx5_0".to_owned())));
+        assert!(["tcp", "rdma:", "iwarp:eth0"].iter().all(|wrong| wrong.parse::<FabricChoice>().is_err()));
+    }
+
+    #[test]
+    fn an_address_of_no_adapter_is_reached_over_tcp_or_refused() {
+        // If this failed, a machine without an adapter could not start a node, or would fall back without a word.
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        assert_eq!(open(&FabricChoice::Auto, address, None).unwrap().capabilities().name, "iwarp");
+        let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        assert_eq!(open(&FabricChoice::Auto, everywhere, None).unwrap().capabilities().name, "iwarp");
+        // An address of documentation, which no machine has.
+        let nowhere = SocketAddr::from(([192, 0, 2, 1], 0));
+        assert_eq!(open(&FabricChoice::Auto, nowhere, None).unwrap().capabilities().name, "iwarp");
+        for choice in [FabricChoice::Rdma, FabricChoice::Adapter("mlx5_99".to_owned())] {
+            let refused = open(&choice, nowhere, None).err().unwrap();
+            assert!(matches!(refused, StartError::Adapter(_)), "{refused}");
+            assert!(refused.to_string().contains("rdma"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! What the last daemon left, taken in: every put that was acknowledged is there, and none that was not is there in
+//! part. What was under way is gone with it: locks, lines, windows, and the memory of what nobody holds.
+
+use super::memory::{NodeMemory, PoolError};
+use super::registry::Entry;
+use ddss_core::engine::{Engine, OWN_AREA, area_of, offset_of};
+use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES};
+use ddss_core::{Audience, Failure, Header, LockToken, Record, Storage, Timestamp, Version};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// What was found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) segments: usize,
+    pub(crate) bytes: u64,
+    /// Puts that the last daemon had begun and not ended.
+    pub(crate) undone: usize,
+    /// The areas that are in use, and who may read each.
+    pub(crate) areas: BTreeMap<usize, (Audience, Storage)>,
+}
+
+/// Takes in what is in the memory. Nothing is changed before everything has been looked at.
+pub(crate) fn restore(folder: &Path, memory: &mut NodeMemory, engine: &mut Engine) -> Result<Found, PoolError> {
+    let broken = |what: String| PoolError::Broken { path: folder.to_owned(), what };
+    let entries = memory.entries();
+    check_lengths(memory, &entries)?;
+    let mut found = Found::default();
+    let mut live = BTreeSet::new();
+    let mut taken: Vec<Vec<(u64, u64)>> = vec![Vec::new(); AREAS_MAX];
+    for &(storage, entry) in &entries {
+        match entry {
+            Entry::Live(record) => {
+                if record.spec.storage != storage {
+                    return Err(broken(format!("{:?} is written down where it does not belong", record.name)));
+                }
+                let bytes = take_in(memory, engine, &record, &mut found).map_err(&broken)?;
+                taken[area_of(record.at)].push((offset_of(record.at), bytes));
+                live.insert(record.segment.index());
+                found.segments += 1;
+                found.bytes += record.spec.bytes;
+                found.areas.insert(area_of(record.at), (record.permissions.audience(), storage));
+            }
+            // An index may have been used here and there, one after the other.
+            Entry::Free(_) => {}
+            Entry::Broken => return Err(broken("its register makes no sense".to_owned())),
+        }
+    }
+    for &(_, entry) in &entries {
+        if let Entry::Free(last) = entry
+            && !live.contains(&last.index())
+        {
+            engine.restore_free(last);
+        }
+    }
+    let floor = memory.register.floor();
+    engine.restore_clock(floor);
+    for (area, taken) in taken.iter_mut().enumerate().skip(OWN_AREA + 1) {
+        clear_the_rest(memory, area, taken)
+            .map_err(|source| PoolError::File { path: NodeMemory::area_path(folder, area), source })?;
+    }
+    Ok(found)
+}
+
+/// A file that was cut short would be made as long as it was, with zeroes where somebody's bytes have been.
+fn check_lengths(memory: &NodeMemory, entries: &[(Storage, Entry)]) -> Result<(), PoolError> {
+    let mut lengths = BTreeMap::new();
+    for (storage, entry) in entries {
+        let Entry::Live(record) = entry else { continue };
+        let path = memory.place_of(area_of(record.at), *storage).0;
+        let measure = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());
+        let found = *lengths.entry(path.clone()).or_insert_with_key(measure);
+        let bytes = Header::bytes_with(record.spec.bytes, record.spec.keeps());
+        if offset_of(record.at).saturating_add(bytes) > found {
+            let name = record.name.as_str();
+            let what =
+                format!("it was cut short to {found} bytes and {name:?} lies behind them: put it back as it was");
+            return Err(PoolError::Broken { path, what });
+        }
+    }
+    Ok(())
+}
+
+fn take_in(memory: &mut NodeMemory, engine: &mut Engine, record: &Record, found: &mut Found) -> Result<u64, String> {
+    let name = &record.name;
+    let keeps = record.spec.keeps();
+    let bytes = Header::bytes_with(record.spec.bytes, keeps).next_multiple_of(BLOCK_BYTES as u64);
+    let end = offset_of(record.at).checked_add(bytes);
+    if !(OWN_AREA + 1..AREAS_MAX).contains(&area_of(record.at)) {
+        return Err(format!("{name:?} lies outside of every area"));
+    }
+    let other = memory.known_area(area_of(record.at)).is_some_and(|(storage, _)| storage != record.spec.storage);
+    if other {
+        return Err(format!("{name:?} lies in an area that is both in memory and in a file"));
+    }
+    let area = memory
+        .open_area(area_of(record.at), record.spec.storage)
+        .map_err(|error| format!("{name:?} cannot be opened: {error}"))?;
+    if end.is_none_or(|end| end > area.len() as u64) {
+        return Err(format!("{name:?} lies outside of its area"));
+    }
+    let before = memory.header(record.at);
+    if (before.segment, before.bytes) != (record.known_as.to_bits(), record.spec.bytes) {
+        return Err(format!("the header of {name:?} says something else than the register"));
+    }
+    if !memory.undo(record) {
+        return Err(format!("{name:?} was being written, and what was there before is not known"));
+    }
+    memory.mark(record.at, LockToken::default());
+    let header = memory.header(record.at);
+    if let Some(line) = Header::line_of(record.spec.bytes, keeps, Version(header.state >> 1)) {
+        // It may have died between a commit and this.
+        memory.keep(record.at, record.at + line, &header);
+    }
+    found.undone += usize::from(header.state != before.state);
+    let (version, timestamp) = (Version(header.state >> 1), Timestamp(header.timestamp));
+    let restored = engine.restore(record, version, timestamp);
+    restored.map_err(|failure| match failure {
+        Failure::NoSpace if record.spec.storage == Storage::File => {
+            format!("{name:?} and what else is in files need a larger --file-bytes")
+        }
+        Failure::NoSpace => format!("{name:?} and what else is there need a larger --pool-bytes"),
+        _ => format!("{name:?} lies where another segment is"),
+    })?;
+    Ok(bytes)
+}
+
+/// Whatever nobody holds becomes zeroes again, for the next segment.
+fn clear_the_rest(memory: &NodeMemory, area: usize, taken: &mut [(u64, u64)]) -> Result<(), ddss_ipc::MemoryError> {
+    let known = memory.known_area(area).filter(|_| !taken.is_empty());
+    for storage in [Storage::Memory, Storage::File] {
+        if known.is_none_or(|(used, _)| used != storage) {
+            // Nobody has it mapped who could still find anything in it.
+            let _ = std::fs::remove_file(memory.place_of(area, storage).0);
+        }
+    }
+    let Some((_, memory)) = known else { return Ok(()) };
+    taken.sort_unstable();
+    let mut from = 0;
+    for &(start, bytes) in taken.iter().chain([&(memory.len() as u64, 0)]) {
+        if start > from {
+            memory.clear(from as usize, (start - from) as usize)?;
+        }
+        from = start + bytes;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ddss_core::engine::EngineConfig;
+    use ddss_core::{Identity, Name, NodeId, Permissions, Plane, Range, SegmentId, Spec};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    const BYTES: usize = 10_000;
+    const POOL: u64 = 1 << 20;
+    /// In the first area for segments.
+    const AT: u64 = 1 << 48 | 8192;
+
+    fn record() -> Record {
+        Record {
+            segment: SegmentId::new(NodeId(1), 3, 9),
+            known_as: SegmentId::new(NodeId(1), 3, 9),
+            at: AT,
+            name: Name::new("s").unwrap(),
+            spec: Spec::new(BYTES as u64),
+            permissions: Permissions { owner: Identity { uid: 1, gid: 1 }, mode: 0o600 },
+        }
+    }
+
+    fn folder(test: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("ddssd-recovery-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn put(memory: &NodeMemory, version: u64, byte: u8, written: usize) {
+        let stamp = (Version(version), Timestamp(100 + version));
+        let ranges = [Range { offset: 8, bytes: 5000 }, Range { offset: 9000, bytes: 1000 }];
+        memory.commit(record().at, stamp, &ranges, |area, data| {
+            area.write(data + 8, &vec![byte; written.min(5000)]).unwrap();
+            assert_eq!(written, 6000, "the daemon dies here");
+            area.write(data + 9000, &[byte; 1000]).unwrap();
+        });
+    }
+
+    fn open(folder: &Path) -> (NodeMemory, Engine) {
+        let engine = Engine::new(&EngineConfig {
+            node: NodeId(1),
+            plane: Plane::ONLY,
+            pool_bytes: POOL,
+            peers: Vec::new(),
+            first_generation: 0,
+            reads_overlap: true,
+        });
+        (NodeMemory::open(folder, NodeId(1), POOL).unwrap(), engine)
+    }
+
+    fn formatted(folder: &Path) -> NodeMemory {
+        let (mut memory, _) = open(folder);
+        let header =
+            Header { timestamp: 1, segment: record().segment.to_bits(), bytes: BYTES as u64, ..Header::default() };
+        memory.format(&record(), &header, Header::bytes_with(header.bytes, 0)).unwrap();
+        memory
+    }
+
+    fn bytes(memory: &NodeMemory) -> Vec<u8> {
+        let (area, at) = memory.at(record().at);
+        let mut bytes = vec![0; BYTES];
+        area.read(at + Header::DATA_OFFSET as usize, &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_commit_that_its_daemon_did_not_end_has_never_been() {
+        // If this broke, a crash of the daemon would leave half of a put in the place of an acknowledged one.
+        for written in [0, 1, 2500, 5000] {
+            let folder = folder("half");
+            let memory = formatted(&folder);
+            put(&memory, 1, 7, 6000);
+            memory.mark(record().at, LockToken(7));
+            let before = (bytes(&memory), memory.header(record().at));
+            catch_unwind(AssertUnwindSafe(|| put(&memory, 2, 8, written))).unwrap_err();
+            assert_eq!(memory.header(record().at).state & 1, 1);
+            drop(memory);
+            let (mut memory, mut engine) = open(&folder);
+            let found = restore(&folder, &mut memory, &mut engine).unwrap();
+            let areas = BTreeMap::from([(1, (record().permissions.audience(), Storage::Memory))]);
+            assert_eq!(found, Found { segments: 1, bytes: BYTES as u64, undone: 1, areas });
+            assert_eq!(bytes(&memory), before.0);
+            assert_eq!(memory.header(record().at), Header { locked: 0, ..before.1 });
+            // And it goes on from there.
+            put(&memory, 2, 9, 6000);
+            assert_eq!(bytes(&memory)[8], 9);
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_commit_that_was_ended_stays_whatever_the_undo_record_says() {
+        // If this broke, a crash would take back a put that others have read.
+        let folder = folder("whole");
+        let memory = formatted(&folder);
+        put(&memory, 1, 7, 6000);
+        drop(memory);
+        let (mut memory, mut engine) = open(&folder);
+        assert_eq!(restore(&folder, &mut memory, &mut engine).unwrap().undone, 0);
+        assert_eq!(bytes(&memory)[8], 7);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_segment_that_was_not_written_down_leaves_no_bytes() {
+        // If this broke, the next segment in that place would show what a dead daemon had begun.
+        let folder = folder("unwritten");
+        let memory = formatted(&folder);
+        let (area, at) = memory.at(record().at);
+        area.write(at + 100, b"secret").unwrap();
+        memory.register.strike(record().segment);
+        drop(memory);
+        let (mut memory, mut engine) = open(&folder);
+        assert_eq!(restore(&folder, &mut memory, &mut engine).unwrap(), Found::default());
+        assert!(bytes(&formatted(&folder)).iter().all(|&byte| byte == 0));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn memory_that_contradicts_itself_is_refused_and_left_alone() {
+        // If this broke, a daemon would serve bytes that belong to another segment.
+        type Break = fn(&NodeMemory);
+        let breaks: [(Break, &str); 3] = [
+            (|memory| memory.at(AT).0.store(8192 + 16, 77, std::sync::atomic::Ordering::Relaxed).unwrap(), "header"),
+            (|memory| memory.at(AT).0.store(8192, 77, std::sync::atomic::Ordering::Relaxed).unwrap(), "being written"),
+            (|memory| memory.register.write(&Record { at: AT + 4096, ..record() }).unwrap(), "header"),
+        ];
+        for (break_it, why) in breaks {
+            let folder = folder("broken");
+            let memory = formatted(&folder);
+            break_it(&memory);
+            drop(memory);
+            let (mut memory, mut engine) = open(&folder);
+            let error = restore(&folder, &mut memory, &mut engine).unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains("--discard"), "{error}");
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! While clients call, a node's progress thread allocates nothing: counted round by round, with whole nodes.
+
+use crate::auth::ClusterKey;
+use crate::shard::event_loop::Node;
+use crate::{Config, Service};
+use ddss_core::{
+    ArenaRange, Change, Completion, LockToken, LockWish, Look, Model, NodeId, Opened, Operation, Outcome, Payload,
+    Ranges, Request, RequestId, SegmentId, Spec, Terms,
+};
+use ddss_ipc::{AttachOptions, Attachment, Lane, Strategy, WaitClass, Waited};
+use ddss_runtime::Work;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// What the progress threads of this process allocated since they began, by the folders of their nodes.
+static COUNTS: Mutex<Vec<(PathBuf, Arc<AtomicU64>)>> = Mutex::new(Vec::new());
+
+/// A node of which each round is counted.
+pub(crate) struct Counted {
+    node: Node,
+    allocations: Arc<AtomicU64>,
+}
+
+impl Counted {
+    pub(crate) fn new(node: Node, folder: &Path) -> Self {
+        let allocations = Arc::new(AtomicU64::new(0));
+        COUNTS.lock().unwrap().push((folder.to_owned(), Arc::clone(&allocations)));
+        Self { node, allocations }
+    }
+
+    fn count<T>(&mut self, work: impl FnOnce(&mut Node) -> T) -> T {
+        let mut done = None;
+        let counted = allocation_counter::measure(|| done = Some(work(&mut self.node)));
+        self.allocations.fetch_add(counted.count_total, Ordering::Relaxed);
+        done.unwrap()
+    }
+}
+
+impl Work for Counted {
+    fn poll(&mut self) -> usize {
+        self.count(Work::poll)
+    }
+
+    fn arm(&mut self) -> bool {
+        self.count(Work::arm)
+    }
+
+    fn disarm(&mut self) {
+        self.count(Work::disarm);
+    }
+
+    fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {
+        self.node.with_descriptors(wait);
+    }
+
+    fn spin(&self, usual: Duration) -> Duration {
+        self.node.spin(usual)
+    }
+
+    fn nap(&self) -> Duration {
+        self.node.nap()
+    }
+
+    fn finish(&mut self) {
+        self.node.finish();
+    }
+}
+
+/// A node that ends with this value.
+struct Home {
+    service: Option<Service>,
+    folder: PathBuf,
+}
+
+impl Home {
+    fn start(name: &str, change: impl FnOnce(&mut Config)) -> Self {
+        let folder = std::env::temp_dir().join(format!("ddssd-allocation-{name}-{}", std::process::id()));
+        let mut config = Config::single(&folder);
+        config.pool_bytes = 16 << 20;
+        change(&mut config);
+        Self { service: Some(Service::start(config).unwrap()), folder }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.service.as_ref().unwrap().address().unwrap()
+    }
+
+    fn allocations(&self) -> u64 {
+        let counts = COUNTS.lock().unwrap();
+        let (_, count) = counts.iter().find(|(folder, _)| *folder == self.folder).unwrap();
+        count.load(Ordering::Relaxed)
+    }
+
+    fn client(&self, strategy: Strategy) -> Caller {
+        let mut options = AttachOptions::default();
+        (options.strategy, options.lanes) = (strategy, 1);
+        let attachment = Attachment::connect(self.service.as_ref().unwrap().socket(), &options).unwrap();
+        let lane = attachment.take_lane().unwrap();
+        Caller { lane, attachment }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        drop(self.service.take());
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+struct Caller {
+    lane: Lane,
+    attachment: Attachment,
+}
+
+impl Caller {
+    fn ask(&mut self, operation: Operation) -> Completion {
+        self.lane.submit(Request::new(RequestId(9), operation).encode()).unwrap();
+        self.lane.ring();
+        let patience = Instant::now() + Duration::from_secs(20);
+        assert_eq!(self.lane.wait(WaitClass::Polling, patience), Waited::Ready);
+        Completion::decode(&self.lane.reap().unwrap())
+    }
+
+    fn done(&mut self, operation: Operation) -> Option<Completion> {
+        Some(self.ask(operation)).filter(|completion| completion.outcome == Outcome::Done)
+    }
+
+    /// Asks for something with a text in the arena.
+    fn by_text(&mut self, text: &[u8], operation: impl Fn(ArenaRange) -> Operation) -> Completion {
+        let range = ArenaRange { slot: 0, bytes: text.len() as u32 };
+        self.attachment.arena().write(0, text).unwrap();
+        self.ask(operation(range))
+    }
+
+    fn allocate(&mut self, name: &str) -> SegmentId {
+        let text = [&Spec::new(1 << 16).encode()[..], name.as_bytes()].concat();
+        let made = self.by_text(&text, |spec_and_name| Operation::Allocate { spec_and_name });
+        assert_eq!(made.outcome, Outcome::Done);
+        Opened::decode(&made.data).segment
+    }
+
+    /// One of each call that clients make again and again; nothing if one of them was not done: on a machine that is busy
+    /// with something else two nodes lose each other now and then.
+    fn round(&mut self, segment: SegmentId, sizes: &[u32]) -> Option<()> {
+        let range = |bytes| ArenaRange { slot: 1, bytes };
+        self.done(Operation::Null)?;
+        for &bytes in sizes {
+            let from = Payload::Arena(range(bytes));
+            self.done(Operation::Put { segment, offset: 0, from, terms: Terms::default() })?;
+            for (inline, asks) in [(bytes == 8, None), (false, Some(Model::Read))] {
+                let look = Look { asks, version: None };
+                self.done(Operation::Get { segment, offset: 0, into: range(bytes), inline, look })?;
+            }
+        }
+        let small = Payload::inline(&[7; 16]).unwrap();
+        self.done(Operation::Put { segment, offset: 0, from: small, terms: Terms::default() })?;
+        let table = Ranges::new([ddss_core::Range { offset: 8, bytes: 8 }, ddss_core::Range { offset: 99, bytes: 9 }]);
+        self.attachment.arena().write(0, &table.unwrap().encode()).unwrap();
+        let (list, ranges) = (ArenaRange { slot: 0, bytes: 4096 + 17 }, 2);
+        self.done(Operation::PutMany { segment, list, ranges, terms: Terms::default() })?;
+        self.done(Operation::GetMany { segment, list, ranges, look: Look::default() })?;
+        self.done(Operation::Atomic { segment, offset: 8, change: Change::Add(1), token: None })?;
+        let wish = LockWish { shared: false, no_wait: false, lease_us: 1_000_000 };
+        let locked = self.done(Operation::Lock { segment, wish })?;
+        let token = LockToken(u64::from_le_bytes(std::array::from_fn(|index| locked.data[index])));
+        let terms = Terms { token: Some(token), ..Terms::default() };
+        self.done(Operation::Put { segment, offset: 0, from: Payload::Arena(range(64)), terms })?;
+        self.done(Operation::Unlock { segment, token })?;
+        Some(())
+    }
+}
+
+/// Rounds of one stretch.
+const ROUNDS: usize = 20;
+/// Stretches of which one has to be without an allocation: what has nothing to do with calls (a node is heard of, a window
+/// is opened) may come between once. What is allocated for calls is allocated in each.
+const STRETCHES: usize = 20;
+
+/// Whether these nodes allocate nothing in some stretch of calls; else what they allocated in each.
+fn silent(homes: &[&Home], caller: &mut Caller, segment: SegmentId, sizes: &[u32]) -> Result<(), Vec<u64>> {
+    let sum = || homes.iter().map(|home| home.allocations()).sum::<u64>();
+    let mut counts = Vec::new();
+    for turn in 0..=STRETCHES {
+        let before = sum();
+        let done = (0..ROUNDS).try_for_each(|_| caller.round(segment, sizes)).is_some();
+        let count = sum() - before;
+        // The first one is to get warm.
+        if turn > 0 && done && count == 0 {
+            return Ok(());
+        }
+        counts.push(count);
+    }
+    Err(counts)
+}
+
+#[test]
+fn a_node_allocates_nothing_for_the_calls_of_its_clients() {
+    // If this failed, every caller would wait for the allocator now and then, and a long-lived node would grow.
+    let home = Home::start("one", |_| {});
+    for strategy in Strategy::ALL {
+        let mut caller = home.client(strategy);
+        let segment = caller.allocate(&format!("segment-{strategy}"));
+        // The answer is out before the round that gave it is counted.
+        let patience = Instant::now() + Duration::from_secs(20);
+        while home.allocations() == 0 {
+            assert!(Instant::now() < patience, "nothing is counted");
+            std::thread::yield_now();
+        }
+        assert_eq!(silent(&[&home], &mut caller, segment, &[8, 4096, 1 << 16]), Ok(()), "{strategy}");
+    }
+}
+
+#[test]
+fn neither_of_two_nodes_allocates_for_calls_between_them() {
+    // If this failed, the same would be true of a home and of whoever asks it.
+    let key = ClusterKey::generate().unwrap();
+    let first = Home::start("first", |config| config.key = Some(key.clone()));
+    let second = Home::start("second", |config| {
+        (config.key, config.join) = (Some(key.clone()), Some(first.address().into()));
+        (config.node, config.node_named) = (NodeId(2), true);
+    });
+    let segment = first.client(Strategy::Auto).allocate("between");
+    let mut caller = second.client(Strategy::Auto);
+    let patience = Instant::now() + Duration::from_secs(20);
+    while caller.by_text(b"between", |name| Operation::Open { name }).outcome != Outcome::Done {
+        assert!(Instant::now() < patience, "the nodes do not find each other");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // What a larger transfer needed is given back when its connection becomes quiet, which on a busy machine it does
+    // between any two calls.
+    assert_eq!(silent(&[&first, &second], &mut caller, segment, &[8, 4096]), Ok(()));
+}

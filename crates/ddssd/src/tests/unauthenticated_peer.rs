@@ -1,0 +1,336 @@
+//! What a hostile peer gets: one that has no key, one that sends again what it recorded, and a member that lies.
+
+use crate::auth::{Channel, ClusterKey, Initiator, Purpose};
+use crate::{AdminAnswer, AdminAsk, Config, PeerAddress, Service};
+use ddss_core::limits::STAGING_BYTES;
+use ddss_core::{Identity, Message, Name, NodeId, Outcome, PeerHello, RemoteWindow, Timestamp};
+use ddss_verbs::{CloseReason, Event, Events, Fabric, Iwarp, IwarpConfig, PeerId, SendMode, Work};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A machine that runs other tests takes its time.
+const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const WHO: Identity = Identity { uid: 0, gid: 0 };
+
+/// A node of its own cluster that expects node 2 at an address where nobody is.
+pub(crate) struct Home {
+    service: Option<Service>,
+    key: ClusterKey,
+    folder: PathBuf,
+}
+
+impl Home {
+    pub(crate) fn start(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("ddssd-strangers-{name}-{}", std::process::id()));
+        let key = ClusterKey::generate().unwrap();
+        let mut config = Config::single(&folder);
+        config.pool_bytes = 1 << 20;
+        config.key = Some(key.clone());
+        config.peers = vec![PeerAddress { node: NodeId(2), address: "127.0.0.9:1".parse().unwrap() }];
+        Self { service: Some(Service::start(config).unwrap()), key, folder }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.service.as_ref().unwrap().address().unwrap()
+    }
+
+    pub(crate) fn socket(&self) -> &std::path::Path {
+        self.service.as_ref().unwrap().socket()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.service.as_ref().unwrap().is_running()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        drop(self.service.take());
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// What a connection came to, as the one who made it sees it.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Seen {
+    Connected(Vec<u8>),
+    Said(Vec<u8>),
+    Done(bool),
+    Closed(CloseReason, String),
+}
+
+pub(crate) struct Caller {
+    pub(crate) fabric: Iwarp,
+    events: Events,
+    seen: Vec<(PeerId, Seen)>,
+}
+
+impl Caller {
+    fn new() -> Self {
+        Self { fabric: Iwarp::new(IwarpConfig::default()).unwrap(), events: Events::new(), seen: Vec::new() }
+    }
+
+    fn call(&mut self, home: &Home, hello: &[u8]) -> PeerId {
+        self.fabric.connect(home.address(), hello).unwrap()
+    }
+
+    /// The next thing that happens on a connection.
+    fn next(&mut self, peer: PeerId) -> Option<Seen> {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if let Some(index) = self.seen.iter().position(|(who, _)| *who == peer) {
+                return Some(self.seen.remove(index).1);
+            }
+            self.look();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    /// Takes what has happened.
+    pub(crate) fn look(&mut self) {
+        self.events.clear();
+        self.fabric.poll(&mut self.events);
+        for event in self.events.iter() {
+            let seen = match event {
+                Event::Connected { peer, hello } => (peer, Seen::Connected(hello.to_vec())),
+                Event::Message { peer, bytes, .. } => (peer, Seen::Said(bytes.to_vec())),
+                Event::Done { peer, tag: 1, outcome, .. } => (peer, Seen::Done(outcome.is_ok())),
+                Event::Closed { peer, reason, hello } => {
+                    (peer, Seen::Closed(reason, String::from_utf8_lossy(hello).into_owned()))
+                }
+                _ => continue,
+            };
+            self.seen.push(seen);
+        }
+    }
+
+    pub(crate) fn say(&mut self, peer: PeerId, message: &[u8]) {
+        self.fabric.post(&[Work::Send { peer, tag: 0, message, mode: SendMode::default() }]).unwrap();
+    }
+
+    pub(crate) fn ends(&mut self, peer: PeerId) -> bool {
+        loop {
+            match self.next(peer) {
+                Some(Seen::Closed(..)) => return true,
+                Some(_) => {}
+                None => return false,
+            }
+        }
+    }
+}
+
+/// A member of the cluster that is up.
+pub(crate) struct Member {
+    pub(crate) caller: Caller,
+    pub(crate) peer: PeerId,
+    pub(crate) channel: Channel,
+    /// Where the home takes what it puts.
+    pub(crate) staging: RemoteWindow,
+}
+
+impl Member {
+    pub(crate) fn meet(home: &Home, run: u32) -> (Self, Vec<u8>) {
+        let (mut member, hello) = Self::greet(home, run);
+        let staging = RemoteWindow { key: 1, base: 0, bytes: STAGING_BYTES as u64 };
+        member.say(&Message::Welcome { staging }.encode(Timestamp::default(), &[]));
+        let Some(Seen::Said(welcome)) = member.hear() else { panic!("a member is welcomed") };
+        let Ok((Message::Welcome { staging }, ..)) = Message::decode(&welcome) else { panic!("it is welcomed first") };
+        member.staging = staging;
+        (member, hello)
+    }
+
+    /// Connects and proves that it has the key; the home does not believe yet that it is there now.
+    pub(crate) fn greet(home: &Home, run: u32) -> (Self, Vec<u8>) {
+        let mut caller = Caller::new();
+        let end = Instant::now() + PATIENCE;
+        // A node that begins its cluster needs a moment until it knows its members.
+        let (shake, hello, peer, answer) = loop {
+            let ours = PeerHello { node: NodeId(2), run, planes: 1 };
+            let (shake, hello) = Initiator::begin(&home.key, Purpose::Data(0), &ours).unwrap();
+            let peer = caller.call(home, &hello);
+            match caller.next(peer) {
+                Some(Seen::Connected(answer)) => break (shake, hello, peer, answer),
+                seen => assert!(Instant::now() < end, "a member is not let in: {seen:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let (theirs, channel) = shake.finish(&answer).unwrap();
+        assert_eq!(theirs.node, NodeId(1));
+        (Self { caller, peer, channel, staging: RemoteWindow::default() }, hello.to_vec())
+    }
+
+    pub(crate) fn say(&mut self, plain: &[u8]) {
+        let mut sealed = [0; 600];
+        let length = self.channel.seal(plain, &mut sealed).unwrap();
+        self.caller.say(self.peer, &sealed[..length]);
+    }
+
+    pub(crate) fn hear(&mut self) -> Option<Seen> {
+        let Some(Seen::Said(sealed)) = self.caller.next(self.peer) else { return None };
+        let mut plain = [0; 600];
+        let length = self.channel.open(&sealed, &mut plain).unwrap();
+        Some(Seen::Said(plain[..length].to_vec()))
+    }
+
+    /// The same, whatever else it says before.
+    pub(crate) fn is_served_after_all(&mut self) -> bool {
+        self.say(
+            &Message::Lookup { step: 77, who: WHO, name: Name::new("nothing").unwrap() }
+                .encode(Timestamp::default(), &[]),
+        );
+        loop {
+            let Some(Seen::Said(plain)) = self.hear() else { return false };
+            if let Ok((Message::Ended { step: 77, .. }, ..)) = Message::decode(&plain) {
+                return true;
+            }
+        }
+    }
+
+    /// Whether the home still answers on this connection.
+    pub(crate) fn is_served(&mut self) -> bool {
+        self.say(
+            &Message::Lookup { step: 7, who: WHO, name: Name::new("nothing").unwrap() }
+                .encode(Timestamp::default(), &[]),
+        );
+        let Some(Seen::Said(plain)) = self.hear() else { return false };
+        let (answer, ..) = Message::decode(&plain).unwrap();
+        matches!(answer, Message::Ended { step: 7, outcome: Outcome::Failed(_), .. })
+    }
+}
+
+#[test]
+fn who_has_no_key_is_turned_away_with_a_reason_and_reads_nothing() {
+    // If this broke, whoever reaches the port would be a node: read every segment, and write to it.
+    let home = Home::start("no-key");
+    let mut caller = Caller::new();
+    let other = ClusterKey::generate().unwrap();
+    let ours = PeerHello { node: NodeId(2), run: 1, planes: 1 };
+    let (_, wrong) = Initiator::begin(&other, Purpose::Data(0), &ours).unwrap();
+    let (_, control) = Initiator::begin(&home.key, Purpose::Control, &ours).unwrap();
+    let (_, unknown) =
+        Initiator::begin(&home.key, Purpose::Data(0), &PeerHello { node: NodeId(77), run: 1, planes: 1 }).unwrap();
+    let mut newer = wrong;
+    newer[1] += 1;
+    let old = b"DDSSpeer\x02\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00".as_slice();
+    for (hello, part) in [
+        (&b""[..], "not a ddssd"),
+        (old, "peer protocol 68"),
+        (&[0; 256], "not a ddssd"),
+        (&wrong, "another cluster key"),
+        (&control, "another cluster key"),
+        (&newer, "run the same release"),
+        (&unknown, "is no peer"),
+    ] {
+        let peer = caller.call(&home, hello);
+        let Some(Seen::Closed(CloseReason::Rejected, why)) = caller.next(peer) else { panic!("{part}: was let in") };
+        assert!(why.contains(part), "{why} instead of {part}");
+    }
+    assert!(home.is_running());
+    assert!(Member::meet(&home, 1).0.is_served(), "a member finds no place any more");
+}
+
+#[test]
+fn a_member_that_is_removed_is_cut_off_and_turned_away() {
+    // If this broke, a removed node would read and write the segments of those who removed it.
+    let home = Home::start("removed");
+    let (mut member, _) = Member::meet(&home, 1);
+    assert!(member.is_served());
+    let ask = AdminAsk::Remove { node: 2, force: true };
+    let answer = ask.ask(&home.folder).unwrap();
+    assert!(matches!(answer, AdminAnswer::Left { dropped: 0 }), "{answer:?}");
+    assert!(member.caller.ends(member.peer), "it is connected still");
+    let ours = PeerHello { node: NodeId(2), run: 2, planes: 1 };
+    let (mut caller, end) = (Caller::new(), Instant::now() + PATIENCE);
+    // The membership ends a moment before the word is there.
+    loop {
+        let (_, hello) = Initiator::begin(&home.key, Purpose::Data(0), &ours).unwrap();
+        let peer = caller.call(&home, &hello);
+        let Some(Seen::Closed(CloseReason::Rejected, why)) = caller.next(peer) else { panic!("it was let in") };
+        if why.contains("node 2 was removed from the cluster") {
+            break;
+        }
+        assert!(Instant::now() < end, "{why}");
+    }
+    assert!(home.is_running());
+}
+
+#[test]
+fn a_first_message_that_is_sent_again_takes_nobodys_place() {
+    // If this broke, one recorded packet would be enough to cut a node off from its cluster, for as long as one likes.
+    let home = Home::start("replay");
+    let (first, recorded) = Member::meet(&home, 1);
+    drop(first);
+    let (mut living, _) = Member::meet(&home, 2);
+    assert!(living.is_served());
+    let mut caller = Caller::new();
+    for turn in 0..6 {
+        // An answer comes, since the message is good; more than candidates may wait are tried.
+        let peer = caller.call(&home, &recorded);
+        let Some(Seen::Connected(_)) = caller.next(peer) else { panic!("turn {turn}: not even answered") };
+        assert!(living.is_served(), "turn {turn}");
+        if turn % 2 == 0 {
+            caller.say(peer, &[turn; 40]);
+            assert!(caller.ends(peer), "turn {turn}: what does not open is listened to");
+        }
+    }
+    assert!(living.is_served());
+    // A real new run of the node does take the place.
+    let (mut reborn, _) = Member::meet(&home, 3);
+    assert!(reborn.is_served());
+    assert!(living.caller.ends(living.peer), "the old connection stays");
+}
+
+#[test]
+fn a_member_that_lies_loses_its_connection_and_nothing_else_happens() {
+    // If this broke, one node with a fault would take the others with it.
+    let home = Home::start("liar");
+    let found = |node| {
+        let segment = ddss_core::SegmentId::new(NodeId(node), 0, 1);
+        let permissions = ddss_core::Permissions { owner: WHO, mode: 0o600 };
+        let facts = ddss_core::Facts {
+            segment,
+            bytes: 4096,
+            model: ddss_core::Model::Strict,
+            permissions,
+            keeps: 0,
+            copies: 1,
+            storage: ddss_core::Storage::Memory,
+        };
+        Message::Found { step: 1, facts, window: RemoteWindow { key: 1, base: 0, bytes: 16 } }
+            .encode(Timestamp::default(), &[])
+            .to_vec()
+    };
+    let welcome = Message::Welcome { staging: RemoteWindow::default() }.encode(Timestamp::default(), &[]).to_vec();
+    let lies = [vec![], vec![99], vec![2, 1], vec![7; 480], welcome, found(1), found(2)];
+    for (run, lie) in lies.into_iter().enumerate() {
+        let (mut member, _) = Member::meet(&home, run as u32 + 1);
+        member.say(&lie);
+        assert!(member.caller.ends(member.peer), "lie {run} is believed");
+        assert!(home.is_running(), "lie {run} ended the daemon");
+    }
+    // Words in the open, words said twice, and words of another connection.
+    for (run, turn) in (100..).zip(0..3) {
+        let (mut member, _) = Member::meet(&home, run);
+        let mut sealed = [0; 600];
+        let lookup = Message::Lookup { step: 7, who: WHO, name: Name::new("nothing").unwrap() }
+            .encode(Timestamp::default(), &[]);
+        let length = match turn {
+            0 => {
+                sealed[..lookup.len()].copy_from_slice(&lookup);
+                lookup.len()
+            }
+            _ => member.channel.seal(&lookup, &mut sealed).unwrap(),
+        };
+        if turn == 1 {
+            member.caller.say(member.peer, &sealed[..length]);
+        }
+        if turn == 2 {
+            member = Member::meet(&home, run + 1000).0;
+        }
+        member.caller.say(member.peer, &sealed[..length]);
+        assert!(member.caller.ends(member.peer), "turn {turn} is believed");
+    }
+    assert!(Member::meet(&home, 5000).0.is_served());
+}
