@@ -2,7 +2,7 @@
 
 use crate::{Failed, PATIENCE, Task, Worker};
 use ddss::Client;
-use ddssd::{ClusterKey, Config, Service};
+use ddssd::{ClusterKey, Config, Node};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 pub struct Nodes {
     folders: Vec<PathBuf>,
     // The order counts: the nodes end before their folder goes.
-    services: Vec<Service>,
+    services: Vec<Node>,
     _folder: Option<TempDir>,
 }
 
@@ -32,7 +32,7 @@ impl Nodes {
         let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let folder = tempfile::Builder::new().prefix("ddss-example-").tempdir_in(base)?;
         let key = ClusterKey::generate()?;
-        let (mut folders, mut services): (Vec<PathBuf>, Vec<Service>) = Default::default();
+        let (mut folders, mut services): (Vec<PathBuf>, Vec<Node>) = Default::default();
         for number in 1..=count {
             let own = folder.path().join(number.to_string());
             let mut config = Config::single(&own);
@@ -42,9 +42,9 @@ impl Nodes {
                 config.listen = format!("127.0.0.{number}:0").parse()?;
                 config.key = Some(key.clone());
                 config.node_named = false;
-                config.join = services.first().and_then(Service::address).map(Into::into);
+                config.join = services.first().and_then(Node::address).map(Into::into);
             }
-            services.push(Service::start(config)?);
+            services.push(Node::start(config)?);
             folders.push(own);
         }
         Ok(Self { folders, services, _folder: Some(folder) })

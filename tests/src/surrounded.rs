@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ddss::{Client, LockOptions, Locked, Segment, Spec};
+use ddss::{Client, LockGuard, LockOptions, Segment, Spec};
 
 use crate::{Daemon, DaemonOptions, Error, free_tcp_port, retry};
 
@@ -15,7 +15,7 @@ pub struct Surrounded {
     /// The good client's, at home on node 1, closed to everybody else.
     pub secret: Segment,
     /// The same, open to everybody; its lock is the good client's.
-    pub held: Locked,
+    pub held: LockGuard,
     /// For an attacker of each of the two.
     words: [Vec<String>; 2],
     // The order counts: the client ends before its daemon.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ddss::{Client, LockOptions, Locked, Segment, Spec, Strategy};
+use ddss::{Client, LockGuard, LockOptions, Segment, Spec, Strategy};
 
 use crate::{Daemon, DaemonOptions, Error, TempNode};
 
@@ -21,7 +21,7 @@ pub struct Besieged {
     /// The good client's, closed to everybody else.
     pub secret: Segment,
     /// Open to everybody; its lock is the good client's.
-    pub held: Locked,
+    pub held: LockGuard,
     words: Vec<String>,
     // The order counts: clients end before their daemon, and that before its folder.
     _clients: [Client; 2],

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Error, Identity, Spec};
+use ddss::{Client, Error, Principal, Spec};
 use ddss_tests::{Cut, Daemon, DaemonOptions, Islands, ScriptedClient, binary, pattern, skipped};
 use serde_json::{Value, json};
 
@@ -272,7 +272,7 @@ fn a_mirror_counts_for_the_owner_of_its_segment_on_its_own_node() {
     fits.release().unwrap();
     assert_eq!(in_sync(&home, "large"), (1, 2));
     // It is given away: then it counts for him who has it.
-    large.set_owner(Identity { uid: 7, gid: 7 }).unwrap();
+    large.set_owner(Principal { uid: 7, gid: 7 }).unwrap();
     assert_eq!(in_sync(&home, "large"), (1, 2));
     let local = there.allocate("local", Spec::new(60_000)).unwrap();
     local.release().unwrap();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ddss::{Client, Failure, Spec};
 use ddss_core::Outcome;
-use ddss_core::status::{Counter, Gauge, Kind, Road, State, Status, Step};
+use ddss_core::status::{Counter, DaemonState, Gauge, Kind, Road, Status, Step};
 use ddss_ipc::{Life, Strategy, read_status};
 use ddss_tests::{Daemon, DaemonOptions, pattern, skipped};
 
@@ -48,7 +48,7 @@ fn every_call_is_counted_once_and_belongs_to_who_made_it() {
     }
     assert_eq!(two.open("nothing").unwrap_err().failure(), Some(Failure::NotFound));
     let status = look(daemon.folder(), |status| status.operation(Kind::Get).done == 300);
-    assert_eq!((status.daemon.node.0, status.daemon.state), (7, State::Serving));
+    assert_eq!((status.daemon.node.0, status.daemon.state), (7, DaemonState::Serving));
     assert_eq!((status.daemon.pid, Life::of(&status)), (daemon.pid(), Life::Serving));
     let (gets, puts, opens) = (status.operation(Kind::Get), status.operation(Kind::Put), status.operation(Kind::Open));
     assert_eq!((gets.done, gets.bytes, gets.failed, gets.waited), (300, 150_000, 0, 0));

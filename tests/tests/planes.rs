@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ddss::{Client, Placement, Segment, Spec, Storage};
 use ddss_core::status::Kind;
-use ddss_core::{Name, Plane};
+use ddss_core::{Name, Shard};
 use ddss_tests::{Daemon, DaemonOptions, Process, TempNode, binary, pattern, write_key};
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ fn planes_of(segments: &[Segment]) -> BTreeSet<u8> {
 fn until_they_meet(client: &Client, home: u16) {
     let spec = Spec { placement: Placement::Node(ddss::NodeId(home)), ..Spec::new(8) };
     for (plane, name) in ["probe/b", "probe/a"].into_iter().enumerate() {
-        assert_eq!(usize::from(Plane::index_of(&Name::new(name).unwrap(), 2)), plane);
+        assert_eq!(usize::from(Shard::index_of(&Name::new(name).unwrap(), 2)), plane);
         let begin = Instant::now();
         while let Err(error) = client.allocate(name, spec).and_then(Segment::release) {
             assert!(begin.elapsed() < PATIENCE, "the nodes do not find each other: {error}");

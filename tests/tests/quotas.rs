@@ -161,7 +161,7 @@ fn what_somebody_is_given_counts_as_his() {
     let options = DaemonOptions::new(1).unwrap().argument("--quota").argument(format!("{STRANGER}:segments=1"));
     let daemon = options.start().unwrap();
     let client = client(&daemon);
-    let stranger = ddss::Identity { uid: STRANGER, gid: STRANGER };
+    let stranger = ddss::Principal { uid: STRANGER, gid: STRANGER };
     let spec = Spec::new(64);
     client.allocate_for("his", spec, stranger).unwrap();
     let refused = client.allocate_for("too-much", spec, stranger).unwrap_err();

@@ -5,18 +5,20 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use ddss::{NodeId, SegmentId, Spec, Strategy};
-use ddss_core::engine::{Action, Engine, EngineConfig, Now, StepId, Tail};
+use ddss_core::engine::{Action, Engine, EngineConfig, MessageBody, Now, StepId};
 use ddss_core::{
-    ArenaRange, ClientId, Completion, Entry, Header, Identity, LaneId, Look, Message, Opened, Operation, Outcome,
-    Payload, Plane, RemoteWindow, Request, RequestId, Terms, Timestamp,
+    ArenaRange, ChannelId, ClientId, Completion, Entry, Header, Message, OpenedSegment, Operation, Outcome, Payload,
+    Principal, PutConditions, ReadOptions, RemoteWindow, Request, RequestId, Shard, Timestamp,
 };
-use ddss_ipc::{Arrival, AttachOptions, Attachment, Followed, Lane, Reception, ReceptionConfig, SharedMemory, Station};
+use ddss_ipc::{
+    Acceptor, AcceptorConfig, Arrival, AttachOptions, Attachment, Channel, IpcServer, SharedMemory, TracedRequest,
+};
 use ddss_verbs::{
     Event, Events, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RegionId, RemoteRange, Rights, Trust, Window, Work,
 };
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
-const LANE: LaneId = LaneId { client: CLIENT, index: 0 };
+const LANE: ChannelId = ChannelId { client: CLIENT, index: 0 };
 const RANGE: ArenaRange = ArenaRange { slot: 0, bytes: 64 };
 /// Registered bytes on each side of a fabric.
 const REGION_BYTES: u64 = 1 << 20;
@@ -62,7 +64,7 @@ pub fn load(name: &str) -> Option<Load> {
         "engine-get" => engines(0, get),
         "engine-put" => engines(0, |segment| {
             let from = Payload::Arena(RANGE);
-            Operation::Put { segment, offset: 0, from, terms: Terms::default() }
+            Operation::Put { segment, offset: 0, from, terms: PutConditions::default() }
         }),
         "engine-get-far" => engines(1, get),
         "rings-null" => rings(),
@@ -79,7 +81,7 @@ pub fn run_load(name: &str, rounds: u64) -> bool {
 }
 
 fn get(segment: SegmentId) -> Operation {
-    Operation::Get { segment, offset: 0, into: RANGE, inline: false, look: Look::default() }
+    Operation::Get { segment, offset: 0, into: RANGE, inline: false, look: ReadOptions::default() }
 }
 
 fn codec(round: u64) {
@@ -104,13 +106,13 @@ impl Engines {
             let peers = vec![NodeId(1), NodeId(2)];
             let mut engine = Engine::new(&EngineConfig {
                 node: NodeId(node),
-                plane: Plane::ONLY,
+                plane: Shard::ONLY,
                 pool_bytes: 1 << 20,
                 peers,
                 first_generation: 9,
                 reads_overlap: true,
             });
-            engine.attach(CLIENT, Identity { uid: 7, gid: 7 }, 1 << 20);
+            engine.attach(CLIENT, Principal { uid: 7, gid: 7 }, 1 << 20);
             engine.peer_up(NodeId(3 - node));
             engine
         };
@@ -120,7 +122,7 @@ impl Engines {
         let text = [&Spec { mode: 0o600, ..Spec::new(64) }.encode()[..], b"guard"].concat();
         let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
         let made = engines.ask(0, Operation::Allocate { spec_and_name }, &text);
-        engines.segment = Opened::decode(&made.data).segment;
+        engines.segment = OpenedSegment::decode(&made.data).segment;
         engines
     }
 
@@ -133,7 +135,7 @@ impl Engines {
     }
 
     fn small(&mut self, rounds: u64) {
-        let (segment, offset, look, terms) = (self.segment, 8, Look::default(), Terms::default());
+        let (segment, offset, look, terms) = (self.segment, 8, ReadOptions::default(), PutConditions::default());
         let into = ArenaRange { slot: 0, bytes: 8 };
         let from = Payload::inline(b"8 bytes!").expect("they fit");
         let get = Request::new(RequestId(5), Operation::Get { segment, offset, into, inline: true, look }).encode();
@@ -162,7 +164,7 @@ impl Engines {
                 Action::Look { .. } => self.engines[node].looked(1),
                 Action::Commit { version, .. } => self.state = Header::committed(version),
                 Action::Fetch { step, .. } => self.fetched(node, step),
-                Action::Send { message, tail: Tail::None, .. } => self.deliver(node, &message),
+                Action::Send { message, tail: MessageBody::None, .. } => self.deliver(node, &message),
                 Action::Introduce { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
                     self.deliver(node, &Message::Found { step, facts, window });
@@ -189,16 +191,16 @@ impl Engines {
 fn rings() -> Load {
     let folder = tempfile::tempdir().expect("a folder for a socket is to be had");
     let socket = folder.path().join("socket");
-    let mut station = Station::open(NodeId(1)).expect("a station needs nothing");
-    let config = ReceptionConfig::new(&station);
-    let reception = Reception::start(&socket, config, station.inbox().sink()).expect("a fresh folder takes it");
+    let mut station = IpcServer::open(NodeId(1)).expect("a station needs nothing");
+    let config = AcceptorConfig::new(&station);
+    let reception = Acceptor::start(&socket, config, station.inbox().sink()).expect("a fresh folder takes it");
     let mut options = AttachOptions::default();
     (options.strategy, options.lanes) = (Strategy::Rcq, 1);
     let attachment = Attachment::connect(&socket, &options).expect("the reception answers by itself");
     let mut lane = attachment.take_lane().expect("a fresh attachment has a lane");
     let mut engines = Engines::new();
     let client = adopt(&mut station);
-    engines.engines[0].attach(client, Identity { uid: 7, gid: 7 }, 1 << 20);
+    engines.engines[0].attach(client, Principal { uid: 7, gid: 7 }, 1 << 20);
     Box::new(move |rounds| {
         // They are there as long as somebody asks.
         let _kept = (&folder, &reception, &attachment);
@@ -208,7 +210,7 @@ fn rings() -> Load {
     })
 }
 
-fn adopt(station: &mut Station) -> ClientId {
+fn adopt(station: &mut IpcServer) -> ClientId {
     let begin = Instant::now();
     while begin.elapsed() < ATTACH_MAX {
         if let Some(Arrival::Attached(session)) = station.arrival() {
@@ -219,13 +221,13 @@ fn adopt(station: &mut Station) -> ClientId {
     panic!("the client does not arrive");
 }
 
-fn question(station: &mut Station, engines: &mut Engines, lane: &mut Lane, round: u64) {
+fn question(station: &mut IpcServer, engines: &mut Engines, lane: &mut Channel, round: u64) {
     let request = Request::new(RequestId(round), Operation::Null);
     lane.submit(request.encode()).expect("one fits");
     lane.ring();
     // A lane that was quiet for a while is looked at only now and then.
     let served = (0..LOOKS_MAX).any(|_| {
-        let served = station.serve(16, &mut |_: LaneId, entry: &Entry, _: Option<Followed>| {
+        let served = station.serve(16, &mut |_: ChannelId, entry: &Entry, _: Option<TracedRequest>| {
             // As daemons answer it.
             assert!(Request::is_null(entry));
             engines.engines[0].note_null();

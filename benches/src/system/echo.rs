@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use ddss::{NodeId, Strategy};
 use ddss_core::Entry;
-use ddss_ipc::{Arrival, AttachOptions, Attachment, Lane, Reception, ReceptionConfig, Station, WaitClass, Waited};
+use ddss_ipc::{
+    Acceptor, AcceptorConfig, Arrival, AttachOptions, Attachment, Channel, IpcServer, WaitClass, WaitOutcome,
+};
 
 use crate::harness::{Cores, Figure, RoundTrip, Service, Turn};
 
@@ -23,7 +25,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// A station that runs on the service's core.
 pub struct Echo {
     service: Service,
-    _reception: Reception,
+    _reception: Acceptor,
     _folder: tempfile::TempDir,
     socket: PathBuf,
 }
@@ -33,9 +35,9 @@ impl Echo {
     pub fn start(cores: Cores) -> Rc<Echo> {
         let folder = tempfile::tempdir().expect("a folder for a socket is to be had");
         let socket = folder.path().join("socket");
-        let mut station = Station::open(NodeId(1)).expect("a station needs nothing");
-        let config = ReceptionConfig::new(&station);
-        let reception = Reception::start(&socket, config, station.inbox().sink()).expect("a fresh folder takes it");
+        let mut station = IpcServer::open(NodeId(1)).expect("a station needs nothing");
+        let config = AcceptorConfig::new(&station);
+        let reception = Acceptor::start(&socket, config, station.inbox().sink()).expect("a fresh folder takes it");
         let mut batch = Vec::with_capacity(BATCH);
         let yields = cores.is_shared();
         let service = Service::start(cores, move || {
@@ -52,7 +54,7 @@ impl Echo {
     }
 }
 
-fn look(station: &mut Station, batch: &mut Vec<(ddss_core::LaneId, Entry)>) {
+fn look(station: &mut IpcServer, batch: &mut Vec<(ddss_core::ChannelId, Entry)>) {
     while let Some(arrival) = station.arrival() {
         match arrival {
             Arrival::Attached(session) => drop(station.adopt(session).expect("its memory is fine")),
@@ -69,7 +71,7 @@ fn look(station: &mut Station, batch: &mut Vec<(ddss_core::LaneId, Entry)>) {
 
 struct Question {
     echo: Rc<Echo>,
-    lane: Lane,
+    lane: Channel,
     outstanding: usize,
     _attachment: Attachment,
 }
@@ -100,7 +102,7 @@ impl RoundTrip for Question {
                 return;
             }
             let waited = self.lane.wait(WaitClass::Polling, Instant::now() + ANSWER_MAX);
-            assert_eq!(waited, Waited::Ready, "no answer");
+            assert_eq!(waited, WaitOutcome::Ready, "no answer");
         }
     }
 

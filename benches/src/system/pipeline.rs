@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use ddss::{SegmentId, Strategy};
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_core::{ArenaRange, Completion, Entry, Look, Operation, Outcome, Payload, Request, RequestId, Terms};
-use ddss_ipc::{AttachOptions, Attachment, Lane, WaitClass, Waited};
+use ddss_core::{
+    ArenaRange, Completion, Entry, Operation, Outcome, Payload, PutConditions, ReadOptions, Request, RequestId,
+};
+use ddss_ipc::{AttachOptions, Attachment, Channel, WaitClass, WaitOutcome};
 
 use super::{Cluster, Kind};
 use crate::harness::{Figure, RoundTrip};
@@ -26,7 +28,7 @@ pub enum Task {
 
 struct Pipeline {
     cluster: Rc<Cluster>,
-    lane: Lane,
+    lane: Channel,
     requests: Vec<Entry>,
     _attachment: Attachment,
 }
@@ -57,9 +59,11 @@ fn request(task: Task, index: usize) -> Request {
             let slot = (index * bytes.div_ceil(ARENA_SLOT_BYTES)) as u32;
             let range = ArenaRange { slot, bytes: bytes as u32 };
             match kind {
-                Kind::Get => Operation::Get { segment, offset: 0, into: range, inline: false, look: Look::default() },
+                Kind::Get => {
+                    Operation::Get { segment, offset: 0, into: range, inline: false, look: ReadOptions::default() }
+                }
                 Kind::Put => {
-                    Operation::Put { segment, offset: 0, from: Payload::Arena(range), terms: Terms::default() }
+                    Operation::Put { segment, offset: 0, from: Payload::Arena(range), terms: PutConditions::default() }
                 }
             }
         }
@@ -81,7 +85,7 @@ impl RoundTrip for Pipeline {
             }
             if left > 0 {
                 let waited = self.lane.wait(WaitClass::Polling, Instant::now() + ANSWER_MAX);
-                assert_eq!(waited, Waited::Ready, "no answer");
+                assert_eq!(waited, WaitOutcome::Ready, "no answer");
             }
         }
     }

@@ -26,7 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use ddss::{Client, Failure, LockOptions, Locked, Placement, Segment, Spec};
+use ddss::{Client, Failure, LockGuard, LockOptions, Placement, Segment, Spec};
 
 use crate::Error;
 use crate::cache::open_or_allocate;
@@ -50,17 +50,17 @@ impl LockManager {
     }
 
     /// Takes a lock, waiting in line for it until the client's deadline.
-    pub fn acquire(&self, name: &str) -> Result<Locked, Error> {
+    pub fn acquire(&self, name: &str) -> Result<LockGuard, Error> {
         self.acquire_with(name, LockOptions::new())
     }
 
     /// Takes a lock as the options say.
-    pub fn acquire_with(&self, name: &str, options: LockOptions) -> Result<Locked, Error> {
+    pub fn acquire_with(&self, name: &str, options: LockOptions) -> Result<LockGuard, Error> {
         Ok(self.segment(name)?.lock_with(options)?)
     }
 
     /// Takes a lock if nobody has it.
-    pub fn try_acquire(&self, name: &str) -> Result<Option<Locked>, Error> {
+    pub fn try_acquire(&self, name: &str) -> Result<Option<LockGuard>, Error> {
         match self.segment(name)?.lock_with(LockOptions::new().no_wait()) {
             Err(error) if error.failure() == Some(Failure::Locked) => Ok(None),
             ended => Ok(Some(ended?)),
@@ -69,7 +69,7 @@ impl LockManager {
 
     /// Takes several locks, one for each different name and in the order of the names, so that two who want the same ones
     /// never wait for each other. If one cannot be had, none is held.
-    pub fn acquire_all(&self, names: &[&str]) -> Result<Vec<Locked>, Error> {
+    pub fn acquire_all(&self, names: &[&str]) -> Result<Vec<LockGuard>, Error> {
         let mut names = names.to_vec();
         names.sort_unstable();
         names.dedup();

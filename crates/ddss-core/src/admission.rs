@@ -10,7 +10,7 @@ use std::net::IpAddr;
 /// assert_eq!(ddss_core::makes_room([other, crowd, crowd]), Some(1));
 /// assert_eq!(ddss_core::makes_room([]), None);
 /// ```
-pub fn makes_room(waiting: impl IntoIterator<Item = IpAddr>) -> Option<usize> {
+pub fn select_eviction(waiting: impl IntoIterator<Item = IpAddr>) -> Option<usize> {
     // Address, how many, the first one of it.
     let mut crowds: Vec<(IpAddr, usize, usize)> = Vec::new();
     for (index, from) in waiting.into_iter().enumerate() {
@@ -31,9 +31,9 @@ mod tests {
     fn the_oldest_of_the_largest_crowd_makes_room() {
         // If this broke, one address with many sockets could keep a node of another address out of its cluster.
         let from = |last: u8| IpAddr::from([10, 0, 0, last]);
-        assert_eq!(makes_room([from(1)]), Some(0));
-        assert_eq!(makes_room([from(1), from(2)]), Some(0), "as many each: who came first");
-        assert_eq!(makes_room([from(1), from(2), from(3), from(2)]), Some(1));
-        assert_eq!(makes_room([from(9), from(7), from(7), from(9), from(7)]), Some(1));
+        assert_eq!(select_eviction([from(1)]), Some(0));
+        assert_eq!(select_eviction([from(1), from(2)]), Some(0), "as many each: who came first");
+        assert_eq!(select_eviction([from(1), from(2), from(3), from(2)]), Some(1));
+        assert_eq!(select_eviction([from(9), from(7), from(7), from(9), from(7)]), Some(1));
     }
 }

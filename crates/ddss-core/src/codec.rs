@@ -3,10 +3,10 @@
 use crate::failure::Failure;
 use crate::limits::{COPIES_MAX_OF_SEGMENT, HISTORY_MAX, LEASE_MAX_US, MESSAGE_BYTES_MAX, RANGES_MAX};
 use crate::model::coherence::Model;
-use crate::model::segment::{Identity, Name, Permissions};
+use crate::model::segment::{Name, Permissions, Principal};
 use crate::model::spec::Storage;
-use crate::peer::message::{Facts, Have, RemoteWindow, Stored};
-use crate::request::operation::{LockToken, LockWish, Terms};
+use crate::peer::message::{OfferReply, RemoteWindow, ReplicaAck, SegmentInfo};
+use crate::request::operation::{LockRequest, LockToken, PutConditions};
 use crate::{SegmentId, Version};
 use arrayvec::ArrayVec;
 
@@ -34,13 +34,13 @@ impl<const N: usize> Writer<N> {
     pub(crate) fn option(&mut self, value: Option<u64>) -> &mut Self {
         self.u8(value.is_some().into()).u64(value.unwrap_or(0))
     }
-    pub(crate) fn identity(&mut self, who: Identity) -> &mut Self {
+    pub(crate) fn identity(&mut self, who: Principal) -> &mut Self {
         self.u32(who.uid).u32(who.gid)
     }
     pub(crate) fn window(&mut self, window: RemoteWindow) -> &mut Self {
         self.u32(window.key).u64(window.base).u64(window.bytes)
     }
-    pub(crate) fn facts(&mut self, facts: &Facts) -> &mut Self {
+    pub(crate) fn facts(&mut self, facts: &SegmentInfo) -> &mut Self {
         let (kind, parameter) = facts.model.to_parts();
         self.u64(facts.segment.to_bits()).u64(facts.bytes).u8(kind).u32(parameter).u32(facts.keeps);
         self.identity(facts.permissions.owner).u16(facts.permissions.mode).u8(facts.copies | facts.storage.code() << 7)
@@ -75,8 +75,8 @@ impl Reader<'_> {
     pub(crate) fn segment(&mut self) -> Result<SegmentId, Failure> {
         self.u64().map(SegmentId::from_bits)
     }
-    pub(crate) fn identity(&mut self) -> Result<Identity, Failure> {
-        Ok(Identity { uid: self.u32()?, gid: self.u32()? })
+    pub(crate) fn identity(&mut self) -> Result<Principal, Failure> {
+        Ok(Principal { uid: self.u32()?, gid: self.u32()? })
     }
     pub(crate) fn window(&mut self) -> Result<RemoteWindow, Failure> {
         Ok(RemoteWindow { key: self.u32()?, base: self.u64()?, bytes: self.u64()? })
@@ -92,14 +92,14 @@ impl Reader<'_> {
             _ => Err(Failure::Malformed),
         }
     }
-    pub(crate) fn wish(&mut self) -> Result<LockWish, Failure> {
+    pub(crate) fn wish(&mut self) -> Result<LockRequest, Failure> {
         let (flags, lease_us) = (self.u8()?, self.u32()?);
         if flags > 3 || lease_us == 0 || lease_us > LEASE_MAX_US {
             return Err(Failure::Malformed);
         }
-        Ok(LockWish { shared: flags & 1 != 0, no_wait: flags & 2 != 0, lease_us })
+        Ok(LockRequest { shared: flags & 1 != 0, no_wait: flags & 2 != 0, lease_us })
     }
-    pub(crate) fn facts(&mut self) -> Result<Facts, Failure> {
+    pub(crate) fn facts(&mut self) -> Result<SegmentInfo, Failure> {
         let (segment, bytes) = (self.segment()?, self.u64()?);
         let model = Model::from_parts(self.u8()?, self.u32()?)?;
         let keeps = self.u32()?;
@@ -108,19 +108,19 @@ impl Reader<'_> {
         if keeps > HISTORY_MAX || mode & !0o777 != 0 || copies == 0 || copies > COPIES_MAX_OF_SEGMENT {
             return Err(Failure::Malformed);
         }
-        Ok(Facts { segment, bytes, model, permissions: Permissions { owner, mode }, keeps, copies, storage })
+        Ok(SegmentInfo { segment, bytes, model, permissions: Permissions { owner, mode }, keeps, copies, storage })
     }
     pub(crate) fn permissions(&mut self) -> Result<Permissions, Failure> {
         let (owner, mode) = (self.identity()?, self.u16()?);
         if mode & !0o777 == 0 { Ok(Permissions { owner, mode }) } else { Err(Failure::Malformed) }
     }
-    pub(crate) fn have(&mut self) -> Result<Have, Failure> {
-        Have::from_code(self.u8()?).ok_or(Failure::Malformed)
+    pub(crate) fn have(&mut self) -> Result<OfferReply, Failure> {
+        OfferReply::from_code(self.u8()?).ok_or(Failure::Malformed)
     }
-    pub(crate) fn stored(&mut self) -> Result<Stored, Failure> {
+    pub(crate) fn stored(&mut self) -> Result<ReplicaAck, Failure> {
         Ok(match self.u8()? {
-            1 => Stored::Piece,
-            2 => Stored::Put,
+            1 => ReplicaAck::Piece,
+            2 => ReplicaAck::Put,
             _ => return Err(Failure::Malformed),
         })
     }
@@ -130,9 +130,9 @@ impl Reader<'_> {
             (kind, parameter) => Model::from_parts(kind, parameter).map(Some),
         }
     }
-    pub(crate) fn terms(&mut self) -> Result<Terms, Failure> {
+    pub(crate) fn terms(&mut self) -> Result<PutConditions, Failure> {
         let (version, token) = (self.option()?.map(Version), self.option()?.map(LockToken));
-        Ok(Terms { version, token, asks: self.model()? })
+        Ok(PutConditions { version, token, asks: self.model()? })
     }
     pub(crate) fn ranges(&mut self) -> Result<u8, Failure> {
         match self.u8()? {

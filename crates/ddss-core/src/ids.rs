@@ -109,7 +109,7 @@ impl fmt::Display for ClientId {
 
 /// One pair of rings: a client and which of its lanes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct LaneId {
+pub struct ChannelId {
     /// Whose lane.
     pub client: ClientId,
     /// Which one, below [`LANES_PER_CLIENT_MAX`](crate::limits::LANES_PER_CLIENT_MAX).

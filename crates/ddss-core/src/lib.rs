@@ -30,24 +30,26 @@ mod request;
 mod shard;
 pub mod status;
 
-pub use admission::makes_room;
+pub use admission::select_eviction;
 pub use argument_error::BadArgument;
 pub use clock::HybridClock;
 pub use failure::{Failure, Outcome};
-pub use ids::{ClientId, LaneId, NodeId, RequestId, SegmentId, Timestamp, Version};
-pub use model::coherence::{GetRules, Minds, Model};
+pub use ids::{ChannelId, ClientId, NodeId, RequestId, SegmentId, Timestamp, Version};
+pub use model::coherence::{GetRules, LockDependency, Model};
 pub use model::record::Record;
-pub use model::segment::{Audience, Header, Identity, Name, Permissions, Proof, Wish};
+pub use model::segment::{Access, Audience, Header, Name, Permissions, Principal, SnapshotCheck};
 pub use model::spec::{Placement, Spec, Storage};
 pub use peer::hello::{HelloError, PeerHello};
-pub use peer::message::{Facts, Have, Message, Refusal, RemoteWindow, Stored};
-pub use rate_limiter::Pace;
-pub use request::completion::{Completion, Opened};
-pub use request::listing::{DegradedReason, Listing, LockHolder, Mirroring, Page, Query};
-pub use request::operation::{ArenaRange, Change, LockToken, LockWish, Look, Operation, Payload, Permit, Terms};
+pub use peer::message::{Message, OfferReply, Refusal, RemoteWindow, ReplicaAck, SegmentInfo};
+pub use rate_limiter::RateLimiter;
+pub use request::completion::{Completion, OpenedSegment};
+pub use request::listing::{DegradedReason, ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};
+pub use request::operation::{
+    ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Payload, PermissionUpdate, PutConditions, ReadOptions,
+};
 pub use request::ranges::{Range, Ranges};
-pub use request::request::{Refused, Request};
-pub use shard::Plane;
+pub use request::request::{BadRequest, Request};
+pub use shard::Shard;
 
 /// One slot of a ring as eight words, exactly one cache line.
 ///

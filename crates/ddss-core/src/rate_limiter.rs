@@ -17,7 +17,7 @@ use std::time::Duration;
 /// assert_eq!(pace.turn_of("other", now), now);
 /// ```
 #[derive(Debug)]
-pub struct Pace<K> {
+pub struct RateLimiter<K> {
     burst: Duration,
     every: Duration,
     known_max: usize,
@@ -25,7 +25,7 @@ pub struct Pace<K> {
     taken: VecDeque<(K, Duration)>,
 }
 
-impl<K: PartialEq + Copy> Pace<K> {
+impl<K: PartialEq + Copy> RateLimiter<K> {
     /// `burst` turns ahead of the pace, then one `every` so often. Of so many it is known who had his turn; with more, the one
     /// is forgotten who had his longest ago.
     pub fn new(burst: u32, every: Duration, known_max: usize) -> Self {
@@ -57,7 +57,7 @@ mod tests {
     fn everybody_has_a_burst_and_then_his_pace_and_nobody_waits_for_another() {
         // If this broke, one who comes again and again would be all that a door has time for, or those who come once would wait.
         let (every, begin) = (Duration::from_millis(50), Duration::from_secs(9));
-        let mut pace = Pace::new(8, every, 256);
+        let mut pace = RateLimiter::new(8, every, 256);
         for turn in 0..9 {
             assert_eq!(pace.turn_of(1, begin), begin, "turn {turn}");
             pace.took_turn(1, begin);

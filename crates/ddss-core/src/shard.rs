@@ -19,12 +19,12 @@ use crate::model::segment::Name;
 /// # Ok::<(), ddss_core::Failure>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Plane {
+pub struct Shard {
     index: u8,
     count: u8,
 }
 
-impl Plane {
+impl Shard {
     /// The plane of a daemon that has one.
     pub const ONLY: Self = Self { index: 0, count: 1 };
 
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_name_is_in_the_same_plane_everywhere_and_for_ever() {
         // If this broke, clients of one release would not find what those of another one made.
-        let index = |name: &str, count| Plane::index_of(&Name::new(name).unwrap(), count);
+        let index = |name: &str, count| Shard::index_of(&Name::new(name).unwrap(), count);
         let names = ["a", "b", "scores", "scores/today", "scores/tomorrow", "ü"];
         assert_eq!(names.map(|name| index(name, 1)), [0; 6]);
         assert_eq!(names.map(|name| index(name, 2)), PINNED_2);
@@ -101,8 +101,8 @@ mod tests {
             let mut hits = vec![0u32; count.into()];
             for number in 0..16_000 {
                 let name = Name::new(&format!("table/{number}")).unwrap();
-                hits[usize::from(Plane::index_of(&name, count))] += 1;
-                let at_home = Plane::all(count).filter(|plane| plane.has(&name)).count();
+                hits[usize::from(Shard::index_of(&name, count))] += 1;
+                let at_home = Shard::all(count).filter(|plane| plane.has(&name)).count();
                 assert_eq!(at_home, 1);
             }
             let fair = 16_000 / u32::from(count);
@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn there_is_no_plane_beyond_the_last() {
         // If this broke, a number from a file or a socket would name a plane that is not there.
-        assert_eq!(Plane::new(0, 1), Some(Plane::ONLY));
-        assert!(Plane::new(1, 1).is_none() && Plane::new(0, 0).is_none() && Plane::new(0, 17).is_none());
-        assert_eq!((Plane::all(0).len(), Plane::all(255).len()), (1, PLANES_MAX));
+        assert_eq!(Shard::new(0, 1), Some(Shard::ONLY));
+        assert!(Shard::new(1, 1).is_none() && Shard::new(0, 0).is_none() && Shard::new(0, 17).is_none());
+        assert_eq!((Shard::all(0).len(), Shard::all(255).len()), (1, PLANES_MAX));
     }
 }

@@ -1,16 +1,16 @@
 //! The engine allocates nothing on the data path once it is warm.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss_core::engine::{Action, Engine, EngineConfig, Now, Source, StepId, Tail};
+use ddss_core::engine::{Action, CommitSource, Engine, EngineConfig, MessageBody, Now, StepId};
 use ddss_core::{
-    ArenaRange, Change, ClientId, Completion, Header, Identity, LaneId, LockToken, LockWish, Look, Message, Model,
-    NodeId, Opened, Operation, Outcome, Payload, Plane, RemoteWindow, Request, RequestId, SegmentId, Spec, Terms,
-    Timestamp,
+    ArenaRange, AtomicOp, ChannelId, ClientId, Completion, Header, LockRequest, LockToken, Message, Model, NodeId,
+    OpenedSegment, Operation, Outcome, Payload, Principal, PutConditions, ReadOptions, RemoteWindow, Request,
+    RequestId, SegmentId, Shard, Spec, Timestamp,
 };
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
-const LANE: LaneId = LaneId { client: CLIENT, index: 0 };
-const WHO: Identity = Identity { uid: 7, gid: 7 };
+const LANE: ChannelId = ChannelId { client: CLIENT, index: 0 };
+const WHO: Principal = Principal { uid: 7, gid: 7 };
 const RANGE: ArenaRange = ArenaRange { slot: 0, bytes: 4096 };
 
 /// Two engines with nothing between them but this.
@@ -28,7 +28,7 @@ impl Pair {
             let (pool_bytes, peers) = (64 << 20, peers.clone());
             Engine::new(&EngineConfig {
                 node: NodeId(node),
-                plane: Plane::ONLY,
+                plane: Shard::ONLY,
                 pool_bytes,
                 peers,
                 first_generation: 9,
@@ -62,20 +62,20 @@ impl Pair {
                 Action::Look { .. } => self.engines[node].looked(1),
                 Action::Commit { source, version, .. } => {
                     self.state = Header::committed(version);
-                    if let Source::Kept(kept) = source {
+                    if let CommitSource::Kept(kept) = source {
                         self.engines[node].take_kept(kept, |_| ());
                     }
                 }
                 Action::Fetch { step, .. } => self.fetched(node, step),
                 Action::Send { message, tail, .. } => self.deliver(node, message, &tail),
-                Action::Stage { message, .. } => self.deliver(node, message, &Tail::None),
+                Action::Stage { message, .. } => self.deliver(node, message, &MessageBody::None),
                 Action::Hand { hand, message, .. } => {
                     self.engines[node].handed(hand);
-                    self.deliver(node, message, &Tail::None);
+                    self.deliver(node, message, &MessageBody::None);
                 }
                 Action::Introduce { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
-                    self.deliver(node, Message::Found { step, facts, window }, &Tail::None);
+                    self.deliver(node, Message::Found { step, facts, window }, &MessageBody::None);
                 }
                 Action::Reply { completion, .. } => self.last = Some(completion),
                 _ => {}
@@ -93,13 +93,13 @@ impl Pair {
         SegmentId::new(NodeId(1), 0, 10).to_bits()
     }
 
-    fn deliver(&mut self, from: usize, message: Message, tail: &Tail) {
+    fn deliver(&mut self, from: usize, message: Message, tail: &MessageBody) {
         let mut bytes = [0; Message::PUT_BYTES_MAX];
         let length = match tail {
-            Tail::None => 0,
-            Tail::Client(_, payload) => payload.length() as usize,
-            Tail::Pool(_, parts) => parts.bytes() as usize,
-            Tail::Kept(kept) => {
+            MessageBody::None => 0,
+            MessageBody::Client(_, payload) => payload.length() as usize,
+            MessageBody::Pool(_, parts) => parts.bytes() as usize,
+            MessageBody::Kept(kept) => {
                 let kept = self.engines[from].kept(*kept);
                 bytes[..kept.len()].copy_from_slice(kept);
                 kept.len()
@@ -118,18 +118,18 @@ fn round(pair: &mut Pair, node: usize, segment: SegmentId, turn: u64) {
         let from = Payload::Arena(ArenaRange { slot: 0, bytes });
         Operation::Put { segment, offset: 0, from, terms }
     };
-    done(pair.ask(node, get(Look::default()), &[]));
+    done(pair.ask(node, get(ReadOptions::default()), &[]));
     // The home carries it out.
-    done(pair.ask(node, get(Look { asks: Some(Model::Read), version: None }), &[]));
-    done(pair.ask(node, put(64, Terms::default()), &[]));
-    done(pair.ask(node, put(4096, Terms::default()), &[]));
-    let change = Change::Add(turn);
+    done(pair.ask(node, get(ReadOptions { asks: Some(Model::Read), version: None }), &[]));
+    done(pair.ask(node, put(64, PutConditions::default()), &[]));
+    done(pair.ask(node, put(4096, PutConditions::default()), &[]));
+    let change = AtomicOp::Add(turn);
     done(pair.ask(node, Operation::Atomic { segment, offset: 8, change, token: None }, &[]));
-    let wish = LockWish { shared: false, no_wait: false, lease_us: 1_000_000 };
+    let wish = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000 };
     let locked = pair.ask(node, Operation::Lock { segment, wish }, &[]);
     let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| locked.data[i])));
     done(locked);
-    done(pair.ask(node, put(64, Terms { token: Some(token), ..Terms::default() }), &[]));
+    done(pair.ask(node, put(64, PutConditions { token: Some(token), ..PutConditions::default() }), &[]));
     done(pair.ask(node, Operation::Unlock { segment, token }, &[]));
     for engine in &mut pair.engines {
         engine.tick(pair.now);
@@ -145,7 +145,7 @@ fn nothing_is_allocated_once_the_engine_is_warm() {
         let text = [&spec.encode()[..], b"warm"].concat();
         let whole = ArenaRange { slot: 0, bytes: text.len() as u32 };
         let made = pair.ask(0, Operation::Allocate { spec_and_name: whole }, &text);
-        let segment = Opened::decode(&made.data).segment;
+        let segment = OpenedSegment::decode(&made.data).segment;
         assert_eq!(segment.to_bits(), pair.segment());
         (0..100).for_each(|turn| round(&mut pair, node, segment, turn));
         let counted = allocation_counter::measure(|| (0..1000).for_each(|turn| round(&mut pair, node, segment, turn)));

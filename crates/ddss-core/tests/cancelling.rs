@@ -3,13 +3,13 @@
 
 use ddss_core::engine::{Action, Engine, EngineConfig, Now};
 use ddss_core::{
-    ArenaRange, Change, ClientId, Completion, Failure, Identity, LaneId, LockToken, LockWish, Message, NodeId,
-    Operation, Outcome, Payload, Plane, Request, RequestId, SegmentId, Spec, Terms, Timestamp, Version,
+    ArenaRange, AtomicOp, ChannelId, ClientId, Completion, Failure, LockRequest, LockToken, Message, NodeId, Operation,
+    Outcome, Payload, Principal, PutConditions, Request, RequestId, SegmentId, Shard, Spec, Timestamp, Version,
 };
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
 const OTHER: ClientId = ClientId { index: 1, generation: 1 };
-const WHO: Identity = Identity { uid: 1, gid: 1 };
+const WHO: Principal = Principal { uid: 1, gid: 1 };
 const NOW: Now = Now { steady_us: 1, wall_us: 1 };
 const LATE: Failure = Failure::TimedOut;
 
@@ -27,7 +27,7 @@ impl Pair {
         let engine = |node: u16| {
             let config = EngineConfig {
                 node: NodeId(node),
-                plane: Plane::ONLY,
+                plane: Shard::ONLY,
                 pool_bytes: 1 << 20,
                 peers: vec![NodeId(3 - node)],
                 first_generation: 0,
@@ -42,7 +42,7 @@ impl Pair {
         let text = [&Spec::new(64).encode()[..], b"shared"].concat();
         let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
         let allocate = Request::new(RequestId(0), Operation::Allocate { spec_and_name });
-        engines[0].request(NOW, LaneId { client: OTHER, index: 0 }, &allocate, &text);
+        engines[0].request(NOW, ChannelId { client: OTHER, index: 0 }, &allocate, &text);
         let Some(Action::Format { record, .. }) = engines[0].next_action() else { panic!("nothing is made") };
         engines[0].formatted(NOW, record.segment, true);
         while engines[0].next_action().is_some() {}
@@ -53,7 +53,7 @@ impl Pair {
 
     /// A client of a node (0: of the home) asks; all that follows is done.
     fn ask(&mut self, at: usize, client: ClientId, id: u64, operation: Operation) {
-        self.engines[at].request(NOW, LaneId { client, index: 0 }, &Request::new(RequestId(id), operation), &[]);
+        self.engines[at].request(NOW, ChannelId { client, index: 0 }, &Request::new(RequestId(id), operation), &[]);
         self.go_on();
     }
 
@@ -82,16 +82,16 @@ impl Pair {
     /// Each kind of call that may wait for another caller.
     fn waits(&self) -> [Operation; 6] {
         let segment = self.segment;
-        let wish = LockWish { shared: false, no_wait: false, lease_us: 1_000_000 };
-        let (look, into) = (ddss_core::Look::default(), ArenaRange { slot: 0, bytes: 8 });
+        let wish = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000 };
+        let (look, into) = (ddss_core::ReadOptions::default(), ArenaRange { slot: 0, bytes: 8 });
         let from = Payload::inline(&[1; 8]).unwrap();
         [
             Operation::Lock { segment, wish },
             Operation::Await { segment, above: Version(0) },
-            Operation::Put { segment, offset: 0, from, terms: Terms::default() },
-            Operation::Atomic { segment, offset: 0, change: Change::Add(1), token: None },
+            Operation::Put { segment, offset: 0, from, terms: PutConditions::default() },
+            Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token: None },
             Operation::Get { segment, offset: 0, into, inline: true, look },
-            Operation::Lock { segment, wish: LockWish { shared: true, ..wish } },
+            Operation::Lock { segment, wish: LockRequest { shared: true, ..wish } },
         ]
     }
 }

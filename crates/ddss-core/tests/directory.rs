@@ -3,13 +3,13 @@
 
 use ddss_core::engine::{Action, ClaimId, Engine, EngineConfig, Now, StepId};
 use ddss_core::{
-    ArenaRange, ClientId, Completion, Failure, Identity, LaneId, Message, Name, NodeId, Operation, Outcome, Placement,
-    Plane, Request, RequestId, Spec, Timestamp,
+    ArenaRange, ChannelId, ClientId, Completion, Failure, Message, Name, NodeId, Operation, Outcome, Placement,
+    Principal, Request, RequestId, Shard, Spec, Timestamp,
 };
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
-const LANE: LaneId = LaneId { client: CLIENT, index: 0 };
-const WHO: Identity = Identity { uid: 1, gid: 1 };
+const LANE: ChannelId = ChannelId { client: CLIENT, index: 0 };
+const WHO: Principal = Principal { uid: 1, gid: 1 };
 const NOW: Now = Now { steady_us: 1, wall_us: 1 };
 
 struct Node {
@@ -21,7 +21,7 @@ impl Node {
     fn new() -> Self {
         let config = EngineConfig {
             node: NodeId(1),
-            plane: Plane::ONLY,
+            plane: Shard::ONLY,
             pool_bytes: 1 << 20,
             peers: Vec::new(),
             first_generation: 0,
@@ -127,7 +127,7 @@ fn a_name_is_given_back_when_its_segment_comes_to_nothing_or_is_released() {
     assert_eq!(end_in(&node.make("b")), Outcome::Done);
     let opened = node.open("b");
     let [Action::Reply { completion, .. }] = opened[..] else { panic!("{opened:?}") };
-    let segment = ddss_core::Opened::decode(&completion.data).segment;
+    let segment = ddss_core::OpenedSegment::decode(&completion.data).segment;
     let actions = node.ask(Operation::Release { segment }, b"");
     assert!(!actions.iter().any(|action| matches!(action, Action::Reply { .. })), "{actions:?}");
     let claim = actions.iter().find_map(|action| match action {
@@ -145,7 +145,7 @@ fn a_segment_is_not_released_without_a_majority_and_one_that_was_has_an_unknown_
     assert_eq!(end_in(&node.make("a")), Outcome::Done);
     let opened = node.open("a");
     let [Action::Reply { completion, .. }] = opened[..] else { panic!("{opened:?}") };
-    let segment = ddss_core::Opened::decode(&completion.data).segment;
+    let segment = ddss_core::OpenedSegment::decode(&completion.data).segment;
     node.engine.set_majority(false);
     let refused = Outcome::Failed(Failure::NoMajority);
     assert_eq!(end_in(&node.ask(Operation::Release { segment }, b"")), refused);

@@ -4,7 +4,8 @@
 use ddss_core::engine::{Action, Engine, EngineConfig, Now};
 use ddss_core::limits::{AREAS_MAX, SEGMENTS_PER_NODE_MAX};
 use ddss_core::{
-    ArenaRange, ClientId, Failure, Identity, LaneId, Model, NodeId, Operation, Outcome, Plane, Request, RequestId, Spec,
+    ArenaRange, ChannelId, ClientId, Failure, Model, NodeId, Operation, Outcome, Principal, Request, RequestId, Shard,
+    Spec,
 };
 
 const NOW: Now = Now { steady_us: 1, wall_us: 1 };
@@ -13,7 +14,7 @@ const NOW: Now = Now { steady_us: 1, wall_us: 1 };
 fn engine() -> Engine {
     Engine::new(&EngineConfig {
         node: NodeId(1),
-        plane: Plane::ONLY,
+        plane: Shard::ONLY,
         pool_bytes: 1 << 40,
         peers: Vec::new(),
         first_generation: 0,
@@ -22,14 +23,14 @@ fn engine() -> Engine {
 }
 
 /// Attaches the client of a user.
-fn attach(engine: &mut Engine, user: u32) -> LaneId {
+fn attach(engine: &mut Engine, user: u32) -> ChannelId {
     let client = ClientId { index: user, generation: 1 };
-    engine.attach(client, Identity { uid: user, gid: user }, 1 << 20);
-    LaneId { client, index: 0 }
+    engine.attach(client, Principal { uid: user, gid: user }, 1 << 20);
+    ChannelId { client, index: 0 }
 }
 
 /// Makes a segment, and says how that ended.
-fn allocate(engine: &mut Engine, lane: LaneId, name: &str, spec: &Spec) -> Result<(), Failure> {
+fn allocate(engine: &mut Engine, lane: ChannelId, name: &str, spec: &Spec) -> Result<(), Failure> {
     let text = [&spec.encode()[..], name.as_bytes()].concat();
     let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
     engine.request(NOW, lane, &Request::new(RequestId(1), Operation::Allocate { spec_and_name }), &text);
@@ -62,7 +63,7 @@ fn one_segment_too_many_names_the_limit_and_its_value() {
 #[test]
 fn one_set_of_readers_too_many_names_the_limit_and_its_value() {
     let mut engine = engine();
-    let lanes: Vec<LaneId> = (1..=AREAS_MAX as u32).map(|user| attach(&mut engine, user)).collect();
+    let lanes: Vec<ChannelId> = (1..=AREAS_MAX as u32).map(|user| attach(&mut engine, user)).collect();
     let mut made = lanes.iter().map(|&lane| {
         let name = format!("of-{}", lane.client.index);
         allocate(&mut engine, lane, &name, &Spec::new(1))

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ddss_core::{Entry, LaneId, NodeId};
+use ddss_core::{ChannelId, Entry, NodeId};
 use ddss_ipc::{
-    Access, Arrival, AttachOptions, Attachment, Followed, Idling, Lane, Reception, ReceptionConfig, SharedMemory,
-    Station, Strategy, WaitClass, Waited,
+    Acceptor, AcceptorConfig, Access, Arrival, AttachOptions, Attachment, Channel, IdleMode, IpcServer, SharedMemory,
+    Strategy, TracedRequest, WaitClass, WaitOutcome,
 };
 use rustix::event::{PollFd, PollFlags};
 use rustix::thread::CpuSet;
@@ -84,9 +84,9 @@ fn main() {
 fn solo() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let mut station = Station::open(NodeId(1)).unwrap();
+    let mut station = IpcServer::open(NodeId(1)).unwrap();
     let inbox = station.inbox();
-    let _reception = Reception::start(&path, ReceptionConfig::new(&station), inbox.sink()).unwrap();
+    let _reception = Acceptor::start(&path, AcceptorConfig::new(&station), inbox.sink()).unwrap();
     let mut options = AttachOptions::default();
     options.lanes = 1;
     let attachment = Attachment::connect(&path, &options).unwrap();
@@ -239,9 +239,9 @@ fn answer_slots(memory: &SharedMemory) {
 fn strategy(plan: &Plan) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let station = Station::open(NodeId(1)).unwrap();
+    let station = IpcServer::open(NodeId(1)).unwrap();
     let inbox = station.inbox();
-    let reception = Reception::start(&path, ReceptionConfig::new(&station), inbox.sink()).unwrap();
+    let reception = Acceptor::start(&path, AcceptorConfig::new(&station), inbox.sink()).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let service = {
         let stop = Arc::clone(&stop);
@@ -256,7 +256,7 @@ fn strategy(plan: &Plan) {
     println!("{},{},{},{rests},{wakes}", plan.mode, plan.clients, String::from_utf8_lossy(&output.stdout).trim_end());
 }
 
-fn serve(mut station: Station, stop: &AtomicBool) -> (u64, u64) {
+fn serve(mut station: IpcServer, stop: &AtomicBool) -> (u64, u64) {
     pin([cores() - 1]);
     station.tell_core();
     let mut batch = Vec::with_capacity(256);
@@ -279,7 +279,7 @@ fn serve(mut station: Station, stop: &AtomicBool) -> (u64, u64) {
             batch.clear();
             taken
         } else {
-            station.serve(256, &mut |_: LaneId, entry: &Entry, _: Option<Followed>| {
+            station.serve(256, &mut |_: ChannelId, entry: &Entry, _: Option<TracedRequest>| {
                 Some([entry[0], !entry[1], entry[2], 0, 0, 0, 0, 0])
             })
         };
@@ -292,11 +292,11 @@ fn serve(mut station: Station, stop: &AtomicBool) -> (u64, u64) {
         station.flush();
         looks += 1;
         let idling = station.idling();
-        if idling == Idling::Poll || (idling == Idling::Spin && !looks.is_multiple_of(64)) {
+        if idling == IdleMode::Poll || (idling == IdleMode::Spin && !looks.is_multiple_of(64)) {
             continue;
         }
         let since = *idle_since.get_or_insert_with(Instant::now);
-        if idling == Idling::Sleep || since.elapsed() > SERVICE_SPIN {
+        if idling == IdleMode::Sleep || since.elapsed() > SERVICE_SPIN {
             idle_since = None;
             if station.arm() {
                 let descriptor = station.descriptor();
@@ -402,22 +402,22 @@ fn strategy_clients(plan: &Plan, path: &Path) -> Vec<Result> {
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
-fn call(lane: &mut Lane) -> u64 {
+fn call(lane: &mut Channel) -> u64 {
     lane.submit([0, 42, 0, 0, 0, 0, 0, 0]).unwrap();
     lane.ring();
-    assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + PATIENCE), Waited::Ready);
+    assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + PATIENCE), WaitOutcome::Ready);
     assert_eq!(lane.reap().unwrap()[1], !42);
     1
 }
 
 /// Keeps thirty-two requests under way.
-fn window(lane: &mut Lane) -> u64 {
+fn window(lane: &mut Channel) -> u64 {
     let mut done = 0;
     while lane.outstanding() < 32 {
         lane.submit([0, 42, 0, 0, 0, 0, 0, 0]).unwrap();
     }
     lane.ring();
-    assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + PATIENCE), Waited::Ready);
+    assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + PATIENCE), WaitOutcome::Ready);
     while lane.reap().is_some() {
         done += 1;
     }

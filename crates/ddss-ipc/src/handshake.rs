@@ -49,7 +49,7 @@ pub(crate) struct Hello {
 
 /// What somebody at the door wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum HandshakeRequest {
     /// To be a client.
     Attach(Hello),
     /// To map an area of the node's memory.
@@ -77,7 +77,7 @@ pub(crate) struct Welcome {
 /// Why a client is not let in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(crate) enum Refused {
+pub(crate) enum Refusal {
     /// The two speak different versions.
     Version = 1,
     /// The frame makes no sense.
@@ -90,7 +90,7 @@ pub(crate) enum Refused {
 
 /// The daemon's answer, taken apart.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum HandshakeReply {
     Welcome(Welcome),
     Refusal { code: u32, text: String },
     View,
@@ -151,7 +151,7 @@ impl Hello {
     }
 }
 
-impl Asked {
+impl HandshakeRequest {
     pub(crate) fn encode(&self) -> [u8; HELLO_BYTES] {
         match self {
             Self::Attach(hello) => hello.encode(),
@@ -180,7 +180,7 @@ fn queue_at(frame: &[u8], offset: usize) -> Option<i32> {
     i32::try_from(u64_at(frame, offset).checked_sub(1)?).ok()
 }
 
-impl Answer {
+impl HandshakeReply {
     pub(crate) fn encode(&self) -> [u8; ANSWER_BYTES] {
         let mut frame = [0; ANSWER_BYTES];
         frame[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
@@ -249,17 +249,22 @@ mod tests {
     fn frames_come_back_as_they_were_sent() {
         // If this broke, no client could attach, or one would map its memory wrongly.
         let hello = Hello { strategy: Strategy::Rmq, lanes: 3, arena_bytes: 1 << 40 };
-        for asked in [Asked::Attach(hello), Asked::Look { area: 7 }] {
-            assert_eq!(Asked::decode(&asked.encode()), Ok(asked));
+        for asked in [HandshakeRequest::Attach(hello), HandshakeRequest::Look { area: 7 }] {
+            assert_eq!(HandshakeRequest::decode(&asked.encode()), Ok(asked));
         }
-        assert_eq!(Answer::decode(&Answer::View.encode()), Ok(Answer::View));
+        assert_eq!(HandshakeReply::decode(&HandshakeReply::View.encode()), Ok(HandshakeReply::View));
         let client = ClientId { index: 7, generation: 9 };
         let (reply_queue, request_queue) = (Some(0), None);
         let (node, arena_bytes, planes, place) = (NodeId(5), 4096, 2, 63);
         let welcome = Welcome { node, client, lanes: 3, arena_bytes, reply_queue, request_queue, planes, place };
-        assert_eq!(Answer::decode(&Answer::Welcome(welcome).encode()), Ok(Answer::Welcome(welcome)));
-        let refusal = Answer::Refusal { code: 3, text: "é".repeat(500) };
-        let Ok(Answer::Refusal { code: 3, text }) = Answer::decode(&refusal.encode()) else { panic!("lost") };
+        assert_eq!(
+            HandshakeReply::decode(&HandshakeReply::Welcome(welcome).encode()),
+            Ok(HandshakeReply::Welcome(welcome))
+        );
+        let refusal = HandshakeReply::Refusal { code: 3, text: "é".repeat(500) };
+        let Ok(HandshakeReply::Refusal { code: 3, text }) = HandshakeReply::decode(&refusal.encode()) else {
+            panic!("lost")
+        };
         assert!(text.chars().all(|letter| letter == 'é') && text.len() > 200);
     }
 
@@ -270,8 +275,8 @@ mod tests {
             let mut frame = vec![0; bytes];
             frame[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
             frame[8..12].copy_from_slice(&77_u32.to_ne_bytes());
-            assert_eq!(Asked::decode(&frame), Err(BadFrame::Version(77)));
-            assert_eq!(Answer::decode(&frame), Err(BadFrame::Version(77)));
+            assert_eq!(HandshakeRequest::decode(&frame), Err(BadFrame::Version(77)));
+            assert_eq!(HandshakeReply::decode(&frame), Err(BadFrame::Version(77)));
         }
     }
 
@@ -280,19 +285,19 @@ mod tests {
         // If this broke, one packet from any local process would kill the daemon.
         for bytes in 0..300 {
             for fill in [0, 1, 0xff] {
-                assert!(Asked::decode(&vec![fill; bytes]).is_err());
-                assert!(Answer::decode(&vec![fill; bytes]).is_err());
+                assert!(HandshakeRequest::decode(&vec![fill; bytes]).is_err());
+                assert!(HandshakeReply::decode(&vec![fill; bytes]).is_err());
             }
         }
-        let mut frame = Answer::Refusal { code: 1, text: String::new() }.encode();
+        let mut frame = HandshakeReply::Refusal { code: 1, text: String::new() }.encode();
         frame[20..24].copy_from_slice(&u32::MAX.to_ne_bytes());
-        assert!(Answer::decode(&frame).is_err());
+        assert!(HandshakeReply::decode(&frame).is_err());
         let client = ClientId { index: 0, generation: 1 };
         let (node, reply_queue, request_queue) = (NodeId(1), None, None);
         for (planes, place) in [(17, 0), (1, PLACES as u8)] {
             let welcome =
                 Welcome { node, client, lanes: 1, arena_bytes: 4096, reply_queue, request_queue, planes, place };
-            assert!(Answer::decode(&Answer::Welcome(welcome).encode()).is_err());
+            assert!(HandshakeReply::decode(&HandshakeReply::Welcome(welcome).encode()).is_err());
         }
     }
 }

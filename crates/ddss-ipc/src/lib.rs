@@ -1,7 +1,7 @@
 //! The road inside a node: shared memory, rings, queues, sleep and wake.
 //!
-//! *The stop before:* `ddss` writes a request into the calling thread's own [`Lane`].
-//! *The stop after:* `ddssd`'s progress thread takes copies out of its [`Station`], for the engine in `ddss-core`.
+//! *The stop before:* `ddss` writes a request into the calling thread's own [`Channel`].
+//! *The stop after:* `ddssd`'s progress thread takes copies out of its [`IpcServer`], for the engine in `ddss-core`.
 //!
 //! ```text
 //!        client process                                  daemon
@@ -76,23 +76,23 @@ mod sys;
 mod trace_sampling;
 mod transport;
 mod wait;
-pub use client::call_table::{CallId, Calls, Ended, Found};
-pub use shm::slot_bitmap::SlotMap;
+pub use client::call_table::{CallId, CallStatus, CallTable, Notify};
+pub use shm::slot_bitmap::SlotBitmap;
 
 #[cfg(not(loom))]
 pub use client::attachment::{AttachError, AttachOptions, Attachment};
 #[cfg(not(loom))]
-pub use client::channel::{Lane, LaneFull};
+pub use client::channel::{Channel, ChannelFull};
 #[cfg(not(loom))]
 pub use paths::{FOLDER_VARIABLE, SOCKET_NAME, client_folder, default_folder, socket_name, status_name};
 #[cfg(not(loom))]
-pub use server::acceptor::{ArrivalSink, PerUser, Reception, ReceptionConfig};
+pub use server::acceptor::{Acceptor, AcceptorConfig, ArrivalSink, UserLimit};
 #[cfg(not(loom))]
-pub use server::server::{Answerer, Idling, Inbox, Offence, Station, StationCounts};
+pub use server::server::{IdleMode, Inbox, IpcServer, ProtocolViolation, RequestHandler, ServerCounts};
 #[cfg(not(loom))]
 pub use server::session::{Arrival, Credentials, Session};
 #[cfg(not(loom))]
-pub use shm::area_mapping::{Views, view};
+pub use shm::area_mapping::{AreaAccess, view};
 #[cfg(not(loom))]
 pub use shm::layout::LAYOUT_VERSION;
 #[cfg(not(loom))]
@@ -100,8 +100,10 @@ pub use shm::status_page::{Life, STATUS_NAME, StatusReadError, process_began, re
 #[cfg(not(loom))]
 pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
 #[cfg(not(loom))]
-pub use sys::{Access, Claimed, Claims, Desk, Framed, Inherited, MemoryError, SharedMemory, exit_for_lost_files};
+pub use sys::{
+    Access, Combiner, InheritedSocket, MemoryError, PoolGuard, Seqlock, SharedMemory, TryLockPool, exit_for_lost_files,
+};
 #[cfg(not(loom))]
-pub use trace_sampling::{Followed, clock_ns};
+pub use trace_sampling::{TracedRequest, clock_ns};
 #[cfg(not(loom))]
-pub use transport::channel_transport::Waited;
+pub use transport::channel_transport::WaitOutcome;

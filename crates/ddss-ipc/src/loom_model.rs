@@ -10,13 +10,13 @@ use ddss_core::Entry;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use crate::client::call_table::{Calls, Ended, Found};
+use crate::client::call_table::{CallStatus, CallTable, Notify};
 use crate::shm::ring::{Consumer, Kind, Producer, Slot, Slots};
-use crate::shm::slot_bitmap::SlotMap;
+use crate::shm::slot_bitmap::SlotBitmap;
 use crate::sync::{AtomicU64, Ordering, order};
-use crate::sys::{Claims, Desk};
+use crate::sys::{Combiner, TryLockPool};
 use crate::wait::park;
-use crate::wait::park::Sleep;
+use crate::wait::park::SleepMode;
 
 /// Slots of a model's ring. Two, so that both "full" and "comes round" happen within three messages.
 const SLOTS: usize = 2;
@@ -107,7 +107,7 @@ pub fn a_sleeping_client_is_seen() {
             })
         };
         let mut reaped = Consumer::new(ring, Kind::Completion, 0);
-        let sleeps = park::announce(&control, Sleep::Futex, &mut reaped);
+        let sleeps = park::announce(&control, SleepMode::Futex, &mut reaped);
         let woken = service.join().unwrap();
         assert!(!sleeps || woken, "the client sleeps and nobody wakes it");
     });
@@ -162,8 +162,9 @@ pub fn a_client_that_has_rung_is_swept() {
 /// Two threads want the one place there is; what the first one wrote is there for the second one.
 pub fn a_place_is_one_threads_at_a_time() {
     run(|| {
-        let claims = Arc::new(Claims::new([0u64]));
-        let work = |claims: &Claims<u64>| claims.claim(0).map(|mut place| place.with(|count| *count += 1)).is_some();
+        let claims = Arc::new(TryLockPool::new([0u64]));
+        let work =
+            |claims: &TryLockPool<u64>| claims.claim(0).map(|mut place| place.with(|count| *count += 1)).is_some();
         let other = {
             let claims = Arc::clone(&claims);
             thread::spawn(move || work(&claims))
@@ -178,8 +179,8 @@ pub fn a_place_is_one_threads_at_a_time() {
 /// Two threads have something to be done at a desk; whoever is there does it, and what was written before is there.
 pub fn whatever_is_left_is_done() {
     run(|| {
-        let desk = Arc::new((Desk::new([0u64; 2]), [AtomicU64::new(0), AtomicU64::new(0)]));
-        let come = |desk: &(Desk<[u64; 2]>, [AtomicU64; 2]), who: usize| {
+        let desk = Arc::new((Combiner::new([0u64; 2]), [AtomicU64::new(0), AtomicU64::new(0)]));
+        let come = |desk: &(Combiner<[u64; 2]>, [AtomicU64; 2]), who: usize| {
             desk.1[who].store(1, Ordering::Relaxed);
             desk.0.leave(1 << who, |done, left| {
                 for (index, done) in done.iter_mut().enumerate().filter(|(index, _)| left >> index & 1 == 1) {
@@ -201,7 +202,7 @@ pub fn whatever_is_left_is_done() {
 /// whole, and who is to be woken has said how.
 pub fn a_call_ends_once() {
     run(|| {
-        let calls = Arc::new((Calls::new(1), AtomicU64::new(0)));
+        let calls = Arc::new((CallTable::new(1), AtomicU64::new(0)));
         let id = calls.0.begin().unwrap();
         calls.0.submit(id, &entry(1), true);
         let service = {
@@ -209,23 +210,23 @@ pub fn a_call_ends_once() {
             thread::spawn(move || {
                 let ended = calls.0.end(id, &entry(2));
                 match ended {
-                    Ended::Late => calls.0.free(id),
-                    Ended::Dozes => assert_eq!(calls.1.load(Ordering::Relaxed), 1, "nobody knows how to wake it"),
-                    Ended::Told | Ended::Stale => {}
+                    Notify::Late => calls.0.free(id),
+                    Notify::Dozes => assert_eq!(calls.1.load(Ordering::Relaxed), 1, "nobody knows how to wake it"),
+                    Notify::Told | Notify::Stale => {}
                 }
                 ended
             })
         };
         calls.1.store(1, Ordering::Relaxed);
-        let dozes = calls.0.doze(id) == Found::Waiting;
+        let dozes = calls.0.doze(id) == CallStatus::Waiting;
         let found = calls.0.abandon(id);
-        if let Found::Done(completion) = found {
+        if let CallStatus::Done(completion) = found {
             check(completion, 2);
             calls.0.free(id);
         }
         let ended = service.join().unwrap();
-        assert_eq!(ended == Ended::Late, found == Found::Waiting, "freed by both, or by nobody");
-        assert!(ended != Ended::Dozes || dozes, "woken, who did not sleep");
+        assert_eq!(ended == Notify::Late, found == CallStatus::Waiting, "freed by both, or by nobody");
+        assert!(ended != Notify::Dozes || dozes, "woken, who did not sleep");
         assert!(calls.0.begin().is_some_and(|next| next != id), "the place was not given back");
     });
 }
@@ -233,10 +234,10 @@ pub fn a_call_ends_once() {
 /// Two threads want two slots each, of three; what each does there is seen by who comes next.
 pub fn a_slot_is_in_one_run_at_a_time() {
     run(|| {
-        let slots = Arc::new(SlotMap::new(0, 3));
+        let slots = Arc::new(SlotBitmap::new(0, 3));
         let uses: Arc<[AtomicU64; 3]> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
         // Not one step: who does not see what was done before counts it away.
-        let work = |slots: &SlotMap, uses: &[AtomicU64; 3]| {
+        let work = |slots: &SlotBitmap, uses: &[AtomicU64; 3]| {
             let Some(first) = slots.take(2) else { return 0 };
             for slot in &uses[first as usize..first as usize + 2] {
                 let seen = slot.load(Ordering::Relaxed);

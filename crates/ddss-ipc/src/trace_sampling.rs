@@ -27,7 +27,7 @@ const _: () = assert!(EVERY as usize > ddss_core::limits::RING_SLOTS);
 
 /// A request that is followed, as it came into the service's hands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Followed {
+pub struct TracedRequest {
     /// When its client sent it, if that is known.
     pub submitted_ns: Option<u64>,
     /// When it was taken.
@@ -52,10 +52,10 @@ pub(crate) fn stamp(position: u32, now_ns: u64) -> u64 {
 }
 
 /// What that says about the request at a position, which was taken at `taken_ns`.
-pub(crate) fn followed(stamp: u64, position: u32, taken_ns: u64) -> Followed {
+pub(crate) fn followed(stamp: u64, position: u32, taken_ns: u64) -> TracedRequest {
     let ago = (taken_ns as u32).wrapping_sub(stamp as u32);
     let known = (stamp >> 32) as u32 == position.wrapping_add(1) && stamp != 0 && ago < 1 << 31;
-    Followed { submitted_ns: known.then(|| taken_ns.saturating_sub(ago.into())), taken_ns }
+    TracedRequest { submitted_ns: known.then(|| taken_ns.saturating_sub(ago.into())), taken_ns }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use ddss_ipc::{AttachError, AttachOptions, Attachment, Reception, ReceptionConfig, Station, Strategy, WaitClass};
+use ddss_ipc::{Acceptor, AcceptorConfig, AttachError, AttachOptions, Attachment, IpcServer, Strategy, WaitClass};
 use support::{Echo, attach, call, role};
 
 #[test]
@@ -32,8 +32,8 @@ fn who_cannot_attach_is_told_why() {
 fn a_second_daemon_is_turned_away_and_the_first_goes_on() {
     // If this broke, a daemon started by mistake would cut off every client of the one that runs.
     let echo = Echo::start();
-    let station = Station::open(ddss_core::NodeId(8)).unwrap();
-    let second = Reception::start(&echo.path, ReceptionConfig::new(&station), station.inbox().sink()).unwrap_err();
+    let station = IpcServer::open(ddss_core::NodeId(8)).unwrap();
+    let second = Acceptor::start(&echo.path, AcceptorConfig::new(&station), station.inbox().sink()).unwrap_err();
     assert_eq!(second.kind(), std::io::ErrorKind::AddrInUse);
     call(&mut attach(&echo.path, |_| {}).take_lane().unwrap(), WaitClass::Polling, 1);
 }

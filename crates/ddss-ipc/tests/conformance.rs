@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ddss_ipc::{Attachment, Lane, Strategy, WaitClass, Waited};
+use ddss_ipc::{Attachment, Channel, Strategy, WaitClass, WaitOutcome};
 use rustix::event::{PollFd, PollFlags};
 use support::{Echo, INVERT, LATER, NEVER, NOW, PATIENCE, REVERSE, attach, call, role, spawn};
 
@@ -120,8 +120,8 @@ fn with(strategy: Strategy, lanes: usize) -> (Echo, Attachment) {
     (echo, attachment)
 }
 
-fn wait(lane: &mut Lane) -> u64 {
-    assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + PATIENCE), Waited::Ready);
+fn wait(lane: &mut Channel) -> u64 {
+    assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + PATIENCE), WaitOutcome::Ready);
     lane.reap().unwrap()[1]
 }
 
@@ -155,7 +155,7 @@ fn a_full_window_is_refused_and_drains(strategy: Strategy) {
 fn all_lanes_full_at_once_lose_nothing(strategy: Strategy) {
     // If this broke, requests or replies would vanish when a message queue (256 entries as shipped) is full.
     let (_echo, attachment) = with(strategy, 16);
-    let mut lanes: Vec<Lane> = std::iter::from_fn(|| attachment.take_lane()).collect();
+    let mut lanes: Vec<Channel> = std::iter::from_fn(|| attachment.take_lane()).collect();
     assert_eq!(lanes.len(), 16);
     for round in 0..4_u64 {
         for lane in &mut lanes {
@@ -244,7 +244,7 @@ fn a_wait_ends_at_its_deadline(strategy: Strategy) {
     lane.ring();
     for class in [WaitClass::Polling, WaitClass::InLine, WaitClass::Sleeping, WaitClass::Polling] {
         let deadline = Instant::now() + Duration::from_millis(30);
-        assert_eq!(lane.wait(class, deadline), Waited::TimedOut);
+        assert_eq!(lane.wait(class, deadline), WaitOutcome::TimedOut);
         assert!(Instant::now() >= deadline);
     }
     // What comes after it is still found.
@@ -265,7 +265,7 @@ fn a_wait_ends_when_the_daemon_is_killed(strategy: Strategy) {
         }
     };
     let attachment = attach(path.as_ref(), |options| options.strategy = strategy);
-    let mut lanes: Vec<Lane> = std::iter::from_fn(|| attachment.take_lane()).collect();
+    let mut lanes: Vec<Channel> = std::iter::from_fn(|| attachment.take_lane()).collect();
     call(&mut lanes[0], WaitClass::Polling, 1);
     assert!(attachment.is_alive());
     // One lane waits while it happens, the other only afterwards.
@@ -276,10 +276,10 @@ fn a_wait_ends_when_the_daemon_is_killed(strategy: Strategy) {
     std::thread::sleep(Duration::from_millis(30));
     daemon.kill().unwrap();
     daemon.wait().unwrap();
-    assert_eq!(waiter.join().unwrap(), Waited::Gone);
+    assert_eq!(waiter.join().unwrap(), WaitOutcome::Gone);
     lanes[0].submit([0, 1, 0, NOW, 0, 0, 0, 0]).unwrap();
     lanes[0].ring();
-    assert_eq!(lanes[0].wait(WaitClass::Sleeping, Instant::now() + PATIENCE), Waited::Gone);
+    assert_eq!(lanes[0].wait(WaitClass::Sleeping, Instant::now() + PATIENCE), WaitOutcome::Gone);
     assert!(!attachment.is_alive());
     support::clean_after_a_dead_daemon(path.as_ref());
 }
@@ -287,7 +287,7 @@ fn a_wait_ends_when_the_daemon_is_killed(strategy: Strategy) {
 fn a_task_is_told_through_the_descriptor(strategy: Strategy) {
     // If this broke, a future would never resolve, or an executor would spin.
     let (echo, attachment) = with(strategy, 2);
-    let mut lanes: Vec<Lane> = std::iter::from_fn(|| attachment.take_lane()).collect();
+    let mut lanes: Vec<Channel> = std::iter::from_fn(|| attachment.take_lane()).collect();
     let deadline = Instant::now() + PATIENCE;
     for round in 0..200 {
         let mut waiting = BTreeSet::new();

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use ddss_core::{ClientId, Entry, LaneId, NodeId};
-use ddss_ipc::{Answerer, Arrival, AttachOptions, Attachment, Followed, Lane, Reception, ReceptionConfig, Station};
+use ddss_core::{ChannelId, ClientId, Entry, NodeId};
+use ddss_ipc::{
+    Acceptor, AcceptorConfig, Arrival, AttachOptions, Attachment, Channel, IpcServer, RequestHandler, TracedRequest,
+};
 
 const LANES: usize = 64;
 const BUDGET: usize = 256;
@@ -30,7 +32,7 @@ fn attach_as(uid: u32, path: &std::path::Path, lanes: usize) -> Attachment {
     })
 }
 
-fn fill(lanes: &mut [Lane]) {
+fn fill(lanes: &mut [Channel]) {
     for lane in lanes {
         while lane.reap().is_some() {}
         while lane.submit([0; 8]).is_ok() {}
@@ -38,7 +40,7 @@ fn fill(lanes: &mut [Lane]) {
 }
 
 /// Takes in whoever comes next.
-fn adopt(station: &mut Station) {
+fn adopt(station: &mut IpcServer) {
     let begin = std::time::Instant::now();
     let arrival = loop {
         match station.arrival() {
@@ -51,9 +53,9 @@ fn adopt(station: &mut Station) {
 }
 
 /// One round of the service; how many requests of that client it took.
-fn serve(station: &mut Station, client: ClientId) -> usize {
+fn serve(station: &mut IpcServer, client: ClientId) -> usize {
     let mut taken = 0;
-    station.serve(BUDGET, &mut |lane: LaneId, entry: &Entry, _: Option<Followed>| {
+    station.serve(BUDGET, &mut |lane: ChannelId, entry: &Entry, _: Option<TracedRequest>| {
         taken += usize::from(lane.client == client);
         Some(*entry)
     });
@@ -67,13 +69,13 @@ fn serve(station: &mut Station, client: ClientId) -> usize {
 fn whoever_calls_now_and_then_is_found_while_somebody_never_stops() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let mut station = Station::open(NodeId(7)).unwrap();
-    let reception = Reception::start(&path, ReceptionConfig::new(&station), station.inbox().sink()).unwrap();
+    let mut station = IpcServer::open(NodeId(7)).unwrap();
+    let reception = Acceptor::start(&path, AcceptorConfig::new(&station), station.inbox().sink()).unwrap();
     let (greedy, modest) = (attach(&path, LANES), attach(&path, 1));
     for _ in 0..2 {
         adopt(&mut station);
     }
-    let mut many: Vec<Lane> = (0..LANES).map(|_| greedy.take_lane().unwrap()).collect();
+    let mut many: Vec<Channel> = (0..LANES).map(|_| greedy.take_lane().unwrap()).collect();
     let mut one = modest.take_lane().unwrap();
     // All of the greedy one's lanes become hot.
     for _ in 0..1000 {
@@ -106,8 +108,8 @@ fn whoever_calls_now_and_then_is_found_while_somebody_never_stops() {
 
 /// A station and two users' clients, the first one with so many lanes.
 struct Two {
-    station: Station,
-    reception: Reception,
+    station: IpcServer,
+    reception: Acceptor,
     greedy: Attachment,
     modest: Attachment,
     _folder: tempfile::TempDir,
@@ -118,10 +120,10 @@ impl Two {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let path = folder.path().join("socket");
-        let mut station = Station::open(NodeId(7)).unwrap();
-        let mut config = ReceptionConfig::new(&station);
+        let mut station = IpcServer::open(NodeId(7)).unwrap();
+        let mut config = AcceptorConfig::new(&station);
         config.socket_mode = 0o666;
-        let reception = Reception::start(&path, config, station.inbox().sink()).unwrap();
+        let reception = Acceptor::start(&path, config, station.inbox().sink()).unwrap();
         let (greedy, modest) = (attach_as(65534, &path, lanes), attach(&path, 1));
         for _ in 0..2 {
             adopt(&mut station);
@@ -139,7 +141,7 @@ fn a_user_who_never_stops_takes_no_more_than_his_share() {
     /// What is taken of one user before another one's call: his share of a go around the lanes.
     const SHARE: usize = 4;
     let Two { mut station, reception, greedy, modest, .. } = Two::start(LANES);
-    let mut many: Vec<Lane> = (0..LANES).map(|_| greedy.take_lane().unwrap()).collect();
+    let mut many: Vec<Channel> = (0..LANES).map(|_| greedy.take_lane().unwrap()).collect();
     let mut one = modest.take_lane().unwrap();
     for _ in 0..1000 {
         fill(&mut many);
@@ -152,7 +154,7 @@ fn a_user_who_never_stops_takes_no_more_than_his_share() {
         fill(&mut many);
         one.submit([0; 8]).unwrap();
         let (mut before, mut is_found) = (0, false);
-        station.serve(BUDGET, &mut |lane: LaneId, entry: &Entry, _: Option<Followed>| {
+        station.serve(BUDGET, &mut |lane: ChannelId, entry: &Entry, _: Option<TracedRequest>| {
             is_found |= lane.client == modest.client();
             before += usize::from(!is_found);
             if lane.client == greedy.client() {
@@ -177,12 +179,12 @@ struct Weigher {
 
 const WEIGHT: usize = 128;
 
-impl Answerer for Weigher {
+impl RequestHandler for Weigher {
     fn weight(&self, request: &Entry) -> usize {
         if request[2] == 1 { WEIGHT } else { 1 }
     }
 
-    fn answer(&mut self, lane: LaneId, request: &Entry, _: Option<Followed>) -> Option<Entry> {
+    fn answer(&mut self, lane: ChannelId, request: &Entry, _: Option<TracedRequest>) -> Option<Entry> {
         assert_eq!(request[2] == 1, lane.client == self.weighty);
         self.served.push(lane.client);
         Some(*request)
@@ -197,11 +199,11 @@ fn who_asks_for_much_meets_one_call_of_a_hundred_and_waits_for_nobody_who_is_sil
         return eprintln!("skipped: who_asks_for_much_meets_one_call_of_a_hundred: not root, nobody else to be");
     }
     let Two { mut station, reception, greedy, modest, .. } = Two::start(LANES);
-    let mut weighty: Vec<Lane> = (0..LANES).map(|_| greedy.take_lane().unwrap()).collect();
+    let mut weighty: Vec<Channel> = (0..LANES).map(|_| greedy.take_lane().unwrap()).collect();
     let mut one = modest.take_lane().unwrap();
     let mut weigher = Weigher { weighty: greedy.client(), served: Vec::new() };
     // Asks for much by these lanes, and once for little if somebody is to; how many of both were served.
-    let mut round = |many: &mut [Lane], one: Option<&mut Lane>| {
+    let mut round = |many: &mut [Channel], one: Option<&mut Channel>| {
         for lane in many {
             while lane.reap().is_some() {}
             let _ = lane.submit([0, 0, 1, 0, 0, 0, 0, 0]);

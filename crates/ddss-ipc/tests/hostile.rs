@@ -7,7 +7,7 @@ mod support;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ddss_ipc::{LAYOUT_VERSION, Strategy, WaitClass, Waited};
+use ddss_ipc::{LAYOUT_VERSION, Strategy, WaitClass, WaitOutcome};
 use support::raw::{CONTROL, Liar, hear, hello, knock, refusal, say};
 use support::{Echo, NEVER, NOW, PATIENCE, attach, call};
 
@@ -180,7 +180,7 @@ fn who_never_reaps_is_served_no_more_and_starves_nobody() {
         for value in 0..500 {
             call(&mut lane, WaitClass::Polling, value);
         }
-        assert_eq!(greedy.wait(WaitClass::Polling, std::time::Instant::now() + PATIENCE), Waited::Ready);
+        assert_eq!(greedy.wait(WaitClass::Polling, std::time::Instant::now() + PATIENCE), WaitOutcome::Ready);
         echo.until("all that may be answered", |seen| seen.answered.load(Ordering::Acquire) >= 64 + 500);
         let answered = echo.seen.answered.load(Ordering::Acquire);
         assert!((64 + 500..=64 + 500 + 64).contains(&answered), "{answered} requests taken");

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ddss_ipc::{Attachment, Lane, Strategy, WaitClass};
+use ddss_ipc::{Attachment, Channel, Strategy, WaitClass};
 use rustix::process::{Pid, Signal, kill_process};
 use support::raw::{hear, knock, say_with};
 use support::{Echo, attach, call, descriptors, role, serial, spawn};
@@ -65,7 +65,7 @@ fn child_caller() {
     let (strategy, path) = argument.split_once(' ').unwrap();
     let attachments: Vec<Attachment> =
         (0..20).map(|_| attach(path.as_ref(), |options| options.strategy = strategy.parse().unwrap())).collect();
-    let mut lanes: Vec<Lane> = attachments.iter().filter_map(Attachment::take_lane).collect();
+    let mut lanes: Vec<Channel> = attachments.iter().filter_map(Attachment::take_lane).collect();
     for lane in &mut lanes {
         call(lane, WaitClass::Polling, 0);
     }

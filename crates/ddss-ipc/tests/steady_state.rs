@@ -7,7 +7,7 @@ mod support;
 use std::process::Command;
 use std::time::Instant;
 
-use ddss_ipc::{Strategy, WaitClass, Waited};
+use ddss_ipc::{Strategy, WaitClass, WaitOutcome};
 use support::{Echo, NOW, PATIENCE, attach, role};
 
 /// Calls between two markers. In so many there has to be no system call at all.
@@ -30,11 +30,11 @@ fn child_steady() {
     let attachment = attach(&echo.path, |options| options.strategy = strategy.parse::<Strategy>().unwrap());
     let mut lane = attachment.take_lane().unwrap();
     let marker = || drop(std::fs::metadata("/marker"));
-    let run = |lane: &mut ddss_ipc::Lane, calls| {
+    let run = |lane: &mut ddss_ipc::Channel, calls| {
         for value in 0..calls {
             lane.submit([0, value, 0, NOW, 0, 0, 0, 0]).unwrap();
             lane.ring();
-            assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + PATIENCE), Waited::Ready);
+            assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + PATIENCE), WaitOutcome::Ready);
             assert_eq!(lane.reap().unwrap()[1], !value);
         }
     };

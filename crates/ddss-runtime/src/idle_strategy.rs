@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The pace of a progress thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pace {
+pub struct IdleConfig {
     /// How long it spins after the last thing it did.
     pub spin: Duration,
     /// How often it gives its core to whoever waits, after that.
@@ -15,7 +15,7 @@ pub struct Pace {
     pub nap_max: Duration,
 }
 
-impl Default for Pace {
+impl Default for IdleConfig {
     fn default() -> Self {
         Self { spin: Duration::from_micros(50), yields: 4, busy: false, nap_max: Duration::from_millis(50) }
     }
@@ -23,7 +23,7 @@ impl Default for Pace {
 
 /// Who of those that the thread works for may have the core when it yields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LetIn {
+pub enum YieldTo {
     /// Nobody that it knows of.
     Nobody,
     /// Somebody who waits for what is under way: he looks, and gives it back.
@@ -34,7 +34,7 @@ pub enum LetIn {
 
 /// What to do next when there was nothing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Idle {
+pub(crate) enum IdleAction {
     Spin,
     Yield,
     Park,
@@ -50,8 +50,8 @@ pub(crate) enum Idle {
 /// nothing, and a thread that found that out some times in a row spins for a short time only, until work comes so soon
 /// again that spinning would have met it.
 #[derive(Debug)]
-pub(crate) struct Pacer {
-    pace: Pace,
+pub(crate) struct IdleStrategy {
+    pace: IdleConfig,
     rounds: u32,
     yields: u32,
     since: Option<Instant>,
@@ -71,7 +71,7 @@ pub(crate) struct Pacer {
     undisturbed: bool,
 }
 
-impl Pacer {
+impl IdleStrategy {
     /// Reading the clock costs as much as a round without work: once in so many is enough.
     const ROUNDS_PER_LOOK: u32 = 8;
     /// The same on a crowded core.
@@ -103,7 +103,7 @@ impl Pacer {
     /// A short time.
     const SPIN_SHORT: Duration = Duration::from_micros(1);
 
-    pub(crate) fn new(pace: Pace) -> Self {
+    pub(crate) fn new(pace: IdleConfig) -> Self {
         let (rounds, yields, in_vain) = (0, 0, 0);
         let (since, next_yield, hogged_until) = (None, None, None);
         let (crowded, alone, long, undisturbed) = (false, 0, false, false);
@@ -159,14 +159,14 @@ impl Pacer {
     }
 
     /// There was none. `spin` tells how long it is to spin this time, if it is not as long as the pace says.
-    pub(crate) fn idle(&mut self, spin: impl FnOnce(Duration) -> Duration) -> Idle {
+    pub(crate) fn idle(&mut self, spin: impl FnOnce(Duration) -> Duration) -> IdleAction {
         if self.undisturbed && !self.pace.busy {
-            return Idle::Park;
+            return IdleAction::Park;
         }
         self.rounds += 1;
         let rounds_per_look = if self.crowded { Self::ROUNDS_PER_LOOK_CROWDED } else { Self::ROUNDS_PER_LOOK };
         if self.rounds < rounds_per_look {
-            return Idle::Spin;
+            return IdleAction::Spin;
         }
         self.rounds = 0;
         let now = Instant::now();
@@ -182,20 +182,20 @@ impl Pacer {
             self.long = idle > Self::SPIN_SHORT;
             // A spin that is longer than usual is for who has a core to spare: whoever wants this one gets it.
             let early = idle >= self.pace.spin || self.crowded && self.next_yield.is_none_or(|next| next <= now);
-            if early { Idle::Yield } else { Idle::Spin }
+            if early { IdleAction::Yield } else { IdleAction::Spin }
         } else if (self.yields < self.pace.yields && !in_vain) || self.pace.busy {
             self.yields = self.yields.saturating_add(1);
-            Idle::Yield
+            IdleAction::Yield
         } else {
-            Idle::Park
+            IdleAction::Park
         }
     }
 
     /// A yield is over that took so long.
-    pub(crate) fn yielded(&mut self, now: Instant, took: Duration, who: LetIn) {
+    pub(crate) fn yielded(&mut self, now: Instant, took: Duration, who: YieldTo) {
         let is_hog = took > Self::HOG_MIN;
-        if who != LetIn::Woken || is_hog {
-            let lets_in = took > if who == LetIn::Waiting { Self::WAITING_MAX } else { Self::ALONE_MAX };
+        if who != YieldTo::Woken || is_hog {
+            let lets_in = took > if who == YieldTo::Waiting { Self::WAITING_MAX } else { Self::ALONE_MAX };
             self.alone = if lets_in { 0 } else { self.alone.saturating_add(1) };
             self.crowded = lets_in || self.crowded && self.alone < Self::ALONE_FOR_SURE;
         }
@@ -234,47 +234,50 @@ mod tests {
     #[test]
     fn an_idle_thread_comes_to_rest_and_a_busy_one_does_not() {
         // If this broke, an idle daemon would burn a core, or one with its own core would sleep.
-        let pace = Pace { spin: Duration::ZERO, yields: 2, ..Pace::default() };
-        let next = |pacer: &mut Pacer| (0..).map(|_| pacer.idle(|spin| spin)).find(|&idle| idle != Idle::Spin);
-        let mut pacer = Pacer::new(pace);
-        assert_eq!(next(&mut pacer), Some(Idle::Yield));
-        assert_eq!(next(&mut pacer), Some(Idle::Yield));
-        assert_eq!(next(&mut pacer), Some(Idle::Park));
+        let pace = IdleConfig { spin: Duration::ZERO, yields: 2, ..IdleConfig::default() };
+        let next =
+            |pacer: &mut IdleStrategy| (0..).map(|_| pacer.idle(|spin| spin)).find(|&idle| idle != IdleAction::Spin);
+        let mut pacer = IdleStrategy::new(pace);
+        assert_eq!(next(&mut pacer), Some(IdleAction::Yield));
+        assert_eq!(next(&mut pacer), Some(IdleAction::Yield));
+        assert_eq!(next(&mut pacer), Some(IdleAction::Park));
         pacer.worked();
-        assert_eq!(next(&mut pacer), Some(Idle::Yield));
-        let mut busy = Pacer::new(Pace { busy: true, ..pace });
-        assert!((0..100).all(|_| next(&mut busy) == Some(Idle::Yield)));
+        assert_eq!(next(&mut pacer), Some(IdleAction::Yield));
+        let mut busy = IdleStrategy::new(IdleConfig { busy: true, ..pace });
+        assert!((0..100).all(|_| next(&mut busy) == Some(IdleAction::Yield)));
     }
 
     #[test]
     fn beyond_the_usual_time_a_thread_spins_only_on_a_core_that_nobody_wants() {
         // If this broke, the daemon of a client that polls would keep another daemon off their core for a millisecond.
-        let pace = Pace { spin: Duration::from_micros(1), ..Pace::default() };
-        let mut pacer = Pacer::new(pace);
+        let pace = IdleConfig { spin: Duration::from_micros(1), ..IdleConfig::default() };
+        let mut pacer = IdleStrategy::new(pace);
         let hour = |_| Duration::from_secs(3600);
-        while pacer.idle(hour) != Idle::Yield {}
+        while pacer.idle(hour) != IdleAction::Yield {}
         std::thread::sleep(Duration::from_millis(1));
-        let looks = (0..10 * Pacer::ROUNDS_PER_LOOK).filter(|_| pacer.idle(hour) == Idle::Yield).count();
+        let looks = (0..10 * IdleStrategy::ROUNDS_PER_LOOK).filter(|_| pacer.idle(hour) == IdleAction::Yield).count();
         assert_eq!(looks, 10, "it yields at each look, and never parks");
     }
 
     #[test]
     fn who_spun_for_nothing_some_times_spins_less_until_it_would_pay() {
         // If this broke, a request now and then would cost half a core.
-        let pace = Pace { spin: Duration::from_millis(20), yields: 0, ..Pace::default() };
-        let mut pacer = Pacer::new(pace);
-        let spun = |pacer: &mut Pacer| {
+        let pace = IdleConfig { spin: Duration::from_millis(20), yields: 0, ..IdleConfig::default() };
+        let mut pacer = IdleStrategy::new(pace);
+        let spun = |pacer: &mut IdleStrategy| {
             let began = Instant::now();
-            while pacer.idle(|spin| spin) != Idle::Park {}
+            while pacer.idle(|spin| spin) != IdleAction::Park {}
             began.elapsed()
         };
-        for _ in 0..Pacer::IN_VAIN_MAX {
+        for _ in 0..IdleStrategy::IN_VAIN_MAX {
             assert!(spun(&mut pacer) >= pace.spin);
             std::thread::sleep(Duration::from_millis(1));
             pacer.rested();
         }
-        while pacer.idle(|spin| spin) != Idle::Park {}
-        assert!(pacer.since.unwrap().elapsed() >= Pacer::SPIN_SHORT && pacer.in_vain == Pacer::IN_VAIN_MAX);
+        while pacer.idle(|spin| spin) != IdleAction::Park {}
+        assert!(
+            pacer.since.unwrap().elapsed() >= IdleStrategy::SPIN_SHORT && pacer.in_vain == IdleStrategy::IN_VAIN_MAX
+        );
         // Work comes right after it went to sleep.
         pacer.since = Some(Instant::now());
         pacer.rested();
@@ -284,31 +287,31 @@ mod tests {
     #[test]
     fn who_was_woken_by_nothing_but_the_clock_sleeps_again_at_once() {
         // If this broke, a node with calls under way to one that is gone would burn a core until they end.
-        let mut pacer = Pacer::new(Pace::default());
-        while pacer.idle(|spin| spin) != Idle::Park {}
+        let mut pacer = IdleStrategy::new(IdleConfig::default());
+        while pacer.idle(|spin| spin) != IdleAction::Park {}
         pacer.overslept();
-        assert_eq!(pacer.idle(|spin| spin), Idle::Park);
+        assert_eq!(pacer.idle(|spin| spin), IdleAction::Park);
         pacer.overslept();
         pacer.worked();
-        assert_eq!(pacer.idle(|spin| spin), Idle::Spin, "work came: more may come");
+        assert_eq!(pacer.idle(|spin| spin), IdleAction::Spin, "work came: more may come");
         pacer.overslept();
         pacer.rested();
-        assert_eq!(pacer.idle(|spin| spin), Idle::Spin, "somebody has rung");
+        assert_eq!(pacer.idle(|spin| spin), IdleAction::Spin, "somebody has rung");
     }
 
     #[test]
     fn who_has_company_gives_the_core_away_at_the_first_look_without_work() {
         // If this broke, a client that works while its get is under way would work only when that is over.
-        let pace = Pace { spin: Duration::from_secs(3600), ..Pace::default() };
-        let mut pacer = Pacer::new(pace);
-        let looks = |pacer: &mut Pacer| (1..1000).find(|_| pacer.idle(|spin| spin) == Idle::Yield);
+        let pace = IdleConfig { spin: Duration::from_secs(3600), ..IdleConfig::default() };
+        let mut pacer = IdleStrategy::new(pace);
+        let looks = |pacer: &mut IdleStrategy| (1..1000).find(|_| pacer.idle(|spin| spin) == IdleAction::Yield);
         assert_eq!(looks(&mut pacer), None);
         for _ in 0..2 {
             pacer.worked();
             pacer.has_company();
-            assert_eq!(looks(&mut pacer), Some(Pacer::ROUNDS_PER_LOOK_CROWDED));
+            assert_eq!(looks(&mut pacer), Some(IdleStrategy::ROUNDS_PER_LOOK_CROWDED));
         }
-        pacer.yielded(Instant::now(), Duration::from_millis(3), LetIn::Nobody);
+        pacer.yielded(Instant::now(), Duration::from_millis(3), YieldTo::Nobody);
         pacer.worked();
         pacer.has_company();
         assert_eq!(looks(&mut pacer), None, "somebody kept the core");
@@ -318,22 +321,22 @@ mod tests {
     fn a_thread_yields_early_only_where_that_lets_somebody_in() {
         // If this broke, two nodes on one core would wait for each other's spinning, or a node would give its core to
         // whoever computes on it.
-        let pace = Pace { spin: Duration::from_secs(3600), ..Pace::default() };
-        let mut pacer = Pacer::new(pace);
-        let spins = |pacer: &mut Pacer| (0..1000).all(|_| pacer.idle(|spin| spin) == Idle::Spin);
+        let pace = IdleConfig { spin: Duration::from_secs(3600), ..IdleConfig::default() };
+        let mut pacer = IdleStrategy::new(pace);
+        let spins = |pacer: &mut IdleStrategy| (0..1000).all(|_| pacer.idle(|spin| spin) == IdleAction::Spin);
         assert!(spins(&mut pacer), "nobody is known to be there");
-        pacer.yielded(Instant::now(), Duration::from_micros(5), LetIn::Nobody);
+        pacer.yielded(Instant::now(), Duration::from_micros(5), YieldTo::Nobody);
         std::thread::sleep(Duration::from_micros(10));
         assert!(!spins(&mut pacer), "somebody was let in");
-        (1..Pacer::ALONE_FOR_SURE).for_each(|_| pacer.yielded(Instant::now(), Duration::ZERO, LetIn::Nobody));
+        (1..IdleStrategy::ALONE_FOR_SURE).for_each(|_| pacer.yielded(Instant::now(), Duration::ZERO, YieldTo::Nobody));
         std::thread::sleep(Duration::from_micros(10));
         assert!(!spins(&mut pacer), "who was let in is asleep, and will be woken again");
-        pacer.yielded(Instant::now(), Duration::ZERO, LetIn::Nobody);
+        pacer.yielded(Instant::now(), Duration::ZERO, YieldTo::Nobody);
         std::thread::sleep(Duration::from_micros(10));
         assert!(spins(&mut pacer), "nobody has been let in for long");
-        pacer.yielded(Instant::now(), Duration::from_micros(10_000_000), LetIn::Nobody);
+        pacer.yielded(Instant::now(), Duration::from_micros(10_000_000), YieldTo::Nobody);
         assert!(spins(&mut pacer), "somebody kept the core");
-        std::thread::sleep(Pacer::HOG_MAX * Pacer::HOG_REST);
+        std::thread::sleep(IdleStrategy::HOG_MAX * IdleStrategy::HOG_REST);
         assert!(!spins(&mut pacer), "and not because the thread was stopped for ten seconds");
     }
 
@@ -341,33 +344,34 @@ mod tests {
     fn who_waits_beside_a_thread_is_no_crowd_and_has_the_core_when_it_is_owed() {
         // If this broke, a client on its daemon's core would be taken for somebody who wants it while the daemon waits for
         // another node, or one in league with a program that computes would give away the time of all other clients.
-        let mut pacer = Pacer::new(Pace::default());
-        pacer.yielded(Instant::now(), Duration::from_micros(1), LetIn::Waiting);
+        let mut pacer = IdleStrategy::new(IdleConfig::default());
+        pacer.yielded(Instant::now(), Duration::from_micros(1), YieldTo::Waiting);
         assert!(!pacer.is_core_wanted(), "he looked and gave it back");
-        pacer.yielded(Instant::now(), Duration::from_micros(1), LetIn::Nobody);
+        pacer.yielded(Instant::now(), Duration::from_micros(1), YieldTo::Nobody);
         assert!(pacer.is_core_wanted());
-        (0..Pacer::ALONE_FOR_SURE)
-            .for_each(|_| pacer.yielded(Instant::now(), Duration::from_micros(1), LetIn::Waiting));
+        (0..IdleStrategy::ALONE_FOR_SURE)
+            .for_each(|_| pacer.yielded(Instant::now(), Duration::from_micros(1), YieldTo::Waiting));
         assert!(!pacer.is_core_wanted());
-        pacer.yielded(Instant::now(), Duration::from_micros(3), LetIn::Waiting);
+        pacer.yielded(Instant::now(), Duration::from_micros(3), YieldTo::Waiting);
         assert!(pacer.is_core_wanted(), "somebody else worked");
-        let mut pacer = Pacer::new(Pace::default());
-        pacer.yielded(Instant::now(), Duration::from_micros(100), LetIn::Woken);
+        let mut pacer = IdleStrategy::new(IdleConfig::default());
+        pacer.yielded(Instant::now(), Duration::from_micros(100), YieldTo::Woken);
         assert!(!pacer.is_core_wanted(), "who was woken runs, of course");
-        pacer.yielded(Instant::now(), Duration::from_micros(100), LetIn::Nobody);
-        (0..=Pacer::ALONE_FOR_SURE).for_each(|_| pacer.yielded(Instant::now(), Duration::from_micros(0), LetIn::Woken));
+        pacer.yielded(Instant::now(), Duration::from_micros(100), YieldTo::Nobody);
+        (0..=IdleStrategy::ALONE_FOR_SURE)
+            .for_each(|_| pacer.yielded(Instant::now(), Duration::from_micros(0), YieldTo::Woken));
         assert!(pacer.is_core_wanted(), "and another one may be asleep");
-        let mut pacer = Pacer::new(Pace::default());
+        let mut pacer = IdleStrategy::new(IdleConfig::default());
         let now = Instant::now();
-        assert!(!pacer.handed_over(now, Pacer::ALONE_MAX), "nobody had it");
-        assert!(pacer.handed_over(now, Pacer::HOG_MIN) && !pacer.is_core_wanted());
+        assert!(!pacer.handed_over(now, IdleStrategy::ALONE_MAX), "nobody had it");
+        assert!(pacer.handed_over(now, IdleStrategy::HOG_MIN) && !pacer.is_core_wanted());
         assert!(pacer.handed_over(now, Duration::from_secs(1)));
-        assert!(pacer.is_hogged(now) && !pacer.is_hogged(now + Pacer::HOG_MAX));
+        assert!(pacer.is_hogged(now) && !pacer.is_hogged(now + IdleStrategy::HOG_MAX));
         pacer.hogged_until = Some(now);
         assert!(pacer.is_core_wanted());
-        (0..Pacer::ROUNDS_PER_LOOK).for_each(|_| _ = pacer.idle(|spin| spin));
+        (0..IdleStrategy::ROUNDS_PER_LOOK).for_each(|_| _ = pacer.idle(|spin| spin));
         assert!(!pacer.is_core_wanted(), "that is over");
-        pacer.yielded(Instant::now(), Duration::from_micros(10_000), LetIn::Nobody);
-        assert!(pacer.is_hogged(now + Pacer::HOG_MAX), "somebody works here");
+        pacer.yielded(Instant::now(), Duration::from_micros(10_000), YieldTo::Nobody);
+        assert!(pacer.is_hogged(now + IdleStrategy::HOG_MAX), "somebody works here");
     }
 }

@@ -36,6 +36,6 @@ mod progress;
 mod topology;
 
 pub use affinity::{allowed_cores, choose_core, current_core, pin_to, prefer_memory_of};
-pub use idle_strategy::{LetIn, Pace};
+pub use idle_strategy::{IdleConfig, YieldTo};
 pub use progress::{ProgressThread, RuntimeError, Stopper, Work};
 pub use topology::{MemoryNode, Topology};

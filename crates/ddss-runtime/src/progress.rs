@@ -1,7 +1,7 @@
 //! The thread itself, and how it is stopped.
 
 use crate::affinity::pin_to;
-use crate::idle_strategy::{Idle, LetIn, Pace, Pacer};
+use crate::idle_strategy::{IdleAction, IdleConfig, IdleStrategy, YieldTo};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,8 +30,8 @@ pub trait Work {
         false
     }
     /// Who may have been let in by the yield that is just over, and is no stranger.
-    fn let_in(&mut self) -> LetIn {
-        LetIn::Nobody
+    fn let_in(&mut self) -> YieldTo {
+        YieldTo::Nobody
     }
     /// Says whenever it changes whether nobody is known to want this core who does not wait for this thread; at first nobody is.
     fn set_core_unwanted(&mut self, unwanted: bool) {
@@ -45,7 +45,7 @@ pub trait Work {
     /// Hands over the descriptors that become readable when work comes.
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>]));
     /// How long it spins after the last thing it did, if that depends on whom it works for; `usual` is what the
-    /// [`Pace`] says.
+    /// [`IdleConfig`] says.
     fn spin(&self, usual: Duration) -> Duration {
         usual
     }
@@ -131,7 +131,7 @@ impl ProgressThread {
     pub fn start<W: Work + 'static, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         name: &str,
         core: Option<usize>,
-        pace: Pace,
+        pace: IdleConfig,
         make: impl FnOnce() -> Result<W, E> + Send + 'static,
     ) -> Result<Self, RuntimeError> {
         let start_error = |source| RuntimeError::Start { name: name.to_owned(), source };
@@ -187,8 +187,8 @@ impl Drop for ProgressThread {
     }
 }
 
-fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
-    let mut pacer = Pacer::new(pace);
+fn drive<W: Work>(work: &mut W, pace: IdleConfig, stopper: &Stopper) {
+    let mut pacer = IdleStrategy::new(pace);
     let mut wanted = false;
     work.set_core_unwanted(true);
     while !stopper.asked() {
@@ -207,14 +207,14 @@ fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
             pacer.was_of_use();
         }
         match pacer.idle(|usual| work.spin(usual)) {
-            Idle::Spin => std::hint::spin_loop(),
-            Idle::Yield => {
+            IdleAction::Spin => std::hint::spin_loop(),
+            IdleAction::Yield => {
                 let began = Instant::now();
                 std::thread::yield_now();
                 let now = Instant::now();
                 pacer.yielded(now, now.duration_since(began), work.let_in());
             }
-            Idle::Park => {
+            IdleAction::Park => {
                 let overslept = work.arm() && {
                     let woken = park(work, work.nap().min(pace.nap_max), stopper);
                     work.disarm();
@@ -231,10 +231,10 @@ fn drive<W: Work>(work: &mut W, pace: Pace, stopper: &Stopper) {
 }
 
 /// Lets in who waits on this core, unless somebody kept it for long of late.
-fn hand_over(pacer: &mut Pacer) {
+fn hand_over(pacer: &mut IdleStrategy) {
     let mut began = Instant::now();
     // The scheduler may find that this thread comes first all the same.
-    for _ in 0..Pacer::HAND_OVERS_MAX {
+    for _ in 0..IdleStrategy::HAND_OVERS_MAX {
         if pacer.is_hogged(began) {
             return;
         }
@@ -301,7 +301,8 @@ mod tests {
         let ring = bell.try_clone().unwrap();
         let rung = Arc::new(AtomicBool::new(false));
         let seen = rung.clone();
-        let pace = Pace { spin: Duration::ZERO, yields: 0, nap_max: Duration::from_secs(3600), ..Pace::default() };
+        let pace =
+            IdleConfig { spin: Duration::ZERO, yields: 0, nap_max: Duration::from_secs(3600), ..IdleConfig::default() };
         let thread =
             ProgressThread::start("bell", None, pace, move || io::Result::Ok(Doorbell { bell, rung })).unwrap();
         std::thread::sleep(Duration::from_millis(20)); // long enough that it parks
@@ -316,11 +317,11 @@ mod tests {
     #[test]
     fn work_that_cannot_be_made_is_an_error_and_not_a_dead_thread() {
         // If this broke, a daemon would say "ready" with nobody behind it.
-        let made = ProgressThread::start("none", None, Pace::default(), || {
+        let made = ProgressThread::start("none", None, IdleConfig::default(), || {
             Err::<Doorbell, _>(io::Error::from(io::ErrorKind::PermissionDenied))
         });
         assert!(matches!(made, Err(RuntimeError::Setup(_))));
-        let pinned = ProgressThread::start("far", Some(100_000), Pace::default(), || {
+        let pinned = ProgressThread::start("far", Some(100_000), IdleConfig::default(), || {
             Err::<Doorbell, _>(io::Error::from(io::ErrorKind::NotFound))
         });
         assert!(matches!(pinned, Err(RuntimeError::Pin { core: 100_000, .. })));

@@ -5,10 +5,10 @@
 //! ask, and when the bytes are back), the home's once, and two hops. Memory is left out: the engines decide without it.
 
 use crate::random::Random;
-use ddss_core::engine::{Action, Engine, EngineConfig, Now, StepId, Tail, Target};
+use ddss_core::engine::{Action, Engine, EngineConfig, FetchTarget, MessageBody, Now, StepId};
 use ddss_core::{
-    ArenaRange, ClientId, Completion, Header, Identity, LaneId, Look, Message, NodeId, Opened, Operation, Outcome,
-    Plane, RemoteWindow, Request, RequestId, SegmentId, Spec, Timestamp,
+    ArenaRange, ChannelId, ClientId, Completion, Header, Message, NodeId, OpenedSegment, Operation, Outcome, Principal,
+    ReadOptions, RemoteWindow, Request, RequestId, SegmentId, Shard, Spec, Timestamp,
 };
 use std::collections::BTreeMap;
 
@@ -118,7 +118,7 @@ impl World {
         let engine = |node: &NodeId| {
             let config = EngineConfig {
                 node: *node,
-                plane: Plane::ONLY,
+                plane: Shard::ONLY,
                 pool_bytes: POOL_BYTES,
                 peers: peers.clone(),
                 first_generation: 9,
@@ -126,7 +126,7 @@ impl World {
             };
             let mut engine = Engine::new(&config);
             peers.iter().filter(|peer| *peer != node).for_each(|peer| engine.peer_up(*peer));
-            (0..load.clients).for_each(|client| engine.attach(id(client), Identity { uid: 7, gid: 7 }, 1 << 20));
+            (0..load.clients).for_each(|client| engine.attach(id(client), Principal { uid: 7, gid: 7 }, 1 << 20));
             engine
         };
         let mut world = World {
@@ -169,7 +169,7 @@ impl World {
         let text = [&Spec { mode: 0o600, ..Spec::new(BYTES) }.encode()[..], name.as_bytes()].concat();
         let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
         let request = Request::new(RequestId(0), Operation::Allocate { spec_and_name });
-        let (now, lane) = (self.now(), LaneId { client: id(0), index: 0 });
+        let (now, lane) = (self.now(), ChannelId { client: id(0), index: 0 });
         self.made = None;
         self.engines[home].request(now, lane, &request, &text);
         self.perform(home, 0);
@@ -211,10 +211,11 @@ impl World {
                 self.clients[node][client].asked_ns = self.now_ns;
                 let segment = self.clients[node][client].segment;
                 let into = ArenaRange { slot: 0, bytes: BYTES as u32 };
-                let operation = Operation::Get { segment, offset: 0, into, inline: false, look: Look::default() };
+                let operation =
+                    Operation::Get { segment, offset: 0, into, inline: false, look: ReadOptions::default() };
                 let request = Request { timeout_us: TIMEOUT_US, ..Request::new(RequestId(client as u64), operation) };
                 let done = self.work(node, self.costs.own_ns / 2);
-                let (now, lane) = (self.now(), LaneId { client: id(client), index: 0 });
+                let (now, lane) = (self.now(), ChannelId { client: id(client), index: 0 });
                 self.engines[node].request(now, lane, &request, &[]);
                 self.perform(node, done);
             }
@@ -246,12 +247,12 @@ impl World {
                     let now = self.now();
                     self.engines[node].formatted(now, record.segment, true);
                 }
-                Action::Fetch { node: home, step, target: Target::Arena(client, _), .. } => {
+                Action::Fetch { node: home, step, target: FetchTarget::Arena(client, _), .. } => {
                     let there = time_ns + self.hop();
                     let segment = self.clients[node][client.index as usize].segment;
                     self.at(there, Event::Read { from: node, home: usize::from(home.0) - 1, step, segment });
                 }
-                Action::Send { node: to, message, tail: Tail::None } => self.send(node, to, message, time_ns),
+                Action::Send { node: to, message, tail: MessageBody::None } => self.send(node, to, message, time_ns),
                 Action::Introduce { node: to, message: Message::Found { step, facts, .. }, at, bytes } => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
                     self.send(node, to, Message::Found { step, facts, window }, time_ns);
@@ -267,10 +268,10 @@ impl World {
         self.at(there, Event::Deliver { from, to: usize::from(to.0) - 1, message });
     }
 
-    fn answer(&mut self, node: usize, lane: LaneId, completion: &Completion, time_ns: u64) {
+    fn answer(&mut self, node: usize, lane: ChannelId, completion: &Completion, time_ns: u64) {
         assert_eq!(completion.outcome, Outcome::Done, "nothing goes wrong here");
         if self.clients.len() < self.load.nodes {
-            self.made = Some(Opened::decode(&completion.data).segment);
+            self.made = Some(OpenedSegment::decode(&completion.data).segment);
             return;
         }
         let index = lane.client.index as usize;

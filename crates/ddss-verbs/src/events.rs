@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::fabric::PeerId;
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 
 /// One thing that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Event<'a> {
         /// What it said.
         hello: &'a [u8],
     },
-    /// The [guard](crate::Guard) let somebody in; take his [pass](crate::Fabric::take_pass), and answer as one who asked.
+    /// The [guard](crate::AdmissionFilter) let somebody in; take his [pass](crate::Fabric::take_pass), and answer as one who asked.
     Admitted {
         /// The new peer.
         peer: PeerId,
@@ -82,7 +82,7 @@ pub enum WorkError {
     NotDone,
     /// It certainly did nothing: the peer named it and said why.
     #[error("did nothing: the peer refused it: {0}")]
-    Refused(Fault),
+    Refused(TerminateCode),
     /// It may have happened: the connection ended in between.
     #[error("may have happened: the connection ended in between")]
     Unknown,
@@ -123,10 +123,10 @@ pub enum CloseReason {
     Late,
     /// The peer made a mistake that we told it about.
     #[error("the peer broke the protocol: {0}")]
-    Broken(Fault),
+    Broken(TerminateCode),
     /// The peer says that we made a mistake.
     #[error("terminated by the peer: {0}")]
-    Terminated(Fault),
+    Terminated(TerminateCode),
 }
 
 #[derive(Clone, Copy)]

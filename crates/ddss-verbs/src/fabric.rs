@@ -129,7 +129,7 @@ pub struct Capabilities {
     /// Each aligned 8-byte word of a transfer is whole, whoever writes it.
     pub words_whole: bool,
     /// Who executes atomics on a word of this node.
-    pub atomics: Arbiter,
+    pub atomics: AtomicScope,
     /// [`Fabric::abandon`] works: a posted read can be told not to touch local memory any more.
     pub reads_abandonable: bool,
     /// The reads of one batch are under way together and look at the peer's memory in their order: one round trip for all.
@@ -147,7 +147,7 @@ pub struct Capabilities {
 
 /// Who executes atomics on this node's memory. The two are never mixed on one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arbiter {
+pub enum AtomicScope {
     /// The thread that polls the fabric, with the processor's own atomics.
     Thread,
     /// The adapter.
@@ -203,20 +203,20 @@ pub enum FabricError {
 }
 
 /// What a guard gives to one whom it admits, for the owner of the fabric.
-pub type Pass = Box<dyn Any + Send>;
+pub type AdmissionToken = Box<dyn Any + Send>;
 
 /// What a guard says of a first message.
-pub enum Verdict {
+pub enum Admission {
     /// Let in.
-    Admit(Pass),
+    Admit(AdmissionToken),
     /// Turned away, with what the other side is told; more than fits is cut off.
     TurnAway(String),
 }
 
 /// Judges first messages, so that the thread that polls does not have to.
-pub trait Guard: Send {
+pub trait AdmissionFilter: Send {
     /// Somebody at `address` wants to connect, and said `hello`. A panic turns only him away.
-    fn judge(&mut self, address: SocketAddr, hello: &[u8]) -> Verdict;
+    fn judge(&mut self, address: SocketAddr, hello: &[u8]) -> Admission;
 }
 
 /// One road between nodes. One thread owns it and polls it; nothing in it blocks.
@@ -243,13 +243,13 @@ pub trait Fabric: Send {
     /// # Errors
     /// No thread to be had; [`Unsupported`](io::ErrorKind::Unsupported) without the
     /// [capability](Capabilities::guarded).
-    fn guard(&mut self, guard: Box<dyn Guard>) -> io::Result<()> {
+    fn guard(&mut self, guard: Box<dyn AdmissionFilter>) -> io::Result<()> {
         drop(guard);
         Err(io::ErrorKind::Unsupported.into())
     }
 
     /// What the guard gave to one who was admitted. `None` if he was not, or it was taken already.
-    fn take_pass(&mut self, peer: PeerId) -> Option<Pass> {
+    fn take_pass(&mut self, peer: PeerId) -> Option<AdmissionToken> {
         let _ = peer;
         None
     }

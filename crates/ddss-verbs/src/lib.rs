@@ -77,10 +77,11 @@ mod work;
 
 pub use events::{CloseReason, Event, Events, WorkError};
 pub use fabric::{
-    Arbiter, Capabilities, Fabric, FabricError, Guard, Pass, PeerId, RegionId, Rights, Trust, Verdict, Window,
+    Admission, AdmissionFilter, AdmissionToken, AtomicScope, Capabilities, Fabric, FabricError, PeerId, RegionId,
+    Rights, Trust, Window,
 };
 #[cfg(feature = "fuzzing")]
 pub use iwarp::fuzzing;
 pub use iwarp::{Iwarp, IwarpConfig, Revision};
-pub use terminate_code::Fault;
+pub use terminate_code::TerminateCode;
 pub use work::{LocalRange, PostError, PostErrorKind, RemoteRange, SendMode, Work};

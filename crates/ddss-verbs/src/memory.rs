@@ -9,7 +9,7 @@ use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use crate::fabric::{FabricError, RegionId, Rights, Trust, Window};
 use crate::limits::{REGIONS_MAX, WINDOWS_PER_PEER_MAX};
 use crate::sys::Mapping;
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 
 struct Slot {
     generation: u32,
@@ -157,31 +157,31 @@ pub(crate) struct Grant {
 
 /// Why a peer's access is refused, before a layer's own code for it is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub(crate) enum AccessDenied {
     Key,
     Bounds,
     Rights,
     Wrap,
 }
 
-impl Denied {
+impl AccessDenied {
     /// As DDP says it, for tagged segments.
-    pub(crate) fn ddp(self) -> Fault {
+    pub(crate) fn ddp(self) -> TerminateCode {
         match self {
-            Denied::Key => Fault::DDP_KEY,
-            Denied::Bounds => Fault::DDP_BOUNDS,
-            Denied::Rights => Fault::RDMAP_RIGHTS,
-            Denied::Wrap => Fault::DDP_WRAP,
+            AccessDenied::Key => TerminateCode::DDP_KEY,
+            AccessDenied::Bounds => TerminateCode::DDP_BOUNDS,
+            AccessDenied::Rights => TerminateCode::RDMAP_RIGHTS,
+            AccessDenied::Wrap => TerminateCode::DDP_WRAP,
         }
     }
 
     /// As RDMAP says it, for read and atomic requests.
-    pub(crate) fn rdmap(self) -> Fault {
+    pub(crate) fn rdmap(self) -> TerminateCode {
         match self {
-            Denied::Key => Fault::RDMAP_KEY,
-            Denied::Bounds => Fault::RDMAP_BOUNDS,
-            Denied::Rights => Fault::RDMAP_RIGHTS,
-            Denied::Wrap => Fault::RDMAP_WRAP,
+            AccessDenied::Key => TerminateCode::RDMAP_KEY,
+            AccessDenied::Bounds => TerminateCode::RDMAP_BOUNDS,
+            AccessDenied::Rights => TerminateCode::RDMAP_RIGHTS,
+            AccessDenied::Wrap => TerminateCode::RDMAP_WRAP,
         }
     }
 }
@@ -257,17 +257,17 @@ impl Windows {
         address: u64,
         bytes: u64,
         rights: Rights,
-    ) -> Result<(RegionId, u64), Denied> {
-        let grant = self.grants.get(&key).ok_or(Denied::Key)?;
-        let end = address.checked_add(bytes).ok_or(Denied::Wrap)?;
+    ) -> Result<(RegionId, u64), AccessDenied> {
+        let grant = self.grants.get(&key).ok_or(AccessDenied::Key)?;
+        let end = address.checked_add(bytes).ok_or(AccessDenied::Wrap)?;
         if !grant.rights.allow(rights) {
-            return Err(Denied::Rights);
+            return Err(AccessDenied::Rights);
         }
         if end > grant.bytes {
-            return Err(Denied::Bounds);
+            return Err(AccessDenied::Bounds);
         }
         if memory.usable(grant.region).is_none() {
-            return Err(Denied::Key);
+            return Err(AccessDenied::Key);
         }
         Ok((grant.region, grant.offset + address))
     }

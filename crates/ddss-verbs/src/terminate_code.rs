@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A mistake on the wire, in the words of RFC 5040, 5041, 5044, 6581 and 7306.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Fault {
+pub struct TerminateCode {
     /// 0 RDMAP, 1 DDP, 2 MPA.
     pub layer: u8,
     /// The type of error within the layer.
@@ -15,8 +15,8 @@ pub struct Fault {
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident = $layer:literal, $kind:literal, $code:literal, $text:literal;)*) => {
-        impl Fault {
-            $($(#[$doc])* pub const $name: Fault = Fault { layer: $layer, kind: $kind, code: $code };)*
+        impl TerminateCode {
+            $($(#[$doc])* pub const $name: TerminateCode = TerminateCode { layer: $layer, kind: $kind, code: $code };)*
 
             /// In words, if this is one that we know.
             #[must_use]
@@ -93,7 +93,7 @@ faults! {
     MPA_RTR = 2, 0, 0x07, "no matching ready-to-receive option";
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for TerminateCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layer = match self.layer {
             0 => "rdmap",
@@ -106,7 +106,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl fmt::Debug for Fault {
+impl fmt::Debug for TerminateCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

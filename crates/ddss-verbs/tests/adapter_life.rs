@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use common::{ALL, Lab, Memory, Node, PATIENCE, Pair, Seen, addresses, pattern};
 use ddss_verbs::rdma::{Rdma, RdmaConfig, RdmaError, adapters};
 use ddss_verbs::{
-    Arbiter, CloseReason, Fabric, LocalRange, PeerId, PostErrorKind, RegionId, RemoteRange, Rights, SendMode, Window,
-    Work, WorkError,
+    AtomicScope, CloseReason, Fabric, LocalRange, PeerId, PostErrorKind, RegionId, RemoteRange, Rights, SendMode,
+    Window, Work, WorkError,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -90,13 +90,13 @@ fn the_adapter_can_be_the_arbiter() {
     let Some((a, b)) = addresses() else { return };
     if is_iwarp() {
         let mut config = RdmaConfig::default();
-        (config.address, config.atomics) = (Some(a), Arbiter::Adapter);
+        (config.address, config.atomics) = (Some(a), AtomicScope::Adapter);
         let error = Rdma::new(config).unwrap_err();
         assert!(matches!(error, RdmaError::NoAtomics(_)), "{error}");
         return;
     }
-    let mut pair = Pair::new(Two(a, b, 0, |config| config.atomics = Arbiter::Adapter));
-    assert_eq!(pair.b.fabric.capabilities().atomics, Arbiter::Adapter);
+    let mut pair = Pair::new(Two(a, b, 0, |config| config.atomics = AtomicScope::Adapter));
+    assert_eq!(pair.b.fabric.capabilities().atomics, AtomicScope::Adapter);
     let (there, here) = pair.connect();
     let theirs = Memory::new(4096);
     let (_, window) = pair.open(&theirs, here, Rights::ATOMIC);

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use common::{Memory, Node, PATIENCE, Seen, pattern};
 use ddss_verbs::{
-    CloseReason, Fabric, Fault, Iwarp, IwarpConfig, LocalRange, RemoteRange, Revision, SendMode, Work, WorkError,
+    CloseReason, Fabric, Iwarp, IwarpConfig, LocalRange, RemoteRange, Revision, SendMode, TerminateCode, Work,
+    WorkError,
 };
 use wire::away::{reach, until};
 use wire::home::{Home, config, tagged, untagged};
@@ -35,7 +36,7 @@ fn strangers_learn_nothing_and_leave_nothing() {
         wire.send(&bytes);
         let seen = home.wait("the end", |node| node.take(|seen| matches!(seen, Seen::Closed { .. })));
         let Seen::Closed { reason, .. } = seen else { unreachable!() };
-        assert_eq!(reason, CloseReason::Broken(Fault::MPA_START), "{what}");
+        assert_eq!(reason, CloseReason::Broken(TerminateCode::MPA_START), "{what}");
         home.wait("the end of the stream", |_| (!wire.receive()).then_some(()));
         if answered {
             let (flags, revision, private) = wire.start(false).unwrap_or_else(|| panic!("{what}: no answer"));
@@ -94,7 +95,7 @@ fn nobody_talks_before_it_was_accepted() {
     let mut wire = Wire::connect(home.address);
     wire.send(&[start(true, CRC, 1, b""), frame(&untagged(3, 0, 1, b"early").bytes(), true)].concat());
     let peer = home.asked();
-    assert_eq!(home.closed(peer), CloseReason::Broken(Fault::MPA_START));
+    assert_eq!(home.closed(peer), CloseReason::Broken(TerminateCode::MPA_START));
     assert!(home.node.fabric.accept(peer, b"").is_err());
     home.is_clean(Some(&mut wire));
 }
@@ -149,14 +150,14 @@ fn a_connect_that_cannot_succeed_says_so_in_time() {
     ] {
         let (mut node, peer, _wire) = reach(short(), Some(answer.clone()));
         let reason = until(&mut node, "the end", |node| node.closed(peer));
-        assert_eq!(reason, CloseReason::Broken(Fault::MPA_START), "{answer:?}");
+        assert_eq!(reason, CloseReason::Broken(TerminateCode::MPA_START), "{answer:?}");
     }
 
     // Inbound reads: the other side wants to have more under way than we said we take.
     let greedy = start(false, CRC | ENHANCED, 2, &[0x80, 16, 0x80 | 0x10, 0]);
     let (mut node, peer, _wire) = reach(short(), Some(greedy));
     let reason = until(&mut node, "the end", |node| node.closed(peer));
-    assert_eq!(reason, CloseReason::Broken(Fault::MPA_IRD));
+    assert_eq!(reason, CloseReason::Broken(TerminateCode::MPA_IRD));
 }
 
 #[test]
@@ -198,10 +199,13 @@ fn what_a_terminate_names_is_refused_and_the_rest_is_told_apart() {
     body.extend((blamed.len() as u16).to_be_bytes());
     body.extend(&blamed);
     wire.segment(&untagged(7, 2, 1, &body));
-    assert_eq!(until(&mut node, "the end", |node| node.closed(peer)), CloseReason::Terminated(Fault::RDMAP_RIGHTS));
+    assert_eq!(
+        until(&mut node, "the end", |node| node.closed(peer)),
+        CloseReason::Terminated(TerminateCode::RDMAP_RIGHTS)
+    );
     assert_eq!(node.done(1), Some(Err(WorkError::Unknown)));
     assert_eq!(node.done(2), Some(Err(WorkError::Unknown)));
-    assert_eq!(node.done(3), Some(Err(WorkError::Refused(Fault::RDMAP_RIGHTS))));
+    assert_eq!(node.done(3), Some(Err(WorkError::Refused(TerminateCode::RDMAP_RIGHTS))));
     assert_eq!(node.done(4), Some(Err(WorkError::NotDone)));
     assert_eq!(node.done(5), Some(Ok(0)), "the socket had taken it");
     assert_eq!(node.seen, []);
@@ -236,12 +240,12 @@ fn a_peer_that_takes_nothing_is_given_up() {
 fn answers_that_do_not_fit_the_read_are_refused() {
     // If this failed, a hostile home could write past the memory that a client wanted filled.
     type Answer = fn(u32, u64) -> Segment;
-    let cases: [(&str, Answer, Fault); 5] = [
-        ("too long", |stag, offset| tagged(2, stag, offset, &[1; 9]), Fault::DDP_BOUNDS),
-        ("too short", |stag, offset| tagged(2, stag, offset, &[1; 7]), Fault::DDP_BOUNDS),
-        ("elsewhere", |stag, offset| tagged(2, stag, offset + 1, &[1; 8]), Fault::DDP_BOUNDS),
-        ("another key", |stag, offset| tagged(2, stag ^ 1, offset, &[1; 8]), Fault::DDP_KEY),
-        ("a write", |stag, offset| tagged(0, stag, offset, &[1; 8]), Fault::DDP_KEY),
+    let cases: [(&str, Answer, TerminateCode); 5] = [
+        ("too long", |stag, offset| tagged(2, stag, offset, &[1; 9]), TerminateCode::DDP_BOUNDS),
+        ("too short", |stag, offset| tagged(2, stag, offset, &[1; 7]), TerminateCode::DDP_BOUNDS),
+        ("elsewhere", |stag, offset| tagged(2, stag, offset + 1, &[1; 8]), TerminateCode::DDP_BOUNDS),
+        ("another key", |stag, offset| tagged(2, stag ^ 1, offset, &[1; 8]), TerminateCode::DDP_KEY),
+        ("a write", |stag, offset| tagged(0, stag, offset, &[1; 8]), TerminateCode::DDP_KEY),
     ];
     for (what, answer, fault) in cases {
         let one = config(|config| config.revision = Revision::One);
@@ -310,7 +314,7 @@ fn a_large_answer_with_a_bad_sum_is_no_answer() {
     let mut answer = frame(&tagged(2, stag, 0, &pattern(1, 8000)).bytes(), true);
     answer[5000] ^= 0x10;
     wire.send(&answer);
-    assert_eq!(until(&mut node, "the end", |node| node.closed(peer)), CloseReason::Broken(Fault::MPA_CRC));
+    assert_eq!(until(&mut node, "the end", |node| node.closed(peer)), CloseReason::Broken(TerminateCode::MPA_CRC));
     assert_eq!(node.done(1), Some(Err(WorkError::Unknown)));
     assert_eq!(memory.get(8000, 4096), [0; 4096], "nothing beyond the read is touched");
 }

@@ -5,7 +5,7 @@ mod common;
 mod wire;
 
 use common::Seen;
-use ddss_verbs::{CloseReason, Fabric, Fault, IwarpConfig};
+use ddss_verbs::{CloseReason, Fabric, IwarpConfig, TerminateCode};
 use wire::away::{reach, until};
 use wire::home::{Home, tagged, untagged};
 use wire::{CRC, ENHANCED, REJECT, Segment, Wire, start};
@@ -69,7 +69,7 @@ fn a_reply_that_names_no_ready_message_of_ours_ends_the_connection() {
         let answer = start(false, CRC | ENHANCED, 2, &[&bits[..], b"welcome"].concat());
         let (mut node, peer, mut wire) = reach(IwarpConfig::default(), Some(answer));
         let reason = until(&mut node, "the end", |node| node.closed(peer));
-        assert_eq!(reason, CloseReason::Broken(Fault::MPA_RTR));
+        assert_eq!(reason, CloseReason::Broken(TerminateCode::MPA_RTR));
         let said = until(&mut node, "the terminate", |_| {
             wire.receive();
             wire.next()

@@ -7,7 +7,7 @@ mod wire;
 use std::collections::BTreeSet;
 
 use common::{ALL, Memory, Node, Seen, pattern};
-use ddss_verbs::{CloseReason, Fabric, Fault, Iwarp, LocalRange, PeerId, RemoteRange, Revision, Window, Work};
+use ddss_verbs::{CloseReason, Fabric, Iwarp, LocalRange, PeerId, RemoteRange, Revision, TerminateCode, Window, Work};
 use wire::away::{reached, until};
 use wire::home::{Home, config, read_request, tagged, terminate, untagged};
 use wire::{CRC, MARKERS, Wire, crc32c, feed, number, start};
@@ -73,19 +73,19 @@ fn one_bit_that_is_wrong_in_a_frame_with_markers_ends_the_stream() {
     let (first, second) = (384, 896);
     let end = 1032;
     let cases = [
-        ("the length", 1, 0x01, Fault::MPA_CRC),
-        ("what it is", 3, 0x01, Fault::MPA_CRC),
-        ("the key", 6, 0x10, Fault::MPA_CRC),
-        ("the address", 15, 0x02, Fault::MPA_CRC),
-        ("the payload", 100, 0x80, Fault::MPA_CRC),
-        ("what is reserved in a marker", first, 0x40, Fault::MPA_CRC),
-        ("what is reserved in the other marker", second + 1, 0x01, Fault::MPA_CRC),
-        ("where a marker points", first + 2, 0x80, Fault::MPA_FRAME),
-        ("where the other marker points", second + 3, 0x04, Fault::MPA_FRAME),
-        ("the last of the payload", end - 8, 0x08, Fault::MPA_CRC),
-        ("the padding", end - 6, 0x20, Fault::MPA_CRC),
-        ("the sum", end - 4, 0x01, Fault::MPA_CRC),
-        ("the end of the sum", end - 1, 0x80, Fault::MPA_CRC),
+        ("the length", 1, 0x01, TerminateCode::MPA_CRC),
+        ("what it is", 3, 0x01, TerminateCode::MPA_CRC),
+        ("the key", 6, 0x10, TerminateCode::MPA_CRC),
+        ("the address", 15, 0x02, TerminateCode::MPA_CRC),
+        ("the payload", 100, 0x80, TerminateCode::MPA_CRC),
+        ("what is reserved in a marker", first, 0x40, TerminateCode::MPA_CRC),
+        ("what is reserved in the other marker", second + 1, 0x01, TerminateCode::MPA_CRC),
+        ("where a marker points", first + 2, 0x80, TerminateCode::MPA_FRAME),
+        ("where the other marker points", second + 3, 0x04, TerminateCode::MPA_FRAME),
+        ("the last of the payload", end - 8, 0x08, TerminateCode::MPA_CRC),
+        ("the padding", end - 6, 0x20, TerminateCode::MPA_CRC),
+        ("the sum", end - 4, 0x01, TerminateCode::MPA_CRC),
+        ("the end of the sum", end - 1, 0x80, TerminateCode::MPA_CRC),
     ];
     for (what, at, bit, fault) in cases {
         let (mut home, mut wire, peer, window) = meet(true, true, 0);
@@ -97,7 +97,7 @@ fn one_bit_that_is_wrong_in_a_frame_with_markers_ends_the_stream() {
         frame[at] ^= bit;
         wire.send(&frame);
         let (layer, kind, code, payload) = terminate(what, &mut home, &mut wire);
-        assert_eq!((Fault { layer, kind, code }, payload.len()), (fault, 4), "{what}");
+        assert_eq!((TerminateCode { layer, kind, code }, payload.len()), (fault, 4), "{what}");
         assert_eq!(home.closed(peer), CloseReason::Broken(fault), "{what}");
         home.is_clean(Some(&mut wire));
         assert_eq!(home.memory.get(0, 1001), [0; 1001], "{what}");
@@ -157,9 +157,9 @@ fn the_longest_frame_may_come_in_pieces() {
         let frame = wire.frame(&untagged(3, 0, 2, &vec![7; LONGEST - HEADERS.1]).bytes());
         trickle(&mut home.node, &mut wire, &frame, piece);
         let (layer, kind, code, payload) = terminate("too long", &mut home, &mut wire);
-        assert_eq!(Fault { layer, kind, code }, Fault::DDP_TOO_LONG);
+        assert_eq!(TerminateCode { layer, kind, code }, TerminateCode::DDP_TOO_LONG);
         assert_eq!(number(&payload[4..6]) as usize, LONGEST, "it says how long it was");
-        assert_eq!(home.closed(peer), CloseReason::Broken(Fault::DDP_TOO_LONG));
+        assert_eq!(home.closed(peer), CloseReason::Broken(TerminateCode::DDP_TOO_LONG));
         home.is_clean(Some(&mut wire));
     }
 }

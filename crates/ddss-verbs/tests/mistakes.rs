@@ -5,14 +5,14 @@ mod common;
 mod wire;
 
 use common::Node;
-use ddss_verbs::{CloseReason, Fabric, Fault, PeerId, Rights, Window};
+use ddss_verbs::{CloseReason, Fabric, PeerId, Rights, TerminateCode, Window};
 use wire::home::{Home, atomic, config, read_request, tagged, terminate, untagged};
 use wire::{CRC, Segment, Wire, feed, frame, number};
 
 /// A mistake and what has to be said about it.
-type Mistake = (&'static str, Box<dyn Fn(&Window) -> Vec<u8>>, Fault);
+type Mistake = (&'static str, Box<dyn Fn(&Window) -> Vec<u8>>, TerminateCode);
 
-fn mistake(what: &'static str, fault: Fault, bytes: impl Fn(&Window) -> Vec<u8> + 'static) -> Mistake {
+fn mistake(what: &'static str, fault: TerminateCode, bytes: impl Fn(&Window) -> Vec<u8> + 'static) -> Mistake {
     (what, Box::new(bytes), fault)
 }
 
@@ -29,37 +29,39 @@ fn changed(segment: &Segment, at: usize, value: u8) -> Vec<u8> {
 fn mistakes() -> Vec<Mistake> {
     let hello = || untagged(3, 0, 1, b"hello");
     vec![
-        mistake("a bad crc", Fault::MPA_CRC, move |_| {
+        mistake("a bad crc", TerminateCode::MPA_CRC, move |_| {
             let mut frame = of(hello());
             *frame.last_mut().unwrap() ^= 1;
             frame
         }),
-        mistake("a bad crc under a large write", Fault::MPA_CRC, |window| {
+        mistake("a bad crc under a large write", TerminateCode::MPA_CRC, |window| {
             let mut frame = of(tagged(0, window.key, 0, &[1; 4000]));
             frame[100] ^= 4;
             frame
         }),
-        mistake("a frame of three bytes", Fault::MPA_FRAME, |_| frame(&[0x41, 0x43, 0], true)),
-        mistake("a frame of no bytes", Fault::MPA_FRAME, |_| frame(&[], true)),
-        mistake("half an untagged header", Fault::MPA_FRAME, move |_| frame(&hello().bytes()[..17], true)),
-        mistake("a wrong ddp version, tagged", Fault::DDP_TAGGED_VERSION, |window| {
+        mistake("a frame of three bytes", TerminateCode::MPA_FRAME, |_| frame(&[0x41, 0x43, 0], true)),
+        mistake("a frame of no bytes", TerminateCode::MPA_FRAME, |_| frame(&[], true)),
+        mistake("half an untagged header", TerminateCode::MPA_FRAME, move |_| frame(&hello().bytes()[..17], true)),
+        mistake("a wrong ddp version, tagged", TerminateCode::DDP_TAGGED_VERSION, |window| {
             changed(&tagged(0, window.key, 0, b"x"), 0, 0xc2)
         }),
-        mistake("a wrong ddp version, untagged", Fault::DDP_UNTAGGED_VERSION, move |_| changed(&hello(), 0, 0x40)),
-        mistake("a wrong rdmap version", Fault::RDMAP_VERSION, move |_| changed(&hello(), 1, 0x83)),
-        mistake("an unknown opcode", Fault::RDMAP_OPCODE, |_| of(untagged(13, 0, 1, b""))),
-        mistake("an unknown opcode, tagged", Fault::RDMAP_OPCODE, |_| of(tagged(12, 1, 1, b""))),
-        mistake("a tagged message", Fault::RDMAP_OPCODE, |window| of(tagged(3, window.key, 0, b"x"))),
-        mistake("an untagged write", Fault::RDMAP_OPCODE, |_| of(untagged(0, 0, 1, b"x"))),
-        mistake("a read request among the messages", Fault::RDMAP_OPCODE, |_| of(untagged(1, 0, 1, &[0; 28]))),
-        mistake("an unknown queue", Fault::DDP_QUEUE, |_| of(untagged(3, 4, 1, b"x"))),
-        mistake("a message number that was not its turn", Fault::DDP_SEQUENCE, |_| of(untagged(3, 0, 2, b"x"))),
-        mistake("message number zero", Fault::DDP_SEQUENCE, |_| of(untagged(3, 0, 0, b"x"))),
-        mistake("a message that starts in its middle", Fault::DDP_OFFSET, |_| {
+        mistake("a wrong ddp version, untagged", TerminateCode::DDP_UNTAGGED_VERSION, move |_| {
+            changed(&hello(), 0, 0x40)
+        }),
+        mistake("a wrong rdmap version", TerminateCode::RDMAP_VERSION, move |_| changed(&hello(), 1, 0x83)),
+        mistake("an unknown opcode", TerminateCode::RDMAP_OPCODE, |_| of(untagged(13, 0, 1, b""))),
+        mistake("an unknown opcode, tagged", TerminateCode::RDMAP_OPCODE, |_| of(tagged(12, 1, 1, b""))),
+        mistake("a tagged message", TerminateCode::RDMAP_OPCODE, |window| of(tagged(3, window.key, 0, b"x"))),
+        mistake("an untagged write", TerminateCode::RDMAP_OPCODE, |_| of(untagged(0, 0, 1, b"x"))),
+        mistake("a read request among the messages", TerminateCode::RDMAP_OPCODE, |_| of(untagged(1, 0, 1, &[0; 28]))),
+        mistake("an unknown queue", TerminateCode::DDP_QUEUE, |_| of(untagged(3, 4, 1, b"x"))),
+        mistake("a message number that was not its turn", TerminateCode::DDP_SEQUENCE, |_| of(untagged(3, 0, 2, b"x"))),
+        mistake("message number zero", TerminateCode::DDP_SEQUENCE, |_| of(untagged(3, 0, 0, b"x"))),
+        mistake("a message that starts in its middle", TerminateCode::DDP_OFFSET, |_| {
             of(Segment::Untagged { last: true, opcode: 3, word: 0, queue: 0, number: 1, offset: 4, payload: vec![1] })
         }),
-        mistake("a message that is too long", Fault::DDP_TOO_LONG, |_| of(untagged(3, 0, 1, &[0; 513]))),
-        mistake("a message that grows too long", Fault::DDP_TOO_LONG, |_| {
+        mistake("a message that is too long", TerminateCode::DDP_TOO_LONG, |_| of(untagged(3, 0, 1, &[0; 513]))),
+        mistake("a message that grows too long", TerminateCode::DDP_TOO_LONG, |_| {
             let part = |offset: u32| Segment::Untagged {
                 last: false,
                 opcode: 3,
@@ -71,47 +73,51 @@ fn mistakes() -> Vec<Mistake> {
             };
             [of(part(0)), of(part(300))].concat()
         }),
-        mistake("a message of endless nothing", Fault::RDMAP_STREAM, |_| {
+        mistake("a message of endless nothing", TerminateCode::RDMAP_STREAM, |_| {
             of(Segment::Untagged { last: false, opcode: 3, word: 0, queue: 0, number: 1, offset: 0, payload: vec![] })
         }),
-        mistake("a read request that is too short", Fault::RDMAP_STREAM, |_| of(untagged(1, 1, 1, &[0; 27]))),
-        mistake("a read request that is too long", Fault::DDP_TOO_LONG, |_| of(untagged(1, 1, 1, &[0; 29]))),
-        mistake("a read request that was not its turn", Fault::DDP_SEQUENCE, |window| {
+        mistake("a read request that is too short", TerminateCode::RDMAP_STREAM, |_| of(untagged(1, 1, 1, &[0; 27]))),
+        mistake("a read request that is too long", TerminateCode::DDP_TOO_LONG, |_| of(untagged(1, 1, 1, &[0; 29]))),
+        mistake("a read request that was not its turn", TerminateCode::DDP_SEQUENCE, |window| {
             of(untagged(1, 1, 3, &read_request(8, window.key, 0)))
         }),
-        mistake("a read with a bad key", Fault::RDMAP_KEY, |window| {
+        mistake("a read with a bad key", TerminateCode::RDMAP_KEY, |window| {
             of(untagged(1, 1, 1, &read_request(8, window.key ^ 1, 0)))
         }),
-        mistake("a read out of bounds", Fault::RDMAP_BOUNDS, |window| {
+        mistake("a read out of bounds", TerminateCode::RDMAP_BOUNDS, |window| {
             of(untagged(1, 1, 1, &read_request(8, window.key, 4089)))
         }),
-        mistake("a read of four gigabytes", Fault::RDMAP_BOUNDS, |window| {
+        mistake("a read of four gigabytes", TerminateCode::RDMAP_BOUNDS, |window| {
             of(untagged(1, 1, 1, &read_request(u32::MAX, window.key, 0)))
         }),
-        mistake("a read that wraps around", Fault::RDMAP_WRAP, |window| {
+        mistake("a read that wraps around", TerminateCode::RDMAP_WRAP, |window| {
             of(untagged(1, 1, 1, &read_request(8, window.key, u64::MAX - 3)))
         }),
-        mistake("a write with a bad key", Fault::DDP_KEY, |window| of(tagged(0, window.key ^ 1, 0, b"x"))),
-        mistake("a write out of bounds", Fault::DDP_BOUNDS, |window| of(tagged(0, window.key, 4096, b"x"))),
-        mistake("a write that wraps around", Fault::DDP_WRAP, |window| of(tagged(0, window.key, u64::MAX, b"xy"))),
-        mistake("an answer that nobody asked for", Fault::DDP_KEY, |window| of(tagged(2, window.key, 0, b"x"))),
-        mistake("an atomic answer that nobody asked for", Fault::RDMAP_OPCODE, |_| of(untagged(11, 3, 1, &[0; 12]))),
-        mistake("an atomic of an unknown kind", Fault::RDMAP_OPCODE, |window| {
+        mistake("a write with a bad key", TerminateCode::DDP_KEY, |window| of(tagged(0, window.key ^ 1, 0, b"x"))),
+        mistake("a write out of bounds", TerminateCode::DDP_BOUNDS, |window| of(tagged(0, window.key, 4096, b"x"))),
+        mistake("a write that wraps around", TerminateCode::DDP_WRAP, |window| {
+            of(tagged(0, window.key, u64::MAX, b"xy"))
+        }),
+        mistake("an answer that nobody asked for", TerminateCode::DDP_KEY, |window| of(tagged(2, window.key, 0, b"x"))),
+        mistake("an atomic answer that nobody asked for", TerminateCode::RDMAP_OPCODE, |_| {
+            of(untagged(11, 3, 1, &[0; 12]))
+        }),
+        mistake("an atomic of an unknown kind", TerminateCode::RDMAP_OPCODE, |window| {
             of(untagged(10, 1, 1, &atomic(1, window.key, 0)))
         }),
-        mistake("an unaligned atomic", Fault::RDMAP_UNSPECIFIED, |window| {
+        mistake("an unaligned atomic", TerminateCode::RDMAP_UNSPECIFIED, |window| {
             of(untagged(10, 1, 1, &atomic(0, window.key, 4)))
         }),
-        mistake("an atomic with a bad key", Fault::RDMAP_KEY, |window| {
+        mistake("an atomic with a bad key", TerminateCode::RDMAP_KEY, |window| {
             of(untagged(10, 1, 1, &atomic(0, window.key ^ 8, 0)))
         }),
-        mistake("a key withdrawn that is not there", Fault::RDMAP_INVALIDATE, |window| {
+        mistake("a key withdrawn that is not there", TerminateCode::RDMAP_INVALIDATE, |window| {
             let word = window.key ^ 1;
             of(Segment::Untagged { last: true, opcode: 4, word, queue: 0, number: 1, offset: 0, payload: vec![] })
         }),
-        mistake("an immediate of nine bytes", Fault::DDP_TOO_LONG, |_| of(untagged(8, 0, 1, &[0; 9]))),
-        mistake("a terminate of three bytes", Fault::RDMAP_STREAM, |_| of(untagged(7, 2, 1, &[0; 3]))),
-        mistake("more reads than were agreed on", Fault::DDP_NO_BUFFER, |window| {
+        mistake("an immediate of nine bytes", TerminateCode::DDP_TOO_LONG, |_| of(untagged(8, 0, 1, &[0; 9]))),
+        mistake("a terminate of three bytes", TerminateCode::RDMAP_STREAM, |_| of(untagged(7, 2, 1, &[0; 3]))),
+        mistake("more reads than were agreed on", TerminateCode::DDP_NO_BUFFER, |window| {
             (1..=3).flat_map(|turn| of(untagged(1, 1, turn, &read_request(8, window.key, 0)))).collect()
         }),
     ]
@@ -136,9 +142,16 @@ fn blames(ulpdu: &[u8]) -> Vec<u8> {
 }
 
 /// The last of some frames is a mistake: it is named and blamed, and costs the connection.
-fn costs_the_connection(what: &str, home: &mut Home, wire: &mut Wire, peer: PeerId, frames: &[u8], fault: Fault) {
+fn costs_the_connection(
+    what: &str,
+    home: &mut Home,
+    wire: &mut Wire,
+    peer: PeerId,
+    frames: &[u8],
+    fault: TerminateCode,
+) {
     let (layer, kind, code, payload) = terminate(what, home, wire);
-    assert_eq!(Fault { layer, kind, code }, fault, "{what}");
+    assert_eq!(TerminateCode { layer, kind, code }, fault, "{what}");
     let blamed = if layer == 2 { vec![0, 0] } else { blames(last_ulpdu(frames)) };
     assert_eq!(payload[2..], blamed, "{what}: the segment that it shows is the one that was sent");
     assert_eq!(home.closed(peer), CloseReason::Broken(fault), "{what}");
@@ -163,7 +176,7 @@ fn each_mistake_is_named_and_costs_only_the_connection() {
     // If this failed, a broken or hostile node would crash, confuse or outlast the daemon it talks to.
     for (what, bytes, fault) in mistakes() {
         for (crc, one_by_one) in WAYS {
-            if !crc && fault == Fault::MPA_CRC {
+            if !crc && fault == TerminateCode::MPA_CRC {
                 continue;
             }
             let mut home = home(crc);
@@ -198,7 +211,14 @@ fn what_a_window_does_not_allow_is_refused_by_name() {
             let window = home.node.fabric.expose(peer, home.region, 0, 4096, rights).unwrap();
             let bytes = of(segment(&window));
             feed(&mut home.node, &mut wire, &bytes, if one_by_one { 1 } else { bytes.len() });
-            costs_the_connection(what, &mut home, &mut wire, peer, &bytes, Fault { layer: 0, kind: 1, code: 2 });
+            costs_the_connection(
+                what,
+                &mut home,
+                &mut wire,
+                peer,
+                &bytes,
+                TerminateCode { layer: 0, kind: 1, code: 2 },
+            );
         }
     }
 }
@@ -220,8 +240,8 @@ fn a_marker_that_points_elsewhere_ends_the_stream() {
             assert_eq!(home.closed(peer), CloseReason::Local);
         } else {
             let (layer, kind, code, _) = terminate("a bad marker", &mut home, &mut wire);
-            assert_eq!(Fault { layer, kind, code }, Fault::MPA_FRAME);
-            assert_eq!(home.closed(peer), CloseReason::Broken(Fault::MPA_FRAME));
+            assert_eq!(TerminateCode { layer, kind, code }, TerminateCode::MPA_FRAME);
+            assert_eq!(home.closed(peer), CloseReason::Broken(TerminateCode::MPA_FRAME));
         }
         home.is_clean(Some(&mut wire));
     }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Node, PATIENCE, Seen};
-use ddss_verbs::{CloseReason, Event, Events, Fabric, Guard, Iwarp, IwarpConfig, PeerId, Verdict};
+use ddss_verbs::{Admission, AdmissionFilter, CloseReason, Event, Events, Fabric, Iwarp, IwarpConfig, PeerId};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 /// Lets in who says a word that begins with `friend`, with that word as his pass.
 struct Words(Arc<AtomicUsize>);
 
-impl Guard for Words {
-    fn judge(&mut self, _: SocketAddr, hello: &[u8]) -> Verdict {
+impl AdmissionFilter for Words {
+    fn judge(&mut self, _: SocketAddr, hello: &[u8]) -> Admission {
         self.0.fetch_add(1, Ordering::Relaxed);
         assert!(hello != b"panic", "a word that this guard cannot bear");
         if hello.starts_with(b"friend") {
-            Verdict::Admit(Box::new(hello.to_vec()))
+            Admission::Admit(Box::new(hello.to_vec()))
         } else {
-            Verdict::TurnAway("who are you?".repeat(100))
+            Admission::TurnAway("who are you?".repeat(100))
         }
     }
 }

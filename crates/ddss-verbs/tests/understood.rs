@@ -7,7 +7,7 @@ mod wire;
 use std::time::Instant;
 
 use common::{ALL, PATIENCE, Seen};
-use ddss_verbs::{CloseReason, Fabric, Fault};
+use ddss_verbs::{CloseReason, Fabric, TerminateCode};
 use wire::home::{Home, config, read_request, tagged, terminate, untagged};
 use wire::{CRC, Segment, number};
 
@@ -47,7 +47,7 @@ fn a_peer_may_withdraw_what_it_was_given() {
         assert_eq!(seen, Seen::Message { peer, bytes: b"thanks".to_vec(), solicited, invalidated: Some(word) });
         wire.segment(&untagged(1, 1, 1, &read_request(8, word, 0)));
         let (layer, kind, code, _) = terminate("the refusal", &mut home, &mut wire);
-        assert_eq!(Fault { layer, kind, code }, Fault::RDMAP_KEY);
+        assert_eq!(TerminateCode { layer, kind, code }, TerminateCode::RDMAP_KEY);
         home.closed(peer);
         home.is_clean(Some(&mut wire));
     }

@@ -1,11 +1,11 @@
 //! How a client is made.
 
-use crate::call::channels::Lanes;
+use crate::call::channels::ChannelPool;
 use crate::client::Client;
 use crate::deadline::check_timeout;
 use crate::error::Error;
-use crate::session::Plan;
-use crate::shards::Planes;
+use crate::session::AttachPlan;
+use crate::shards::Shards;
 use ddss_core::limits::{ARENA_BYTES_MAX, LANES_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};
 use ddss_core::{BadArgument, Failure};
 use ddss_ipc::{AttachOptions, SOCKET_NAME, Strategy};
@@ -107,7 +107,7 @@ impl ClientBuilder {
         let (options, timeout) = self.options()?;
         let folder = self.folder.unwrap_or_else(ddss_ipc::client_folder);
         let socket = folder.join(SOCKET_NAME);
-        Planes::begin(Plan { folder, socket, options, plane: 0, planes: None }, timeout, !self.no_near)
+        Shards::begin(AttachPlan { folder, socket, options, plane: 0, planes: None }, timeout, !self.no_near)
     }
 
     /// A number of something that there is at least one of.
@@ -126,8 +126,9 @@ impl ClientBuilder {
             Some(strategy) => strategy,
             None => Strategy::from_environment()?.unwrap_or_default(),
         };
-        options.lanes = Self::within("lanes", self.lanes.unwrap_or(options.lanes), LANES_PER_CLIENT_MAX - Lanes::MORE)?
-            + Lanes::MORE;
+        options.lanes =
+            Self::within("lanes", self.lanes.unwrap_or(options.lanes), LANES_PER_CLIENT_MAX - ChannelPool::MORE)?
+                + ChannelPool::MORE;
         options.arena_bytes =
             Self::within("arena_bytes", self.arena_bytes.unwrap_or(options.arena_bytes), ARENA_BYTES_MAX)?;
         let timeout = self.timeout.unwrap_or(Duration::from_micros(TIMEOUT_DEFAULT_US.into()));
@@ -149,10 +150,10 @@ mod tests {
         // If this broke, a setting would be taken and forgotten.
         let asked = |builder: &ClientBuilder| builder.options().unwrap();
         let (usual, timeout) = asked(&Client::builder());
-        assert!(usual.fair && usual.lanes == 8 + Lanes::MORE && timeout == Duration::from_secs(2), "{usual:?}");
+        assert!(usual.fair && usual.lanes == 8 + ChannelPool::MORE && timeout == Duration::from_secs(2), "{usual:?}");
         let builder = Client::builder()
             .fair(false)
-            .lanes(LANES_PER_CLIENT_MAX - Lanes::MORE)
+            .lanes(LANES_PER_CLIENT_MAX - ChannelPool::MORE)
             .arena_bytes(1 << 16)
             .strategy(Strategy::Mq);
         let (options, timeout) = asked(&builder.timeout(Duration::from_secs(70)));

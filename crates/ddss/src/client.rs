@@ -4,12 +4,12 @@ use crate::async_client::AsyncClient;
 use crate::builder::ClientBuilder;
 use crate::call::channels::{Buffer, Call, NoCompletion};
 use crate::call::priority::Priority;
-use crate::deadline::{Time, check_timeout};
+use crate::deadline::{Deadline, check_timeout};
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::session::Inner;
-use crate::shards::Planes;
-use ddss_core::{Completion, Failure, Identity, Name, NodeId, Opened, Operation, Outcome, Spec};
+use crate::shards::Shards;
+use ddss_core::{Completion, Failure, Name, NodeId, OpenedSegment, Operation, Outcome, Principal, Spec};
 use ddss_ipc::{SharedMemory, Strategy, WaitClass};
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Client(pub(crate) Arc<Inner>, pub(crate) Arc<Planes>);
+pub struct Client(pub(crate) Arc<Inner>, pub(crate) Arc<Shards>);
 
 pub(crate) fn checked_name(name: &str, action: &'static str) -> Result<Name, Error> {
     Name::new(name).map_err(|failure| Error::Failed { action, target: format!("{name:?}"), failure })
@@ -105,7 +105,7 @@ impl Client {
     /// assert_eq!(inbox.stat()?.facts.permissions.owner, alice);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn allocate_for(&self, name: &str, spec: Spec, owner: Identity) -> Result<Segment, Error> {
+    pub fn allocate_for(&self, name: &str, spec: Spec, owner: Principal) -> Result<Segment, Error> {
         spec.check().map_err(Error::argument("allocate", name))?;
         let made = self.allocate(name, Spec { mode: 0, ..spec })?;
         if let Err(error) = made.hand_over(owner, spec.mode) {
@@ -123,7 +123,7 @@ impl Client {
         name: &str,
         text: &[u8],
         operation: impl Fn(ddss_core::ArenaRange) -> Operation,
-    ) -> Result<Opened, Error> {
+    ) -> Result<OpenedSegment, Error> {
         let nowhere = ddss_core::ArenaRange { slot: 0, bytes: 0 };
         let harmless = operation(nowhere).is_harmless();
         let completion = self.with_call(self.time(), Priority::Call, action, name, harmless, |mut call| {
@@ -133,12 +133,12 @@ impl Client {
             call.run(operation(range), Some(buffer), WaitClass::Sleeping, |completion, _| *completion)
         })?;
         Error::of_completion(&completion, action, name)?;
-        Ok(Opened::decode(&completion.data))
+        Ok(OpenedSegment::decode(&completion.data))
     }
 
     /// The time of a call of which nothing else is said.
-    pub(crate) fn time(&self) -> Time {
-        Time::of(self.0.timeout)
+    pub(crate) fn time(&self) -> Deadline {
+        Deadline::of(self.0.timeout)
     }
 
     /// Runs a call on a lane; says in the caller's words why there was no completion. What leaves nothing behind
@@ -146,7 +146,7 @@ impl Client {
     /// begins once. It waits for a daemon that was stopped, too; other calls are refused then.
     pub(crate) fn with_call<T>(
         &self,
-        mut time: Time,
+        mut time: Deadline,
         priority: Priority,
         action: &'static str,
         target: &str,

@@ -31,12 +31,12 @@ pub(crate) fn deadline_in(timeout: Duration) -> Instant {
 /// The time of one call, whatever it has to do for it: wait for a lane, look for the next daemon, ask twice. Its deadline
 /// is made when somebody has to wait for the first time, so that who need not wait reads no clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Time {
+pub(crate) struct Deadline {
     timeout: Duration,
     deadline: Option<Instant>,
 }
 
-impl Time {
+impl Deadline {
     pub(crate) const fn of(timeout: Duration) -> Self {
         Self { timeout, deadline: None }
     }

@@ -59,18 +59,18 @@ mod shards;
 mod testing;
 mod value;
 
-pub use api::atomics::Changed;
-pub use api::batch::{Answer, Batch};
-pub use api::lock::{LockOptions, Locked};
-pub use api::metadata::Listings;
+pub use api::atomics::AtomicResult;
+pub use api::batch::{Batch, BatchReply};
+pub use api::lock::{LockGuard, LockOptions};
+pub use api::metadata::SegmentList;
 pub use api::typed::{Shared, SharedSlice, Typed};
-pub use api::watch::{AsyncVersions, Versions};
-pub use async_client::{AsyncBatch, AsyncClient, AsyncLocked, AsyncSegment};
+pub use api::watch::{VersionIter, VersionStream};
+pub use async_client::{AsyncBatch, AsyncClient, AsyncLockGuard, AsyncSegment};
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use ddss_core::{
-    BadArgument, DegradedReason, Facts, Failure, Identity, Listing, LockHolder, Mirroring, Model, Name, NodeId,
-    Permissions, Placement, Refusal, SegmentId, Spec, Storage, Timestamp, Version,
+    BadArgument, DegradedReason, Failure, Listing, LockHolder, Model, Name, NodeId, Permissions, Placement, Principal,
+    Refusal, ReplicationInfo, SegmentId, SegmentInfo, Spec, Storage, Timestamp, Version,
 };
 pub use ddss_ipc::{
     AttachError, FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, UnknownStrategy, client_folder, default_folder,

@@ -1,14 +1,17 @@
 //! A handle to a segment: get, put, release.
 
-use crate::api::local_read::{Near, Sight};
+use crate::api::local_read::{LocalReadRules, MappedSegment};
 use crate::call::priority::Priority;
 use crate::client::Client;
-use crate::deadline::Time;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::session::Inner;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX};
-use ddss_core::{Failure, LockToken, Look, Model, Opened, Operation, Outcome, Payload, SegmentId, Terms, Version};
+use ddss_core::{
+    Failure, LockToken, Model, OpenedSegment, Operation, Outcome, Payload, PutConditions, ReadOptions, SegmentId,
+    Version,
+};
 use ddss_ipc::WaitClass;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -16,7 +19,7 @@ use std::time::Duration;
 
 /// What a handle knows of its segment.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SegmentLocation {
     pub(crate) name: Arc<str>,
     pub(crate) id: SegmentId,
     pub(crate) bytes: u64,
@@ -24,21 +27,21 @@ pub(crate) struct Place {
     pub(crate) asks: Option<Model>,
     /// How long its calls may take, if that is not as usual.
     pub(crate) within: Option<Duration>,
-    near: Option<Arc<Near>>,
+    near: Option<Arc<MappedSegment>>,
     /// How its gets look there.
-    sight: Sight,
+    sight: LocalReadRules,
 }
 
-impl Place {
-    pub(crate) fn new(client: &Inner, name: &str, opened: Opened) -> Self {
-        let near = if client.near { Near::map(client, &opened).map(Arc::new) } else { None };
-        let (id, bytes, sight) = (opened.segment, opened.bytes, Sight::None);
+impl SegmentLocation {
+    pub(crate) fn new(client: &Inner, name: &str, opened: OpenedSegment) -> Self {
+        let near = if client.near { MappedSegment::map(client, &opened).map(Arc::new) } else { None };
+        let (id, bytes, sight) = (opened.segment, opened.bytes, LocalReadRules::None);
         Self { name: name.into(), id, bytes, asks: None, within: None, near, sight }.asking(None)
     }
 
     /// The same segment with calls that ask for that.
     pub(crate) fn asking(&self, asks: Option<Model>) -> Self {
-        let sight = self.near.as_ref().map_or(Sight::None, |near| near.sight(asks));
+        let sight = self.near.as_ref().map_or(LocalReadRules::None, |near| near.sight(asks));
         Self { asks, sight, ..self.clone() }
     }
 
@@ -49,7 +52,7 @@ impl Place {
 
     /// Whether reading in place is worth a try.
     pub(crate) fn is_near(&self) -> bool {
-        self.sight != Sight::None
+        self.sight != LocalReadRules::None
     }
 
     /// Reads a range in place; `None` if the daemon has to be asked, or the range is none.
@@ -60,15 +63,15 @@ impl Place {
     }
 
     /// How a get looks at the segment.
-    pub(crate) fn look(&self, version: Option<Version>) -> Look {
-        Look { asks: self.asks, version }
+    pub(crate) fn look(&self, version: Option<Version>) -> ReadOptions {
+        ReadOptions { asks: self.asks, version }
     }
 
     /// Under what conditions a put commits.
-    pub(crate) fn terms(&self, version: Option<Version>, token: Option<LockToken>) -> Terms {
+    pub(crate) fn terms(&self, version: Option<Version>, token: Option<LockToken>) -> PutConditions {
         // Delta and Temporal ask nothing of a put.
         let asks = self.asks.filter(|model| !matches!(model, Model::Delta(_) | Model::Temporal(_)));
-        Terms { version, token, asks }
+        PutConditions { version, token, asks }
     }
 
     /// Checks a range before anything is sent; no sum here can wrap.
@@ -115,15 +118,15 @@ pub(crate) fn bounds(range: impl RangeBounds<u64>, bytes: u64) -> (u64, u128) {
 #[derive(Clone, Debug)]
 pub struct Segment {
     client: Client,
-    place: Place,
+    place: SegmentLocation,
 }
 
 impl Segment {
     /// Bytes that one get or put moves at the most.
     pub const TRANSFER_BYTES_MAX: usize = TRANSFER_BYTES_MAX;
 
-    pub(crate) fn new(client: Client, name: &str, opened: Opened) -> Self {
-        let place = Place::new(&client.0, name, opened);
+    pub(crate) fn new(client: Client, name: &str, opened: OpenedSegment) -> Self {
+        let place = SegmentLocation::new(&client.0, name, opened);
         Self { client, place }
     }
 
@@ -183,8 +186,8 @@ impl Segment {
     }
 
     /// The time of one of its calls.
-    pub(crate) fn time(&self) -> Time {
-        Time::of(self.place.within.unwrap_or(self.client.0.timeout))
+    pub(crate) fn time(&self) -> Deadline {
+        Deadline::of(self.place.within.unwrap_or(self.client.0.timeout))
     }
 
     /// Reads a range, as a whole: all bytes are of the version that comes with them.
@@ -201,7 +204,7 @@ impl Segment {
 
     pub(crate) fn get_value(
         &self,
-        time: Time,
+        time: Deadline,
         range: impl RangeBounds<u64>,
         version: Option<Version>,
     ) -> Result<Value, Error> {
@@ -225,14 +228,14 @@ impl Segment {
     }
 
     /// The same, in that time.
-    pub(crate) fn get_by(&self, time: Time, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+    pub(crate) fn get_by(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
         match self.place.get_near(offset, into) {
             Some(stamp) => Ok(stamp),
             None => self.get_on(time, offset, into, None),
         }
     }
 
-    fn get_on(&self, time: Time, offset: u64, into: &mut [u8], version: Option<Version>) -> Result<Stamp, Error> {
+    fn get_on(&self, time: Deadline, offset: u64, into: &mut [u8], version: Option<Version>) -> Result<Stamp, Error> {
         let length = self.place.check("get", offset, u128::from(offset) + into.len() as u128)?;
         let (outcome, stamp) =
             self.client.with_call(time, Priority::Call, "get", &self.place.name, true, |mut call| {
@@ -260,11 +263,17 @@ impl Segment {
         self.put_on(offset, bytes, self.place.terms(None, None))
     }
 
-    pub(crate) fn put_on(&self, offset: u64, bytes: &[u8], terms: Terms) -> Result<Stamp, Error> {
+    pub(crate) fn put_on(&self, offset: u64, bytes: &[u8], terms: PutConditions) -> Result<Stamp, Error> {
         self.put_by(self.time(), offset, bytes, terms)
     }
 
-    pub(crate) fn put_by(&self, time: Time, offset: u64, bytes: &[u8], terms: Terms) -> Result<Stamp, Error> {
+    pub(crate) fn put_by(
+        &self,
+        time: Deadline,
+        offset: u64,
+        bytes: &[u8],
+        terms: PutConditions,
+    ) -> Result<Stamp, Error> {
         let length = self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         let priority = Priority::under(terms.token);
         let (outcome, stamp) = self.client.with_call(time, priority, "put", &self.place.name, false, |mut call| {
@@ -289,7 +298,7 @@ impl Segment {
         &self.client
     }
 
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &SegmentLocation {
         &self.place
     }
 

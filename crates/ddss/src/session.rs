@@ -4,9 +4,9 @@
 //! daemon in the same folder, and waits for it until its own deadline. What was under way when it died is done again
 //! if that leaves nothing behind, else its end is not known.
 
-use crate::api::local_read::Areas;
-use crate::call::channels::Lanes;
-use crate::deadline::Time;
+use crate::api::local_read::MappedAreas;
+use crate::call::channels::ChannelPool;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use arc_swap::{ArcSwap, Guard};
 use ddss_ipc::{AttachError, AttachOptions, Attachment, socket_name};
@@ -17,14 +17,14 @@ use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 /// The rings to one daemon.
-pub(crate) struct Attached {
-    pub(crate) lanes: Lanes,
+pub(crate) struct Session {
+    pub(crate) lanes: ChannelPool,
     pub(crate) attachment: Attachment,
 }
 
 /// Where a client attaches, and how.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct AttachPlan {
     pub(crate) folder: PathBuf,
     pub(crate) socket: PathBuf,
     pub(crate) options: AttachOptions,
@@ -34,14 +34,14 @@ pub(crate) struct Plan {
     pub(crate) planes: Option<u8>,
 }
 
-impl Plan {
+impl AttachPlan {
     /// The way to another plane of the same daemon.
     pub(crate) fn to_plane(&self, plane: u8) -> Self {
         Self { socket: self.folder.join(socket_name(plane)), plane, ..self.clone() }
     }
 
     /// Attaches, if the daemon lets this client in by then.
-    pub(crate) fn attach(&self, by: Instant) -> Result<Attached, Error> {
+    pub(crate) fn attach(&self, by: Instant) -> Result<Session, Error> {
         let Self { folder, socket, options, planes, .. } = self;
         let mut options = options.clone();
         options.timeout = options.timeout.min(by.saturating_duration_since(Instant::now()));
@@ -56,21 +56,21 @@ impl Plan {
         if let Some(before) = planes.filter(|&before| before != now) {
             return Err(Error::PlanesChanged { before, now });
         }
-        Ok(Attached { lanes: Lanes::new(&attachment), attachment })
+        Ok(Session { lanes: ChannelPool::new(&attachment), attachment })
     }
 }
 
 /// What all clones of a client share.
 pub(crate) struct Inner {
-    current: ArcSwap<Attached>,
+    current: ArcSwap<Session>,
     /// Held by the one thread that looks for the next daemon.
     turn: Mutex<()>,
     /// The last look found no socket: the daemon was stopped.
     stopped: AtomicBool,
-    pub(crate) plan: Plan,
+    pub(crate) plan: AttachPlan,
     pub(crate) timeout: Duration,
     /// What is mapped of this node's memory, unless the near road is not to be used.
-    pub(crate) areas: Areas,
+    pub(crate) areas: MappedAreas,
     pub(crate) near: bool,
 }
 
@@ -86,23 +86,23 @@ impl Inner {
     /// How long a call that changes something waits for a daemon whose socket is not there.
     const STOPPED: Duration = Duration::from_millis(50);
 
-    pub(crate) fn new(mut plan: Plan, timeout: Duration, near: bool) -> Result<Self, Error> {
+    pub(crate) fn new(mut plan: AttachPlan, timeout: Duration, near: bool) -> Result<Self, Error> {
         let attached = plan.attach(Instant::now() + plan.options.timeout)?;
         plan.planes = Some(attached.attachment.planes());
         let current = ArcSwap::from_pointee(attached);
-        let (turn, stopped, areas) = (Mutex::new(()), AtomicBool::new(false), Areas::default());
+        let (turn, stopped, areas) = (Mutex::new(()), AtomicBool::new(false), MappedAreas::default());
         Ok(Self { current, turn, stopped, plan, timeout, areas, near })
     }
 
     /// The rings, whether or not somebody serves them.
-    pub(crate) fn last(&self) -> Guard<Arc<Attached>> {
+    pub(crate) fn last(&self) -> Guard<Arc<Session>> {
         self.current.load()
     }
 
     /// The rings to a daemon that is not known to be gone. Waits for one that comes back until the deadline, which
     /// is made when it is needed; `harmless` is whether the call may be made at any time, and so by any daemon.
     #[inline]
-    pub(crate) fn attached(&self, time: &mut Time, harmless: bool) -> Result<Guard<Arc<Attached>>, Error> {
+    pub(crate) fn attached(&self, time: &mut Deadline, harmless: bool) -> Result<Guard<Arc<Session>>, Error> {
         let current = self.current.load();
         if !current.attachment.is_over() {
             return Ok(current);
@@ -113,12 +113,12 @@ impl Inner {
 
     /// The same for a task, which must not wait: what is there now.
     #[inline]
-    pub(crate) fn attached_now(&self) -> Option<Guard<Arc<Attached>>> {
+    pub(crate) fn attached_now(&self) -> Option<Guard<Arc<Session>>> {
         Some(self.current.load()).filter(|current| !current.attachment.is_over())
     }
 
     #[cold]
-    fn attach_again(&self, deadline: Instant, harmless: bool) -> Result<Guard<Arc<Attached>>, Error> {
+    fn attach_again(&self, deadline: Instant, harmless: bool) -> Result<Guard<Arc<Session>>, Error> {
         let since = Instant::now();
         loop {
             let looked = self.look_again(deadline);
@@ -178,7 +178,7 @@ impl Inner {
 
     /// Nobody was found, in the words of the system.
     pub(crate) fn nobody(&self, kind: ErrorKind) -> Error {
-        let Plan { socket, folder, .. } = &self.plan;
+        let AttachPlan { socket, folder, .. } = &self.plan;
         Error::NoDaemon { socket: socket.clone(), folder: folder.clone(), source: kind.into() }
     }
 

@@ -6,15 +6,15 @@
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::session::{Inner, Plan};
-use ddss_core::{Name, Plane};
+use crate::session::{AttachPlan, Inner};
+use ddss_core::{Name, Shard};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// What the clones of a client share, whichever plane they are attached to.
 #[derive(Debug)]
-pub(crate) struct Planes {
-    plan: Plan,
+pub(crate) struct Shards {
+    plan: AttachPlan,
     timeout: Duration,
     near: bool,
     attached: Box<[OnceLock<Arc<Inner>>]>,
@@ -22,9 +22,9 @@ pub(crate) struct Planes {
     turn: Mutex<()>,
 }
 
-impl Planes {
+impl Shards {
     /// Attaches to the first plane, which tells how many there are.
-    pub(crate) fn begin(plan: Plan, timeout: Duration, near: bool) -> Result<Client, Error> {
+    pub(crate) fn begin(plan: AttachPlan, timeout: Duration, near: bool) -> Result<Client, Error> {
         let first = Arc::new(Inner::new(plan, timeout, near)?);
         let plan = first.plan.clone();
         let count = plan.planes.unwrap_or(1);
@@ -84,14 +84,14 @@ impl Client {
 
     /// The same client at the plane that has a name.
     pub(crate) fn at_plane_of(&self, name: &Name) -> Result<Self, Error> {
-        self.at_plane(Plane::index_of(name, self.planes()))
+        self.at_plane(Shard::index_of(name, self.planes()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on};
-    use crate::{Answer, Error, Failure, LockOptions, Shared, Spec};
+    use crate::{BatchReply, Error, Failure, LockOptions, Shared, Spec};
     use std::collections::BTreeSet;
     use std::time::Duration;
 
@@ -116,7 +116,7 @@ mod tests {
             for segment in &segments {
                 batch.get(segment, 0..100).unwrap().put(segment, 4000, b"batched").unwrap();
             }
-            let answers: Vec<Answer> = batch.run().unwrap().into_iter().map(Result::unwrap).collect();
+            let answers: Vec<BatchReply> = batch.run().unwrap().into_iter().map(Result::unwrap).collect();
             for (number, two) in answers.chunks(2).enumerate() {
                 assert_eq!(two[0].bytes(), [number as u8; 100]);
                 assert_eq!(two[1].stamp().version.0, 2);
@@ -196,7 +196,7 @@ mod tests {
         let client = node.client();
         let segment = client.allocate("here", Spec::new(8)).unwrap();
         assert_eq!(segment.id().plane(), 1);
-        let lying = crate::Client(client.0.clone(), crate::shards::Planes::alone(&client.1));
+        let lying = crate::Client(client.0.clone(), crate::shards::Shards::alone(&client.1));
         for error in [lying.open("here").unwrap_err(), lying.allocate("here", Spec::new(8)).unwrap_err()] {
             assert_eq!(error.failure(), Some(Failure::WrongPlane), "{error}");
         }

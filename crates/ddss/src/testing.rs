@@ -1,7 +1,7 @@
 //! What the tests of this crate share: a node in this process, and the smallest executor there is.
 
 use crate::Client;
-use ddssd::{Config, Service};
+use ddssd::{Config, Node};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use std::thread::Thread;
 
 /// A node that ends with this value.
 pub(crate) struct TestNode {
-    service: Option<Service>,
+    service: Option<Node>,
     folder: PathBuf,
 }
 
@@ -29,7 +29,7 @@ impl TestNode {
         let mut config = Config::single(&folder);
         config.pool_bytes = 8 << 20;
         change(&mut config);
-        Self { service: Some(Service::start(config).unwrap()), folder }
+        Self { service: Some(Node::start(config).unwrap()), folder }
     }
 
     pub(crate) fn client(&self) -> Client {

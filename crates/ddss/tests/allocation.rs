@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use ddss::{Client, Spec, Strategy};
-use ddssd::{Config, Service};
+use ddssd::{Config, Node};
 
 /// Calls of each kind.
 const CALLS: usize = 300;
@@ -16,7 +16,7 @@ fn calls_allocate_nothing() {
     let folder = std::env::temp_dir().join(format!("ddss-allocation-{}", std::process::id()));
     let mut config = Config::single(&folder);
     config.pool_bytes = 8 << 20;
-    let service = Service::start(config).unwrap();
+    let service = Node::start(config).unwrap();
     for strategy in Strategy::ALL {
         let builder = Client::builder().folder(&folder).strategy(strategy).timeout(Duration::from_secs(60));
         let client = builder.connect().unwrap();
@@ -45,7 +45,7 @@ fn calls_allocate_nothing() {
 #[test]
 fn tasks_allocate_nothing() {
     // If this failed, a service on an executor would pay for each call what a blocking one does not.
-    let node = ddssd::Ephemeral::start().unwrap();
+    let node = ddssd::EphemeralNode::start().unwrap();
     for strategy in Strategy::ALL {
         let builder = Client::builder().folder(node.folder()).strategy(strategy).timeout(Duration::from_secs(60));
         let client = builder.connect().unwrap().to_async().unwrap();

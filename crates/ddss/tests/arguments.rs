@@ -24,7 +24,7 @@ fn names<T>(ended: Result<T, Error>, words: &[&str]) {
 #[test]
 fn a_specification_out_of_range_is_refused_by_name() {
     // If this broke, a user would get another segment than was asked for, or guess which of seven fields was wrong.
-    let node = ddssd::Ephemeral::start().unwrap();
+    let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::builder().folder(node.folder()).connect().unwrap();
     let tasks = client.to_async().unwrap();
     let large = 2 << 20;
@@ -62,7 +62,7 @@ fn a_specification_out_of_range_is_refused_by_name() {
 #[test]
 fn a_timeout_or_a_lease_out_of_range_is_refused_by_name() {
     // If this broke, a call would end after another time than it was given, or a thread would panic over a date that there is not.
-    let node = ddssd::Ephemeral::start().unwrap();
+    let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::builder().folder(node.folder()).connect().unwrap();
     let tasks = client.to_async().unwrap();
     let segment = client.allocate("mine", Spec::new(64)).unwrap();
@@ -90,7 +90,7 @@ fn a_timeout_or_a_lease_out_of_range_is_refused_by_name() {
 #[test]
 fn a_client_out_of_range_is_refused_by_name() {
     // If this broke, a client would have fewer lanes than its threads count on.
-    let node = ddssd::Ephemeral::start().unwrap();
+    let node = ddssd::EphemeralNode::start().unwrap();
     type Change = fn(ClientBuilder) -> ClientBuilder;
     let cases: [(Change, &[&str]); 6] = [
         (|builder| builder.lanes(0), &["lanes is 0", "1 to 61"]),
@@ -109,7 +109,7 @@ fn a_client_out_of_range_is_refused_by_name() {
 #[test]
 fn a_range_that_ends_before_it_begins_is_out_of_range() {
     // If this broke, a mistake in a program's sums would read nothing, and look like an empty segment.
-    let node = ddssd::Ephemeral::start().unwrap();
+    let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::builder().folder(node.folder()).connect().unwrap();
     let tasks = client.to_async().unwrap();
     let values = SharedSlice::<u64>::allocate(&client, "values", 8).unwrap();

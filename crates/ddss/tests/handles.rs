@@ -28,7 +28,7 @@ fn handles_are_cloned_shared_and_awaited_by_tasks_that_move() {
         is_a_handle::<Shared<u64, AsyncSegment>>(),
     ];
     assert!(sizes.iter().all(|&size| size <= 128), "a handle is small: {sizes:?}");
-    let node = ddssd::Ephemeral::start().unwrap();
+    let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::builder().folder(node.folder()).connect().unwrap().to_async().unwrap();
     let executor = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let segment = executor().block_on(may_move(client.allocate("moved", Spec::new(64)))).unwrap();

@@ -5,7 +5,7 @@ use crate::config::config::Config;
 use crate::config::host_port::HostPort;
 use crate::control::{Identity, Incarnation, control_address, forget, has_come_back, has_left, join, plane_address};
 use crate::node::StartError;
-use crate::shard::event_loop::Node;
+use crate::shard::event_loop::EventLoop;
 use crate::storage::state_dir;
 use ddss_core::NodeId;
 use ddss_verbs::Fabric;
@@ -20,7 +20,7 @@ const PORTS_TRIED_MAX: u32 = 64;
 
 /// A node that may take part.
 #[derive(Debug)]
-pub(crate) struct Admission {
+pub(crate) struct Bootstrap {
     pub(crate) node: NodeId,
     pub(crate) key: ClusterKey,
     /// Where other nodes find its data plane.
@@ -33,7 +33,7 @@ pub(crate) struct Admission {
     pub(crate) join: Option<HostPort>,
 }
 
-impl Admission {
+impl Bootstrap {
     /// Listens, and joins if the node is to and has not yet. `None` for a node without a key, which is alone.
     pub(crate) fn take(config: &Config, fabrics: &mut [Box<dyn Fabric>]) -> Result<Option<Self>, StartError> {
         let Some(key) = config.key.clone() else { return Ok(None) };
@@ -115,7 +115,7 @@ fn listen(fabrics: &mut [Box<dyn Fabric>], address: SocketAddr) -> Result<(Socke
 fn listen_on_all(fabrics: &mut [Box<dyn Fabric>], address: SocketAddr) -> Result<SocketAddr, StartError> {
     let mut first = address;
     for (plane, fabric) in (0..).zip(fabrics) {
-        let bound = Node::listen(fabric.as_mut(), plane_address(address, plane))?;
+        let bound = EventLoop::listen(fabric.as_mut(), plane_address(address, plane))?;
         if plane == 0 {
             first = bound;
         }

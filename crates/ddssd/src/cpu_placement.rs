@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// Where one progress thread runs.
 #[derive(Debug, Default)]
-pub(crate) struct Seat {
+pub(crate) struct CorePlacement {
     pub(crate) core: Option<usize>,
     /// The memory node beside that core, on a machine that has several.
     pub(crate) memory: Option<usize>,
@@ -49,23 +49,23 @@ fn ranges(cores: &[usize]) -> String {
 }
 
 /// A seat for each of so many progress threads.
-pub(crate) fn seats(choice: &CoreChoice, threads: u8) -> Result<Vec<Seat>, StartError> {
+pub(crate) fn seats(choice: &CoreChoice, threads: u8) -> Result<Vec<CorePlacement>, StartError> {
     let topology = Topology::here();
     let at = |core: usize| {
         let memory = if topology.is_uniform() { None } else { topology.node_of(core) };
-        Seat { core: Some(core), memory, _claim: None }
+        CorePlacement { core: Some(core), memory, _claim: None }
     };
     let named: Vec<usize> = match choice {
-        CoreChoice::Unpinned => return Ok((0..threads).map(|_| Seat::default()).collect()),
+        CoreChoice::Unpinned => return Ok((0..threads).map(|_| CorePlacement::default()).collect()),
         CoreChoice::Sensible => {
             let allowed = allowed_cores().unwrap_or_default();
             let taken = spread(&allowed, &topology, threads, claim);
             return Ok(taken
                 .into_iter()
                 .map(|taken| match taken {
-                    Taken::Own(core, claim) => Seat { _claim: Some(claim), ..at(core) },
+                    Taken::Own(core, claim) => CorePlacement { _claim: Some(claim), ..at(core) },
                     Taken::Shared(core) => at(core),
-                    Taken::None => Seat::default(),
+                    Taken::None => CorePlacement::default(),
                 })
                 .collect());
         }

@@ -1,7 +1,7 @@
 //! A node for a test or an example: in this process, in a folder of its own, and gone with its value.
 
 use crate::config::config::Config;
-use crate::node::{Service, StartError};
+use crate::node::{Node, StartError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,13 +20,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Ephemeral {
+pub struct EphemeralNode {
     /// Only `None` while it is being dropped.
-    service: Option<Service>,
+    service: Option<Node>,
     folder: PathBuf,
 }
 
-impl Ephemeral {
+impl EphemeralNode {
     /// Bytes for segments: enough for what a test puts there, and nothing that a machine would miss.
     const POOL_BYTES: u64 = 16 << 20;
 
@@ -40,7 +40,7 @@ impl Ephemeral {
         let mut config = Config::single(&std::env::temp_dir().join(name));
         config.pool_bytes = Self::POOL_BYTES;
         let folder = config.folder.clone();
-        match Service::start(config) {
+        match Node::start(config) {
             Ok(service) => Ok(Self { service: Some(service), folder }),
             Err(error) => {
                 let _ = std::fs::remove_dir_all(&folder);
@@ -55,7 +55,7 @@ impl Ephemeral {
     }
 }
 
-impl Drop for Ephemeral {
+impl Drop for EphemeralNode {
     fn drop(&mut self) {
         drop(self.service.take());
         // There is nobody to tell.

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[non_exhaustive]
-pub enum Ending {
+pub enum ExitReason {
     /// Somebody told it to.
     Stopped = 0,
     /// Something that has no code of its own.
@@ -25,7 +25,7 @@ pub enum Ending {
     Removed = 8,
 }
 
-impl Ending {
+impl ExitReason {
     /// All of them, in the order of their codes.
     pub const ALL: &[Self] = &[
         Self::Stopped,
@@ -78,15 +78,15 @@ mod tests {
         let rows = chapter.lines().filter(|line| line.starts_with('|')).skip(2);
         let rows = rows.take_while(|line| !line.starts_with("| `ddss` |"));
         let rows: Vec<Vec<&str>> = rows.map(|line| line.split('|').map(str::trim).collect()).collect();
-        assert_eq!(rows.len(), Ending::ALL.len(), "{rows:?}");
-        for (index, (ending, row)) in Ending::ALL.iter().zip(rows).enumerate() {
+        assert_eq!(rows.len(), ExitReason::ALL.len(), "{rows:?}");
+        for (index, (ending, row)) in ExitReason::ALL.iter().zip(rows).enumerate() {
             assert_eq!(usize::from(ending.code()), index);
             assert_eq!(row[2], ending.code().to_string());
             assert!(row[3].starts_with(ending.words()), "{ending:?}: {}", row[3]);
         }
         let help = <crate::Arguments as clap::CommandFactory>::command().render_long_help().to_string();
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        for ending in Ending::ALL {
+        for ending in ExitReason::ALL {
             assert!(help.contains(&format!(" {} {}", ending.code(), ending.words())), "{help}");
         }
     }

@@ -1,8 +1,8 @@
 //! How often the daemon repeats itself in its log.
 //!
 //! A condition that lasts, such as a member that is away, asks for the same line again and again. Unbounded, such lines fill the disk
-//! of the log, and each is a system call of the thread that writes it. [`LogRate`] passes the first lines of each kind and then one a
-//! second; [`LogRate::report`] writes how many it left out.
+//! of the log, and each is a system call of the thread that writes it. [`LogThrottle`] passes the first lines of each kind and then one a
+//! second; [`LogThrottle::report`] writes how many it left out.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -66,9 +66,9 @@ impl Lines {
 /// A layer that leaves out lines of a kind that comes too often. Lines of the levels debug and trace all pass: an operator who
 /// sets such a level asks for them. Clones share their counts.
 #[derive(Clone, Debug, Default)]
-pub struct LogRate(Arc<Mutex<HashMap<Kind, Lines>>>);
+pub struct LogThrottle(Arc<Mutex<HashMap<Kind, Lines>>>);
 
-impl LogRate {
+impl LogThrottle {
     /// How often [`report`](Self::report) is to be called.
     pub const REPORT_EVERY: Duration = Duration::from_secs(10);
 
@@ -113,7 +113,7 @@ impl LogRate {
     }
 }
 
-impl<S: Subscriber> Layer<S> for LogRate {
+impl<S: Subscriber> Layer<S> for LogThrottle {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
         *metadata.level() > Level::INFO || metadata.target() == module_path!() || self.passes(event)
@@ -171,8 +171,8 @@ mod tests {
         }
     }
 
-    fn passed(log: impl FnOnce(&LogRate)) -> Vec<String> {
-        let (rate, passed) = (LogRate::default(), Passed::default());
+    fn passed(log: impl FnOnce(&LogThrottle)) -> Vec<String> {
+        let (rate, passed) = (LogThrottle::default(), Passed::default());
         let subscriber = tracing_subscriber::registry().with(rate.clone()).with(passed.clone());
         tracing::subscriber::with_default(subscriber, || log(&rate));
         let lines = passed.0.lock().unwrap();

@@ -1,11 +1,11 @@
-//! The daemon of one node: settings in, a [`Service`] that runs until it is told to stop.
+//! The daemon of one node: settings in, a [`Node`] that runs until it is told to stop.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
 
 use clap::Parser;
 use ddssd::{
-    Arguments, Departure, Ending, LogRate, QuotaTable, Service, Settings, StartError, Vigil, drop_privileges,
-    in_one_line, notify, strange_variables, watchdog_every,
+    Arguments, Departure, ExitReason, FailureWatch, LogThrottle, Node, QuotaTable, Settings, StartError,
+    drop_privileges, in_one_line, notify, strange_variables, watchdog_every,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -27,7 +27,7 @@ struct Failed {
 
 impl Failed {
     fn settings(error: impl Into<Box<dyn Error>>) -> Self {
-        Self { code: Ending::Settings.code(), error: error.into() }
+        Self { code: ExitReason::Settings.code(), error: error.into() }
     }
 }
 
@@ -39,7 +39,7 @@ impl From<StartError> for Failed {
 
 impl From<std::io::Error> for Failed {
     fn from(error: std::io::Error) -> Self {
-        Self { code: Ending::Badly.code(), error: error.into() }
+        Self { code: ExitReason::Badly.code(), error: error.into() }
     }
 }
 
@@ -72,11 +72,11 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     let mut config = settings.clone().into_config()?;
     config.inherit_socket = true;
     if arguments.check_config {
-        Service::check(&config)?;
+        Node::check(&config)?;
         println!("the settings are good");
         return Ok(());
     }
-    let rate = LogRate::default();
+    let rate = LogThrottle::default();
     let log = start_log(filter, rate.clone(), settings.log_json.unwrap_or_default());
     std::panic::set_hook(Box::new(tell_of_panic));
     if let Err(error) = dropped {
@@ -86,14 +86,14 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     for sentence in strange_variables(names) {
         tracing::warn!("{sentence}");
     }
-    ddss_ipc::exit_for_lost_files(Ending::LostFile.code())?;
+    ddss_ipc::exit_for_lost_files(ExitReason::LostFile.code())?;
     // Before anything else runs, so that a signal during the start is a clean end, too.
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, config.told_to_stop.clone())?;
     }
     let patience = config.drain;
-    let service = match Service::start(config) {
+    let service = match Node::start(config) {
         Err(error) if error.is_stop() => {
             tracing::info!(why = %error, "stopping");
             return Ok(());
@@ -133,14 +133,14 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
 
 /// Tells the service manager that the node lives, if it wants to know, and the log what it left out. A part that ends by itself ends
 /// the wait for signals, and so does the end of the node's membership.
-fn keep_watch(vigil: &Vigil, wait: &signal_hook::iterator::Handle, rate: &LogRate) {
+fn keep_watch(vigil: &FailureWatch, wait: &signal_hook::iterator::Handle, rate: &LogThrottle) {
     /// A sign of life comes some times a second.
     const SILENT_MAX: Duration = Duration::from_secs(2);
     let every = watchdog_every();
     let mut reported = Instant::now();
     // Not while a progress thread is silent: then it is for the service manager to end this daemon.
-    while !vigil.wait(every.map_or(LogRate::REPORT_EVERY, |every| every.min(LogRate::REPORT_EVERY))) {
-        if reported.elapsed() >= LogRate::REPORT_EVERY {
+    while !vigil.wait(every.map_or(LogThrottle::REPORT_EVERY, |every| every.min(LogThrottle::REPORT_EVERY))) {
+        if reported.elapsed() >= LogThrottle::REPORT_EVERY {
             rate.report();
             reported = Instant::now();
         }
@@ -159,7 +159,7 @@ fn keep_watch(vigil: &Vigil, wait: &signal_hook::iterator::Handle, rate: &LogRat
 }
 
 /// A part of the daemon is dead: the rest of it goes, too, so that whoever starts daemons starts another one.
-fn part_ended(part: &str, service: Service) -> Failed {
+fn part_ended(part: &str, service: Node) -> Failed {
     /// What hangs now hangs for ever.
     const STOP_MAX: Duration = Duration::from_secs(2);
     tell("STOPPING=1");
@@ -173,11 +173,11 @@ fn part_ended(part: &str, service: Service) -> Failed {
     while !stops.is_finished() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(10));
     }
-    Failed { code: Ending::Badly.code(), error: sentence.into() }
+    Failed { code: ExitReason::Badly.code(), error: sentence.into() }
 }
 
 /// Ends a node that is out of its cluster. No request is begun any more: a put would be acknowledged that no other node knows of.
-fn departed(how: Departure, service: Service) -> Result<(), Failed> {
+fn departed(how: Departure, service: Node) -> Result<(), Failed> {
     tell("STOPPING=1");
     let node = service.node();
     drain(&service, Duration::ZERO, || true);
@@ -186,20 +186,20 @@ fn departed(how: Departure, service: Service) -> Result<(), Failed> {
         Departure::Left => Ok(stopped?),
         Departure::Superseded => {
             let sentence = format!("{node} runs with a copy of this state folder, which is out of date: use the copy");
-            Err(Failed { code: Ending::Settings.code(), error: sentence.into() })
+            Err(Failed { code: ExitReason::Settings.code(), error: sentence.into() })
         }
         _ => {
             let sentence = format!(
                 "{node} was removed from its cluster, which has given up its names: it cannot come back under this number. \
                  Join anew with an empty state folder, or start it without a key to look at the segments that it has"
             );
-            Err(Failed { code: Ending::Removed.code(), error: sentence.into() })
+            Err(Failed { code: ExitReason::Removed.code(), error: sentence.into() })
         }
     }
 }
 
 /// Lets what is under way end; a second word to stop is the last one.
-fn drain(service: &Service, patience: Duration, mut told_again: impl FnMut() -> bool) {
+fn drain(service: &Node, patience: Duration, mut told_again: impl FnMut() -> bool) {
     let began = Instant::now();
     let mut again = false;
     let cut_short = service.drain(patience, || {
@@ -226,7 +226,7 @@ fn log_filter(settings: &Settings) -> Result<EnvFilter, Failed> {
         .map_err(|error| Failed::settings(format!("log = {:?}: {error}", levels.to_string())))
 }
 
-fn start_log(filter: EnvFilter, rate: LogRate, json: bool) -> LogFilter {
+fn start_log(filter: EnvFilter, rate: LogThrottle, json: bool) -> LogFilter {
     let (filter, handle) = reload::Layer::new(filter);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = if json {
@@ -248,7 +248,7 @@ fn tell_of_panic(panic: &std::panic::PanicHookInfo<'_>) {
 }
 
 /// Reads the settings again, takes what can be taken while the daemon runs, and names the rest.
-fn reload(arguments: &Arguments, started_with: &Settings, log: &LogFilter, service: &Service) {
+fn reload(arguments: &Arguments, started_with: &Settings, log: &LogFilter, service: &Node) {
     let read = read(arguments).and_then(|settings| {
         let quotas = QuotaTable::new(settings.quota.as_deref().unwrap_or_default()).map_err(StartError::Quota)?;
         Ok((log_filter(&settings)?, quotas, settings))

@@ -1,24 +1,24 @@
 //! A running node: starts what it needs in the right order, and stops it in the other one.
 
 use crate::auth::KeyError;
-use crate::bootstrap::Admission;
+use crate::bootstrap::Bootstrap;
 use crate::config::config::Config;
 use crate::config::quotas::QuotaTable;
-use crate::control::{ControlConfig, ControlError, ControlPlane, Desk, DeskEnd, has_left};
+use crate::control::{BridgeEnd, ControlBridge, ControlConfig, ControlError, ControlPlane, has_left};
 use crate::cpu_placement;
-use crate::exit_code::Ending;
+use crate::exit_code::ExitReason;
 use crate::metrics::Metrics;
 use crate::peers::fabric;
 use crate::shard::drain::Drain;
-use crate::shard::shard::{DataPlane, Prepared, check_planes, discard_all, discard_other_planes};
-use crate::status::Page;
+use crate::shard::shard::{PreparedShard, RunningShard, check_planes, discard_all, discard_other_planes};
+use crate::status::StatusPage;
 use crate::storage::memory::PoolError;
 use crate::storage::state_dir;
-use crate::storage::state_dir::{FolderError, FolderLock};
-use crate::supervisor::{Departure, Vitals};
+use crate::storage::state_dir::{StateDirError, StateDirLock};
+use crate::supervisor::{Departure, Supervisor};
 use ddss_core::limits::PLANES_MAX;
-use ddss_core::status::{Gauge, State};
-use ddss_core::{NodeId, Plane};
+use ddss_core::status::{DaemonState, Gauge};
+use ddss_core::{NodeId, Shard};
 use ddss_runtime::RuntimeError;
 use ddss_verbs::FabricError;
 use std::io;
@@ -86,7 +86,7 @@ pub enum StartError {
     Quota(String),
     /// Its folder cannot be used.
     #[error(transparent)]
-    Folder(#[from] FolderError),
+    Folder(#[from] StateDirError),
     /// The fabric cannot use its memory.
     #[error("cannot register an area of shared memory with the fabric: {0}")]
     Area(String),
@@ -167,54 +167,54 @@ impl StartError {
 
     /// Whether nothing is wrong: somebody told it to stop before it served.
     pub fn is_stop(&self) -> bool {
-        self.ending() == Ending::Stopped
+        self.ending() == ExitReason::Stopped
     }
 
-    fn ending(&self) -> Ending {
+    fn ending(&self) -> ExitReason {
         match self {
-            Self::ProgressThreads(_) | Self::Cores { .. } | Self::NoSuchCore { .. } => Ending::Settings,
-            Self::PoolBytes { .. } => Ending::Settings,
-            Self::Memory(PoolError::OtherPlanes { .. }) => Ending::Settings,
-            Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } => Ending::Settings,
-            Self::OtherNode { .. } | Self::Quota(_) | Self::Left { .. } => Ending::Settings,
-            Self::Folder(FolderError::Taken { .. }) => Ending::Taken,
-            Self::Memory(PoolError::Folder(FolderError::Taken { .. })) => Ending::Taken,
-            Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } => Ending::Storage,
-            Self::State { .. } | Self::Control(ControlError::State { .. }) => Ending::Storage,
-            Self::NoKey { .. } | Self::Key(_) => Ending::Key,
-            Self::Listen { .. } | Self::Network(_) | Self::Adapter(_) => Ending::Network,
-            Self::Control(ControlError::Stopped { .. }) => Ending::Stopped,
-            Self::Control(ControlError::Refused { .. }) => Ending::Settings,
-            Self::Control(_) => Ending::Network,
-            Self::Thread(RuntimeError::Setup(inside)) => inside.downcast_ref().map_or(Ending::Badly, Self::ending),
-            _ => Ending::Badly,
+            Self::ProgressThreads(_) | Self::Cores { .. } | Self::NoSuchCore { .. } => ExitReason::Settings,
+            Self::PoolBytes { .. } => ExitReason::Settings,
+            Self::Memory(PoolError::OtherPlanes { .. }) => ExitReason::Settings,
+            Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } => ExitReason::Settings,
+            Self::OtherNode { .. } | Self::Quota(_) | Self::Left { .. } => ExitReason::Settings,
+            Self::Folder(StateDirError::Taken { .. }) => ExitReason::Taken,
+            Self::Memory(PoolError::Folder(StateDirError::Taken { .. })) => ExitReason::Taken,
+            Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } => ExitReason::Storage,
+            Self::State { .. } | Self::Control(ControlError::State { .. }) => ExitReason::Storage,
+            Self::NoKey { .. } | Self::Key(_) => ExitReason::Key,
+            Self::Listen { .. } | Self::Network(_) | Self::Adapter(_) => ExitReason::Network,
+            Self::Control(ControlError::Stopped { .. }) => ExitReason::Stopped,
+            Self::Control(ControlError::Refused { .. }) => ExitReason::Settings,
+            Self::Control(_) => ExitReason::Network,
+            Self::Thread(RuntimeError::Setup(inside)) => inside.downcast_ref().map_or(ExitReason::Badly, Self::ending),
+            _ => ExitReason::Badly,
         }
     }
 }
 
 /// A running node, in this process.
 #[derive(Debug)]
-pub struct Service {
-    planes: Vec<DataPlane>,
+pub struct Node {
+    planes: Vec<RunningShard>,
     control: Option<ControlPlane>,
     node: NodeId,
     address: Option<SocketAddr>,
     metrics: Option<Metrics>,
     drain: Drain,
-    vitals: Vitals,
-    _locks: Vec<FolderLock>,
+    vitals: Supervisor,
+    _locks: Vec<StateDirLock>,
 }
 
 /// Hears when a part of a node ends by itself, as a thread does that panics. There is nothing to do then but to stop the node
 /// and to start it anew, which keeps everything that was acknowledged. Hears also when the node is out of its cluster: then its
 /// owner has to stop it at once, since no other node knows of what its clients write.
 #[derive(Clone, Debug)]
-pub struct Vigil {
-    vitals: Vitals,
-    pages: Vec<Page>,
+pub struct FailureWatch {
+    vitals: Supervisor,
+    pages: Vec<StatusPage>,
 }
 
-impl Vigil {
+impl FailureWatch {
     /// Waits until that happens or the node stops as it should, for that long at the most. False if none of it has happened.
     pub fn wait(&self, patience: Duration) -> bool {
         self.vitals.wait(patience)
@@ -233,11 +233,11 @@ impl Vigil {
     /// How long a progress thread has given no sign of life, as each does some times a second: the one that was silent for the
     /// longest time.
     pub fn silence(&self) -> Duration {
-        self.pages.iter().map(Page::silence).max().unwrap_or_default()
+        self.pages.iter().map(StatusPage::silence).max().unwrap_or_default()
     }
 }
 
-impl Service {
+impl Node {
     /// Starts a node; when this returns, clients can attach and other nodes can connect.
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         config.check()?;
@@ -248,23 +248,23 @@ impl Service {
         let fabrics = seats.iter().map(|_| fabric::open(&config.fabric, config.listen, config.fence_reads));
         let mut fabrics = fabrics.collect::<Result<Vec<_>, _>>()?;
         // Without a key nobody could prove that he may speak to this node: so nobody is listened to.
-        let admission = Admission::take(&config, &mut fabrics)?;
+        let admission = Bootstrap::take(&config, &mut fabrics)?;
         let node = admission.as_ref().map_or(config.node, |admission| admission.node);
         config.node = node;
         // Any number that the last run did not have will do: it only tells two runs apart.
         let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
-        let parts = Plane::all(config.progress_threads).zip(seats.into_iter().zip(fabrics));
-        let parts = parts.map(|(plane, (seat, fabric))| Prepared::open(&config, plane, run, seat, fabric));
+        let parts = Shard::all(config.progress_threads).zip(seats.into_iter().zip(fabrics));
+        let parts = parts.map(|(plane, (seat, fabric))| PreparedShard::open(&config, plane, run, seat, fabric));
         let parts = parts.collect::<Result<Vec<_>, _>>()?;
-        let pages: Vec<Page> = parts.iter().map(|part| part.page().clone()).collect();
+        let pages: Vec<StatusPage> = parts.iter().map(|part| part.page().clone()).collect();
         for gauge in [Gauge::Clustered, Gauge::Majority] {
             pages.iter().for_each(|page| page.set_gauge(gauge, admission.is_some().into()));
         }
         let metrics = config.metrics.map(|address| Metrics::start(address, pages.clone())).transpose()?;
         let (mut planes, mut desks, drain) = (Vec::new(), Vec::new(), Drain::default());
-        let vitals = Vitals::default();
+        let vitals = Supervisor::default();
         for part in parts {
-            let (desk, teller, asked) = Desk::open().map_err(StartError::Network)?;
+            let (desk, teller, asked) = ControlBridge::open().map_err(StartError::Network)?;
             planes.push(part.start(admission.is_some().then_some(desk), drain.clone(), &vitals)?);
             desks.push((teller, asked));
         }
@@ -272,15 +272,15 @@ impl Service {
         let control =
             admission.map(|admission| Self::start_control(&config, run, admission, &mut planes, desks, &vitals));
         let control = control.transpose()?;
-        planes.iter_mut().try_for_each(DataPlane::open_door)?;
-        pages.iter().for_each(|page| page.set_state(State::Serving));
+        planes.iter_mut().try_for_each(RunningShard::open_door)?;
+        pages.iter().for_each(|page| page.set_state(DaemonState::Serving));
         Ok(Self { planes, control, node, address, metrics, drain, vitals, _locks: locks })
     }
 
     /// Makes the folders if they are not there, and keeps other daemons out of them.
-    fn lock_folders(config: &Config) -> Result<Vec<FolderLock>, StartError> {
+    fn lock_folders(config: &Config) -> Result<Vec<StateDirLock>, StartError> {
         state_dir::make(&config.folder)?;
-        let mut locks = vec![FolderLock::take(&config.folder)?];
+        let mut locks = vec![StateDirLock::take(&config.folder)?];
         state_dir::make(&config.memory_folder)?;
         let mut folders = vec![&*config.folder, &*config.memory_folder];
         if config.key.is_some() {
@@ -290,7 +290,7 @@ impl Service {
         if config.state_folder.exists() {
             folders.push(&config.state_folder);
         }
-        locks.extend(FolderLock::take_all(&folders)?);
+        locks.extend(StateDirLock::take_all(&folders)?);
         let joins_anew = config.join.is_some() && has_left(&config.state_folder);
         if joins_anew {
             tracing::warn!("throwing away the segments of the node that left its cluster: they went with it");
@@ -304,13 +304,13 @@ impl Service {
     fn start_control(
         config: &Config,
         run: u32,
-        admission: Admission,
-        planes: &mut [DataPlane],
-        desks: Vec<DeskEnd>,
-        vitals: &Vitals,
+        admission: Bootstrap,
+        planes: &mut [RunningShard],
+        desks: Vec<BridgeEnd>,
+        vitals: &Supervisor,
     ) -> Result<ControlPlane, ControlError> {
-        let Admission { node, key, address, listener, founder, incarnation, join } = admission;
-        let names = planes.iter_mut().flat_map(DataPlane::take_names).collect();
+        let Bootstrap { node, key, address, listener, founder, incarnation, join } = admission;
+        let names = planes.iter_mut().flat_map(RunningShard::take_names).collect();
         let (state_folder, folder, peers) = (config.state_folder.clone(), config.folder.clone(), config.peers.clone());
         let pages = planes.iter().map(|plane| plane.page().clone()).collect();
         let planes = config.progress_threads;
@@ -343,7 +343,7 @@ impl Service {
         self.first().socket()
     }
 
-    fn first(&self) -> &DataPlane {
+    fn first(&self) -> &RunningShard {
         self.planes.first().expect("a node has at least one plane")
     }
 
@@ -364,7 +364,7 @@ impl Service {
 
     /// The core of each progress thread, if it has one.
     pub fn cores(&self) -> Vec<Option<usize>> {
-        self.planes.iter().map(DataPlane::core).collect()
+        self.planes.iter().map(RunningShard::core).collect()
     }
 
     /// What each user may have, from now on. Nobody loses what he has.
@@ -373,13 +373,16 @@ impl Service {
     }
 
     /// Who hears when a part of the node ends by itself, for whoever can wait for that.
-    pub fn vigil(&self) -> Vigil {
-        Vigil { vitals: self.vitals.clone(), pages: self.planes.iter().map(|plane| plane.page().clone()).collect() }
+    pub fn vigil(&self) -> FailureWatch {
+        FailureWatch {
+            vitals: self.vitals.clone(),
+            pages: self.planes.iter().map(|plane| plane.page().clone()).collect(),
+        }
     }
 
     /// Whether its progress threads still run.
     pub fn is_running(&self) -> bool {
-        self.planes.iter().all(DataPlane::is_running)
+        self.planes.iter().all(RunningShard::is_running)
     }
 
     /// Lets what is under way end before it is [stopped](Self::stop): no client is let in and no request begun any more. It
@@ -389,9 +392,9 @@ impl Service {
         /// How long the threads may take to tell those whose time is over.
         const LAST_WORDS: Duration = Duration::from_millis(100);
         self.vitals.stop();
-        self.planes.iter().for_each(DataPlane::begin_stop);
+        self.planes.iter().for_each(RunningShard::begin_stop);
         self.drain.ask();
-        self.planes.iter().for_each(DataPlane::wake);
+        self.planes.iter().for_each(RunningShard::wake);
         let mut until = Instant::now() + patience;
         let mut hurried = false;
         while self.is_running() && !self.drain.is_over() {
@@ -399,7 +402,7 @@ impl Service {
                 hurried = true;
                 until = Instant::now() + LAST_WORDS;
                 self.drain.hurry();
-                self.planes.iter().for_each(DataPlane::wake);
+                self.planes.iter().for_each(RunningShard::wake);
             }
             if hurried && Instant::now() >= until {
                 break;
@@ -416,15 +419,15 @@ impl Service {
 
     fn end(&mut self) -> Result<(), StartError> {
         self.vitals.stop();
-        self.planes.iter_mut().for_each(DataPlane::close_door);
+        self.planes.iter_mut().for_each(RunningShard::close_door);
         drop(self.control.take());
         // All of them end, also if one ended badly.
-        let ends: Vec<_> = self.planes.iter_mut().map(DataPlane::end).collect();
+        let ends: Vec<_> = self.planes.iter_mut().map(RunningShard::end).collect();
         ends.into_iter().collect()
     }
 }
 
-impl Drop for Service {
+impl Drop for Node {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
             tracing::error!(%error, "the node did not end well");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// All vital parts of one node.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Vitals(Arc<Shared>);
+pub(crate) struct Supervisor(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -39,10 +39,10 @@ pub enum Departure {
     Superseded,
 }
 
-impl Vitals {
+impl Supervisor {
     /// What a part holds for as long as it lives.
-    pub(crate) fn part(&self, name: &'static str) -> Vital {
-        Vital { name, vitals: self.clone(), is_done: false }
+    pub(crate) fn part(&self, name: &'static str) -> CriticalTask {
+        CriticalTask { name, vitals: self.clone(), is_done: false }
     }
 
     /// From now on parts end because they shall.
@@ -96,13 +96,13 @@ impl Vitals {
 
 /// Held by a part of the node; to drop it is to have ended.
 #[derive(Debug)]
-pub(crate) struct Vital {
+pub(crate) struct CriticalTask {
     name: &'static str,
-    vitals: Vitals,
+    vitals: Supervisor,
     is_done: bool,
 }
 
-impl Vital {
+impl CriticalTask {
     /// It has done what it was there for, and is not missed.
     pub(crate) fn done(mut self) {
         self.is_done = true;
@@ -131,7 +131,7 @@ impl Vital {
     }
 }
 
-impl Drop for Vital {
+impl Drop for CriticalTask {
     fn drop(&mut self) {
         let mut state = self.vitals.state();
         if self.is_done || state.stopping || state.ended.is_some() {
@@ -154,7 +154,7 @@ mod tests {
     fn a_part_that_ends_by_itself_is_told_of_and_one_that_was_told_to_is_not() {
         // If this broke, a node whose progress thread has died would go on being a member of its cluster, or a daemon that was
         // stopped would say that it ended badly.
-        let vitals = Vitals::default();
+        let vitals = Supervisor::default();
         let (first, second, task) = (vitals.part("first"), vitals.part("second"), vitals.part("task"));
         task.done();
         assert_eq!(vitals.ended(), None);
@@ -174,12 +174,12 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(vitals.an_end());
 
-        let departed = Vitals::default();
+        let departed = Supervisor::default();
         assert!(departed.depart(Departure::Removed) && !departed.depart(Departure::Left), "the first one is the cause");
         assert_eq!((departed.wait(PATIENCE), departed.departure()), (true, Some(Departure::Removed)));
         assert_eq!(departed.ended(), None);
 
-        let stopped = Vitals::default();
+        let stopped = Supervisor::default();
         let part = stopped.part("part");
         assert!(!stopped.wait(Duration::from_millis(1)));
         stopped.stop();

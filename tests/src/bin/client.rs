@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::io::{BufRead, Write};
 
-use ddss::{Client, Locked, Model, Segment, Spec, Strategy, Version};
+use ddss::{Client, LockGuard, Model, Segment, Spec, Strategy, Version};
 use ddss_tests::pattern;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -57,7 +57,7 @@ fn model_of(name: &str) -> Result<Model, String> {
 fn obey(
     client: &Client,
     segment: &mut Option<Segment>,
-    held: &mut Option<Locked>,
+    held: &mut Option<LockGuard>,
     words: &[&str],
 ) -> Result<String, Box<dyn Error>> {
     let current = segment.as_ref().ok_or("no segment was opened");

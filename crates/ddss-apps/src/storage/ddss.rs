@@ -7,7 +7,7 @@
 //!
 //! The model is `Write`: a get takes the newest commit and no lock, so no reader waits for a writer.
 
-use ddss::{Client, LockOptions, Locked, Model, Placement, Segment, Spec};
+use ddss::{Client, LockGuard, LockOptions, Model, Placement, Segment, Spec};
 
 use super::store::{Change, PAGE_BYTES, Page, PageId, PageStore};
 use crate::Error;
@@ -18,7 +18,7 @@ pub struct DdssPages {
     segment: Segment,
     options: LockOptions,
     /// The writers' lock, while this is the writer. What is put under it is refused when it was lost.
-    held: Option<Locked>,
+    held: Option<LockGuard>,
 }
 
 impl DdssPages {
@@ -112,7 +112,7 @@ impl PageStore for DdssPages {
     }
 
     fn end_write(&mut self) -> Result<(), Error> {
-        self.held.take().map_or(Ok(()), Locked::unlock)?;
+        self.held.take().map_or(Ok(()), LockGuard::unlock)?;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use crate::arguments::BenchOptions;
 use crate::commands::cluster;
 use crate::error::CommandError;
 use ddss::{Client, NodeId, Placement, Segment, Spec, Strategy};
-use ddssd::{ClusterKey, Config, CoreChoice, Service, StartError};
+use ddssd::{ClusterKey, Config, CoreChoice, Node, StartError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub(super) const BYTES: u64 = 64 << 10;
 pub(super) struct Field {
     // The order counts: segments go before the nodes, and those before their folder.
     segments: Vec<Segment>,
-    _services: Vec<Service>,
+    _services: Vec<Node>,
     folder: PathBuf,
     own: Option<PathBuf>,
     other: Option<NodeId>,
@@ -54,11 +54,11 @@ impl Field {
             config.node = NodeId(number as u16);
             config.listen = std::net::SocketAddr::from(([127, 0, 0, number as u8], 0));
             config.key = Some(key.clone());
-            config.join = field._services.first().and_then(Service::address).map(Into::into);
+            config.join = field._services.first().and_then(Node::address).map(Into::into);
             config.pool_bytes = 4 << 20;
             // Each node has a core of its own if there are three; else the second one shares the client's.
             config.core = if cores > 1 { CoreChoice::Core(cores - number) } else { CoreChoice::Unpinned };
-            field._services.push(Service::start(config)?);
+            field._services.push(Node::start(config)?);
         }
         Ok(field)
     }

@@ -6,16 +6,16 @@ use crate::error::CommandError;
 use crate::output::table::{Table, bytes_in_words};
 use crate::output::terminal_text::{complain, fact};
 use ddss_core::Timestamp;
-use ddssd::{Remain, Remains, Settings};
+use ddssd::{OfflineNode, OfflineSegment, Settings};
 use serde_json::{Value, json};
 
 /// What the daemon left, if that is why it could not be asked, and the error with which the command ends all the same.
-pub(crate) fn after(error: CommandError, place: &Place) -> Result<(Remains, CommandError), CommandError> {
+pub(crate) fn after(error: CommandError, place: &Place) -> Result<(OfflineNode, CommandError), CommandError> {
     if !matches!(error, CommandError::Client(ddss::Error::NoDaemon { .. })) {
         return Err(error);
     }
     let (memory_folder, state_folder) = Settings::segment_folders(place.dir.clone());
-    match Remains::look_everywhere(&memory_folder, &state_folder) {
+    match OfflineNode::look_everywhere(&memory_folder, &state_folder) {
         Ok(remains) => {
             complain(&format!("this is what {} left; the next daemon there goes on with it", remains.node));
             Ok((remains, error))
@@ -25,7 +25,7 @@ pub(crate) fn after(error: CommandError, place: &Place) -> Result<(Remains, Comm
 }
 
 /// The same keys as of a segment that is asked about, so that a script need not care; `live` tells the difference.
-pub(crate) fn as_json(remain: &Remain) -> Value {
+pub(crate) fn as_json(remain: &OfflineSegment) -> Value {
     let record = &remain.record;
     let header = remain.header;
     json!({
@@ -50,7 +50,7 @@ pub(crate) fn as_json(remain: &Remain) -> Value {
 }
 
 /// What the header says of the newest version.
-fn version(remain: &Remain) -> String {
+fn version(remain: &OfflineSegment) -> String {
     match remain.header {
         None => "no header".to_owned(),
         Some(header) if header.state & 1 != 0 => format!("{}, a put to undo", header.state >> 1),
@@ -58,8 +58,9 @@ fn version(remain: &Remain) -> String {
     }
 }
 
-pub(crate) fn list(remains: &Remains, matches: impl Fn(&str) -> bool, json: bool) {
-    let found: Vec<&Remain> = remains.segments.iter().filter(|remain| matches(remain.record.name.as_str())).collect();
+pub(crate) fn list(remains: &OfflineNode, matches: impl Fn(&str) -> bool, json: bool) {
+    let found: Vec<&OfflineSegment> =
+        remains.segments.iter().filter(|remain| matches(remain.record.name.as_str())).collect();
     if json {
         println!("{}", Value::Array(found.into_iter().map(as_json).collect()));
         return;
@@ -81,7 +82,7 @@ pub(crate) fn list(remains: &Remains, matches: impl Fn(&str) -> bool, json: bool
     table.print_or("it left no such segment");
 }
 
-pub(crate) fn stat(remains: &Remains, name: &str, json: bool) -> Result<(), CommandError> {
+pub(crate) fn stat(remains: &OfflineNode, name: &str, json: bool) -> Result<(), CommandError> {
     let remain = remains.segments.iter().find(|remain| remain.record.name.as_str() == name);
     let remain =
         remain.ok_or_else(|| CommandError::Refused(format!("{} left no segment called {name}", remains.node)))?;

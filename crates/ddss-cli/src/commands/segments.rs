@@ -10,7 +10,7 @@ use crate::error::CommandError;
 use crate::glob::Glob;
 use crate::output::table::{Table, bytes_in_words, seconds_in_words, time_in_words};
 use crate::output::terminal_text::{complain, fact};
-use ddss::{Failure, Listing, Mirroring, Model, NodeId, Version};
+use ddss::{Failure, Listing, Model, NodeId, ReplicationInfo, Version};
 use serde_json::{Value, json};
 
 /// A model as it is written on the command line.
@@ -147,9 +147,9 @@ pub(crate) fn lock_in_words(listing: &Listing) -> String {
 /// Where the second copy is, and whether it can be counted on.
 fn mirror_in_words(listing: &Listing) -> String {
     match (listing.mirroring, listing.mirror) {
-        (Mirroring::None, _) => "none (one copy)".to_owned(),
-        (Mirroring::Degraded, NodeId::NOBODY) => "degraded: no node for it yet".to_owned(),
-        (Mirroring::Degraded, node) => {
+        (ReplicationInfo::None, _) => "none (one copy)".to_owned(),
+        (ReplicationInfo::Degraded, NodeId::NOBODY) => "degraded: no node for it yet".to_owned(),
+        (ReplicationInfo::Degraded, node) => {
             let reason = listing.degraded.map(|reason| format!(": {node} {reason}"));
             format!("degraded{}", reason.unwrap_or_default())
         }

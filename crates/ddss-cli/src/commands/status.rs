@@ -8,7 +8,7 @@ use crate::error::CommandError;
 use crate::output::table::bytes_in_words;
 use crate::output::terminal_text::fact;
 use ddss::Client;
-use ddssd::Remains;
+use ddssd::OfflineNode;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
@@ -36,7 +36,7 @@ impl Held {
         Ok(held)
     }
 
-    fn left(remains: &Remains) -> Self {
+    fn left(remains: &OfflineNode) -> Self {
         let bytes = remains.segments.iter().map(|remain| remain.record.spec.bytes).sum();
         Self { count: remains.segments.len(), bytes, locks: 0 }
     }
@@ -96,7 +96,7 @@ fn alive(client: &Client, place: &Place, json: bool) -> Result<(), CommandError>
     Ok(())
 }
 
-fn dead(remains: &Remains, folder: &Path, json: bool) {
+fn dead(remains: &OfflineNode, folder: &Path, json: bool) {
     let held = Held::left(remains);
     if json {
         let (node, segments) = (remains.node.0, held.as_json());

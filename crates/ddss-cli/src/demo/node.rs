@@ -5,7 +5,7 @@ use super::child::{tell, told};
 use super::cluster::KEY_FILE;
 use crate::error::CommandError;
 use ddss::NodeId;
-use ddssd::{ClusterKey, Config, CoreChoice, Service};
+use ddssd::{ClusterKey, Config, CoreChoice, Node};
 use serde_json::json;
 
 pub(crate) fn run(options: &DemoNodeOptions) -> Result<(), CommandError> {
@@ -18,7 +18,7 @@ pub(crate) fn run(options: &DemoNodeOptions) -> Result<(), CommandError> {
     config.pool_bytes = 16 << 20;
     // A daemon that is killed comes back to what it had.
     config.discard = false;
-    let service = Service::start(config)?;
+    let service = Node::start(config)?;
     tell(
         &json!({ "done": "started", "address": service.address().map(|address| address.to_string()), "core": service.core() }),
     )?;

@@ -1,19 +1,19 @@
 //! What the engine wants done. The daemon does these in order; each is one thing.
 
 use super::remote::name_claims::ClaimId;
-use super::remote::served_get::HandId;
-use super::replication::state::Decision;
-use super::state::buffer_pool::KeptId;
+use super::remote::served_get::ServedGetId;
+use super::replication::state::Proposal;
+use super::state::buffer_pool::BufferId;
 use super::state::pending::StepId;
 use crate::model::record::Record;
 use crate::model::segment::{Header, Name};
 use crate::peer::message::RemoteWindow;
 use crate::request::operation::{ArenaRange, LockToken, Payload};
-use crate::{ClientId, Completion, LaneId, Message, NodeId, SegmentId, Timestamp, Version};
+use crate::{ChannelId, ClientId, Completion, Message, NodeId, SegmentId, Timestamp, Version};
 
 /// Where the bytes of a commit are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
+pub enum CommitSource {
     /// With a client of this node: in the request, or in its arena.
     Client(ClientId, Payload),
     /// In this node's staging memory, written there by a peer.
@@ -24,7 +24,7 @@ pub enum Source {
         at: u64,
     },
     /// With the engine, since they came behind a message: [`Engine::take_kept`](super::Engine::take_kept).
-    Kept(KeptId),
+    Kept(BufferId),
     /// One word.
     Word(u64),
     /// In this node's pool, from there on.
@@ -33,7 +33,7 @@ pub enum Source {
 
 /// Which bytes of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Parts {
+pub enum RangeSet {
     /// One range.
     One {
         /// From where.
@@ -44,24 +44,24 @@ pub enum Parts {
     /// Several; [`Engine::ranges`](super::Engine::ranges) tells which.
     Many {
         /// With the engine.
-        table: KeptId,
+        table: BufferId,
         /// All together.
         bytes: u32,
     },
 }
 
-impl Parts {
+impl RangeSet {
     /// How many bytes, all together.
     pub const fn bytes(&self) -> u32 {
         match self {
-            Parts::One { bytes, .. } | Parts::Many { bytes, .. } => *bytes,
+            RangeSet::One { bytes, .. } | RangeSet::Many { bytes, .. } => *bytes,
         }
     }
 }
 
 /// Where the bytes of a fetch go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target {
+pub enum FetchTarget {
     /// To a client.
     Arena(ClientId, ArenaRange),
     /// Into this node's pool, from there on.
@@ -70,15 +70,15 @@ pub enum Target {
 
 /// What stands behind the fields of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tail {
+pub enum MessageBody {
     /// Nothing.
     None,
     /// Bytes of a client.
     Client(ClientId, Payload),
     /// Bytes of the engine: [`Engine::kept`](super::Engine::kept).
-    Kept(KeptId),
+    Kept(BufferId),
     /// Bytes of a segment whose data begin there in the pool.
-    Pool(u64, Parts),
+    Pool(u64, RangeSet),
 }
 
 /// One thing to do.
@@ -125,7 +125,7 @@ pub enum Action {
         /// Where its data begin in the pool.
         at: u64,
         /// Which of them.
-        parts: Parts,
+        parts: RangeSet,
         /// Whose arena.
         client: ClientId,
         /// To where in it, and how many.
@@ -136,9 +136,9 @@ pub enum Action {
         /// Where its header is.
         at: u64,
         /// Which bytes; those that come are one part behind the other.
-        parts: Parts,
+        parts: RangeSet,
         /// From where.
-        source: Source,
+        source: CommitSource,
         /// The version that this makes.
         version: Version,
         /// When.
@@ -147,7 +147,7 @@ pub enum Action {
     /// Copy bytes that are to be committed later to a place of the pool, where nobody else can change them.
     Aside {
         /// From where.
-        source: Source,
+        source: CommitSource,
         /// How many.
         bytes: u32,
         /// To where in the pool.
@@ -158,9 +158,9 @@ pub enum Action {
         /// Where its data begin in the pool.
         at: u64,
         /// From where.
-        source: Source,
+        source: CommitSource,
         /// To where in it, and how many.
-        parts: Parts,
+        parts: RangeSet,
     },
     /// Write into a segment's header which version its bytes are.
     Stamp {
@@ -175,7 +175,7 @@ pub enum Action {
     /// decided so.
     Decide {
         /// What.
-        decision: Decision,
+        decision: Proposal,
     },
     /// Copy all bytes of a segment to where this version of them is kept, and write that header in front of them.
     Keep {
@@ -191,7 +191,7 @@ pub enum Action {
         /// Where its data begin in the pool.
         at: u64,
         /// Which of them.
-        parts: Parts,
+        parts: RangeSet,
         /// To where in the pool.
         to: u64,
     },
@@ -201,7 +201,7 @@ pub enum Action {
         /// Who asked for them.
         node: NodeId,
         /// Comes back with [`Engine::handed`](super::Engine::handed).
-        hand: HandId,
+        hand: ServedGetId,
         /// Where in the staging memory.
         at: u64,
         /// From where in the pool.
@@ -211,7 +211,7 @@ pub enum Action {
         /// The [`Message::Got`].
         message: Message,
         /// The table of its ranges, if it has one.
-        table: Option<KeptId>,
+        table: Option<BufferId>,
     },
     /// Copy what a peer has written into this node's staging memory into a client's arena.
     Unstage {
@@ -227,7 +227,7 @@ pub enum Action {
     /// Write bytes of the engine into a client's arena.
     WriteOut {
         /// Which bytes: [`Engine::kept`](super::Engine::kept).
-        kept: KeptId,
+        kept: BufferId,
         /// Whose arena.
         client: ClientId,
         /// To where in it, and how many.
@@ -256,9 +256,9 @@ pub enum Action {
         /// Where in the window the header is that proves the bytes behind it.
         line: u64,
         /// Which bytes.
-        parts: Parts,
+        parts: RangeSet,
         /// To where, one behind the other.
-        target: Target,
+        target: FetchTarget,
     },
     /// Write a client's bytes into the staging memory that `node` keeps for us, and behind them send the put that
     /// commits them: both, or neither.
@@ -276,7 +276,7 @@ pub enum Action {
         /// The [`Message::Put`].
         message: Message,
         /// The table of its ranges, if it has one.
-        table: Option<KeptId>,
+        table: Option<BufferId>,
     },
     /// Say something to another node.
     Send {
@@ -285,7 +285,7 @@ pub enum Action {
         /// What.
         message: Message,
         /// What stands behind its fields.
-        tail: Tail,
+        tail: MessageBody,
     },
     /// Say [`Message::Found`] with a window over the segment that only this peer may use.
     Introduce {
@@ -344,7 +344,7 @@ pub enum Action {
     /// Tell a client. If `data` says so, the first bytes at that place of the pool go into the completion.
     Reply {
         /// Whom.
-        lane: LaneId,
+        lane: ChannelId,
         /// What.
         completion: Completion,
         /// A place in the pool and a number of bytes.

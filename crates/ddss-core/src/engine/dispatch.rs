@@ -1,16 +1,16 @@
 //! Which way a client's request goes.
 
-use super::action::{Parts, Source};
-use super::engine::{Caller, Client, Engine, Now};
+use super::action::{CommitSource, RangeSet};
+use super::engine::{Client, Engine, LocalCaller, Now};
 use super::fault_injection::planted;
-use super::state::buffer_pool::KeptId;
-use super::state::lock_queue::{Get, Owner, Sink, Wanted, Watcher};
-use super::state::pending::{Then, Transfer};
+use super::state::buffer_pool::BufferId;
+use super::state::lock_queue::{Destination, Get, LockOwner, PendingOp, Watcher};
+use super::state::pending::{Continuation, Transfer};
 use crate::limits::{ARENA_SLOT_BYTES, RANGES_MAX};
 use crate::model::segment::Name;
 use crate::model::spec::{Placement, Spec};
-use crate::request::listing::{Listing, Query};
-use crate::request::operation::{ArenaRange, Look, Operation, Payload, Terms};
+use crate::request::listing::{ListQuery, Listing};
+use crate::request::operation::{ArenaRange, Operation, Payload, PutConditions, ReadOptions};
 use crate::request::ranges::{Range, Ranges};
 use crate::{Failure, NodeId, Outcome, SegmentId};
 use arrayvec::ArrayVec;
@@ -23,7 +23,7 @@ impl Engine {
         &mut self,
         now: Now,
         client: &Client,
-        caller: Caller,
+        caller: LocalCaller,
         operation: &Operation,
         text: &[u8],
     ) -> Result<(), Failure> {
@@ -35,16 +35,16 @@ impl Engine {
                 let (spec, name) = (Spec::decode(spec)?, Name::from_bytes(name)?);
                 spec.check().map_err(|refused| refused.failure)?;
                 let placement = Placement::Node(self.place(spec.placement, &name));
-                self.look_up(caller, name, Then::Allocate(Spec { placement, ..spec }), now)?;
+                self.look_up(caller, name, Continuation::Allocate(Spec { placement, ..spec }), now)?;
             }
-            Operation::Open { .. } => self.look_up(caller, Name::from_bytes(text)?, Then::Open, now)?,
+            Operation::Open { .. } => self.look_up(caller, Name::from_bytes(text)?, Continuation::Open, now)?,
             Operation::Release { segment } if self.is_home(segment) => {
                 self.release_named(now, Self::asker(&caller), caller.who, segment)?;
             }
             Operation::Release { segment } => self.release_far(caller, segment)?,
             Operation::Get { segment, offset, into, inline, look } => {
                 fits(&into)?;
-                let parts = Parts::One { offset, bytes: into.bytes };
+                let parts = RangeSet::One { offset, bytes: into.bytes };
                 self.get(now, caller, Transfer { segment, parts, range: into, inline, look })?;
             }
             Operation::GetMany { segment, list, ranges, look } => {
@@ -66,17 +66,17 @@ impl Engine {
                 put.inspect_err(|_| self.give_up_table(&parts))?;
             }
             Operation::Atomic { segment, offset, change, token } if self.is_home(segment) => {
-                self.ask_here(now, &caller, segment, Wanted::Atomic { offset, change, token })?;
+                self.ask_here(now, &caller, segment, PendingOp::Atomic { offset, change, token })?;
             }
             Operation::Lock { segment, wish } if self.is_home(segment) => {
-                self.ask_here(now, &caller, segment, Wanted::Lock(wish))?;
+                self.ask_here(now, &caller, segment, PendingOp::Lock(wish))?;
             }
             Operation::Await { segment, above } if self.is_home(segment) => {
                 let (asker, deadline_us) = (Self::asker(&caller), caller.deadline_us);
                 self.await_here(now, segment, caller.who, Watcher { asker, above, deadline_us })?;
             }
             Operation::Unlock { segment, token } if self.is_home(segment) => {
-                let told = self.unlock_here(now, segment, token, Owner::Client(caller.lane.client))?;
+                let told = self.unlock_here(now, segment, token, LockOwner::Client(caller.lane.client))?;
                 self.answer(Self::asker(&caller), Outcome::Done, told);
             }
             Operation::Atomic { .. } | Operation::Lock { .. } | Operation::Await { .. } | Operation::Unlock { .. } => {
@@ -84,7 +84,7 @@ impl Engine {
             }
             Operation::List { node, text: range } => {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..range })?;
-                self.list_from(now, &caller, node, range, &Query::decode(text)?)?;
+                self.list_from(now, &caller, node, range, &ListQuery::decode(text)?)?;
             }
             Operation::Stat { segment, page } => {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..page })?;
@@ -97,7 +97,7 @@ impl Engine {
         Ok(())
     }
 
-    fn get(&mut self, now: Now, caller: Caller, transfer: Transfer) -> Result<(), Failure> {
+    fn get(&mut self, now: Now, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
         let Transfer { segment, parts, range, inline, look } = transfer;
         if !self.is_home(segment) {
             return self.get_far(now, caller, transfer);
@@ -105,48 +105,48 @@ impl Engine {
         if let Some(ended) = self.get_plain(&caller, &transfer) {
             return ended;
         }
-        let sink = if inline { Sink::Inline } else { Sink::Arena(range) };
+        let sink = if inline { Destination::Inline } else { Destination::Arena(range) };
         let minds = self.minds_of_get(segment, &look)?;
-        let Look { version, .. } = look;
-        self.ask_here(now, &caller, segment, Wanted::Get(Get { parts, sink, minds, version, token: None }))
+        let ReadOptions { version, .. } = look;
+        self.ask_here(now, &caller, segment, PendingOp::Get(Get { parts, sink, minds, version, token: None }))
     }
 
     #[inline]
     fn put_one(
         &mut self,
         now: Now,
-        caller: Caller,
+        caller: LocalCaller,
         segment: SegmentId,
         (offset, from): (u64, &Payload),
-        terms: &Terms,
+        terms: &PutConditions,
     ) -> Result<(), Failure> {
         if self.is_home(segment)
             && let Some(ended) = self.put_plain(now, &caller, segment, (offset, from), terms)
         {
             return ended;
         }
-        self.put(now, caller, segment, Parts::One { offset, bytes: from.length() }, *from, *terms)
+        self.put(now, caller, segment, RangeSet::One { offset, bytes: from.length() }, *from, *terms)
     }
 
     fn put(
         &mut self,
         now: Now,
-        caller: Caller,
+        caller: LocalCaller,
         segment: SegmentId,
-        parts: Parts,
+        parts: RangeSet,
         from: Payload,
-        terms: Terms,
+        terms: PutConditions,
     ) -> Result<(), Failure> {
         if !self.is_home(segment) {
             return self.put_far(caller, segment, parts, from, terms);
         }
-        let source = Source::Client(caller.lane.client, from);
-        self.ask_here(now, &caller, segment, Wanted::Put { parts, source, terms })
+        let source = CommitSource::Client(caller.lane.client, from);
+        self.ask_here(now, &caller, segment, PendingOp::Put { parts, source, terms })
     }
 
     /// Which ranges a vectored call means, and where their bytes are in the arena: they begin with the slot
     /// behind the table's.
-    fn parts_in(&mut self, list: ArenaRange, ranges: u8, text: &[u8]) -> Result<(Parts, ArenaRange), Failure> {
+    fn parts_in(&mut self, list: ArenaRange, ranges: u8, text: &[u8]) -> Result<(RangeSet, ArenaRange), Failure> {
         let bytes = usize::from(ranges) * Ranges::ENTRY_BYTES;
         let table = text.get(..bytes).ok_or(Failure::Malformed)?;
         let sum = Ranges::decode(table)?.sum();
@@ -158,12 +158,12 @@ impl Engine {
     }
 
     /// Keeps a table that was checked.
-    pub(crate) fn keep_table(&mut self, table: &[u8], bytes: u32) -> Parts {
-        Parts::Many { table: self.kept.insert(table), bytes }
+    pub(crate) fn keep_table(&mut self, table: &[u8], bytes: u32) -> RangeSet {
+        RangeSet::Many { table: self.kept.insert(table), bytes }
     }
 
     /// The ranges that some parts are.
-    pub fn ranges(&self, parts: &Parts) -> RangeList {
+    pub fn ranges(&self, parts: &RangeSet) -> RangeList {
         let mut ranges = self.ranges_of(parts);
         if planted!(self, FirstRangeOnly) {
             ranges.truncate(1);
@@ -171,10 +171,10 @@ impl Engine {
         ranges
     }
 
-    pub(crate) fn ranges_of(&self, parts: &Parts) -> RangeList {
+    pub(crate) fn ranges_of(&self, parts: &RangeSet) -> RangeList {
         match *parts {
-            Parts::One { offset, bytes } => RangeList::from_iter([Range { offset, bytes }]),
-            Parts::Many { table, .. } => {
+            RangeSet::One { offset, bytes } => RangeList::from_iter([Range { offset, bytes }]),
+            RangeSet::Many { table, .. } => {
                 let ranges = Ranges::decode(self.kept.get(table)).expect("a table is checked before it is kept");
                 RangeList::from_iter(ranges.as_slice().iter().copied())
             }
@@ -182,16 +182,16 @@ impl Engine {
     }
 
     /// The table of some parts is not used any more once all is done that is due.
-    pub(crate) fn give_up_table(&mut self, parts: &Parts) {
+    pub(crate) fn give_up_table(&mut self, parts: &RangeSet) {
         if let Some(table) = Self::table_of(parts) {
             self.give_up(table);
         }
     }
 
-    fn table_of(parts: &Parts) -> Option<KeptId> {
+    fn table_of(parts: &RangeSet) -> Option<BufferId> {
         match *parts {
-            Parts::Many { table, .. } => Some(table),
-            Parts::One { .. } => None,
+            RangeSet::Many { table, .. } => Some(table),
+            RangeSet::One { .. } => None,
         }
     }
 

@@ -1,27 +1,27 @@
 //! Clients, peers and time; and which way a request goes.
 
-use super::action::{Action, Parts, Source, Tail, Target};
-use super::home::home_ops::Look;
-use super::immediate::AtOnce;
-use super::remote::name_claims::Directory;
-use super::remote::read_cache::Copies;
-use super::remote::remote_locks::Held;
-use super::remote::served_get::Hands;
-use super::replication::state::Mirrors;
-use super::state::buffer_pool::{Kept, KeptId};
-use super::state::lock_queue::{Owner, Waiter, Wanted};
+use super::action::{Action, CommitSource, FetchTarget, MessageBody, RangeSet};
+use super::home::home_ops::PendingAtomic;
+use super::immediate::ImmediateActions;
+use super::remote::name_claims::NameClaims;
+use super::remote::read_cache::ReadCache;
+use super::remote::remote_locks::RemoteLock;
+use super::remote::served_get::ServedGets;
+use super::replication::state::Replicas;
+use super::state::buffer_pool::{BufferId, BufferPool};
+use super::state::lock_queue::{LockOwner, PendingOp, Waiter};
 use super::state::peers::Peers;
-use super::state::pending::{Lookup, Operations, Pending, StepId, Wait};
+use super::state::pending::{NameLookup, Pending, PendingOperations, StepId, WaitState};
 use super::state::segments::Segments;
 use crate::limits::CLIENTS_MAX;
-use crate::model::segment::Identity;
+use crate::model::segment::Principal;
 use crate::model::spec::Storage;
-use crate::peer::message::{Facts, RemoteWindow};
-use crate::request::listing::Page;
+use crate::peer::message::{RemoteWindow, SegmentInfo};
+use crate::request::listing::ListPage;
 use crate::request::operation::ArenaRange;
 use crate::{
-    ClientId, Completion, Failure, HybridClock, LaneId, Message, NodeId, Opened, Outcome, Plane, Request, RequestId,
-    SegmentId, Timestamp, Version,
+    ChannelId, ClientId, Completion, Failure, HybridClock, Message, NodeId, OpenedSegment, Outcome, Request, RequestId,
+    SegmentId, Shard, Timestamp, Version,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,7 +31,7 @@ pub struct EngineConfig {
     /// Which node this is.
     pub node: NodeId,
     /// Which of the node's planes. Its peers are the same plane of other nodes.
-    pub plane: Plane,
+    pub plane: Shard,
     /// Bytes of the pool in which segments live.
     pub pool_bytes: u64,
     /// The other nodes.
@@ -83,25 +83,25 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     generation: u32,
-    pub(crate) who: Identity,
+    pub(crate) who: Principal,
     pub(crate) arena_bytes: u64,
 }
 
 /// What is to be done next. An action is as large as the name in the largest of them; the few that nearly all are go
 /// through the queue by themselves, at a third of that.
 #[derive(Clone, Copy, Debug)]
-enum Due {
+enum ActionQueue {
     Reply(Reply),
     CopyOut {
         at: u64,
-        parts: Parts,
+        parts: RangeSet,
         client: ClientId,
         into: ArenaRange,
     },
     Commit {
         at: u64,
-        parts: Parts,
-        source: Source,
+        parts: RangeSet,
+        source: CommitSource,
         version: Version,
         timestamp: Timestamp,
     },
@@ -110,21 +110,21 @@ enum Due {
         step: StepId,
         window: RemoteWindow,
         line: u64,
-        parts: Parts,
-        target: Target,
+        parts: RangeSet,
+        target: FetchTarget,
     },
     /// The next of the others.
     Other,
     /// What was done before this was the last use of these bytes.
-    GiveUp(KeptId),
+    GiveUp(BufferId),
 }
 
 /// Who asks, checked to be attached.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller {
-    pub(crate) lane: LaneId,
+pub(crate) struct LocalCaller {
+    pub(crate) lane: ChannelId,
     pub(crate) request: RequestId,
-    pub(crate) who: Identity,
+    pub(crate) who: Principal,
     pub(crate) deadline_us: u64,
     pub(crate) timeout_us: u32,
 }
@@ -135,26 +135,26 @@ pub struct Engine {
     pub(crate) node: NodeId,
     pub(crate) reads_overlap: bool,
     pub(crate) segments: Segments,
-    pub(crate) operations: Operations,
-    pub(crate) lookups: BTreeMap<StepId, Lookup>,
+    pub(crate) operations: PendingOperations,
+    pub(crate) lookups: BTreeMap<StepId, NameLookup>,
     pub(crate) peers: Peers,
     pub(crate) clock: HybridClock,
     pub(crate) counters: Counters,
     /// Atomics whose word was asked for.
-    pub(crate) looks: VecDeque<Look>,
-    pub(crate) kept: Kept,
-    pub(crate) held: Vec<Held>,
+    pub(crate) looks: VecDeque<PendingAtomic>,
+    pub(crate) kept: BufferPool,
+    pub(crate) held: Vec<RemoteLock>,
     /// The names of the cluster, if this node belongs to one.
-    pub(crate) directory: Option<Directory>,
-    pub(crate) hands: Hands,
-    pub(crate) copies: Copies,
-    pub(crate) mirrors: Mirrors,
+    pub(crate) directory: Option<NameClaims>,
+    pub(crate) hands: ServedGets,
+    pub(crate) copies: ReadCache,
+    pub(crate) mirrors: Replicas,
     /// Segments that were placed round robin.
     pub(crate) placed: u64,
     clients: Vec<Option<Client>>,
-    pub(crate) at_once: AtOnce,
-    actions: VecDeque<Due>,
-    /// Those that [`Due::Other`] stands for, in order.
+    pub(crate) at_once: ImmediateActions,
+    actions: VecDeque<ActionQueue>,
+    /// Those that [`ActionQueue::Other`] stands for, in order.
     others: VecDeque<Action>,
     #[cfg(feature = "planted")]
     pub(crate) bug: Option<super::Bug>,
@@ -164,7 +164,7 @@ pub struct Engine {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reply {
     /// Where.
-    pub lane: LaneId,
+    pub lane: ChannelId,
     /// What.
     pub completion: Completion,
     /// Bytes of the pool that go into its data first: from where, and how many.
@@ -185,21 +185,21 @@ impl Engine {
             node: config.node,
             reads_overlap: config.reads_overlap,
             segments: Segments::new(config),
-            operations: Operations::new(),
+            operations: PendingOperations::new(),
             lookups: BTreeMap::new(),
             peers,
             clock: HybridClock::default(),
             counters: Counters::default(),
             looks: VecDeque::new(),
-            kept: Kept::default(),
+            kept: BufferPool::default(),
             held: Vec::new(),
             directory: None,
-            hands: Hands::default(),
-            copies: Copies::default(),
-            mirrors: Mirrors::default(),
+            hands: ServedGets::default(),
+            copies: ReadCache::default(),
+            mirrors: Replicas::default(),
             placed: 0,
             clients: vec![None; CLIENTS_MAX],
-            at_once: AtOnce::new(),
+            at_once: ImmediateActions::new(),
             actions: VecDeque::with_capacity(1024),
             others: VecDeque::with_capacity(1024),
             #[cfg(feature = "planted")]
@@ -248,12 +248,12 @@ impl Engine {
     }
 
     /// Bytes that an action names.
-    pub fn kept(&self, id: KeptId) -> &[u8] {
+    pub fn kept(&self, id: BufferId) -> &[u8] {
         self.kept.get(id)
     }
 
-    /// The bytes of a commit that [`Source::Kept`](super::Source::Kept) names; they are given up with this.
-    pub fn take_kept(&mut self, id: KeptId, take: impl FnOnce(&[u8])) {
+    /// The bytes of a commit that [`CommitSource::Kept`](super::CommitSource::Kept) names; they are given up with this.
+    pub fn take_kept(&mut self, id: BufferId, take: impl FnOnce(&[u8])) {
         take(self.kept.get(id));
         self.kept.remove(&id);
     }
@@ -265,16 +265,16 @@ impl Engine {
         }
         loop {
             return Some(match self.actions.pop_front()? {
-                Due::Reply(Reply { lane, completion, data }) => Action::Reply { lane, completion, data },
-                Due::CopyOut { at, parts, client, into } => Action::CopyOut { at, parts, client, into },
-                Due::Commit { at, parts, source, version, timestamp } => {
+                ActionQueue::Reply(Reply { lane, completion, data }) => Action::Reply { lane, completion, data },
+                ActionQueue::CopyOut { at, parts, client, into } => Action::CopyOut { at, parts, client, into },
+                ActionQueue::Commit { at, parts, source, version, timestamp } => {
                     Action::Commit { at, parts, source, version, timestamp }
                 }
-                Due::Fetch { node, step, window, line, parts, target } => {
+                ActionQueue::Fetch { node, step, window, line, parts, target } => {
                     Action::Fetch { node, step, window, line, parts, target }
                 }
-                Due::Other => self.others.pop_front()?,
-                Due::GiveUp(kept) => {
+                ActionQueue::Other => self.others.pop_front()?,
+                ActionQueue::GiveUp(kept) => {
                     self.kept.remove(&kept);
                     continue;
                 }
@@ -291,7 +291,7 @@ impl Engine {
     /// The first action of the queue, if it is a reply.
     #[inline]
     pub(crate) fn take_only_reply(&mut self) -> Option<Reply> {
-        let Some(&Due::Reply(reply)) = self.actions.front() else { return None };
+        let Some(&ActionQueue::Reply(reply)) = self.actions.front() else { return None };
         self.actions.clear();
         Some(reply)
     }
@@ -299,29 +299,29 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn act(&mut self, action: Action) {
         let due = match action {
-            Action::Reply { lane, completion, data } => Due::Reply(Reply { lane, completion, data }),
-            Action::CopyOut { at, parts, client, into } => Due::CopyOut { at, parts, client, into },
+            Action::Reply { lane, completion, data } => ActionQueue::Reply(Reply { lane, completion, data }),
+            Action::CopyOut { at, parts, client, into } => ActionQueue::CopyOut { at, parts, client, into },
             Action::Commit { at, parts, source, version, timestamp } => {
-                Due::Commit { at, parts, source, version, timestamp }
+                ActionQueue::Commit { at, parts, source, version, timestamp }
             }
             Action::Fetch { node, step, window, line, parts, target } => {
-                Due::Fetch { node, step, window, line, parts, target }
+                ActionQueue::Fetch { node, step, window, line, parts, target }
             }
             other => {
                 self.others.push_back(other);
-                Due::Other
+                ActionQueue::Other
             }
         };
         self.actions.push_back(due);
     }
 
     /// Bytes are needed no longer than for what is due already.
-    pub(crate) fn give_up(&mut self, kept: KeptId) {
-        self.actions.push_back(Due::GiveUp(kept));
+    pub(crate) fn give_up(&mut self, kept: BufferId) {
+        self.actions.push_back(ActionQueue::GiveUp(kept));
     }
 
     /// A client came.
-    pub fn attach(&mut self, client: ClientId, who: Identity, arena_bytes: u64) {
+    pub fn attach(&mut self, client: ClientId, who: Principal, arena_bytes: u64) {
         if let Some(slot) = self.clients.get_mut(client.index as usize) {
             *slot = Some(Client { generation: client.generation, who, arena_bytes });
         }
@@ -331,7 +331,7 @@ impl Engine {
     pub fn detach(&mut self, now: Now, client: ClientId) {
         if self.is_attached(client) {
             self.clients[client.index as usize] = None;
-            self.owner_gone(now, Owner::Client(client));
+            self.owner_gone(now, LockOwner::Client(client));
             self.give_back_all(client);
             self.cancel_all_far(client);
         }
@@ -359,7 +359,7 @@ impl Engine {
         *peer = super::state::peers::Peer::default();
         self.segments.forgotten(node, None);
         self.reclaim();
-        self.owner_gone(now, Owner::Peer(node));
+        self.owner_gone(now, LockOwner::Peer(node));
         self.held_lost(node);
         self.spoil_copies_of(node);
         for step in self.operations.find(|pending| pending.is_on(node)) {
@@ -394,12 +394,12 @@ impl Engine {
 
     /// A client asks. `text` is a copy of what its operation has in the arena for the engine, else empty: names, a
     /// specification, what a list asks for, a table of ranges.
-    pub fn request(&mut self, now: Now, lane: LaneId, request: &Request, text: &[u8]) {
+    pub fn request(&mut self, now: Now, lane: ChannelId, request: &Request, text: &[u8]) {
         let Some(client) = self.client(lane.client) else { return };
         self.counters.requests += 1;
         let deadline_us = now.steady_us.saturating_add(u64::from(request.timeout_us));
         let timeout_us = request.timeout_us;
-        let caller = Caller { lane, request: request.id, who: client.who, deadline_us, timeout_us };
+        let caller = LocalCaller { lane, request: request.id, who: client.who, deadline_us, timeout_us };
         if let Err(failure) = self.dispatch(now, &client, caller, &request.operation, text) {
             let failure = self.why(request.operation.segment(), failure);
             self.end(&caller, Outcome::Failed(failure));
@@ -407,19 +407,25 @@ impl Engine {
     }
 
     /// A client's entry could not be read as a request.
-    pub fn refuse(&mut self, lane: LaneId, request: RequestId, failure: Failure) {
+    pub fn refuse(&mut self, lane: ChannelId, request: RequestId, failure: Failure) {
         self.counters.malformed += 1;
         self.reply(lane, Completion::bare(request, Outcome::Failed(failure)), None);
     }
 
-    pub(crate) fn ask_here(&mut self, now: Now, caller: &Caller, id: SegmentId, wanted: Wanted) -> Result<(), Failure> {
+    pub(crate) fn ask_here(
+        &mut self,
+        now: Now,
+        caller: &LocalCaller,
+        id: SegmentId,
+        wanted: PendingOp,
+    ) -> Result<(), Failure> {
         let (asker, who, deadline_us) = (Self::asker(caller), caller.who, caller.deadline_us);
         self.ask_home(now, id, Waiter { asker, who, wanted, deadline_us })
     }
 
     /// Notes an operation that has to wait.
-    pub(crate) fn begin(&mut self, caller: &Caller, wait: Wait) -> Result<StepId, Failure> {
-        let Caller { lane, request, who, deadline_us, timeout_us } = *caller;
+    pub(crate) fn begin(&mut self, caller: &LocalCaller, wait: WaitState) -> Result<StepId, Failure> {
+        let LocalCaller { lane, request, who, deadline_us, timeout_us } = *caller;
         let on = wait.segment().map_or(NodeId::NOBODY, |segment| self.home_of(segment));
         let pending = Pending { lane, request, who, deadline_us, timeout_us, on, wait };
         self.operations.insert(pending).ok_or(Failure::Busy)
@@ -431,7 +437,7 @@ impl Engine {
         if let Some(table) = pending.wait.table() {
             self.give_up(table);
         }
-        if let Wait::Unlock { token, segment } = pending.wait {
+        if let WaitState::Unlock { token, segment } = pending.wait {
             // However it ended, its client does not count on the lock any more. Two homes may give the same token.
             self.held.retain(|held| (held.segment, held.token) != (segment, token));
         }
@@ -443,7 +449,7 @@ impl Engine {
 
     /// Tells a caller how it ended.
     #[inline]
-    pub(crate) fn end(&mut self, caller: &Caller, outcome: Outcome) {
+    pub(crate) fn end(&mut self, caller: &LocalCaller, outcome: Outcome) {
         self.reply(caller.lane, Completion::bare(caller.request, outcome), None);
     }
 
@@ -452,17 +458,17 @@ impl Engine {
         self.reply(pending.lane, Completion::bare(pending.request, outcome), None);
     }
 
-    pub(crate) fn finish_opened(&mut self, lane: LaneId, request: RequestId, facts: &Facts) {
+    pub(crate) fn finish_opened(&mut self, lane: ChannelId, request: RequestId, facts: &SegmentInfo) {
         let at = self.segments.get(facts.segment).ok();
         // What has a mirror is read through its home's engine, which knows whether it is the home still.
         let at = at.filter(|segment| segment.mirror.is_none()).map(|segment| segment.at);
-        let opened = Opened { segment: facts.segment, bytes: facts.bytes, at, model: facts.model };
+        let opened = OpenedSegment { segment: facts.segment, bytes: facts.bytes, at, model: facts.model };
         let completion = Completion { data: opened.encode(), ..Completion::bare(request, Outcome::Done) };
         self.reply(lane, completion, None);
     }
 
     pub(crate) fn send(&mut self, node: NodeId, message: Message) {
-        self.act(Action::Send { node, message, tail: Tail::None });
+        self.act(Action::Send { node, message, tail: MessageBody::None });
     }
 
     /// The deadline of an operation passed. Where the fabric may still touch the client's arena there is no end
@@ -470,24 +476,24 @@ impl Engine {
     pub(crate) fn expire(&mut self, step: StepId) {
         let Some(pending) = self.operations.get_mut(step) else { return };
         let outcome = match pending.wait {
-            Wait::Fetch(_) | Wait::Put { ticket: Some(_), .. } | Wait::LateLock { .. } => return,
+            WaitState::Fetch(_) | WaitState::Put { ticket: Some(_), .. } | WaitState::LateLock { .. } => return,
             // What is granted all the same is given back when the word of it comes.
-            Wait::Lock { segment, .. } => return self.expire_lock(step, segment),
+            WaitState::Lock { segment, .. } => return self.expire_lock(step, segment),
             // A list goes on with the next node.
-            Wait::Page { node, list: true, .. } => {
+            WaitState::Page { node, list: true, .. } => {
                 let Some(pending) = self.over(step) else { return };
-                return self.tell_page(pending.lane, pending.request, Page { node, ..Page::default() });
+                return self.tell_page(pending.lane, pending.request, ListPage { node, ..ListPage::default() });
             }
-            Wait::Put { .. }
-            | Wait::Release { .. }
-            | Wait::Allocate { .. }
-            | Wait::Unlock { .. }
-            | Wait::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::TimedOut),
-            Wait::Lookup
-            | Wait::Facts { .. }
-            | Wait::Home(_)
-            | Wait::Page { .. }
-            | Wait::Answer { harmless: true, .. } => Outcome::Failed(Failure::TimedOut),
+            WaitState::Put { .. }
+            | WaitState::Release { .. }
+            | WaitState::Allocate { .. }
+            | WaitState::Unlock { .. }
+            | WaitState::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::TimedOut),
+            WaitState::Lookup
+            | WaitState::Facts { .. }
+            | WaitState::Home(_)
+            | WaitState::Page { .. }
+            | WaitState::Answer { harmless: true, .. } => Outcome::Failed(Failure::TimedOut),
         };
         self.lookups.remove(&step);
         if let Some(pending) = self.over(step) {
@@ -497,7 +503,7 @@ impl Engine {
 
     fn expire_lock(&mut self, step: StepId, segment: SegmentId) {
         let Some(pending) = self.operations.get_mut(step) else { return };
-        pending.wait = Wait::LateLock { segment };
+        pending.wait = WaitState::LateLock { segment };
         let pending = *pending;
         self.finish(&pending, Outcome::Failed(Failure::TimedOut));
     }

@@ -1,10 +1,10 @@
 //! What a short call comes to, in its place: an answer, or the commit of a put and the answer behind it. Both are made where
 //! they stay until they are done, since moving them through the queue of actions takes longer than all that is decided.
 
-use super::action::{Action, Parts, Source};
+use super::action::{Action, CommitSource, RangeSet};
 use super::engine::{Engine, Reply};
 use crate::request::operation::Payload;
-use crate::{ClientId, Completion, LaneId, Outcome, RequestId, Timestamp, Version};
+use crate::{ChannelId, ClientId, Completion, Outcome, RequestId, Timestamp, Version};
 
 /// What [`Action::Commit`] says of a put of one range by a client of this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,18 +25,18 @@ pub struct Commit {
 
 /// The first of all that is due: before anything in the queue.
 #[derive(Debug)]
-pub(crate) struct AtOnce {
+pub(crate) struct ImmediateActions {
     commit: Commit,
     commits: bool,
     reply: Reply,
     replies: bool,
 }
 
-impl AtOnce {
+impl ImmediateActions {
     pub(crate) fn new() -> Self {
         let client = ClientId { index: 0, generation: 0 };
         let reply = Reply {
-            lane: LaneId { client, index: 0 },
+            lane: ChannelId { client, index: 0 },
             completion: Completion::bare(RequestId(0), Outcome::Done),
             data: None,
         };
@@ -60,8 +60,8 @@ impl AtOnce {
 impl Commit {
     fn action(&self) -> Action {
         let Self { at, offset, client, from, version, timestamp } = *self;
-        let parts = Parts::One { offset, bytes: from.length() };
-        Action::Commit { at, parts, source: Source::Client(client, from), version, timestamp }
+        let parts = RangeSet::One { offset, bytes: from.length() };
+        Action::Commit { at, parts, source: CommitSource::Client(client, from), version, timestamp }
     }
 }
 
@@ -105,7 +105,7 @@ impl Engine {
     }
 
     #[inline(always)]
-    pub(crate) fn reply(&mut self, lane: LaneId, completion: Completion, data: Option<(u64, u8)>) {
+    pub(crate) fn reply(&mut self, lane: ChannelId, completion: Completion, data: Option<(u64, u8)>) {
         if self.client(lane.client).is_none() {
             return;
         }

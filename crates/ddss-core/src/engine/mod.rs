@@ -44,16 +44,16 @@ mod replication;
 mod shutdown;
 mod state;
 
-pub use action::{Action, Parts, Source, Tail, Target};
+pub use action::{Action, CommitSource, FetchTarget, MessageBody, RangeSet};
 pub use engine::{Counters, Engine, EngineConfig, Now, Reply};
 #[cfg(feature = "planted")]
 pub use fault_injection::Bug;
-pub use home::inline_path::{Seen, SmallCommit};
+pub use home::inline_path::{InlineCommit, InlineResult};
 pub use immediate::Commit;
 pub use remote::name_claims::ClaimId;
-pub use remote::served_get::HandId;
-pub use replication::state::{Decision, Duty, Word};
+pub use remote::served_get::ServedGetId;
+pub use replication::state::{Proposal, ProposalKind, RoleAssignment};
 pub use state::areas::{OWN_AREA, area_of, offset_of};
-pub use state::buffer_pool::KeptId;
+pub use state::buffer_pool::BufferId;
 pub use state::pending::StepId;
 pub use state::quotas::{Quota, Quotas, Usage};

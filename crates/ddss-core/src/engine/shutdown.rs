@@ -1,8 +1,8 @@
 //! A node that was told to stop: who has nothing to wait for any more.
 
 use super::engine::{Engine, Now};
-use super::home::home_ops::Told;
-use super::state::lock_queue::Asker;
+use super::home::home_ops::ReplyFields;
+use super::state::lock_queue::Requester;
 use crate::{Failure, Outcome};
 
 impl Engine {
@@ -17,17 +17,17 @@ impl Engine {
                 self.turn_away(&waiter, Self::told_to(waiter.asker));
             }
             for watcher in watchers {
-                self.answer(watcher.asker, Outcome::Failed(Self::told_to(watcher.asker)), Told::default());
+                self.answer(watcher.asker, Outcome::Failed(Self::told_to(watcher.asker)), ReplyFields::default());
             }
             self.serve_line(now, id);
         }
     }
 
     /// What the end of this node is to whoever asked.
-    fn told_to(asker: Asker) -> Failure {
+    fn told_to(asker: Requester) -> Failure {
         match asker {
-            Asker::Client(..) => Failure::GoingDown,
-            Asker::Peer(..) => Failure::NodeDown,
+            Requester::Client(..) => Failure::GoingDown,
+            Requester::Peer(..) => Failure::NodeDown,
         }
     }
 }

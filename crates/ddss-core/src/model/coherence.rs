@@ -61,7 +61,7 @@ impl Model {
 
 /// Whose lock a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Minds {
+pub enum LockDependency {
     /// Nobody's.
     Nobody,
     /// That of one who holds it alone.
@@ -74,7 +74,7 @@ pub enum Minds {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GetRules {
     /// Whose lock it waits for.
-    pub minds: Minds,
+    pub minds: LockDependency,
     /// How old a copy on the reader's own node may be that answers in place of the home, in microseconds.
     pub copy_us: u32,
     /// Whether it takes the version before the newest one rather than wait for a writer.
@@ -95,12 +95,12 @@ impl Model {
     /// Null takes local copies of any age by its rules; there are none of a segment that is not Temporal.
     const fn on_get(self) -> GetRules {
         let (minds, copy_us, older) = match self {
-            Model::Null => (Minds::Nobody, u32::MAX, true),
-            Model::Read => (Minds::Anyone, 0, false),
-            Model::Write | Model::Version => (Minds::Nobody, 0, false),
-            Model::Strict => (Minds::Alone, 0, false),
-            Model::Delta(_) => (Minds::Nobody, 0, true),
-            Model::Temporal(micros) => (Minds::Nobody, micros, true),
+            Model::Null => (LockDependency::Nobody, u32::MAX, true),
+            Model::Read => (LockDependency::Anyone, 0, false),
+            Model::Write | Model::Version => (LockDependency::Nobody, 0, false),
+            Model::Strict => (LockDependency::Alone, 0, false),
+            Model::Delta(_) => (LockDependency::Nobody, 0, true),
+            Model::Temporal(micros) => (LockDependency::Nobody, micros, true),
         };
         GetRules { minds, copy_us, older }
     }
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(Model::Temporal(10).get_rules(Some(Model::Temporal(5000))).copy_us, 10);
         assert_eq!(Model::Temporal(5000).get_rules(Some(Model::Write)).copy_us, 0);
         assert_eq!(Model::Delta(3).get_rules(Some(Model::Strict)), strict);
-        assert_eq!(Model::Null.get_rules(Some(Model::Read)).minds, Minds::Anyone);
+        assert_eq!(Model::Null.get_rules(Some(Model::Read)).minds, LockDependency::Anyone);
         assert!(!Model::Read.put_minds(None) && Model::Read.put_minds(Some(Model::Strict)));
         assert!(Model::Write.put_minds(Some(Model::Null)));
         assert!(Model::Version.put_names_version(Some(Model::Null)));

@@ -14,7 +14,7 @@
 //! first when it goes: a record that says *live* is whole. The id stays when the segment is gone, so that no other
 //! segment ever gets it.
 
-use super::segment::{Identity, Name, Permissions};
+use super::segment::{Name, Permissions, Principal};
 use super::spec::Spec;
 use crate::limits::NAME_BYTES_MAX;
 use crate::{Failure, SegmentId};
@@ -85,7 +85,7 @@ impl Record {
             at: word(16),
             name: Name::from_bytes(&bytes[Self::NAME_AT..Self::NAME_AT + length])?,
             spec: Spec::decode(&spec)?,
-            permissions: Permissions { owner: Identity { uid: owner as u32, gid: (owner >> 32) as u32 }, mode },
+            permissions: Permissions { owner: Principal { uid: owner as u32, gid: (owner >> 32) as u32 }, mode },
         })
     }
 }
@@ -107,7 +107,7 @@ mod tests {
             at: 1 << 48 | 8192,
             name: Name::new(&"ä".repeat(NAME_BYTES_MAX / 2)).unwrap(),
             spec: Spec { model: Model::Delta(4), ..Spec::new(100) },
-            permissions: Permissions { owner: Identity { uid: 1, gid: u32::MAX }, mode: 0o604 },
+            permissions: Permissions { owner: Principal { uid: 1, gid: u32::MAX }, mode: 0o604 },
         };
         let bytes = record.encode();
         assert_eq!(Record::decode(&bytes), Ok(record));

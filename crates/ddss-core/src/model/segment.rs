@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::limits::{LINE_BYTES, NAME_BYTES_MAX};
-use crate::request::operation::Permit;
+use crate::request::operation::PermissionUpdate;
 use crate::{SegmentId, Timestamp, Version};
 use arrayvec::ArrayString;
 use std::borrow::Borrow;
@@ -67,7 +67,7 @@ impl fmt::Debug for Name {
 /// assert_ne!(root, Identity { uid: 1000, gid: 1000 });
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Identity {
+pub struct Principal {
     /// User.
     pub uid: u32,
     /// Group.
@@ -76,7 +76,7 @@ pub struct Identity {
 
 /// What a caller wants to do with a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Wish {
+pub enum Access {
     /// Look at bytes.
     Read,
     /// Change bytes.
@@ -97,7 +97,7 @@ pub enum Wish {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Permissions {
     /// User and group of the process that allocated it.
-    pub owner: Identity,
+    pub owner: Principal,
     /// The nine Unix bits.
     pub mode: u16,
 }
@@ -105,25 +105,25 @@ pub struct Permissions {
 /// Those who may read a segment: the owner, the group and the bits that let others look.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Audience {
-    owner: Identity,
+    owner: Principal,
     mode: u16,
 }
 
 impl Audience {
     /// Whom no segment has.
-    pub(crate) const NOBODY: Self = Self { owner: Identity { uid: u32::MAX, gid: u32::MAX }, mode: u16::MAX };
+    pub(crate) const NOBODY: Self = Self { owner: Principal { uid: u32::MAX, gid: u32::MAX }, mode: u16::MAX };
 
     /// Whether `who` belongs to it.
-    pub fn includes(&self, who: Identity) -> bool {
-        Permissions { owner: self.owner, mode: self.mode }.allow(who, Wish::Read).is_ok()
+    pub fn includes(&self, who: Principal) -> bool {
+        Permissions { owner: self.owner, mode: self.mode }.allow(who, Access::Read).is_ok()
     }
 }
 
 impl Permissions {
     /// What becomes of them when `who` wants that. Its owner and root may; root alone gives a segment to another user, the
     /// owner only to its own group.
-    pub(crate) fn changed(&self, who: Identity, permit: Permit) -> Result<Self, Failure> {
-        self.allow(who, Wish::Release)?;
+    pub(crate) fn changed(&self, who: Principal, permit: PermissionUpdate) -> Result<Self, Failure> {
+        self.allow(who, Access::Release)?;
         let owner = permit.owner.unwrap_or(self.owner);
         let own_group = owner.gid == who.gid || owner.gid == self.owner.gid;
         if who.uid != 0 && !(owner.uid == self.owner.uid && own_group) {
@@ -141,12 +141,12 @@ impl Permissions {
     pub const MODE_DEFAULT: u16 = 0o600;
 
     /// Whether `who` may; root may everything, only the owner may release.
-    pub fn allow(&self, who: Identity, wish: Wish) -> Result<(), Failure> {
+    pub fn allow(&self, who: Principal, wish: Access) -> Result<(), Failure> {
         let bit = match wish {
-            Wish::Read => 0o4,
-            Wish::Write => 0o2,
-            Wish::Release if who.uid == 0 || who.uid == self.owner.uid => return Ok(()),
-            Wish::Release => return Err(Failure::PermissionDenied),
+            Access::Read => 0o4,
+            Access::Write => 0o2,
+            Access::Release if who.uid == 0 || who.uid == self.owner.uid => return Ok(()),
+            Access::Release => return Err(Failure::PermissionDenied),
         };
         let shift = if who.uid == self.owner.uid {
             6
@@ -233,20 +233,20 @@ impl Header {
     }
 
     /// Decides whether bytes read between two looks at the state word are whole, and of which version.
-    pub fn prove(&self, segment: SegmentId, state_after: u64) -> Proof {
+    pub fn prove(&self, segment: SegmentId, state_after: u64) -> SnapshotCheck {
         if self.segment != segment.to_bits() {
-            return Proof::Gone;
+            return SnapshotCheck::Gone;
         }
         if self.state & 1 != 0 || self.state != state_after {
-            return Proof::Torn;
+            return SnapshotCheck::Torn;
         }
-        Proof::Whole(Version(self.state >> 1), Timestamp(self.timestamp))
+        SnapshotCheck::Whole(Version(self.state >> 1), Timestamp(self.timestamp))
     }
 }
 
 /// What two looks at a header say about the bytes between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Proof {
+pub enum SnapshotCheck {
     /// All of one version.
     Whole(Version, Timestamp),
     /// A put came between: read again.
@@ -274,32 +274,32 @@ mod tests {
     #[test]
     fn permissions_are_those_of_a_file() {
         // If this broke, one user could read or release another's segment.
-        let owner = Identity { uid: 10, gid: 20 };
+        let owner = Principal { uid: 10, gid: 20 };
         let permissions = Permissions { owner, mode: 0o640 };
-        let group = Identity { uid: 11, gid: 20 };
-        let other = Identity { uid: 12, gid: 21 };
-        assert!(permissions.allow(owner, Wish::Write).is_ok());
-        assert!(permissions.allow(group, Wish::Read).is_ok());
-        assert!(permissions.allow(group, Wish::Write).is_err());
-        assert!(permissions.allow(other, Wish::Read).is_err());
-        assert!(permissions.allow(group, Wish::Release).is_err());
-        assert!(permissions.allow(Identity { uid: 0, gid: 0 }, Wish::Release).is_ok());
+        let group = Principal { uid: 11, gid: 20 };
+        let other = Principal { uid: 12, gid: 21 };
+        assert!(permissions.allow(owner, Access::Write).is_ok());
+        assert!(permissions.allow(group, Access::Read).is_ok());
+        assert!(permissions.allow(group, Access::Write).is_err());
+        assert!(permissions.allow(other, Access::Read).is_err());
+        assert!(permissions.allow(group, Access::Release).is_err());
+        assert!(permissions.allow(Principal { uid: 0, gid: 0 }, Access::Release).is_ok());
     }
 
     #[test]
     fn nobody_gives_away_what_is_not_his_to_give() {
         // If this broke, one user could take another's segment, or leave his own in another's name.
-        let owner = Identity { uid: 10, gid: 20 };
-        let (other, root) = (Identity { uid: 12, gid: 21 }, Identity { uid: 0, gid: 0 });
+        let owner = Principal { uid: 10, gid: 20 };
+        let (other, root) = (Principal { uid: 12, gid: 21 }, Principal { uid: 0, gid: 0 });
         let before = Permissions { owner, mode: 0o600 };
-        let to = |owner| Permit { mode: None, owner: Some(owner) };
+        let to = |owner| PermissionUpdate { mode: None, owner: Some(owner) };
         assert_eq!(before.changed(root, to(other)), Ok(Permissions { owner: other, ..before }));
-        let in_group = Identity { uid: 10, gid: 30 };
+        let in_group = Principal { uid: 10, gid: 30 };
         assert_eq!(before.changed(in_group, to(in_group)), Ok(Permissions { owner: in_group, ..before }));
-        for (who, permit) in [(owner, to(other)), (other, to(other)), (owner, to(Identity { gid: 30, ..owner }))] {
+        for (who, permit) in [(owner, to(other)), (other, to(other)), (owner, to(Principal { gid: 30, ..owner }))] {
             assert_eq!(before.changed(who, permit), Err(Failure::PermissionDenied));
         }
-        let open = Permit { mode: Some(0o644), owner: None };
+        let open = PermissionUpdate { mode: Some(0o644), owner: None };
         assert_eq!(before.changed(owner, open), Ok(Permissions { mode: 0o644, ..before }));
         assert_eq!(before.changed(other, open), Err(Failure::PermissionDenied));
     }
@@ -315,10 +315,10 @@ mod tests {
             bytes: 8,
             locked: 0,
         };
-        assert_eq!(header.prove(segment, header.state), Proof::Whole(Version(4), Timestamp(5)));
-        assert_eq!(header.prove(segment, Header::committed(Version(5))), Proof::Torn);
+        assert_eq!(header.prove(segment, header.state), SnapshotCheck::Whole(Version(4), Timestamp(5)));
+        assert_eq!(header.prove(segment, Header::committed(Version(5))), SnapshotCheck::Torn);
         let writing = Header { state: Header::writing(Version(4)), ..header };
-        assert_eq!(writing.prove(segment, writing.state), Proof::Torn);
-        assert_eq!(header.prove(SegmentId::new(NodeId(1), 2, 4), header.state), Proof::Gone);
+        assert_eq!(writing.prove(segment, writing.state), SnapshotCheck::Torn);
+        assert_eq!(header.prove(SegmentId::new(NodeId(1), 2, 4), header.state), SnapshotCheck::Gone);
     }
 }

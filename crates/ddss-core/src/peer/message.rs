@@ -6,10 +6,10 @@
 use crate::failure::Outcome;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::model::coherence::Model;
-use crate::model::segment::{Identity, Name, Permissions};
+use crate::model::segment::{Name, Permissions, Principal};
 use crate::model::spec::Spec;
 use crate::model::spec::Storage;
-use crate::request::operation::{Change, LockToken, LockWish, Look, Permit, Terms};
+use crate::request::operation::{AtomicOp, LockRequest, LockToken, PermissionUpdate, PutConditions, ReadOptions};
 use crate::{SegmentId, Timestamp, Version};
 
 /// A key to a piece of another node's memory, for one connection.
@@ -36,7 +36,7 @@ pub struct RemoteWindow {
 /// assert!(facts.permissions.allow(Identity { uid: 7, gid: 7 }, Wish::Read).is_err());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Facts {
+pub struct SegmentInfo {
     /// Which segment.
     pub segment: SegmentId,
     /// Its size.
@@ -55,7 +55,7 @@ pub struct Facts {
 
 /// What a mirror says of the copy that it shall have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Have {
+pub enum OfferReply {
     /// It has that very version.
     Whole,
     /// It has none, or another version: send the bytes.
@@ -66,7 +66,7 @@ pub enum Have {
     Fenced,
 }
 
-impl Have {
+impl OfferReply {
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Whole => 1,
@@ -131,7 +131,7 @@ impl Refusal {
 /// What a mirror has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Stored {
+pub enum ReplicaAck {
     /// It has a piece of the copy.
     Piece = 1,
     /// It has that put, or has heard of that token.
@@ -151,7 +151,7 @@ pub enum Message {
         /// The asker's number.
         step: u64,
         /// For whom.
-        who: Identity,
+        who: Principal,
         /// The name.
         name: Name,
     },
@@ -160,7 +160,7 @@ pub enum Message {
         /// The asker's number.
         step: u64,
         /// For whom.
-        who: Identity,
+        who: Principal,
         /// Which.
         segment: SegmentId,
     },
@@ -169,7 +169,7 @@ pub enum Message {
         /// The asker's number.
         step: u64,
         /// For whom.
-        who: Identity,
+        who: Principal,
         /// What.
         spec: Spec,
         /// Its name.
@@ -180,7 +180,7 @@ pub enum Message {
         /// The asker's number.
         step: u64,
         /// What it is.
-        facts: Facts,
+        facts: SegmentInfo,
         /// Its memory: header line and bytes.
         window: RemoteWindow,
     },
@@ -190,7 +190,7 @@ pub enum Message {
         /// The asker's number.
         step: u64,
         /// For whom.
-        who: Identity,
+        who: Principal,
         /// Which segment.
         segment: SegmentId,
         /// To where.
@@ -202,7 +202,7 @@ pub enum Message {
         /// Ranges in the table; 0 if there is none, and the bytes go to `offset`.
         ranges: u8,
         /// Under what conditions.
-        terms: Terms,
+        terms: PutConditions,
         /// How long the asker waits, in microseconds.
         timeout_us: u32,
     },
@@ -211,13 +211,13 @@ pub enum Message {
         /// The asker's number.
         step: u64,
         /// For whom.
-        who: Identity,
+        who: Principal,
         /// Which segment.
         segment: SegmentId,
         /// Where.
         offset: u64,
         /// How.
-        change: Change,
+        change: AtomicOp,
         /// Under which lock, if under one.
         token: Option<LockToken>,
         /// How long the asker waits, in microseconds.
@@ -228,7 +228,7 @@ pub enum Message {
         /// The asker's number.
         step: u64,
         /// For whom.
-        who: Identity,
+        who: Principal,
         /// Which segment.
         segment: SegmentId,
         /// Above which version.
@@ -241,11 +241,11 @@ pub enum Message {
         /// The asker's number.
         step: u64,
         /// For whom.
-        who: Identity,
+        who: Principal,
         /// Which segment.
         segment: SegmentId,
         /// How.
-        wish: LockWish,
+        wish: LockRequest,
         /// How long the asker waits, in microseconds.
         timeout_us: u32,
     },
@@ -263,7 +263,7 @@ pub enum Message {
         /// The asker's number.
         step: u64,
         /// For whom.
-        who: Identity,
+        who: Principal,
         /// Which.
         segment: SegmentId,
     },
@@ -295,7 +295,7 @@ pub enum Message {
         /// The asker's number.
         step: u64,
         /// For whom.
-        who: Identity,
+        who: Principal,
         /// Which segment.
         segment: SegmentId,
         /// From where.
@@ -305,7 +305,7 @@ pub enum Message {
         /// Ranges in the table; 0 if there is none.
         ranges: u8,
         /// Which version, and how it is looked at.
-        look: Look,
+        look: ReadOptions,
         /// The lock that the asker's client holds, if it holds one.
         token: Option<LockToken>,
         /// How long the asker waits, in microseconds.
@@ -331,19 +331,19 @@ pub enum Message {
         /// As it came with [`Message::Got`].
         number: u64,
     },
-    /// A page of your segments. The tail is the [`Query`](crate::Query).
+    /// A page of your segments. The tail is the [`Query`](crate::ListQuery).
     List {
         /// The asker's number.
         step: u64,
         /// For whom.
-        who: Identity,
+        who: Principal,
     },
     /// All facts of one segment, as a page of one.
     Stat {
         /// The asker's number.
         step: u64,
         /// For whom.
-        who: Identity,
+        who: Principal,
         /// Which.
         segment: SegmentId,
     },
@@ -359,18 +359,18 @@ pub enum Message {
         /// The asker's number.
         step: u64,
         /// For whom.
-        who: Identity,
+        who: Principal,
         /// Which.
         segment: SegmentId,
         /// To what.
-        permit: Permit,
+        permit: PermissionUpdate,
     },
     /// Take the lock from whoever holds it.
     Break {
         /// The asker's number.
         step: u64,
         /// For whom.
-        who: Identity,
+        who: Principal,
         /// Which segment.
         segment: SegmentId,
     },
@@ -384,7 +384,7 @@ pub enum Message {
     /// One of the sender's segments is not as it was told.
     Changed {
         /// What it is now.
-        facts: Facts,
+        facts: SegmentInfo,
     },
     /// Be the mirror of this segment of mine.
     Offer {
@@ -410,7 +410,7 @@ pub enum Message {
         /// As it was offered, or the newer one that it knows of.
         epoch: u32,
         /// What.
-        have: Have,
+        have: OfferReply,
     },
     /// A piece of the copy: the tail, or in the mirror's staging memory.
     Piece {
@@ -467,7 +467,7 @@ pub enum Message {
         /// The home's.
         epoch: u32,
         /// What.
-        stored: Stored,
+        stored: ReplicaAck,
         /// The version that it has.
         version: Version,
         /// As it came.

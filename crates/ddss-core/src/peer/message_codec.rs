@@ -6,7 +6,7 @@ use crate::failure::{Failure, Outcome};
 use crate::limits::{LIST_TEXT_BYTES_MAX, STAGING_BYTES};
 use crate::model::spec::Spec;
 use crate::request::listing::Listing;
-use crate::request::operation::{Change, LockToken, Look, Permit};
+use crate::request::operation::{AtomicOp, LockToken, PermissionUpdate, ReadOptions};
 use crate::request::ranges::Ranges;
 use crate::{Timestamp, Version};
 use arrayvec::ArrayVec;
@@ -133,7 +133,7 @@ impl Message {
                 who: input.identity()?,
                 segment: input.segment()?,
                 offset: input.u64()?,
-                change: Change::from_parts(input.u8()?, input.u64()?, input.u64()?)?,
+                change: AtomicOp::from_parts(input.u8()?, input.u64()?, input.u64()?)?,
                 token: input.option()?.map(LockToken),
                 timeout_us: input.u32()?,
             },
@@ -159,7 +159,7 @@ impl Message {
                 offset: input.u64()?,
                 length: input.u32()?,
                 ranges: input.ranges()?,
-                look: Look { asks: input.model()?, version: input.option()?.map(Version) },
+                look: ReadOptions { asks: input.model()?, version: input.option()?.map(Version) },
                 token: input.option()?.map(LockToken),
                 timeout_us: input.u32()?,
             },
@@ -179,7 +179,7 @@ impl Message {
                 step: input.u64()?,
                 who: input.identity()?,
                 segment: input.segment()?,
-                permit: Permit::from_words([input.u64()?, input.u64()?])?,
+                permit: PermissionUpdate::from_words([input.u64()?, input.u64()?])?,
             },
             22 => Message::Changed { facts: input.facts()? },
             23 => Message::Break { step: input.u64()?, who: input.identity()?, segment: input.segment()? },
@@ -257,9 +257,9 @@ impl Message {
 mod tests {
     use super::*;
     use crate::limits::MESSAGE_BYTES_MAX;
-    use crate::model::segment::{Identity, Name, Permissions};
-    use crate::peer::message::{Facts, Have, RemoteWindow, Stored};
-    use crate::request::operation::{LockWish, Terms};
+    use crate::model::segment::{Name, Permissions, Principal};
+    use crate::peer::message::{OfferReply, RemoteWindow, ReplicaAck, SegmentInfo};
+    use crate::request::operation::{LockRequest, PutConditions};
     use crate::{Model, NodeId, SegmentId, Storage};
     use proptest::prelude::*;
 
@@ -268,11 +268,11 @@ mod tests {
     #[test]
     fn every_message_survives_the_wire() {
         // If this broke, a home would commit other bytes, or at another place, than the asker meant.
-        let who = Identity { uid: 1, gid: 2 };
+        let who = Principal { uid: 1, gid: 2 };
         let name = Name::new(&"n".repeat(128)).expect("a good name");
         let segment = SegmentId::new(NodeId(1), 2, 3);
         let permissions = Permissions { owner: who, mode: 0o640 };
-        let facts = Facts {
+        let facts = SegmentInfo {
             segment,
             bytes: 4096,
             model: Model::Temporal(5),
@@ -281,13 +281,13 @@ mod tests {
             copies: 2,
             storage: Storage::Memory,
         };
-        let in_a_file = Facts { copies: 1, storage: Storage::File, ..facts };
+        let in_a_file = SegmentInfo { copies: 1, storage: Storage::File, ..facts };
         let window = RemoteWindow { key: 1, base: 2, bytes: 3 };
-        let terms = Terms { version: Some(Version(6)), token: None, asks: Some(Model::Strict) };
-        let look = Look { asks: Some(Model::Delta(4)), version: Some(Version(8)) };
-        let permit = Permit { mode: Some(0o640), owner: Some(who) };
+        let terms = PutConditions { version: Some(Version(6)), token: None, asks: Some(Model::Strict) };
+        let look = ReadOptions { asks: Some(Model::Delta(4)), version: Some(Version(8)) };
+        let permit = PermissionUpdate { mode: Some(0o640), owner: Some(who) };
         let (token, version, timestamp) = (Some(LockToken(9)), Version(1), Timestamp(2));
-        let wish = LockWish { shared: true, no_wait: false, lease_us: 7 };
+        let wish = LockRequest { shared: true, no_wait: false, lease_us: 7 };
         let all = [
             Message::Welcome { staging: window },
             Message::Lookup { step: 1, who, name },
@@ -295,7 +295,7 @@ mod tests {
             Message::Allocate { step: 1, who, spec: Spec::new(9), name },
             Message::Found { step: 1, facts, window },
             Message::Put { step: 1, who, segment, offset: 2, length: 3, staged: 4, ranges: 0, terms, timeout_us: 5 },
-            Message::Atomic { step: 1, who, segment, offset: 8, change: Change::Add(3), token, timeout_us: 5 },
+            Message::Atomic { step: 1, who, segment, offset: 8, change: AtomicOp::Add(3), token, timeout_us: 5 },
             Message::Await { step: 1, who, segment, above: Version(3), timeout_us: 5 },
             Message::Lock { step: 1, who, segment, wish, timeout_us: 5 },
             Message::Unlock { step: 1, segment, token: LockToken(9) },
@@ -315,7 +315,7 @@ mod tests {
             Message::Forget { segment },
             Message::Forgotten { segment },
             Message::Offer { segment, epoch: 1, version, timestamp, spec: Spec::new(9), permissions, name },
-            Message::Having { segment, epoch: 1, have: Have::Fenced },
+            Message::Having { segment, epoch: 1, have: OfferReply::Fenced },
             Message::Piece { segment, epoch: 1, offset: 2, length: 3, staged: 4, number: 5 },
             Message::Whole { segment, epoch: 1, version, timestamp },
             Message::Forward {
@@ -329,7 +329,7 @@ mod tests {
                 number: 5,
                 ranges: 0,
             },
-            Message::Mirrored { segment, epoch: 1, stored: Stored::Put, version, timestamp, number: 7 },
+            Message::Mirrored { segment, epoch: 1, stored: ReplicaAck::Put, version, timestamp, number: 7 },
         ];
         for message in all {
             let bytes = message.encode(CLOCK, &[]);

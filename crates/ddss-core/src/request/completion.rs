@@ -83,7 +83,7 @@ impl Completion {
 
 /// What an allocate or an open tells about the segment, in the data of its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Opened {
+pub struct OpenedSegment {
     /// Which segment.
     pub segment: SegmentId,
     /// Its size.
@@ -94,7 +94,7 @@ pub struct Opened {
     pub model: Model,
 }
 
-impl Opened {
+impl OpenedSegment {
     /// As completion data.
     ///
     /// ```text
@@ -135,8 +135,12 @@ mod tests {
     #[test]
     fn a_completion_survives_the_ring() {
         // If this broke, a client would believe another end than the one that happened.
-        let opened =
-            Opened { segment: SegmentId::from_bits(99), bytes: 4096, at: Some(1 << 50), model: Model::Delta(u32::MAX) };
+        let opened = OpenedSegment {
+            segment: SegmentId::from_bits(99),
+            bytes: 4096,
+            at: Some(1 << 50),
+            model: Model::Delta(u32::MAX),
+        };
         let completion = Completion {
             request: RequestId(7),
             outcome: Outcome::Indeterminate(Failure::TimedOut),
@@ -149,8 +153,8 @@ mod tests {
         entry[0] |= 0xffff_ffff;
         let back = Completion::decode(&entry);
         assert_eq!(back, completion);
-        assert_eq!(Opened::decode(&back.data), opened);
-        let far = Opened { at: None, ..opened };
-        assert_eq!(Opened::decode(&far.encode()), far);
+        assert_eq!(OpenedSegment::decode(&back.data), opened);
+        let far = OpenedSegment { at: None, ..opened };
+        assert_eq!(OpenedSegment::decode(&far.encode()), far);
     }
 }

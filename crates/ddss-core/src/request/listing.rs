@@ -4,7 +4,7 @@ use crate::codec::{Reader, Writer};
 use crate::failure::Failure;
 use crate::limits::{INLINE_REPLY_BYTES_MAX, LIST_TEXT_BYTES_MAX, NAME_BYTES_MAX};
 use crate::model::segment::Name;
-use crate::peer::message::{Facts, Refusal};
+use crate::peer::message::{Refusal, SegmentInfo};
 use crate::{NodeId, Timestamp, Version};
 use arrayvec::{ArrayString, ArrayVec};
 use std::fmt;
@@ -21,7 +21,7 @@ use std::fmt;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
-pub enum Mirroring {
+pub enum ReplicationInfo {
     /// There shall be none.
     #[default]
     None = 0,
@@ -35,7 +35,7 @@ pub enum Mirroring {
     Unsure = 4,
 }
 
-impl Mirroring {
+impl ReplicationInfo {
     fn from_code(code: u8) -> Result<Self, Failure> {
         Ok(match code {
             0 => Self::None,
@@ -124,7 +124,7 @@ pub struct Listing {
     /// Its name.
     pub name: Name,
     /// What it is.
-    pub facts: Facts,
+    pub facts: SegmentInfo,
     /// Its version.
     pub version: Version,
     /// When that was committed.
@@ -142,7 +142,7 @@ pub struct Listing {
     /// Its mirror; nobody if it has none.
     pub mirror: NodeId,
     /// How the mirror is.
-    pub mirroring: Mirroring,
+    pub mirroring: ReplicationInfo,
     /// If it is degraded and a node was found for it: why that node does not have it.
     pub degraded: Option<DegradedReason>,
     /// Who keeps others from the lock.
@@ -204,7 +204,7 @@ impl Listing {
         let (waiting, readers) = (input.u16()?, input.u16()?);
         let (home, mirror) = (NodeId(input.u16()?), NodeId(input.u16()?));
         let kept = input.u8()?;
-        let (mirroring, degraded) = (Mirroring::from_code(kept & 15)?, DegradedReason::from_code(kept >> 4)?);
+        let (mirroring, degraded) = (ReplicationInfo::from_code(kept & 15)?, DegradedReason::from_code(kept >> 4)?);
         let holder = LockHolder::decode((input.u16()?, input.u16()?, input.u32()?));
         let length = usize::from(input.u8()?);
         let (name, rest) = input.0.split_at_checked(length).ok_or(Failure::Malformed)?;
@@ -230,14 +230,14 @@ impl Listing {
 
 /// Which segments are asked for: those whose names begin like this and come after that one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Query {
+pub struct ListQuery {
     /// How the names begin.
     pub prefix: ArrayString<NAME_BYTES_MAX>,
     /// The last name that is known already, or nothing.
     pub after: ArrayString<NAME_BYTES_MAX>,
 }
 
-impl Query {
+impl ListQuery {
     /// Checks what a person wrote.
     pub fn new(prefix: &str, after: &str) -> Result<Self, Failure> {
         let text = |text| ArrayString::from(text).map_err(|_| Failure::BadName);
@@ -263,7 +263,7 @@ impl Query {
 
 /// What the completion of a list tells about the page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Page {
+pub struct ListPage {
     /// Whose segments they are; nobody if no node is left.
     pub node: NodeId,
     /// Bytes of the page in the arena.
@@ -272,7 +272,7 @@ pub struct Page {
     pub more: bool,
 }
 
-impl Page {
+impl ListPage {
     /// As completion data.
     pub fn encode(&self) -> [u8; INLINE_REPLY_BYTES_MAX] {
         let mut data = [0; INLINE_REPLY_BYTES_MAX];
@@ -292,14 +292,14 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Identity, Model, Permissions, SegmentId, Storage};
+    use crate::{Model, Permissions, Principal, SegmentId, Storage};
 
     #[test]
     fn a_page_holds_at_least_two_of_the_longest_names() {
         // If this broke, a list would never get beyond a segment with a long name, or tell the facts of another.
-        let permissions = Permissions { owner: Identity { uid: 1, gid: 2 }, mode: 0o640 };
+        let permissions = Permissions { owner: Principal { uid: 1, gid: 2 }, mode: 0o640 };
         let segment = SegmentId::new(NodeId(1), 2, 3);
-        let facts = Facts {
+        let facts = SegmentInfo {
             segment,
             bytes: 9,
             model: Model::Delta(3),
@@ -311,7 +311,7 @@ mod tests {
         let name = Name::new(&"n".repeat(128)).unwrap();
         let (version, timestamp) = (Version(5), Timestamp(6));
         let holder = Some(LockHolder { node: NodeId(3), client: Some(0), lease_left_us: 9 });
-        let (home, mirror, mirroring) = (NodeId(1), NodeId(3), Mirroring::Degraded);
+        let (home, mirror, mirroring) = (NodeId(1), NodeId(3), ReplicationInfo::Degraded);
         let degraded = Some(DegradedReason::Refused(Refusal::NoAnswer));
         let listing = Listing {
             name,
@@ -348,12 +348,12 @@ mod tests {
     #[test]
     fn a_query_survives_the_arena_and_lies_do_not() {
         // If this broke, a list would leave segments out, or show the same ones for ever.
-        let query = Query::new("scores/", &"n".repeat(128)).unwrap();
-        assert_eq!(Query::decode(&query.encode()), Ok(query));
-        assert_eq!(Query::decode(&[]), Err(Failure::Malformed));
-        assert_eq!(Query::decode(&[9, b'a']), Err(Failure::Malformed));
-        assert_eq!(Query::decode(&[1, 0xff]), Err(Failure::BadName));
-        let page = Page { node: NodeId(3), bytes: 400, more: true };
-        assert_eq!(Page::decode(&page.encode()), page);
+        let query = ListQuery::new("scores/", &"n".repeat(128)).unwrap();
+        assert_eq!(ListQuery::decode(&query.encode()), Ok(query));
+        assert_eq!(ListQuery::decode(&[]), Err(Failure::Malformed));
+        assert_eq!(ListQuery::decode(&[9, b'a']), Err(Failure::Malformed));
+        assert_eq!(ListQuery::decode(&[1, 0xff]), Err(Failure::BadName));
+        let page = ListPage { node: NodeId(3), bytes: 400, more: true };
+        assert_eq!(ListPage::decode(&page.encode()), page);
     }
 }

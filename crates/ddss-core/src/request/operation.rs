@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::limits::{ARENA_SLOT_BYTES, INLINE_REQUEST_BYTES_MAX};
 use crate::model::coherence::Model;
-use crate::model::segment::Identity;
+use crate::model::segment::Principal;
 use crate::{NodeId, RequestId, SegmentId, Version};
 
 /// A run of bytes in the arena of the client that asks. The daemon checks it against the arena's size.
@@ -91,7 +91,7 @@ pub enum Operation {
         /// Whether the completion may carry them instead.
         inline: bool,
         /// Which version, and how it is looked at.
-        look: Look,
+        look: ReadOptions,
     },
     /// Read several ranges of one version. The table of [`Ranges`](crate::Ranges) lies in the first slot of a run of the
     /// arena; the bytes go into the slots behind it, one range behind the other.
@@ -103,7 +103,7 @@ pub enum Operation {
         /// Ranges in the table.
         ranges: u8,
         /// Which version, and how it is looked at.
-        look: Look,
+        look: ReadOptions,
     },
     /// Write bytes.
     Put {
@@ -114,7 +114,7 @@ pub enum Operation {
         /// From where.
         from: Payload,
         /// Under what conditions.
-        terms: Terms,
+        terms: PutConditions,
     },
     /// Write several ranges as one version. Table and bytes lie as with [`GetMany`](Operation::GetMany).
     PutMany {
@@ -125,7 +125,7 @@ pub enum Operation {
         /// Ranges in the table.
         ranges: u8,
         /// Under what conditions.
-        terms: Terms,
+        terms: PutConditions,
     },
     /// Change one aligned word, and tell what was there before.
     Atomic {
@@ -134,7 +134,7 @@ pub enum Operation {
         /// Where.
         offset: u64,
         /// How.
-        change: Change,
+        change: AtomicOp,
         /// Under which lock, if under one.
         token: Option<LockToken>,
     },
@@ -150,7 +150,7 @@ pub enum Operation {
         /// Which.
         segment: SegmentId,
         /// How.
-        wish: LockWish,
+        wish: LockRequest,
     },
     /// Let the lock go.
     Unlock {
@@ -159,7 +159,7 @@ pub enum Operation {
         /// The token that came with it.
         token: LockToken,
     },
-    /// A page of the segments at home at one node: [`Query`](crate::Query) in the arena, the page over it.
+    /// A page of the segments at home at one node: [`Query`](crate::ListQuery) in the arena, the page over it.
     List {
         /// The first node that can be reached and whose id is not below this one.
         node: NodeId,
@@ -178,7 +178,7 @@ pub enum Operation {
         /// Which.
         segment: SegmentId,
         /// To what.
-        permit: Permit,
+        permit: PermissionUpdate,
     },
     /// Take the lock from whoever holds it; the completion says how many did.
     Break {
@@ -196,14 +196,14 @@ pub enum Operation {
 
 /// New permissions: what is given changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Permit {
+pub struct PermissionUpdate {
     /// The nine Unix bits.
     pub mode: Option<u16>,
     /// Who owns it.
-    pub owner: Option<Identity>,
+    pub owner: Option<Principal>,
 }
 
-impl Permit {
+impl PermissionUpdate {
     const HAS_MODE: u64 = 1 << 16;
     const HAS_OWNER: u64 = 1 << 17;
 
@@ -219,7 +219,7 @@ impl Permit {
     pub(crate) fn from_words([bits, owner]: [u64; 2]) -> Result<Self, Failure> {
         let permit = Self {
             mode: (bits & Self::HAS_MODE != 0).then_some(bits as u16 & 0o777),
-            owner: (bits & Self::HAS_OWNER != 0).then_some(Identity { uid: owner as u32, gid: (owner >> 32) as u32 }),
+            owner: (bits & Self::HAS_OWNER != 0).then_some(Principal { uid: owner as u32, gid: (owner >> 32) as u32 }),
         };
         // Bits that no permission has, and an owner that was not said to be one.
         if permit.to_words() == [bits, owner] { Ok(permit) } else { Err(Failure::Malformed) }
@@ -314,7 +314,7 @@ impl Operation {
 
 /// How a get looks at its segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Look {
+pub struct ReadOptions {
     /// At least as strictly as this model says.
     pub asks: Option<Model>,
     /// This version, and not the newest one.
@@ -323,7 +323,7 @@ pub struct Look {
 
 /// Under what conditions a put commits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Terms {
+pub struct PutConditions {
     /// Only on this version.
     pub version: Option<Version>,
     /// Only while this lock is held.
@@ -332,7 +332,7 @@ pub struct Terms {
     pub asks: Option<Model>,
 }
 
-impl Terms {
+impl PutConditions {
     /// As the two words that travel: version and token, zero where there is none (the flags say which).
     pub(crate) const fn to_words(self) -> (u64, u64) {
         let version = if let Some(version) = self.version { version.0 } else { 0 };
@@ -352,7 +352,7 @@ pub struct LockToken(pub u64);
 
 /// What kind of lock is asked for, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LockWish {
+pub struct LockRequest {
     /// Together with others that ask for the same, or alone.
     pub shared: bool,
     /// Only if it is free now.
@@ -363,7 +363,7 @@ pub struct LockWish {
 
 /// A change of one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum AtomicOp {
     /// Add, wrapping around.
     Add(u64),
     /// Put this there.
@@ -377,32 +377,32 @@ pub enum Change {
     },
 }
 
-impl Change {
+impl AtomicOp {
     /// What will be in the word, if that is not what is there already and stays.
     pub const fn apply(self, old: u64) -> Option<u64> {
         match self {
-            Change::Add(add) => Some(old.wrapping_add(add)),
-            Change::Swap(new) => Some(new),
-            Change::CompareSwap { expected, new } if expected == old => Some(new),
-            Change::CompareSwap { .. } => None,
+            AtomicOp::Add(add) => Some(old.wrapping_add(add)),
+            AtomicOp::Swap(new) => Some(new),
+            AtomicOp::CompareSwap { expected, new } if expected == old => Some(new),
+            AtomicOp::CompareSwap { .. } => None,
         }
     }
 
     /// As a kind and two words.
     pub const fn to_parts(self) -> (u8, u64, u64) {
         match self {
-            Change::Add(add) => (1, add, 0),
-            Change::Swap(new) => (2, new, 0),
-            Change::CompareSwap { expected, new } => (3, expected, new),
+            AtomicOp::Add(add) => (1, add, 0),
+            AtomicOp::Swap(new) => (2, new, 0),
+            AtomicOp::CompareSwap { expected, new } => (3, expected, new),
         }
     }
 
     /// The change of that kind, if there is one.
     pub const fn from_parts(kind: u8, first: u64, second: u64) -> Result<Self, Failure> {
         match kind {
-            1 => Ok(Change::Add(first)),
-            2 => Ok(Change::Swap(first)),
-            3 => Ok(Change::CompareSwap { expected: first, new: second }),
+            1 => Ok(AtomicOp::Add(first)),
+            2 => Ok(AtomicOp::Swap(first)),
+            3 => Ok(AtomicOp::CompareSwap { expected: first, new: second }),
             _ => Err(Failure::Malformed),
         }
     }

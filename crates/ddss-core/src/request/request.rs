@@ -11,7 +11,9 @@
 //! `md` is the model that a get or put asks for, 0 if none. The bytes of a small put are in `first` and `second`. The entry is copied out of shared memory once; this module
 //! turns the copy into a [`Request`] that cannot be wrong, or refuses it.
 
-use super::operation::{ArenaRange, Change, LockToken, LockWish, Look, Operation, Payload, Permit, Terms};
+use super::operation::{
+    ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Payload, PermissionUpdate, PutConditions, ReadOptions,
+};
 use crate::failure::Failure;
 use crate::limits::{
     ARENA_SLOT_BYTES, INLINE_REPLY_BYTES_MAX, INLINE_REQUEST_BYTES_MAX, LEASE_MAX_US, LIST_TEXT_BYTES_MAX,
@@ -71,7 +73,7 @@ const FLAG_GOES_ON: u16 = 1 << 15;
 
 /// A request that could not be read: what to answer, and to which of the client's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refused {
+pub struct BadRequest {
     /// The request id as it stood there.
     pub id: RequestId,
     /// Why.
@@ -183,9 +185,9 @@ impl Request {
 
     /// Reads a copied entry and believes none of it.
     #[inline]
-    pub fn decode(entry: &Entry) -> Result<Self, Refused> {
+    pub fn decode(entry: &Entry) -> Result<Self, BadRequest> {
         let id = RequestId(entry[1]);
-        let refuse = |failure| Refused { id, failure };
+        let refuse = |failure| BadRequest { id, failure };
         // The client crate refuses longer ones by name; those of a foreign client are cut, here and below.
         let timeout_us = match entry[5] as u32 {
             0 => TIMEOUT_DEFAULT_US,
@@ -273,7 +275,7 @@ impl Request {
             }
             OP_PUT if inline => {
                 let (from, asks) = (take_inline(entry, bytes)?, asked_of_a_put(model)?);
-                Ok(Operation::Put { segment, offset, from, terms: Terms { asks, ..Terms::default() } })
+                Ok(Operation::Put { segment, offset, from, terms: PutConditions { asks, ..PutConditions::default() } })
             }
             OP_PUT => Ok(Operation::Put { segment, offset, from: Payload::Arena(range), terms: take_terms(entry)? }),
             OP_PUT_MANY => {
@@ -284,7 +286,7 @@ impl Request {
             OP_LOCK => {
                 let lease_us = u32::try_from(entry[6]).unwrap_or(u32::MAX).clamp(1, LEASE_MAX_US);
                 let (shared, no_wait) = (flags & FLAG_SHARED != 0, flags & FLAG_NO_WAIT != 0);
-                Ok(Operation::Lock { segment, wish: LockWish { shared, no_wait, lease_us } })
+                Ok(Operation::Lock { segment, wish: LockRequest { shared, no_wait, lease_us } })
             }
             OP_UNLOCK => Ok(Operation::Unlock { segment, token: LockToken(entry[6]) }),
             OP_LIST if bytes as usize <= LIST_TEXT_BYTES_MAX => {
@@ -295,7 +297,7 @@ impl Request {
             OP_STAT => Ok(Operation::Stat { segment, page: range }),
             OP_BREAK => Ok(Operation::Break { segment }),
             OP_CANCEL => Ok(Operation::Cancel { segment, request: RequestId(entry[6]) }),
-            OP_PERMIT => Ok(Operation::Permit { segment, permit: Permit::from_words([entry[6], entry[7]])? }),
+            OP_PERMIT => Ok(Operation::Permit { segment, permit: PermissionUpdate::from_words([entry[6], entry[7]])? }),
             _ => Err(Failure::Unsupported),
         }
     }
@@ -312,35 +314,35 @@ fn put_range(entry: &mut Entry, range: ArenaRange) {
     entry[5] |= u64::from(range.slot) << 32;
 }
 
-fn put_look(entry: &mut Entry, look: Look) {
+fn put_look(entry: &mut Entry, look: ReadOptions) {
     let (kind, parameter) = look.asks.map_or((0, 0), Model::to_parts);
     entry[0] |= u64::from(kind) << 40;
     (entry[6], entry[7]) = (parameter.into(), look.version.unwrap_or_default().0);
     put_flags(entry, &[(look.version.is_some(), FLAG_VERSION)]);
 }
 
-fn put_terms(entry: &mut Entry, terms: Terms) {
+fn put_terms(entry: &mut Entry, terms: PutConditions) {
     let (kind, _) = terms.asks.map_or((0, 0), Model::to_parts);
     entry[0] |= u64::from(kind) << 40;
     (entry[6], entry[7]) = terms.to_words();
     put_flags(entry, &[(terms.version.is_some(), FLAG_VERSION), (terms.token.is_some(), FLAG_TOKEN)]);
 }
 
-fn put_inline(entry: &mut Entry, terms: &Terms, bytes: &[u8; INLINE_REQUEST_BYTES_MAX], length: u8) {
+fn put_inline(entry: &mut Entry, terms: &PutConditions, bytes: &[u8; INLINE_REQUEST_BYTES_MAX], length: u8) {
     debug_assert!(terms.allow_inline(), "a put with a version or a token has its bytes in the arena");
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
     (entry[4], entry[6], entry[7]) = (length.into(), word(0), word(8));
     put_flags(entry, &[(true, FLAG_INLINE)]);
 }
 
-fn take_look(entry: &Entry) -> Result<Look, Failure> {
+fn take_look(entry: &Entry) -> Result<ReadOptions, Failure> {
     let parameter = u32::try_from(entry[6]).map_err(|_| Failure::Malformed)?;
     let asks = match (entry[0] >> 40) as u8 {
         0 => None,
         kind => Some(Model::from_parts(kind, parameter)?),
     };
     let version = (entry[0] >> 48) as u16 & FLAG_VERSION != 0;
-    Ok(Look { asks, version: version.then_some(Version(entry[7])) })
+    Ok(ReadOptions { asks, version: version.then_some(Version(entry[7])) })
 }
 
 /// Delta and Temporal say nothing about puts, so a put has no parameter of theirs.
@@ -348,11 +350,11 @@ fn asked_of_a_put(kind: u8) -> Result<Option<Model>, Failure> {
     if kind == 0 { Ok(None) } else { Model::from_parts(kind, 0).map(Some) }
 }
 
-fn take_terms(entry: &Entry) -> Result<Terms, Failure> {
+fn take_terms(entry: &Entry) -> Result<PutConditions, Failure> {
     let flags = (entry[0] >> 48) as u16;
     let version = (flags & FLAG_VERSION != 0).then_some(Version(entry[6]));
     let token = (flags & FLAG_TOKEN != 0).then_some(LockToken(entry[7]));
-    Ok(Terms { version, token, asks: asked_of_a_put((entry[0] >> 40) as u8)? })
+    Ok(PutConditions { version, token, asks: asked_of_a_put((entry[0] >> 40) as u8)? })
 }
 
 fn take_inline(entry: &Entry, bytes: u32) -> Result<Payload, Failure> {
@@ -382,7 +384,7 @@ fn take_atomic(entry: &Entry, segment: SegmentId, offset: u64, flags: u16) -> Re
         return Err(Failure::Unaligned);
     }
     let kind = u8::try_from(entry[4] & u64::from(u32::MAX)).map_err(|_| Failure::Malformed)?;
-    let change = Change::from_parts(kind, entry[6], entry[7])?;
+    let change = AtomicOp::from_parts(kind, entry[6], entry[7])?;
     let under = entry[4] >> 32 << 32 | entry[5] >> 32;
     let token = (flags & FLAG_TOKEN != 0).then_some(LockToken(under));
     Ok(Operation::Atomic { segment, offset, change, token })
@@ -391,13 +393,13 @@ fn take_atomic(entry: &Entry, segment: SegmentId, offset: u64, flags: u16) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::segment::Identity;
+    use crate::model::segment::Principal;
     use proptest::prelude::*;
 
-    fn looks() -> impl Strategy<Value = Look> {
+    fn looks() -> impl Strategy<Value = ReadOptions> {
         (0..=7u8, any::<u32>(), any::<Option<u64>>()).prop_map(|(kind, parameter, version)| {
             let parameter = if kind > 5 { parameter } else { 0 };
-            Look { asks: Model::from_parts(kind, parameter).ok(), version: version.map(Version) }
+            ReadOptions { asks: Model::from_parts(kind, parameter).ok(), version: version.map(Version) }
         })
     }
 
@@ -419,7 +421,7 @@ mod tests {
             (segment.clone(), any::<u32>(), 1..=RANGES_MAX as u8, any::<u64>()).prop_map(
                 |(segment, slot, ranges, a)| {
                     let list = ArenaRange { slot, bytes: ARENA_SLOT_BYTES as u32 + 5 };
-                    let terms = Terms { version: Some(Version(a)), token: None, asks: Some(Model::Strict) };
+                    let terms = PutConditions { version: Some(Version(a)), token: None, asks: Some(Model::Strict) };
                     Operation::PutMany { segment, list, ranges, terms }
                 }
             ),
@@ -431,22 +433,22 @@ mod tests {
                 .prop_map(|(segment, id)| Operation::Cancel { segment, request: RequestId(id) }),
             (segment.clone(), prop::option::of(0..=0o777u16), prop::option::of(any::<(u32, u32)>())).prop_map(
                 |(segment, mode, owner)| {
-                    let owner = owner.map(|(uid, gid)| Identity { uid, gid });
-                    Operation::Permit { segment, permit: Permit { mode, owner } }
+                    let owner = owner.map(|(uid, gid)| Principal { uid, gid });
+                    Operation::Permit { segment, permit: PermissionUpdate { mode, owner } }
                 }
             ),
             (segment.clone(), any::<u64>(), range(TRANSFER_BYTES_MAX)).prop_map(|(segment, offset, range)| {
-                Operation::Put { segment, offset, from: Payload::Arena(range), terms: Terms::default() }
+                Operation::Put { segment, offset, from: Payload::Arena(range), terms: PutConditions::default() }
             }),
             (segment.clone(), any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(segment, offset, a, b)| {
                 let from = Payload::Arena(ArenaRange { slot: 1, bytes: 9 });
-                let terms = Terms { version: Some(Version(a)), token: Some(LockToken(b)), asks: None };
+                let terms = PutConditions { version: Some(Version(a)), token: Some(LockToken(b)), asks: None };
                 Operation::Put { segment, offset, from, terms }
             }),
             (segment.clone(), 0..1_000_000u64, 1..=3u8, any::<u64>(), any::<u64>()).prop_map(
                 |(segment, word, kind, a, b)| {
                     let b = if kind == 3 { b } else { 0 };
-                    let change = Change::from_parts(kind, a, b).expect("a good kind");
+                    let change = AtomicOp::from_parts(kind, a, b).expect("a good kind");
                     let token = (a % 2 == 0).then_some(LockToken(a.wrapping_mul(b | 1)));
                     Operation::Atomic { segment, offset: word * 8, change, token }
                 }
@@ -455,14 +457,19 @@ mod tests {
                 .prop_map(|(segment, above)| Operation::Await { segment, above: Version(above) }),
             (segment.clone(), any::<bool>(), any::<bool>(), 1..=LEASE_MAX_US).prop_map(
                 |(segment, shared, no_wait, lease_us)| {
-                    Operation::Lock { segment, wish: LockWish { shared, no_wait, lease_us } }
+                    Operation::Lock { segment, wish: LockRequest { shared, no_wait, lease_us } }
                 }
             ),
             (segment.clone(), any::<u64>())
                 .prop_map(|(segment, token)| { Operation::Unlock { segment, token: LockToken(token) } }),
             (segment, any::<u64>(), any::<[u8; 16]>(), 0..=16u8).prop_map(|(segment, offset, mut bytes, length)| {
                 bytes[length as usize..].fill(0);
-                Operation::Put { segment, offset, from: Payload::Inline { bytes, length }, terms: Terms::default() }
+                Operation::Put {
+                    segment,
+                    offset,
+                    from: Payload::Inline { bytes, length },
+                    terms: PutConditions::default(),
+                }
             }),
         ]
     }

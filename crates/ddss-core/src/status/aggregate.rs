@@ -2,7 +2,7 @@
 
 use super::counters::Gauge;
 use super::rows::PeerRow;
-use super::snapshot::{OperationCount, State, Status};
+use super::snapshot::{DaemonState, OperationCount, Status};
 
 impl Status {
     /// What all planes of a daemon say together, the first one first; `None` if there are none. What was counted is added
@@ -51,9 +51,15 @@ impl Status {
         other.peers.iter().for_each(|theirs| self.add_peer(theirs));
         let (mine, theirs) = (&mut self.daemon, &other.daemon);
         let rank = |state| {
-            [State::Serving, State::Starting, State::Unknown, State::Stopping, State::Stopped]
-                .iter()
-                .position(|&s| s == state)
+            [
+                DaemonState::Serving,
+                DaemonState::Starting,
+                DaemonState::Unknown,
+                DaemonState::Stopping,
+                DaemonState::Stopped,
+            ]
+            .iter()
+            .position(|&s| s == state)
         };
         if rank(theirs.state) > rank(mine.state) {
             mine.state = theirs.state;
@@ -111,7 +117,7 @@ mod tests {
         let commits = Layout::counter_at(Counter::Commits);
         let mut one = page(&[(commits, 3), (done, 5), (gauge(Gauge::Segments), 2), (gauge(Gauge::Clients), 4)]);
         let mut other = page(&[(commits, 4), (done, 6), (gauge(Gauge::Segments), 1), (gauge(Gauge::Clients), 1)]);
-        (one.daemon.state, other.daemon.state) = (State::Serving, State::Starting);
+        (one.daemon.state, other.daemon.state) = (DaemonState::Serving, DaemonState::Starting);
         (one.daemon.heartbeat_ns, other.daemon.heartbeat_ns) = (900, 100);
         let address: SocketAddr = "127.0.0.2:7400".parse().unwrap();
         let (node, waiting, windows, since_us) = (NodeId(2), 1, 2, 3);
@@ -121,7 +127,7 @@ mod tests {
         let sum = Status::sum(&[one.clone(), other]).unwrap();
         assert_eq!((sum.counter(Counter::Commits), sum.operation(Kind::Put).done), (7, 11));
         assert_eq!((sum.gauge(Gauge::Segments), sum.gauge(Gauge::Clients)), (3, 4));
-        assert_eq!((sum.daemon.state, sum.daemon.heartbeat_ns), (State::Starting, 100));
+        assert_eq!((sum.daemon.state, sum.daemon.heartbeat_ns), (DaemonState::Starting, 100));
         assert_eq!((sum.peers.len(), sum.peers[0].connected, sum.peers[0].windows), (1, false, 4));
         assert_eq!(Status::sum(std::slice::from_ref(&one)), Some(one));
         assert_eq!(Status::sum(&[]), None);

@@ -86,7 +86,7 @@ pub enum IdentityWord {
     Protocol,
     /// Sixteen bytes of text.
     Release,
-    /// See [`State`](super::State).
+    /// See [`State`](super::DaemonState).
     State = 12,
     /// The last sign of life, by the clock that never goes back.
     HeartbeatNs,

@@ -34,4 +34,4 @@ pub use counters::{Counter, Gauge, Kind, Road, Step, Tally};
 pub use histogram::Histogram;
 pub use layout::{IdentityWord, Layout, Section};
 pub use rows::{ClientRow, PeerRow, Row, SampleRow, SegmentRow};
-pub use snapshot::{Daemon, OperationCount, State, Status, StatusError};
+pub use snapshot::{DaemonIdentity, DaemonState, OperationCount, Status, StatusError};

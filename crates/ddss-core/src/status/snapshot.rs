@@ -4,7 +4,7 @@ use super::counters::{Counter, Gauge, Kind, Road, Step, Tally};
 use super::histogram::Histogram;
 use super::layout::{IdentityWord, Layout, Section};
 use super::rows::{ClientRow, PeerRow, Row, SampleRow, SegmentRow};
-use crate::{Failure, NodeId, Plane};
+use crate::{Failure, NodeId, Shard};
 use thiserror::Error;
 
 const WORD: usize = size_of::<u64>();
@@ -33,7 +33,7 @@ pub enum StatusError {
 /// How far a daemon has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum State {
+pub enum DaemonState {
     /// It takes in what is there.
     Starting,
     /// It serves.
@@ -46,29 +46,29 @@ pub enum State {
     Unknown,
 }
 
-impl State {
+impl DaemonState {
     /// As a word of the page.
     pub const fn code(self) -> u64 {
         match self {
-            State::Unknown => 0,
-            State::Starting => 1,
-            State::Serving => 2,
-            State::Stopped => 3,
-            State::Stopping => 4,
+            DaemonState::Unknown => 0,
+            DaemonState::Starting => 1,
+            DaemonState::Serving => 2,
+            DaemonState::Stopped => 3,
+            DaemonState::Stopping => 4,
         }
     }
 
     fn of(code: u64) -> Self {
-        [State::Starting, State::Serving, State::Stopping, State::Stopped]
+        [DaemonState::Starting, DaemonState::Serving, DaemonState::Stopping, DaemonState::Stopped]
             .into_iter()
             .find(|state| state.code() == code)
-            .unwrap_or(State::Unknown)
+            .unwrap_or(DaemonState::Unknown)
     }
 }
 
 /// Whose page it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Daemon {
+pub struct DaemonIdentity {
     /// The node.
     pub node: NodeId,
     /// Its process.
@@ -88,7 +88,7 @@ pub struct Daemon {
     /// Its release.
     pub release: String,
     /// How far it has come.
-    pub state: State,
+    pub state: DaemonState,
     /// Its last sign of life, by the clock of this boot that never goes back (`CLOCK_MONOTONIC`), in nanoseconds.
     pub heartbeat_ns: u64,
     /// The same by the wall's clock, in microseconds since 1970.
@@ -96,7 +96,7 @@ pub struct Daemon {
     /// The core of its progress thread, if it is pinned.
     pub core: Option<u32>,
     /// Which of its planes the page is of.
-    pub plane: Plane,
+    pub plane: Shard,
 }
 
 /// How requests of one kind ended.
@@ -125,7 +125,7 @@ impl OperationCount {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
     /// Whose it is.
-    pub daemon: Daemon,
+    pub daemon: DaemonIdentity,
     /// The clients that are attached, by their slot.
     pub clients: Vec<ClientRow>,
     /// The busiest segments, the busiest first.
@@ -146,7 +146,7 @@ pub struct Status {
 impl Status {
     /// Reads a copy.
     pub fn decode(bytes: &[u8]) -> Result<Self, StatusError> {
-        let copy = Copy(bytes);
+        let copy = PageCopy(bytes);
         if copy.word(0) != Some(Layout::MAGIC) {
             return Err(StatusError::NotOne);
         }
@@ -179,7 +179,7 @@ impl Status {
     }
 
     /// Where the sections are in this page; inside of it, and with rows that are long enough.
-    fn sections(copy: &Copy<'_>) -> Result<[Section; Layout::SECTIONS.len()], StatusError> {
+    fn sections(copy: &PageCopy<'_>) -> Result<[Section; Layout::SECTIONS.len()], StatusError> {
         let mut sections = Layout::SECTIONS;
         for (index, section) in sections.iter_mut().enumerate() {
             let at = Layout::section_at(index);
@@ -239,21 +239,21 @@ impl Status {
 }
 
 /// Bytes that were copied out of the page, and that anybody may have written.
-struct Copy<'a>(&'a [u8]);
+struct PageCopy<'a>(&'a [u8]);
 
-impl Copy<'_> {
+impl PageCopy<'_> {
     fn word(&self, at: usize) -> Option<u64> {
         let bytes = self.0.get(at..at.checked_add(WORD)?)?;
         Some(u64::from_ne_bytes(bytes.try_into().ok()?))
     }
 
-    fn daemon(&self) -> Option<Daemon> {
+    fn daemon(&self) -> Option<DaemonIdentity> {
         let word = |which: IdentityWord| self.word(which.at());
         let release = self.0.get(IdentityWord::Release.at()..)?.get(..2 * WORD)?;
         let release = release.iter().take_while(|byte| byte.is_ascii_graphic()).map(|&byte| char::from(byte)).collect();
         let (user, protocol) = (word(IdentityWord::User)?, word(IdentityWord::Protocol)?);
         let (core, plane) = (word(IdentityWord::Core)?, word(IdentityWord::Plane)?);
-        Some(Daemon {
+        Some(DaemonIdentity {
             node: NodeId(word(IdentityWord::Node)? as u16),
             pid: word(IdentityWord::Pid)? as u32,
             process_began: word(IdentityWord::ProcessBegan)?,
@@ -263,11 +263,11 @@ impl Copy<'_> {
             gid: (user >> 32) as u32,
             layout: protocol as u32,
             release,
-            state: State::of(word(IdentityWord::State)?),
+            state: DaemonState::of(word(IdentityWord::State)?),
             heartbeat_ns: word(IdentityWord::HeartbeatNs)?,
             heartbeat_us: word(IdentityWord::HeartbeatUs)?,
             core: core.checked_sub(1).and_then(|core| core.try_into().ok()),
-            plane: Plane::new(plane as u8, (plane >> 32) as u8).unwrap_or(Plane::ONLY),
+            plane: Shard::new(plane as u8, (plane >> 32) as u8).unwrap_or(Shard::ONLY),
         })
     }
 
@@ -347,7 +347,7 @@ mod tests {
         // If this broke, people would look at numbers that belong to something else.
         let mut page = page();
         set(&mut page, IdentityWord::Node.at(), 7);
-        set(&mut page, IdentityWord::State.at(), State::Serving.code());
+        set(&mut page, IdentityWord::State.at(), DaemonState::Serving.code());
         set(&mut page, IdentityWord::Release.at(), u64::from_ne_bytes(*b"0.1.0\0\0\0"));
         set(&mut page, IdentityWord::Core.at(), 4);
         set(&mut page, Layout::counter_at(Counter::Commits), 11);
@@ -361,7 +361,10 @@ mod tests {
             row(gets).write(|_| 0, |offset, word| set(&mut page, at + offset, word));
         }
         let status = Status::decode(&page).unwrap();
-        assert_eq!((status.daemon.node, status.daemon.state, status.daemon.core), (NodeId(7), State::Serving, Some(3)));
+        assert_eq!(
+            (status.daemon.node, status.daemon.state, status.daemon.core),
+            (NodeId(7), DaemonState::Serving, Some(3))
+        );
         assert_eq!(status.daemon.release, "0.1.0");
         assert_eq!((status.counter(Counter::Commits), status.gauge(Gauge::Names)), (11, 12));
         assert_eq!((status.operation(Kind::Get).done, status.operations().bytes), (13, 14));

@@ -4,12 +4,14 @@
 //! What a daemon does without a second look has to be right all the same: it copies where the engine says. So each action is
 //! held against the memory that the engine has had made: no byte outside of it, no memory given away twice.
 
-use ddss_core::engine::{Action, Engine, EngineConfig, Now, Parts, Source, StepId, Tail, Target, offset_of};
+use ddss_core::engine::{
+    Action, CommitSource, Engine, EngineConfig, FetchTarget, MessageBody, Now, RangeSet, StepId, offset_of,
+};
 use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES, TEXT_BYTES_MAX};
 use ddss_core::{
-    ArenaRange, Change, ClientId, Completion, Entry, Failure, Header, Identity, LaneId, LockToken, LockWish, Look,
-    Message, Model, NodeId, Operation, Outcome, Payload, Permit, Placement, Plane, RemoteWindow, Request, RequestId,
-    SegmentId, Spec, Terms, Version,
+    ArenaRange, AtomicOp, ChannelId, ClientId, Completion, Entry, Failure, Header, LockRequest, LockToken, Message,
+    Model, NodeId, Operation, Outcome, Payload, PermissionUpdate, Placement, Principal, PutConditions, ReadOptions,
+    RemoteWindow, Request, RequestId, SegmentId, Shard, Spec, Version,
 };
 
 const POOL_BYTES: u64 = 1 << 18;
@@ -82,7 +84,7 @@ fn overlap((at, bytes): (u64, u64), (from, length): (u64, u64)) -> bool {
 
 impl Side {
     fn new(node: u16) -> Self {
-        let (plane, peers) = (Plane::ONLY, vec![NodeId(1), NodeId(2)]);
+        let (plane, peers) = (Shard::ONLY, vec![NodeId(1), NodeId(2)]);
         let (node, first_generation, reads_overlap) = (NodeId(node), 9, node == 1);
         let config = EngineConfig { node, plane, pool_bytes: POOL_BYTES, peers, first_generation, reads_overlap };
         let (engine, generations) = (Engine::new(&config), [0; 3]);
@@ -97,7 +99,7 @@ impl Side {
 
     fn attach(&mut self, index: u32) {
         self.generations[index as usize] += 1;
-        let who = Identity { uid: 1000 + index, gid: 1000 + index / 2 };
+        let who = Principal { uid: 1000 + index, gid: 1000 + index / 2 };
         self.engine.attach(self.client(index), who, ARENA_BYTES);
     }
 
@@ -127,7 +129,7 @@ impl Side {
         self.owns(at, bytes) || self.copies.iter().any(in_copy)
     }
 
-    fn owns_parts(&self, at: u64, parts: &Parts) {
+    fn owns_parts(&self, at: u64, parts: &RangeSet) {
         for range in &self.engine.ranges(parts) {
             let (at, bytes) = (at + range.offset, u64::from(range.bytes));
             assert!(self.may_show(at, bytes), "{range:?}, at {at}, is no segment's");
@@ -138,23 +140,23 @@ impl Side {
         assert!(offset_of(at).checked_add(bytes).is_some_and(|end| end <= POOL_BYTES), "{bytes} bytes at {at}");
     }
 
-    fn source(&mut self, source: Source, bytes: u32) {
+    fn source(&mut self, source: CommitSource, bytes: u32) {
         match source {
-            Source::Client(_, Payload::Arena(range)) => assert!(range.fits(ARENA_BYTES) && range.bytes >= bytes),
-            Source::Client(_, Payload::Inline { length, .. }) => assert!(u32::from(length) >= bytes),
-            Source::Staged { at, .. } => assert!(at + u64::from(bytes) <= STAGING_BYTES as u64),
-            Source::Kept(kept) => self.engine.take_kept(kept, |kept| assert!(kept.len() >= bytes as usize)),
-            Source::Pool(at) => self.in_pool(at, bytes.into()),
-            Source::Word(_) => assert_eq!(bytes, 8),
+            CommitSource::Client(_, Payload::Arena(range)) => assert!(range.fits(ARENA_BYTES) && range.bytes >= bytes),
+            CommitSource::Client(_, Payload::Inline { length, .. }) => assert!(u32::from(length) >= bytes),
+            CommitSource::Staged { at, .. } => assert!(at + u64::from(bytes) <= STAGING_BYTES as u64),
+            CommitSource::Kept(kept) => self.engine.take_kept(kept, |kept| assert!(kept.len() >= bytes as usize)),
+            CommitSource::Pool(at) => self.in_pool(at, bytes.into()),
+            CommitSource::Word(_) => assert_eq!(bytes, 8),
         }
     }
 
-    fn tail(&self, tail: &Tail) -> Vec<u8> {
+    fn tail(&self, tail: &MessageBody) -> Vec<u8> {
         match tail {
-            Tail::None => Vec::new(),
-            Tail::Client(_, payload) => vec![7; payload.length() as usize],
-            Tail::Kept(kept) => self.engine.kept(*kept).to_vec(),
-            Tail::Pool(at, parts) => {
+            MessageBody::None => Vec::new(),
+            MessageBody::Client(_, payload) => vec![7; payload.length() as usize],
+            MessageBody::Kept(kept) => self.engine.kept(*kept).to_vec(),
+            MessageBody::Pool(at, parts) => {
                 self.owns_parts(*at, parts);
                 vec![8; parts.bytes() as usize]
             }
@@ -281,7 +283,7 @@ impl World<'_> {
         for _ in 0..self.lies() {
             entry[usize::from(self.input.byte()) % entry.len()] ^= self.input.word() << (self.input.byte() % 64);
         }
-        let lane = LaneId { client, index: 0 };
+        let lane = ChannelId { client, index: 0 };
         let engine = &mut self.sides[side].engine;
         engine.take_long_way(self.requests.is_multiple_of(2));
         // Daemons try the shortest way first; what has to take the long one does not go there.
@@ -320,7 +322,8 @@ impl World<'_> {
         let range = ArenaRange { slot, bytes: self.input.word() as u32 % 8192 };
         let version = self.input.one_in(4).then(|| Version(self.input.word()));
         let asks = self.input.one_in(4).then(|| self.input.model());
-        let (look, terms) = (Look { asks, version }, Terms { version, token: token.filter(|_| offset % 3 == 0), asks });
+        let (look, terms) =
+            (ReadOptions { asks, version }, PutConditions { version, token: token.filter(|_| offset % 3 == 0), asks });
         let name = vec![b'a' + self.input.byte() % 6];
         let text = |text: &[u8]| ArenaRange { slot, bytes: text.len() as u32 };
         let ranges = 1 + self.input.byte() % 3;
@@ -341,7 +344,7 @@ impl World<'_> {
             6..=7 => Operation::Put { segment, offset, from: Payload::Arena(range), terms },
             8 => {
                 let from = Payload::inline(&[5; 16][..(offset % 17) as usize]).expect("so many fit");
-                Operation::Put { segment, offset, from, terms: Terms::default() }
+                Operation::Put { segment, offset, from, terms: PutConditions::default() }
             }
             which @ 9..=10 => {
                 let table: Vec<u8> = (0..ranges)
@@ -356,17 +359,20 @@ impl World<'_> {
                 let put = Operation::PutMany { segment, list, ranges, terms };
                 return (if which == 9 { get } else { put }, table);
             }
-            11 => Operation::Atomic { segment, offset, change: Change::Add(3), token: terms.token },
+            11 => Operation::Atomic { segment, offset, change: AtomicOp::Add(3), token: terms.token },
             12 => Operation::Await { segment, above: Version(self.input.word()) },
             13 => {
                 let lease_us = self.input.word() as u32 % 1_000_000;
-                Operation::Lock { segment, wish: LockWish { shared: ranges == 1, no_wait: ranges == 2, lease_us } }
+                Operation::Lock { segment, wish: LockRequest { shared: ranges == 1, no_wait: ranges == 2, lease_us } }
             }
             14 => Operation::Unlock { segment, token: token.unwrap_or_default() },
             15 => Operation::Stat { segment, page: range },
             16 => {
-                let owner = (ranges == 1).then_some(Identity { uid: 1001, gid: 1000 });
-                Operation::Permit { segment, permit: Permit { mode: Some(self.input.word() as u16 & 0o777), owner } }
+                let owner = (ranges == 1).then_some(Principal { uid: 1001, gid: 1000 });
+                Operation::Permit {
+                    segment,
+                    permit: PermissionUpdate { mode: Some(self.input.word() as u16 & 0o777), owner },
+                }
             }
             17 => Operation::Break { segment },
             _ => Operation::Cancel { segment, request: RequestId(self.requests.saturating_sub(offset % 16)) },
@@ -455,11 +461,11 @@ impl World<'_> {
                 }
                 let segment = self.input.of(&self.segments.clone()).unwrap_or(SegmentId::from_bits(0));
                 let into = match target {
-                    Target::Arena(_, range) => {
+                    FetchTarget::Arena(_, range) => {
                         assert!(range.fits(ARENA_BYTES) && range.bytes >= parts.bytes());
                         None
                     }
-                    Target::Pool(at) => Some((at, u64::from(parts.bytes()))),
+                    FetchTarget::Pool(at) => Some((at, u64::from(parts.bytes()))),
                 };
                 let here = &mut self.sides[side];
                 if let Some((at, bytes)) = into {
@@ -475,7 +481,7 @@ impl World<'_> {
         }
     }
 
-    fn replied(&mut self, side: usize, lane: LaneId, completion: &Completion, data: Option<(u64, u8)>) {
+    fn replied(&mut self, side: usize, lane: ChannelId, completion: &Completion, data: Option<(u64, u8)>) {
         let here = &self.sides[side];
         assert_eq!(here.client(lane.client.index), lane.client, "told to somebody else");
         if let Some((at, bytes)) = data {

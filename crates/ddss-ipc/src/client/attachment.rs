@@ -11,19 +11,19 @@ use ddss_core::limits::ARENA_BYTES_DEFAULT;
 use ddss_core::{ClientId, NodeId};
 use rustix::io::Errno;
 
-use super::channel::{Lane, LaneState};
-use super::connection::Link;
-use super::hangup_monitor::Sentry;
-use crate::handshake::{ANSWER_BYTES, Answer, Asked, BadFrame, Hello, Welcome};
+use super::channel::{Channel, ChannelState};
+use super::connection::Connection;
+use super::hangup_monitor::HangupMonitor;
+use crate::handshake::{ANSWER_BYTES, BadFrame, HandshakeReply, HandshakeRequest, Hello, Welcome};
 use crate::shm::layout::{HEADER_BYTES, LAYOUT_VERSION, Layout};
-use crate::shm::service_page::Board;
+use crate::shm::service_page::ServicePage;
 use crate::socket;
 use crate::strategy::Strategy;
 use crate::sys::{Access, MemoryError, Queue, SharedMemory};
-use crate::transport::channel_transport::Road;
-use crate::transport::ring_transport::{Auto, Rcq, Rings};
-use crate::transport::sysv::{Mq, Parts, Rmq};
-use crate::transport::sysv_timeout::Watch;
+use crate::transport::channel_transport::ChannelTransport;
+use crate::transport::ring_transport::{Auto, Rcq, RingEnds};
+use crate::transport::sysv::{Mq, Rmq, SysvParts};
+use crate::transport::sysv_timeout::TimeoutThread;
 
 /// What a client asks for when it attaches.
 #[derive(Clone, Debug)]
@@ -142,20 +142,20 @@ pub enum AttachError {
 }
 
 /// The lanes that nobody holds. Dropped with the attachment and the last lane, whichever comes later.
-pub(crate) struct Pool {
-    lanes: Mutex<Vec<Option<LaneState>>>,
+pub(crate) struct FreeChannels {
+    lanes: Mutex<Vec<Option<ChannelState>>>,
     /// Only under the strategies whose clients block on a queue.
-    _watch: Option<Watch>,
-    _sentry: Option<Sentry>,
+    _watch: Option<TimeoutThread>,
+    _sentry: Option<HangupMonitor>,
 }
 
-impl Pool {
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<LaneState>>> {
+impl FreeChannels {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<ChannelState>>> {
         // A panic of another thread leaves the list as it was: it only moves whole lanes.
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn give_back(&self, state: LaneState) {
+    pub(crate) fn give_back(&self, state: ChannelState) {
         let index = usize::from(state.index);
         self.lock()[index] = Some(state);
     }
@@ -163,8 +163,8 @@ impl Pool {
 
 /// A client of this node's daemon: from the handshake to the end of the socket.
 pub struct Attachment {
-    link: Arc<Link>,
-    pool: Arc<Pool>,
+    link: Arc<Connection>,
+    pool: Arc<FreeChannels>,
     arena: SharedMemory,
     welcome: Welcome,
 }
@@ -187,8 +187,9 @@ impl Attachment {
             lanes: wanted.lanes() as u32,
             arena_bytes: wanted.arena_bytes() as u64,
         };
-        socket::send(socket.as_fd(), &Asked::Attach(hello).encode(), &[]).map_err(attempt.system("greet"))?;
-        let (Answer::Welcome(welcome), descriptors) = attempt.answer(&socket)? else {
+        socket::send(socket.as_fd(), &HandshakeRequest::Attach(hello).encode(), &[])
+            .map_err(attempt.system("greet"))?;
+        let (HandshakeReply::Welcome(welcome), descriptors) = attempt.answer(&socket)? else {
             return Err(attempt.malformed("it is no welcome"));
         };
         let layout = Layout::new(welcome.lanes as usize, welcome.arena_bytes as usize);
@@ -200,10 +201,10 @@ impl Attachment {
 
     /// Takes a lane that nobody holds. A lane that came back with requests under way is only handed out again when
     /// their completions are in (they are thrown away).
-    pub fn take_lane(&self) -> Option<Lane> {
+    pub fn take_lane(&self) -> Option<Channel> {
         let mut lanes = self.pool.lock();
         let state = lanes.iter_mut().find_map(|lane| lane.take_if(|lane| lane.drain()))?;
-        Some(Lane::new(Arc::clone(&self.pool), state))
+        Some(Channel::new(Arc::clone(&self.pool), state))
     }
 
     /// Memory for payloads, which the daemon sees as well; offset 0 is its first byte. Who uses which slot is up to
@@ -253,7 +254,7 @@ impl Attachment {
         self.link.is_alive()
     }
 
-    /// Becomes readable when a lane that was [armed](Lane::arm_async) gets a completion, and when the daemon goes.
+    /// Becomes readable when a lane that was [armed](Channel::arm_async) gets a completion, and when the daemon goes.
     pub fn async_descriptor(&self) -> BorrowedFd<'_> {
         self.link.socket()
     }
@@ -317,7 +318,7 @@ impl Attempt<'_> {
     }
 
     /// What the daemon says, with what it passes; a refusal is an error.
-    pub(crate) fn answer(&self, socket: &OwnedFd) -> Result<(Answer, Vec<OwnedFd>), AttachError> {
+    pub(crate) fn answer(&self, socket: &OwnedFd) -> Result<(HandshakeReply, Vec<OwnedFd>), AttachError> {
         if !socket::wait_readable(socket.as_fd(), self.deadline).map_err(self.system("wait for"))? {
             return Err(self.timed_out());
         }
@@ -327,8 +328,8 @@ impl Attempt<'_> {
         if bytes == 0 {
             return Err(self.system("hear")(Errno::CONNRESET));
         }
-        match Answer::decode(&frame[..bytes]) {
-            Ok(Answer::Refusal { text, .. }) => Err(AttachError::Refused { text }),
+        match HandshakeReply::decode(&frame[..bytes]) {
+            Ok(HandshakeReply::Refusal { text, .. }) => Err(AttachError::Refused { text }),
             Ok(answer) => Ok((answer, descriptors)),
             Err(BadFrame::Version(theirs)) => Err(AttachError::Version { ours: LAYOUT_VERSION, theirs }),
             Err(BadFrame::Malformed(why)) => Err(self.malformed(why)),
@@ -352,12 +353,12 @@ impl Attempt<'_> {
         if header != layout.header() {
             return Err(self.malformed("the memory's header differs from the handshake"));
         }
-        let board = Board::open(board)?;
+        let board = ServicePage::open(board)?;
         if !board.is_genuine() {
             return Err(self.malformed("the notice board is not one"));
         }
         let arena = memory.slice(layout.arena_offset(), layout.arena_bytes())?;
-        let link = Arc::new(Link::new(options.strategy, options.fair, (board, welcome.place), socket, wake));
+        let link = Arc::new(Connection::new(options.strategy, options.fair, (board, welcome.place), socket, wake));
         let pool = Arc::new(self.furnish(&link, &welcome, &memory, &layout)?);
         Ok(Attachment { link, pool, arena, welcome })
     }
@@ -365,11 +366,11 @@ impl Attempt<'_> {
     /// Builds the road of each lane.
     fn furnish(
         &self,
-        link: &Arc<Link>,
+        link: &Arc<Connection>,
         welcome: &Welcome,
         memory: &SharedMemory,
         layout: &Layout,
-    ) -> Result<Pool, AttachError> {
+    ) -> Result<FreeChannels, AttachError> {
         let queue = |id: Option<i32>| {
             id.map(Queue::from_id)
                 .ok_or_else(|| self.malformed("it brings no message queue, and the strategy needs one"))
@@ -377,40 +378,40 @@ impl Attempt<'_> {
         let by_ring = link.strategy().replies_by_ring();
         let path = || self.path.to_owned();
         let failed = |source| AttachError::System { tried: "watch", path: path(), source };
-        let sentry = if by_ring { Some(Sentry::start(Arc::clone(link)).map_err(failed)?) } else { None };
+        let sentry = if by_ring { Some(HangupMonitor::start(Arc::clone(link)).map_err(failed)?) } else { None };
         let watch = if by_ring {
             None
         } else {
-            let started = Watch::start(Arc::clone(link), queue(welcome.reply_queue)?, layout.lanes());
+            let started = TimeoutThread::start(Arc::clone(link), queue(welcome.reply_queue)?, layout.lanes());
             Some(started.map_err(failed)?)
         };
         let mut lanes = Vec::with_capacity(layout.lanes());
         for lane in 0..layout.lanes() {
-            let road: Box<dyn Road> = match (link.strategy(), &watch) {
-                (Strategy::Rcq, _) => Box::new(Rcq(Rings::new(link, memory, layout, lane)?)),
+            let road: Box<dyn ChannelTransport> = match (link.strategy(), &watch) {
+                (Strategy::Rcq, _) => Box::new(Rcq(RingEnds::new(link, memory, layout, lane)?)),
                 (Strategy::Mq, Some(watch)) => {
-                    let parts = Parts { link, notes: watch.notes(), memory, layout, lane };
+                    let parts = SysvParts { link, notes: watch.notes(), memory, layout, lane };
                     Box::new(Mq::new(&parts, queue(welcome.request_queue)?, queue(welcome.reply_queue)?)?)
                 }
                 (Strategy::Rmq, Some(watch)) => {
-                    let parts = Parts { link, notes: watch.notes(), memory, layout, lane };
+                    let parts = SysvParts { link, notes: watch.notes(), memory, layout, lane };
                     Box::new(Rmq::new(&parts, queue(welcome.reply_queue)?)?)
                 }
                 (Strategy::Auto | Strategy::Mq | Strategy::Rmq, _) => {
-                    Box::new(Auto(Rings::new(link, memory, layout, lane)?))
+                    Box::new(Auto(RingEnds::new(link, memory, layout, lane)?))
                 }
             };
-            lanes.push(Some(LaneState { index: lane as u8, outstanding: 0, road }));
+            lanes.push(Some(ChannelState { index: lane as u8, outstanding: 0, road }));
         }
-        Ok(Pool { lanes: Mutex::new(lanes), _watch: watch, _sentry: sentry })
+        Ok(FreeChannels { lanes: Mutex::new(lanes), _watch: watch, _sentry: sentry })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Arrival, Followed, Reception, ReceptionConfig, Station};
-    use ddss_core::{Entry, LaneId, NodeId};
+    use crate::{Acceptor, AcceptorConfig, Arrival, IpcServer, TracedRequest};
+    use ddss_core::{ChannelId, Entry, NodeId};
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -425,10 +426,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let path = folder.path().join("socket");
-        let mut station = Station::open(NodeId(7)).unwrap();
-        let mut config = ReceptionConfig::new(&station);
+        let mut station = IpcServer::open(NodeId(7)).unwrap();
+        let mut config = AcceptorConfig::new(&station);
         config.socket_mode = 0o666;
-        let reception = Reception::start(&path, config, station.inbox().sink()).unwrap();
+        let reception = Acceptor::start(&path, config, station.inbox().sink()).unwrap();
         let attach = |user: u32, lanes| {
             let path = path.clone();
             let attached = std::thread::spawn(move || {
@@ -459,7 +460,7 @@ mod tests {
         });
         let _by_one_thread = [submit(&alone[0]), submit(&alone[0]), submit(&alone[1])];
         for _ in 0..1000 {
-            station.serve(64, &mut |_: LaneId, request: &Entry, _: Option<Followed>| Some(*request));
+            station.serve(64, &mut |_: ChannelId, request: &Entry, _: Option<TracedRequest>| Some(*request));
         }
         let callers =
             [&loud, &friend, &other, &alone[0], &alone[1]].map(|attachment| attachment.link.present().callers);

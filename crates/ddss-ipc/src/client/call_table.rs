@@ -15,7 +15,7 @@
 //!
 //! | what | who touches it |
 //! | --- | --- |
-//! | a place | taken and given back by its bit in a [`SlotMap`] |
+//! | a place | taken and given back by its bit in a [`SlotBitmap`] |
 //! | a state, with its generation | who began the call; who ends it, of whom there is one at a time; who looks after deadlines |
 //! | the words: the request | who began it, until he submits it; then who sends it out |
 //! | the words: the completion | who ends it, from then on until DONE; then who frees it |
@@ -26,7 +26,7 @@
 //! frees it. A generation is never used again, so that an answer to an earlier call of the same place is *stale*, and an
 //! owner that looks after his call was given up by others finds it *over*.
 
-use crate::shm::slot_bitmap::SlotMap;
+use crate::shm::slot_bitmap::SlotBitmap;
 use crate::sync::{AtomicU64, Ordering, order};
 use ddss_core::Entry;
 
@@ -48,7 +48,7 @@ impl CallId {
     pub const fn to_bits(self) -> u64 {
         self.0
     }
-    /// Takes it back. Whether there is such a call, [`Calls::end`] says.
+    /// Takes it back. Whether there is such a call, [`CallTable::end`] says.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -66,7 +66,7 @@ impl CallId {
 
 /// What its owner finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum CallStatus {
     /// It is under way.
     Waiting,
     /// It has ended with this, and is the finder's to free.
@@ -77,7 +77,7 @@ pub enum Found {
 
 /// Who is to hear of an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum Notify {
     /// Its owner, who looks.
     Told,
     /// Its owner, who dozes: wake him.
@@ -90,25 +90,25 @@ pub enum Ended {
 
 /// Two lines, since processors fetch lines in pairs.
 #[repr(align(128))]
-struct Cell {
+struct CallSlot {
     state: AtomicU64,
     words: [AtomicU64; 8],
 }
 
 /// Calls under way, each in a place of its own.
-pub struct Calls {
-    places: SlotMap,
-    set_aside: SlotMap,
-    cells: Box<[Cell]>,
+pub struct CallTable {
+    places: SlotBitmap,
+    set_aside: SlotBitmap,
+    cells: Box<[CallSlot]>,
 }
 
-impl std::fmt::Debug for Calls {
+impl std::fmt::Debug for CallTable {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Calls").field("places", &self.cells.len()).finish_non_exhaustive()
     }
 }
 
-impl Calls {
+impl CallTable {
     /// Room for so many, up to 256.
     pub fn new(count: usize) -> Self {
         Self::with_set_aside(count, 0)
@@ -119,13 +119,13 @@ impl Calls {
         assert!(count <= 1 << INDEX_BITS, "{count} calls are more than can be told apart");
         assert!(set_aside <= count, "{set_aside} of {count} places cannot be set aside");
         let word = || AtomicU64::new(0);
-        let cell = || Cell { state: word(), words: std::array::from_fn(|_| word()) };
+        let cell = || CallSlot { state: word(), words: std::array::from_fn(|_| word()) };
         let (common, count) = ((count - set_aside) as u32, count as u32);
-        let (places, set_aside) = (SlotMap::new(0, common), SlotMap::new(common, count));
+        let (places, set_aside) = (SlotBitmap::new(0, common), SlotBitmap::new(common, count));
         Self { places, set_aside, cells: (0..count).map(|_| cell()).collect() }
     }
 
-    fn cell(&self, id: CallId) -> &Cell {
+    fn cell(&self, id: CallId) -> &CallSlot {
         &self.cells[id.index()]
     }
 
@@ -169,8 +169,8 @@ impl Calls {
 
     /// The service has answered. Of those who say so there is one at a time.
     #[inline]
-    pub fn end(&self, id: CallId, completion: &Entry) -> Ended {
-        let Some(cell) = self.cells.get(id.index()) else { return Ended::Stale };
+    pub fn end(&self, id: CallId, completion: &Entry) -> Notify {
+        let Some(cell) = self.cells.get(id.index()) else { return Notify::Stale };
         let mut state = cell.state.load(Ordering::Relaxed);
         if state == id.state(WAITING) || state == id.state(DOZING) {
             for (word, value) in cell.words.iter().zip(completion) {
@@ -180,48 +180,48 @@ impl Calls {
         while state == id.state(WAITING) || state == id.state(DOZING) {
             // Pairs with the Acquire in `look` and `abandon`, and with the Release in `doze`.
             match cell.state.compare_exchange(state, id.state(DONE), order::end_call(), Ordering::Relaxed) {
-                Ok(_) => return if state == id.state(DOZING) { Ended::Dozes } else { Ended::Told },
+                Ok(_) => return if state == id.state(DOZING) { Notify::Dozes } else { Notify::Told },
                 Err(now) => state = now,
             }
         }
-        if state == id.state(LATE) { Ended::Late } else { Ended::Stale }
+        if state == id.state(LATE) { Notify::Late } else { Notify::Stale }
     }
 
-    fn found(&self, id: CallId, state: u64) -> Found {
+    fn found(&self, id: CallId, state: u64) -> CallStatus {
         if state == id.state(DONE) {
-            Found::Done(self.request(id.index()))
+            CallStatus::Done(self.request(id.index()))
         } else if state == id.state(WAITING) || state == id.state(DOZING) {
-            Found::Waiting
+            CallStatus::Waiting
         } else {
-            Found::Over
+            CallStatus::Over
         }
     }
 
     /// Its owner looks.
     #[inline]
-    pub fn look(&self, id: CallId) -> Found {
+    pub fn look(&self, id: CallId) -> CallStatus {
         // Pairs with the Release in `end`.
         self.found(id, self.cell(id).state.load(order::see_call()))
     }
 
-    /// Its owner has left word how he is to be woken, and looks once more. [`Found::Waiting`]: he is going to be.
-    pub fn doze(&self, id: CallId) -> Found {
+    /// Its owner has left word how he is to be woken, and looks once more. [`CallStatus::Waiting`]: he is going to be.
+    pub fn doze(&self, id: CallId) -> CallStatus {
         let cell = self.cell(id);
         let (waiting, dozing) = (id.state(WAITING), id.state(DOZING));
         // Pairs with the Acquire in `end`: the word that he left is there.
         match cell.state.compare_exchange(waiting, dozing, order::doze(), order::see_call()) {
-            Ok(_) => Found::Waiting,
+            Ok(_) => CallStatus::Waiting,
             Err(state) => self.found(id, state),
         }
     }
 
-    /// Nobody waits for it any more. [`Found::Waiting`]: it was under way, and is freed by who ends it.
-    pub fn abandon(&self, id: CallId) -> Found {
+    /// Nobody waits for it any more. [`CallStatus::Waiting`]: it was under way, and is freed by who ends it.
+    pub fn abandon(&self, id: CallId) -> CallStatus {
         let cell = self.cell(id);
         let mut state = cell.state.load(order::see_call());
         while state == id.state(WAITING) || state == id.state(DOZING) {
             match cell.state.compare_exchange(state, id.state(LATE), order::see_call(), order::see_call()) {
-                Ok(_) => return Found::Waiting,
+                Ok(_) => return CallStatus::Waiting,
                 Err(now) => state = now,
             }
         }
@@ -265,24 +265,24 @@ mod tests {
     #[test]
     fn an_answer_belongs_to_one_life_of_a_place() {
         // If this broke, a late answer would be taken for that of the next call, with its bytes.
-        let calls = Calls::new(1);
+        let calls = CallTable::new(1);
         let first = calls.begin().unwrap();
         assert_eq!((calls.begin(), calls.count()), (None, 1));
         calls.submit(first, &[1; 8], true);
-        assert_eq!((calls.request(0), calls.look(first)), ([1; 8], Found::Waiting));
+        assert_eq!((calls.request(0), calls.look(first)), ([1; 8], CallStatus::Waiting));
         assert_eq!(calls.under_way().collect::<Vec<_>>(), [(first, true)]);
-        assert_eq!(calls.abandon(first), Found::Waiting);
-        assert_eq!((calls.look(first), calls.under_way().next()), (Found::Over, Some((first, false))));
-        assert_eq!(calls.end(first, &[2; 8]), Ended::Late);
+        assert_eq!(calls.abandon(first), CallStatus::Waiting);
+        assert_eq!((calls.look(first), calls.under_way().next()), (CallStatus::Over, Some((first, false))));
+        assert_eq!(calls.end(first, &[2; 8]), Notify::Late);
         calls.free(first);
         let second = calls.begin().unwrap();
         assert_ne!(first, second);
         calls.submit(second, &[3; 8], true);
-        assert_eq!((calls.end(first, &[4; 8]), calls.look(first)), (Ended::Stale, Found::Over));
-        assert_eq!(calls.doze(second), Found::Waiting);
-        assert_eq!((calls.doze(second), calls.end(second, &[5; 8])), (Found::Waiting, Ended::Dozes));
-        assert_eq!((calls.end(second, &[6; 8]), calls.abandon(second)), (Ended::Stale, Found::Done([5; 8])));
-        assert_eq!(calls.end(CallId::from_bits(77), &[6; 8]), Ended::Stale);
+        assert_eq!((calls.end(first, &[4; 8]), calls.look(first)), (Notify::Stale, CallStatus::Over));
+        assert_eq!(calls.doze(second), CallStatus::Waiting);
+        assert_eq!((calls.doze(second), calls.end(second, &[5; 8])), (CallStatus::Waiting, Notify::Dozes));
+        assert_eq!((calls.end(second, &[6; 8]), calls.abandon(second)), (Notify::Stale, CallStatus::Done([5; 8])));
+        assert_eq!(calls.end(CallId::from_bits(77), &[6; 8]), Notify::Stale);
         calls.free(second);
         assert_eq!((calls.under_way().count(), calls.count()), (0, 0));
     }
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn places_that_are_set_aside_are_for_urgent_calls_alone() {
         // If this broke, a release would wait for room that others hold.
-        let calls = Calls::with_set_aside(3, 1);
+        let calls = CallTable::with_set_aside(3, 1);
         let common = [calls.begin().unwrap(), calls.begin().unwrap()];
         assert_eq!(calls.begin(), None);
         let urgent = calls.begin_urgent().unwrap();

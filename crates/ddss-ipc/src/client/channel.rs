@@ -6,23 +6,23 @@ use std::time::Instant;
 use ddss_core::Entry;
 use ddss_core::limits::RING_SLOTS;
 
-use super::attachment::Pool;
+use super::attachment::FreeChannels;
 use crate::strategy::WaitClass;
-use crate::transport::channel_transport::{Road, Waited};
+use crate::transport::channel_transport::{ChannelTransport, WaitOutcome};
 
 /// No more fits: reap first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the lane already has {} requests under way", RING_SLOTS)]
-pub struct LaneFull;
+pub struct ChannelFull;
 
 /// What a lane keeps from one holder to the next.
-pub(crate) struct LaneState {
+pub(crate) struct ChannelState {
     pub(crate) index: u8,
     pub(crate) outstanding: usize,
-    pub(crate) road: Box<dyn Road>,
+    pub(crate) road: Box<dyn ChannelTransport>,
 }
 
-impl LaneState {
+impl ChannelState {
     /// Throws away what an earlier holder left behind; true when nothing of it is under way any more.
     pub(crate) fn drain(&mut self) -> bool {
         while self.outstanding > 0 && self.road.take().is_some() {
@@ -37,13 +37,13 @@ impl LaneState {
 /// A lane is handed out once ([`Attachment::take_lane`](crate::Attachment::take_lane)) and goes back when it is
 /// dropped. At most `RING_SLOTS` requests are under way on it. How requests and completions travel is the client's
 /// [`Strategy`](crate::Strategy); the results are the same under each.
-pub struct Lane {
-    pool: Arc<Pool>,
+pub struct Channel {
+    pool: Arc<FreeChannels>,
     /// Only `None` while it is being dropped.
-    state: Option<LaneState>,
+    state: Option<ChannelState>,
 }
 
-impl Drop for Lane {
+impl Drop for Channel {
     fn drop(&mut self) {
         if let Some(mut state) = self.state.take() {
             state.road.disarm_async();
@@ -52,18 +52,18 @@ impl Drop for Lane {
     }
 }
 
-impl Lane {
-    pub(crate) fn new(pool: Arc<Pool>, state: LaneState) -> Self {
+impl Channel {
+    pub(crate) fn new(pool: Arc<FreeChannels>, state: ChannelState) -> Self {
         Self { pool, state: Some(state) }
     }
 
     #[inline(always)]
-    fn state(&mut self) -> &mut LaneState {
+    fn state(&mut self) -> &mut ChannelState {
         self.state.as_mut().expect("only drop takes the state")
     }
 
     #[inline(always)]
-    fn state_ref(&self) -> &LaneState {
+    fn state_ref(&self) -> &ChannelState {
         self.state.as_ref().expect("only drop takes the state")
     }
 
@@ -80,10 +80,10 @@ impl Lane {
     /// Publishes a request (the low half of word 0 is overwritten). The service may see it at once, but one that
     /// sleeps is only woken by [`ring`](Self::ring).
     #[inline]
-    pub fn submit(&mut self, entry: Entry) -> Result<(), LaneFull> {
+    pub fn submit(&mut self, entry: Entry) -> Result<(), ChannelFull> {
         let state = self.state();
         if state.outstanding == RING_SLOTS {
-            return Err(LaneFull);
+            return Err(ChannelFull);
         }
         state.road.submit(&entry);
         state.outstanding += 1;
@@ -127,7 +127,7 @@ impl Lane {
     }
 
     /// Waits for a completion the way that the client's strategy and the operation's class say.
-    pub fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
+    pub fn wait(&mut self, class: WaitClass, deadline: Instant) -> WaitOutcome {
         self.state().road.wait(class, deadline)
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU8;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use crate::shm::service_page::{Board, Present};
+use crate::shm::service_page::{ActiveUsers, ServicePage};
 use crate::socket;
 use crate::strategy::Strategy;
 use crate::sync::{Ordering, order};
@@ -14,9 +14,9 @@ use crate::sync::{Ordering, order};
 const LATENCY_WORTH_SPINNING_NS: u64 = 2_000;
 
 /// The client's end of its attachment.
-pub(crate) struct Link {
+pub(crate) struct Connection {
     strategy: Strategy,
-    board: Board,
+    board: ServicePage,
     /// Where it tells how many lanes of this client's user have requests.
     place: u8,
     socket: OwnedFd,
@@ -41,23 +41,23 @@ fn cores_with(service: Option<usize>) -> u64 {
 
 /// How it is with the daemon.
 #[repr(u8)]
-enum State {
+enum ConnectionState {
     Serving = 0,
     /// It takes no new requests: those under way are still answered.
     Leaving = 1,
     Gone = 2,
 }
 
-impl Link {
+impl Connection {
     pub(crate) fn new(
         strategy: Strategy,
         fair: bool,
-        (board, place): (Board, u8),
+        (board, place): (ServicePage, u8),
         socket: OwnedFd,
         wake: OwnedFd,
     ) -> Self {
         let cores = cores_with(board.core());
-        Self { strategy, board, place, socket, wake, state: AtomicU8::new(State::Serving as u8), cores, fair }
+        Self { strategy, board, place, socket, wake, state: AtomicU8::new(ConnectionState::Serving as u8), cores, fair }
     }
 
     pub(crate) fn strategy(&self) -> Strategy {
@@ -70,27 +70,27 @@ impl Link {
 
     /// Whether the daemon is known to be gone. No system call.
     pub(crate) fn is_gone(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == State::Gone as u8
+        self.state.load(Ordering::Relaxed) == ConnectionState::Gone as u8
     }
 
     /// Whether the daemon is known to be gone, or to take nothing new. No system call.
     pub(crate) fn is_over(&self) -> bool {
-        self.state.load(Ordering::Relaxed) != State::Serving as u8
+        self.state.load(Ordering::Relaxed) != ConnectionState::Serving as u8
     }
 
     /// Whether the daemon is there and takes nothing new. No system call.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == State::Leaving as u8
+        self.state.load(Ordering::Relaxed) == ConnectionState::Leaving as u8
     }
 
     /// The daemon has said that it takes no new requests.
     pub(crate) fn set_leaving(&self) {
-        self.state.fetch_max(State::Leaving as u8, Ordering::Relaxed);
+        self.state.fetch_max(ConnectionState::Leaving as u8, Ordering::Relaxed);
     }
 
     /// Somebody has seen the daemon's end.
     pub(crate) fn set_gone(&self) {
-        self.state.store(State::Gone as u8, Ordering::Relaxed);
+        self.state.store(ConnectionState::Gone as u8, Ordering::Relaxed);
     }
 
     /// Whether the daemon is there. Costs a system call as long as it is.
@@ -143,7 +143,7 @@ impl Link {
 
     /// How many threads of this user call.
     #[inline]
-    pub(crate) fn present(&self) -> Present {
+    pub(crate) fn present(&self) -> ActiveUsers {
         self.board.present(self.place)
     }
 

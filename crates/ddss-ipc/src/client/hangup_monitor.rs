@@ -10,25 +10,25 @@ use std::{fmt, io};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
-use super::connection::Link;
+use super::connection::Connection;
 
 /// The thread; ends when it is dropped.
-pub(crate) struct Sentry {
+pub(crate) struct HangupMonitor {
     kick: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl fmt::Debug for Sentry {
+impl fmt::Debug for HangupMonitor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Sentry")
     }
 }
 
-impl Sentry {
+impl HangupMonitor {
     /// What the thread needs is little.
     const STACK_BYTES: usize = 64 << 10;
 
-    pub(crate) fn start(link: Arc<Link>) -> io::Result<Self> {
+    pub(crate) fn start(link: Arc<Connection>) -> io::Result<Self> {
         let kick = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let kicked = Arc::clone(&kick);
         let builder = std::thread::Builder::new().name("ddss-sentry".to_owned()).stack_size(Self::STACK_BYTES);
@@ -37,7 +37,7 @@ impl Sentry {
     }
 }
 
-fn watch(link: &Link, kicked: &OwnedFd) {
+fn watch(link: &Connection, kicked: &OwnedFd) {
     loop {
         // The end of the socket is told whatever is asked for; what comes over it is for others.
         let mut watched =
@@ -52,7 +52,7 @@ fn watch(link: &Link, kicked: &OwnedFd) {
     }
 }
 
-impl Drop for Sentry {
+impl Drop for HangupMonitor {
     fn drop(&mut self) {
         // The counter of an eventfd that is written once is never full.
         let _ = rustix::io::write(self.kick.as_fd(), &1_u64.to_ne_bytes());

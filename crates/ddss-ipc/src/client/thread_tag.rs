@@ -23,13 +23,13 @@ fn this_thread() -> u32 {
 }
 
 /// The word of a lane that tells it.
-pub(crate) struct Caller {
+pub(crate) struct ThreadTag {
     word: MappedWord,
     /// What it says.
     told: u32,
 }
 
-impl Caller {
+impl ThreadTag {
     pub(crate) fn new(memory: &SharedMemory, layout: &Layout, lane: usize) -> Result<Self, MemoryError> {
         Ok(Self { word: memory.word_at(layout.thread(lane))?, told: 0 })
     }

@@ -15,20 +15,20 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ddss_core::limits::CLIENTS_MAX;
-use ddss_core::{ClientId, Pace};
+use ddss_core::{ClientId, RateLimiter};
 use rustix::event::{EventfdFlags, epoll};
 use rustix::io::Errno;
 
-use super::listen_socket::Door;
-use super::server::Station;
+use super::listen_socket::ListenSocket;
+use super::server::IpcServer;
 use super::session::{Arrival, Credentials, Session, make_memory};
-use crate::handshake::{Answer, Asked, BadFrame, HELLO_BYTES, Hello, Refused, Welcome};
-use crate::shm::area_mapping::Views;
+use crate::handshake::{BadFrame, HELLO_BYTES, HandshakeReply, HandshakeRequest, Hello, Refusal, Welcome};
+use crate::shm::area_mapping::AreaAccess;
 use crate::shm::layout::{LAYOUT_VERSION, Layout, MEMORY_BYTES_MAX};
 use crate::shm::service_page::place_of;
 use crate::socket;
-use crate::sys::{Inherited, SharedMemory, credentials_of};
-use crate::transport::sysv_journal::{Ledger, OwnedQueue, Role};
+use crate::sys::{InheritedSocket, SharedMemory, credentials_of};
+use crate::transport::sysv_journal::{OwnedQueue, QueueJournal, QueueRole};
 
 /// Handshakes under way at the same time; the oldest of the user who has the most makes room.
 const HANDSHAKES_MAX: usize = 64;
@@ -40,7 +40,7 @@ const EVENTS_MAX: usize = 64;
 /// How a reception works.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct ReceptionConfig {
+pub struct AcceptorConfig {
     /// The board that clients get, and the node that it speaks for.
     pub(crate) notice: super::server::Notice,
     /// Clients at the same time.
@@ -52,9 +52,9 @@ pub struct ReceptionConfig {
     /// Permission bits of the socket: who may attach.
     pub socket_mode: u32,
     /// Who may map which area of the node's memory; nobody may unless this says so.
-    pub views: Views,
+    pub views: AreaAccess,
     /// How many clients each user may have.
-    pub per_user: PerUser,
+    pub per_user: UserLimit,
     /// How many planes the daemon has, which clients are told.
     pub planes: u8,
 }
@@ -63,32 +63,32 @@ type Admit = dyn Fn(u32, usize) -> Result<(), String> + Send + Sync;
 
 /// Decides whether a user who has so many clients may have one more; if not, says why. Without a word everybody may.
 #[derive(Clone)]
-pub struct PerUser(Arc<Admit>);
+pub struct UserLimit(Arc<Admit>);
 
-impl PerUser {
+impl UserLimit {
     /// Asks `admit` for each client that wants to attach. It runs on the reception's thread.
     pub fn new(admit: impl Fn(u32, usize) -> Result<(), String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(admit))
     }
 }
 
-impl std::fmt::Debug for PerUser {
+impl std::fmt::Debug for UserLimit {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("PerUser")
     }
 }
 
-impl ReceptionConfig {
+impl AcceptorConfig {
     /// The usual bounds, for the clients of that station.
-    pub fn new(station: &Station) -> Self {
+    pub fn new(station: &IpcServer) -> Self {
         Self {
             notice: station.notice(),
             clients_max: CLIENTS_MAX,
             memory_bytes_max: 64 * MEMORY_BYTES_MAX,
             handshake_timeout: Duration::from_secs(1),
             socket_mode: 0o600,
-            views: Views::none(),
-            per_user: PerUser::new(|_, _| Ok(())),
+            views: AreaAccess::none(),
+            per_user: UserLimit::new(|_, _| Ok(())),
             planes: 1,
         }
     }
@@ -99,7 +99,7 @@ pub type ArrivalSink = Box<dyn FnMut(Arrival) + Send>;
 
 /// The reception of a node; ends when it is dropped.
 #[derive(Debug)]
-pub struct Reception {
+pub struct Acceptor {
     path: PathBuf,
     bell: Arc<Bell>,
     thread: Option<JoinHandle<()>>,
@@ -120,27 +120,32 @@ impl Bell {
     }
 }
 
-impl Reception {
+impl Acceptor {
     /// Opens the door at `path`. A socket file that a dead daemon left there is removed; a daemon that is alive there
     /// is an error ([`io::ErrorKind::AddrInUse`]).
-    pub fn start(path: &Path, config: ReceptionConfig, sink: ArrivalSink) -> io::Result<Self> {
-        let door = Door::open(path, config.socket_mode, BACKLOG)?;
+    pub fn start(path: &Path, config: AcceptorConfig, sink: ArrivalSink) -> io::Result<Self> {
+        let door = ListenSocket::open(path, config.socket_mode, BACKLOG)?;
         Self::behind(door, path, config, sink)
     }
 
     /// The same at a socket that was made before: whoever has come to it meanwhile is let in now.
-    pub fn start_at(socket: Inherited, path: &Path, config: ReceptionConfig, sink: ArrivalSink) -> io::Result<Self> {
-        Self::behind(Door::adopt(path, socket)?, path, config, sink)
+    pub fn start_at(
+        socket: InheritedSocket,
+        path: &Path,
+        config: AcceptorConfig,
+        sink: ArrivalSink,
+    ) -> io::Result<Self> {
+        Self::behind(ListenSocket::adopt(path, socket)?, path, config, sink)
     }
 
-    fn behind(door: Door, path: &Path, config: ReceptionConfig, sink: ArrivalSink) -> io::Result<Self> {
-        let left = Ledger::clean(path)?;
+    fn behind(door: ListenSocket, path: &Path, config: AcceptorConfig, sink: ArrivalSink) -> io::Result<Self> {
+        let left = QueueJournal::clean(path)?;
         if left > 0 {
             tracing::info!(left, path = %path.display(), "removed the message queues of a daemon that died");
         }
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let bell = Arc::new(Bell { wake, stop: AtomicBool::new(false) });
-        let desk = Desk::new(door, Arc::clone(&bell), config, sink)?;
+        let desk = AcceptorThread::new(door, Arc::clone(&bell), config, sink)?;
         let thread = std::thread::Builder::new().name("ddss-reception".to_owned()).spawn(move || desk.run())?;
         Ok(Self { path: path.to_owned(), bell, thread: Some(thread) })
     }
@@ -172,14 +177,14 @@ impl Reception {
     }
 }
 
-impl Drop for Reception {
+impl Drop for Acceptor {
     fn drop(&mut self) {
         self.close();
     }
 }
 
 /// A connection that has not said hello yet.
-struct Guest {
+struct PendingConnection {
     socket: Arc<OwnedFd>,
     credentials: Credentials,
     deadline: Instant,
@@ -196,7 +201,7 @@ const USERS_MAX: usize = 256;
 
 /// A client slot: which life it is in, and who sits there.
 #[derive(Default)]
-struct Seat {
+struct ClientSlot {
     generation: u32,
     taken: Option<Taken>,
 }
@@ -210,14 +215,14 @@ struct Taken {
 /// What an event is about, packed into its 64 bits: the kind, an index, and the low bits of a generation, so that an
 /// event for somebody who is gone never hits who came after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Token {
+enum EventToken {
     Bell,
     Door,
     Guest(u32),
     Seat(u32, u32),
 }
 
-impl Token {
+impl EventToken {
     fn data(self) -> epoll::EventData {
         epoll::EventData::new_u64(match self {
             Self::Bell => 0,
@@ -239,33 +244,33 @@ impl Token {
 }
 
 /// The reception's thread.
-struct Desk {
-    door: Door,
+struct AcceptorThread {
+    door: ListenSocket,
     epoll: OwnedFd,
     bell: Arc<Bell>,
-    config: ReceptionConfig,
+    config: AcceptorConfig,
     sink: ArrivalSink,
-    guests: Vec<Option<Guest>>,
-    seats: Vec<Seat>,
+    guests: Vec<Option<PendingConnection>>,
+    seats: Vec<ClientSlot>,
     memory_bytes: usize,
     /// Opened for the first client that needs a message queue.
-    ledger: Option<Arc<Ledger>>,
+    ledger: Option<Arc<QueueJournal>>,
     /// Whose guests come how often, counted from a moment.
-    pace: Pace<u32>,
+    pace: RateLimiter<u32>,
     began: Instant,
     /// Given up for a moment when descriptors run out, so that a guest can be accepted and told.
     spare: Option<OwnedFd>,
 }
 
-impl Desk {
-    fn new(door: Door, bell: Arc<Bell>, config: ReceptionConfig, sink: ArrivalSink) -> io::Result<Self> {
+impl AcceptorThread {
+    fn new(door: ListenSocket, bell: Arc<Bell>, config: AcceptorConfig, sink: ArrivalSink) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &bell.wake, Token::Bell.data(), epoll::EventFlags::IN)?;
-        epoll::add(&epoll, door.listener(), Token::Door.data(), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &bell.wake, EventToken::Bell.data(), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, door.listener(), EventToken::Door.data(), epoll::EventFlags::IN)?;
         let guests = (0..HANDSHAKES_MAX).map(|_| None).collect();
-        let seats = (0..config.clients_max.min(CLIENTS_MAX)).map(|_| Seat::default()).collect();
+        let seats = (0..config.clients_max.min(CLIENTS_MAX)).map(|_| ClientSlot::default()).collect();
         let spare = bell.wake.try_clone().ok();
-        let (pace, began) = (Pace::new(USER_BURST, USER_PACE, USERS_MAX), Instant::now());
+        let (pace, began) = (RateLimiter::new(USER_BURST, USER_PACE, USERS_MAX), Instant::now());
         Ok(Self { door, epoll, bell, config, sink, guests, seats, memory_bytes: 0, ledger: None, pace, began, spare })
     }
 
@@ -273,8 +278,8 @@ impl Desk {
         let mut space = [const { MaybeUninit::uninit() }; EVENTS_MAX];
         loop {
             let limit = self.next_deadline().map(socket::timespec);
-            let tokens: Vec<Token> = match epoll::wait(&self.epoll, &mut space, limit.as_ref()) {
-                Ok((events, _)) => events.iter().map(|event| Token::of(event.data)).collect(),
+            let tokens: Vec<EventToken> = match epoll::wait(&self.epoll, &mut space, limit.as_ref()) {
+                Ok((events, _)) => events.iter().map(|event| EventToken::of(event.data)).collect(),
                 Err(Errno::INTR) => continue,
                 Err(errno) => {
                     tracing::error!(%errno, "the reception cannot wait for clients");
@@ -283,11 +288,11 @@ impl Desk {
             };
             for token in tokens {
                 match token {
-                    Token::Bell if self.bell.stop.load(Ordering::Acquire) => return self.close(),
-                    Token::Bell => self.close_door(),
-                    Token::Door => self.let_in(),
-                    Token::Guest(index) => self.greet(index),
-                    Token::Seat(index, generation) => self.see_off(index, generation),
+                    EventToken::Bell if self.bell.stop.load(Ordering::Acquire) => return self.close(),
+                    EventToken::Bell => self.close_door(),
+                    EventToken::Door => self.let_in(),
+                    EventToken::Guest(index) => self.greet(index),
+                    EventToken::Seat(index, generation) => self.see_off(index, generation),
                 }
             }
             self.greet_who_waited();
@@ -347,7 +352,7 @@ impl Desk {
         tracing::warn!(%errno, "no descriptor left for a client");
         self.spare = None;
         if let Ok(guest) = socket::accept(self.door.listener()) {
-            refuse(&guest, Refused::Busy, "the daemon has no descriptor left");
+            refuse(&guest, Refusal::Busy, "the daemon has no descriptor left");
         }
         self.spare = self.bell.wake.try_clone().ok();
     }
@@ -357,18 +362,18 @@ impl Desk {
             Ok(credentials) => credentials,
             Err(errno) => {
                 tracing::warn!(%errno, "turned a guest away: the kernel does not say who it is");
-                return refuse(&socket, Refused::NotYours, "the kernel does not say who you are");
+                return refuse(&socket, Refusal::NotYours, "the kernel does not say who you are");
             }
         };
         let index = self.guest_place();
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-        if let Err(errno) = epoll::add(&self.epoll, &socket, Token::Guest(index as u32).data(), flags) {
+        if let Err(errno) = epoll::add(&self.epoll, &socket, EventToken::Guest(index as u32).data(), flags) {
             tracing::warn!(%errno, "cannot watch a guest");
             return;
         }
         let deadline = Instant::now() + self.config.handshake_timeout;
         // Whoever was in this place is dropped, which closes its socket and takes it out of the epoll.
-        self.guests[index] = Some(Guest { socket: Arc::new(socket), credentials, deadline, turn: None });
+        self.guests[index] = Some(PendingConnection { socket: Arc::new(socket), credentials, deadline, turn: None });
     }
 
     /// A free place; or, of the user who has the most guests waiting, the one that has waited longest: so whoever
@@ -394,7 +399,7 @@ impl Desk {
     }
 
     /// Whether it is not yet the turn of a guest's user: then it waits, and what it says or does meanwhile is seen later.
-    fn has_to_wait(&self, guest: &mut Guest) -> bool {
+    fn has_to_wait(&self, guest: &mut PendingConnection) -> bool {
         let now = self.began.elapsed();
         let turn = self.pace.turn_of(guest.credentials.uid, now);
         if turn <= now {
@@ -430,15 +435,15 @@ impl Desk {
         let _ = epoll::delete(&self.epoll, &*guest.socket);
         let who = guest.credentials;
         // An oversized packet says its real length; what was cut off is not needed to say which version it is.
-        let asked = frame.get(..bytes).map_or_else(|| Asked::decode(&frame), Asked::decode);
+        let asked = frame.get(..bytes).map_or_else(|| HandshakeRequest::decode(&frame), HandshakeRequest::decode);
         let outcome = match asked {
-            Ok(Asked::Attach(hello)) => self.admit(&guest, hello),
-            Ok(Asked::Look { area }) => self.show(&guest, area),
+            Ok(HandshakeRequest::Attach(hello)) => self.admit(&guest, hello),
+            Ok(HandshakeRequest::Look { area }) => self.show(&guest, area),
             Err(BadFrame::Version(theirs)) => Err((
-                Refused::Version,
+                Refusal::Version,
                 format!("the daemon speaks layout version {LAYOUT_VERSION}, the client speaks version {theirs}"),
             )),
-            Err(BadFrame::Malformed(why)) => Err((Refused::Malformed, why.to_owned())),
+            Err(BadFrame::Malformed(why)) => Err((Refusal::Malformed, why.to_owned())),
         };
         if let Err((code, text)) = outcome {
             tracing::info!(pid = who.pid, uid = who.uid, %text, "refused a client");
@@ -447,20 +452,20 @@ impl Desk {
     }
 
     /// Shows an area to somebody who may look at it.
-    fn show(&self, guest: &Guest, area: u32) -> Result<(), (Refused, String)> {
+    fn show(&self, guest: &PendingConnection, area: u32) -> Result<(), (Refusal, String)> {
         let view = self.config.views.decide(area, &guest.credentials);
-        let view = view.ok_or_else(|| (Refused::NotYours, format!("area {area} is not there or not yours to read")))?;
+        let view = view.ok_or_else(|| (Refusal::NotYours, format!("area {area} is not there or not yours to read")))?;
         // Who has gone by now needs nothing.
-        let _ = socket::send(guest.socket.as_fd(), &Answer::View.encode(), &[view.as_fd()]);
+        let _ = socket::send(guest.socket.as_fd(), &HandshakeReply::View.encode(), &[view.as_fd()]);
         Ok(())
     }
 
-    fn admit(&mut self, guest: &Guest, hello: Hello) -> Result<(), (Refused, String)> {
-        let busy = |text: String| (Refused::Busy, text);
+    fn admit(&mut self, guest: &PendingConnection, hello: Hello) -> Result<(), (Refusal, String)> {
+        let busy = |text: String| (Refusal::Busy, text);
         let arena_bytes = usize::try_from(hello.arena_bytes).unwrap_or(usize::MAX);
         let Some(layout) = Layout::new(hello.lanes as usize, arena_bytes) else {
             let text = format!("{} lanes and {arena_bytes} bytes of arena are beyond the limits", hello.lanes);
-            return Err((Refused::Malformed, text));
+            return Err((Refusal::Malformed, text));
         };
         let uid = guest.credentials.uid;
         let theirs = self.seats.iter().filter_map(|seat| seat.taken.as_ref()).filter(|taken| taken.uid == uid).count();
@@ -477,9 +482,9 @@ impl Desk {
         self.welcome(index, session).map_err(|error| busy(format!("cannot welcome {client}: {error}")))
     }
 
-    fn queue(&mut self, client: ClientId, role: Role, who: Credentials, lanes: usize) -> io::Result<OwnedQueue> {
+    fn queue(&mut self, client: ClientId, role: QueueRole, who: Credentials, lanes: usize) -> io::Result<OwnedQueue> {
         if self.ledger.is_none() {
-            self.ledger = Some(Ledger::open(self.door.path())?);
+            self.ledger = Some(QueueJournal::open(self.door.path())?);
         }
         let ledger = self.ledger.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let queue = OwnedQueue::create(ledger, client.index as usize, role, who.uid)?;
@@ -491,7 +496,13 @@ impl Desk {
         Ok(queue)
     }
 
-    fn prepare(&mut self, guest: &Guest, hello: Hello, layout: Layout, client: ClientId) -> io::Result<Session> {
+    fn prepare(
+        &mut self,
+        guest: &PendingConnection,
+        hello: Hello,
+        layout: Layout,
+        client: ClientId,
+    ) -> io::Result<Session> {
         let memory = make_memory(&layout).map_err(io::Error::other)?;
         let arena = memory.slice(layout.arena_offset(), layout.arena_bytes()).map_err(io::Error::other)?;
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -500,17 +511,17 @@ impl Desk {
         let credentials = guest.credentials;
         let reply_queue = match strategy.replies_by_ring() {
             true => None,
-            false => Some(self.queue(client, Role::Replies, credentials, layout.lanes())?),
+            false => Some(self.queue(client, QueueRole::Replies, credentials, layout.lanes())?),
         };
         let request_queue = match strategy.requests_by_ring() {
             true => None,
-            false => Some(self.queue(client, Role::Requests, credentials, layout.lanes())?),
+            false => Some(self.queue(client, QueueRole::Requests, credentials, layout.lanes())?),
         };
         Ok(Session { client, strategy, credentials, layout, memory, arena, socket, wake, reply_queue, request_queue })
     }
 
     fn welcome(&mut self, index: usize, session: Session) -> Result<(), Errno> {
-        let answer = Answer::Welcome(Welcome {
+        let answer = HandshakeReply::Welcome(Welcome {
             node: self.config.notice.node,
             planes: self.config.planes,
             place: place_of(session.credentials.uid),
@@ -522,7 +533,7 @@ impl Desk {
         });
         let board: &SharedMemory = &self.config.notice.board;
         let descriptors = [session.memory.descriptor(), board.descriptor(), session.wake.as_fd()];
-        let token = Token::Seat(session.client.index, session.client.generation);
+        let token = EventToken::Seat(session.client.index, session.client.generation);
         epoll::add(&self.epoll, &*session.socket, token.data(), epoll::EventFlags::RDHUP)?;
         if let Err(errno) = socket::send(session.socket.as_fd(), &answer.encode(), &descriptors) {
             let _ = epoll::delete(&self.epoll, &*session.socket);
@@ -554,8 +565,8 @@ impl Desk {
     }
 }
 
-fn refuse(socket: &OwnedFd, code: Refused, text: &str) {
-    let answer = Answer::Refusal { code: code as u32, text: text.to_owned() };
+fn refuse(socket: &OwnedFd, code: Refusal, text: &str) {
+    let answer = HandshakeReply::Refusal { code: code as u32, text: text.to_owned() };
     // If it cannot be told, it still sees the end of its socket.
     let _ = socket::send(socket.as_fd(), &answer.encode(), &[]);
 }
@@ -567,8 +578,14 @@ mod tests {
     #[test]
     fn a_token_keeps_its_parts() {
         // If this broke, the death of one client would free the seat of another.
-        for token in [Token::Bell, Token::Door, Token::Guest(63), Token::Seat(1023, 0x3fff_ffff), Token::Seat(0, 1)] {
-            assert_eq!(Token::of(token.data()), token);
+        for token in [
+            EventToken::Bell,
+            EventToken::Door,
+            EventToken::Guest(63),
+            EventToken::Seat(1023, 0x3fff_ffff),
+            EventToken::Seat(0, 1),
+        ] {
+            assert_eq!(EventToken::of(token.data()), token);
         }
     }
 }

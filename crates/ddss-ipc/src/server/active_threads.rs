@@ -7,7 +7,7 @@
 //! There are two numbers. *Callers* are those of a moment, so that those who call now and then are no crowd. The *crowd* is of a
 //! time in which each of many has had a turn: it says how long a turn may be.
 
-use crate::shm::service_page::{PLACES, Present};
+use crate::shm::service_page::{ActiveUsers, PLACES};
 
 /// Sweeps after which it is counted anew how many lanes have requests: some turns of clients that take turns on a core,
 /// and no longer, because on a machine that counts as full nobody spins for what takes long.
@@ -19,17 +19,17 @@ const CROWD_PERIODS: u32 = 64;
 const MARKS: usize = 1024;
 
 /// The threads of a place that were seen in a period, a bit each.
-type Seen = [u64; MARKS / u64::BITS as usize];
+type ThreadBits = [u64; MARKS / u64::BITS as usize];
 
 /// How many threads had requests in the period that is under way, and in the one before.
 #[derive(Debug)]
-struct Count {
+struct ThreadCount {
     now: [u32; PLACES],
     before: [u32; PLACES],
-    seen: Box<[Seen; PLACES]>,
+    seen: Box<[ThreadBits; PLACES]>,
 }
 
-impl Count {
+impl ThreadCount {
     fn new() -> Self {
         Self { now: [0; PLACES], before: [0; PLACES], seen: Box::new([[0; _]; PLACES]) }
     }
@@ -65,24 +65,24 @@ impl Count {
 
 /// Who has requests.
 #[derive(Debug)]
-pub(crate) struct Callers {
+pub(crate) struct ActiveThreads {
     period: u32,
     sweeps: u32,
-    callers: Count,
-    crowd: Count,
+    callers: ThreadCount,
+    crowd: ThreadCount,
     /// A bit for each place of which something else is to be told.
     changed: u64,
 }
 
 const _: () = assert!(PLACES <= u64::BITS as usize);
 
-impl Default for Callers {
+impl Default for ActiveThreads {
     fn default() -> Self {
-        Self { period: 0, sweeps: 0, callers: Count::new(), crowd: Count::new(), changed: 0 }
+        Self { period: 0, sweeps: 0, callers: ThreadCount::new(), crowd: ThreadCount::new(), changed: 0 }
     }
 }
 
-impl Callers {
+impl ActiveThreads {
     /// Another sweep begins; its number in the period.
     #[inline(always)]
     pub(crate) fn next_sweep(&mut self) -> u32 {
@@ -126,10 +126,10 @@ impl Callers {
     }
 
     /// Where something has changed, and how many threads had requests there.
-    pub(crate) fn changes(&mut self) -> impl Iterator<Item = (u8, Present)> {
+    pub(crate) fn changes(&mut self) -> impl Iterator<Item = (u8, ActiveUsers)> {
         let changed = std::mem::take(&mut self.changed);
         let places = (0..PLACES).filter(move |place| changed >> place & 1 == 1);
-        places.map(|place| (place as u8, Present { callers: self.callers.of(place), crowd: self.crowd.of(place) }))
+        places.map(|place| (place as u8, ActiveUsers { callers: self.callers.of(place), crowd: self.crowd.of(place) }))
     }
 }
 
@@ -137,7 +137,7 @@ impl Callers {
 mod tests {
     use super::*;
 
-    fn sweeps(callers: &mut Callers, many: u32) {
+    fn sweeps(callers: &mut ActiveThreads, many: u32) {
         for _ in 0..many {
             callers.next_sweep();
         }
@@ -147,9 +147,9 @@ mod tests {
     fn threads_count_at_their_own_place_for_one_period_and_the_next() {
         // If this broke, one user's threads would make another hand over his core, a crowd would be one for ever, or one
         // thread with two clients would be a crowd.
-        let mut callers = Callers::default();
+        let mut callers = ActiveThreads::default();
         let mut lanes = [u32::MAX; 4];
-        let note = |callers: &mut Callers, lane: &mut u32, place, caller| {
+        let note = |callers: &mut ActiveThreads, lane: &mut u32, place, caller| {
             if callers.is_first(lane) {
                 callers.count(place, caller);
             }
@@ -158,12 +158,12 @@ mod tests {
             note(&mut callers, lane, place, [7, thread]);
             note(&mut callers, lane, place, [7, thread]);
         }
-        let told = |callers: &mut Callers| {
+        let told = |callers: &mut ActiveThreads| {
             callers.changes().map(|(place, present)| (place, present.callers)).collect::<Vec<_>>()
         };
         assert_eq!(told(&mut callers), [(5, 2), (63, 1)]);
         assert!(!callers.has_changed());
-        let period = |callers: &mut Callers| sweeps(callers, PERIOD_SWEEPS);
+        let period = |callers: &mut ActiveThreads| sweeps(callers, PERIOD_SWEEPS);
         period(&mut callers);
         note(&mut callers, &mut lanes[0], 5, [7, 8]);
         note(&mut callers, &mut lanes[3], 5, [7, 8]);
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_crowd_is_told_to_be_one() {
         // If this broke, each of many would take itself for one of few, and keep its core for too long.
-        let mut callers = Callers::default();
+        let mut callers = ActiveThreads::default();
         (0..512).for_each(|thread| callers.count(0, [1000, 1001 + thread]));
         let [(0, told)] = callers.changes().collect::<Vec<_>>()[..] else { panic!("only there") };
         assert!((300..=512).contains(&told.callers) && told.crowd == told.callers, "{told:?}");
@@ -189,8 +189,8 @@ mod tests {
     #[test]
     fn who_calls_in_turn_is_one_of_a_crowd_and_few_call_at_a_time() {
         // If this broke, a hundred clients that hand a core over would take themselves for ten, and each turn would be too long.
-        let mut callers = Callers::default();
-        let mut told = Present::default();
+        let mut callers = ActiveThreads::default();
+        let mut told = ActiveUsers::default();
         for thread in 0..CROWD_PERIODS {
             sweeps(&mut callers, PERIOD_SWEEPS);
             callers.count(3, [1000, 1001 + thread]);
@@ -202,6 +202,6 @@ mod tests {
         }
         assert!(told.callers <= 2 && (50..=64).contains(&told.crowd), "{told:?}");
         sweeps(&mut callers, 3 * CROWD_PERIODS * PERIOD_SWEEPS);
-        assert_eq!(callers.changes().last(), Some((3, Present::default())));
+        assert_eq!(callers.changes().last(), Some((3, ActiveUsers::default())));
     }
 }

@@ -3,19 +3,19 @@
 use std::collections::VecDeque;
 
 use ddss_core::limits::RING_SLOTS;
-use ddss_core::{ClientId, Entry, LaneId};
+use ddss_core::{ChannelId, ClientId, Entry};
 use rustix::io::Errno;
 use rustix::thread::futex;
 
-use super::poll_scheduler::Heat;
-use super::server::{Answerer, Offence};
+use super::poll_scheduler::PollRate;
+use super::server::{ProtocolViolation, RequestHandler};
 use super::session::Session;
 use crate::shm::ring::{Consumer, Kind, MappedRing, Producer, Stale, slot_of};
 use crate::sync::{Ordering, order};
 use crate::sys::{MappedWord, MemoryError, Queue, Received};
-use crate::trace_sampling::{Followed, clock_ns, followed, is_followed};
+use crate::trace_sampling::{TracedRequest, clock_ns, followed, is_followed};
 use crate::wait::park;
-use crate::wait::park::Sleep;
+use crate::wait::park::SleepMode;
 
 /// Where requests come from.
 enum Requests {
@@ -48,7 +48,7 @@ enum Completions {
 
 /// What became of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Replied {
+pub(crate) enum ReplyOutcome {
     /// It is out.
     Out,
     /// The client's queue is full: it is held back.
@@ -57,9 +57,9 @@ pub(crate) enum Replied {
     Unasked,
 }
 
-/// Whom a [`ServiceLane::wake`] woke.
+/// Whom a [`ServerChannel::wake`] woke.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Woken {
+pub(crate) enum WakeOutcome {
     Nobody,
     Thread,
     /// A task waits at the client's socket: it is to be sent a byte.
@@ -71,8 +71,8 @@ pub(crate) enum Woken {
 }
 
 /// The service's ends of one lane.
-pub(crate) struct ServiceLane {
-    id: LaneId,
+pub(crate) struct ServerChannel {
+    id: ChannelId,
     requests: Requests,
     completions: Completions,
     control: MappedWord,
@@ -84,14 +84,14 @@ pub(crate) struct ServiceLane {
     under_way: usize,
     /// The sequence for which the client was woken last.
     woken: Option<u32>,
-    crime: Option<Offence>,
+    crime: Option<ProtocolViolation>,
     accused: bool,
     /// What became of the replies of the last [`serve`](Self::serve). The sweep's.
-    pub(crate) replied: Replied,
+    pub(crate) replied: ReplyOutcome,
     /// Completions went out since the last look at who sleeps. The sweep's.
     pub(crate) unflushed: bool,
     /// How often it is looked at. The sweep's.
-    pub(crate) heat: Heat,
+    pub(crate) heat: PollRate,
     /// Sweeps without a request. The sweep's.
     pub(crate) idle_sweeps: u32,
     /// The period of its last request. The sweep's.
@@ -104,7 +104,7 @@ pub(crate) struct ServiceLane {
     pub(crate) counted_at: u8,
 }
 
-impl ServiceLane {
+impl ServerChannel {
     /// The service's ends of one of a client's lanes.
     pub(crate) fn new(session: &Session, index: usize) -> Result<Self, MemoryError> {
         let (memory, layout) = (&session.memory, &session.layout);
@@ -126,7 +126,7 @@ impl ServiceLane {
             None => Completions::Ring(Producer::new(memory.ring_at(layout.ring(index))?, Kind::Completion, 0)),
         };
         Ok(Self {
-            id: LaneId { client: session.client, index: index as u8 },
+            id: ChannelId { client: session.client, index: index as u8 },
             requests,
             completions,
             control: memory.word_at(layout.control(index))?,
@@ -137,9 +137,9 @@ impl ServiceLane {
             woken: None,
             crime: None,
             accused: false,
-            replied: Replied::Unasked,
+            replied: ReplyOutcome::Unasked,
             unflushed: false,
-            heat: Heat::Fresh,
+            heat: PollRate::Fresh,
             idle_sweeps: 0,
             period: u32::MAX,
             place: 0,
@@ -170,7 +170,7 @@ impl ServiceLane {
 
     /// Copies up to that many requests out.
     #[inline(always)]
-    pub(crate) fn take(&mut self, most: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
+    pub(crate) fn take(&mut self, most: usize, into: &mut Vec<(ChannelId, Entry)>) -> usize {
         let most = most.min(RING_SLOTS - self.under_way);
         let mut taken = 0;
         while taken < most
@@ -185,7 +185,7 @@ impl ServiceLane {
 
     /// Passes up to that many requests to `answerer` and publishes what it answers.
     #[inline(always)]
-    pub(crate) fn serve(&mut self, most: usize, answerer: &mut impl Answerer) -> usize {
+    pub(crate) fn serve(&mut self, most: usize, answerer: &mut impl RequestHandler) -> usize {
         let most = most.min(RING_SLOTS - self.under_way);
         let mut taken = 0;
         while taken < most
@@ -204,7 +204,7 @@ impl ServiceLane {
 
     /// When the request that was just taken set out, if it is one that is followed.
     #[inline(always)]
-    fn followed(&self, entry: &Entry) -> Option<Followed> {
+    fn followed(&self, entry: &Entry) -> Option<TracedRequest> {
         let position = match &self.requests {
             Requests::Ring(_) => slot_of(entry[0] as u32),
             Requests::Queue { asked, .. } => (*asked as u32).wrapping_sub(1),
@@ -213,7 +213,7 @@ impl ServiceLane {
     }
 
     #[cold]
-    fn follow(&self, position: u32) -> Followed {
+    fn follow(&self, position: u32) -> TracedRequest {
         // Taken first: the stamp's line has to come from the client's core.
         let taken_ns = clock_ns();
         followed(self.stamp.load(Ordering::Relaxed), position, taken_ns)
@@ -235,7 +235,7 @@ impl ServiceLane {
                 }
                 // Believed again at the next sweep, so that a liar costs one system call and is told.
                 *asked = sent.load(Ordering::Acquire);
-                self.crime = Some(Offence::Queue { lane: self.id });
+                self.crime = Some(ProtocolViolation::Queue { lane: self.id });
                 None
             }
         }
@@ -262,7 +262,7 @@ impl ServiceLane {
     }
 
     /// What the client did that no honest one does, told once.
-    pub(crate) fn offence(&mut self) -> Option<Offence> {
+    pub(crate) fn offence(&mut self) -> Option<ProtocolViolation> {
         if self.accused {
             return None;
         }
@@ -270,7 +270,7 @@ impl ServiceLane {
             && let Requests::Ring(ring) = &self.requests
             && let Stale::Nonsense(found) = ring.stale()
         {
-            self.crime = Some(Offence::Sequence { lane: self.id, found, awaited: ring.awaited() });
+            self.crime = Some(ProtocolViolation::Sequence { lane: self.id, found, awaited: ring.awaited() });
         }
         self.accused = self.crime.is_some();
         self.crime
@@ -284,19 +284,19 @@ impl ServiceLane {
 
     /// Sends a completion, or holds it back.
     #[inline(always)]
-    pub(crate) fn reply(&mut self, entry: &Entry) -> Replied {
+    pub(crate) fn reply(&mut self, entry: &Entry) -> ReplyOutcome {
         if self.under_way == 0 {
-            return Replied::Unasked;
+            return ReplyOutcome::Unasked;
         }
         self.under_way -= 1;
         match &mut self.completions {
             Completions::Ring(ring) => {
                 ring.publish(entry);
-                Replied::Out
+                ReplyOutcome::Out
             }
             Completions::Queue { held, .. } => {
                 held.push_back(*entry);
-                if self.send_held() { Replied::Out } else { Replied::Held }
+                if self.send_held() { ReplyOutcome::Out } else { ReplyOutcome::Held }
             }
         }
     }
@@ -328,7 +328,7 @@ impl ServiceLane {
                 Err(Errno::AGAIN) => return false,
                 Err(_) => {
                     held.clear();
-                    self.crime = Some(Offence::Queue { lane: self.id });
+                    self.crime = Some(ProtocolViolation::Queue { lane: self.id });
                 }
             }
         }
@@ -349,30 +349,34 @@ impl ServiceLane {
 
     /// Wakes the client if it sleeps and what it awaits is out. After `order::before_wake`.
     #[inline]
-    pub(crate) fn wake(&mut self) -> Woken {
+    pub(crate) fn wake(&mut self) -> WakeOutcome {
         let published = match &self.completions {
             Completions::Ring(ring) => ring.published(),
             Completions::Queue { sent, .. } => *sent,
         };
         let Some((sleep, awaited)) = park::sleeper(&self.control, published) else {
             self.woken = None;
-            return if matches!(self.completions, Completions::Queue { .. }) { Woken::Maybe } else { Woken::Nobody };
+            return if matches!(self.completions, Completions::Queue { .. }) {
+                WakeOutcome::Maybe
+            } else {
+                WakeOutcome::Nobody
+            };
         };
         // Woken for this already, and not yet run: once is enough, since what it awaits was out.
         if self.woken == Some(awaited) {
-            return Woken::Nobody;
+            return WakeOutcome::Nobody;
         }
         self.woken = Some(awaited);
         match (sleep, &self.completions) {
-            (Sleep::Socket, _) => Woken::Task,
-            (Sleep::Beside, _) => Woken::Beside,
-            (Sleep::Futex, Completions::Ring(ring)) => {
+            (SleepMode::Socket, _) => WakeOutcome::Task,
+            (SleepMode::Beside, _) => WakeOutcome::Beside,
+            (SleepMode::Futex, Completions::Ring(ring)) => {
                 let word = ring.slots().sequence_word(awaited);
                 // It cannot fail on a word that is mapped; and every sleeper has a time-out.
                 let _ = futex::wake(word, futex::Flags::empty(), 1);
-                Woken::Thread
+                WakeOutcome::Thread
             }
-            (Sleep::Futex, Completions::Queue { .. }) => Woken::Maybe,
+            (SleepMode::Futex, Completions::Queue { .. }) => WakeOutcome::Maybe,
         }
     }
 }

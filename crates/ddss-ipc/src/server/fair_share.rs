@@ -13,7 +13,7 @@ const USER_TURN: usize = 4;
 
 /// One user.
 #[derive(Debug, Default)]
-struct User {
+struct UserShare {
     uid: u32,
     lanes: usize,
     hot: usize,
@@ -25,7 +25,7 @@ struct User {
     waits_for: u64,
 }
 
-impl User {
+impl UserShare {
     /// What the others have got, of so much for all.
     fn others(&self, all: u64) -> u64 {
         all - self.got
@@ -39,8 +39,8 @@ impl User {
 
 /// The users of a station, each in a place that stays as long as he has a lane.
 #[derive(Debug, Default)]
-pub(crate) struct Users {
-    places: Vec<User>,
+pub(crate) struct FairShare {
+    places: Vec<UserShare>,
     turn: u32,
     /// Users with a hot lane.
     calling: usize,
@@ -50,13 +50,13 @@ pub(crate) struct Users {
     free: bool,
 }
 
-impl Users {
+impl FairShare {
     /// A lane of that user comes; his place.
     pub(crate) fn enter(&mut self, uid: u32) -> u32 {
-        let is_his = |user: &User| user.lanes > 0 && user.uid == uid;
+        let is_his = |user: &UserShare| user.lanes > 0 && user.uid == uid;
         let place = self.places.iter().position(is_his).or_else(|| self.places.iter().position(|user| user.lanes == 0));
         let place = place.unwrap_or_else(|| {
-            self.places.push(User::default());
+            self.places.push(UserShare::default());
             self.places.len() - 1
         });
         let user = &mut self.places[place];
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_user_has_a_share_in_each_turn_however_many_lanes_are_his() {
         // If this broke, one user's full rings would be all that is looked at.
-        let mut users = Users::default();
+        let mut users = FairShare::default();
         let (one, other) = (users.enter(7), users.enter(8));
         assert_eq!(users.enter(7), one, "one place for all his lanes");
         users.warms(one);
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn who_asks_for_much_waits_until_others_had_as_much_or_want_nothing() {
         // If this broke, each call of somebody else would wait for a segment that is made, or nobody's would ever be.
-        let mut users = Users::default();
+        let mut users = FairShare::default();
         let (one, other) = (users.enter(7), users.enter(8));
         users.begin_turn(false);
         assert_eq!(users.left(one), USER_TURN);
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn who_has_gone_takes_no_place() {
         // If this broke, users that come and go would make each look at them longer, or somebody would be the last one's heir.
-        let mut users = Users::default();
+        let mut users = FairShare::default();
         let first = users.enter(1);
         users.warms(first);
         users.cools(first);

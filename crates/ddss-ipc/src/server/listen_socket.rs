@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use crate::socket;
-use crate::sys::Inherited;
+use crate::sys::InheritedSocket;
 
 /// How often the lock file may vanish between opening and locking it (another daemon just left) before we give up.
 const LOCK_TRIES: usize = 16;
@@ -20,7 +20,7 @@ const LOCK_TRIES: usize = 16;
 /// A socket file says nothing about whether somebody listens, and asking by connecting would disturb whoever does. So
 /// the lock on a file beside it decides: the kernel drops it with the process, however that dies.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct ListenSocket {
     listener: OwnedFd,
     path: PathBuf,
     lock_path: PathBuf,
@@ -29,9 +29,9 @@ pub(crate) struct Door {
     _lock: File,
 }
 
-impl Door {
+impl ListenSocket {
     /// Takes the lock, and the socket that listens there already.
-    pub(crate) fn adopt(path: &Path, Inherited(listener): Inherited) -> io::Result<Self> {
+    pub(crate) fn adopt(path: &Path, InheritedSocket(listener): InheritedSocket) -> io::Result<Self> {
         let lock_path = lock_path_of(path);
         let lock = take_lock(path, &lock_path)?;
         socket::adopt(&listener, path).map_err(|text| io::Error::new(io::ErrorKind::InvalidInput, text))?;
@@ -74,7 +74,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for ListenSocket {
     fn drop(&mut self) {
         // The lock is still held here, so both files are ours.
         self.close();
@@ -120,8 +120,8 @@ mod tests {
         // If this broke, two daemons would share a socket, or a crash would need a hand to clean up.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let door = Door::open(&path, 0o600, 4).unwrap();
-        let second = Door::open(&path, 0o600, 4).unwrap_err();
+        let door = ListenSocket::open(&path, 0o600, 4).unwrap();
+        let second = ListenSocket::open(&path, 0o600, 4).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
         assert!(second.to_string().contains("another daemon is alive"), "{second}");
         drop(door);
@@ -131,6 +131,6 @@ mod tests {
         drop(socket::listen(&path, 4).unwrap());
         std::fs::write(folder.path().join("socket.lock"), "").unwrap();
         assert!(path.exists());
-        Door::open(&path, 0o600, 4).unwrap();
+        ListenSocket::open(&path, 0o600, 4).unwrap();
     }
 }

@@ -11,15 +11,15 @@
 use std::collections::VecDeque;
 
 use ddss_core::limits::CLIENTS_MAX;
-use ddss_core::{ClientId, Entry, LaneId};
+use ddss_core::{ChannelId, ClientId, Entry};
 
-use super::active_threads::Callers;
-use super::channel::{Replied, ServiceLane, Woken};
-use super::fair_share::Users;
-use super::server::{Answerer, Offence};
+use super::active_threads::ActiveThreads;
+use super::channel::{ReplyOutcome, ServerChannel, WakeOutcome};
+use super::fair_share::FairShare;
+use super::server::{ProtocolViolation, RequestHandler};
 use crate::shm::service_page::place_of;
 use crate::sync::order;
-use crate::trace_sampling::Followed;
+use crate::trace_sampling::TracedRequest;
 
 /// Requests taken from one lane in one sweep: nobody's batch keeps the others waiting for long.
 const LANE_BATCH_MAX: usize = 16;
@@ -53,7 +53,7 @@ const OFFENCES_MAX: usize = 64;
 
 /// How often a lane is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Heat {
+pub(crate) enum PollRate {
     Hot,
     Cold,
     Fresh,
@@ -61,13 +61,13 @@ pub(crate) enum Heat {
 
 /// Names a lane inside a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Key(u32);
+pub(crate) struct ChannelKey(u32);
 
 /// All lanes of a station.
-pub(crate) struct Sweep {
-    lanes: Vec<Option<ServiceLane>>,
+pub(crate) struct PollScheduler {
+    lanes: Vec<Option<ServerChannel>>,
     free: Vec<u32>,
-    /// By [`Heat`].
+    /// By [`PollRate`].
     lists: [Vec<u32>; 3],
     /// Where the next look is in each of them.
     cursors: [usize; 3],
@@ -78,23 +78,23 @@ pub(crate) struct Sweep {
     looks_due: usize,
     /// Lanes of which replies are held back, since the client's queue is full.
     held: VecDeque<u32>,
-    offences: VecDeque<Offence>,
+    offences: VecDeque<ProtocolViolation>,
     /// Somebody yields on the service's core whose answer is out.
     owes_core: bool,
     /// Somebody was woken, or may have been.
     woke: bool,
-    users: Users,
-    pub(crate) callers: Callers,
+    users: FairShare,
+    pub(crate) callers: ActiveThreads,
 }
 
 /// What was taken from a lane.
 #[derive(Clone, Copy, Default)]
-struct Taken {
+struct TakenRequests {
     requests: usize,
     weight: usize,
 }
 
-impl Taken {
+impl TakenRequests {
     /// So many that ask for little.
     #[inline(always)]
     fn light(requests: usize) -> Self {
@@ -103,23 +103,23 @@ impl Taken {
 }
 
 /// Notes how much is asked for.
-struct Weighing<'a, A> {
+struct LoadMeter<'a, A> {
     answerer: &'a mut A,
     weight: usize,
 }
 
-impl<A: Answerer> Answerer for Weighing<'_, A> {
-    fn answer(&mut self, lane: LaneId, request: &Entry, followed: Option<Followed>) -> Option<Entry> {
+impl<A: RequestHandler> RequestHandler for LoadMeter<'_, A> {
+    fn answer(&mut self, lane: ChannelId, request: &Entry, followed: Option<TracedRequest>) -> Option<Entry> {
         self.weight += self.answerer.weight(request);
         self.answerer.answer(lane, request, followed)
     }
 
-    fn answered(&mut self, lane: LaneId, request: &Entry, answer: &Entry, followed: Option<Followed>) {
+    fn answered(&mut self, lane: ChannelId, request: &Entry, answer: &Entry, followed: Option<TracedRequest>) {
         self.answerer.answered(lane, request, answer, followed);
     }
 }
 
-impl Sweep {
+impl PollScheduler {
     pub(crate) fn new() -> Self {
         Self {
             lanes: Vec::new(),
@@ -133,18 +133,18 @@ impl Sweep {
             offences: VecDeque::with_capacity(OFFENCES_MAX),
             owes_core: false,
             woke: false,
-            users: Users::default(),
-            callers: Callers::default(),
+            users: FairShare::default(),
+            callers: ActiveThreads::default(),
         }
     }
 
     #[inline(always)]
-    fn count(&self, heat: Heat) -> usize {
+    fn count(&self, heat: PollRate) -> usize {
         self.lists[heat as usize].len()
     }
 
     /// Takes a lane of that user in, fresh. Everything that grows, grows here and not on the data path.
-    pub(crate) fn insert(&mut self, mut lane: ServiceLane, uid: u32) -> Key {
+    pub(crate) fn insert(&mut self, mut lane: ServerChannel, uid: u32) -> ChannelKey {
         let key = self.free.pop().unwrap_or_else(|| {
             self.lanes.push(None);
             self.lanes.len() as u32 - 1
@@ -154,16 +154,16 @@ impl Sweep {
         }
         self.unflushed.reserve(self.lanes.len() - self.unflushed.len());
         self.held.reserve(self.lanes.len() - self.held.len());
-        lane.heat = Heat::Fresh;
-        lane.place = self.count(Heat::Fresh);
+        lane.heat = PollRate::Fresh;
+        lane.place = self.count(PollRate::Fresh);
         lane.user = self.users.enter(uid);
         lane.counted_at = place_of(uid);
-        self.lists[Heat::Fresh as usize].push(key);
+        self.lists[PollRate::Fresh as usize].push(key);
         self.lanes[key as usize] = Some(lane);
-        Key(key)
+        ChannelKey(key)
     }
 
-    pub(crate) fn remove(&mut self, key: Key) {
+    pub(crate) fn remove(&mut self, key: ChannelKey) {
         self.unlist(key.0);
         if let Some(lane) = self.lanes[key.0 as usize].take() {
             self.users.leave(lane.user);
@@ -175,30 +175,30 @@ impl Sweep {
 
     /// Copies up to `budget` requests out.
     #[inline]
-    pub(crate) fn poll(&mut self, budget: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
+    pub(crate) fn poll(&mut self, budget: usize, into: &mut Vec<(ChannelId, Entry)>) -> usize {
         if self.users.are_several() {
-            return self.visit::<true>(budget, &mut |lane, most| Taken::light(lane.take(most, into)));
+            return self.visit::<true>(budget, &mut |lane, most| TakenRequests::light(lane.take(most, into)));
         }
-        self.visit::<false>(budget, &mut |lane, most| Taken::light(lane.take(most, into)))
+        self.visit::<false>(budget, &mut |lane, most| TakenRequests::light(lane.take(most, into)))
     }
 
     /// Passes up to `budget` requests to `answerer`, and publishes what it answers at once.
     #[inline]
-    pub(crate) fn serve(&mut self, budget: usize, answerer: &mut impl Answerer) -> usize {
+    pub(crate) fn serve(&mut self, budget: usize, answerer: &mut impl RequestHandler) -> usize {
         if self.users.are_several() {
             return self.serve_several(budget, answerer);
         }
-        self.visit::<false>(budget, &mut |lane, most| Taken::light(lane.serve(most, answerer)))
+        self.visit::<false>(budget, &mut |lane, most| TakenRequests::light(lane.serve(most, answerer)))
     }
 
     /// Apart, so that the usual way stays as short as it is.
     #[cold]
     #[inline(never)]
-    fn serve_several(&mut self, budget: usize, answerer: &mut impl Answerer) -> usize {
+    fn serve_several(&mut self, budget: usize, answerer: &mut impl RequestHandler) -> usize {
         self.visit::<true>(budget, &mut |lane, most| {
-            let mut taken = Taken::default();
+            let mut taken = TakenRequests::default();
             while taken.weight < most {
-                let mut weighing = Weighing { answerer, weight: 0 };
+                let mut weighing = LoadMeter { answerer, weight: 0 };
                 let requests = lane.serve(1, &mut weighing);
                 if requests == 0 {
                     break;
@@ -215,7 +215,7 @@ impl Sweep {
     fn visit<const SEVERAL: bool>(
         &mut self,
         budget: usize,
-        take: &mut impl FnMut(&mut ServiceLane, usize) -> Taken,
+        take: &mut impl FnMut(&mut ServerChannel, usize) -> TakenRequests,
     ) -> usize {
         if !self.held.is_empty() {
             self.send_held(1);
@@ -227,11 +227,11 @@ impl Sweep {
         left += to_others;
         self.idle_sweeps = if left == budget { self.idle_sweeps.saturating_add(1) } else { 0 };
         let long = self.idle_sweeps > IDLE_SWEEPS_SHORT;
-        let slice = if long { COLD_SLICE_IDLE } else { COLD_SLICE } + self.count(Heat::Hot) / 2;
+        let slice = if long { COLD_SLICE_IDLE } else { COLD_SLICE } + self.count(PollRate::Hot) / 2;
         self.looks_due = self.looks_due.saturating_sub(slice);
-        self.visit_waiting::<SEVERAL>(Heat::Cold, slice, &mut left, take);
+        self.visit_waiting::<SEVERAL>(PollRate::Cold, slice, &mut left, take);
         if long || sweep.is_multiple_of(FRESH_EVERY) {
-            self.visit_waiting::<SEVERAL>(Heat::Fresh, FRESH_SLICE, &mut left, take);
+            self.visit_waiting::<SEVERAL>(PollRate::Fresh, FRESH_SLICE, &mut left, take);
         }
         budget - left
     }
@@ -240,26 +240,26 @@ impl Sweep {
     fn visit_hot<const SEVERAL: bool>(
         &mut self,
         left: &mut usize,
-        take: &mut impl FnMut(&mut ServiceLane, usize) -> Taken,
+        take: &mut impl FnMut(&mut ServerChannel, usize) -> TakenRequests,
     ) {
-        let hot = self.count(Heat::Hot);
+        let hot = self.count(PollRate::Hot);
         // With few, as nearly always, there is nothing to divide: that would take as long as the look itself.
         let batch = if hot <= TURN_MAX / LANE_BATCH_MAX { LANE_BATCH_MAX } else { (TURN_MAX / hot).max(1) };
-        let first = self.cursors[Heat::Hot as usize];
+        let first = self.cursors[PollRate::Hot as usize];
         if SEVERAL {
             self.users.begin_turn(self.idle_sweeps > IDLE_SWEEPS_FREE);
         }
-        for _ in 0..self.count(Heat::Hot) {
-            if *left == 0 || self.count(Heat::Hot) == 0 {
+        for _ in 0..self.count(PollRate::Hot) {
+            if *left == 0 || self.count(PollRate::Hot) == 0 {
                 return;
             }
-            let key = self.next(Heat::Hot);
+            let key = self.next(PollRate::Hot);
             let Some(lane) = self.lanes[key as usize].as_mut() else { return };
             let (user, mut most) = (lane.user, batch.min(*left));
             if SEVERAL {
                 most = most.min(self.users.left(user));
                 if most == 0 {
-                    self.cursors[Heat::Hot as usize] += 1;
+                    self.cursors[PollRate::Hot as usize] += 1;
                     continue;
                 }
             }
@@ -270,22 +270,22 @@ impl Sweep {
             }
             if taken.requests > 0 {
                 lane.idle_sweeps = 0;
-                self.cursors[Heat::Hot as usize] += 1;
+                self.cursors[PollRate::Hot as usize] += 1;
                 self.note(key);
                 continue;
             }
             // Another lane moves into this place when it goes cold, and then the cursor stays.
-            self.cursors[Heat::Hot as usize] += usize::from(!self.cool(key));
+            self.cursors[PollRate::Hot as usize] += usize::from(!self.cool(key));
         }
         if SEVERAL {
             // The next go begins one lane further on, so that each of a user's lanes is the first one some time.
-            self.cursors[Heat::Hot as usize] = if first < self.count(Heat::Hot) { first + 1 } else { 1 };
+            self.cursors[PollRate::Hot as usize] = if first < self.count(PollRate::Hot) { first + 1 } else { 1 };
         }
     }
 
     /// The lane at the cursor of a list that is not empty.
     #[inline(always)]
-    fn next(&mut self, heat: Heat) -> u32 {
+    fn next(&mut self, heat: PollRate) -> u32 {
         let (list, cursor) = (&self.lists[heat as usize], &mut self.cursors[heat as usize]);
         if *cursor >= list.len() {
             *cursor = 0;
@@ -308,9 +308,9 @@ impl Sweep {
             return false;
         }
         lane.idle_sweeps += 1;
-        let cold = lane.idle_sweeps >= HOT_LOOKS / self.count(Heat::Hot) as u32;
+        let cold = lane.idle_sweeps >= HOT_LOOKS / self.count(PollRate::Hot) as u32;
         if cold {
-            self.move_to(key, Heat::Cold);
+            self.move_to(key, PollRate::Cold);
         }
         cold
     }
@@ -319,10 +319,10 @@ impl Sweep {
     #[inline(always)]
     fn visit_waiting<const SEVERAL: bool>(
         &mut self,
-        heat: Heat,
+        heat: PollRate,
         slice: usize,
         left: &mut usize,
-        take: &mut impl FnMut(&mut ServiceLane, usize) -> Taken,
+        take: &mut impl FnMut(&mut ServerChannel, usize) -> TakenRequests,
     ) {
         for _ in 0..slice.min(self.count(heat)) {
             if *left == 0 || self.count(heat) == 0 {
@@ -345,7 +345,7 @@ impl Sweep {
                 if SEVERAL {
                     self.users.took(user, taken.weight);
                 }
-                self.move_to(key, Heat::Hot);
+                self.move_to(key, PollRate::Hot);
                 self.note(key);
                 continue;
             }
@@ -363,16 +363,16 @@ impl Sweep {
         if self.callers.is_first(&mut lane.period) {
             self.callers.count(lane.counted_at, lane.caller());
         }
-        match std::mem::replace(&mut lane.replied, Replied::Unasked) {
-            Replied::Unasked => {}
-            Replied::Out => self.note_unflushed(key),
-            Replied::Held => self.hold(key),
+        match std::mem::replace(&mut lane.replied, ReplyOutcome::Unasked) {
+            ReplyOutcome::Unasked => {}
+            ReplyOutcome::Out => self.note_unflushed(key),
+            ReplyOutcome::Held => self.hold(key),
         }
     }
 
     /// How many lanes are looked at in each sweep.
     pub(crate) fn hot(&self) -> usize {
-        self.count(Heat::Hot)
+        self.count(PollRate::Hot)
     }
 
     /// Lanes whose clients have something to come, and the requests among that.
@@ -384,18 +384,18 @@ impl Sweep {
     /// Whether any lane has a request that [`poll`](Self::poll) would take.
     pub(crate) fn has_requests(&self) -> bool {
         let mut lanes = self.lanes.iter().flatten();
-        lanes.any(ServiceLane::has_request)
+        lanes.any(ServerChannel::has_request)
     }
 
     /// Makes every lane with a request hot, so that who woke the service up does not wait for the cold slice; and tries
     /// all that is held back.
     pub(crate) fn warm_all(&mut self) {
         self.send_held(self.held.len());
-        for heat in [Heat::Cold, Heat::Fresh] {
+        for heat in [PollRate::Cold, PollRate::Fresh] {
             for index in (0..self.count(heat)).rev() {
                 let key = self.lists[heat as usize][index];
-                if self.lanes[key as usize].as_ref().is_some_and(ServiceLane::has_request) {
-                    self.move_to(key, Heat::Hot);
+                if self.lanes[key as usize].as_ref().is_some_and(ServerChannel::has_request) {
+                    self.move_to(key, PollRate::Hot);
                 }
             }
         }
@@ -403,12 +403,12 @@ impl Sweep {
 
     /// Publishes a completion. False when the lane has no request under way.
     #[inline]
-    pub(crate) fn reply(&mut self, key: Key, entry: &Entry) -> bool {
+    pub(crate) fn reply(&mut self, key: ChannelKey, entry: &Entry) -> bool {
         let Some(lane) = self.lanes[key.0 as usize].as_mut() else { return false };
         match lane.reply(entry) {
-            Replied::Unasked => return false,
-            Replied::Held => self.hold(key.0),
-            Replied::Out => self.note_unflushed(key.0),
+            ReplyOutcome::Unasked => return false,
+            ReplyOutcome::Held => self.hold(key.0),
+            ReplyOutcome::Out => self.note_unflushed(key.0),
         }
         true
     }
@@ -450,7 +450,7 @@ impl Sweep {
         self.held.iter().any(|key| self.lanes[*key as usize].as_ref().is_some_and(|lane| lane.client() == client))
     }
 
-    fn accuse(&mut self, offence: Offence) {
+    fn accuse(&mut self, offence: ProtocolViolation) {
         if self.offences.len() < OFFENCES_MAX {
             self.offences.push_back(offence);
         }
@@ -480,20 +480,20 @@ impl Sweep {
             let Some(lane) = self.lanes[key as usize].as_mut() else { continue };
             lane.unflushed = false;
             match lane.wake() {
-                Woken::Nobody => continue,
-                Woken::Maybe => {
+                WakeOutcome::Nobody => continue,
+                WakeOutcome::Maybe => {
                     self.woke = true;
                     continue;
                 }
-                Woken::Beside => {
+                WakeOutcome::Beside => {
                     self.owes_core = true;
                     continue;
                 }
-                Woken::Thread => {}
-                Woken::Task => send(lane.client()),
+                WakeOutcome::Thread => {}
+                WakeOutcome::Task => send(lane.client()),
             }
             self.woke = true;
-            self.looks_due = self.count(Heat::Cold);
+            self.looks_due = self.count(PollRate::Cold);
             return true;
         }
         false
@@ -511,18 +511,18 @@ impl Sweep {
 
     /// Whether somebody with requests under way yields on the service's core.
     pub(crate) fn has_one_beside(&self) -> bool {
-        let mut hot = self.lists[Heat::Hot as usize].iter();
-        hot.any(|key| self.lanes[*key as usize].as_ref().is_some_and(ServiceLane::waits_beside))
+        let mut hot = self.lists[PollRate::Hot as usize].iter();
+        hot.any(|key| self.lanes[*key as usize].as_ref().is_some_and(ServerChannel::waits_beside))
     }
 
-    pub(crate) fn offence(&mut self) -> Option<Offence> {
+    pub(crate) fn offence(&mut self) -> Option<ProtocolViolation> {
         self.offences.pop_front()
     }
 
     fn unlist(&mut self, key: u32) {
         let Some(lane) = self.lanes[key as usize].as_ref() else { return };
         let place = lane.place;
-        if lane.heat == Heat::Hot {
+        if lane.heat == PollRate::Hot {
             self.users.cools(lane.user);
         }
         let list = &mut self.lists[lane.heat as usize];
@@ -534,7 +534,7 @@ impl Sweep {
         }
     }
 
-    fn move_to(&mut self, key: u32, heat: Heat) {
+    fn move_to(&mut self, key: u32, heat: PollRate) {
         self.unlist(key);
         let list = &mut self.lists[heat as usize];
         let place = list.len();
@@ -543,7 +543,7 @@ impl Sweep {
             lane.heat = heat;
             lane.place = place;
             lane.idle_sweeps = 0;
-            if heat == Heat::Hot {
+            if heat == PollRate::Hot {
                 self.users.warms(lane.user);
             }
         }

@@ -18,19 +18,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use ddss_core::limits::CLIENTS_MAX;
-use ddss_core::{ClientId, Entry, LaneId, NodeId};
+use ddss_core::{ChannelId, ClientId, Entry, NodeId};
 use rustix::event::{EventfdFlags, epoll};
 
 use super::acceptor::ArrivalSink;
-use super::channel::ServiceLane;
-use super::poll_scheduler::{Key, Sweep};
+use super::channel::ServerChannel;
+use super::poll_scheduler::{ChannelKey, PollScheduler};
 use super::session::{Arrival, Credentials, Session};
-use crate::shm::service_page::Board;
+use crate::shm::service_page::ServicePage;
 use crate::socket;
 use crate::strategy::Strategy;
 use crate::sync::order;
 use crate::sys::{MemoryError, SharedMemory};
-use crate::trace_sampling::Followed;
+use crate::trace_sampling::TracedRequest;
 
 /// Arrivals that may wait for the progress thread; a full inbox makes the reception wait.
 const ARRIVALS_MAX: usize = 2 * CLIENTS_MAX;
@@ -39,9 +39,9 @@ const FEW: usize = 4;
 /// Events taken from the kernel at once when the service wakes up.
 const EVENTS_MAX: usize = 64;
 
-/// Answers requests, one after the other: [`Station::serve`]. A function of the same arguments is
+/// Answers requests, one after the other: [`IpcServer::serve`]. A function of the same arguments is
 /// one that has nothing more to do once an answer is out.
-pub trait Answerer {
+pub trait RequestHandler {
     /// How much that request asks for, in requests that ask for little: what it counts for where several users call.
     #[inline(always)]
     fn weight(&self, _request: &Entry) -> usize {
@@ -49,16 +49,16 @@ pub trait Answerer {
     }
 
     /// Answers a request, or gives nothing: then it is under way. With some of them comes when they were sent and taken.
-    fn answer(&mut self, lane: LaneId, request: &Entry, followed: Option<Followed>) -> Option<Entry>;
+    fn answer(&mut self, lane: ChannelId, request: &Entry, followed: Option<TracedRequest>) -> Option<Entry>;
 
     /// The answer is out: what the client does not have to wait for is done here.
     #[inline(always)]
-    fn answered(&mut self, _lane: LaneId, _request: &Entry, _answer: &Entry, _followed: Option<Followed>) {}
+    fn answered(&mut self, _lane: ChannelId, _request: &Entry, _answer: &Entry, _followed: Option<TracedRequest>) {}
 }
 
-impl<F: FnMut(LaneId, &Entry, Option<Followed>) -> Option<Entry>> Answerer for F {
+impl<F: FnMut(ChannelId, &Entry, Option<TracedRequest>) -> Option<Entry>> RequestHandler for F {
     #[inline(always)]
-    fn answer(&mut self, lane: LaneId, request: &Entry, followed: Option<Followed>) -> Option<Entry> {
+    fn answer(&mut self, lane: ChannelId, request: &Entry, followed: Option<TracedRequest>) -> Option<Entry> {
         self(lane, request, followed)
     }
 }
@@ -66,12 +66,12 @@ impl<F: FnMut(LaneId, &Entry, Option<Followed>) -> Option<Entry>> Answerer for F
 /// What a client did that no honest one does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Offence {
+pub enum ProtocolViolation {
     /// Its request ring holds a sequence from nowhere.
     #[error("lane {} of {} holds sequence {found} where {awaited} is next", lane.index, lane.client)]
     Sequence {
         /// Where.
-        lane: LaneId,
+        lane: ChannelId,
         /// What is there.
         found: u32,
         /// What should come.
@@ -81,11 +81,11 @@ pub enum Offence {
     #[error("the message queue of lane {} of {} was tampered with", lane.index, lane.client)]
     Queue {
         /// Where.
-        lane: LaneId,
+        lane: ChannelId,
     },
 }
 
-impl Offence {
+impl ProtocolViolation {
     /// Who did it.
     pub fn client(&self) -> ClientId {
         let (Self::Sequence { lane, .. } | Self::Queue { lane }) = self;
@@ -95,7 +95,7 @@ impl Offence {
 
 /// How a service idles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Idling {
+pub enum IdleMode {
     /// A client counts on the service polling (`Rmq`, `Rcq`): sleep late, if at all.
     Poll,
     /// Spin a bounded time, then sleep (`Auto`, or nobody).
@@ -107,7 +107,7 @@ pub enum Idling {
 /// Counts of what should not happen often.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub struct StationCounts {
+pub struct ServerCounts {
     /// Replies to a client that was gone.
     pub replies_too_late: u64,
     /// Replies beyond the requests of a lane: a fault of the service's owner.
@@ -148,7 +148,7 @@ impl Inbox {
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
-    /// This inbox as what [`Reception::start`](crate::Reception::start) takes.
+    /// This inbox as what [`Reception::start`](crate::Acceptor::start) takes.
     pub fn sink(&self) -> ArrivalSink {
         let inbox = self.clone();
         Box::new(move |arrival| inbox.deliver(arrival))
@@ -156,33 +156,33 @@ impl Inbox {
 }
 
 /// One attached client.
-struct Seat {
+struct ClientEntry {
     session: Session,
-    keys: Vec<Key>,
+    keys: Vec<ChannelKey>,
 }
 
 /// The service's side of every lane.
-pub struct Station {
+pub struct IpcServer {
     node: NodeId,
-    board: Board,
+    board: ServicePage,
     epoll: OwnedFd,
     inbox: Inbox,
     arrivals: Receiver<Arrival>,
-    seats: Vec<Option<Seat>>,
-    sweep: Sweep,
+    seats: Vec<Option<ClientEntry>>,
+    sweep: PollScheduler,
     /// The number of the last sleep, and whether the service is in it.
     rest: u64,
     resting: bool,
     polling_clients: usize,
     sleeping_clients: usize,
     clients_count: usize,
-    counts: StationCounts,
+    counts: ServerCounts,
 }
 
-impl Station {
+impl IpcServer {
     /// Makes a station without clients, with its notice board.
     pub fn open(node: NodeId) -> io::Result<Self> {
-        let board = Board::create(node).map_err(io::Error::other)?;
+        let board = ServicePage::create(node).map_err(io::Error::other)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let bell = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         watch(&epoll, &bell)?;
@@ -196,13 +196,13 @@ impl Station {
             inbox,
             arrivals,
             seats,
-            sweep: Sweep::new(),
+            sweep: PollScheduler::new(),
             rest: 0,
             resting: false,
             polling_clients: 0,
             sleeping_clients: 0,
             clients_count: 0,
-            counts: StationCounts::default(),
+            counts: ServerCounts::default(),
         })
     }
 
@@ -237,8 +237,8 @@ impl Station {
         if let Some(before) = self.seats[client.index as usize].as_ref().map(|seat| seat.session.client) {
             self.dismiss(before);
         }
-        let lanes: Vec<ServiceLane> =
-            (0..session.lanes()).map(|index| ServiceLane::new(&session, index)).collect::<Result<_, _>>()?;
+        let lanes: Vec<ServerChannel> =
+            (0..session.lanes()).map(|index| ServerChannel::new(&session, index)).collect::<Result<_, _>>()?;
         let tried = |errno: rustix::io::Errno| MemoryError::System { tried: "watch", source: errno.into() };
         watch(&self.epoll, &session.wake).map_err(tried)?;
         let uid = session.credentials.uid;
@@ -246,7 +246,7 @@ impl Station {
         self.polling_clients += usize::from(session.strategy.wants_polling());
         self.sleeping_clients += usize::from(session.strategy == Strategy::Mq);
         self.clients_count += 1;
-        self.seats[client.index as usize] = Some(Seat { session, keys });
+        self.seats[client.index as usize] = Some(ClientEntry { session, keys });
         Ok(client)
     }
 
@@ -272,7 +272,7 @@ impl Station {
     /// Copies up to `budget` requests out, round robin over the lanes, a few from each. Appends to `into`, which never
     /// grows when it has room for `budget` more.
     #[inline]
-    pub fn poll(&mut self, budget: usize, into: &mut Vec<(LaneId, Entry)>) -> usize {
+    pub fn poll(&mut self, budget: usize, into: &mut Vec<(ChannelId, Entry)>) -> usize {
         let taken = self.sweep.poll(budget, into);
         self.tell_callers();
         taken
@@ -282,7 +282,7 @@ impl Station {
     /// answers is published before the next one is looked at. A request for which it gives nothing is under way, and is
     /// answered by [`reply`](Self::reply) later.
     #[inline]
-    pub fn serve(&mut self, budget: usize, answerer: &mut impl Answerer) -> usize {
+    pub fn serve(&mut self, budget: usize, answerer: &mut impl RequestHandler) -> usize {
         let taken = self.sweep.serve(budget, answerer);
         self.tell_callers();
         taken
@@ -332,7 +332,7 @@ impl Station {
     /// who spins; who sleeps is woken by [`flush`](Self::flush). False when the client is gone or the lane has no
     /// request under way; that is counted and otherwise harmless.
     #[inline]
-    pub fn reply(&mut self, lane: LaneId, entry: &Entry) -> bool {
+    pub fn reply(&mut self, lane: ChannelId, entry: &Entry) -> bool {
         let Some(seat) = self.seats.get(lane.client.index as usize).and_then(Option::as_ref) else {
             self.counts.replies_too_late += 1;
             return false;
@@ -457,18 +457,18 @@ impl Station {
     }
 
     /// How the service should idle, by the strategies of the clients that are attached: the most eager one decides.
-    pub fn idling(&self) -> Idling {
+    pub fn idling(&self) -> IdleMode {
         if self.polling_clients > 0 {
-            Idling::Poll
+            IdleMode::Poll
         } else if self.sleeping_clients > 0 && self.sleeping_clients == self.clients_count {
-            Idling::Sleep
+            IdleMode::Sleep
         } else {
-            Idling::Spin
+            IdleMode::Spin
         }
     }
 
     /// The next offence that was noticed. Dismiss the client, and say why in the log.
-    pub fn offence(&mut self) -> Option<Offence> {
+    pub fn offence(&mut self) -> Option<ProtocolViolation> {
         self.sweep.offence()
     }
 
@@ -500,11 +500,11 @@ impl Station {
     }
 
     /// Counts of what should not happen often.
-    pub fn counts(&self) -> StationCounts {
+    pub fn counts(&self) -> ServerCounts {
         self.counts
     }
 
-    fn seat(&self, client: ClientId) -> Option<&Seat> {
+    fn seat(&self, client: ClientId) -> Option<&ClientEntry> {
         self.seats.get(client.index as usize)?.as_ref().filter(|seat| seat.session.client == client)
     }
 }

@@ -24,7 +24,7 @@ pub struct Credentials {
 }
 
 /// A client that has just attached: what the reception made for it, on the way to the
-/// [`Station`](crate::Station).
+/// [`Station`](crate::IpcServer).
 pub struct Session {
     pub(crate) client: ClientId,
     pub(crate) strategy: Strategy,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::client::attachment::{AttachError, Attempt};
-use crate::handshake::{Answer, Asked};
+use crate::handshake::{HandshakeReply, HandshakeRequest};
 use crate::server::session::Credentials;
 use crate::socket;
 use crate::sys::{Access, SharedMemory};
@@ -17,9 +17,9 @@ type Decide = dyn Fn(u32, &Credentials) -> Option<OwnedFd> + Send + Sync;
 
 /// Decides at the door who may look at which area: gives a descriptor that can only be read through, or nothing.
 #[derive(Clone)]
-pub struct Views(Arc<Decide>);
+pub struct AreaAccess(Arc<Decide>);
 
-impl Views {
+impl AreaAccess {
     /// Asks `decide` each time that somebody wants to look. It runs on the reception's thread.
     pub fn new(decide: impl Fn(u32, &Credentials) -> Option<OwnedFd> + Send + Sync + 'static) -> Self {
         Self(Arc::new(decide))
@@ -35,7 +35,7 @@ impl Views {
     }
 }
 
-impl fmt::Debug for Views {
+impl fmt::Debug for AreaAccess {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Views")
     }
@@ -45,9 +45,9 @@ impl fmt::Debug for Views {
 pub fn view(path: &Path, area: u32, timeout: Duration) -> Result<SharedMemory, AttachError> {
     let attempt = Attempt { path, deadline: Instant::now() + timeout, timeout };
     let socket = attempt.connect()?;
-    socket::send(socket.as_fd(), &Asked::Look { area }.encode(), &[]).map_err(attempt.system("greet"))?;
+    socket::send(socket.as_fd(), &HandshakeRequest::Look { area }.encode(), &[]).map_err(attempt.system("greet"))?;
     let (answer, descriptors) = attempt.answer(&socket)?;
-    let (Answer::View, Ok([descriptor])) = (answer, <[OwnedFd; 1]>::try_from(descriptors)) else {
+    let (HandshakeReply::View, Ok([descriptor])) = (answer, <[OwnedFd; 1]>::try_from(descriptors)) else {
         return Err(attempt.malformed("it is no view"));
     };
     let found = rustix::fs::fstat(&descriptor).map_err(attempt.system("measure what came from"))?;

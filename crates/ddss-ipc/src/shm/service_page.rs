@@ -46,7 +46,7 @@ pub(crate) fn place_of(uid: u32) -> u8 {
 pub(crate) const BOARD_BYTES: usize = PAGE_BYTES;
 
 /// The words of a board, as the daemon or a client sees them.
-pub(crate) struct Board {
+pub(crate) struct ServicePage {
     memory: SharedMemory,
     rest: MappedWord,
     core: MappedWord,
@@ -57,14 +57,14 @@ pub(crate) struct Board {
 
 /// How many threads of the users of a place have requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Present {
+pub(crate) struct ActiveUsers {
     /// Just now.
     pub(crate) callers: u32,
     /// While each had a turn.
     pub(crate) crowd: u32,
 }
 
-impl Present {
+impl ActiveUsers {
     fn to_word(self) -> u64 {
         u64::from(self.crowd) << u32::BITS | u64::from(self.callers)
     }
@@ -74,7 +74,7 @@ impl Present {
     }
 }
 
-impl Board {
+impl ServicePage {
     /// The daemon's: after this nobody else gets a writable mapping.
     pub(crate) fn create(node: NodeId) -> Result<Self, MemoryError> {
         let memory = SharedMemory::create("ddss-board", BOARD_BYTES)?;
@@ -158,7 +158,7 @@ impl Board {
     }
 
     /// Who of the users of that place has requests.
-    pub(crate) fn set_present(&self, place: u8, present: Present) {
+    pub(crate) fn set_present(&self, place: u8, present: ActiveUsers) {
         if let Some(word) = self.present.get(usize::from(place))
             && word.load(Ordering::Relaxed) != present.to_word()
         {
@@ -168,8 +168,8 @@ impl Board {
 
     /// Who of the users of that place has requests.
     #[inline(always)]
-    pub(crate) fn present(&self, place: u8) -> Present {
+    pub(crate) fn present(&self, place: u8) -> ActiveUsers {
         let word = self.present.get(usize::from(place)).map_or(0, |word| word.load(Ordering::Relaxed));
-        Present::from_word(word)
+        ActiveUsers::from_word(word)
     }
 }

@@ -30,7 +30,7 @@ const TRIES: u32 = 4;
 /// assert_eq!(slots.take(1), Some(10), "the lowest first");
 /// ```
 #[derive(Debug)]
-pub struct SlotMap {
+pub struct SlotBitmap {
     words: Box<[AtomicU64]>,
     first: u32,
     count: u32,
@@ -46,7 +46,7 @@ fn parts(at: u32, slots: u32) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-impl SlotMap {
+impl SlotBitmap {
     /// All slots from `first` on to before `end` are free.
     pub fn new(first: u32, end: u32) -> Self {
         let count = end.saturating_sub(first);
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn runs_do_not_overlap_and_grow_together_again() {
         // If this broke, two transfers would use the same bytes, or a long-lived client would run out of them.
-        let slots = SlotMap::new(4, 12);
+        let slots = SlotBitmap::new(4, 12);
         assert_eq!([3, 1, 4].map(|count| slots.take(count)), [Some(4), Some(7), Some(8)]);
         assert_eq!(slots.in_use(), 8);
         assert_eq!(slots.take(1), None);
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(slots.take(5), None, "one in the middle is in use");
         slots.give(7, 1);
         assert_eq!(slots.take(8), Some(4));
-        assert_eq!([SlotMap::new(5, 5).take(1), SlotMap::new(5, 3).take(1), slots.take(0)], [None; 3]);
+        assert_eq!([SlotBitmap::new(5, 5).take(1), SlotBitmap::new(5, 3).take(1), slots.take(0)], [None; 3]);
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         // If this broke, large transfers would be refused although there is room, or run over others.
         for begin in [0, 1, 62, 63, 64, 100, 127, 128] {
             for count in [1, 2, 63, 64, 65, 128, 129, 200] {
-                let slots = SlotMap::new(1000, 1000 + begin + count);
+                let slots = SlotBitmap::new(1000, 1000 + begin + count);
                 if begin > 0 {
                     assert_eq!(slots.take(begin), Some(1000));
                 }
@@ -175,7 +175,7 @@ mod tests {
     fn threads_never_get_the_same_slot() {
         // If this broke, the bytes of one call would land in the buffer of another.
         const COUNT: u32 = 150;
-        let slots = SlotMap::new(0, COUNT);
+        let slots = SlotBitmap::new(0, COUNT);
         let used: Vec<AtomicBool> = (0..COUNT).map(|_| AtomicBool::new(false)).collect();
         std::thread::scope(|scope| {
             for thread in 0..4 {

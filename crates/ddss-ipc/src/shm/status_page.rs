@@ -5,7 +5,7 @@
 
 use crate::paths::status_name;
 use crate::trace_sampling::clock_ns;
-use ddss_core::status::{Layout, State, Status, StatusError};
+use ddss_core::status::{DaemonState, Layout, Status, StatusError};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::fs::File;
 use std::io;
@@ -130,13 +130,13 @@ impl Life {
     /// How the daemon is whose page that is, at this moment.
     pub fn of(status: &Status) -> Self {
         let daemon = &status.daemon;
-        if daemon.state == State::Stopped {
+        if daemon.state == DaemonState::Stopped {
             return Life::Stopped;
         }
         // A sign from the future was given before the machine was started again.
         let silent = clock_ns().checked_sub(daemon.heartbeat_ns).map(Duration::from_nanos);
         match silent {
-            Some(silent) if silent < FRESH && daemon.state == State::Starting => Life::Starting,
+            Some(silent) if silent < FRESH && daemon.state == DaemonState::Starting => Life::Starting,
             Some(silent) if silent < FRESH => Life::Serving,
             Some(silent) if process_began(daemon.pid) == Some(daemon.process_began) => Life::Silent(silent),
             _ => Life::Dead,
@@ -175,7 +175,7 @@ mod tests {
     fn a_daemon_that_died_is_told_from_one_that_is_silent() {
         // If this broke, nobody would know whether to start a daemon or to look why it hangs.
         let (ours, began) = (std::process::id(), process_began(std::process::id()).unwrap());
-        let life = |state: State, pid: u32, began, heartbeat_ns| {
+        let life = |state: DaemonState, pid: u32, began, heartbeat_ns| {
             let words = [
                 (IdentityWord::State, state.code()),
                 (IdentityWord::Pid, pid.into()),
@@ -185,16 +185,20 @@ mod tests {
             Life::of(&Status::decode(&page(&words)).unwrap())
         };
         let now = clock_ns();
-        assert_eq!(life(State::Serving, ours, began, now), Life::Serving);
-        assert_eq!(life(State::Starting, ours, began, now), Life::Starting);
-        assert_eq!(life(State::Stopped, ours, began, now), Life::Stopped);
-        assert!(matches!(life(State::Serving, ours, began, now - 5_000_000_000), Life::Silent(_)));
+        assert_eq!(life(DaemonState::Serving, ours, began, now), Life::Serving);
+        assert_eq!(life(DaemonState::Starting, ours, began, now), Life::Starting);
+        assert_eq!(life(DaemonState::Stopped, ours, began, now), Life::Stopped);
+        assert!(matches!(life(DaemonState::Serving, ours, began, now - 5_000_000_000), Life::Silent(_)));
         assert_eq!(
-            life(State::Serving, ours, began + 1, now - 5_000_000_000),
+            life(DaemonState::Serving, ours, began + 1, now - 5_000_000_000),
             Life::Dead,
             "the number is another's by now"
         );
-        assert_eq!(life(State::Serving, ours, began + 1, now + 3_600_000_000_000), Life::Dead, "from before the boot");
+        assert_eq!(
+            life(DaemonState::Serving, ours, began + 1, now + 3_600_000_000_000),
+            Life::Dead,
+            "from before the boot"
+        );
     }
 
     #[test]

@@ -49,30 +49,30 @@ const BUSY: u64 = 1 << 63;
 /// });
 /// desk.leave(0, |done, _| assert_eq!(*done, [0b101, 0b010, 0b001]));
 /// ```
-pub struct Desk<T> {
+pub struct Combiner<T> {
     word: AtomicU64,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the value is only reached by the one thread that has set BUSY (see the module's page).
-unsafe impl<T: Send> Sync for Desk<T> {}
+unsafe impl<T: Send> Sync for Combiner<T> {}
 
-impl<T> std::fmt::Debug for Desk<T> {
+impl<T> std::fmt::Debug for Combiner<T> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Desk").finish_non_exhaustive()
     }
 }
 
 /// Gives the desk back when its worker panics.
-struct Stay<'a>(&'a AtomicU64);
+struct CombinerGuard<'a>(&'a AtomicU64);
 
-impl Drop for Stay<'_> {
+impl Drop for CombinerGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_and(!BUSY, order::leave_desk());
     }
 }
 
-impl<T> Desk<T> {
+impl<T> Combiner<T> {
     /// Bits of a word that can be left.
     pub const BITS: u32 = u64::BITS - 1;
 
@@ -95,7 +95,7 @@ impl<T> Desk<T> {
             }
             left = self.word.swap(BUSY, order::take_word()) & !BUSY;
         }
-        let stay = Stay(&self.word);
+        let stay = CombinerGuard(&self.word);
         loop {
             self.with(&mut |value| work(value, left));
             // Pairs with the Acquire of who comes next.
@@ -131,7 +131,7 @@ mod tests {
     fn whatever_is_left_is_done_once_and_by_one_at_a_time() {
         // If this broke, a task's request would lie there until somebody else's comes, or go out twice.
         const EACH: usize = 50_000;
-        let (desk, posted) = (Desk::new([0usize; 4]), std::array::from_fn::<_, 4, _>(|_| AtomicUsize::new(0)));
+        let (desk, posted) = (Combiner::new([0usize; 4]), std::array::from_fn::<_, 4, _>(|_| AtomicUsize::new(0)));
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let (desk, posted) = (&desk, &posted);
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_worker_that_panics_leaves_the_desk_to_others() {
         // If this broke, one waker that panics would end all calls of all tasks.
-        let desk = Desk::new(0);
+        let desk = Combiner::new(0);
         let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             desk.leave(1, |_, _| {
                 desk.leave(2, |_, _| ());

@@ -24,7 +24,7 @@ mod try_lock_pool;
 
 #[cfg(not(loom))]
 pub(crate) use barrier::end_all_before;
-pub use combiner::Desk;
+pub use combiner::Combiner;
 #[cfg(not(loom))]
 pub(crate) use memory::MappedWord;
 #[cfg(not(loom))]
@@ -34,13 +34,13 @@ pub(crate) use peer_credentials::credentials_of;
 #[cfg(not(loom))]
 pub(crate) use sched_slice::{set_slice_ns, slice_ns};
 #[cfg(not(loom))]
-pub use seqlock::Framed;
+pub use seqlock::Seqlock;
 #[cfg(not(loom))]
 pub use sigbus::exit_for_lost_files;
 #[cfg(not(loom))]
-pub use socket_activation::Inherited;
+pub use socket_activation::InheritedSocket;
 #[cfg(not(loom))]
 pub(crate) use sysv_queue::{Queue, Received};
 #[cfg(not(loom))]
-pub use try_lock_pool::Claimed;
-pub use try_lock_pool::Claims;
+pub use try_lock_pool::PoolGuard;
+pub use try_lock_pool::TryLockPool;

@@ -28,7 +28,7 @@ const WORDS: usize = LINE_BYTES / size_of::<u64>();
 /// # Ok::<(), ddss_ipc::MemoryError>(())
 /// ```
 #[derive(Debug)]
-pub struct Framed {
+pub struct Seqlock {
     line: NonNull<AtomicU64>,
     bytes: usize,
     /// Holds the mapping.
@@ -37,23 +37,23 @@ pub struct Framed {
 
 // SAFETY: the pointer stays valid as long as `_memory` holds the mapping, from whichever thread; what it points at is
 // only touched by atomics and raw copies.
-unsafe impl Send for Framed {}
+unsafe impl Send for Seqlock {}
 // SAFETY: as above.
-unsafe impl Sync for Framed {}
+unsafe impl Sync for Seqlock {}
 
 impl SharedMemory {
     /// The line at `offset` and so many bytes behind it.
-    pub fn framed(&self, offset: usize, bytes: usize) -> Result<Framed, MemoryError> {
+    pub fn framed(&self, offset: usize, bytes: usize) -> Result<Seqlock, MemoryError> {
         let all = bytes.saturating_add(LINE_BYTES);
         let line = self.check(offset, all)?.cast::<AtomicU64>();
         if !line.is_aligned() {
             return Err(MemoryError::Misaligned(offset));
         }
-        Ok(Framed { line, bytes, _memory: self.clone() })
+        Ok(Seqlock { line, bytes, _memory: self.clone() })
     }
 }
 
-impl Framed {
+impl Seqlock {
     /// One word of the line.
     #[inline(always)]
     pub fn word<const INDEX: usize>(&self, ordering: Ordering) -> u64 {

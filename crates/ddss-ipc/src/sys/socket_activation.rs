@@ -16,9 +16,9 @@ const FIRST: i32 = 3;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Inherited(pub(crate) OwnedFd);
+pub struct InheritedSocket(pub(crate) OwnedFd);
 
-impl Inherited {
+impl InheritedSocket {
     /// Takes the socket that was passed to this very process, if one was: once, whoever asks first. More than one is an
     /// error, since nobody could say which is which.
     pub fn take() -> io::Result<Option<Self>> {

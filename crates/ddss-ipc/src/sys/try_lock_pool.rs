@@ -20,9 +20,9 @@
 //!
 //! # Safety
 //!
-//! - *Two threads with one value.* The exchange lets one thread from FREE to TAKEN, and only its [`Claimed`], which
+//! - *Two threads with one value.* The exchange lets one thread from FREE to TAKEN, and only its [`PoolGuard`], which
 //!   cannot be copied, leads back. What one holder wrote is seen by the next one: its Acquire pairs with the Release.
-//! - *The value outlives its claim.* [`Claimed`] borrows the [`Claims`].
+//! - *The value outlives its claim.* [`PoolGuard`] borrows the [`TryLockPool`].
 
 use crate::sync::{AtomicU64, Ordering, UnsafeCell, order};
 
@@ -31,13 +31,13 @@ const TAKEN: u64 = 1;
 
 /// One thing, and whose it is. Two lines, since processors fetch lines in pairs.
 #[repr(align(128))]
-struct Place<T> {
+struct PoolSlot<T> {
     word: AtomicU64,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is only reached through a `Claimed`, of which there is one at a time (see the module's page).
-unsafe impl<T: Send> Sync for Place<T> {}
+// SAFETY: the value is only reached through a `PoolGuard`, of which there is one at a time (see the module's page).
+unsafe impl<T: Send> Sync for PoolSlot<T> {}
 
 /// Things of which each is one thread's at a time.
 ///
@@ -52,55 +52,55 @@ unsafe impl<T: Send> Sync for Place<T> {}
 /// drop(mine);
 /// assert_eq!(*claims.claim(1).expect("one is free again"), "first");
 /// ```
-pub struct Claims<T> {
-    places: Box<[Place<T>]>,
+pub struct TryLockPool<T> {
+    places: Box<[PoolSlot<T>]>,
 }
 
-impl<T> std::fmt::Debug for Claims<T> {
+impl<T> std::fmt::Debug for TryLockPool<T> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Claims").field("places", &self.places.len()).finish_non_exhaustive()
     }
 }
 
-impl<T> Claims<T> {
+impl<T> TryLockPool<T> {
     /// These things, all of them free.
     pub fn new(values: impl IntoIterator<Item = T>) -> Self {
-        let place = |value| Place { word: AtomicU64::new(FREE), value: UnsafeCell::new(value) };
+        let place = |value| PoolSlot { word: AtomicU64::new(FREE), value: UnsafeCell::new(value) };
         Self { places: values.into_iter().map(place).collect() }
     }
 
     /// Takes the preferred one (a number that wraps around), or else another one that is free.
     #[inline]
-    pub fn claim(&self, preferred: usize) -> Option<Claimed<'_, T>> {
+    pub fn claim(&self, preferred: usize) -> Option<PoolGuard<'_, T>> {
         let count = self.places.len();
         let first = preferred.checked_rem(count)?;
         self.try_claim(first).or_else(|| (1..count).find_map(|step| self.try_claim((first + step) % count)))
     }
 
     #[inline]
-    fn try_claim(&self, index: usize) -> Option<Claimed<'_, T>> {
+    fn try_claim(&self, index: usize) -> Option<PoolGuard<'_, T>> {
         let place = &self.places[index];
-        // Pairs with the Release in `Claimed::drop`.
+        // Pairs with the Release in `PoolGuard::drop`.
         let claimed = place.word.compare_exchange(FREE, TAKEN, order::claim(), Ordering::Relaxed);
-        // Only who has it may make one: a `Claimed` that is dropped gives the place back, whoever has it.
-        claimed.is_ok().then(|| Claimed { place })
+        // Only who has it may make one: a `PoolGuard` that is dropped gives the place back, whoever has it.
+        claimed.is_ok().then(|| PoolGuard { place })
     }
 }
 
 /// A thing that is this thread's until this is dropped.
-pub struct Claimed<'claims, T> {
-    place: &'claims Place<T>,
+pub struct PoolGuard<'claims, T> {
+    place: &'claims PoolSlot<T>,
 }
 
-impl<T> Drop for Claimed<'_, T> {
+impl<T> Drop for PoolGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // Pairs with the Acquire in `Claims::try_claim`.
+        // Pairs with the Acquire in `TryLockPool::try_claim`.
         self.place.word.store(FREE, order::give_back());
     }
 }
 
-impl<T> Claimed<'_, T> {
+impl<T> PoolGuard<'_, T> {
     /// Works with it, under the eyes of the model checker.
     #[cfg(loom)]
     pub(crate) fn with<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> R {
@@ -110,7 +110,7 @@ impl<T> Claimed<'_, T> {
 }
 
 #[cfg(not(loom))]
-impl<T> std::ops::Deref for Claimed<'_, T> {
+impl<T> std::ops::Deref for PoolGuard<'_, T> {
     type Target = T;
 
     #[inline(always)]
@@ -121,7 +121,7 @@ impl<T> std::ops::Deref for Claimed<'_, T> {
 }
 
 #[cfg(not(loom))]
-impl<T> std::ops::DerefMut for Claimed<'_, T> {
+impl<T> std::ops::DerefMut for PoolGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`; `self` is borrowed alone.
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn threads_that_outnumber_the_places_never_share_one() {
         // If this broke, two threads would write into one ring, and each would get the other's answer.
-        let claims = Claims::new([0u64; 3]);
+        let claims = TryLockPool::new([0u64; 3]);
         let made: u64 = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..6)
                 .map(|thread| {
@@ -159,13 +159,13 @@ mod tests {
         });
         let counted: u64 = [0, 1, 2].map(|place| *claims.claim(place).unwrap()).iter().sum();
         assert_eq!(counted, made);
-        assert!(Claims::<u64>::new([]).claim(7).is_none());
+        assert!(TryLockPool::<u64>::new([]).claim(7).is_none());
     }
 
     #[test]
     fn a_thread_that_dies_in_the_middle_gives_back_what_it_had() {
         // If this broke, each panic would cost its client a lane, and the eighth one all calls.
-        let claims = Claims::new([5]);
+        let claims = TryLockPool::new([5]);
         let died = std::thread::scope(|scope| {
             scope
                 .spawn(|| {

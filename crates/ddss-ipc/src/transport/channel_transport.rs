@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use ddss_core::Entry;
 
-use crate::client::connection::Link;
+use crate::client::connection::Connection;
 use crate::strategy::WaitClass;
 
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Waited {
-    /// [`Lane::reap`](crate::Lane::reap) has something.
+pub enum WaitOutcome {
+    /// [`Lane::reap`](crate::Channel::reap) has something.
     Ready,
     /// The deadline came first.
     TimedOut,
@@ -22,9 +22,9 @@ pub enum Waited {
 /// [`Rcq`](super::ring_transport::Rcq) or [`Auto`](super::ring_transport::Auto).
 ///
 /// The same calls have the same results under each; they differ in who pays for them and who waits how. The
-/// [`Lane`](crate::Lane) that owns a road keeps the window: it never submits more than `RING_SLOTS` entries beyond
+/// [`Lane`](crate::Channel) that owns a road keeps the window: it never submits more than `RING_SLOTS` entries beyond
 /// those it took.
-pub(crate) trait Road: Send {
+pub(crate) trait ChannelTransport: Send {
     /// Sends a request. Never blocks, never fails: what does not fit yet waits on this side.
     fn submit(&mut self, entry: &Entry);
 
@@ -32,7 +32,7 @@ pub(crate) trait Road: Send {
     fn ring(&mut self);
 
     /// What it shares with the other lanes of its client.
-    fn link(&self) -> &Link;
+    fn link(&self) -> &Connection;
 
     /// Takes the next completion, if it is there.
     fn take(&mut self) -> Option<Entry>;
@@ -41,7 +41,7 @@ pub(crate) trait Road: Send {
     fn is_ready(&mut self) -> bool;
 
     /// Waits for the next completion.
-    fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited;
+    fn wait(&mut self, class: WaitClass, deadline: Instant) -> WaitOutcome;
 
     /// From now on the next completion makes the client's socket readable. False, and nothing said, when it is there.
     fn arm_async(&mut self) -> bool;

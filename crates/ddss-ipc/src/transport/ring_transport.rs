@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 use ddss_core::Entry;
 use rustix::thread::{futex, sched_yield};
 
-use super::channel_transport::{Road, Waited};
-use crate::client::connection::Link;
-use crate::client::thread_tag::Caller;
+use super::channel_transport::{ChannelTransport, WaitOutcome};
+use crate::client::connection::Connection;
+use crate::client::thread_tag::ThreadTag;
 use crate::shm::layout::Layout;
 use crate::shm::ring::{Consumer, Kind, MappedRing, Producer};
 use crate::strategy::WaitClass;
 use crate::sync::Ordering;
 use crate::sys::{MappedWord, MemoryError, SharedMemory};
 use crate::trace_sampling::{clock_ns, is_followed, stamp};
-use crate::wait::first_poll_delay::FirstLook;
+use crate::wait::first_poll_delay::FirstPollDelay;
 use crate::wait::park;
-use crate::wait::park::Sleep;
-use crate::wait::same_core::{Beside, YIELDS_MAX};
-use crate::wait::time_slice::CoreTurn;
+use crate::wait::park::SleepMode;
+use crate::wait::same_core::{SameCore, YIELDS_MAX};
+use crate::wait::time_slice::TimeSlice;
 
 /// How long a client spins before it offers its core to others.
 const SPIN: Duration = Duration::from_micros(8);
@@ -39,22 +39,22 @@ const SLEEP_MAX: Duration = Duration::from_millis(20);
 const SPIN_ALIVE_EVERY: Duration = Duration::from_millis(5);
 
 /// The client's ends of a lane's ring.
-pub(crate) struct Rings {
-    link: Arc<Link>,
+pub(crate) struct RingEnds {
+    link: Arc<Connection>,
     requests: Producer<MappedRing>,
     completions: Consumer<MappedRing>,
     control: MappedWord,
     stamp: MappedWord,
-    caller: Caller,
+    caller: ThreadTag,
     rung: u64,
-    turn: CoreTurn,
-    first_look: FirstLook,
-    beside: Beside,
+    turn: TimeSlice,
+    first_look: FirstPollDelay,
+    beside: SameCore,
 }
 
-impl Rings {
+impl RingEnds {
     pub(crate) fn new(
-        link: &Arc<Link>,
+        link: &Arc<Connection>,
         memory: &SharedMemory,
         layout: &Layout,
         lane: usize,
@@ -65,28 +65,28 @@ impl Rings {
             completions: Consumer::new(memory.ring_at(layout.ring(lane))?, Kind::Completion, 0),
             control: memory.word_at(layout.control(lane))?,
             stamp: memory.word_at(layout.stamp(lane))?,
-            caller: Caller::new(memory, layout, lane)?,
+            caller: ThreadTag::new(memory, layout, lane)?,
             rung: 0,
-            turn: CoreTurn::new(),
-            first_look: FirstLook::default(),
-            beside: Beside::default(),
+            turn: TimeSlice::new(),
+            first_look: FirstPollDelay::default(),
+            beside: SameCore::default(),
         })
     }
 
-    fn wait_spinning(&mut self, deadline: Instant) -> Waited {
+    fn wait_spinning(&mut self, deadline: Instant) -> WaitOutcome {
         // Most answers come before the clock is worth a look.
         if self.looks_first() {
-            return Waited::Ready;
+            return WaitOutcome::Ready;
         }
         let start = Instant::now();
         let (mut look_alive, mut offer) = (start + SPIN_ALIVE_EVERY, start + SPIN);
         loop {
             if self.looks_ready(LOOKS_PER_CLOCK) {
-                return Waited::Ready;
+                return WaitOutcome::Ready;
             }
             let now = Instant::now();
             if now >= deadline {
-                return Waited::TimedOut;
+                return WaitOutcome::TimedOut;
             }
             if now >= offer {
                 // An operation that takes so long may wait for somebody who waits for this core.
@@ -223,14 +223,14 @@ impl Rings {
         ready
     }
 
-    fn wait_parked(&mut self, deadline: Instant) -> Waited {
+    fn wait_parked(&mut self, deadline: Instant) -> WaitOutcome {
         loop {
             if self.completions.is_ready() {
-                return Waited::Ready;
+                return WaitOutcome::Ready;
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Waited::TimedOut;
+                return WaitOutcome::TimedOut;
             }
             if !self.park(left.min(SLEEP_MAX)) && !self.link.is_alive() {
                 return self.last_look();
@@ -240,7 +240,7 @@ impl Rings {
 
     /// Sleeps until the next completion or for that long. False when the time ran out.
     fn park(&mut self, duration: Duration) -> bool {
-        if !park::announce(&self.control, Sleep::Futex, &mut self.completions) {
+        if !park::announce(&self.control, SleepMode::Futex, &mut self.completions) {
             return true;
         }
         let word = self.completions.slots().sequence_word(self.completions.awaited());
@@ -256,18 +256,18 @@ impl Rings {
     }
 
     /// The daemon is gone: what it published before it went still counts.
-    fn last_look(&self) -> Waited {
-        if self.completions.is_ready() { Waited::Ready } else { Waited::Gone }
+    fn last_look(&self) -> WaitOutcome {
+        if self.completions.is_ready() { WaitOutcome::Ready } else { WaitOutcome::Gone }
     }
 }
 
 /// Both sides poll: no system call in the steady state, a core busy while it waits.
-pub(crate) struct Rcq(pub(crate) Rings);
+pub(crate) struct Rcq(pub(crate) RingEnds);
 
 /// Spins a bounded time, then parks.
-pub(crate) struct Auto(pub(crate) Rings);
+pub(crate) struct Auto(pub(crate) RingEnds);
 
-impl Rings {
+impl RingEnds {
     #[inline(always)]
     fn submit(&mut self, entry: &Entry) {
         let position = self.requests.count();
@@ -285,11 +285,11 @@ impl Rings {
     }
 
     fn arm_async(&mut self) -> bool {
-        park::announce(&self.control, Sleep::Socket, &mut self.completions)
+        park::announce(&self.control, SleepMode::Socket, &mut self.completions)
     }
 }
 
-impl Road for Rcq {
+impl ChannelTransport for Rcq {
     fn submit(&mut self, entry: &Entry) {
         self.0.submit(entry);
     }
@@ -298,7 +298,7 @@ impl Road for Rcq {
         self.0.ring();
     }
 
-    fn link(&self) -> &Link {
+    fn link(&self) -> &Connection {
         &self.0.link
     }
 
@@ -310,13 +310,13 @@ impl Road for Rcq {
         self.0.completions.is_ready()
     }
 
-    fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
+    fn wait(&mut self, class: WaitClass, deadline: Instant) -> WaitOutcome {
         match class {
             // On the service's own core polling would keep out who is to answer, for the rest of a slice.
             WaitClass::Polling | WaitClass::InLine if self.0.link.shared_core().is_none() => {
                 self.0.wait_spinning(deadline)
             }
-            WaitClass::Polling if self.0.give_way() => Waited::Ready,
+            WaitClass::Polling if self.0.give_way() => WaitOutcome::Ready,
             _ => self.0.wait_parked(deadline),
         }
     }
@@ -330,7 +330,7 @@ impl Road for Rcq {
     }
 }
 
-impl Road for Auto {
+impl ChannelTransport for Auto {
     fn submit(&mut self, entry: &Entry) {
         self.0.submit(entry);
     }
@@ -339,7 +339,7 @@ impl Road for Auto {
         self.0.ring();
     }
 
-    fn link(&self) -> &Link {
+    fn link(&self) -> &Connection {
         &self.0.link
     }
 
@@ -351,7 +351,7 @@ impl Road for Auto {
         self.0.completions.is_ready()
     }
 
-    fn wait(&mut self, class: WaitClass, deadline: Instant) -> Waited {
+    fn wait(&mut self, class: WaitClass, deadline: Instant) -> WaitOutcome {
         // On the service's own core the caller yields or sleeps, and never one before the other where that is known: a yield
         // costs it its claim to the core, so the service could finish its slice, spinning and all, before the caller runs.
         let polls = match class {
@@ -366,7 +366,7 @@ impl Road for Auto {
                 self.0.take_turns();
             }
             if self.0.spin_awhile(shared) {
-                return Waited::Ready;
+                return WaitOutcome::Ready;
             }
         }
         self.0.wait_parked(deadline)

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use ddss_core::Entry;
 use ddss_core::limits::RING_SLOTS;
 
-use super::channel_transport::{Road, Waited};
-use super::sysv_timeout::Notes;
-use crate::client::connection::Link;
-use crate::client::thread_tag::Caller;
+use super::channel_transport::{ChannelTransport, WaitOutcome};
+use super::sysv_timeout::TimeoutSlots;
+use crate::client::connection::Connection;
+use crate::client::thread_tag::ThreadTag;
 use crate::shm::layout::Layout;
 use crate::shm::ring::{Kind, MappedRing, Producer};
 use crate::strategy::WaitClass;
@@ -22,25 +22,25 @@ use crate::sync::{Ordering, order};
 use crate::sys::{MappedWord, MemoryError, Queue, Received, SharedMemory};
 use crate::trace_sampling::{clock_ns, is_followed, stamp};
 use crate::wait::park;
-use crate::wait::park::{Awaited, Sleep};
+use crate::wait::park::{ParkCondition, SleepMode};
 
 /// How long a lane of which nothing is under way sleeps before it tries to send its backlog again: the other lanes of
 /// its client have filled the queue.
 const BACKLOG_RETRY: Duration = Duration::from_millis(1);
 
 /// What the road of a queue lane is made of.
-pub(crate) struct Parts<'parts> {
-    pub(crate) link: &'parts Arc<Link>,
-    pub(crate) notes: &'parts Arc<Notes>,
+pub(crate) struct SysvParts<'parts> {
+    pub(crate) link: &'parts Arc<Connection>,
+    pub(crate) notes: &'parts Arc<TimeoutSlots>,
     pub(crate) memory: &'parts SharedMemory,
     pub(crate) layout: &'parts Layout,
     pub(crate) lane: usize,
 }
 
 /// The end of the reply queue that one lane reads.
-struct Replies {
-    link: Arc<Link>,
-    notes: Arc<Notes>,
+struct ReplyQueue {
+    link: Arc<Connection>,
+    notes: Arc<TimeoutSlots>,
     queue: Queue,
     lane: u8,
     /// Received and not yet taken.
@@ -51,12 +51,12 @@ struct Replies {
     control: MappedWord,
     /// The service holds replies back because a lane had its share of messages in the queue.
     held: MappedWord,
-    caller: Caller,
+    caller: ThreadTag,
     rung: u64,
 }
 
-impl Replies {
-    fn new(parts: &Parts<'_>, queue: Queue) -> Result<Self, MemoryError> {
+impl ReplyQueue {
+    fn new(parts: &SysvParts<'_>, queue: Queue) -> Result<Self, MemoryError> {
         Ok(Self {
             link: Arc::clone(parts.link),
             notes: Arc::clone(parts.notes),
@@ -67,7 +67,7 @@ impl Replies {
             taken_word: parts.memory.word_at(parts.layout.taken(parts.lane))?,
             control: parts.memory.word_at(parts.layout.control(parts.lane))?,
             held: parts.memory.word_at(parts.layout.held())?,
-            caller: Caller::new(parts.memory, parts.layout, parts.lane)?,
+            caller: ThreadTag::new(parts.memory, parts.layout, parts.lane)?,
             rung: 0,
         })
     }
@@ -126,16 +126,16 @@ impl Replies {
         }
     }
 
-    fn wait(&mut self, deadline: Instant) -> Waited {
+    fn wait(&mut self, deadline: Instant) -> WaitOutcome {
         loop {
             if self.look() {
-                return Waited::Ready;
+                return WaitOutcome::Ready;
             }
             if self.link.is_gone() {
-                return Waited::Gone;
+                return WaitOutcome::Gone;
             }
             if Instant::now() >= deadline {
-                return Waited::TimedOut;
+                return WaitOutcome::TimedOut;
             }
             self.block(deadline);
         }
@@ -143,8 +143,9 @@ impl Replies {
 
     fn arm_async(&mut self) -> bool {
         let control = &self.control;
-        let mut look = Look { queue: self.queue, lane: self.lane, awaited: self.received.wrapping_add(1), found: None };
-        let armed = self.next.is_none() && park::announce(control, Sleep::Socket, &mut look);
+        let mut look =
+            LastPoll { queue: self.queue, lane: self.lane, awaited: self.received.wrapping_add(1), found: None };
+        let armed = self.next.is_none() && park::announce(control, SleepMode::Socket, &mut look);
         if let Some(received) = look.found {
             self.note(received);
         }
@@ -153,14 +154,14 @@ impl Replies {
 }
 
 /// The last look before a lane sleeps: a message found by it is kept.
-struct Look {
+struct LastPoll {
     queue: Queue,
     lane: u8,
     awaited: u32,
     found: Option<Received>,
 }
 
-impl Awaited for Look {
+impl ParkCondition for LastPoll {
     fn sequence(&self) -> u32 {
         self.awaited
     }
@@ -176,18 +177,18 @@ impl Awaited for Look {
 pub(crate) struct Rmq {
     requests: Producer<MappedRing>,
     stamp: MappedWord,
-    replies: Replies,
+    replies: ReplyQueue,
 }
 
 impl Rmq {
-    pub(crate) fn new(parts: &Parts<'_>, replies: Queue) -> Result<Self, MemoryError> {
+    pub(crate) fn new(parts: &SysvParts<'_>, replies: Queue) -> Result<Self, MemoryError> {
         let requests = Producer::new(parts.memory.ring_at(parts.layout.ring(parts.lane))?, Kind::Request, 0);
         let stamp = parts.memory.word_at(parts.layout.stamp(parts.lane))?;
-        Ok(Self { requests, stamp, replies: Replies::new(parts, replies)? })
+        Ok(Self { requests, stamp, replies: ReplyQueue::new(parts, replies)? })
     }
 }
 
-impl Road for Rmq {
+impl ChannelTransport for Rmq {
     fn submit(&mut self, entry: &Entry) {
         let position = self.requests.count();
         if is_followed(position) {
@@ -201,7 +202,7 @@ impl Road for Rmq {
         self.replies.ring();
     }
 
-    fn link(&self) -> &Link {
+    fn link(&self) -> &Connection {
         &self.replies.link
     }
 
@@ -213,7 +214,7 @@ impl Road for Rmq {
         self.replies.look()
     }
 
-    fn wait(&mut self, _class: WaitClass, deadline: Instant) -> Waited {
+    fn wait(&mut self, _class: WaitClass, deadline: Instant) -> WaitOutcome {
         self.replies.wait(deadline)
     }
 
@@ -236,11 +237,11 @@ pub(crate) struct Mq {
     /// Requests that the queue had no room for; with those under way never more than a window.
     backlog: VecDeque<Entry>,
     under_way: usize,
-    replies: Replies,
+    replies: ReplyQueue,
 }
 
 impl Mq {
-    pub(crate) fn new(parts: &Parts<'_>, requests: Queue, replies: Queue) -> Result<Self, MemoryError> {
+    pub(crate) fn new(parts: &SysvParts<'_>, requests: Queue, replies: Queue) -> Result<Self, MemoryError> {
         Ok(Self {
             queue: requests,
             sent_word: parts.memory.word_at(parts.layout.sent(parts.lane))?,
@@ -248,7 +249,7 @@ impl Mq {
             stamp: parts.memory.word_at(parts.layout.stamp(parts.lane))?,
             backlog: VecDeque::with_capacity(RING_SLOTS),
             under_way: 0,
-            replies: Replies::new(parts, replies)?,
+            replies: ReplyQueue::new(parts, replies)?,
         })
     }
 
@@ -289,7 +290,7 @@ impl Mq {
     }
 }
 
-impl Road for Mq {
+impl ChannelTransport for Mq {
     fn submit(&mut self, entry: &Entry) {
         self.send_backlog();
         if !self.backlog.is_empty() || !self.send(entry) {
@@ -301,7 +302,7 @@ impl Road for Mq {
         self.replies.ring();
     }
 
-    fn link(&self) -> &Link {
+    fn link(&self) -> &Connection {
         &self.replies.link
     }
 
@@ -318,7 +319,7 @@ impl Road for Mq {
         self.replies.look()
     }
 
-    fn wait(&mut self, _class: WaitClass, deadline: Instant) -> Waited {
+    fn wait(&mut self, _class: WaitClass, deadline: Instant) -> WaitOutcome {
         loop {
             self.send_backlog();
             if self.under_way > 0 || self.backlog.is_empty() {
@@ -326,10 +327,10 @@ impl Road for Mq {
             }
             // None of ours is under way, so no reply will come before the other lanes make room.
             if self.replies.link.is_gone() {
-                return Waited::Gone;
+                return WaitOutcome::Gone;
             }
             if Instant::now() >= deadline {
-                return Waited::TimedOut;
+                return WaitOutcome::TimedOut;
             }
             std::thread::sleep(BACKLOG_RETRY);
         }

@@ -32,19 +32,19 @@ const KEY_TRIES: usize = 16;
 
 /// What a queue is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Role {
+pub(crate) enum QueueRole {
     Replies = 0,
     Requests = 1,
 }
 
 /// The file; opened when the first queue is made.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct QueueJournal {
     file: File,
     path: PathBuf,
 }
 
-impl Drop for Ledger {
+impl Drop for QueueJournal {
     fn drop(&mut self) {
         // All its queues are gone. By now another daemon may have the socket, and a ledger of its own there.
         let inode = |stat: io::Result<Metadata>| stat.map(|stat| (stat.dev(), stat.ino())).ok();
@@ -54,7 +54,7 @@ impl Drop for Ledger {
     }
 }
 
-impl Ledger {
+impl QueueJournal {
     /// Where the ledger of a socket is.
     pub(crate) fn path(socket: &Path) -> PathBuf {
         let mut path = socket.as_os_str().to_owned();
@@ -89,7 +89,7 @@ impl Ledger {
         Ok(Arc::new(Self { file, path }))
     }
 
-    fn note(&self, slot: usize, role: Role, key: i32) -> io::Result<()> {
+    fn note(&self, slot: usize, role: QueueRole, key: i32) -> io::Result<()> {
         debug_assert!(slot < CLIENTS_MAX);
         let offset = slot * SLOT_BYTES + role as usize * KEY_BYTES;
         self.file.write_all_at(&key.to_ne_bytes(), offset as u64)
@@ -103,12 +103,12 @@ pub(crate) struct OwnedQueue {
     key: i32,
     capacity: usize,
     /// It goes after the last of its queues.
-    _ledger: Arc<Ledger>,
+    _ledger: Arc<QueueJournal>,
 }
 
 impl OwnedQueue {
     /// Makes a queue for the client in that slot and that user.
-    pub(crate) fn create(ledger: &Arc<Ledger>, slot: usize, role: Role, user: u32) -> io::Result<Self> {
+    pub(crate) fn create(ledger: &Arc<QueueJournal>, slot: usize, role: QueueRole, user: u32) -> io::Result<Self> {
         let random = RandomState::new();
         for attempt in 0..KEY_TRIES {
             let mut hasher = random.build_hasher();
@@ -176,9 +176,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
         let user = rustix::process::geteuid().as_raw();
-        let ledger = Ledger::open(&socket).unwrap();
+        let ledger = QueueJournal::open(&socket).unwrap();
         let make = |slot, role| OwnedQueue::create(&ledger, slot, role, user).unwrap();
-        let (first, second, third) = (make(0, Role::Replies), make(0, Role::Requests), make(1023, Role::Replies));
+        let (first, second, third) =
+            (make(0, QueueRole::Replies), make(0, QueueRole::Requests), make(1023, QueueRole::Replies));
         let (key, left) = (first.key, [second.queue(), third.queue()]);
         drop(first);
         assert_eq!(Queue::find_ours(key), None, "dropped is removed");
@@ -186,11 +187,11 @@ mod tests {
         std::mem::forget(second);
         std::mem::forget(third);
         std::mem::forget(ledger);
-        assert_eq!(Ledger::clean(&socket).unwrap(), 2);
+        assert_eq!(QueueJournal::clean(&socket).unwrap(), 2);
         for queue in left {
             assert!(queue.capacity().is_err(), "still there: {queue:?}");
         }
-        assert_eq!(Ledger::clean(&socket).unwrap(), 0);
+        assert_eq!(QueueJournal::clean(&socket).unwrap(), 0);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -13,7 +13,7 @@ use std::{fmt, io};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
-use crate::client::connection::Link;
+use crate::client::connection::Connection;
 use crate::socket::timespec;
 use crate::sync::{AtomicU64, Ordering, order};
 use crate::sys::Queue;
@@ -27,7 +27,7 @@ const AWAKE: u64 = 0;
 
 /// One lane's note.
 #[derive(Default)]
-struct Note {
+struct TimeoutSlot {
     /// Nanoseconds since the watch began, plus one.
     deadline: AtomicU64,
     /// An empty message of ours is in the queue.
@@ -35,15 +35,15 @@ struct Note {
 }
 
 /// What lanes and thread share.
-pub(crate) struct Notes {
+pub(crate) struct TimeoutSlots {
     began: Instant,
-    lanes: Vec<Note>,
+    lanes: Vec<TimeoutSlot>,
     dozing: AtomicBool,
     stop: AtomicBool,
     kick: OwnedFd,
 }
 
-impl Notes {
+impl TimeoutSlots {
     /// The lane is about to block until that deadline.
     pub(crate) fn wait(&self, lane: u8, deadline: Instant) {
         let after = deadline.saturating_duration_since(self.began).as_nanos();
@@ -72,24 +72,24 @@ impl Notes {
 }
 
 /// The thread; ends when it is dropped.
-pub(crate) struct Watch {
-    notes: Arc<Notes>,
+pub(crate) struct TimeoutThread {
+    notes: Arc<TimeoutSlots>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for TimeoutThread {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Watch").finish_non_exhaustive()
     }
 }
 
-impl Watch {
+impl TimeoutThread {
     /// Watches over that many lanes, which block on that queue.
-    pub(crate) fn start(link: Arc<Link>, queue: Queue, lanes: usize) -> io::Result<Self> {
+    pub(crate) fn start(link: Arc<Connection>, queue: Queue, lanes: usize) -> io::Result<Self> {
         let kick = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let notes = Arc::new(Notes {
+        let notes = Arc::new(TimeoutSlots {
             began: Instant::now(),
-            lanes: (0..lanes).map(|_| Note::default()).collect(),
+            lanes: (0..lanes).map(|_| TimeoutSlot::default()).collect(),
             dozing: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             kick,
@@ -100,12 +100,12 @@ impl Watch {
     }
 
     /// Where lanes note their deadlines.
-    pub(crate) fn notes(&self) -> &Arc<Notes> {
+    pub(crate) fn notes(&self) -> &Arc<TimeoutSlots> {
         &self.notes
     }
 }
 
-impl Drop for Watch {
+impl Drop for TimeoutThread {
     fn drop(&mut self) {
         self.notes.stop.store(true, Ordering::Release);
         self.notes.kick();
@@ -116,9 +116,9 @@ impl Drop for Watch {
 }
 
 struct Watcher {
-    link: Arc<Link>,
+    link: Arc<Connection>,
     queue: Queue,
-    notes: Arc<Notes>,
+    notes: Arc<TimeoutSlots>,
     idle_ticks: u32,
 }
 

@@ -26,11 +26,11 @@ const LOOKS_NEAR: u32 = 8;
 
 /// One lane's patience.
 #[derive(Debug, Default)]
-pub(crate) struct FirstLook {
+pub(crate) struct FirstPollDelay {
     parts: u32,
 }
 
-impl FirstLook {
+impl FirstPollDelay {
     /// Keeps still. The looks behind it do not start before it ends.
     #[inline]
     pub(crate) fn keep_still(&self) {
@@ -62,7 +62,7 @@ mod tests {
     fn patience_settles_where_the_answers_come_and_follows_them() {
         // If this broke, a client would keep still for longer than its answers take, or take the line away from the
         // service in the middle of each call.
-        let mut first = FirstLook::default();
+        let mut first = FirstPollDelay::default();
         let mut early_in_a_thousand = |takes: u32| {
             let mut early = 0;
             for call in 0..11_000 {
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_far_away_changes_nothing() {
         // If this broke, one call to another node would make the next local ones late.
-        let mut first = FirstLook { parts: 100 };
+        let mut first = FirstPollDelay { parts: 100 };
         first.found_at(LOOKS_NEAR);
         assert_eq!(first.parts, 100);
         (0..10_000).for_each(|_| first.found_at(1));

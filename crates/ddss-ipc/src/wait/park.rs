@@ -31,7 +31,7 @@ const KIND_SHIFT: u32 = 32;
 
 /// How a client sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sleep {
+pub(crate) enum SleepMode {
     /// On the sequence of the slot that it awaits.
     Futex,
     /// On its socket, which the service sends one byte.
@@ -40,7 +40,7 @@ pub(crate) enum Sleep {
     Beside,
 }
 
-impl Sleep {
+impl SleepMode {
     fn code(self) -> u64 {
         match self {
             Self::Futex => 1,
@@ -51,14 +51,14 @@ impl Sleep {
 }
 
 /// What somebody is about to sleep for.
-pub(crate) trait Awaited {
+pub(crate) trait ParkCondition {
     /// The sequence it will have.
     fn sequence(&self) -> u32;
     /// Whether it is there.
     fn is_ready(&mut self) -> bool;
 }
 
-impl<S: Slots> Awaited for Consumer<S> {
+impl<S: Slots> ParkCondition for Consumer<S> {
     fn sequence(&self) -> u32 {
         self.awaited()
     }
@@ -69,7 +69,7 @@ impl<S: Slots> Awaited for Consumer<S> {
 }
 
 /// Says that the client sleeps until the next entry. Gives false, and says that it is awake, when the entry is there.
-pub(crate) fn announce(control: &AtomicU64, sleep: Sleep, awaited: &mut impl Awaited) -> bool {
+pub(crate) fn announce(control: &AtomicU64, sleep: SleepMode, awaited: &mut impl ParkCondition) -> bool {
     control.store(sleep.code() << KIND_SHIFT | u64::from(awaited.sequence()), Ordering::Relaxed);
     order::before_sleep();
     if awaited.is_ready() {
@@ -81,12 +81,12 @@ pub(crate) fn announce(control: &AtomicU64, sleep: Sleep, awaited: &mut impl Awa
 
 /// Says that the client yields until that entry is there. It does not sleep, so nobody has to look once more.
 pub(crate) fn wait_beside(control: &AtomicU64, awaited: u32) {
-    control.store(Sleep::Beside.code() << KIND_SHIFT | u64::from(awaited), Ordering::Relaxed);
+    control.store(SleepMode::Beside.code() << KIND_SHIFT | u64::from(awaited), Ordering::Relaxed);
 }
 
 /// Whether it says so.
 pub(crate) fn waits_beside(control: &AtomicU64) -> bool {
-    control.load(Ordering::Relaxed) >> KIND_SHIFT == Sleep::Beside.code()
+    control.load(Ordering::Relaxed) >> KIND_SHIFT == SleepMode::Beside.code()
 }
 
 /// Says that the client is awake.
@@ -96,15 +96,15 @@ pub(crate) fn awaken(control: &AtomicU64) {
 
 /// Who sleeps in a lane of which the entries up to sequence `published` are out, after [`order::before_wake`]: how,
 /// and for which sequence. Nobody, if what it awaits is not out yet.
-pub(crate) fn sleeper(control: &AtomicU64, published: u32) -> Option<(Sleep, u32)> {
+pub(crate) fn sleeper(control: &AtomicU64, published: u32) -> Option<(SleepMode, u32)> {
     let word = control.load(Ordering::Relaxed);
     if word == AWAKE {
         return None;
     }
     let sleep = match word >> KIND_SHIFT {
-        1 => Sleep::Futex,
-        2 => Sleep::Socket,
-        3 => Sleep::Beside,
+        1 => SleepMode::Futex,
+        2 => SleepMode::Socket,
+        3 => SleepMode::Beside,
         _ => return None,
     };
     let awaited = word as u32;
@@ -122,13 +122,13 @@ mod tests {
         // If this broke, a client would be woken for nothing, note "woken already", and sleep through the real thing.
         let control = AtomicU64::new(1 << KIND_SHIFT | u64::from(u32::MAX));
         assert_eq!(sleeper(&control, u32::MAX - 1), None);
-        assert_eq!(sleeper(&control, u32::MAX), Some((Sleep::Futex, u32::MAX)));
-        assert_eq!(sleeper(&control, 5), Some((Sleep::Futex, u32::MAX)));
+        assert_eq!(sleeper(&control, u32::MAX), Some((SleepMode::Futex, u32::MAX)));
+        assert_eq!(sleeper(&control, 5), Some((SleepMode::Futex, u32::MAX)));
         awaken(&control);
         assert_eq!(sleeper(&control, 5), None);
         wait_beside(&control, 7);
         assert!(waits_beside(&control));
-        assert_eq!([6, 7].map(|out| sleeper(&control, out)), [None, Some((Sleep::Beside, 7))]);
+        assert_eq!([6, 7].map(|out| sleeper(&control, out)), [None, Some((SleepMode::Beside, 7))]);
         awaken(&control);
         assert!(!waits_beside(&control));
         let nonsense = AtomicU64::new(u64::MAX);

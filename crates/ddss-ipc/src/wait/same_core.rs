@@ -19,20 +19,20 @@ const RESTS_MAX: u32 = 1024;
 
 /// Whether yields pay, for one lane.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct SameCore {
     /// So many calls are still to sleep.
     resting: u32,
     /// So many would after the next one in vain.
     rests: u32,
 }
 
-impl Default for Beside {
+impl Default for SameCore {
     fn default() -> Self {
         Self { resting: 0, rests: RESTS }
     }
 }
 
-impl Beside {
+impl SameCore {
     /// Whether the call that begins is to yield.
     pub(crate) fn pays(&mut self) -> bool {
         let pays = self.resting == 0;
@@ -65,8 +65,8 @@ mod tests {
     fn a_client_whose_yields_are_in_vain_sleeps_and_tries_again_ever_later() {
         // If this broke, a client beside a program that computes, or one whose answers are far away, would lose a slice of its core
         // in each call, or never yield again after one bad moment.
-        let mut beside = Beside::default();
-        let sleeps = |beside: &mut Beside| (0..).take_while(|_| !beside.pays()).count() as u32;
+        let mut beside = SameCore::default();
+        let sleeps = |beside: &mut SameCore| (0..).take_while(|_| !beside.pays()).count() as u32;
         assert_eq!(sleeps(&mut beside), 0);
         assert!(beside.yielded(QUICK, false), "the answer may come with the next one");
         assert!(!beside.yielded(QUICK, true));

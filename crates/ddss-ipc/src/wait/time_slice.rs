@@ -59,7 +59,7 @@ thread_local! {
 }
 
 /// One lane's view of its turn.
-pub(crate) struct CoreTurn {
+pub(crate) struct TimeSlice {
     began: Instant,
     last: Instant,
     calls: u32,
@@ -74,7 +74,7 @@ pub(crate) struct CoreTurn {
     waits_on_service_core: u32,
 }
 
-impl CoreTurn {
+impl TimeSlice {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
         let (calls, turns, waits_on_service_core) = (0, 0, 0);
@@ -224,12 +224,12 @@ mod tests {
     #[test]
     fn a_core_on_which_somebody_works_is_not_offered_for_a_while() {
         // If this broke, a client beside a program that computes would wait for a slice of milliseconds in each call.
-        let mut turn = CoreTurn::new();
+        let mut turn = TimeSlice::new();
         let long_ago = turn.began - Duration::from_secs(2);
         turn.came_back(HOG_MIN);
         assert!(turn.offer(long_ago, false).is_some(), "who waits as well gives it back soon");
         turn.came_back(HOG_MIN);
-        let rest = |turn: &CoreTurn| turn.hogged_until.unwrap() - turn.began;
+        let rest = |turn: &TimeSlice| turn.hogged_until.unwrap() - turn.began;
         let rests = [3, 3, 3, 3, 3, 3].map(|millis| {
             turn.came_back(Duration::from_millis(millis));
             rest(&turn).as_millis()

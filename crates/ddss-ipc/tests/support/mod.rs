@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ddss_core::{Entry, LaneId, NodeId};
+use ddss_core::{ChannelId, Entry, NodeId};
 use ddss_ipc::{
-    Arrival, AttachOptions, Attachment, Followed, Idling, Inbox, Lane, Offence, Reception, ReceptionConfig, Station,
-    WaitClass, Waited,
+    Acceptor, AcceptorConfig, Arrival, AttachOptions, Attachment, Channel, IdleMode, Inbox, IpcServer,
+    ProtocolViolation, TracedRequest, WaitClass, WaitOutcome,
 };
 use rustix::event::{PollFd, PollFlags};
 
@@ -38,7 +38,7 @@ pub(crate) struct Echo {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) path: PathBuf,
     pub(crate) seen: Arc<Seen>,
-    reception: Option<Reception>,
+    reception: Option<Acceptor>,
     inbox: Inbox,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -49,14 +49,14 @@ impl Echo {
         Self::with(|_| {})
     }
 
-    pub(crate) fn with(change: impl FnOnce(&mut ReceptionConfig)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut AcceptorConfig)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let station = Station::open(NodeId(7)).unwrap();
+        let station = IpcServer::open(NodeId(7)).unwrap();
         let inbox = station.inbox();
-        let mut config = ReceptionConfig::new(&station);
+        let mut config = AcceptorConfig::new(&station);
         change(&mut config);
-        let reception = Reception::start(&path, config, inbox.sink()).unwrap();
+        let reception = Acceptor::start(&path, config, inbox.sink()).unwrap();
         let seen = Arc::new(Seen::default());
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
@@ -88,7 +88,7 @@ impl Drop for Echo {
     }
 }
 
-fn serve(mut station: Station, seen: &Seen, stop: &AtomicBool) {
+fn serve(mut station: IpcServer, seen: &Seen, stop: &AtomicBool) {
     let mut batch = Vec::with_capacity(256);
     let mut delayed = Vec::new();
     let mut turn = false;
@@ -112,7 +112,7 @@ fn serve(mut station: Station, seen: &Seen, stop: &AtomicBool) {
         let taken = if turn {
             station.poll(256, &mut batch)
         } else {
-            station.serve(256, &mut |lane: LaneId, entry: &Entry, _: Option<Followed>| match entry[3] {
+            station.serve(256, &mut |lane: ChannelId, entry: &Entry, _: Option<TracedRequest>| match entry[3] {
                 NOW => Some([entry[0], !entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7]]),
                 _ => {
                     batch.push((lane, *entry));
@@ -125,13 +125,15 @@ fn serve(mut station: Station, seen: &Seen, stop: &AtomicBool) {
         }
         station.flush();
         while let Some(offence) = station.offence() {
-            let (Offence::Sequence { lane, .. } | Offence::Queue { lane }) = offence else { panic!("{offence}") };
+            let (ProtocolViolation::Sequence { lane, .. } | ProtocolViolation::Queue { lane }) = offence else {
+                panic!("{offence}")
+            };
             station.dismiss(lane.client);
             seen.offences.fetch_add(1, Ordering::Release);
         }
         seen.answered.fetch_add(taken as u64, Ordering::Release);
         idle = if taken > 0 { 0 } else { idle + 1 };
-        if idle > if station.idling() == Idling::Sleep { 0 } else { 2000 } {
+        if idle > if station.idling() == IdleMode::Sleep { 0 } else { 2000 } {
             idle = 0;
             rest(&mut station, seen);
             seen.wakes.store(station.counts().wakes, Ordering::Release);
@@ -150,7 +152,7 @@ pub(crate) const INVERT: u64 = 3;
 /// Never answered.
 pub(crate) const NEVER: u64 = 4;
 
-fn answer(station: &mut Station, delayed: &mut Vec<(LaneId, Entry)>, lane: LaneId, entry: Entry) {
+fn answer(station: &mut IpcServer, delayed: &mut Vec<(ChannelId, Entry)>, lane: ChannelId, entry: Entry) {
     match entry[3] {
         LATER => return delayed.push((lane, entry)),
         NEVER => return,
@@ -175,7 +177,7 @@ fn answer(station: &mut Station, delayed: &mut Vec<(LaneId, Entry)>, lane: LaneI
     station.reply(lane, &entry);
 }
 
-fn rest(station: &mut Station, seen: &Seen) {
+fn rest(station: &mut IpcServer, seen: &Seen) {
     if station.arm() {
         seen.rests.store(station.counts().rests, Ordering::Release);
         seen.resting.store(true, Ordering::Release);
@@ -198,10 +200,10 @@ pub(crate) fn attach(path: &Path, change: impl FnOnce(&mut AttachOptions)) -> At
 }
 
 /// One call: what comes back must be its own answer.
-pub(crate) fn call(lane: &mut Lane, class: WaitClass, value: u64) {
+pub(crate) fn call(lane: &mut Channel, class: WaitClass, value: u64) {
     lane.submit([u64::from(lane.index()) << 32, value, value ^ 1, NOW, 4, 5, 6, value ^ 7]).unwrap();
     lane.ring();
-    assert_eq!(lane.wait(class, Instant::now() + PATIENCE), Waited::Ready);
+    assert_eq!(lane.wait(class, Instant::now() + PATIENCE), WaitOutcome::Ready);
     let entry = lane.reap().unwrap();
     let index = u64::from(lane.index());
     assert_eq!((entry[0] >> 32, entry[1], entry[2], entry[7]), (index, !value, value ^ 1, value ^ 7));
@@ -221,9 +223,9 @@ pub(crate) fn spawn(role: &str, argument: &str) -> Child {
 
 /// Removes what a killed daemon left behind, the way that the next daemon does.
 pub(crate) fn clean_after_a_dead_daemon(path: &Path) {
-    let station = Station::open(NodeId(7)).unwrap();
+    let station = IpcServer::open(NodeId(7)).unwrap();
     let sink = station.inbox().sink();
-    Reception::start(path, ReceptionConfig::new(&station), sink).unwrap().stop();
+    Acceptor::start(path, AcceptorConfig::new(&station), sink).unwrap().stop();
     std::fs::remove_dir(path.parent().unwrap()).unwrap();
 }
 

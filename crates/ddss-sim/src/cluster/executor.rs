@@ -4,8 +4,8 @@ use super::network::{Event, Fetch, Staged};
 use super::node::Node;
 use super::raft_stub::Said;
 use super::simulator::World;
-use ddss_core::engine::{Action, Commit, Parts, Reply, Source, StepId, Target};
-use ddss_core::{ArenaRange, Entry, Failure, Header, LaneId, Message, NodeId, Payload, RemoteWindow, SegmentId};
+use ddss_core::engine::{Action, Commit, CommitSource, FetchTarget, RangeSet, Reply, StepId};
+use ddss_core::{ArenaRange, ChannelId, Entry, Failure, Header, Message, NodeId, Payload, RemoteWindow, SegmentId};
 
 impl World {
     /// Does what an engine wants done.
@@ -21,7 +21,7 @@ impl World {
             && let Some(&Commit { at, offset, client, from, version, timestamp }) =
                 self.nodes[node].engine.first_commit()
         {
-            let (parts, source) = (Parts::One { offset, bytes: from.length() }, Source::Client(client, from));
+            let (parts, source) = (RangeSet::One { offset, bytes: from.length() }, CommitSource::Client(client, from));
             self.act(node, Action::Commit { at, parts, source, version, timestamp });
         }
         if looks && let Some(&Reply { lane, completion, data }) = self.nodes[node].engine.last_reply() {
@@ -31,7 +31,7 @@ impl World {
     }
 
     /// What daemons try first: a small call, as its entry stands there.
-    pub(crate) fn perform_small(&mut self, node: usize, lane: LaneId, entry: &Entry) -> bool {
+    pub(crate) fn perform_small(&mut self, node: usize, lane: ChannelId, entry: &Entry) -> bool {
         let now = self.now(node);
         let engine = &mut self.nodes[node].engine;
         if let Some(seen) = engine.small_get(lane, entry) {
@@ -290,11 +290,11 @@ impl World {
             return;
         }
         match fetch.target {
-            Target::Arena(client, ArenaRange { slot, .. }) => {
+            FetchTarget::Arena(client, ArenaRange { slot, .. }) => {
                 let into = ArenaRange { slot, bytes: fetch.bytes.len() as u32 };
                 self.nodes[to].write_arena(client, into, &fetch.bytes);
             }
-            Target::Pool(at) => {
+            FetchTarget::Pool(at) => {
                 self.nodes[to].write(at, &fetch.bytes);
             }
         }

@@ -2,7 +2,7 @@
 
 use super::raft_stub::Said;
 use crate::random::Random;
-use ddss_core::engine::{HandId, StepId, Target};
+use ddss_core::engine::{FetchTarget, ServedGetId, StepId};
 use ddss_core::{Header, Range, RemoteWindow};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub(crate) struct Fetch {
     pub(crate) window: RemoteWindow,
     pub(crate) line: u64,
     pub(crate) ranges: Vec<Range>,
-    pub(crate) target: Target,
+    pub(crate) target: FetchTarget,
     pub(crate) header: Header,
     pub(crate) state_after: u64,
     pub(crate) bytes: Vec<u8>,
@@ -50,7 +50,7 @@ pub(crate) enum Staged {
     /// A client's: they do not change before the end of its call.
     Bytes(u64, Vec<u8>),
     /// From the sender's pool, as it is when they arrive: the fabric takes them out of memory as late as it can.
-    Pool { at: u64, from: u64, bytes: u32, hand: HandId, life: u64 },
+    Pool { at: u64, from: u64, bytes: u32, hand: ServedGetId, life: u64 },
 }
 
 /// Something that will happen.

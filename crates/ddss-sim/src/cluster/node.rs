@@ -4,9 +4,9 @@ use crate::check::History;
 use crate::load::permission_oracle::user_of;
 use crate::load::workload::Client;
 use crate::random::Random;
-use ddss_core::engine::{Engine, EngineConfig, Parts, Source, Tail, area_of, offset_of};
+use ddss_core::engine::{CommitSource, Engine, EngineConfig, MessageBody, RangeSet, area_of, offset_of};
 use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES};
-use ddss_core::{ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Plane, Record, Timestamp, Version};
+use ddss_core::{ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Record, Shard, Timestamp, Version};
 use std::collections::BTreeMap;
 
 /// Bytes of one client's arena.
@@ -61,7 +61,7 @@ impl Node {
         let pool_bytes = POOL_BYTES as u64;
         let mut engine = Engine::new(&EngineConfig {
             node: id,
-            plane: Plane::ONLY,
+            plane: Shard::ONLY,
             pool_bytes,
             peers: peers.to_vec(),
             first_generation,
@@ -184,7 +184,7 @@ impl Node {
     }
 
     /// The bytes of some parts, one behind the other; `at` is where the segment's data begin.
-    pub(crate) fn gather(&self, at: u64, parts: &Parts) -> Vec<u8> {
+    pub(crate) fn gather(&self, at: u64, parts: &RangeSet) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(parts.bytes() as usize);
         for range in &self.engine.ranges(parts) {
             bytes.extend(self.bytes(at + range.offset, range.bytes as usize));
@@ -193,7 +193,7 @@ impl Node {
     }
 
     /// The first half of a commit: what somebody sees who reads meanwhile.
-    pub(crate) fn begin_commit(&mut self, at: u64, parts: &Parts, bytes: &[u8], marked: Option<Version>) {
+    pub(crate) fn begin_commit(&mut self, at: u64, parts: &RangeSet, bytes: &[u8], marked: Option<Version>) {
         if let Some(version) = marked {
             self.set_word(at + Header::STATE_OFFSET, Header::writing(Version(version.0 - 1)));
         }
@@ -205,7 +205,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn commit(&mut self, at: u64, parts: &Parts, bytes: &[u8], version: Version, timestamp: Timestamp) {
+    pub(crate) fn commit(&mut self, at: u64, parts: &RangeSet, bytes: &[u8], version: Version, timestamp: Timestamp) {
         let mut left = bytes;
         for range in &self.engine.ranges(parts) {
             let (now, later) = left.split_at(range.bytes as usize);
@@ -235,16 +235,16 @@ impl Node {
     }
 
     /// The bytes of a commit, wherever they are.
-    pub(crate) fn source(&mut self, source: &Source, length: u32) -> Vec<u8> {
+    pub(crate) fn source(&mut self, source: &CommitSource, length: u32) -> Vec<u8> {
         match source {
-            Source::Client(client, payload) => self.payload(*client, payload),
-            Source::Staged { node, at } => {
+            CommitSource::Client(client, payload) => self.payload(*client, payload),
+            CommitSource::Staged { node, at } => {
                 let start = *at as usize;
                 self.staging_of(*node)[start..start + length as usize].to_vec()
             }
-            Source::Word(word) => word.to_le_bytes().to_vec(),
-            Source::Pool(at) => self.bytes(*at, length as usize),
-            Source::Kept(kept) => {
+            CommitSource::Word(word) => word.to_le_bytes().to_vec(),
+            CommitSource::Pool(at) => self.bytes(*at, length as usize),
+            CommitSource::Kept(kept) => {
                 let mut bytes = Vec::new();
                 self.engine.take_kept(*kept, |kept| bytes.extend_from_slice(kept));
                 bytes
@@ -253,12 +253,12 @@ impl Node {
     }
 
     /// What stands behind a message.
-    pub(crate) fn tail(&mut self, tail: &Tail) -> Vec<u8> {
+    pub(crate) fn tail(&mut self, tail: &MessageBody) -> Vec<u8> {
         match tail {
-            Tail::None => Vec::new(),
-            Tail::Client(client, payload) => self.payload(*client, payload),
-            Tail::Kept(kept) => self.engine.kept(*kept).to_vec(),
-            Tail::Pool(at, parts) => self.gather(*at, parts),
+            MessageBody::None => Vec::new(),
+            MessageBody::Client(client, payload) => self.payload(*client, payload),
+            MessageBody::Kept(kept) => self.engine.kept(*kept).to_vec(),
+            MessageBody::Pool(at, parts) => self.gather(*at, parts),
         }
     }
 }

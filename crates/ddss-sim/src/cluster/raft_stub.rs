@@ -3,7 +3,7 @@
 
 use super::network::Event;
 use super::simulator::World;
-use ddss_core::engine::{Decision, Duty, Word};
+use ddss_core::engine::{Proposal, ProposalKind, RoleAssignment};
 use ddss_core::{NodeId, Record, SegmentId};
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ pub(crate) enum Said {
     /// It is there; said at that time.
     Here(u64),
     /// It wants that decided.
-    Decide(Decision),
+    Decide(Proposal),
 }
 
 /// What was decided.
 #[derive(Clone, Copy, Debug)]
 enum News {
-    Duty(Duty),
+    Duty(RoleAssignment),
     Gone(SegmentId),
     Dead(usize),
     Alive(usize),
@@ -35,7 +35,7 @@ struct Life {
 /// All that was decided.
 #[derive(Debug, Default)]
 pub(crate) struct Council {
-    pub(crate) duties: BTreeMap<SegmentId, Duty>,
+    pub(crate) duties: BTreeMap<SegmentId, RoleAssignment>,
     lives: Vec<Life>,
     news: Vec<News>,
     /// How much of it each node has heard.
@@ -115,10 +115,10 @@ impl World {
     /// What a node that came back without its memory says about what it is the home of.
     fn find_vacant(&mut self, node: usize) {
         let id = NodeId(node as u16 + 1);
-        let homes: Vec<Duty> = self.council.duties.values().filter(|duty| duty.home == id).copied().collect();
+        let homes: Vec<RoleAssignment> = self.council.duties.values().filter(|duty| duty.home == id).copied().collect();
         for duty in homes {
             if !duty.vacant && !self.nodes[node].dead && !self.holds(node, duty.segment) {
-                let vacant = Duty { vacant: true, ..duty };
+                let vacant = RoleAssignment { vacant: true, ..duty };
                 self.council.duties.insert(duty.segment, vacant);
                 self.publish(News::Duty(vacant));
             }
@@ -127,20 +127,23 @@ impl World {
         self.find_lost();
     }
 
-    fn decided(&mut self, node: usize, decision: &Decision) {
-        let Decision { segment, epoch, turn, word, .. } = *decision;
+    fn decided(&mut self, node: usize, decision: &Proposal) {
+        let Proposal { segment, epoch, turn, word, .. } = *decision;
         let here = NodeId(node as u16 + 1);
         let known = self.council.duties.get(&segment).copied();
         if self.lost.contains_key(&segment) {
             return;
         }
-        let first = Duty { segment, home: here, mirror: here, epoch: 1, turn: 0, paired: false, vacant: false };
+        let first =
+            RoleAssignment { segment, home: here, mirror: here, epoch: 1, turn: 0, paired: false, vacant: false };
         let duty = known.unwrap_or(first);
         let is_home = duty.home == here && duty.epoch == epoch && turn > duty.turn;
         let new = match word {
-            Word::Pair(mirror) if is_home => Duty { mirror, turn, paired: true, vacant: false, ..duty },
-            Word::Part if is_home => Duty { turn, paired: false, vacant: false, ..duty },
-            Word::TakeOver if duty.paired && duty.mirror == here && duty.epoch == epoch => {
+            ProposalKind::Pair(mirror) if is_home => {
+                RoleAssignment { mirror, turn, paired: true, vacant: false, ..duty }
+            }
+            ProposalKind::Part if is_home => RoleAssignment { turn, paired: false, vacant: false, ..duty },
+            ProposalKind::TakeOver if duty.paired && duty.mirror == here && duty.epoch == epoch => {
                 let home = usize::from(duty.home.0) - 1;
                 if self.council.lives[home].alive && !duty.vacant {
                     return;
@@ -153,7 +156,7 @@ impl World {
                     self.rights.note(self.now_us, &record);
                 }
                 let (home, mirror, epoch) = (here, duty.home, epoch + 1);
-                Duty { segment, home, mirror, epoch, turn: 0, paired: false, vacant: false }
+                RoleAssignment { segment, home, mirror, epoch, turn: 0, paired: false, vacant: false }
             }
             _ => return,
         };

@@ -10,7 +10,7 @@ use crate::load::workload::{Asked, Client, Kind, Target};
 use crate::random::Random;
 use ddss_core::engine::{Now, StepId};
 use ddss_core::{
-    ArenaRange, Completion, Header, LaneId, Model, NodeId, Operation, Record, Request, RequestId, SegmentId,
+    ArenaRange, ChannelId, Completion, Header, Model, NodeId, Operation, Record, Request, RequestId, SegmentId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -200,7 +200,7 @@ impl World {
             _ => [1, 2, 5, 40, 700][self.random.below(5) as usize],
         };
         let text = Self::allocation(&self.spec_of(index, words), &format!("segment-{index}"));
-        let lane = LaneId { client: self.nodes[node].clients[0].id, index: 0 };
+        let lane = ChannelId { client: self.nodes[node].clients[0].id, index: 0 };
         let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
         let request = Request::new(RequestId(Self::BEGINNING + index as u64), Operation::Allocate { spec_and_name });
         let now = self.now(node);

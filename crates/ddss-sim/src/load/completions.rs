@@ -5,7 +5,9 @@ use crate::check::{Observation, Section};
 use crate::cluster::network::Event;
 use crate::cluster::node::mark_of;
 use crate::cluster::simulator::World;
-use ddss_core::{ClientId, Completion, Failure, Listing, LockToken, Model, Opened, Outcome, Page, SegmentId};
+use ddss_core::{
+    ClientId, Completion, Failure, ListPage, Listing, LockToken, Model, OpenedSegment, Outcome, SegmentId,
+};
 
 fn first_word(completion: &Completion) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| completion.data[i]))
@@ -91,7 +93,7 @@ impl World {
     }
 
     fn began(&mut self, completion: &Completion) {
-        let opened = Opened::decode(&completion.data);
+        let opened = OpenedSegment::decode(&completion.data);
         assert_eq!(completion.outcome, Outcome::Done, "the run begins with its segments");
         let index = (completion.request.0 - Self::BEGINNING) as usize;
         let spec = self.spec_of(index, opened.bytes / 8);
@@ -214,7 +216,7 @@ impl World {
     }
 
     fn listed(&mut self, node: usize, index: usize, (from, began_us): (u16, u64), completion: &Completion) {
-        let page = Page::decode(&completion.data);
+        let page = ListPage::decode(&completion.data);
         let mut left = &self.nodes[node].clients[index].arena[..page.bytes.into()];
         let (mut found, mut last) = (Vec::new(), String::new());
         while !left.is_empty() {
@@ -238,7 +240,7 @@ impl World {
     }
 
     fn opened(&mut self, temp: usize, asked: &Asked, completion: &Completion) {
-        let Opened { segment: id, bytes, .. } = Opened::decode(&completion.data);
+        let OpenedSegment { segment: id, bytes, .. } = OpenedSegment::decode(&completion.data);
         if self.lost.get(&id).is_some_and(|&lost_us| lost_us < asked.began_us) {
             return self.violation(format!("{id} was opened after it was gone"));
         }

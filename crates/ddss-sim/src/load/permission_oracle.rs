@@ -2,7 +2,7 @@
 
 use super::workload::{Asked, Kind};
 use crate::cluster::simulator::World;
-use ddss_core::{Identity, Permissions, Record, SegmentId, Wish};
+use ddss_core::{Access, Permissions, Principal, Record, SegmentId};
 use std::collections::BTreeMap;
 
 /// The modes that owners give; most of them let everybody go on.
@@ -15,9 +15,9 @@ pub(crate) const MODE_OPEN: u16 = 0o666;
 const HEARSAY_US: u64 = 40_000;
 
 /// Who a client is: the owner of what is there from the start, one of its group, or a stranger.
-pub(crate) fn user_of(index: usize) -> Identity {
+pub(crate) fn user_of(index: usize) -> Principal {
     let (uid, gid) = [(1000, 1000), (1001, 1000), (1002, 1002)][index % 3];
-    Identity { uid, gid }
+    Principal { uid, gid }
 }
 
 /// The permissions of each segment, from when on, as its home wrote them down.
@@ -45,19 +45,19 @@ impl Rights {
 }
 
 /// What a call needs.
-fn wish_of(kind: Kind) -> Option<Wish> {
+fn wish_of(kind: Kind) -> Option<Access> {
     match kind {
-        Kind::Get | Kind::GetAsking(_) | Kind::GetAt(_) | Kind::GetMany | Kind::GetHeld => Some(Wish::Read),
-        Kind::Await(_) | Kind::Lock { shared: true } | Kind::GetGone => Some(Wish::Read),
-        Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::PutHeld => Some(Wish::Write),
-        Kind::Add | Kind::AddHeld | Kind::Lock { shared: false } => Some(Wish::Write),
-        Kind::Permit(_) | Kind::Release(_) => Some(Wish::Release),
+        Kind::Get | Kind::GetAsking(_) | Kind::GetAt(_) | Kind::GetMany | Kind::GetHeld => Some(Access::Read),
+        Kind::Await(_) | Kind::Lock { shared: true } | Kind::GetGone => Some(Access::Read),
+        Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::PutHeld => Some(Access::Write),
+        Kind::Add | Kind::AddHeld | Kind::Lock { shared: false } => Some(Access::Write),
+        Kind::Permit(_) | Kind::Release(_) => Some(Access::Release),
         Kind::Unlock | Kind::Stat | Kind::List(_) | Kind::Make(_) | Kind::Open(_) => None,
     }
 }
 
-fn hears(permissions: Permissions, who: Identity) -> bool {
-    [Wish::Read, Wish::Write, Wish::Release].iter().any(|&wish| permissions.allow(who, wish).is_ok())
+fn hears(permissions: Permissions, who: Principal) -> bool {
+    [Access::Read, Access::Write, Access::Release].iter().any(|&wish| permissions.allow(who, wish).is_ok())
 }
 
 impl World {
@@ -65,7 +65,7 @@ impl World {
     /// it heard last.
     pub(crate) fn check_allowed(&mut self, index: usize, asked: &Asked) {
         let Some(wish) = wish_of(asked.kind) else { return };
-        let (who, hearsay_us) = (user_of(index), if wish == Wish::Read { HEARSAY_US } else { 0 });
+        let (who, hearsay_us) = (user_of(index), if wish == Access::Read { HEARSAY_US } else { 0 });
         let times = (asked.began_us.saturating_sub(hearsay_us), self.now_us);
         if !self.rights.ever(asked.target.id, times, |permissions| permissions.allow(who, wish).is_ok()) {
             self.violation(format!("done by user {}, who may not: {asked:?}", who.uid));
@@ -109,9 +109,9 @@ mod tests {
         let ever = |from_us, to_us, wish, may| {
             rights.ever(id, (from_us, to_us), |permissions| permissions.allow(user_of(2), wish).is_ok() == may)
         };
-        assert!(ever(21, 29, Wish::Read, false) && !ever(21, 29, Wish::Read, true));
-        assert!(ever(15, 29, Wish::Read, true) && ever(29, 31, Wish::Read, true));
-        assert!(!ever(31, 90, Wish::Read, false) && !ever(31, 90, Wish::Write, true));
+        assert!(ever(21, 29, Access::Read, false) && !ever(21, 29, Access::Read, true));
+        assert!(ever(15, 29, Access::Read, true) && ever(29, 31, Access::Read, true));
+        assert!(!ever(31, 90, Access::Read, false) && !ever(31, 90, Access::Write, true));
         assert_eq!(rights.now(id).map(|permissions| permissions.mode), Some(0o644));
     }
 }

@@ -7,8 +7,9 @@ use crate::cluster::node::{ARENA_BYTES, bytes_of};
 use crate::cluster::simulator::World;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
-    ArenaRange, Change, ClientId, Listing, LockToken, LockWish, Look, Model, Name, NodeId, Operation, Payload, Permit,
-    Placement, Query, Range, Ranges, Request, RequestId, SegmentId, Spec, Terms, Version,
+    ArenaRange, AtomicOp, ClientId, ListQuery, Listing, LockRequest, LockToken, Model, Name, NodeId, Operation,
+    Payload, PermissionUpdate, Placement, PutConditions, Range, Ranges, ReadOptions, Request, RequestId, SegmentId,
+    Spec, Version,
 };
 
 /// How long a simulated client may hold a lock.
@@ -253,11 +254,11 @@ impl World {
             client.arena[range.offset() as usize..][..target.length].copy_from_slice(&bytes_of(mark, target.length));
         }
         client.asked = Some(Asked { kind, request, began_us, target, mark, range, newest, heard });
-        let lane = ddss_core::LaneId { client: client.id, index: 0 };
+        let lane = ddss_core::ChannelId { client: client.id, index: 0 };
         let mut operation = self.operation(kind, target, range, held, &text);
         let long = self.plan.ways.is_long(self.report.seed, request);
         if let (Operation::Put { from, terms, .. }, Some(mark)) = (&mut operation, mark)
-            && *terms == Terms::default()
+            && *terms == PutConditions::default()
             && let Some(inline) = Payload::inline(&bytes_of(mark, target.length))
         {
             // As clients do.
@@ -288,33 +289,35 @@ impl World {
         let segment = target.id;
         let token = held.map(|held| held.token);
         let short = ArenaRange { slot: 0, bytes: text.len() as u32 };
-        let get = |look: Look| {
+        let get = |look: ReadOptions| {
             let inline = range.bytes <= 32 && look.asks.is_none();
             Operation::Get { segment, offset: 0, into: range, inline, look }
         };
-        let put = |terms: Terms| Operation::Put { segment, offset: 0, from: Payload::Arena(range), terms };
+        let put = |terms: PutConditions| Operation::Put { segment, offset: 0, from: Payload::Arena(range), terms };
         let list = ArenaRange { slot: 0, bytes: (ARENA_SLOT_BYTES + target.length) as u32 };
         let ranges = (text.len() / Ranges::ENTRY_BYTES) as u8;
         let held_version = held.and_then(|held| held.version).filter(|_| target.model == Model::Version);
         match kind {
-            Kind::Get | Kind::GetGone => get(Look::default()),
-            Kind::GetAsking(model) => get(Look { asks: Some(model), version: None }),
-            Kind::GetHeld => get(Look { asks: Some(Model::Strict), version: None }),
-            Kind::GetAt(version) => get(Look { asks: None, version: Some(Version(version)) }),
-            Kind::GetMany => Operation::GetMany { segment, list, ranges, look: Look::default() },
-            Kind::Put => put(Terms::default()),
-            Kind::PutIf(version) => put(Terms { version: Some(Version(version)), ..Terms::default() }),
-            Kind::PutHeld => put(Terms { version: held_version.map(Version), token, asks: None }),
-            Kind::PutMany => Operation::PutMany { segment, list, ranges, terms: Terms::default() },
-            Kind::Add => Operation::Atomic { segment, offset: 0, change: Change::Add(1), token: None },
-            Kind::AddHeld => Operation::Atomic { segment, offset: 0, change: Change::Add(1), token },
+            Kind::Get | Kind::GetGone => get(ReadOptions::default()),
+            Kind::GetAsking(model) => get(ReadOptions { asks: Some(model), version: None }),
+            Kind::GetHeld => get(ReadOptions { asks: Some(Model::Strict), version: None }),
+            Kind::GetAt(version) => get(ReadOptions { asks: None, version: Some(Version(version)) }),
+            Kind::GetMany => Operation::GetMany { segment, list, ranges, look: ReadOptions::default() },
+            Kind::Put => put(PutConditions::default()),
+            Kind::PutIf(version) => put(PutConditions { version: Some(Version(version)), ..PutConditions::default() }),
+            Kind::PutHeld => put(PutConditions { version: held_version.map(Version), token, asks: None }),
+            Kind::PutMany => Operation::PutMany { segment, list, ranges, terms: PutConditions::default() },
+            Kind::Add => Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token: None },
+            Kind::AddHeld => Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token },
             Kind::Lock { shared } => {
-                Operation::Lock { segment, wish: LockWish { shared, no_wait: false, lease_us: LEASE_US } }
+                Operation::Lock { segment, wish: LockRequest { shared, no_wait: false, lease_us: LEASE_US } }
             }
             Kind::Unlock => Operation::Unlock { segment, token: token.unwrap_or_default() },
             Kind::Await(above) => Operation::Await { segment, above: Version(above) },
             Kind::Stat => Operation::Stat { segment, page: ArenaRange { slot: 0, bytes: Listing::PAGE_BYTES as u32 } },
-            Kind::Permit(mode) => Operation::Permit { segment, permit: Permit { mode: Some(mode), owner: None } },
+            Kind::Permit(mode) => {
+                Operation::Permit { segment, permit: PermissionUpdate { mode: Some(mode), owner: None } }
+            }
             Kind::List(node) => Operation::List { node: NodeId(node), text: short },
             Kind::Make(_) => Operation::Allocate { spec_and_name: short },
             Kind::Open(_) => Operation::Open { name: short },
@@ -334,7 +337,7 @@ impl World {
                 let range = |pair: &[u64]| Range { offset: pair[0], bytes: (pair[1] - pair[0]) as u32 };
                 Ranges::new(cuts.windows(2).map(range)).expect("few and small").encode().to_vec()
             }
-            Kind::List(_) => Query::new("segment-", "").expect("a good query").encode().to_vec(),
+            Kind::List(_) => ListQuery::new("segment-", "").expect("a good query").encode().to_vec(),
             Kind::Open(temp) => format!("temp-{temp}").into_bytes(),
             Kind::Make(temp) => {
                 let spec = self.some_spec();

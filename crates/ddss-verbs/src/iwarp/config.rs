@@ -1,4 +1,4 @@
-//! What one side wants; what the two agree on is in [`Terms`](super::mpa::Terms).
+//! What one side wants; what the two agree on is in [`Terms`](super::mpa::NegotiatedTerms).
 
 use std::time::Duration;
 

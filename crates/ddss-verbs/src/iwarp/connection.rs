@@ -24,16 +24,16 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::send_queue::Outbox;
+use super::send_queue::SendQueue;
 use crate::events::{CloseReason, Events};
 use crate::fabric::{PeerId, RegionId};
 use crate::iwarp::config::IwarpConfig;
-use crate::iwarp::mpa::Terms;
+use crate::iwarp::mpa::NegotiatedTerms;
 use crate::memory::{Registry, Windows};
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 
-use handshake::Asked;
-use placement::Partial;
+use handshake::PeerRequest;
+use placement::PartialSegment;
 use requester::{Backlog, PendingAtomic, PendingRead, Receipt};
 use responder::{Response, Source, Stream};
 
@@ -61,16 +61,16 @@ pub(crate) enum Stage {
 
 /// Why a step could not be done: the connection ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Broken {
+pub(super) enum ConnectionError {
     /// Tell the peer what it did.
-    Fault(Fault),
+    Fault(TerminateCode),
     /// Just close.
     Close(CloseReason),
 }
 
-impl From<Fault> for Broken {
-    fn from(fault: Fault) -> Self {
-        Broken::Fault(fault)
+impl From<TerminateCode> for ConnectionError {
+    fn from(fault: TerminateCode) -> Self {
+        ConnectionError::Fault(fault)
     }
 }
 
@@ -80,13 +80,13 @@ pub(crate) struct Connection {
     address: SocketAddr,
     stage: Stage,
     config: Arc<IwarpConfig>,
-    asked: Option<Asked>,
-    terms: Terms,
+    asked: Option<PeerRequest>,
+    terms: NegotiatedTerms,
     /// The owner knows it as connected, so it may post.
     connected: bool,
     /// The owner is to be told so at the next step.
     announce: bool,
-    outbox: Outbox,
+    outbox: SendQueue,
     pub(crate) windows: Windows,
 
     // What was posted here.
@@ -107,7 +107,7 @@ pub(crate) struct Connection {
 
     // What arrives.
     position: u64,
-    partial: Option<Partial>,
+    partial: Option<PartialSegment>,
     /// The last segment was a large one with a place of its own.
     large: bool,
     /// The key of a write of which segments are still to come.
@@ -124,7 +124,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     fn new(id: PeerId, address: SocketAddr, stage: Stage, config: Arc<IwarpConfig>, seed: u32) -> Self {
-        let terms = Terms {
+        let terms = NegotiatedTerms {
             crc: config.crc,
             markers_out: false,
             markers_in: config.markers,
@@ -141,7 +141,7 @@ impl Connection {
             terms,
             connected: false,
             announce: false,
-            outbox: Outbox::default(),
+            outbox: SendQueue::default(),
             windows: Windows::default(),
             backlog: Backlog::default(),
             receipts: VecDeque::new(),
@@ -192,7 +192,7 @@ impl Connection {
         self.connected
     }
 
-    pub(crate) fn outbox(&self) -> &Outbox {
+    pub(crate) fn outbox(&self) -> &SendQueue {
         &self.outbox
     }
 
@@ -275,6 +275,6 @@ impl Connection {
 
     /// Where the next bytes of the stream go, if they need not be looked at: region, offset, length.
     pub(crate) fn direct(&self) -> Option<(RegionId, u64, usize)> {
-        self.partial.as_ref().and_then(Partial::direct)
+        self.partial.as_ref().and_then(PartialSegment::direct)
     }
 }

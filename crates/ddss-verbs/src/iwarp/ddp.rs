@@ -5,7 +5,7 @@
 //! untagged:  0 L 0 0 0 0 V V | rdmap (1) | for rdmap (4) | queue (4) | sequence (4) | offset (4) | payload
 //! ```
 
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 
 /// Bytes of a tagged header.
 pub(crate) const TAGGED_BYTES: usize = 14;
@@ -55,21 +55,21 @@ pub(crate) struct Untagged {
 impl Header {
     /// Takes the header off a ULPDU: the header and its length.
     #[inline]
-    pub(crate) fn parse(ulpdu: &[u8]) -> Result<(Header, usize), Fault> {
-        let Some(&control) = ulpdu.first() else { return Err(Fault::MPA_FRAME) };
+    pub(crate) fn parse(ulpdu: &[u8]) -> Result<(Header, usize), TerminateCode> {
+        let Some(&control) = ulpdu.first() else { return Err(TerminateCode::MPA_FRAME) };
         let tagged = control & TAGGED != 0;
         let last = control & LAST != 0;
         if control & VERSION_MASK != VERSION {
-            return Err(if tagged { Fault::DDP_TAGGED_VERSION } else { Fault::DDP_UNTAGGED_VERSION });
+            return Err(if tagged { TerminateCode::DDP_TAGGED_VERSION } else { TerminateCode::DDP_UNTAGGED_VERSION });
         }
         if tagged {
-            let Some(head) = ulpdu.first_chunk::<TAGGED_BYTES>() else { return Err(Fault::MPA_FRAME) };
+            let Some(head) = ulpdu.first_chunk::<TAGGED_BYTES>() else { return Err(TerminateCode::MPA_FRAME) };
             let [_, rdmap, a, b, c, d, address @ ..] = *head;
             let key = u32::from_be_bytes([a, b, c, d]);
             let address = u64::from_be_bytes(address);
             Ok((Header::Tagged(Tagged { last, rdmap, key, address }), TAGGED_BYTES))
         } else {
-            let Some(head) = ulpdu.first_chunk::<UNTAGGED_BYTES>() else { return Err(Fault::MPA_FRAME) };
+            let Some(head) = ulpdu.first_chunk::<UNTAGGED_BYTES>() else { return Err(TerminateCode::MPA_FRAME) };
             let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
             let header =
                 Untagged { last, rdmap: head[1], word: word(2), queue: word(6), sequence: word(10), offset: word(14) };

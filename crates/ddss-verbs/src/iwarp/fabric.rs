@@ -19,7 +19,10 @@ use ddss_core::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX};
 use rustix::event::epoll;
 
 use crate::events::Events;
-use crate::fabric::{Arbiter, Capabilities, Fabric, FabricError, Guard, Pass, PeerId, RegionId, Rights, Trust, Window};
+use crate::fabric::{
+    AdmissionFilter, AdmissionToken, AtomicScope, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust,
+    Window,
+};
 use crate::iwarp::config::IwarpConfig;
 use crate::iwarp::connection::Context;
 use crate::iwarp::peer::Scratch;
@@ -28,8 +31,8 @@ use crate::limits::{SNAPSHOT_BYTES, WORK_BYTES_MAX};
 use crate::memory::{Keys, Registry};
 use crate::work::{PostError, PostErrorKind, Work};
 
-use acceptor::Porch;
-use peer_table::Table;
+use acceptor::Acceptor;
+use peer_table::PeerTable;
 
 /// iWARP in user space. See the crate's page for how to use it.
 pub struct Iwarp {
@@ -37,12 +40,12 @@ pub struct Iwarp {
     epoll: OwnedFd,
     listeners: Vec<OwnedFd>,
     /// Where strangers are heard, if there is a guard.
-    porch: Option<Porch>,
+    porch: Option<Acceptor>,
     /// Accepting is put off until then, because the system ran out of descriptors.
     listen_again: Option<Instant>,
     memory: Registry,
     keys: Keys,
-    peers: Table,
+    peers: PeerTable,
     scratch: Scratch,
     /// Slots with something to send.
     dirty: Vec<u32>,
@@ -83,7 +86,7 @@ impl Iwarp {
             listen_again: None,
             memory: Registry::default(),
             keys: Keys::default(),
-            peers: Table::default(),
+            peers: PeerTable::default(),
             scratch: Scratch::new(),
             dirty: Vec::new(),
             dirty_now: Vec::new(),
@@ -132,7 +135,7 @@ impl Fabric for Iwarp {
             reads_outstanding_max: usize::from(self.config.reads_outbound),
             snapshot_bytes: snapshot,
             words_whole: self.config.crc,
-            atomics: Arbiter::Thread,
+            atomics: AtomicScope::Thread,
             reads_abandonable: true,
             reads_overlap: true,
             write_done_is_placed: false,
@@ -152,11 +155,11 @@ impl Fabric for Iwarp {
         Ok(bound)
     }
 
-    fn guard(&mut self, guard: Box<dyn Guard>) -> io::Result<()> {
+    fn guard(&mut self, guard: Box<dyn AdmissionFilter>) -> io::Result<()> {
         self.open_porch(guard)
     }
 
-    fn take_pass(&mut self, peer: PeerId) -> Option<Pass> {
+    fn take_pass(&mut self, peer: PeerId) -> Option<AdmissionToken> {
         self.peers.get_mut(peer)?.pass.take()
     }
 

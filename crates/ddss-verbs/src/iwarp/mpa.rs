@@ -12,7 +12,7 @@
 
 use crate::iwarp::config::{IwarpConfig, Revision};
 use crate::sys::crc;
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 
 /// Bytes of a start frame without its private data.
 pub(crate) const START_BYTES: usize = 20;
@@ -190,7 +190,7 @@ impl Enhanced {
 
 /// What the two sides agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct NegotiatedTerms {
     pub(crate) crc: bool,
     /// The peer wants markers in what it receives.
     pub(crate) markers_out: bool,
@@ -204,7 +204,7 @@ pub(crate) struct Terms {
     pub(crate) ready: Option<Ready>,
 }
 
-impl Terms {
+impl NegotiatedTerms {
     /// The request of the connecting side.
     pub(crate) fn request<'a>(config: &IwarpConfig, hello: &'a [u8]) -> Start<'a> {
         let enhanced = (config.revision == Revision::Two).then_some(Enhanced {
@@ -230,8 +230,8 @@ impl Terms {
         config: &IwarpConfig,
         asked: &Start<'_>,
         hello: &'a [u8],
-    ) -> Result<(Start<'a>, Terms), Fault> {
-        let mut terms = Terms {
+    ) -> Result<(Start<'a>, NegotiatedTerms), TerminateCode> {
+        let mut terms = NegotiatedTerms {
             crc: config.crc || asked.crc,
             markers_out: asked.markers,
             markers_in: config.markers,
@@ -243,7 +243,7 @@ impl Terms {
             None => None,
             Some(theirs) => {
                 if theirs.peer_to_peer {
-                    terms.ready = Some(theirs.ready().ok_or(Fault::MPA_RTR)?);
+                    terms.ready = Some(theirs.ready().ok_or(TerminateCode::MPA_RTR)?);
                 }
                 terms.ord = terms.ord.min(theirs.ird);
                 Some(Enhanced {
@@ -268,8 +268,8 @@ impl Terms {
     }
 
     /// What holds for the connecting side after the reply.
-    pub(crate) fn agreed(config: &IwarpConfig, reply: &Start<'_>) -> Result<Terms, Fault> {
-        let mut terms = Terms {
+    pub(crate) fn agreed(config: &IwarpConfig, reply: &Start<'_>) -> Result<NegotiatedTerms, TerminateCode> {
+        let mut terms = NegotiatedTerms {
             crc: config.crc || reply.crc,
             markers_out: reply.markers,
             markers_in: config.markers,
@@ -279,15 +279,15 @@ impl Terms {
         };
         if let Some(theirs) = reply.enhanced {
             if theirs.peer_to_peer {
-                terms.ready = Some(theirs.ready().ok_or(Fault::MPA_RTR)?);
+                terms.ready = Some(theirs.ready().ok_or(TerminateCode::MPA_RTR)?);
             }
             if terms.ready == Some(Ready::Send) {
                 // It was not offered: it would use up one of the peer's receive buffers.
-                return Err(Fault::MPA_RTR);
+                return Err(TerminateCode::MPA_RTR);
             }
             terms.ord = terms.ord.min(theirs.ird);
             if theirs.ord != LIMIT_MASK && theirs.ord > terms.ird {
-                return Err(Fault::MPA_IRD);
+                return Err(TerminateCode::MPA_IRD);
             }
         }
         Ok(terms)
@@ -352,7 +352,7 @@ pub(crate) fn take_marked_frame(
     position: u64,
     crc: bool,
     ulpdu: &mut Vec<u8>,
-) -> Result<Option<usize>, Fault> {
+) -> Result<Option<usize>, TerminateCode> {
     ulpdu.clear();
     let mut at = 0;
     let mut wanted = 2;
@@ -362,7 +362,7 @@ pub(crate) fn take_marked_frame(
             let Some(marker) = bytes.get(at..at + MARKER_BYTES) else { return Ok(None) };
             // The last two bits count as zero, whatever they are, as all that is reserved.
             if usize::from(u16::from_be_bytes([marker[2], marker[3] & !3])) != at & 0xffff {
-                return Err(Fault::MPA_FRAME);
+                return Err(TerminateCode::MPA_FRAME);
             }
             at += MARKER_BYTES;
         }
@@ -378,7 +378,7 @@ pub(crate) fn take_marked_frame(
     }
     let covered = at - 4;
     if crc && crc::checksum(&bytes[..covered]).to_le_bytes() != bytes[covered..at] {
-        return Err(Fault::MPA_CRC);
+        return Err(TerminateCode::MPA_CRC);
     }
     let length = usize::from(u16::from_be_bytes([ulpdu[0], ulpdu[1]]));
     ulpdu.truncate(2 + length);
@@ -421,11 +421,11 @@ mod tests {
         // If this failed, a node that is told to connect in the older revision could not be reached in the newer one.
         let config = |revision| IwarpConfig { revision, ..IwarpConfig::default() };
         for (asks, answers) in [(Revision::Two, Revision::One), (Revision::One, Revision::Two)] {
-            let request = Terms::request(&config(asks), b"hello");
-            let (reply, there) = Terms::answer(&config(answers), &request, b"yes").unwrap();
+            let request = NegotiatedTerms::request(&config(asks), b"hello");
+            let (reply, there) = NegotiatedTerms::answer(&config(answers), &request, b"yes").unwrap();
             assert_eq!(reply.revision, request.revision);
             assert_eq!(reply.enhanced.is_some(), asks == Revision::Two, "read limits are said by both or by none");
-            let here = Terms::agreed(&config(asks), &reply).unwrap();
+            let here = NegotiatedTerms::agreed(&config(asks), &reply).unwrap();
             assert_eq!((here.ready, here.ord), (there.ready, there.ird));
         }
     }

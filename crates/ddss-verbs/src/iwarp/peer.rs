@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::events::CloseReason;
-use crate::fabric::{Pass, PeerId};
+use crate::fabric::{AdmissionToken, PeerId};
 use crate::iwarp::connection::{Connection, Context, Stage};
 use crate::limits::{
     BULK_BYTES, EARLY_BYTES, LINGER_BYTES, LOW_WATER_BYTES, NEXT_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES,
@@ -85,7 +85,7 @@ pub(crate) struct Peer {
     /// Its socket behaves as this fabric wants it.
     pub(crate) tuned: bool,
     /// What the guard gave it.
-    pub(crate) pass: Option<Pass>,
+    pub(crate) pass: Option<AdmissionToken>,
     pub(crate) deadline: Option<Instant>,
 }
 

@@ -9,7 +9,7 @@
 //! ```
 
 use crate::iwarp::ddp::{TAGGED_BYTES, UNTAGGED_BYTES};
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 
 /// Bytes of a read request.
 pub(crate) const READ_BYTES: usize = 28;
@@ -40,9 +40,9 @@ pub(crate) enum Opcode {
 impl Opcode {
     /// From the control byte.
     #[inline]
-    pub(crate) fn parse(control: u8) -> Result<Self, Fault> {
+    pub(crate) fn parse(control: u8) -> Result<Self, TerminateCode> {
         if control & VERSION_MASK != VERSION {
-            return Err(Fault::RDMAP_VERSION);
+            return Err(TerminateCode::RDMAP_VERSION);
         }
         Ok(match control & OPCODE_MASK {
             0 => Opcode::Write,
@@ -57,7 +57,7 @@ impl Opcode {
             9 => Opcode::Immediate { solicited: true },
             10 => Opcode::AtomicRequest,
             11 => Opcode::AtomicResponse,
-            _ => return Err(Fault::RDMAP_OPCODE),
+            _ => return Err(TerminateCode::RDMAP_OPCODE),
         })
     }
 
@@ -158,7 +158,7 @@ const FETCH_ADD: u32 = 0;
 const COMPARE_SWAP: u32 = 2;
 
 impl AtomicRequest {
-    pub(crate) fn parse(body: &[u8; ATOMIC_BYTES]) -> Result<Self, Fault> {
+    pub(crate) fn parse(body: &[u8; ATOMIC_BYTES]) -> Result<Self, TerminateCode> {
         let kind = match word(body, 0) & 0xf {
             FETCH_ADD => AtomicKind::FetchAdd { add: long(body, 20), mask: long(body, 28) },
             COMPARE_SWAP => AtomicKind::CompareSwap {
@@ -167,7 +167,7 @@ impl AtomicRequest {
                 compare: long(body, 36),
                 compare_mask: long(body, 44),
             },
-            _ => return Err(Fault::RDMAP_OPCODE),
+            _ => return Err(TerminateCode::RDMAP_OPCODE),
         };
         Ok(Self { id: word(body, 4), key: word(body, 8), address: long(body, 12), kind })
     }
@@ -223,7 +223,7 @@ pub(crate) struct Blamed {
 /// A terminate message, as far as we use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terminate {
-    pub(crate) fault: Fault,
+    pub(crate) fault: TerminateCode,
     pub(crate) blamed: Option<Blamed>,
 }
 
@@ -235,7 +235,7 @@ impl Terminate {
     /// `None` if it is too short to be one.
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         let (head, rest) = body.split_first_chunk::<4>()?;
-        let fault = Fault { layer: head[0] >> 4, kind: head[0] & 0xf, code: head[1] };
+        let fault = TerminateCode { layer: head[0] >> 4, kind: head[0] & 0xf, code: head[1] };
         let mut blamed = None;
         if head[2] & HAS_DDP != 0
             && let Some(header) = rest.get(2..2 + UNTAGGED_BYTES)
@@ -248,7 +248,11 @@ impl Terminate {
     }
 
     /// Writes a terminate that blames a segment, or nothing: its ULPDU as far as it has arrived, and its length.
-    pub(crate) fn encode(fault: Fault, blamed: Option<(&[u8], usize)>, out: &mut [u8; TERMINATE_BYTES_MAX]) -> usize {
+    pub(crate) fn encode(
+        fault: TerminateCode,
+        blamed: Option<(&[u8], usize)>,
+        out: &mut [u8; TERMINATE_BYTES_MAX],
+    ) -> usize {
         out[0] = (fault.layer << 4) | fault.kind;
         out[1] = fault.code;
         let Some((ulpdu, length)) = blamed else { return 4 };

@@ -4,7 +4,7 @@
 //! Bytes in the private buffer never change once they are there, so a frame that was sent in part stays what it was.
 //! Payload in registered memory may change while it waits; only its length is fixed. So where a CRC covers it, it is left
 //! there only if nobody but the polling thread writes that memory, and only until the end of the poll
-//! ([`Outbox::take_in`]).
+//! ([`SendQueue::take_in`]).
 
 use std::collections::VecDeque;
 
@@ -43,10 +43,10 @@ pub(crate) enum Payload<'a> {
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Outbox {
+pub(crate) struct SendQueue {
     /// Initialized memory; `head..tail` waits.
     buffer: Vec<u8>,
-    /// What [`take_in`](Outbox::take_in) used before.
+    /// What [`take_in`](SendQueue::take_in) used before.
     spare: Vec<u8>,
     head: usize,
     tail: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Outbox {
     marked: Vec<u8>,
 }
 
-impl Outbox {
+impl SendQueue {
     /// From here on frames are sent, in this way.
     pub(crate) fn begin(&mut self, crc: bool, markers: bool) {
         self.origin = self.appended;

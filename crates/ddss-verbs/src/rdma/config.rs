@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::fabric::Arbiter;
+use crate::fabric::AtomicScope;
 
 /// What messages look like on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -25,8 +25,8 @@ pub struct RdmaConfig {
     pub device: Option<String>,
     /// The adapter that has this address. Connections start from it, too.
     pub address: Option<IpAddr>,
-    /// Who executes atomics on words of this node. [`Arbiter::Adapter`] asks for an adapter that can.
-    pub atomics: Arbiter,
+    /// Who executes atomics on words of this node. [`AtomicScope::Adapter`] asks for an adapter that can.
+    pub atomics: AtomicScope,
     /// How peers are spoken to.
     pub framing: Framing,
     /// Reads and atomics that may be under way in each direction of a connection; the adapter's own limit counts too.
@@ -50,7 +50,7 @@ impl Default for RdmaConfig {
         Self {
             device: None,
             address: None,
-            atomics: Arbiter::Thread,
+            atomics: AtomicScope::Thread,
             framing: Framing::Ours,
             reads: 128,
             fence_reads: None,

@@ -10,11 +10,13 @@ use super::error::RdmaError;
 use super::fabric::Rdma;
 use super::frame;
 use super::peer::{Peer, Stage};
-use super::peer_resources::{Holdings, locked};
+use super::peer_resources::{PeerResources, locked};
 use crate::events::{CloseReason, Events};
 use crate::fabric::{FabricError, PeerId};
 use crate::limits::HALF_OPEN_MAX;
-use crate::sys::rdma_core::{Adapter, AdapterFacts, ConnectionEvent, Dial, Endpoint, Happened, Hub, PortFacts};
+use crate::sys::rdma_core::{
+    Adapter, AdapterFacts, CmEventChannel, CmEventKind, ConnectParameters, ConnectionEvent, Endpoint, PortFacts,
+};
 
 /// Connections that may wait at a listener.
 const BACKLOG: i32 = 64;
@@ -24,7 +26,7 @@ const LISTENER: u64 = u64::MAX;
 const NOBODY_LISTENS: i32 = 8;
 
 /// The adapter that the configuration means.
-pub(super) fn choose(hub: &Arc<Hub>, config: &RdmaConfig) -> Result<Adapter, RdmaError> {
+pub(super) fn choose(hub: &Arc<CmEventChannel>, config: &RdmaConfig) -> Result<Adapter, RdmaError> {
     let all = Adapter::all()?;
     let there = || all.iter().map(Adapter::name).collect::<Vec<_>>().join(", ");
     if let Some(wanted) = &config.device {
@@ -53,8 +55,8 @@ pub(super) fn reads(wanted: u8, adapter: u32) -> u8 {
 }
 
 impl Rdma {
-    fn dial<'a>(&self, hello: &'a [u8], theirs: (u8, u8)) -> Dial<'a> {
-        Dial {
+    fn dial<'a>(&self, hello: &'a [u8], theirs: (u8, u8)) -> ConnectParameters<'a> {
+        ConnectParameters {
             hello,
             flow_control: true,
             reads_inbound: reads(self.config.reads, self.facts.reads_inbound_max).min(theirs.0),
@@ -113,7 +115,7 @@ impl Rdma {
         let words = if peer.traffic.plain { hello.to_vec() } else { frame::preamble(atomics, hello) };
         let holdings = peer.holdings.as_ref().ok_or(FabricError::WrongState(id))?;
         let made = holdings.make_queue(&mut peer.endpoint, &channel, in_order);
-        let accepted = made.and_then(|()| peer.endpoint.accept(Dial { hello: &words, ..dial }));
+        let accepted = made.and_then(|()| peer.endpoint.accept(ConnectParameters { hello: &words, ..dial }));
         if let Err(error) = accepted {
             // The owner learns its end as *closed*, like any other.
             peer.closing = true;
@@ -148,7 +150,7 @@ impl Rdma {
     fn take_asked(&mut self, event: ConnectionEvent, events: &mut Events, now: Instant) {
         let Some(mut endpoint) = event.endpoint else { return };
         let address = endpoint.peer_address();
-        let holdings = Holdings::new(&self.adapter, self.sinks_are_written(), self.adapter_atomics());
+        let holdings = PeerResources::new(&self.adapter, self.sinks_are_written(), self.adapter_atomics());
         let (Some(id), Some(address), Ok(holdings), true) =
             (self.peers.next(), address, holdings, self.half_open < HALF_OPEN_MAX && endpoint.is_on(&self.adapter))
         else {
@@ -181,30 +183,30 @@ impl Rdma {
 
     /// One thing that the connection manager tells.
     pub(super) fn take_connection_event(&mut self, event: ConnectionEvent, events: &mut Events, now: Instant) {
-        if event.what == Happened::Asked {
+        if event.what == CmEventKind::Asked {
             return self.take_asked(event, events, now);
         }
         let id = PeerId::from_bits(event.token);
         let Some(peer) = self.peers.get_mut(id) else { return };
         let outcome = match (event.what, peer.stage) {
-            (Happened::AddressResolved, Stage::Resolving) => self.find_route(id),
-            (Happened::RouteResolved, Stage::Routing) => self.ask(id),
-            (Happened::Established, Stage::Dialling | Stage::Accepting) => {
+            (CmEventKind::AddressResolved, Stage::Resolving) => self.find_route(id),
+            (CmEventKind::RouteResolved, Stage::Routing) => self.ask(id),
+            (CmEventKind::Established, Stage::Dialling | Stage::Accepting) => {
                 self.established(id, &event.data, events, now);
                 Ok(())
             }
-            (Happened::Rejected, Stage::Dialling) => return self.turned_away(id, &event, events, now),
-            (Happened::Unreachable, stage) if !matches!(stage, Stage::Ending(_)) => {
+            (CmEventKind::Rejected, Stage::Dialling) => return self.turned_away(id, &event, events, now),
+            (CmEventKind::Unreachable, stage) if !matches!(stage, Stage::Ending(_)) => {
                 Err(io::Error::from_raw_os_error(event.status.wrapping_abs()))
             }
-            (Happened::Disconnected, Stage::Up) => {
+            (CmEventKind::Disconnected, Stage::Up) => {
                 let reason = self.peers.get_mut(id).map_or(CloseReason::Gone, Peer::gone);
                 return self.lose(id, reason, events, now);
             }
-            (Happened::Disconnected | Happened::Rejected, Stage::Accepting | Stage::Asked) => {
+            (CmEventKind::Disconnected | CmEventKind::Rejected, Stage::Accepting | Stage::Asked) => {
                 return self.lose(id, CloseReason::Gone, events, now);
             }
-            (Happened::DeviceRemoved, _) => {
+            (CmEventKind::DeviceRemoved, _) => {
                 return self.lose(id, CloseReason::Lost(io::ErrorKind::NotConnected), events, now);
             }
             _ => Ok(()),
@@ -230,7 +232,7 @@ impl Rdma {
     }
 
     fn ask(&mut self, id: PeerId) -> io::Result<()> {
-        let holdings = Holdings::new(&self.adapter, self.sinks_are_written(), self.adapter_atomics())?;
+        let holdings = PeerResources::new(&self.adapter, self.sinks_are_written(), self.adapter_atomics())?;
         let dial = self.dial(&[], (u8::MAX, u8::MAX));
         let atomics = self.adapter_atomics();
         let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
@@ -243,7 +245,7 @@ impl Rdma {
             (false, true) => (frame::preamble(atomics, &hello), true),
             (false, false) => frame::request(&hello),
         };
-        peer.endpoint.connect(Dial { hello: &hello, flow_control, ..dial })
+        peer.endpoint.connect(ConnectParameters { hello: &hello, flow_control, ..dial })
     }
 
     fn established(&mut self, id: PeerId, data: &[u8], events: &mut Events, now: Instant) {

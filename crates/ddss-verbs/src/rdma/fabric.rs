@@ -13,16 +13,16 @@ use rustix::event::epoll;
 use super::config::RdmaConfig;
 use super::connect;
 use super::error::RdmaError;
-use super::frame::{Change, Frame, PREAMBLE_BYTES, REQUEST_BYTES};
+use super::frame::{AtomicOp, Frame, PREAMBLE_BYTES, REQUEST_BYTES};
 use super::peer::{Peer, Scratch, Stage};
 use super::peer_resources::locked;
-use super::peer_table::Table;
+use super::peer_table::PeerTable;
 use super::regions::Regions;
-use super::send_queue::Step;
+use super::send_queue::PendingWork;
 use crate::events::Events;
-use crate::fabric::{Arbiter, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
+use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
 use crate::limits::WORK_BYTES_MAX;
-use crate::sys::rdma_core::{Adapter, AdapterFacts, Channel, Endpoint, Hub, PortFacts};
+use crate::sys::rdma_core::{Adapter, AdapterFacts, Channel, CmEventChannel, Endpoint, PortFacts};
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
 
 /// Bytes of private data in a request over iWARP: Soft-iWARP counts them, and four of its own, in eight bits.
@@ -30,11 +30,11 @@ const REQUEST_BYTES_IWARP: usize = 251;
 
 /// A fabric over one RDMA adapter. See the crate's page for how to use it.
 pub struct Rdma {
-    pub(super) peers: Table,
+    pub(super) peers: PeerTable,
     pub(super) listeners: Vec<Endpoint>,
     pub(super) regions: Regions,
     pub(super) channel: Arc<Channel>,
-    pub(super) hub: Arc<Hub>,
+    pub(super) hub: Arc<CmEventChannel>,
     pub(super) adapter: Adapter,
     pub(super) facts: AdapterFacts,
     port: PortFacts,
@@ -62,7 +62,7 @@ impl Rdma {
     /// There is no such adapter, and the words say what there is.
     pub fn new(config: RdmaConfig) -> Result<Self, RdmaError> {
         super::regions::raise_lock_limit();
-        let hub = Hub::new()?;
+        let hub = CmEventChannel::new()?;
         let adapter = connect::choose(&hub, &config)?;
         let name = adapter.name();
         let refused = |what| {
@@ -71,7 +71,7 @@ impl Rdma {
         };
         let facts = adapter.facts().map_err(refused("ask for the limits"))?;
         let port = connect::active_port(&adapter, &facts).ok_or_else(|| RdmaError::LinkDown(name.clone()))?;
-        if config.atomics == Arbiter::Adapter && !facts.has_atomics {
+        if config.atomics == AtomicScope::Adapter && !facts.has_atomics {
             return Err(RdmaError::NoAtomics(name));
         }
         let fences = config.fence_reads.unwrap_or(!facts.is_software);
@@ -88,7 +88,7 @@ impl Rdma {
         })()
         .map_err(refused("watch the descriptors"))?;
         Ok(Self {
-            peers: Table::default(),
+            peers: PeerTable::default(),
             listeners: Vec::new(),
             regions: Regions::default(),
             channel,
@@ -128,7 +128,7 @@ impl Rdma {
     }
 
     pub(super) fn adapter_atomics(&self) -> bool {
-        self.config.atomics == Arbiter::Adapter
+        self.config.atomics == AtomicScope::Adapter
     }
 
     pub(super) fn hello_bytes_max(&self) -> usize {
@@ -155,16 +155,16 @@ impl Rdma {
         let step = match *work {
             Work::Read { local, remote, .. } => {
                 let local = prepare(peer, &self.regions, local, remote, bytes_max)?;
-                Step::Read { local, key: remote.key, address: remote.address, fenced }
+                PendingWork::Read { local, key: remote.key, address: remote.address, fenced }
             }
             Work::Write { local, remote, .. } => {
                 let local = prepare(peer, &self.regions, local, remote, bytes_max)?;
-                Step::Write { local, key: remote.key, address: remote.address }
+                PendingWork::Write { local, key: remote.key, address: remote.address }
             }
             Work::CompareSwap { remote, compare, swap, .. } => {
-                atomic(peer, remote, Change::CompareSwap { compare, swap })?
+                atomic(peer, remote, AtomicOp::CompareSwap { compare, swap })?
             }
-            Work::FetchAdd { remote, add, .. } => atomic(peer, remote, Change::FetchAdd { add })?,
+            Work::FetchAdd { remote, add, .. } => atomic(peer, remote, AtomicOp::FetchAdd { add })?,
             Work::Send { tag, message, mode, .. } => {
                 if message.len() > MESSAGE_BYTES_MAX {
                     return Err(PostErrorKind::TooLong);
@@ -179,13 +179,13 @@ impl Rdma {
                     peer.traffic.send(queue, holdings, tag, Frame::Message { bytes: message, solicited, invalidate });
                     return Ok(());
                 }
-                Step::Message { bytes: message.into(), solicited, invalidate }
+                PendingWork::Message { bytes: message.into(), solicited, invalidate }
             }
             Work::Immediate { data, solicited, .. } => {
                 if peer.traffic.plain {
                     return Err(PostErrorKind::Unsupported);
                 }
-                Step::Immediate { data, solicited }
+                PendingWork::Immediate { data, solicited }
             }
         };
         let (queue, holdings) = peer.endpoint.queue().zip(peer.holdings.as_ref()).ok_or(PostErrorKind::NotConnected)?;
@@ -226,7 +226,7 @@ fn prepare(
     }
 }
 
-fn atomic(peer: &Peer, remote: RemoteRange, change: Change) -> Result<Step, PostErrorKind> {
+fn atomic(peer: &Peer, remote: RemoteRange, change: AtomicOp) -> Result<PendingWork, PostErrorKind> {
     if !remote.address.is_multiple_of(8) {
         return Err(PostErrorKind::Unaligned);
     }
@@ -236,7 +236,7 @@ fn atomic(peer: &Peer, remote: RemoteRange, change: Change) -> Result<Step, Post
     if peer.traffic.plain && !peer.traffic.adapter_atomics {
         return Err(PostErrorKind::Unsupported);
     }
-    Ok(Step::Atomic { key: remote.key, address: remote.address, change })
+    Ok(PendingWork::Atomic { key: remote.key, address: remote.address, change })
 }
 
 impl Fabric for Rdma {

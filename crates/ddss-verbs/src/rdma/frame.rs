@@ -22,7 +22,7 @@
 
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 
 /// In front of every frame.
 pub(super) const HEADER_BYTES: usize = 8;
@@ -41,7 +41,7 @@ const ADAPTER_ATOMICS: u8 = 4;
 
 /// What to do with a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum AtomicOp {
     CompareSwap { compare: u64, swap: u64 },
     FetchAdd { add: u64 },
 }
@@ -51,8 +51,8 @@ pub(super) enum Change {
 pub(super) enum Frame<'a> {
     Message { bytes: &'a [u8], solicited: bool, invalidate: Option<u32> },
     Immediate { data: [u8; 8], solicited: bool },
-    Atomic { ticket: u32, key: u32, address: u64, change: Change },
-    Answer { ticket: u32, result: Result<u64, Fault> },
+    Atomic { ticket: u32, key: u32, address: u64, change: AtomicOp },
+    Answer { ticket: u32, result: Result<u64, TerminateCode> },
     Credits { adapter_atomics: bool },
 }
 
@@ -83,8 +83,8 @@ impl Frame<'_> {
             Frame::Atomic { ticket, key: window, address, change } => {
                 key = window;
                 let (operation, first, second) = match change {
-                    Change::CompareSwap { compare, swap } => (1_u32, compare, swap),
-                    Change::FetchAdd { add } => (2, add, 0),
+                    AtomicOp::CompareSwap { compare, swap } => (1_u32, compare, swap),
+                    AtomicOp::FetchAdd { add } => (2, add, 0),
                 };
                 body[..4].copy_from_slice(&ticket.to_le_bytes());
                 body[4..8].copy_from_slice(&operation.to_le_bytes());
@@ -131,8 +131,8 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(Frame<'_>, u16)> {
         (2, 8) => Frame::Immediate { data: body.try_into().ok()?, solicited },
         (3, 32) => {
             let change = match half(4)? {
-                1 => Change::CompareSwap { compare: word(16)?, swap: word(24)? },
-                2 => Change::FetchAdd { add: word(16)? },
+                1 => AtomicOp::CompareSwap { compare: word(16)?, swap: word(24)? },
+                2 => AtomicOp::FetchAdd { add: word(16)? },
                 _ => return None,
             };
             Frame::Atomic { ticket: half(0)?, key, address: word(8)?, change }
@@ -140,7 +140,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(Frame<'_>, u16)> {
         (4, 16) => {
             let result = match body[4] {
                 0 => Ok(word(8)?),
-                _ => Err(Fault { layer: body[5], kind: body[6], code: body[7] }),
+                _ => Err(TerminateCode { layer: body[5], kind: body[6], code: body[7] }),
             };
             Frame::Answer { ticket: half(0)?, result }
         }
@@ -194,15 +194,15 @@ mod tests {
     fn frames_come_back_as_they_were() {
         // If this failed, two nodes would misunderstand each other.
         let long = [7; MESSAGE_BYTES_MAX];
-        let change = Change::CompareSwap { compare: u64::MAX, swap: 3 };
+        let change = AtomicOp::CompareSwap { compare: u64::MAX, swap: 3 };
         for frame in [
             Frame::Message { bytes: &long, solicited: true, invalidate: Some(0xfeed_f00d) },
             Frame::Message { bytes: b"", solicited: false, invalidate: None },
             Frame::Immediate { data: *b"8 bytes!", solicited: true },
             Frame::Atomic { ticket: 9, key: 77, address: 1 << 60, change },
-            Frame::Atomic { ticket: 9, key: 77, address: 8, change: Change::FetchAdd { add: 5 } },
+            Frame::Atomic { ticket: 9, key: 77, address: 8, change: AtomicOp::FetchAdd { add: 5 } },
             Frame::Answer { ticket: u32::MAX, result: Ok(u64::MAX) },
-            Frame::Answer { ticket: 0, result: Err(Fault::RDMAP_RIGHTS) },
+            Frame::Answer { ticket: 0, result: Err(TerminateCode::RDMAP_RIGHTS) },
             Frame::Credits { adapter_atomics: true },
             Frame::Credits { adapter_atomics: false },
         ] {
@@ -227,7 +227,7 @@ mod tests {
                 }
             }
         }
-        let change = Change::FetchAdd { add: 1 };
+        let change = AtomicOp::FetchAdd { add: 1 };
         let bytes = Frame::Atomic { ticket: 1, key: 1, address: 8, change }.encode(0, &mut out);
         out[HEADER_BYTES + 4] = 9;
         assert_eq!(decode(&out[..bytes]), None, "an operation that is unknown");

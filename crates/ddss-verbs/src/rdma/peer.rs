@@ -11,12 +11,12 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use super::frame::{self, Frame};
-use super::peer_resources::Holdings;
-use super::send_queue::Traffic;
+use super::peer_resources::PeerResources;
+use super::send_queue::SendQueue;
 use crate::events::{CloseReason, Events};
 use crate::fabric::PeerId;
-use crate::sys::rdma_core::{Arrived, Ended, Endpoint, Failing};
-use crate::terminate_code::Fault;
+use crate::sys::rdma_core::{Arrived, Endpoint, FailureCause, FinishedWork};
+use crate::terminate_code::TerminateCode;
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +40,8 @@ pub(super) struct Peer {
     pub(super) address: SocketAddr,
     pub(super) stage: Stage,
     pub(super) endpoint: Endpoint,
-    pub(super) holdings: Option<Holdings>,
-    pub(super) traffic: Traffic,
+    pub(super) holdings: Option<PeerResources>,
+    pub(super) traffic: SendQueue,
     /// What we say when the way is found; later, what the other side said when it turned us away.
     pub(super) hello: Vec<u8>,
     /// Reads that the other side asked for, in both directions.
@@ -51,7 +51,7 @@ pub(super) struct Peer {
     /// Something ended last at about that time.
     pub(super) progress_at: Instant,
     /// The peer was told that it broke the rules, and is given a moment to read it.
-    pub(super) leaving: Option<Fault>,
+    pub(super) leaving: Option<TerminateCode>,
     /// The owner asked for its end.
     pub(super) closing: bool,
     is_iwarp: bool,
@@ -60,7 +60,7 @@ pub(super) struct Peer {
 /// Buffers of one poll.
 #[derive(Default)]
 pub(super) struct Scratch {
-    pub(super) ended: Vec<Ended>,
+    pub(super) ended: Vec<FinishedWork>,
     pub(super) arrived: Vec<Arrived>,
     pub(super) bytes: Vec<u8>,
 }
@@ -81,7 +81,7 @@ impl Peer {
             stage,
             endpoint,
             holdings: None,
-            traffic: Traffic::new(id, kind.1),
+            traffic: SendQueue::new(id, kind.1),
             hello: Vec::new(),
             reads: (0, 0),
             deadline: None,
@@ -140,42 +140,44 @@ impl Peer {
             return Some(CloseReason::Terminated(fault));
         }
         if queue.trouble().is_peers_fault() {
-            return Some(CloseReason::Broken(Fault::RDMAP_PROTECTION));
+            return Some(CloseReason::Broken(TerminateCode::RDMAP_PROTECTION));
         }
         if queue.trouble().is_fatal() {
             return Some(CloseReason::Lost(io::ErrorKind::ConnectionAborted));
         }
         match self.traffic.failing {
-            Some(Failing::Unanswered) => Some(CloseReason::Lost(io::ErrorKind::TimedOut)),
+            Some(FailureCause::Unanswered) => Some(CloseReason::Lost(io::ErrorKind::TimedOut)),
             Some(_) => Some(CloseReason::Lost(io::ErrorKind::ConnectionReset)),
             // An iWARP connection ends like this, too. Elsewhere only a mistake of the peer's stops a queue by itself.
             None if queue.receives_flushed() && self.is_iwarp => {
                 Some(CloseReason::Lost(io::ErrorKind::ConnectionReset))
             }
-            None if queue.receives_flushed() => Some(CloseReason::Broken(Fault::RDMAP_PROTECTION)),
+            None if queue.receives_flushed() => Some(CloseReason::Broken(TerminateCode::RDMAP_PROTECTION)),
             None => None,
         }
     }
 
     /// Reads what arrived; the answer is what was wrong with it.
-    fn take_arrived(&mut self, scratch: &mut Scratch, events: &mut Events) -> Option<Fault> {
+    fn take_arrived(&mut self, scratch: &mut Scratch, events: &mut Events) -> Option<TerminateCode> {
         for index in 0..scratch.arrived.len() {
             let queue = self.endpoint.queue()?;
             queue.copy_out(scratch.arrived[index], &mut scratch.bytes);
             self.traffic.may_speak = true;
             if self.traffic.plain {
                 if scratch.bytes.len() > MESSAGE_BYTES_MAX {
-                    return Some(Fault::DDP_TOO_LONG);
+                    return Some(TerminateCode::DDP_TOO_LONG);
                 }
                 events.message(self.id, &scratch.bytes, false, None);
                 continue;
             }
-            let Some((frame, credits)) = frame::decode(&scratch.bytes) else { return Some(Fault::RDMAP_OPCODE) };
+            let Some((frame, credits)) = frame::decode(&scratch.bytes) else {
+                return Some(TerminateCode::RDMAP_OPCODE);
+            };
             if frame.costs_credit() {
                 self.traffic.owe();
             }
             if !self.traffic.credit(credits) {
-                return Some(Fault::RDMAP_STREAM);
+                return Some(TerminateCode::RDMAP_STREAM);
             }
             if let Some(fault) = self.take_frame(frame, events) {
                 return Some(fault);
@@ -184,12 +186,12 @@ impl Peer {
         None
     }
 
-    fn take_frame(&mut self, frame: Frame<'_>, events: &mut Events) -> Option<Fault> {
+    fn take_frame(&mut self, frame: Frame<'_>, events: &mut Events) -> Option<TerminateCode> {
         let holdings = self.holdings.as_mut()?;
         match frame {
             Frame::Message { bytes, solicited, invalidate } => {
                 if invalidate.is_some_and(|key| !holdings.withdraw(key)) {
-                    return Some(Fault::RDMAP_INVALIDATE);
+                    return Some(TerminateCode::RDMAP_INVALIDATE);
                 }
                 events.message(self.id, bytes, solicited, invalidate);
             }
@@ -201,12 +203,12 @@ impl Peer {
                     self.leaving = Some(fault);
                 }
                 if !self.traffic.answer(ticket, result) {
-                    return Some(Fault::RDMAP_STREAM);
+                    return Some(TerminateCode::RDMAP_STREAM);
                 }
             }
             Frame::Answer { ticket, result } => {
                 if !self.traffic.answered(ticket, result, events) {
-                    return Some(Fault::RDMAP_STREAM);
+                    return Some(TerminateCode::RDMAP_STREAM);
                 }
             }
             Frame::Credits { adapter_atomics } => self.traffic.adapter_atomics = adapter_atomics,

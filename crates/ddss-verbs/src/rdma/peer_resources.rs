@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use super::frame::{Change, FRAME_BYTES_MAX};
+use super::frame::{AtomicOp, FRAME_BYTES_MAX};
 use super::regions::Regions;
 use crate::fabric::{FabricError, RegionId, Rights, Window};
 use crate::limits::WINDOWS_PER_PEER_MAX;
 use crate::sys::Mapping;
 use crate::sys::rdma_core::{Access, Adapter, Channel, Completions, Depths, Domain, Endpoint, Registered};
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 
 /// Operations that one connection has in the adapter's hands.
 pub(super) const SENDS: usize = 256;
@@ -27,15 +27,15 @@ const WORDS_AT: u64 = SENDS_AT + (SENDS * FRAME_BYTES_MAX) as u64;
 const SLOTS_BYTES: u64 = WORDS_AT + (SENDS * 8) as u64;
 
 /// A piece of a region that the peer may reach.
-struct Opening {
+struct OpenWindow {
     region: RegionId,
     rights: Rights,
     registered: Arc<Registered>,
 }
 
 /// See the module.
-pub(super) struct Holdings {
-    windows: HashMap<u32, Opening>,
+pub(super) struct PeerResources {
+    windows: HashMap<u32, OpenWindow>,
     /// By the index of their regions.
     local: Vec<Option<(RegionId, Arc<Registered>)>>,
     slots: Arc<Registered>,
@@ -45,7 +45,7 @@ pub(super) struct Holdings {
     adapter_atomics: bool,
 }
 
-impl Holdings {
+impl PeerResources {
     pub(super) fn new(adapter: &Adapter, sinks_are_written: bool, adapter_atomics: bool) -> io::Result<Self> {
         let domain = Domain::new(adapter)?;
         let memory = Arc::new(Mapping::private(SLOTS_BYTES as usize)?);
@@ -131,7 +131,7 @@ impl Holdings {
             .register(mapping, offset, bytes, access)
             .map_err(|error| FabricError::System("register memory with the adapter", locked(error)))?;
         let window = Window { key: registered.remote_key(), base: registered.address(), bytes };
-        self.windows.insert(window.key, Opening { region, rights, registered });
+        self.windows.insert(window.key, OpenWindow { region, rights, registered });
         Ok(window)
     }
 
@@ -149,28 +149,28 @@ impl Holdings {
     }
 
     /// Executes an atomic that the peer asked for.
-    pub(super) fn change(&self, key: u32, address: u64, change: Change) -> Result<u64, Fault> {
+    pub(super) fn change(&self, key: u32, address: u64, change: AtomicOp) -> Result<u64, TerminateCode> {
         if self.adapter_atomics {
-            return Err(Fault::RDMAP_OPCODE);
+            return Err(TerminateCode::RDMAP_OPCODE);
         }
-        let opening = self.windows.get(&key).ok_or(Fault::RDMAP_KEY)?;
-        let end = address.checked_add(8).ok_or(Fault::RDMAP_WRAP)?;
+        let opening = self.windows.get(&key).ok_or(TerminateCode::RDMAP_KEY)?;
+        let end = address.checked_add(8).ok_or(TerminateCode::RDMAP_WRAP)?;
         let registered = &opening.registered;
         if !opening.rights.allow(Rights::ATOMIC) {
-            return Err(Fault::RDMAP_RIGHTS);
+            return Err(TerminateCode::RDMAP_RIGHTS);
         }
-        let offset = address.checked_sub(registered.address()).ok_or(Fault::RDMAP_BOUNDS)?;
+        let offset = address.checked_sub(registered.address()).ok_or(TerminateCode::RDMAP_BOUNDS)?;
         if end > registered.address() + registered.bytes() {
-            return Err(Fault::RDMAP_BOUNDS);
+            return Err(TerminateCode::RDMAP_BOUNDS);
         }
         let (memory, start) = registered.memory();
         let offset = start + offset as usize;
         if !offset.is_multiple_of(8) {
-            return Err(Fault::RDMAP_UNSPECIFIED);
+            return Err(TerminateCode::RDMAP_UNSPECIFIED);
         }
         Ok(memory.update(offset, |word| match change {
-            Change::CompareSwap { compare, swap } => (word == compare).then_some(swap),
-            Change::FetchAdd { add } => Some(word.wrapping_add(add)),
+            AtomicOp::CompareSwap { compare, swap } => (word == compare).then_some(swap),
+            AtomicOp::FetchAdd { add } => Some(word.wrapping_add(add)),
         }))
     }
 }

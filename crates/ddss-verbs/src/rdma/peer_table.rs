@@ -12,14 +12,14 @@ struct Slot {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct PeerTable {
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Slots in use.
     used: Vec<u32>,
 }
 
-impl Table {
+impl PeerTable {
     /// The id that the next peer will have.
     pub(super) fn next(&mut self) -> Option<PeerId> {
         if self.free.is_empty() {

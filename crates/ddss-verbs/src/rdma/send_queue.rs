@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use super::frame::{Change, FRAME_BYTES_MAX, Frame};
-use super::peer_resources::{Holdings, RECEIVES, SENDS};
+use super::frame::{AtomicOp, FRAME_BYTES_MAX, Frame};
+use super::peer_resources::{PeerResources, RECEIVES, SENDS};
 use crate::events::{Events, WorkError};
 use crate::fabric::PeerId;
 use crate::limits::BACKLOG_MAX;
-use crate::sys::rdma_core::{Ended, Failing, Queue, Registered, Request};
-use crate::terminate_code::Fault;
+use crate::sys::rdma_core::{FailureCause, FinishedWork, Queue, Registered, Request};
+use crate::terminate_code::TerminateCode;
 
 /// Operations that are kept for answers and credits, whatever else waits.
 const RESERVED: usize = 4;
@@ -21,17 +21,17 @@ const RESERVED: usize = 4;
 const OWED_MAX: u32 = RECEIVES as u32 / 2;
 
 /// One piece of work that waits, with whatever it needs.
-pub(super) enum Step {
+pub(super) enum PendingWork {
     Read { local: (Arc<Registered>, u64, u32), key: u32, address: u64, fenced: bool },
     Write { local: (Arc<Registered>, u64, u32), key: u32, address: u64 },
     Message { bytes: Box<[u8]>, solicited: bool, invalidate: Option<u32> },
     Immediate { data: [u8; 8], solicited: bool },
-    Atomic { key: u32, address: u64, change: Change },
+    Atomic { key: u32, address: u64, change: AtomicOp },
 }
 
 /// An operation in the adapter's hands; its place in the table is the token.
 #[derive(Clone, Copy, Debug)]
-enum Op {
+enum PostedWork {
     Read(u64),
     Write(u64),
     Word(u64),
@@ -43,15 +43,15 @@ enum Op {
 }
 
 /// See the module.
-pub(super) struct Traffic {
+pub(super) struct SendQueue {
     id: PeerId,
-    ops: Vec<Op>,
+    ops: Vec<PostedWork>,
     free: Vec<u16>,
-    backlog: VecDeque<(u64, Step)>,
+    backlog: VecDeque<(u64, PendingWork)>,
     /// Atomics that the home's thread has not answered.
     asked: VecDeque<(u32, u64)>,
     next_ticket: u32,
-    answers: VecDeque<(u32, Result<u64, Fault>)>,
+    answers: VecDeque<(u32, Result<u64, TerminateCode>)>,
     reads: usize,
     /// Messages that the peer can still receive.
     credits: u32,
@@ -66,18 +66,18 @@ pub(super) struct Traffic {
     /// The other side may be spoken to.
     pub(super) may_speak: bool,
     /// What the peer refused: nothing behind it was done.
-    pub(super) refused: Option<Fault>,
+    pub(super) refused: Option<TerminateCode>,
     /// The first thing that went wrong.
-    pub(super) failing: Option<Failing>,
+    pub(super) failing: Option<FailureCause>,
     /// Something ended or was allowed since somebody looked.
     pub(super) progressed: bool,
 }
 
-impl Traffic {
+impl SendQueue {
     pub(super) fn new(id: PeerId, our_adapter_atomics: bool) -> Self {
         Self {
             id,
-            ops: vec![Op::Ours; SENDS],
+            ops: vec![PostedWork::Ours; SENDS],
             free: (0..SENDS as u16).rev().collect(),
             backlog: VecDeque::new(),
             asked: VecDeque::new(),
@@ -115,21 +115,21 @@ impl Traffic {
         self.backlog.is_empty()
     }
 
-    pub(super) fn wait(&mut self, tag: u64, step: Step) {
+    pub(super) fn wait(&mut self, tag: u64, step: PendingWork) {
         self.backlog.push_back((tag, step));
     }
 
     /// Whether this can be given to the adapter now.
-    pub(super) fn can(&self, queue: &Queue, step: &Step) -> bool {
+    pub(super) fn can(&self, queue: &Queue, step: &PendingWork) -> bool {
         if !self.may_speak || queue.room() <= RESERVED {
             return false;
         }
         match step {
-            Step::Read { .. } => self.asked.is_empty(),
-            Step::Write { .. } => true,
-            Step::Message { .. } | Step::Immediate { .. } => self.can_send(queue),
-            Step::Atomic { .. } if self.adapter_atomics => self.asked.is_empty(),
-            Step::Atomic { .. } => self.credits > 0 && self.reads == 0,
+            PendingWork::Read { .. } => self.asked.is_empty(),
+            PendingWork::Write { .. } => true,
+            PendingWork::Message { .. } | PendingWork::Immediate { .. } => self.can_send(queue),
+            PendingWork::Atomic { .. } if self.adapter_atomics => self.asked.is_empty(),
+            PendingWork::Atomic { .. } => self.credits > 0 && self.reads == 0,
         }
     }
 
@@ -139,50 +139,55 @@ impl Traffic {
     }
 
     /// Gives one step to the adapter, with the next ring.
-    pub(super) fn go(&mut self, queue: &mut Queue, holdings: &Holdings, tag: u64, step: Step) {
+    pub(super) fn go(&mut self, queue: &mut Queue, holdings: &PeerResources, tag: u64, step: PendingWork) {
         match step {
-            Step::Read { local, key, address, fenced } => {
+            PendingWork::Read { local, key, address, fenced } => {
                 self.reads += 1;
-                let token = self.take(Op::Read(tag));
+                let token = self.take(PostedWork::Read(tag));
                 queue.push(token as u64, Request::Read { local, key, address, fenced });
             }
-            Step::Write { local, key, address } => {
-                let token = self.take(Op::Write(tag));
+            PendingWork::Write { local, key, address } => {
+                let token = self.take(PostedWork::Write(tag));
                 queue.push(token as u64, Request::Write { local, key, address });
             }
-            Step::Message { bytes, solicited, invalidate } => {
+            PendingWork::Message { bytes, solicited, invalidate } => {
                 self.send(queue, holdings, tag, Frame::Message { bytes: &bytes, solicited, invalidate });
             }
-            Step::Immediate { data, solicited } => {
+            PendingWork::Immediate { data, solicited } => {
                 self.send(queue, holdings, tag, Frame::Immediate { data, solicited });
             }
-            Step::Atomic { key, address, change } if self.adapter_atomics => {
+            PendingWork::Atomic { key, address, change } if self.adapter_atomics => {
                 self.reads += 1;
-                let token = self.take(Op::Word(tag));
+                let token = self.take(PostedWork::Word(tag));
                 let local = holdings.word_slot(token);
                 let request = match change {
-                    Change::CompareSwap { compare, swap } => {
+                    AtomicOp::CompareSwap { compare, swap } => {
                         Request::CompareSwap { local, key, address, compare, swap }
                     }
-                    Change::FetchAdd { add } => Request::FetchAdd { local, key, address, add },
+                    AtomicOp::FetchAdd { add } => Request::FetchAdd { local, key, address, add },
                 };
                 queue.push(token as u64, request);
             }
-            Step::Atomic { key, address, change } => {
+            PendingWork::Atomic { key, address, change } => {
                 let ticket = self.next_ticket;
                 self.next_ticket = ticket.wrapping_add(1);
                 self.asked.push_back((ticket, tag));
-                self.frame(queue, holdings, Op::Ticket(ticket), &Frame::Atomic { ticket, key, address, change });
+                self.frame(
+                    queue,
+                    holdings,
+                    PostedWork::Ticket(ticket),
+                    &Frame::Atomic { ticket, key, address, change },
+                );
             }
         }
     }
 
     /// Gives a message to the adapter, with the next ring.
-    pub(super) fn send(&mut self, queue: &mut Queue, holdings: &Holdings, tag: u64, frame: Frame<'_>) {
-        self.frame(queue, holdings, Op::Message(tag), &frame);
+    pub(super) fn send(&mut self, queue: &mut Queue, holdings: &PeerResources, tag: u64, frame: Frame<'_>) {
+        self.frame(queue, holdings, PostedWork::Message(tag), &frame);
     }
 
-    fn frame(&mut self, queue: &mut Queue, holdings: &Holdings, op: Op, frame: &Frame<'_>) {
+    fn frame(&mut self, queue: &mut Queue, holdings: &PeerResources, op: PostedWork, frame: &Frame<'_>) {
         let token = self.take(op);
         let (slots, offset) = holdings.send_slot(token);
         let slots = Arc::clone(slots);
@@ -205,29 +210,34 @@ impl Traffic {
         queue.push(token as u64, Request::Send { local: (slots, offset, bytes as u32), solicited });
     }
 
-    fn take(&mut self, op: Op) -> usize {
+    fn take(&mut self, op: PostedWork) -> usize {
         let token = usize::from(self.free.pop().expect("the queue had room, and has as many as this"));
         self.ops[token] = op;
         token
     }
 
     /// The first word of the side that connected, so that the other one may speak.
-    pub(super) fn greet(&mut self, queue: &mut Queue, holdings: &Holdings) {
+    pub(super) fn greet(&mut self, queue: &mut Queue, holdings: &PeerResources) {
         if !self.plain {
             self.give_credits(queue, holdings);
         }
     }
 
-    fn give_credits(&mut self, queue: &mut Queue, holdings: &Holdings) {
+    fn give_credits(&mut self, queue: &mut Queue, holdings: &PeerResources) {
         let frame = Frame::Credits { adapter_atomics: self.our_adapter_atomics };
-        self.frame(queue, holdings, Op::Ours, &frame);
+        self.frame(queue, holdings, PostedWork::Ours, &frame);
     }
 
     /// Gives to the adapter what can go: answers, then work in order, then credits if nothing carried them.
-    pub(super) fn flush(&mut self, queue: &mut Queue, holdings: &Holdings, ended: &mut Vec<Ended>) -> io::Result<()> {
+    pub(super) fn flush(
+        &mut self,
+        queue: &mut Queue,
+        holdings: &PeerResources,
+        ended: &mut Vec<FinishedWork>,
+    ) -> io::Result<()> {
         while !self.answers.is_empty() && self.may_speak && self.credits > 0 && queue.room() > 1 {
             let (ticket, result) = self.answers.pop_front().expect("it was looked at");
-            self.frame(queue, holdings, Op::Ours, &Frame::Answer { ticket, result });
+            self.frame(queue, holdings, PostedWork::Ours, &Frame::Answer { ticket, result });
         }
         while self.backlog.front().is_some_and(|(_, step)| self.can(queue, step)) {
             let (tag, step) = self.backlog.pop_front().expect("it was looked at");
@@ -257,13 +267,13 @@ impl Traffic {
     }
 
     /// Queues what an atomic of the peer found. False if the peer asks for more than it may have under way.
-    pub(super) fn answer(&mut self, ticket: u32, result: Result<u64, Fault>) -> bool {
+    pub(super) fn answer(&mut self, ticket: u32, result: Result<u64, TerminateCode>) -> bool {
         self.answers.push_back((ticket, result));
         self.answers.len() <= RECEIVES
     }
 
     /// An atomic of ours was answered. False if it is not the one whose turn it is.
-    pub(super) fn answered(&mut self, ticket: u32, result: Result<u64, Fault>, events: &mut Events) -> bool {
+    pub(super) fn answered(&mut self, ticket: u32, result: Result<u64, TerminateCode>, events: &mut Events) -> bool {
         let Some((expected, tag)) = self.asked.pop_front() else { return false };
         self.progressed = true;
         if let Err(fault) = result {
@@ -274,24 +284,24 @@ impl Traffic {
     }
 
     /// What the adapter says has ended.
-    pub(super) fn take_ended(&mut self, holdings: &Holdings, ended: &mut Vec<Ended>, events: &mut Events) {
-        for Ended { token, result } in ended.drain(..) {
+    pub(super) fn take_ended(&mut self, holdings: &PeerResources, ended: &mut Vec<FinishedWork>, events: &mut Events) {
+        for FinishedWork { token, result } in ended.drain(..) {
             let token = token as usize;
-            let op = std::mem::replace(&mut self.ops[token], Op::Ours);
+            let op = std::mem::replace(&mut self.ops[token], PostedWork::Ours);
             self.free.push(token as u16);
             self.progressed = true;
             let outcome = result.map_err(|failing| self.judge(failing));
             match op {
-                Op::Read(tag) => {
+                PostedWork::Read(tag) => {
                     self.reads -= 1;
                     events.done(self.id, tag, outcome.map(|()| 0));
                 }
-                Op::Word(tag) => {
+                PostedWork::Word(tag) => {
                     self.reads -= 1;
                     events.done(self.id, tag, outcome.map(|()| holdings.word(token)));
                 }
-                Op::Write(tag) | Op::Message(tag) => events.done(self.id, tag, outcome.map(|()| 0)),
-                Op::Ticket(ticket) => {
+                PostedWork::Write(tag) | PostedWork::Message(tag) => events.done(self.id, tag, outcome.map(|()| 0)),
+                PostedWork::Ticket(ticket) => {
                     if let Err(error) = outcome
                         && error.certain()
                         && let Some(at) = self.asked.iter().position(|(asked, _)| *asked == ticket)
@@ -300,24 +310,26 @@ impl Traffic {
                         events.done(self.id, tag, Err(error));
                     }
                 }
-                Op::Ours => {}
+                PostedWork::Ours => {}
             }
         }
     }
 
     /// What a failure means for the one who asked.
-    fn judge(&mut self, failing: Failing) -> WorkError {
+    fn judge(&mut self, failing: FailureCause) -> WorkError {
         self.failing = self.failing.or(Some(failing));
         match failing {
-            Failing::Refused => {
-                let fault = Fault::RDMAP_PROTECTION;
+            FailureCause::Refused => {
+                let fault = TerminateCode::RDMAP_PROTECTION;
                 self.refused = self.refused.or(Some(fault));
                 WorkError::Refused(fault)
             }
-            Failing::NotPosted => WorkError::NotDone,
+            FailureCause::NotPosted => WorkError::NotDone,
             // The peer stopped at what it refused, and this came behind it.
-            Failing::Flushed if self.refused.is_some() => WorkError::NotDone,
-            Failing::Flushed | Failing::Unanswered | Failing::Other(_) | Failing::Unsaid => WorkError::Unknown,
+            FailureCause::Flushed if self.refused.is_some() => WorkError::NotDone,
+            FailureCause::Flushed | FailureCause::Unanswered | FailureCause::Other(_) | FailureCause::Unsaid => {
+                WorkError::Unknown
+            }
         }
     }
 

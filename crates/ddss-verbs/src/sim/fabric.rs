@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::net::{Packet, SimNet, State};
 use super::peer::{Context, Peer, Pending, Stage, piece};
 use crate::events::{CloseReason, Events, WorkError};
-use crate::fabric::{Arbiter, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
+use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
 use crate::iwarp::AtomicKind;
 use crate::limits::{BACKLOG_MAX, PEERS_MAX, WORK_BYTES_MAX};
 use crate::memory::{Keys, Registry, Windows};
@@ -186,7 +186,7 @@ impl Fabric for Sim {
             reads_outstanding_max: BACKLOG_MAX,
             snapshot_bytes: self.net.state().config.snapshot_bytes,
             words_whole: true,
-            atomics: Arbiter::Thread,
+            atomics: AtomicScope::Thread,
             reads_abandonable: true,
             reads_overlap: true,
             write_done_is_placed: false,

@@ -9,7 +9,7 @@ use super::fabric::Sim;
 use super::mix;
 use crate::events::CloseReason;
 use crate::iwarp::AtomicKind;
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 use crate::work::SendMode;
 
 /// How a simulated network behaves.
@@ -53,7 +53,7 @@ pub(super) enum Packet {
     Old { id: u64, value: u64 },
     Send { data: Vec<u8>, mode: SendMode },
     Immediate { data: [u8; 8], solicited: bool },
-    Terminate { fault: Fault, blamed: Option<u32> },
+    Terminate { fault: TerminateCode, blamed: Option<u32> },
 }
 
 /// One end of a connection: the node it belongs to, and what is on its way to it.
@@ -66,7 +66,7 @@ pub(super) struct End {
 
 /// Somebody who wants to connect.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct ConnectRequest {
     pub(super) due: Duration,
     pub(super) link: usize,
     pub(super) from: SocketAddr,
@@ -80,7 +80,7 @@ pub(super) struct State {
     seed: u64,
     pub(super) links: Vec<[End; 2]>,
     listeners: BTreeMap<SocketAddr, usize>,
-    pub(super) asks: BTreeMap<usize, VecDeque<Ask>>,
+    pub(super) asks: BTreeMap<usize, VecDeque<ConnectRequest>>,
     nodes: usize,
     killed: Vec<usize>,
     port: u16,
@@ -207,7 +207,7 @@ impl State {
             let from = SocketAddr::from((Ipv4Addr::LOCALHOST, node as u16 + 1));
             let asks = self.asks.entry(target).or_default();
             let due = asks.back().map_or(due, |last| last.due.max(due));
-            asks.push_back(Ask { due, link, from, hello: hello.to_vec() });
+            asks.push_back(ConnectRequest { due, link, from, hello: hello.to_vec() });
         } else {
             let refused = CloseReason::Unreachable(std::io::ErrorKind::ConnectionRefused);
             self.links[link][0].inbox.push_back((due, Packet::Close(refused)));
@@ -217,7 +217,7 @@ impl State {
     }
 
     /// The next one who wants to connect to a node, if it is due.
-    pub(super) fn take_ask(&mut self, node: usize) -> Option<Ask> {
+    pub(super) fn take_ask(&mut self, node: usize) -> Option<ConnectRequest> {
         let now = self.now;
         let asks = self.asks.get_mut(&node)?;
         if asks.front()?.due > now {

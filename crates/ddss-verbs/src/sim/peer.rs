@@ -6,7 +6,7 @@ use super::net::{Packet, State};
 use crate::events::{CloseReason, Events, WorkError};
 use crate::fabric::{PeerId, RegionId, Rights};
 use crate::memory::{Registry, Windows};
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 use crate::work::SendMode;
 
 /// How far a connection is.
@@ -62,7 +62,7 @@ impl Peer {
         &mut self,
         reason: CloseReason,
         hello: &[u8],
-        blamed: Option<(u32, Fault)>,
+        blamed: Option<(u32, TerminateCode)>,
         cx: &mut Context<'_>,
     ) {
         if self.stage == Stage::Closed {
@@ -92,7 +92,7 @@ impl Peer {
         cx.events.closed(self.id, reason, hello);
     }
 
-    fn fail(&mut self, fault: Fault, blamed: Option<u32>, cx: &mut Context<'_>) {
+    fn fail(&mut self, fault: TerminateCode, blamed: Option<u32>, cx: &mut Context<'_>) {
         self.send(Packet::Terminate { fault, blamed }, cx.net);
         self.close(CloseReason::Broken(fault), &[], None, cx);
     }
@@ -122,7 +122,7 @@ impl Peer {
                         let value = cx.memory.held(region).update(offset as usize, |old| kind.apply(old));
                         self.send(Packet::Old { id, value }, cx.net);
                     }
-                    Ok(_) => self.fail(Fault::RDMAP_UNSPECIFIED, Some(sequence), cx),
+                    Ok(_) => self.fail(TerminateCode::RDMAP_UNSPECIFIED, Some(sequence), cx),
                     Err(denied) => self.fail(denied.rdmap(), Some(sequence), cx),
                 }
             }
@@ -195,7 +195,7 @@ impl Peer {
         if let Some(key) = mode.invalidate
             && !self.windows.withdraw(key)
         {
-            self.fail(Fault::RDMAP_INVALIDATE, None, cx);
+            self.fail(TerminateCode::RDMAP_INVALIDATE, None, cx);
             return;
         }
         cx.events.message(self.id, data, mode.solicited, mode.invalidate);

@@ -1,7 +1,7 @@
 //! What opens memory to a peer, how far, and for whom.
 
 use ddss_verbs::{
-    CloseReason, Fabric, Fault, PostErrorKind, RegionId, RemoteRange, Rights, SendMode, Window, Work, WorkError,
+    CloseReason, Fabric, PostErrorKind, RegionId, RemoteRange, Rights, SendMode, TerminateCode, Window, Work, WorkError,
 };
 
 use super::{local, remote};
@@ -145,7 +145,7 @@ fn is_refused<L: Lab>(pair: &mut Pair<L>, near: RegionId, foreign: &Window, atte
     }
     if attempt == Attempt::Withdraw {
         let reason = pair.wait("b to be closed", |pair| pair.b.closed(here));
-        assert_eq!(reason, CloseReason::Broken(Fault::RDMAP_INVALIDATE));
+        assert_eq!(reason, CloseReason::Broken(TerminateCode::RDMAP_INVALIDATE));
         pair.wait("a to be closed", |pair| pair.a.closed(peer));
     } else {
         pair.both_closed_for_cause(peer, here, &format!("{attempt:?} with another peer's key"));

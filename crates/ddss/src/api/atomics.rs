@@ -1,14 +1,14 @@
 //! Atomics, conditions and versions of a [`Segment`].
 
-use super::lock::{LockOptions, Locked};
+use super::lock::{LockGuard, LockOptions};
 use crate::call::channels::Call;
 use crate::call::priority::Priority;
 use crate::client::Client;
-use crate::deadline::Time;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::value::{Stamp, Value};
-use ddss_core::{Change, Completion, LockToken, Model, Operation, Version};
+use ddss_core::{AtomicOp, Completion, LockToken, Model, Operation, Version};
 use ddss_ipc::WaitClass;
 use std::ops::RangeBounds;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Changed {
+pub struct AtomicResult {
     /// What was there.
     pub before: u64,
     /// Version and timestamp after the change (or as they are, if a comparison failed).
     pub stamp: Stamp,
 }
 
-impl Changed {
+impl AtomicResult {
     pub(crate) fn of(completion: &Completion) -> Self {
         Self { before: first_word(completion), stamp: Stamp::of(completion) }
     }
@@ -44,13 +44,13 @@ pub(crate) fn first_word(completion: &Completion) -> u64 {
 
 impl Segment {
     /// Adds to the word at `offset` (a multiple of 8), wrapping around; tells what was there.
-    pub fn fetch_add(&self, offset: u64, add: u64) -> Result<Changed, Error> {
-        self.change("add to", offset, Change::Add(add), None)
+    pub fn fetch_add(&self, offset: u64, add: u64) -> Result<AtomicResult, Error> {
+        self.change("add to", offset, AtomicOp::Add(add), None)
     }
 
     /// Puts a word at `offset` (a multiple of 8) and tells what was there.
-    pub fn swap(&self, offset: u64, new: u64) -> Result<Changed, Error> {
-        self.change("swap a word of", offset, Change::Swap(new), None)
+    pub fn swap(&self, offset: u64, new: u64) -> Result<AtomicResult, Error> {
+        self.change("swap a word of", offset, AtomicOp::Swap(new), None)
     }
 
     /// Puts `new` at `offset` (a multiple of 8) if `expected` is there; tells what was there.
@@ -63,20 +63,20 @@ impl Segment {
     /// assert!(won);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<Changed, Error> {
-        self.change("compare and swap a word of", offset, Change::CompareSwap { expected, new }, None)
+    pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<AtomicResult, Error> {
+        self.change("compare and swap a word of", offset, AtomicOp::CompareSwap { expected, new }, None)
     }
 
     pub(crate) fn change(
         &self,
         action: &'static str,
         offset: u64,
-        change: Change,
+        change: AtomicOp,
         token: Option<LockToken>,
-    ) -> Result<Changed, Error> {
+    ) -> Result<AtomicResult, Error> {
         self.place().check(action, offset, u128::from(offset) + 8)?;
         let operation = Operation::Atomic { segment: self.id(), offset, change, token };
-        self.ask(action, operation, WaitClass::Polling).map(|completion| Changed::of(&completion))
+        self.ask(action, operation, WaitClass::Polling).map(|completion| AtomicResult::of(&completion))
     }
 
     /// Writes bytes if the segment still has that version; else
@@ -91,7 +91,7 @@ impl Segment {
         self.wait_by(self.time(), version)
     }
 
-    fn wait_by(&self, time: Time, version: Version) -> Result<Stamp, Error> {
+    fn wait_by(&self, time: Deadline, version: Version) -> Result<Stamp, Error> {
         let operation = Operation::Await { segment: self.id(), above: version };
         self.ask_by(time, "watch", operation, WaitClass::Sleeping).map(|completion| Stamp::of(&completion))
     }
@@ -113,29 +113,29 @@ impl Segment {
     /// Takes the segment's lock alone, waiting in line until this call's deadline.
     ///
     /// While it is held, gets of this client go on. Puts and atomics that change what the lock protects have to be made
-    /// through [`Locked`]: made through the segment they would wait for their own client, so they end at once with
+    /// through [`LockGuard`]: made through the segment they would wait for their own client, so they end at once with
     /// [`Failure::OwnLock`](crate::Failure::OwnLock).
     ///
-    /// A lock belongs to the [`Locked`] that it came as, and not to the client: threads of one client that want to exclude
+    /// A lock belongs to the [`LockGuard`] that it came as, and not to the client: threads of one client that want to exclude
     /// each other each take the lock, and stand in line like anybody. So a second call of this by who holds the lock
     /// already waits for itself, as a mutex does, and ends with [`Failure::TimedOut`](crate::Failure::TimedOut) at its
     /// deadline; with [`LockOptions::no_wait`] at once with [`Failure::Locked`](crate::Failure::Locked).
-    pub fn lock(&self) -> Result<Locked, Error> {
+    pub fn lock(&self) -> Result<LockGuard, Error> {
         self.lock_with(LockOptions::new())
     }
 
     /// Takes the lock as the options say.
-    pub fn lock_with(&self, options: LockOptions) -> Result<Locked, Error> {
+    pub fn lock_with(&self, options: LockOptions) -> Result<LockGuard, Error> {
         let wish = options.wish().map_err(Error::argument("lock", self.name()))?;
         let operation = Operation::Lock { segment: self.id(), wish };
         let completion = self.ask_by(options.time(self.time()), "lock", operation, WaitClass::InLine)?;
-        Ok(Locked::new(self.clone(), LockToken(first_word(&completion)), Stamp::of(&completion)))
+        Ok(LockGuard::new(self.clone(), LockToken(first_word(&completion)), Stamp::of(&completion)))
     }
 
     pub(crate) fn unlock(&self, token: LockToken) -> Result<(), Error> {
         /// Others wait for it: it goes out even if its holder has no time at all.
         const AT_LEAST: Duration = Duration::from_millis(1);
-        let mut time = Time::of(self.time().left().max(AT_LEAST));
+        let mut time = Deadline::of(self.time().left().max(AT_LEAST));
         let operation = Operation::Unlock { segment: self.id(), token };
         let client = self.client();
         let last = client.0.last();
@@ -161,7 +161,7 @@ impl Segment {
 
     fn ask_by(
         &self,
-        time: Time,
+        time: Deadline,
         action: &'static str,
         operation: Operation,
         class: WaitClass,

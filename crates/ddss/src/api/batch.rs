@@ -1,13 +1,13 @@
 //! Many calls in one submission, over any segments: as many as fit are under way at the same time.
 
 use crate::call::channels::NoCompletion;
-use crate::call::pipeline::{Ended, Many, run_together};
+use crate::call::pipeline::{FinishedCall, Pipeline, run_together};
 use crate::call::priority::Priority;
 use crate::client::Client;
-use crate::deadline::Time;
+use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::segment::{Place, Segment, bounds};
-use crate::session::Attached;
+use crate::segment::{Segment, SegmentLocation, bounds};
+use crate::session::Session;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
 use ddss_core::{ArenaRange, Completion, Operation, Payload};
@@ -31,33 +31,33 @@ use std::ops::RangeBounds;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum BatchReply {
     /// A get's bytes.
     Got(Value),
     /// A put's stamp.
     Put(Stamp),
 }
 
-impl Answer {
+impl BatchReply {
     /// Version and timestamp.
     pub fn stamp(&self) -> Stamp {
         match self {
-            Answer::Got(value) => value.stamp(),
-            Answer::Put(stamp) => *stamp,
+            BatchReply::Got(value) => value.stamp(),
+            BatchReply::Put(stamp) => *stamp,
         }
     }
 
     /// The bytes of a get; of a put, none.
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Answer::Got(value) => value,
-            Answer::Put(_) => &[],
+            BatchReply::Got(value) => value,
+            BatchReply::Put(_) => &[],
         }
     }
 }
 
 /// One call of a batch.
-pub(crate) enum Wish {
+pub(crate) enum BatchCall {
     Get { offset: u64, length: usize },
     Put { offset: u64, bytes: Vec<u8> },
 }
@@ -81,7 +81,7 @@ pub(crate) enum Wish {
 #[must_use = "a batch does nothing until `run`"]
 pub struct Batch {
     client: Client,
-    calls: Vec<(Segment, Wish)>,
+    calls: Vec<(Segment, BatchCall)>,
 }
 
 impl std::fmt::Debug for Batch {
@@ -98,7 +98,7 @@ impl Client {
 }
 
 /// How one call of a batch stands.
-pub(crate) struct Step {
+pub(crate) struct CallProgress {
     pub(crate) operation: Operation,
     /// Bytes that go out through the arena.
     pub(crate) outgoing: Vec<u8>,
@@ -109,22 +109,22 @@ pub(crate) struct Step {
 impl Batch {
     /// Adds a get.
     pub fn get(&mut self, segment: &Segment, range: impl RangeBounds<u64>) -> Result<&mut Self, Error> {
-        self.calls.push((segment.clone(), Wish::get(segment.place(), range)?));
+        self.calls.push((segment.clone(), BatchCall::get(segment.place(), range)?));
         Ok(self)
     }
 
     /// Adds a put.
     pub fn put(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) -> Result<&mut Self, Error> {
-        self.calls.push((segment.clone(), Wish::put(segment.place(), offset, bytes)?));
+        self.calls.push((segment.clone(), BatchCall::put(segment.place(), offset, bytes)?));
         Ok(self)
     }
 
     /// Makes all calls, and waits for the last one; the answers are in the order in which the calls were added. An error
     /// of the whole batch says that there is no daemon, and that nothing happened.
-    pub fn run(&mut self) -> Result<Vec<Result<Answer, Error>>, Error> {
+    pub fn run(&mut self) -> Result<Vec<Result<BatchReply, Error>>, Error> {
         let (client, calls) = (&self.client, std::mem::take(&mut self.calls));
-        let near = |(segment, wish): &(Segment, Wish)| wish.near(segment.place()).map(Ok);
-        let mut answers: Vec<Option<Result<Answer, Error>>> = calls.iter().map(near).collect();
+        let near = |(segment, wish): &(Segment, BatchCall)| wish.near(segment.place()).map(Ok);
+        let mut answers: Vec<Option<Result<BatchReply, Error>>> = calls.iter().map(near).collect();
         let far: Vec<usize> = (0..calls.len()).filter(|&index| answers[index].is_none()).collect();
         let mut parts = by_plane(client, &calls, far)?;
         match run_parts(&mut parts, client.time()) {
@@ -132,7 +132,7 @@ impl Batch {
             // What was read in place is told.
             ended => drop(ended),
         }
-        for Part { client, calls: indices, ends, .. } in parts {
+        for ShardBatch { client, calls: indices, ends, .. } in parts {
             for (index, ended) in indices.into_iter().zip(ends) {
                 let (segment, wish) = &calls[index];
                 answers[index] = Some(answer(&client, segment, wish, ended));
@@ -143,27 +143,27 @@ impl Batch {
 }
 
 /// The calls of a batch that go to one plane.
-struct Part {
+struct ShardBatch {
     client: Client,
     /// Which of the batch's.
     calls: Vec<usize>,
-    steps: Vec<Step>,
-    ends: Vec<Ended>,
+    steps: Vec<CallProgress>,
+    ends: Vec<FinishedCall>,
     /// Those that are to be made yet.
     left: Vec<usize>,
 }
 
-impl Part {
-    fn new(client: Client, all: &[(Segment, Wish)], calls: Vec<usize>) -> Self {
-        let steps: Vec<Step> = calls.iter().map(|&index| all[index].1.step(all[index].0.place())).collect();
+impl ShardBatch {
+    fn new(client: Client, all: &[(Segment, BatchCall)], calls: Vec<usize>) -> Self {
+        let steps: Vec<CallProgress> = calls.iter().map(|&index| all[index].1.step(all[index].0.place())).collect();
         let ends = steps.iter().map(|_| Err(NoCompletion::Gone)).collect();
         Self { client, left: (0..calls.len()).collect(), calls, steps, ends }
     }
 
     /// Notes how those that were left have ended, and which of them are for the next daemon, if one comes in time: those
     /// that were not begun since the daemon goes down, and those that leave nothing behind whose daemon is gone.
-    fn note(&mut self, attached: &Attached, ended: Vec<Ended>) {
-        let ended: Vec<(usize, Ended)> = self.left.drain(..).zip(ended).collect();
+    fn note(&mut self, attached: &Session, ended: Vec<FinishedCall>) {
+        let ended: Vec<(usize, FinishedCall)> = self.left.drain(..).zip(ended).collect();
         for (index, ended) in ended {
             let again = match ended {
                 Err(NoCompletion::GoingDown) => {
@@ -180,23 +180,23 @@ impl Part {
 }
 
 /// The calls that go to each plane, with the client there.
-fn by_plane(client: &Client, calls: &[(Segment, Wish)], far: Vec<usize>) -> Result<Vec<Part>, Error> {
+fn by_plane(client: &Client, calls: &[(Segment, BatchCall)], far: Vec<usize>) -> Result<Vec<ShardBatch>, Error> {
     if client.planes() == 1 {
-        return Ok(vec![Part::new(client.clone(), calls, far)]);
+        return Ok(vec![ShardBatch::new(client.clone(), calls, far)]);
     }
     let mut parts = Vec::new();
     for plane in 0..client.planes() {
         let theirs: Vec<usize> =
             far.iter().copied().filter(|&index| calls[index].0.client().plane() == plane).collect();
         if !theirs.is_empty() {
-            parts.push(Part::new(client.at_plane(plane)?, calls, theirs));
+            parts.push(ShardBatch::new(client.at_plane(plane)?, calls, theirs));
         }
     }
     Ok(parts)
 }
 
 /// Makes the calls of all planes at the same time. An error says that nothing happened.
-fn run_parts(parts: &mut [Part], mut time: Time) -> Result<(), Error> {
+fn run_parts(parts: &mut [ShardBatch], mut time: Deadline) -> Result<(), Error> {
     let mut begun = false;
     loop {
         // Nothing is asked of anybody before all planes are reached.
@@ -214,86 +214,86 @@ fn run_parts(parts: &mut [Part], mut time: Time) -> Result<(), Error> {
             return Ok(());
         }
         begun = true;
-        let mut times = vec![Time::until(time.deadline()); reached.len()];
-        let mut running: Vec<Result<Many<'_>, NoCompletion>> = (reached.iter().zip(&mut times))
+        let mut times = vec![Deadline::until(time.deadline()); reached.len()];
+        let mut running: Vec<Result<Pipeline<'_>, NoCompletion>> = (reached.iter().zip(&mut times))
             .map(|((part, attached), time)| {
                 let call = attached.lanes.call(Priority::Call, time)?;
-                Ok(Many::new(call, part.left.iter().map(|&index| &part.steps[index]).collect()))
+                Ok(Pipeline::new(call, part.left.iter().map(|&index| &part.steps[index]).collect()))
             })
             .collect();
         run_together(&mut running.iter_mut().flatten().collect::<Vec<_>>());
-        let all = |(running, (part, _)): (Result<Many<'_>, _>, &(&mut Part, _))| match running {
+        let all = |(running, (part, _)): (Result<Pipeline<'_>, _>, &(&mut ShardBatch, _))| match running {
             Ok(many) => many.ends(),
             Err(none) => part.left.iter().map(|_| Err(none)).collect(),
         };
-        let ends: Vec<Vec<Ended>> = running.into_iter().zip(&reached).map(all).collect();
+        let ends: Vec<Vec<FinishedCall>> = running.into_iter().zip(&reached).map(all).collect();
         for ((part, attached), ended) in reached.into_iter().zip(ends) {
             part.note(&attached, ended);
         }
     }
 }
 
-fn answer(client: &Client, segment: &Segment, wish: &Wish, ended: Ended) -> Result<Answer, Error> {
+fn answer(client: &Client, segment: &Segment, wish: &BatchCall, ended: FinishedCall) -> Result<BatchReply, Error> {
     let (completion, bytes) = ended.map_err(|none| client.explain(none, wish.action(), segment.name()))?;
     Error::of(completion.outcome, wish.action(), segment.name())?;
     Ok(wish.answer(&completion, bytes))
 }
 
-impl Wish {
-    pub(crate) fn get(place: &Place, range: impl RangeBounds<u64>) -> Result<Self, Error> {
+impl BatchCall {
+    pub(crate) fn get(place: &SegmentLocation, range: impl RangeBounds<u64>) -> Result<Self, Error> {
         let (offset, end) = bounds(range, place.bytes);
-        Ok(Wish::Get { offset, length: place.check("get", offset, end)? })
+        Ok(BatchCall::Get { offset, length: place.check("get", offset, end)? })
     }
 
-    pub(crate) fn put(place: &Place, offset: u64, bytes: &[u8]) -> Result<Self, Error> {
+    pub(crate) fn put(place: &SegmentLocation, offset: u64, bytes: &[u8]) -> Result<Self, Error> {
         place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        Ok(Wish::Put { offset, bytes: bytes.to_vec() })
+        Ok(BatchCall::Put { offset, bytes: bytes.to_vec() })
     }
 
     /// Returns true if it leaves nothing behind.
     pub(crate) fn is_harmless(&self) -> bool {
-        matches!(self, Wish::Get { .. })
+        matches!(self, BatchCall::Get { .. })
     }
 
     pub(crate) fn action(&self) -> &'static str {
-        if matches!(self, Wish::Get { .. }) { "get" } else { "put" }
+        if matches!(self, BatchCall::Get { .. }) { "get" } else { "put" }
     }
 
     /// What can be read in place needs no ring.
-    pub(crate) fn near(&self, place: &Place) -> Option<Answer> {
-        let Wish::Get { offset, length } = *self else { return None };
+    pub(crate) fn near(&self, place: &SegmentLocation) -> Option<BatchReply> {
+        let BatchCall::Get { offset, length } = *self else { return None };
         if !place.is_near() {
             return None;
         }
         let mut bytes = vec![0; length];
         let stamp = place.get_near(offset, &mut bytes)?;
-        Some(Answer::Got(Value::new(bytes, stamp)))
+        Some(BatchReply::Got(Value::new(bytes, stamp)))
     }
 
-    pub(crate) fn step(&self, place: &Place) -> Step {
+    pub(crate) fn step(&self, place: &SegmentLocation) -> CallProgress {
         let into = ArenaRange::NOWHERE;
         match self {
-            Wish::Get { offset, length } => {
+            BatchCall::Get { offset, length } => {
                 let (segment, offset, inline) = (place.id, *offset, *length <= INLINE_REPLY_BYTES_MAX);
                 let operation = Operation::Get { segment, offset, into, inline, look: place.look(None) };
-                Step { operation, outgoing: Vec::new(), incoming: *length }
+                CallProgress { operation, outgoing: Vec::new(), incoming: *length }
             }
-            Wish::Put { offset, bytes } => {
+            BatchCall::Put { offset, bytes } => {
                 let terms = place.terms(None, None);
                 let small = Payload::inline(bytes).filter(|_| terms.allow_inline());
                 let outgoing = if small.is_some() { Vec::new() } else { bytes.clone() };
                 let from = small.unwrap_or(Payload::Arena(into));
                 let operation = Operation::Put { segment: place.id, offset: *offset, from, terms };
-                Step { operation, outgoing, incoming: 0 }
+                CallProgress { operation, outgoing, incoming: 0 }
             }
         }
     }
 
-    pub(crate) fn answer(&self, completion: &Completion, bytes: Vec<u8>) -> Answer {
+    pub(crate) fn answer(&self, completion: &Completion, bytes: Vec<u8>) -> BatchReply {
         let stamp = Stamp::of(completion);
         match self {
-            Wish::Get { .. } => Answer::Got(Value::new(bytes, stamp)),
-            Wish::Put { .. } => Answer::Put(stamp),
+            BatchCall::Get { .. } => BatchReply::Got(Value::new(bytes, stamp)),
+            BatchCall::Put { .. } => BatchReply::Put(stamp),
         }
     }
 }
@@ -317,7 +317,7 @@ mod tests {
                 let bytes = vec![index as u8 ^ round; if index % 3 == 0 { 8 } else { 300 }];
                 batch.put(&segments[index % 4], index as u64 * 300, &bytes).unwrap();
             }
-            assert!(batch.run().unwrap().into_iter().all(|answer| matches!(answer, Ok(Answer::Put(_)))));
+            assert!(batch.run().unwrap().into_iter().all(|answer| matches!(answer, Ok(BatchReply::Put(_)))));
             for index in 0..300usize {
                 batch.get(&segments[index % 4], index as u64 * 300..index as u64 * 300 + 8).unwrap();
             }

@@ -8,8 +8,8 @@
 use crate::session::Inner;
 use crate::value::Stamp;
 use ddss_core::engine::{area_of, offset_of};
-use ddss_core::{Header, Minds, Model, Opened, Timestamp, Version};
-use ddss_ipc::{Framed, SharedMemory};
+use ddss_core::{Header, LockDependency, Model, OpenedSegment, Timestamp, Version};
+use ddss_ipc::{Seqlock, SharedMemory};
 use std::collections::HashMap;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, PoisonError};
@@ -17,9 +17,9 @@ use std::time::Duration;
 
 /// The areas that this process has mapped.
 #[derive(Debug, Default)]
-pub(crate) struct Areas(Mutex<HashMap<usize, Option<SharedMemory>>>);
+pub(crate) struct MappedAreas(Mutex<HashMap<usize, Option<SharedMemory>>>);
 
-impl Areas {
+impl MappedAreas {
     /// How long the door may take to show an area. Without it the daemon is asked for everything.
     const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -38,15 +38,15 @@ impl Areas {
 
 /// A segment that can be read in place.
 #[derive(Debug)]
-pub(crate) struct Near {
-    framed: Framed,
+pub(crate) struct MappedSegment {
+    framed: Seqlock,
     segment: u64,
     model: Model,
 }
 
 /// How a handle's gets look at a segment in place: made once, of its model and of what the handle asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sight {
+pub(crate) enum LocalReadRules {
     /// Not at all: gets that exclude each other have to meet somewhere.
     None,
     /// Every word is whole, and no more is promised: one look.
@@ -71,9 +71,9 @@ const LOCKED: usize = word_of(Header::LOCKED_OFFSET);
 /// A header is the line in front of the bytes.
 const _: () = assert!(Header::DATA_OFFSET == ddss_core::limits::LINE_BYTES as u64);
 
-impl Near {
+impl MappedSegment {
     /// Maps the segment, if it is at home here and this process may read it.
-    pub(crate) fn map(client: &Inner, opened: &Opened) -> Option<Self> {
+    pub(crate) fn map(client: &Inner, opened: &OpenedSegment) -> Option<Self> {
         let at = opened.at?;
         let area = client.areas.get(client, area_of(at))?;
         let header = usize::try_from(offset_of(at)).ok()?;
@@ -82,23 +82,25 @@ impl Near {
     }
 
     /// How a handle that asks for that looks.
-    pub(crate) fn sight(&self, asks: Option<Model>) -> Sight {
+    pub(crate) fn sight(&self, asks: Option<Model>) -> LocalReadRules {
         match self.model.get_rules(asks).minds {
-            Minds::Anyone => Sight::None,
-            Minds::Alone => Sight::Unlocked,
-            Minds::Nobody if self.model == Model::Null && asks.is_none_or(|asks| asks == Model::Null) => Sight::Words,
-            Minds::Nobody => Sight::Whole,
+            LockDependency::Anyone => LocalReadRules::None,
+            LockDependency::Alone => LocalReadRules::Unlocked,
+            LockDependency::Nobody if self.model == Model::Null && asks.is_none_or(|asks| asks == Model::Null) => {
+                LocalReadRules::Words
+            }
+            LockDependency::Nobody => LocalReadRules::Whole,
         }
     }
 
     /// Reads a range. `None`: ask the daemon, which also says what is wrong with a range that is not there.
     #[inline]
-    pub(crate) fn get(&self, sight: Sight, offset: u64, into: &mut [u8]) -> Option<Stamp> {
+    pub(crate) fn get(&self, sight: LocalReadRules, offset: u64, into: &mut [u8]) -> Option<Stamp> {
         match sight {
-            Sight::None => None,
-            Sight::Words => self.get_words(offset, into),
-            Sight::Whole => self.get_whole(false, offset, into),
-            Sight::Unlocked => self.get_whole(true, offset, into),
+            LocalReadRules::None => None,
+            LocalReadRules::Words => self.get_words(offset, into),
+            LocalReadRules::Whole => self.get_whole(false, offset, into),
+            LocalReadRules::Unlocked => self.get_whole(true, offset, into),
         }
     }
 

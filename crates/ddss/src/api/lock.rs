@@ -1,12 +1,12 @@
 //! A segment's lock, held: what is put under it is checked by the home, and it ends with this value.
 
-use super::atomics::Changed;
-use crate::deadline::Time;
+use super::atomics::AtomicResult;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::{LEASE_DEFAULT_US, LEASE_MAX_US};
-use ddss_core::{BadArgument, Change, Failure, LockToken, LockWish, Version};
+use ddss_core::{AtomicOp, BadArgument, Failure, LockRequest, LockToken, Version};
 use std::ops::RangeBounds;
 use std::time::Duration;
 
@@ -75,15 +75,15 @@ impl LockOptions {
     }
 
     /// The time of the call that asks for it, if it is usually that.
-    pub(crate) fn time(self, usual: Time) -> Time {
-        self.timeout.map_or(usual, Time::of)
+    pub(crate) fn time(self, usual: Deadline) -> Deadline {
+        self.timeout.map_or(usual, Deadline::of)
     }
 
     /// The lock as a home is asked for it, if there can be such a lease.
-    pub(crate) fn wish(self) -> Result<LockWish, BadArgument> {
+    pub(crate) fn wish(self) -> Result<LockRequest, BadArgument> {
         let Self { shared, no_wait, lease, .. } = self;
         match u32::try_from(lease.as_micros()) {
-            Ok(lease_us @ 1..=LEASE_MAX_US) => Ok(LockWish { shared, no_wait, lease_us }),
+            Ok(lease_us @ 1..=LEASE_MAX_US) => Ok(LockRequest { shared, no_wait, lease_us }),
             _ => {
                 let range = format!("1µs to {:?}", Duration::from_micros(LEASE_MAX_US.into()));
                 Err(BadArgument::new("lease", format!("{lease:?}"), range, Failure::Malformed))
@@ -105,14 +105,14 @@ impl LockOptions {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Locked {
+pub struct LockGuard {
     segment: Segment,
     token: LockToken,
     stamp: Stamp,
     open: bool,
 }
 
-impl Locked {
+impl LockGuard {
     pub(crate) fn new(segment: Segment, token: LockToken, stamp: Stamp) -> Self {
         Self { segment, token, stamp, open: true }
     }
@@ -166,18 +166,18 @@ impl Locked {
     }
 
     /// Adds to a word, if the lock is still held: [`Segment::fetch_add`].
-    pub fn fetch_add(&self, offset: u64, add: u64) -> Result<Changed, Error> {
-        self.segment.change("add to", offset, Change::Add(add), Some(self.token))
+    pub fn fetch_add(&self, offset: u64, add: u64) -> Result<AtomicResult, Error> {
+        self.segment.change("add to", offset, AtomicOp::Add(add), Some(self.token))
     }
 
     /// Puts a word, if the lock is still held: [`Segment::swap`].
-    pub fn swap(&self, offset: u64, new: u64) -> Result<Changed, Error> {
-        self.segment.change("swap a word of", offset, Change::Swap(new), Some(self.token))
+    pub fn swap(&self, offset: u64, new: u64) -> Result<AtomicResult, Error> {
+        self.segment.change("swap a word of", offset, AtomicOp::Swap(new), Some(self.token))
     }
 
     /// Compares and puts a word, if the lock is still held: [`Segment::compare_swap`].
-    pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<Changed, Error> {
-        let change = Change::CompareSwap { expected, new };
+    pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<AtomicResult, Error> {
+        let change = AtomicOp::CompareSwap { expected, new };
         self.segment.change("compare and swap a word of", offset, change, Some(self.token))
     }
 
@@ -188,7 +188,7 @@ impl Locked {
     }
 }
 
-impl Drop for Locked {
+impl Drop for LockGuard {
     fn drop(&mut self) {
         if self.open {
             // There is nobody to tell; the lease ends it in any case.

@@ -2,11 +2,12 @@
 
 use crate::call::priority::Priority;
 use crate::client::Client;
-use crate::deadline::Time;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::segment::Segment;
 use ddss_core::{
-    ArenaRange, Completion, Failure, Identity, Listing, NodeId, Operation, Outcome, Page, Permit, Query, Spec,
+    ArenaRange, Completion, Failure, ListPage, ListQuery, Listing, NodeId, Operation, Outcome, PermissionUpdate,
+    Principal, Spec,
 };
 use ddss_ipc::WaitClass;
 
@@ -24,9 +25,9 @@ use ddss_ipc::WaitClass;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Listings {
+pub struct SegmentList {
     client: Client,
-    query: Query,
+    query: ListQuery,
     node: Option<NodeId>,
     /// After an error nothing comes any more.
     ended: bool,
@@ -35,7 +36,7 @@ pub struct Listings {
 }
 
 /// What a completion and the bytes in the arena say about a page.
-pub(crate) fn listings(page: &Page, bytes: &[u8]) -> Result<Vec<Listing>, Failure> {
+pub(crate) fn listings(page: &ListPage, bytes: &[u8]) -> Result<Vec<Listing>, Failure> {
     let mut left = bytes.get(..page.bytes.into()).ok_or(Failure::Malformed)?;
     let mut found = Vec::new();
     while !left.is_empty() {
@@ -45,7 +46,7 @@ pub(crate) fn listings(page: &Page, bytes: &[u8]) -> Result<Vec<Listing>, Failur
 }
 
 /// From where on a list goes on after a page.
-pub(crate) fn after(page: &Page, query: &mut Query, last: Option<&Listing>) -> Option<NodeId> {
+pub(crate) fn after(page: &ListPage, query: &mut ListQuery, last: Option<&Listing>) -> Option<NodeId> {
     match (page.node, last) {
         (NodeId::NOBODY, _) => None,
         (node, Some(last)) if page.more => {
@@ -71,25 +72,25 @@ impl Client {
     /// The segments of the cluster whose names begin like that, as far as their nodes can be reached and this user may
     /// read, write or release them. They are asked for page by page, so the list is no picture of one moment, and each page has the
     /// time of one call.
-    pub fn list(&self, prefix: &str) -> Result<Listings, Error> {
-        let query = Query::new(prefix, "").map_err(|failure| Error::Failed {
+    pub fn list(&self, prefix: &str) -> Result<SegmentList, Error> {
+        let query = ListQuery::new(prefix, "").map_err(|failure| Error::Failed {
             action: "list",
             target: prefix.to_owned(),
             failure,
         })?;
         let client = self.at_plane(0)?;
-        Ok(Listings { client, query, node: Some(NodeId(1)), ended: false, ready: Vec::new() })
+        Ok(SegmentList { client, query, node: Some(NodeId(1)), ended: false, ready: Vec::new() })
     }
 
     /// An operation whose answer is a page in the arena.
     fn page(
         &self,
-        time: Time,
+        time: Deadline,
         action: &'static str,
         target: &str,
         text: &[u8],
         operation: impl Fn(ArenaRange) -> Operation,
-    ) -> Result<(Page, Vec<Listing>), Error> {
+    ) -> Result<(ListPage, Vec<Listing>), Error> {
         let (completion, found): (Completion, _) =
             self.with_call(time, Priority::Call, action, target, true, |mut call| {
                 let buffer = call.buffer(Listing::PAGE_BYTES)?;
@@ -99,7 +100,7 @@ impl Client {
                     let mut bytes = [0; Listing::PAGE_BYTES];
                     let read = arena.read(range.offset() as usize, &mut bytes);
                     read.expect("a buffer lies inside the arena");
-                    let page = Page::decode(&completion.data);
+                    let page = ListPage::decode(&completion.data);
                     let found =
                         if completion.outcome == Outcome::Done { listings(&page, &bytes) } else { Ok(Vec::new()) };
                     (*completion, found)
@@ -107,11 +108,11 @@ impl Client {
             })?;
         Error::of(completion.outcome, action, target)?;
         let found = found.map_err(|failure| Error::Failed { action, target: target.to_owned(), failure })?;
-        Ok((Page::decode(&completion.data), found))
+        Ok((ListPage::decode(&completion.data), found))
     }
 }
 
-impl Listings {
+impl SegmentList {
     /// Goes on at the next plane, if there is one.
     fn next_plane(&mut self) -> Result<bool, Error> {
         let next = self.client.plane() + 1;
@@ -128,7 +129,7 @@ impl Listings {
     }
 }
 
-impl Iterator for Listings {
+impl Iterator for SegmentList {
     type Item = Result<Listing, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -177,21 +178,21 @@ impl Segment {
     /// Changes its nine Unix bits. Only its owner and root may. If others may read it from now on, its bytes move to
     /// memory that the new readers share: who had the old one mapped sees it no more.
     pub fn set_mode(&self, mode: u16) -> Result<(), Error> {
-        self.permit(Permit { mode: Some(checked_mode(mode, self.name())?), owner: None })
+        self.permit(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: None })
     }
 
     /// Gives it to another user and group. Root may; its owner may only give it to the group of this process. Who may read it
     /// from now on is another matter, so its bytes move as with [`set_mode`](Self::set_mode).
-    pub fn set_owner(&self, owner: Identity) -> Result<(), Error> {
-        self.permit(Permit { mode: None, owner: Some(owner) })
+    pub fn set_owner(&self, owner: Principal) -> Result<(), Error> {
+        self.permit(PermissionUpdate { mode: None, owner: Some(owner) })
     }
 
     /// Both in one, as a segment is made for somebody.
-    pub(crate) fn hand_over(&self, owner: Identity, mode: u16) -> Result<(), Error> {
-        self.permit(Permit { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) })
+    pub(crate) fn hand_over(&self, owner: Principal, mode: u16) -> Result<(), Error> {
+        self.permit(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) })
     }
 
-    fn permit(&self, permit: Permit) -> Result<(), Error> {
+    fn permit(&self, permit: PermissionUpdate) -> Result<(), Error> {
         let operation = Operation::Permit { segment: self.id(), permit };
         self.ask("change the permissions of", operation, WaitClass::Sleeping).map(drop)
     }
@@ -209,7 +210,7 @@ mod tests {
         let node = TestNode::start();
         let client = node.near_client();
         let own = client.allocate("mine", Spec::new(64)).unwrap().stat().unwrap().facts.permissions.owner;
-        let other = Identity { uid: own.uid + 12345, gid: own.gid + 12345 };
+        let other = Principal { uid: own.uid + 12345, gid: own.gid + 12345 };
         let made = client.allocate_for("theirs", Spec::new(64).mode(0o640), other);
         if own.uid == 0 {
             let made = made.unwrap();
@@ -239,7 +240,7 @@ mod tests {
         let put = segment.put(0, b"still here").unwrap();
         let own = segment.stat().unwrap().facts.permissions.owner;
         segment.set_owner(own).unwrap();
-        let other = Identity { uid: own.uid + 12345, gid: own.gid + 12345 };
+        let other = Principal { uid: own.uid + 12345, gid: own.gid + 12345 };
         let given = segment.set_owner(other);
         if own.uid == 0 {
             given.unwrap();

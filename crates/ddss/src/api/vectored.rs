@@ -3,14 +3,14 @@
 use crate::call::priority::Priority;
 use crate::client::Client;
 use crate::error::Error;
-use crate::segment::{Place, Segment};
+use crate::segment::{Segment, SegmentLocation};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_core::{ArenaRange, Operation, Outcome, Ranges, Terms, Version};
+use ddss_core::{ArenaRange, Operation, Outcome, PutConditions, Ranges, Version};
 use ddss_ipc::{SharedMemory, WaitClass};
 use std::ops::Range;
 
-impl Place {
+impl SegmentLocation {
     /// Checks all ranges, and that they are few and small enough.
     pub(crate) fn check_many(
         &self,
@@ -181,7 +181,7 @@ impl Segment {
         self.put_many_on(parts, self.place().terms(Some(version), None))
     }
 
-    pub(crate) fn put_many_on(&self, parts: &[(u64, &[u8])], terms: Terms) -> Result<Stamp, Error> {
+    pub(crate) fn put_many_on(&self, parts: &[(u64, &[u8])], terms: PutConditions) -> Result<Stamp, Error> {
         let place = self.place();
         let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
         let ranges = place.check_many("put", ends)?;

@@ -33,7 +33,7 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Versions {
+pub struct VersionIter {
     segment: Segment,
     seen: Option<Version>,
     backoff: Backoff,
@@ -56,7 +56,7 @@ pub struct Versions {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "nobody is asked for a version until somebody waits for the next one"]
-pub struct AsyncVersions {
+pub struct VersionStream {
     segment: AsyncSegment,
     seen: Option<Version>,
     backoff: Backoff,
@@ -66,13 +66,13 @@ pub struct AsyncVersions {
 
 type Asked = Pin<Box<dyn Future<Output = Result<Stamp, Error>> + Send>>;
 
-impl Clone for AsyncVersions {
+impl Clone for VersionStream {
     fn clone(&self) -> Self {
         Self { segment: self.segment.clone(), seen: self.seen, backoff: self.backoff, asked: None }
     }
 }
 
-impl std::fmt::Debug for AsyncVersions {
+impl std::fmt::Debug for VersionStream {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = out.debug_struct("AsyncVersions");
         out.field("segment", &self.segment).field("seen", &self.seen).finish_non_exhaustive()
@@ -85,36 +85,36 @@ fn is_late(error: &Error) -> bool {
 
 impl Segment {
     /// The versions from now on, the present one first.
-    pub fn watch(&self) -> Versions {
-        Versions { segment: self.clone(), seen: None, backoff: Backoff::default() }
+    pub fn watch(&self) -> VersionIter {
+        VersionIter { segment: self.clone(), seen: None, backoff: Backoff::default() }
     }
 
     /// The versions after that one.
-    pub fn watch_after(&self, version: Version) -> Versions {
-        Versions { segment: self.clone(), seen: Some(version), backoff: Backoff::default() }
+    pub fn watch_after(&self, version: Version) -> VersionIter {
+        VersionIter { segment: self.clone(), seen: Some(version), backoff: Backoff::default() }
     }
 }
 
 impl AsyncSegment {
     /// The versions from now on, the present one first.
-    pub fn watch(&self) -> AsyncVersions {
-        AsyncVersions { segment: self.clone(), seen: None, backoff: Backoff::default(), asked: None }
+    pub fn watch(&self) -> VersionStream {
+        VersionStream { segment: self.clone(), seen: None, backoff: Backoff::default(), asked: None }
     }
 
     /// The versions after that one.
-    pub fn watch_after(&self, version: Version) -> AsyncVersions {
-        AsyncVersions { segment: self.clone(), seen: Some(version), backoff: Backoff::default(), asked: None }
+    pub fn watch_after(&self, version: Version) -> VersionStream {
+        VersionStream { segment: self.clone(), seen: Some(version), backoff: Backoff::default(), asked: None }
     }
 }
 
-impl Versions {
+impl VersionIter {
     /// How many errors came since the last version.
     pub fn errors(&self) -> u64 {
         self.backoff.errors()
     }
 }
 
-impl Iterator for Versions {
+impl Iterator for VersionIter {
     type Item = Result<Stamp, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -163,7 +163,7 @@ async fn version_after(segment: AsyncSegment, seen: Option<Version>, pause: Opti
     }
 }
 
-impl AsyncVersions {
+impl VersionStream {
     /// How many errors came since the last version.
     pub fn errors(&self) -> u64 {
         self.backoff.errors()
@@ -188,8 +188,8 @@ impl AsyncVersions {
     }
 }
 
-/// As endless as [`Versions`]: what it brings may be an error, and then the next thing may not be.
-impl Stream for AsyncVersions {
+/// As endless as [`VersionIter`]: what it brings may be an error, and then the next thing may not be.
+impl Stream for VersionStream {
     type Item = Result<Stamp, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

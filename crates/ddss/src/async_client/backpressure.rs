@@ -4,7 +4,7 @@
 //! is not polled keeps others from one place only. Releases of locks stand here as well when every place is taken: no task
 //! waits for these, and they go before everything else.
 
-use crate::call::arena::Run;
+use crate::call::arena::ArenaRun;
 use crate::call::priority::Priority;
 use ddss_core::limits::OPERATIONS_MAX;
 use ddss_core::{LockToken, SegmentId};
@@ -16,13 +16,13 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// A place on the lane, and a run of the arena if the call needs one.
-pub(super) type Place = (CallId, Option<Run>);
+pub(super) type Place = (CallId, Option<ArenaRun>);
 
 /// Releases that wait for a place. A node does not grant more locks of other nodes; beyond that their leases end them.
 const RELEASES_MAX: usize = OPERATIONS_MAX;
 
 /// A task in a line.
-struct Queued {
+struct WaitingTask {
     ticket: u64,
     bytes: usize,
     waker: Waker,
@@ -38,7 +38,7 @@ struct Granted {
 
 #[derive(Default)]
 struct Queue {
-    lines: [VecDeque<Queued>; Priority::COUNT],
+    lines: [VecDeque<WaitingTask>; Priority::COUNT],
     granted: Vec<Granted>,
     releases: VecDeque<(SegmentId, LockToken)>,
     tickets: u64,
@@ -58,14 +58,14 @@ pub(super) trait Places {
 
 /// Tasks that wait for room, in order.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct Backpressure {
     /// How many wait in all, and in each line. A thread that makes room reads the first and nothing else, while it is zero.
     waiting: AtomicUsize,
     lengths: [AtomicUsize; Priority::COUNT],
     queue: Mutex<Queue>,
 }
 
-impl Room {
+impl Backpressure {
     /// How often those in line are looked after without a word, in case that two threads that want room run into each
     /// other, or that it was made just before a task stood in line.
     const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -101,7 +101,7 @@ impl Room {
         let mut queue = self.queue();
         queue.tickets += 1;
         let ticket = queue.tickets;
-        queue.lines[priority.index()].push_back(Queued { ticket, bytes, waker: waker.clone(), deadline });
+        queue.lines[priority.index()].push_back(WaitingTask { ticket, bytes, waker: waker.clone(), deadline });
         self.count(&queue);
         drop(queue);
         self.serve(places);
@@ -171,7 +171,8 @@ impl Room {
             while let Some(first) = queue.lines[priority.index()].front()
                 && let Some(place) = places.take_place(priority, first.bytes)
             {
-                let Some(Queued { ticket, waker, deadline, .. }) = queue.lines[priority.index()].pop_front() else {
+                let Some(WaitingTask { ticket, waker, deadline, .. }) = queue.lines[priority.index()].pop_front()
+                else {
                     break;
                 };
                 queue.granted.push(Granted { ticket, place, deadline });

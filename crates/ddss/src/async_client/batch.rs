@@ -1,9 +1,9 @@
 //! Many calls that tasks make together: those for which there is room go out in one submission.
 
-use super::call::{Outgoing, Plan, as_given};
+use super::call::{CallPlan, Outgoing, as_given};
 use super::client::AsyncClient;
 use super::segment::AsyncSegment;
-use crate::api::batch::{Answer, Step, Wish};
+use crate::api::batch::{BatchCall, BatchReply, CallProgress};
 use crate::error::Error;
 use std::future::Future;
 use std::ops::RangeBounds;
@@ -32,7 +32,7 @@ use std::task::Poll;
 #[must_use = "a batch does nothing until `run`"]
 pub struct AsyncBatch {
     client: AsyncClient,
-    calls: Vec<(AsyncSegment, Wish)>,
+    calls: Vec<(AsyncSegment, BatchCall)>,
 }
 
 impl std::fmt::Debug for AsyncBatch {
@@ -51,33 +51,33 @@ impl AsyncClient {
 impl AsyncBatch {
     /// Adds a get.
     pub fn get(&mut self, segment: &AsyncSegment, range: impl RangeBounds<u64>) -> Result<&mut Self, Error> {
-        self.calls.push((segment.clone(), Wish::get(segment.place(), range)?));
+        self.calls.push((segment.clone(), BatchCall::get(segment.place(), range)?));
         Ok(self)
     }
 
     /// Adds a put.
     pub fn put(&mut self, segment: &AsyncSegment, offset: u64, bytes: &[u8]) -> Result<&mut Self, Error> {
-        self.calls.push((segment.clone(), Wish::put(segment.place(), offset, bytes)?));
+        self.calls.push((segment.clone(), BatchCall::put(segment.place(), offset, bytes)?));
         Ok(self)
     }
 
     /// Makes all calls, and waits for the last one; the answers are in the order in which the calls were added. An error
     /// of the whole batch says that there is no daemon, and that nothing happened. If this future is dropped, each put
     /// that has begun may or may not happen.
-    pub async fn run(&mut self) -> Result<Vec<Result<Answer, Error>>, Error> {
+    pub async fn run(&mut self) -> Result<Vec<Result<BatchReply, Error>>, Error> {
         let calls = std::mem::take(&mut self.calls);
         let deadline = self.client.deadline();
         let harmless = calls.iter().all(|(_, wish)| wish.is_harmless());
         drop(self.client.reactor(deadline, harmless).await?);
         let gathering = AtomicBool::new(true);
-        let one = async |(segment, wish): &(AsyncSegment, Wish)| {
+        let one = async |(segment, wish): &(AsyncSegment, BatchCall)| {
             let place = segment.place();
             if let Some(answer) = wish.near(place) {
                 return Ok(answer);
             }
-            let Step { operation, outgoing, incoming } = wish.step(place);
+            let CallProgress { operation, outgoing, incoming } = wish.step(place);
             let outgoing = Outgoing::Bytes(&outgoing);
-            let plan = Plan { outgoing, incoming, operation, gathering: Some(&gathering) };
+            let plan = CallPlan { outgoing, incoming, operation, gathering: Some(&gathering) };
             let client = segment.client();
             let (completion, bytes) = client.call_for_by(deadline, wish.action(), &place.name, plan, as_given).await?;
             Ok(wish.answer(&completion, bytes))
@@ -113,7 +113,7 @@ async fn all<F: Future>(futures: Vec<Pin<Box<F>>>, gathering: &AtomicBool) -> Ve
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on};
-    use crate::{Answer, Spec};
+    use crate::{BatchReply, Spec};
 
     #[test]
     fn a_batch_goes_out_with_one_ring() {
@@ -155,7 +155,7 @@ mod tests {
                 let bytes = vec![index as u8; if index % 3 == 0 { 8 } else { 900 }];
                 batch.put(if index % 2 == 0 { &one } else { &other }, index * 1000, &bytes).unwrap();
             }
-            assert!(batch.run().await.unwrap().into_iter().all(|answer| matches!(answer, Ok(Answer::Put(_)))));
+            assert!(batch.run().await.unwrap().into_iter().all(|answer| matches!(answer, Ok(BatchReply::Put(_)))));
             for index in 0..200u64 {
                 batch.get(if index % 2 == 0 { &one } else { &other }, index * 1000..index * 1000 + 8).unwrap();
             }

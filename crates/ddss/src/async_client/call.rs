@@ -1,8 +1,8 @@
 //! One call as a future.
 
-use super::dispatcher::Begun;
+use super::dispatcher::StartedCall;
 use super::reactor::Reactor;
-use crate::call::arena::Run;
+use crate::call::arena::ArenaRun;
 use crate::call::channels::NoCompletion;
 use crate::call::priority::Priority;
 use ddss_core::limits::ARENA_SLOT_BYTES;
@@ -16,11 +16,11 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 /// Makes the operation once it is known where in the arena its bytes are.
-pub(super) type Make = fn(ArenaRange, &Plan<'_>) -> Operation;
+pub(super) type Encoder = fn(ArenaRange, &CallPlan<'_>) -> Operation;
 
 /// What a call is about. Its bytes stay where its caller has them, until there is room for them in the arena.
 #[derive(Clone, Copy)]
-pub(super) struct Plan<'a> {
+pub(super) struct CallPlan<'a> {
     /// What goes out through the arena.
     pub(super) outgoing: Outgoing<'a>,
     /// Bytes that come back.
@@ -64,38 +64,38 @@ impl Outgoing<'_> {
 }
 
 /// What came back, for as long as it stays there.
-pub(super) enum Brought<'a> {
+pub(super) enum Reply<'a> {
     Inline(&'a [u8]),
     Arena(&'a SharedMemory, usize),
 }
 
-impl Brought<'_> {
+impl Reply<'_> {
     /// Copies from the `at`th byte on.
     pub(super) fn read(&self, at: usize, into: &mut [u8]) {
         match self {
-            Brought::Inline(bytes) => into.copy_from_slice(&bytes[at..at + into.len()]),
-            Brought::Arena(arena, begin) => arena.read(begin + at, into).expect(INSIDE),
+            Reply::Inline(bytes) => into.copy_from_slice(&bytes[at..at + into.len()]),
+            Reply::Arena(arena, begin) => arena.read(begin + at, into).expect(INSIDE),
         }
     }
 }
 
 /// Takes what a call that is done brought.
-pub(super) type Take<'a> = dyn FnMut(&Brought<'_>) + Send + 'a;
+pub(super) type Decoder<'a> = dyn FnMut(&Reply<'_>) + Send + 'a;
 
 const INSIDE: &str = "a run lies inside the arena";
 
 /// Makes the operation that the plan has.
-pub(super) fn as_given(range: ArenaRange, plan: &Plan<'_>) -> Operation {
+pub(super) fn as_given(range: ArenaRange, plan: &CallPlan<'_>) -> Operation {
     plan.operation.with_range(range)
 }
 
-impl Plan<'_> {
+impl CallPlan<'_> {
     fn is_gathering(&self) -> bool {
         self.gathering.is_some_and(|gathering| gathering.load(Ordering::Relaxed))
     }
 
     /// Whether what it makes leaves nothing behind.
-    pub(super) fn is_harmless(&self, make: Make) -> bool {
+    pub(super) fn is_harmless(&self, make: Encoder) -> bool {
         make(ArenaRange { slot: 0, bytes: 0 }, self).is_harmless()
     }
 }
@@ -110,9 +110,9 @@ enum Stage {
 /// A call from its plan to its end.
 pub(super) struct Call<'a> {
     reactor: Arc<Reactor>,
-    plan: Plan<'a>,
-    make: Make,
-    take: &'a mut Take<'a>,
+    plan: CallPlan<'a>,
+    make: Encoder,
+    take: &'a mut Decoder<'a>,
     deadline: Instant,
     stage: Stage,
 }
@@ -121,14 +121,14 @@ impl<'a> Call<'a> {
     pub(super) fn new(
         reactor: Arc<Reactor>,
         deadline: Instant,
-        plan: Plan<'a>,
-        make: Make,
-        take: &'a mut Take<'a>,
+        plan: CallPlan<'a>,
+        make: Encoder,
+        take: &'a mut Decoder<'a>,
     ) -> Self {
         Self { reactor, plan, make, take, deadline, stage: Stage::Planned(None) }
     }
 
-    fn begin(&mut self, ticket: Option<u64>, context: &Context<'_>) -> Result<Begun, NoCompletion> {
+    fn begin(&mut self, ticket: Option<u64>, context: &Context<'_>) -> Result<StartedCall, NoCompletion> {
         let road = &self.reactor.road;
         let bytes = self.plan.outgoing.bytes().max(self.plan.incoming);
         let wanted = (Priority::of(&self.plan.operation), bytes);
@@ -142,21 +142,27 @@ impl<'a> Call<'a> {
             make(range, plan)
         })?;
         match begun {
-            Begun::UnderWay(_) => self.reactor.mind(),
+            StartedCall::UnderWay(_) => self.reactor.mind(),
             // Who is in line for the first time is looked after from now on.
-            Begun::Queued(_) if ticket.is_none() => self.reactor.wake(),
-            Begun::Queued(_) => {}
+            StartedCall::Queued(_) if ticket.is_none() => self.reactor.wake(),
+            StartedCall::Queued(_) => {}
         }
         Ok(begun)
     }
 }
 
 /// Hands over what a call brought, if it did what it should.
-fn hand_over(completion: &Completion, run: Option<Run>, arena: &SharedMemory, incoming: usize, take: &mut Take<'_>) {
+fn hand_over(
+    completion: &Completion,
+    run: Option<ArenaRun>,
+    arena: &SharedMemory,
+    incoming: usize,
+    take: &mut Decoder<'_>,
+) {
     match run {
         _ if completion.outcome != Outcome::Done || incoming == 0 => {}
-        _ if completion.inline => take(&Brought::Inline(&completion.data[..incoming.min(completion.data.len())])),
-        Some(run) => take(&Brought::Arena(arena, run.range(0).offset() as usize)),
+        _ if completion.inline => take(&Reply::Inline(&completion.data[..incoming.min(completion.data.len())])),
+        Some(run) => take(&Reply::Arena(arena, run.range(0).offset() as usize)),
         None => {}
     }
 }
@@ -168,13 +174,13 @@ impl Future for Call<'_> {
         let call = &mut *self;
         if let Stage::Planned(ticket) = call.stage {
             match call.begin(ticket, context) {
-                Ok(Begun::UnderWay(id)) => {
+                Ok(StartedCall::UnderWay(id)) => {
                     call.stage = Stage::UnderWay(id);
                     if call.plan.is_gathering() {
                         return Poll::Pending;
                     }
                 }
-                Ok(Begun::Queued(ticket)) => {
+                Ok(StartedCall::Queued(ticket)) => {
                     call.stage = Stage::Planned(Some(ticket));
                     return Poll::Pending;
                 }

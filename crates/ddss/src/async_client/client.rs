@@ -1,20 +1,20 @@
 //! A client whose calls are futures.
 
-use super::call::{Brought, Call, Make, Outgoing, Plan, Take, as_given};
-use super::dispatcher::Road;
+use super::call::{Call, CallPlan, Decoder, Encoder, Outgoing, Reply, as_given};
+use super::dispatcher::Dispatcher;
 use super::reactor::Reactor;
-use super::reconnect::Search;
+use super::reconnect::Reconnect;
 use super::segment::AsyncSegment;
 use super::sleep::Pause;
 use crate::api::metadata::{after, listings};
 use crate::call::channels::NoCompletion;
 use crate::client::{Client, checked_name};
 use crate::error::Error;
-use crate::session::Attached;
+use crate::session::Session;
 use arc_swap::{ArcSwap, Guard};
 use ddss_core::{
-    ArenaRange, Completion, Failure, Identity, Listing, Name, NodeId, Opened, Operation, Outcome, Page, Plane, Query,
-    Spec,
+    ArenaRange, Completion, Failure, ListPage, ListQuery, Listing, Name, NodeId, OpenedSegment, Operation, Outcome,
+    Principal, Shard, Spec,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ struct Shared {
     reactor: ArcSwap<Reactor>,
     /// Held by the one who makes another.
     turn: Mutex<()>,
-    search: Arc<Search>,
+    search: Arc<Reconnect>,
 }
 
 impl std::fmt::Debug for AsyncClient {
@@ -54,13 +54,13 @@ impl std::fmt::Debug for AsyncClient {
 }
 
 /// A call without bytes.
-pub(super) fn bare() -> Plan<'static> {
-    Plan { outgoing: Outgoing::Bytes(&[]), incoming: 0, operation: Operation::Null, gathering: None }
+pub(super) fn bare() -> CallPlan<'static> {
+    CallPlan { outgoing: Outgoing::Bytes(&[]), incoming: 0, operation: Operation::Null, gathering: None }
 }
 
-fn reactor_of(attached: Arc<Attached>) -> Result<Reactor, Error> {
+fn reactor_of(attached: Arc<Session>) -> Result<Reactor, Error> {
     let (lane, runs) = attached.lanes.lend_to_tasks().ok_or(Error::NoLaneForTasks)?;
-    let road = Road::new(lane, attached.lanes.arena().clone(), runs);
+    let road = Dispatcher::new(lane, attached.lanes.arena().clone(), runs);
     Reactor::start(attached, road).map_err(Error::Thread)
 }
 
@@ -85,7 +85,7 @@ impl AsyncClient {
 
     /// The same client at the plane that has a name.
     fn at_plane_of(&self, name: &Name) -> Self {
-        self.at_plane(Plane::index_of(name, self.planes.len() as u8))
+        self.at_plane(Shard::index_of(name, self.planes.len() as u8))
     }
 
     /// The lane for tasks on a daemon that takes calls, as far as it is known: on the next one, if that comes in time.
@@ -103,7 +103,7 @@ impl AsyncClient {
         Some(self.reactor_on(self.client.0.attached_now()?))
     }
 
-    fn reactor_on(&self, attached: Guard<Arc<Attached>>) -> Result<Arc<Reactor>, Error> {
+    fn reactor_on(&self, attached: Guard<Arc<Session>>) -> Result<Arc<Reactor>, Error> {
         let reactor = self.shared.reactor.load();
         if Arc::ptr_eq(&reactor.attached, &attached) {
             return Ok(Guard::into_inner(reactor));
@@ -135,12 +135,12 @@ impl AsyncClient {
         let client = self.at_plane_of(&checked);
         let mut outgoing = spec.encode().to_vec();
         outgoing.extend_from_slice(checked.as_str().as_bytes());
-        let make: Make = |range, _| Operation::Allocate { spec_and_name: range };
+        let make: Encoder = |range, _| Operation::Allocate { spec_and_name: range };
         client.by_text("allocate", name, &outgoing, make).await
     }
 
     /// Makes a segment for another user: [`Client::allocate_for`].
-    pub async fn allocate_for(&self, name: &str, spec: Spec, owner: Identity) -> Result<AsyncSegment, Error> {
+    pub async fn allocate_for(&self, name: &str, spec: Spec, owner: Principal) -> Result<AsyncSegment, Error> {
         spec.check().map_err(Error::argument("allocate", name))?;
         let made = self.allocate(name, Spec { mode: 0, ..spec }).await?;
         if let Err(error) = made.hand_over(owner, spec.mode).await {
@@ -162,11 +162,11 @@ impl AsyncClient {
         action: &'static str,
         name: &str,
         outgoing: &[u8],
-        make: Make,
+        make: Encoder,
     ) -> Result<AsyncSegment, Error> {
-        let plan = Plan { outgoing: Outgoing::Bytes(outgoing), ..bare() };
+        let plan = CallPlan { outgoing: Outgoing::Bytes(outgoing), ..bare() };
         let completion = self.call(action, name, plan, make, &mut |_| {}).await?;
-        let opened = Opened::decode(&completion.data);
+        let opened = OpenedSegment::decode(&completion.data);
         Ok(AsyncSegment::new(self, name, opened))
     }
 
@@ -186,18 +186,19 @@ impl AsyncClient {
 
     async fn list_plane(&self, prefix: &str, all: &mut Vec<Listing>) -> Result<(), Error> {
         let failed = |failure| Error::Failed { action: "list", target: prefix.to_owned(), failure };
-        let mut query = Query::new(prefix, "").map_err(failed)?;
+        let mut query = ListQuery::new(prefix, "").map_err(failed)?;
         let mut next = Some(NodeId(1));
         while let Some(node) = next {
             let operation = Operation::List { node, text: ArenaRange { slot: 0, bytes: 0 } };
             let text = query.encode();
-            let plan = Plan { outgoing: Outgoing::Bytes(&text), incoming: Listing::PAGE_BYTES, operation, ..bare() };
-            let make: Make = |range, plan| {
+            let plan =
+                CallPlan { outgoing: Outgoing::Bytes(&text), incoming: Listing::PAGE_BYTES, operation, ..bare() };
+            let make: Encoder = |range, plan| {
                 let text = ArenaRange { bytes: plan.outgoing.bytes() as u32, ..range };
                 plan.operation.with_range(text)
             };
             let (completion, bytes) = self.call_for("list", prefix, plan, make).await?;
-            let page = Page::decode(&completion.data);
+            let page = ListPage::decode(&completion.data);
             let found = listings(&page, &bytes).map_err(failed)?;
             next = after(&page, &mut query, found.last());
             all.extend(found);
@@ -220,9 +221,9 @@ impl AsyncClient {
         &self,
         action: &'static str,
         target: &str,
-        plan: Plan<'_>,
-        make: Make,
-        take: &mut Take<'_>,
+        plan: CallPlan<'_>,
+        make: Encoder,
+        take: &mut Decoder<'_>,
     ) -> Result<Completion, Error> {
         self.call_by(self.deadline(), action, target, plan, make, take).await.map(|(completion, _)| completion)
     }
@@ -233,9 +234,9 @@ impl AsyncClient {
         deadline: Instant,
         action: &'static str,
         target: &str,
-        plan: Plan<'_>,
-        make: Make,
-        take: &mut Take<'_>,
+        plan: CallPlan<'_>,
+        make: Encoder,
+        take: &mut Decoder<'_>,
     ) -> Result<(Completion, Arc<Reactor>), Error> {
         let harmless = plan.is_harmless(make);
         let mut refused = false;
@@ -245,7 +246,7 @@ impl AsyncClient {
                 Err(_) if refused => return Err(self.client.explain(NoCompletion::GoingDown, action, target)),
                 reactor => reactor?,
             };
-            let mut take = |brought: &Brought<'_>| take(brought);
+            let mut take = |brought: &Reply<'_>| take(brought);
             match Call::new(Arc::clone(&reactor), deadline, plan, make, &mut take).await {
                 // The daemon ended under way. What leaves nothing behind is asked again, of the one that comes next.
                 Err(NoCompletion::Gone) if harmless => {}
@@ -270,7 +271,7 @@ impl AsyncClient {
         reactor: &Arc<Reactor>,
         action: &'static str,
         target: &str,
-        plan: Plan<'_>,
+        plan: CallPlan<'_>,
     ) -> Result<Completion, Error> {
         let ended = Call::new(Arc::clone(reactor), self.deadline(), plan, as_given, &mut |_| {}).await;
         let completion = ended.map_err(|none| self.client.explain(none, action, target))?;
@@ -283,8 +284,8 @@ impl AsyncClient {
         &self,
         action: &'static str,
         target: &str,
-        plan: Plan<'_>,
-        make: Make,
+        plan: CallPlan<'_>,
+        make: Encoder,
     ) -> Result<(Completion, Vec<u8>), Error> {
         self.call_for_by(self.deadline(), action, target, plan, make).await
     }
@@ -295,11 +296,11 @@ impl AsyncClient {
         deadline: Instant,
         action: &'static str,
         target: &str,
-        plan: Plan<'_>,
-        make: Make,
+        plan: CallPlan<'_>,
+        make: Encoder,
     ) -> Result<(Completion, Vec<u8>), Error> {
         let mut bytes = vec![0; plan.incoming];
-        let mut take = |brought: &Brought<'_>| brought.read(0, &mut bytes);
+        let mut take = |brought: &Reply<'_>| brought.read(0, &mut bytes);
         let (completion, _) = self.call_by(deadline, action, target, plan, make, &mut take).await?;
         Ok((completion, bytes))
     }

@@ -1,24 +1,24 @@
 //! The lane that the tasks of one client share, and what is under way on it.
 //!
-//! No lock lies on the way of a call. What it asks for lies in a place of its own ([`Calls`]); the lane stands at a
-//! [`Desk`], and whoever comes there sends out for all and takes in for all. Who finds somebody at it leaves word, and goes on
+//! No lock lies on the way of a call. What it asks for lies in a place of its own ([`CallTable`]); the lane stands at a
+//! [`Combiner`], and whoever comes there sends out for all and takes in for all. Who finds somebody at it leaves word, and goes on
 //! with something else: it is done by who is there.
 //!
 //! Memory of the arena belongs to a call from its begin until its place is given back, whatever became of its future. Only
-//! where there is no room for one more does a task stand in line ([`Room`]). Calls whose purpose is to wait have a part of
+//! where there is no room for one more does a task stand in line ([`Backpressure`]). Calls whose purpose is to wait have a part of
 //! the places, and a few are set aside for calls under a lock. A call whose future was dropped while it waits is cancelled.
 
-use super::backpressure::{Place, Places, Room};
+use super::backpressure::{Backpressure, Place, Places};
 use super::sleep::Pauses;
 use crate::api::atomics::first_word;
-use crate::call::arena::{Run, SharedSlots};
-use crate::call::channels::{Lanes, NoCompletion};
+use crate::call::arena::{ArenaRun, SharedSlots};
+use crate::call::channels::{ChannelPool, NoCompletion};
 use crate::call::priority::Priority;
 use crate::deadline::timeout_us;
 use atomic_waker::AtomicWaker;
 use ddss_core::limits::RING_SLOTS;
 use ddss_core::{Completion, Entry, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
-use ddss_ipc::{CallId, Calls, Desk, Ended, Found, Lane, SharedMemory};
+use ddss_ipc::{CallId, CallStatus, CallTable, Channel, Combiner, Notify, SharedMemory};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -41,13 +41,13 @@ const CANCEL: u64 = 1 << 60;
 const ARM: u64 = 1 << 61;
 /// The reactor is awake.
 const AWAKE: u64 = 1 << 62;
-const _: () = assert!(AWAKE.trailing_zeros() < Desk::<()>::BITS);
+const _: () = assert!(AWAKE.trailing_zeros() < Combiner::<()>::BITS);
 
 /// How long a task looks for its completion before it lets the executor go on.
 const SPIN: Duration = Duration::from_micros(2);
 /// What is noted of a call by who begins it, for who ends it.
 #[derive(Default)]
-struct Note {
+struct CallRecord {
     waker: AtomicWaker,
     /// The run of the arena that it has: the first slot below, the number of slots above.
     run: AtomicU64,
@@ -62,14 +62,14 @@ struct Note {
     deadline_ns: AtomicU64,
 }
 
-impl Note {
-    fn set_run(&self, run: Option<Run>) {
+impl CallRecord {
+    fn set_run(&self, run: Option<ArenaRun>) {
         self.run.store(run.map_or(0, |run| u64::from(run.slots) << 32 | u64::from(run.first)), Ordering::Relaxed);
     }
 
-    fn run(&self) -> Option<Run> {
+    fn run(&self) -> Option<ArenaRun> {
         let bits = self.run.load(Ordering::Relaxed);
-        (bits >> 32 > 0).then_some(Run { first: bits as u32, slots: (bits >> 32) as u32 })
+        (bits >> 32 > 0).then_some(ArenaRun { first: bits as u32, slots: (bits >> 32) as u32 })
     }
 
     fn lock(&self) -> Option<SegmentId> {
@@ -79,7 +79,7 @@ impl Note {
 
 /// What stands at the desk.
 struct Work {
-    lane: Lane,
+    lane: Channel,
     armed: bool,
     /// Places whose calls are to be cancelled, and how many cancels are under way.
     cancels: u64,
@@ -87,13 +87,13 @@ struct Work {
 }
 
 /// What the tasks of one client share.
-pub(super) struct Road {
-    desk: Desk<Work>,
-    calls: Calls,
-    notes: Box<[Note]>,
+pub(super) struct Dispatcher {
+    desk: Combiner<Work>,
+    calls: CallTable,
+    notes: Box<[CallRecord]>,
     pub(super) arena: SharedMemory,
     runs: SharedSlots,
-    room: Room,
+    room: Backpressure,
     pub(super) pauses: Pauses,
     /// Calls whose purpose is to wait.
     waits: AtomicU32,
@@ -110,21 +110,21 @@ pub(super) struct Road {
 }
 
 /// How a call began.
-pub(super) enum Begun {
+pub(super) enum StartedCall {
     UnderWay(CallId),
     /// In line, under that ticket.
     Queued(u64),
 }
 
-impl Road {
-    pub(super) fn new(lane: Lane, arena: SharedMemory, runs: SharedSlots) -> Self {
+impl Dispatcher {
+    pub(super) fn new(lane: Channel, arena: SharedMemory, runs: SharedSlots) -> Self {
         Self {
-            desk: Desk::new(Work { lane, armed: false, cancels: 0, cancelling: 0 }),
-            calls: Calls::with_set_aside(CALLS, SET_ASIDE),
-            notes: std::iter::repeat_with(Note::default).take(CALLS).collect(),
+            desk: Combiner::new(Work { lane, armed: false, cancels: 0, cancelling: 0 }),
+            calls: CallTable::with_set_aside(CALLS, SET_ASIDE),
+            notes: std::iter::repeat_with(CallRecord::default).take(CALLS).collect(),
             arena,
             runs,
-            room: Room::default(),
+            room: Backpressure::default(),
             pauses: Pauses::default(),
             waits: AtomicU32::new(0),
             cancels: AtomicU64::new(0),
@@ -137,7 +137,7 @@ impl Road {
         }
     }
 
-    fn note(&self, id: CallId) -> &Note {
+    fn note(&self, id: CallId) -> &CallRecord {
         &self.notes[id.index()]
     }
 
@@ -158,8 +158,8 @@ impl Road {
         deadline: Instant,
         waker: &Waker,
         goes_out: bool,
-        make: impl FnOnce(Option<Run>) -> Operation,
-    ) -> Result<Begun, NoCompletion> {
+        make: impl FnOnce(Option<ArenaRun>) -> Operation,
+    ) -> Result<StartedCall, NoCompletion> {
         let now = Instant::now();
         if self.is_gone() || now >= deadline {
             ticket.into_iter().for_each(|ticket| self.give_up_line(ticket));
@@ -180,7 +180,7 @@ impl Road {
             Some(room) => room,
             None => match self.wait_for_room(ticket, (priority, bytes), deadline, waker) {
                 Ok(room) => room,
-                Err(ticket) => return Ok(Begun::Queued(ticket)),
+                Err(ticket) => return Ok(StartedCall::Queued(ticket)),
             },
         };
         let operation = make(run);
@@ -197,7 +197,7 @@ impl Road {
         } else {
             self.gathered.fetch_or(1 << id.index(), Ordering::Release);
         }
-        Ok(Begun::UnderWay(id))
+        Ok(StartedCall::UnderWay(id))
     }
 
     /// Sends out what batches have begun, with one ring for all.
@@ -254,7 +254,7 @@ impl Road {
         id: CallId,
         waker: &Waker,
         harmless: impl FnOnce() -> bool,
-        read: impl FnOnce(&Completion, Option<Run>) -> T,
+        read: impl FnOnce(&Completion, Option<ArenaRun>) -> T,
     ) -> Option<Result<T, NoCompletion>> {
         // With other calls under way this thread has better things to do than to look for one.
         let alone = self.calls.count() <= 1;
@@ -262,28 +262,28 @@ impl Road {
         loop {
             self.work(0);
             match self.calls.look(id) {
-                Found::Waiting if self.is_gone() => {
-                    if self.calls.abandon(id) == Found::Waiting {
+                CallStatus::Waiting if self.is_gone() => {
+                    if self.calls.abandon(id) == CallStatus::Waiting {
                         return Some(Err(NoCompletion::Gone));
                     }
                 }
-                Found::Waiting if Instant::now() < spin_until => std::hint::spin_loop(),
-                Found::Waiting => {
+                CallStatus::Waiting if Instant::now() < spin_until => std::hint::spin_loop(),
+                CallStatus::Waiting => {
                     self.note(id).waker.register(waker);
                     self.work(ARM);
-                    if self.calls.doze(id) == Found::Waiting && !self.is_gone() {
+                    if self.calls.doze(id) == CallStatus::Waiting && !self.is_gone() {
                         return None;
                     }
                     // It came meanwhile.
                     drop(self.note(id).waker.take());
                 }
-                Found::Done(entry) => return Some(Ok(self.take(id, &entry, read))),
-                Found::Over => return Some(Err(NoCompletion::Late { harmless: harmless() })),
+                CallStatus::Done(entry) => return Some(Ok(self.take(id, &entry, read))),
+                CallStatus::Over => return Some(Err(NoCompletion::Late { harmless: harmless() })),
             }
         }
     }
 
-    fn take<T>(&self, id: CallId, entry: &Entry, read: impl FnOnce(&Completion, Option<Run>) -> T) -> T {
+    fn take<T>(&self, id: CallId, entry: &Entry, read: impl FnOnce(&Completion, Option<ArenaRun>) -> T) -> T {
         let result = read(&Completion::decode(entry), self.note(id).run());
         self.free(id);
         result
@@ -292,7 +292,7 @@ impl Road {
     /// The future of a call was dropped. One that may wait for another caller is cancelled.
     pub(super) fn abandon(&self, id: CallId, may_wait: bool) {
         match self.calls.abandon(id) {
-            Found::Waiting if may_wait => {
+            CallStatus::Waiting if may_wait => {
                 // A place may be another call's by now: the newer one counts.
                 self.note(id).cancelled.fetch_max(id.to_bits(), Ordering::Relaxed);
                 // Pairs with the Acquire in `send_cancels`.
@@ -300,8 +300,8 @@ impl Road {
                 // A lock that is granted all the same has to be seen: by the reactor.
                 self.work(CANCEL | ARM);
             }
-            Found::Done(entry) => self.end_late(id, &Completion::decode(&entry)),
-            Found::Waiting | Found::Over => {}
+            CallStatus::Done(entry) => self.end_late(id, &Completion::decode(&entry)),
+            CallStatus::Waiting | CallStatus::Over => {}
         }
     }
 
@@ -352,14 +352,15 @@ impl Road {
                 waits |= note.lock().is_some();
                 continue;
             }
-            let patience_ns = note.deadline_ns.load(Ordering::Relaxed).saturating_add(Lanes::GRACE.as_nanos() as u64);
+            let patience_ns =
+                note.deadline_ns.load(Ordering::Relaxed).saturating_add(ChannelPool::GRACE.as_nanos() as u64);
             let patience = self.began + Duration::from_nanos(patience_ns);
             if gone {
                 note.waker.wake();
             } else if patience > now {
                 waits = true;
                 next = Some(next.map_or(patience, |other| other.min(patience)));
-            } else if self.calls.abandon(id) == Found::Waiting {
+            } else if self.calls.abandon(id) == CallStatus::Waiting {
                 note.waker.wake();
             }
         }
@@ -469,9 +470,9 @@ impl Road {
             }
             let id = CallId::from_bits(completion.request.0);
             match self.calls.end(id, &entry) {
-                Ended::Dozes => self.note(id).waker.wake(),
-                Ended::Late => self.end_late(id, &completion),
-                Ended::Told | Ended::Stale => {}
+                Notify::Dozes => self.note(id).waker.wake(),
+                Notify::Late => self.end_late(id, &completion),
+                Notify::Told | Notify::Stale => {}
             }
         }
     }
@@ -493,7 +494,7 @@ impl Road {
     }
 }
 
-impl Places for Road {
+impl Places for Dispatcher {
     #[inline]
     fn take_place(&self, priority: Priority, bytes: usize) -> Option<Place> {
         let id = match priority {

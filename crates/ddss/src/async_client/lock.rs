@@ -1,19 +1,19 @@
 //! A segment's lock as a future, and while it is held.
 
-use super::call::{Plan, as_given};
+use super::call::{CallPlan, as_given};
 use super::client::bare;
 use super::reactor::Reactor;
 use super::segment::AsyncSegment;
-use crate::api::atomics::{Changed, first_word};
+use crate::api::atomics::{AtomicResult, first_word};
 use crate::api::lock::LockOptions;
-use crate::deadline::Time;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::value::{Stamp, Value};
-use ddss_core::{Change, Failure, LockToken, Operation, Version};
+use ddss_core::{AtomicOp, Failure, LockToken, Operation, Version};
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-/// A segment's lock: [`Locked`](crate::Locked) for tasks. It is let go when this is dropped, and when its process or
+/// A segment's lock: [`Locked`](crate::LockGuard) for tasks. It is let go when this is dropped, and when its process or
 /// node dies. A future of [`AsyncSegment::lock`] that is dropped gives back what it may still be granted.
 ///
 /// ```
@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct AsyncLocked {
+pub struct AsyncLockGuard {
     segment: AsyncSegment,
     token: LockToken,
     stamp: Stamp,
@@ -38,7 +38,7 @@ pub struct AsyncLocked {
     open: bool,
 }
 
-impl std::fmt::Debug for AsyncLocked {
+impl std::fmt::Debug for AsyncLockGuard {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("AsyncLocked")
             .field("segment", &self.segment)
@@ -49,24 +49,24 @@ impl std::fmt::Debug for AsyncLocked {
 
 impl AsyncSegment {
     /// Takes the segment's lock alone, waiting in line until this call's deadline: [`Segment::lock`](crate::Segment::lock).
-    pub async fn lock(&self) -> Result<AsyncLocked, Error> {
+    pub async fn lock(&self) -> Result<AsyncLockGuard, Error> {
         self.lock_with(LockOptions::new()).await
     }
 
     /// Takes the lock as the options say.
-    pub async fn lock_with(&self, options: LockOptions) -> Result<AsyncLocked, Error> {
+    pub async fn lock_with(&self, options: LockOptions) -> Result<AsyncLockGuard, Error> {
         let wish = options.wish().map_err(Error::argument("lock", self.name()))?;
         let operation = Operation::Lock { segment: self.id(), wish };
-        let (client, plan) = (self.client(), Plan { operation, ..bare() });
-        let deadline = options.time(Time::until(self.deadline())).deadline();
+        let (client, plan) = (self.client(), CallPlan { operation, ..bare() });
+        let deadline = options.time(Deadline::until(self.deadline())).deadline();
         let ended = client.call_by(deadline, "lock", self.name(), plan, as_given, &mut |_| {}).await;
         let (completion, reactor) = ended?;
         let (segment, token) = (self.clone(), LockToken(first_word(&completion)));
-        Ok(AsyncLocked { segment, token, stamp: Stamp::of(&completion), reactor, open: true })
+        Ok(AsyncLockGuard { segment, token, stamp: Stamp::of(&completion), reactor, open: true })
     }
 }
 
-impl AsyncLocked {
+impl AsyncLockGuard {
     /// A number that is greater than those of all holders before: a fence for things outside of DDSS.
     pub fn token(&self) -> u64 {
         self.token.0
@@ -82,12 +82,12 @@ impl AsyncLocked {
         self.segment.get(range).await
     }
 
-    /// Writes bytes, if the lock is still held: [`Locked::put`](crate::Locked::put).
+    /// Writes bytes, if the lock is still held: [`Locked::put`](crate::LockGuard::put).
     pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
         self.segment.put_on(offset, bytes, self.segment.place().terms(None, Some(self.token))).await
     }
 
-    /// The same if the segment also still has that version: [`Locked::put_if`](crate::Locked::put_if).
+    /// The same if the segment also still has that version: [`Locked::put_if`](crate::LockGuard::put_if).
     ///
     /// ```
     /// # let node = ddssd::Ephemeral::start()?;
@@ -112,25 +112,25 @@ impl AsyncLocked {
         self.segment.put_many_on(parts, terms).await
     }
 
-    /// The same if the segment also still has that version: [`Locked::put_many_if`](crate::Locked::put_many_if).
+    /// The same if the segment also still has that version: [`Locked::put_many_if`](crate::LockGuard::put_many_if).
     pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
         let terms = self.segment.place().terms(Some(version), Some(self.token));
         self.segment.put_many_on(parts, terms).await
     }
 
     /// Adds to a word, if the lock is still held.
-    pub async fn fetch_add(&self, offset: u64, add: u64) -> Result<Changed, Error> {
-        self.segment.change("add to", offset, Change::Add(add), Some(self.token)).await
+    pub async fn fetch_add(&self, offset: u64, add: u64) -> Result<AtomicResult, Error> {
+        self.segment.change("add to", offset, AtomicOp::Add(add), Some(self.token)).await
     }
 
     /// Puts a word, if the lock is still held.
-    pub async fn swap(&self, offset: u64, new: u64) -> Result<Changed, Error> {
-        self.segment.change("swap a word of", offset, Change::Swap(new), Some(self.token)).await
+    pub async fn swap(&self, offset: u64, new: u64) -> Result<AtomicResult, Error> {
+        self.segment.change("swap a word of", offset, AtomicOp::Swap(new), Some(self.token)).await
     }
 
     /// Compares and puts a word, if the lock is still held.
-    pub async fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<Changed, Error> {
-        let change = Change::CompareSwap { expected, new };
+    pub async fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<AtomicResult, Error> {
+        let change = AtomicOp::CompareSwap { expected, new };
         self.segment.change("compare and swap a word of", offset, change, Some(self.token)).await
     }
 
@@ -139,7 +139,7 @@ impl AsyncLocked {
         let operation = Operation::Unlock { segment: self.segment.id(), token: self.token };
         // A daemon that takes nothing new takes this: others wait for it, and the next daemon does not know the lock.
         let ended = if self.reactor.attached.attachment.is_leaving() {
-            let plan = Plan { operation, ..bare() };
+            let plan = CallPlan { operation, ..bare() };
             self.segment.client().call_on(&self.reactor, "unlock", self.segment.name(), plan).await
         } else {
             self.segment.ask("unlock", operation).await
@@ -150,7 +150,7 @@ impl AsyncLocked {
     }
 }
 
-impl Drop for AsyncLocked {
+impl Drop for AsyncLockGuard {
     fn drop(&mut self) {
         if self.open {
             // There is nobody to tell; the lease ends it in any case.

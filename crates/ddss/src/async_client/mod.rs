@@ -14,10 +14,10 @@
 //! | --- | --- |
 //! | [`Client`](crate::Client) | [`AsyncClient`]; what it is attached to: [`AsyncClient::blocking`] |
 //! | [`Segment`](crate::Segment) | [`AsyncSegment`] |
-//! | [`Locked`](crate::Locked) | [`AsyncLocked`] |
+//! | [`Locked`](crate::LockGuard) | [`AsyncLockGuard`] |
 //! | [`Batch`](crate::Batch) | [`AsyncBatch`] |
-//! | [`Versions`](crate::Versions), an iterator | [`AsyncVersions`](crate::AsyncVersions), a stream |
-//! | [`Listings`](crate::Listings), an iterator | all of them at once: [`AsyncClient::list`] |
+//! | [`Versions`](crate::VersionIter), an iterator | [`AsyncVersions`](crate::VersionStream), a stream |
+//! | [`Listings`](crate::SegmentList), an iterator | all of them at once: [`AsyncClient::list`] |
 //! | `Shared<T>` | `Shared<T, AsyncSegment>`; `of`, `make` and `find` for `new`, `allocate` and `open` |
 //! | `SharedSlice<T>` | `SharedSlice<T, AsyncSegment>`, as above |
 //!
@@ -49,5 +49,5 @@ mod typed;
 
 pub use batch::AsyncBatch;
 pub use client::AsyncClient;
-pub use lock::AsyncLocked;
+pub use lock::AsyncLockGuard;
 pub use segment::AsyncSegment;

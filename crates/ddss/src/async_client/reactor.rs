@@ -1,8 +1,8 @@
 //! The thread that waits on behalf of tasks: for completions that came after they had stopped looking, and for
 //! deadlines.
 
-use super::dispatcher::Road;
-use crate::session::Attached;
+use super::dispatcher::Dispatcher;
+use crate::session::Session;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::AsFd;
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 /// What the handles of an asynchronous client hold; with the last of them the thread ends.
 pub(super) struct Reactor {
-    pub(super) road: Arc<Road>,
+    pub(super) road: Arc<Dispatcher>,
     /// Whose lane it is on.
-    pub(super) attached: Arc<Attached>,
+    pub(super) attached: Arc<Session>,
     kick: PipeWriter,
     stop: Arc<AtomicBool>,
 }
 
 impl Reactor {
-    pub(super) fn start(attached: Arc<Attached>, road: Road) -> std::io::Result<Self> {
+    pub(super) fn start(attached: Arc<Session>, road: Dispatcher) -> std::io::Result<Self> {
         let (kicked, kick) = pipe()?;
         let road = Arc::new(road);
         let stop = Arc::new(AtomicBool::new(false));
@@ -52,7 +52,7 @@ impl Drop for Reactor {
     }
 }
 
-fn run(attached: &Attached, road: &Road, mut kicked: PipeReader, stopped: &AtomicBool) {
+fn run(attached: &Session, road: &Dispatcher, mut kicked: PipeReader, stopped: &AtomicBool) {
     /// Not more often than this for deadlines alone.
     const REST: Duration = Duration::from_millis(1);
     /// How long the thread goes on without tasks, if locks are still to be given back.

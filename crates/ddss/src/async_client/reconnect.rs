@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 
 /// Who waits for the next daemon of one plane.
 #[derive(Default)]
-pub(super) struct Search(Mutex<Line>);
+pub(super) struct Reconnect(Mutex<WaitList>);
 
 #[derive(Default)]
-struct Line {
+struct WaitList {
     /// A thread looks, and will look at the line again before it ends.
     searching: bool,
-    waiting: Vec<Arc<Waiting>>,
+    waiting: Vec<Arc<Waiter>>,
 }
 
-struct Waiting {
+struct Waiter {
     since: Instant,
     deadline: Instant,
     harmless: bool,
@@ -31,7 +31,7 @@ struct Waiting {
     waker: AtomicWaker,
 }
 
-impl Waiting {
+impl Waiter {
     fn end(&self, ended: Result<(), Error>) {
         *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
         self.waker.wake();
@@ -39,9 +39,9 @@ impl Waiting {
 }
 
 /// Ready when there is another daemon, or nobody came in time. Dropped, it is waited for by one less.
-pub(super) struct Sought(Arc<Waiting>);
+pub(super) struct ReconnectFuture(Arc<Waiter>);
 
-impl Future for Sought {
+impl Future for ReconnectFuture {
     type Output = Result<(), Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -51,11 +51,11 @@ impl Future for Sought {
     }
 }
 
-impl Search {
+impl Reconnect {
     /// So long a single look takes at the most: one who comes meanwhile may have less time than those before him.
     const LOOK: Duration = Duration::from_millis(100);
 
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn line(&self) -> MutexGuard<'_, WaitList> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,9 +65,9 @@ impl Search {
         inner: &Arc<Inner>,
         deadline: Instant,
         harmless: bool,
-    ) -> Result<Sought, Error> {
+    ) -> Result<ReconnectFuture, Error> {
         let (since, ended, waker) = (Instant::now(), Mutex::new(None), AtomicWaker::new());
-        let waiting = Arc::new(Waiting { since, deadline, harmless, ended, waker });
+        let waiting = Arc::new(Waiter { since, deadline, harmless, ended, waker });
         let mut line = self.line();
         if !line.searching {
             let (search, inner) = (Arc::clone(self), Arc::clone(inner));
@@ -76,11 +76,11 @@ impl Search {
             line.searching = true;
         }
         line.waiting.push(Arc::clone(&waiting));
-        Ok(Sought(waiting))
+        Ok(ReconnectFuture(waiting))
     }
 
     fn run(&self, inner: &Inner) {
-        let _told = ToldIfItPanics { search: self, why: &|| inner.nobody(ErrorKind::Other) };
+        let _told = PanicNotifier { search: self, why: &|| inner.nobody(ErrorKind::Other) };
         while let Some(first) = self.first_deadline() {
             let looked = inner.look_again(first.min(Instant::now() + Self::LOOK));
             let error = looked.err().flatten();
@@ -103,7 +103,7 @@ impl Search {
     /// Tells those who need not look any further.
     fn tell(&self, inner: &Inner, is_there: bool, error: Option<&Error>) {
         let soon = Instant::now() + Inner::REST;
-        let is_over = |one: &Waiting| is_there || soon >= inner.patience(error, one.since, one.deadline, one.harmless);
+        let is_over = |one: &Waiter| is_there || soon >= inner.patience(error, one.since, one.deadline, one.harmless);
         let told: Vec<_> = self.line().waiting.extract_if(.., |waiting| is_over(waiting)).collect();
         for waiting in told {
             waiting.end(if is_there { Ok(()) } else { Err(same(inner, error)) });
@@ -112,12 +112,12 @@ impl Search {
 }
 
 /// If the thread that looks panics, nobody waits for it: they are told, and the next one begins anew.
-struct ToldIfItPanics<'a> {
-    search: &'a Search,
+struct PanicNotifier<'a> {
+    search: &'a Reconnect,
     why: &'a dyn Fn() -> Error,
 }
 
-impl Drop for ToldIfItPanics<'_> {
+impl Drop for PanicNotifier<'_> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             return;
@@ -152,13 +152,13 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_search_that_panicked() {
         // If this broke, tasks would wait for ever for a thread that is gone: their deadlines are looked at by that thread.
-        let (search, now) = (Search::default(), Instant::now());
+        let (search, now) = (Reconnect::default(), Instant::now());
         let (ended, waker) = (Mutex::new(None), AtomicWaker::new());
-        let waiting = Waiting { since: now, deadline: now, harmless: true, ended, waker };
+        let waiting = Waiter { since: now, deadline: now, harmless: true, ended, waker };
         let waiting = Arc::new(waiting);
-        *search.line() = Line { searching: true, waiting: vec![Arc::clone(&waiting)] };
+        *search.line() = WaitList { searching: true, waiting: vec![Arc::clone(&waiting)] };
         let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _told = ToldIfItPanics { search: &search, why: &|| Error::Thread(ErrorKind::Other.into()) };
+            let _told = PanicNotifier { search: &search, why: &|| Error::Thread(ErrorKind::Other.into()) };
             panic!("what cannot happen");
         }));
         assert!(looked.is_err());

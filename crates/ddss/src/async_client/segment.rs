@@ -1,14 +1,14 @@
 //! A segment whose calls are futures.
 
-use super::call::{Brought, Outgoing, Plan, Take, as_given};
+use super::call::{CallPlan, Decoder, Outgoing, Reply, as_given};
 use super::client::{AsyncClient, bare};
 use super::sleep::Pause;
 use crate::deadline::deadline_in;
 use crate::error::Error;
-use crate::segment::{Place, bounds};
+use crate::segment::{SegmentLocation, bounds};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
-use ddss_core::{ArenaRange, Completion, Opened, Operation, Payload, SegmentId, Terms};
+use ddss_core::{ArenaRange, Completion, OpenedSegment, Operation, Payload, PutConditions, SegmentId};
 use std::ops::RangeBounds;
 use std::time::{Duration, Instant};
 
@@ -29,16 +29,16 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct AsyncSegment {
     client: AsyncClient,
-    place: Place,
+    place: SegmentLocation,
 }
 
 impl AsyncSegment {
-    pub(super) fn new(client: AsyncClient, name: &str, opened: Opened) -> Self {
-        let place = Place::new(&client.blocking().0, name, opened);
+    pub(super) fn new(client: AsyncClient, name: &str, opened: OpenedSegment) -> Self {
+        let place = SegmentLocation::new(&client.blocking().0, name, opened);
         Self { client, place }
     }
 
-    pub(super) fn at(client: AsyncClient, place: Place) -> Self {
+    pub(super) fn at(client: AsyncClient, place: SegmentLocation) -> Self {
         Self { client, place }
     }
 
@@ -51,7 +51,7 @@ impl AsyncSegment {
         self.client.pause(time)
     }
 
-    pub(super) fn place(&self) -> &Place {
+    pub(super) fn place(&self) -> &SegmentLocation {
         &self.place
     }
 
@@ -64,8 +64,8 @@ impl AsyncSegment {
     pub(super) async fn call(
         &self,
         action: &'static str,
-        plan: Plan<'_>,
-        take: &mut Take<'_>,
+        plan: CallPlan<'_>,
+        take: &mut Decoder<'_>,
     ) -> Result<Completion, Error> {
         self.call_by(self.deadline(), action, plan, take).await
     }
@@ -75,8 +75,8 @@ impl AsyncSegment {
         &self,
         deadline: Instant,
         action: &'static str,
-        plan: Plan<'_>,
-        take: &mut Take<'_>,
+        plan: CallPlan<'_>,
+        take: &mut Decoder<'_>,
     ) -> Result<Completion, Error> {
         let ended = self.client.call_by(deadline, action, &self.place.name, plan, as_given, take).await;
         ended.map(|(completion, _)| completion)
@@ -124,9 +124,9 @@ impl AsyncSegment {
         let incoming = self.place.check("get", offset, u128::from(offset) + bytes.len() as u128)?;
         let (segment, into, inline) = (self.place.id, ArenaRange::NOWHERE, incoming <= INLINE_REPLY_BYTES_MAX);
         let operation = Operation::Get { segment, offset, into, inline, look: self.place.look(None) };
-        let plan = Plan { incoming, operation, ..bare() };
+        let plan = CallPlan { incoming, operation, ..bare() };
         let deadline = deadline.unwrap_or_else(|| self.deadline());
-        let mut take = |brought: &Brought<'_>| brought.read(0, bytes);
+        let mut take = |brought: &Reply<'_>| brought.read(0, bytes);
         self.call_by(deadline, "get", plan, &mut take).await.map(|done| Stamp::of(&done))
     }
 
@@ -135,7 +135,7 @@ impl AsyncSegment {
         self.put_on(offset, bytes, self.place.terms(None, None)).await
     }
 
-    pub(super) async fn put_on(&self, offset: u64, bytes: &[u8], terms: Terms) -> Result<Stamp, Error> {
+    pub(super) async fn put_on(&self, offset: u64, bytes: &[u8], terms: PutConditions) -> Result<Stamp, Error> {
         self.put_by(self.deadline(), offset, bytes, terms).await
     }
 
@@ -144,20 +144,20 @@ impl AsyncSegment {
         deadline: Instant,
         offset: u64,
         bytes: &[u8],
-        terms: Terms,
+        terms: PutConditions,
     ) -> Result<Stamp, Error> {
         self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         let inline = Payload::inline(bytes).filter(|_| terms.allow_inline());
         let outgoing = Outgoing::Bytes(if inline.is_some() { &[] } else { bytes });
         let (segment, from) = (self.place.id, inline.unwrap_or(Payload::Arena(ArenaRange::NOWHERE)));
         let operation = Operation::Put { segment, offset, from, terms };
-        let plan = Plan { outgoing, operation, ..bare() };
+        let plan = CallPlan { outgoing, operation, ..bare() };
         self.call_by(deadline, "put", plan, &mut |_| {}).await.map(|done| Stamp::of(&done))
     }
 
     /// Takes the segment away from everybody: [`Segment::release`](crate::Segment::release).
     pub async fn release(self) -> Result<(), Error> {
-        let plan = Plan { operation: Operation::Release { segment: self.place.id }, ..bare() };
+        let plan = CallPlan { operation: Operation::Release { segment: self.place.id }, ..bare() };
         self.call("release", plan, &mut |_| {}).await.map(drop)
     }
 }

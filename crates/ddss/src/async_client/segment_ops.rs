@@ -1,9 +1,9 @@
 //! The rest of a segment's calls as futures: versions, words, several ranges, facts.
 
-use super::call::{Brought, Outgoing, Plan, Take, as_given};
+use super::call::{CallPlan, Decoder, Outgoing, Reply, as_given};
 use super::client::bare;
 use super::segment::AsyncSegment;
-use crate::api::atomics::Changed;
+use crate::api::atomics::AtomicResult;
 use crate::api::metadata::{checked_mode, listings};
 use crate::api::vectored::{list_bytes, split};
 use crate::error::Error;
@@ -11,8 +11,8 @@ use crate::segment::bounds;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
-    ArenaRange, Change, Completion, Failure, Identity, Listing, LockToken, Model, Operation, Page, Permit, Ranges,
-    Terms, Version,
+    ArenaRange, AtomicOp, Completion, Failure, ListPage, Listing, LockToken, Model, Operation, PermissionUpdate,
+    Principal, PutConditions, Ranges, Version,
 };
 use std::ops::{Range, RangeBounds};
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ impl AsyncSegment {
         let incoming = place.check("get", offset, end)?;
         let look = place.look(Some(version));
         let operation = Operation::Get { segment: place.id, offset, into: SOMEWHERE, inline: false, look };
-        let plan = Plan { incoming, operation, ..bare() };
+        let plan = CallPlan { incoming, operation, ..bare() };
         let by = self.deadline();
         let (completion, bytes) = self.client().call_for_by(by, "get", &place.name, plan, as_given).await?;
         Ok(Value::new(bytes, Stamp::of(&completion)))
@@ -79,7 +79,7 @@ impl AsyncSegment {
     pub async fn get_many_into(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Stamp, Error> {
         let ends = parts.iter().map(|(offset, into)| (*offset, u128::from(*offset) + into.len() as u128));
         let ranges = self.place().check_many("get", ends)?;
-        let mut take = |brought: &Brought<'_>| {
+        let mut take = |brought: &Reply<'_>| {
             let mut at = ARENA_SLOT_BYTES;
             for (_, into) in &mut *parts {
                 brought.read(at, into);
@@ -98,12 +98,17 @@ impl AsyncSegment {
     }
 
     /// The bytes of all ranges, behind as many as their table has.
-    async fn get_list(&self, ranges: &Ranges, version: Option<Version>, take: &mut Take<'_>) -> Result<Stamp, Error> {
+    async fn get_list(
+        &self,
+        ranges: &Ranges,
+        version: Option<Version>,
+        take: &mut Decoder<'_>,
+    ) -> Result<Stamp, Error> {
         let place = self.place();
         let (table, incoming) = (ranges.encode(), list_bytes(ranges.sum()));
         let (count, look) = (ranges.as_slice().len() as u8, place.look(version));
         let operation = Operation::GetMany { segment: place.id, list: SOMEWHERE, ranges: count, look };
-        let plan = Plan { outgoing: Outgoing::Bytes(&table), incoming, operation, ..bare() };
+        let plan = CallPlan { outgoing: Outgoing::Bytes(&table), incoming, operation, ..bare() };
         let done = self.call("get", plan, take).await?;
         Ok(Stamp::of(&done))
     }
@@ -120,43 +125,43 @@ impl AsyncSegment {
         self.put_many_on(parts, terms).await
     }
 
-    pub(super) async fn put_many_on(&self, parts: &[(u64, &[u8])], terms: Terms) -> Result<Stamp, Error> {
+    pub(super) async fn put_many_on(&self, parts: &[(u64, &[u8])], terms: PutConditions) -> Result<Stamp, Error> {
         let place = self.place();
         let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
         let ranges = place.check_many("put", ends)?;
         let table = ranges.encode();
         let count = ranges.as_slice().len() as u8;
         let operation = Operation::PutMany { segment: place.id, list: SOMEWHERE, ranges: count, terms };
-        let plan = Plan { outgoing: Outgoing::Parts(&table, parts), operation, ..bare() };
+        let plan = CallPlan { outgoing: Outgoing::Parts(&table, parts), operation, ..bare() };
         let done = self.call("put", plan, &mut |_| {}).await?;
         Ok(Stamp::of(&done))
     }
 
     /// Adds to a word: [`Segment::fetch_add`](crate::Segment::fetch_add).
-    pub async fn fetch_add(&self, offset: u64, add: u64) -> Result<Changed, Error> {
-        self.change("add to", offset, Change::Add(add), None).await
+    pub async fn fetch_add(&self, offset: u64, add: u64) -> Result<AtomicResult, Error> {
+        self.change("add to", offset, AtomicOp::Add(add), None).await
     }
 
     /// Puts a word: [`Segment::swap`](crate::Segment::swap).
-    pub async fn swap(&self, offset: u64, new: u64) -> Result<Changed, Error> {
-        self.change("swap a word of", offset, Change::Swap(new), None).await
+    pub async fn swap(&self, offset: u64, new: u64) -> Result<AtomicResult, Error> {
+        self.change("swap a word of", offset, AtomicOp::Swap(new), None).await
     }
 
     /// Compares and puts a word: [`Segment::compare_swap`](crate::Segment::compare_swap).
-    pub async fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<Changed, Error> {
-        self.change("compare and swap a word of", offset, Change::CompareSwap { expected, new }, None).await
+    pub async fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<AtomicResult, Error> {
+        self.change("compare and swap a word of", offset, AtomicOp::CompareSwap { expected, new }, None).await
     }
 
     pub(super) async fn change(
         &self,
         action: &'static str,
         offset: u64,
-        change: Change,
+        change: AtomicOp,
         token: Option<LockToken>,
-    ) -> Result<Changed, Error> {
+    ) -> Result<AtomicResult, Error> {
         self.place().check(action, offset, u128::from(offset) + 8)?;
         let operation = Operation::Atomic { segment: self.id(), offset, change, token };
-        self.ask(action, operation).await.map(|completion| Changed::of(&completion))
+        self.ask(action, operation).await.map(|completion| AtomicResult::of(&completion))
     }
 
     /// Waits until the version is above that one: [`Segment::wait_newer_than`](crate::Segment::wait_newer_than).
@@ -165,7 +170,7 @@ impl AsyncSegment {
     }
 
     async fn wait_by(&self, deadline: Instant, version: Version) -> Result<Stamp, Error> {
-        let plan = Plan { operation: Operation::Await { segment: self.id(), above: version }, ..bare() };
+        let plan = CallPlan { operation: Operation::Await { segment: self.id(), above: version }, ..bare() };
         self.call_by(deadline, "watch", plan, &mut |_| {}).await.map(|completion| Stamp::of(&completion))
     }
 
@@ -173,35 +178,35 @@ impl AsyncSegment {
     pub async fn stat(&self) -> Result<Listing, Error> {
         let place = self.place();
         let operation = Operation::Stat { segment: place.id, page: SOMEWHERE };
-        let plan = Plan { incoming: Listing::PAGE_BYTES, operation, ..bare() };
+        let plan = CallPlan { incoming: Listing::PAGE_BYTES, operation, ..bare() };
         let by = self.deadline();
         let (completion, bytes) = self.client().call_for_by(by, "stat", &place.name, plan, as_given).await?;
         let failed = |failure| Error::Failed { action: "stat", target: place.name.to_string(), failure };
-        let found = listings(&Page::decode(&completion.data), &bytes).map_err(failed)?;
+        let found = listings(&ListPage::decode(&completion.data), &bytes).map_err(failed)?;
         found.into_iter().next().ok_or(failed(Failure::Malformed))
     }
 
     /// Changes its nine Unix bits: [`Segment::set_mode`](crate::Segment::set_mode).
     pub async fn set_mode(&self, mode: u16) -> Result<(), Error> {
-        self.permit(Permit { mode: Some(checked_mode(mode, self.name())?), owner: None }).await
+        self.permit(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: None }).await
     }
 
     /// Gives it to another user and group: [`Segment::set_owner`](crate::Segment::set_owner).
-    pub async fn set_owner(&self, owner: Identity) -> Result<(), Error> {
-        self.permit(Permit { mode: None, owner: Some(owner) }).await
+    pub async fn set_owner(&self, owner: Principal) -> Result<(), Error> {
+        self.permit(PermissionUpdate { mode: None, owner: Some(owner) }).await
     }
 
     /// Both in one, as a segment is made for somebody.
-    pub(crate) async fn hand_over(&self, owner: Identity, mode: u16) -> Result<(), Error> {
-        self.permit(Permit { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) }).await
+    pub(crate) async fn hand_over(&self, owner: Principal, mode: u16) -> Result<(), Error> {
+        self.permit(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) }).await
     }
 
-    async fn permit(&self, permit: Permit) -> Result<(), Error> {
+    async fn permit(&self, permit: PermissionUpdate) -> Result<(), Error> {
         self.ask("change the permissions of", Operation::Permit { segment: self.id(), permit }).await.map(drop)
     }
 
     pub(crate) async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
-        let plan = Plan { operation, ..bare() };
+        let plan = CallPlan { operation, ..bare() };
         self.call(action, plan, &mut |_| {}).await
     }
 }

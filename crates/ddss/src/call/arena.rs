@@ -1,20 +1,20 @@
 //! Who uses which slots of the arena: a few belong to each lane, the rest is shared by large transfers.
 
 use super::priority::Priority;
-use super::wait_queue::Line;
+use super::wait_queue::WaitQueue;
 use ddss_core::ArenaRange;
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_ipc::SlotMap;
+use ddss_ipc::SlotBitmap;
 use std::time::Instant;
 
 /// A run of slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Run {
+pub(crate) struct ArenaRun {
     pub(crate) first: u32,
     pub(crate) slots: u32,
 }
 
-impl Run {
+impl ArenaRun {
     /// Bytes that fit.
     pub(crate) fn bytes(&self) -> usize {
         self.slots as usize * ARENA_SLOT_BYTES
@@ -30,32 +30,32 @@ impl Run {
 /// The slots that belong to no lane.
 #[derive(Debug)]
 pub(crate) struct SharedSlots {
-    slots: SlotMap,
-    line: Line,
+    slots: SlotBitmap,
+    line: WaitQueue,
 }
 
 impl SharedSlots {
     pub(crate) fn new(first: u32, end: u32) -> Self {
-        Self { slots: SlotMap::new(first, end), line: Line::default() }
+        Self { slots: SlotBitmap::new(first, end), line: WaitQueue::default() }
     }
 
     /// Takes a run that holds so many bytes, if there is one and no thread waits for one.
-    pub(crate) fn try_take(&self, bytes: usize) -> Option<Run> {
+    pub(crate) fn try_take(&self, bytes: usize) -> Option<ArenaRun> {
         if self.line.is_empty(Priority::Call) { self.look(bytes) } else { None }
     }
 
-    fn look(&self, bytes: usize) -> Option<Run> {
+    fn look(&self, bytes: usize) -> Option<ArenaRun> {
         let slots = bytes.div_ceil(ARENA_SLOT_BYTES) as u32;
-        self.slots.take(slots).map(|first| Run { first, slots })
+        self.slots.take(slots).map(|first| ArenaRun { first, slots })
     }
 
     /// Takes a run that holds so many bytes; waits for one until the deadline.
-    pub(crate) fn take(&self, bytes: usize, deadline: Instant) -> Option<Run> {
+    pub(crate) fn take(&self, bytes: usize, deadline: Instant) -> Option<ArenaRun> {
         self.try_take(bytes).or_else(|| self.line.wait(Priority::Call, deadline, || self.look(bytes)))
     }
 
     /// Gives a run back.
-    pub(crate) fn give(&self, run: Run) {
+    pub(crate) fn give(&self, run: ArenaRun) {
         self.slots.give(run.first, run.slots);
         self.line.tell();
     }
@@ -81,6 +81,6 @@ mod tests {
             firsts.sort_unstable();
             assert_eq!(firsts, [4, 6, 8]);
         });
-        assert_eq!(slots.take(ARENA_SLOT_BYTES * 2, soon()), Some(Run { first: 10, slots: 2 }));
+        assert_eq!(slots.take(ARENA_SLOT_BYTES * 2, soon()), Some(ArenaRun { first: 10, slots: 2 }));
     }
 }

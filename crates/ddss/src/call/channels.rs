@@ -2,18 +2,18 @@
 //!
 //! No lock lies on the way of a call. A thread claims the lane that it had the last time by one exchange, or, if
 //! another thread is at work there, the next one that is free. Only where more threads call than there are lanes does one
-//! sleep, until another one's call is over: in line ([`Line`]). The same goes for memory of the arena that a lane's own run
+//! sleep, until another one's call is over: in line ([`WaitQueue`]). The same goes for memory of the arena that a lane's own run
 //! has no room for.
 //!
 //! A lane beside those that the user asked for is there for other calls while some lanes wait, and one for the holder of a
 //! lock: neither waits for room that waits hold.
 
-use super::arena::{Run, SharedSlots};
+use super::arena::{ArenaRun, SharedSlots};
 use super::priority::Priority;
-use super::wait_queue::Line;
-use crate::deadline::{Time, timeout_us};
+use super::wait_queue::WaitQueue;
+use crate::deadline::{Deadline, timeout_us};
 use ddss_core::{Completion, Failure, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
-use ddss_ipc::{Attachment, Claimed, Claims, Lane, SharedMemory, WaitClass, Waited};
+use ddss_ipc::{Attachment, Channel, PoolGuard, SharedMemory, TryLockPool, WaitClass, WaitOutcome};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -39,43 +39,43 @@ pub(crate) enum NoCompletion {
 
 /// A run of the arena that a call uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Held {
+pub(crate) enum ArenaLease {
     Nothing,
     /// The lane's own.
     Own,
-    Shared(Run),
+    Shared(ArenaRun),
 }
 
 /// A lane with its own run of the arena and what is still under way on it from calls that stopped waiting.
-pub(crate) struct Seat {
-    pub(crate) lane: Lane,
-    own: Run,
+pub(crate) struct ChannelSlot {
+    pub(crate) lane: Channel,
+    own: ArenaRun,
     pub(crate) next: u64,
-    pub(crate) late: Vec<Late>,
+    pub(crate) late: Vec<AbandonedCall>,
 }
 
 /// A call that stopped waiting before it ended.
-pub(crate) struct Late {
+pub(crate) struct AbandonedCall {
     pub(crate) id: u64,
-    pub(crate) held: Held,
+    pub(crate) held: ArenaLease,
     /// It asked for this segment's lock: granted after all, it has to be given back.
     pub(crate) lock: Option<SegmentId>,
 }
 
 /// All lanes of one client.
-pub(crate) struct Lanes {
-    seats: Claims<Seat>,
+pub(crate) struct ChannelPool {
+    seats: TryLockPool<ChannelSlot>,
     /// For other calls while some of the seats wait.
-    beside_waits: Claims<Seat>,
+    beside_waits: TryLockPool<ChannelSlot>,
     /// For calls under a lock, and its release.
-    for_holders: Claims<Seat>,
+    for_holders: TryLockPool<ChannelSlot>,
     /// How many seats wait.
     waits: AtomicUsize,
     pub(crate) shared: SharedSlots,
     arena: SharedMemory,
     /// The lane and the part of the arena that asynchronous calls use.
-    for_tasks: Mutex<Option<(Lane, SharedSlots)>>,
-    line: Line,
+    for_tasks: Mutex<Option<(Channel, SharedSlots)>>,
+    line: WaitQueue,
 }
 
 /// Lanes that are in use by calls whose purpose is to wait.
@@ -88,7 +88,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// Tells that a lane is free when it is: dropped behind the lane.
-struct Left<'a>(&'a Line);
+struct Left<'a>(&'a WaitQueue);
 
 impl Drop for Left<'_> {
     #[inline]
@@ -99,8 +99,8 @@ impl Drop for Left<'_> {
 
 /// Arena memory for one call, until the call ends.
 pub(crate) struct Buffer {
-    held: Held,
-    run: Run,
+    held: ArenaLease,
+    run: ArenaRun,
 }
 
 impl Buffer {
@@ -111,13 +111,13 @@ impl Buffer {
 
 /// A call on a lane that this thread holds.
 pub(crate) struct Call<'a> {
-    pub(crate) seat: Claimed<'a, Seat>,
+    pub(crate) seat: PoolGuard<'a, ChannelSlot>,
     /// Before the word that the seat is free.
     _waiting: Option<Waiting<'a>>,
     _left: Left<'a>,
-    pub(crate) lanes: &'a Lanes,
+    pub(crate) lanes: &'a ChannelPool,
     /// Its caller's, who may go on with it after this.
-    time: &'a mut Time,
+    time: &'a mut Deadline,
 }
 
 /// Numbers the threads of this process, so that each comes back to the lane that it had.
@@ -132,7 +132,7 @@ fn thread_number() -> usize {
     })
 }
 
-impl Lanes {
+impl ChannelPool {
     /// Slots of the arena that belong to one lane.
     const OWN_SLOTS: u32 = 16;
     /// How much longer than its deadline a call waits for the daemon to say how it ended.
@@ -144,34 +144,39 @@ impl Lanes {
     pub(crate) fn new(attachment: &Attachment) -> Self {
         let arena = attachment.arena().clone();
         let slots = (arena.len() / ddss_core::limits::ARENA_SLOT_BYTES) as u32;
-        let mut lanes: Vec<Lane> = std::iter::from_fn(|| attachment.take_lane()).collect();
+        let mut lanes: Vec<Channel> = std::iter::from_fn(|| attachment.take_lane()).collect();
         let for_tasks = lanes.pop();
         let mut bare = || {
             let lane = if lanes.len() > 1 { lanes.pop() } else { None };
-            Claims::new(lane.map(|lane| Seat { lane, own: Run { first: 0, slots: 0 }, next: 1, late: Vec::new() }))
+            TryLockPool::new(lane.map(|lane| ChannelSlot {
+                lane,
+                own: ArenaRun { first: 0, slots: 0 },
+                next: 1,
+                late: Vec::new(),
+            }))
         };
         let (beside_waits, for_holders) = (bare(), bare());
         let own = Self::OWN_SLOTS.min(slots / (2 * lanes.len().max(1) as u32));
         let first = lanes.len() as u32 * own;
         let middle = first + (slots - first) / 2;
         let seats = lanes.into_iter().enumerate().map(|(index, lane)| {
-            let own = Run { first: index as u32 * own, slots: own };
-            Seat { lane, own, next: 1, late: Vec::new() }
+            let own = ArenaRun { first: index as u32 * own, slots: own };
+            ChannelSlot { lane, own, next: 1, late: Vec::new() }
         });
         let shared = SharedSlots::new(first, middle);
         let for_tasks = Mutex::new(for_tasks.map(|lane| (lane, SharedSlots::new(middle, slots))));
-        let (seats, waits, line) = (Claims::new(seats), AtomicUsize::new(0), Line::default());
+        let (seats, waits, line) = (TryLockPool::new(seats), AtomicUsize::new(0), WaitQueue::default());
         Self { seats, beside_waits, for_holders, waits, shared, arena, for_tasks, line }
     }
 
     /// Gives the lane for tasks away, once.
-    pub(crate) fn lend_to_tasks(&self) -> Option<(Lane, SharedSlots)> {
+    pub(crate) fn lend_to_tasks(&self) -> Option<(Channel, SharedSlots)> {
         self.for_tasks.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Takes the lane of this thread, or another one that is free; waits for one until the deadline.
     #[inline]
-    pub(crate) fn call<'a>(&'a self, priority: Priority, time: &'a mut Time) -> Result<Call<'a>, NoCompletion> {
+    pub(crate) fn call<'a>(&'a self, priority: Priority, time: &'a mut Deadline) -> Result<Call<'a>, NoCompletion> {
         let number = thread_number();
         if priority != Priority::Wait
             && self.line.is_empty(priority)
@@ -187,7 +192,7 @@ impl Lanes {
         &'a self,
         number: usize,
         priority: Priority,
-        time: &'a mut Time,
+        time: &'a mut Deadline,
     ) -> Result<Call<'a>, NoCompletion> {
         let look = || self.claim(number, priority);
         let found = if self.line.is_empty(priority) { look() } else { None };
@@ -197,7 +202,7 @@ impl Lanes {
     }
 
     /// A lane that is free for a call of that priority.
-    fn claim(&self, number: usize, priority: Priority) -> Option<(Claimed<'_, Seat>, Option<Waiting<'_>>)> {
+    fn claim(&self, number: usize, priority: Priority) -> Option<(PoolGuard<'_, ChannelSlot>, Option<Waiting<'_>>)> {
         let seat = self.seats.claim(number);
         let some_wait = || self.waits.load(Ordering::Acquire) > 0;
         match priority {
@@ -231,13 +236,13 @@ impl Call<'_> {
     pub(crate) fn buffer(&mut self, bytes: usize) -> Result<Buffer, NoCompletion> {
         self.collect_late();
         let own = self.seat.own;
-        let own_is_free = self.seat.late.iter().all(|late| late.held != Held::Own);
+        let own_is_free = self.seat.late.iter().all(|late| late.held != ArenaLease::Own);
         if bytes <= own.bytes() && own_is_free {
-            return Ok(Buffer { held: Held::Own, run: own });
+            return Ok(Buffer { held: ArenaLease::Own, run: own });
         }
         let deadline = self.deadline();
         let run = self.lanes.shared.take(bytes, deadline).ok_or(NoCompletion::Busy)?;
-        Ok(Buffer { held: Held::Shared(run), run })
+        Ok(Buffer { held: ArenaLease::Shared(run), run })
     }
 
     /// Writes into a buffer of this call, from that place of the arena on.
@@ -266,7 +271,7 @@ impl Call<'_> {
         meanwhile: Option<impl FnOnce()>,
         read: impl FnOnce(&Completion, &SharedMemory) -> T,
     ) -> Result<T, NoCompletion> {
-        let held = buffer.map_or(Held::Nothing, |buffer| buffer.held);
+        let held = buffer.map_or(ArenaLease::Nothing, |buffer| buffer.held);
         let left = self.time.left();
         if left.is_zero() {
             self.release(held);
@@ -291,7 +296,7 @@ impl Call<'_> {
         self.seat.lane.ring();
         if let Some(meanwhile) = meanwhile {
             // Should it panic, the daemon still is at this call and may write into its buffer.
-            self.seat.late.push(Late { id, held, lock: locked_by(&operation) });
+            self.seat.late.push(AbandonedCall { id, held, lock: locked_by(&operation) });
             if goes_on {
                 self.seat.lane.let_service_go_first();
             }
@@ -309,7 +314,7 @@ impl Call<'_> {
                 Ok(result)
             }
             Err(none) => {
-                self.seat.late.push(Late { id, held, lock: locked_by(&operation) });
+                self.seat.late.push(AbandonedCall { id, held, lock: locked_by(&operation) });
                 Err(none)
             }
         }
@@ -317,11 +322,11 @@ impl Call<'_> {
 
     fn wait_for(&mut self, id: u64, class: WaitClass, harmless: bool) -> Result<Completion, NoCompletion> {
         loop {
-            let patience = self.deadline() + Lanes::GRACE;
+            let patience = self.deadline() + ChannelPool::GRACE;
             match self.seat.lane.wait(class, patience) {
-                Waited::Ready => {}
-                Waited::TimedOut => return Err(NoCompletion::Late { harmless }),
-                Waited::Gone => return Err(NoCompletion::Gone),
+                WaitOutcome::Ready => {}
+                WaitOutcome::TimedOut => return Err(NoCompletion::Late { harmless }),
+                WaitOutcome::Gone => return Err(NoCompletion::Gone),
             }
             while let Some(entry) = self.seat.lane.reap() {
                 let completion = Completion::decode(&entry);
@@ -346,7 +351,7 @@ impl Call<'_> {
     pub(crate) fn ended_late(&mut self, completion: &Completion) {
         let id = completion.request.0;
         let Some(index) = self.seat.late.iter().position(|late| late.id == id) else { return };
-        let Late { held, lock, .. } = self.seat.late.swap_remove(index);
+        let AbandonedCall { held, lock, .. } = self.seat.late.swap_remove(index);
         self.release(held);
         if let (Some(segment), Outcome::Done) = (lock, completion.outcome) {
             let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| completion.data[i])));
@@ -356,14 +361,14 @@ impl Call<'_> {
             // If there is no room for it, the lease ends the lock.
             if self.seat.lane.submit(unlock.encode()).is_ok() {
                 self.seat.lane.ring();
-                self.seat.late.push(Late { id: unlock.id.0, held: Held::Nothing, lock: None });
+                self.seat.late.push(AbandonedCall { id: unlock.id.0, held: ArenaLease::Nothing, lock: None });
                 self.seat.next += 1;
             }
         }
     }
 
-    pub(crate) fn release(&self, held: Held) {
-        if let Held::Shared(run) = held {
+    pub(crate) fn release(&self, held: ArenaLease) {
+        if let ArenaLease::Shared(run) = held {
             self.lanes.shared.give(run);
         }
     }

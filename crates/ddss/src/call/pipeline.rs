@@ -1,40 +1,40 @@
 //! Many calls under way at the same time on one lane, and on the lanes of several planes.
 
-use super::arena::Run;
-use super::channels::{Call, Held, Lanes, Late, NoCompletion};
-use crate::api::batch::Step;
+use super::arena::ArenaRun;
+use super::channels::{AbandonedCall, ArenaLease, Call, ChannelPool, NoCompletion};
+use crate::api::batch::CallProgress;
 use ddss_core::{ArenaRange, Completion, Failure, Operation, Outcome, Request, RequestId};
-use ddss_ipc::{WaitClass, Waited};
+use ddss_ipc::{WaitClass, WaitOutcome};
 use std::time::{Duration, Instant};
 
 /// How one of them ended: with its completion and the bytes that it brought.
-pub(crate) type Ended = Result<(Completion, Vec<u8>), NoCompletion>;
+pub(crate) type FinishedCall = Result<(Completion, Vec<u8>), NoCompletion>;
 
 /// One that has begun.
-struct Begun {
+struct StartedCall {
     id: u64,
     index: usize,
-    run: Option<Run>,
+    run: Option<ArenaRun>,
     operation: Operation,
 }
 
-impl Begun {
-    fn held(&self) -> Held {
-        self.run.map_or(Held::Nothing, Held::Shared)
+impl StartedCall {
+    fn held(&self) -> ArenaLease {
+        self.run.map_or(ArenaLease::Nothing, ArenaLease::Shared)
     }
 }
 
 /// The calls of a batch on one lane: some have ended, some are under way, some are to come.
-pub(crate) struct Many<'a> {
+pub(crate) struct Pipeline<'a> {
     call: Call<'a>,
-    steps: Vec<&'a Step>,
+    steps: Vec<&'a CallProgress>,
     next: usize,
-    under_way: Vec<Begun>,
-    ends: Vec<Option<Ended>>,
+    under_way: Vec<StartedCall>,
+    ends: Vec<Option<FinishedCall>>,
 }
 
 /// Submits all of them, each to its own lane as fast as there is room, and waits for the last one.
-pub(crate) fn run_together(parts: &mut [&mut Many<'_>]) {
+pub(crate) fn run_together(parts: &mut [&mut Pipeline<'_>]) {
     /// So long one is waited for, while others may have room for more.
     const TURN: Duration = Duration::from_millis(1);
     loop {
@@ -54,8 +54,8 @@ pub(crate) fn run_together(parts: &mut [&mut Many<'_>]) {
     }
 }
 
-impl<'a> Many<'a> {
-    pub(crate) fn new(mut call: Call<'a>, steps: Vec<&'a Step>) -> Self {
+impl<'a> Pipeline<'a> {
+    pub(crate) fn new(mut call: Call<'a>, steps: Vec<&'a CallProgress>) -> Self {
         call.collect_late();
         let ends = steps.iter().map(|_| None).collect();
         Self { call, steps, next: 0, under_way: Vec::new(), ends }
@@ -97,19 +97,19 @@ impl<'a> Many<'a> {
     /// Waits until one of them has ended, but not longer than that. After the deadline, or the end of the daemon, nobody
     /// waits for those under way any more, and no more are begun here.
     fn wait(&mut self, until: Option<Instant>) {
-        let patience = self.call.deadline() + Lanes::GRACE;
+        let patience = self.call.deadline() + ChannelPool::GRACE;
         let until = until.map_or(patience, |until| until.min(patience));
         let gone = match self.call.seat.lane.wait(WaitClass::Polling, until) {
-            Waited::Ready => return,
-            Waited::TimedOut if until < patience => return,
-            Waited::TimedOut => false,
-            Waited::Gone => true,
+            WaitOutcome::Ready => return,
+            WaitOutcome::TimedOut if until < patience => return,
+            WaitOutcome::TimedOut => false,
+            WaitOutcome::Gone => true,
         };
         for begun in self.under_way.drain(..) {
             let harmless = begun.operation.is_harmless();
             let none = if gone { NoCompletion::Gone } else { NoCompletion::Late { harmless } };
             self.ends[begun.index] = Some(Err(none));
-            self.call.seat.late.push(Late { id: begun.id, held: begun.held(), lock: None });
+            self.call.seat.late.push(AbandonedCall { id: begun.id, held: begun.held(), lock: None });
         }
         // The next daemon can be asked for those that never began.
         let none = if gone { NoCompletion::GoingDown } else { NoCompletion::Busy };
@@ -118,14 +118,14 @@ impl<'a> Many<'a> {
     }
 
     /// How each of them ended. Whatever was not begun did nothing.
-    pub(crate) fn ends(self) -> Vec<Ended> {
+    pub(crate) fn ends(self) -> Vec<FinishedCall> {
         self.ends.into_iter().map(|end| end.unwrap_or(Err(NoCompletion::Busy))).collect()
     }
 }
 
 impl Call<'_> {
     /// Submits one, if there is room; the first one waits for room in the arena.
-    fn begin(&mut self, step: &Step, index: usize, first: bool) -> Option<Begun> {
+    fn begin(&mut self, step: &CallProgress, index: usize, first: bool) -> Option<StartedCall> {
         let bytes = step.outgoing.len().max(step.incoming);
         let run = match bytes {
             0 => None,
@@ -142,7 +142,7 @@ impl Call<'_> {
         let left = self.deadline().saturating_duration_since(Instant::now());
         let timeout_us = u32::try_from(left.as_micros()).unwrap_or(u32::MAX).max(1);
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
-        let begun = Begun { id, index, run, operation };
+        let begun = StartedCall { id, index, run, operation };
         if self.seat.lane.submit(request.encode()).is_err() {
             self.release(begun.held());
             return None;
@@ -150,7 +150,7 @@ impl Call<'_> {
         Some(begun)
     }
 
-    fn take(&self, completion: &Completion, begun: &Begun, incoming: usize) -> Ended {
+    fn take(&self, completion: &Completion, begun: &StartedCall, incoming: usize) -> FinishedCall {
         let mut bytes = vec![0; if completion.outcome == Outcome::Done { incoming } else { 0 }];
         match begun.run {
             _ if bytes.is_empty() => {}

@@ -11,14 +11,14 @@ type Queues = [VecDeque<Thread>; Priority::COUNT];
 
 /// Threads that wait for room, in the order in which they came, one line for each priority.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct WaitQueue {
     /// How many wait in all lines, and in each. A thread that makes room reads the first and nothing else while it is zero.
     waiting: AtomicUsize,
     lengths: [AtomicUsize; Priority::COUNT],
     queues: Mutex<Queues>,
 }
 
-impl Line {
+impl WaitQueue {
     /// How often the first in line looks without being told, since the word that something is free may come too early.
     const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
@@ -75,13 +75,13 @@ impl Line {
 
 /// The place of this thread, given up when this is dropped.
 struct Place<'a> {
-    line: &'a Line,
+    line: &'a WaitQueue,
     priority: Priority,
     thread: Thread,
 }
 
 impl<'a> Place<'a> {
-    fn new(line: &'a Line, priority: Priority) -> Self {
+    fn new(line: &'a WaitQueue, priority: Priority) -> Self {
         let thread = std::thread::current();
         let mut queues = line.queues();
         queues[priority.index()].push_back(thread.clone());
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn threads_get_room_in_the_order_in_which_they_came() {
         // If this broke, a thread that asks early could be passed by others until its deadline.
-        let (line, room, order) = (Line::default(), AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let (line, room, order) = (WaitQueue::default(), AtomicUsize::new(0), Mutex::new(Vec::new()));
         let end = Instant::now() + Duration::from_secs(60);
         let take = |room: &AtomicUsize| {
             let less = |count: usize| count.checked_sub(1);
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_line_whose_first_has_no_time_left_goes_on() {
         // If this broke, those behind a thread that gave up would stand still although there is room.
-        let (line, free) = (Line::default(), AtomicBool::new(false));
+        let (line, free) = (WaitQueue::default(), AtomicBool::new(false));
         let end = Instant::now() + Duration::from_secs(60);
         let short = Instant::now() + Duration::from_millis(50);
         std::thread::scope(|scope| {

@@ -2,7 +2,7 @@
 //! same words as its help.
 
 use super::settings::Settings;
-use crate::exit_code::Ending;
+use crate::exit_code::ExitReason;
 use clap::Parser;
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ Nodes of a cluster share a key (ddss cluster init, ddss cluster token). Without 
 #[command(
     name = "ddssd",
     version,
-    after_help = format!("{HELP}\n\n{}", Ending::in_help())
+    after_help = format!("{HELP}\n\n{}", ExitReason::in_help())
 )]
 pub struct Arguments {
     /// A TOML file with settings, named as the flags are [default: ddssd.conf in the daemon's folder, if it is there]

@@ -10,8 +10,8 @@ use crate::peers::fabric::FabricChoice;
 use crate::storage::files::UncleanFiles;
 use crate::storage::state_dir::plane_folder;
 use ddss_core::limits::{BLOCK_BYTES, PLANES_MAX};
-use ddss_core::{NodeId, Plane};
-use ddss_runtime::Pace;
+use ddss_core::{NodeId, Shard};
+use ddss_runtime::IdleConfig;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -172,7 +172,7 @@ pub struct Config {
     /// Where they run.
     pub core: CoreChoice,
     /// How such a thread behaves when there is nothing to do.
-    pub pace: Pace,
+    pub pace: IdleConfig,
     /// Bytes for segments.
     pub pool_bytes: u64,
     /// Bytes for segments in files.
@@ -226,7 +226,7 @@ impl Config {
             key: None,
             progress_threads: 1,
             core: CoreChoice::Sensible,
-            pace: Pace::default(),
+            pace: IdleConfig::default(),
             pool_bytes: Self::POOL_BYTES,
             file_bytes: Self::FILE_BYTES,
             unclean_files: UncleanFiles::Refuse,
@@ -271,7 +271,7 @@ impl Config {
     }
 
     /// The same for one of its planes: with a folder of memory and an address of its own, and its part of the bytes.
-    pub(crate) fn of_plane(&self, plane: Plane) -> Self {
+    pub(crate) fn of_plane(&self, plane: Shard) -> Self {
         let mut config = self.clone();
         config.memory_folder = plane_folder(&self.memory_folder, plane.index());
         config.listen = plane_address(self.listen, plane.index());

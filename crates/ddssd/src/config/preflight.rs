@@ -2,21 +2,21 @@
 
 use super::config::Config;
 use crate::control::{Identity, control_address, has_left, plane_address};
-use crate::node::{Service, StartError};
+use crate::node::{Node, StartError};
 use crate::peers::fabric;
 use crate::shard::shard::check_planes;
 use crate::storage::files::Files;
 use crate::storage::memory::{NodeMemory, PoolError};
-use crate::storage::registry::Register;
+use crate::storage::registry::Registry;
 use crate::storage::state_dir;
-use crate::storage::state_dir::{FolderLock, plane_folder};
-use ddss_core::{NodeId, Plane};
+use crate::storage::state_dir::{StateDirLock, plane_folder};
+use ddss_core::{NodeId, Shard};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-impl Service {
+impl Node {
     /// Whether a node could be started with this configuration at this moment, by what its folders, its cores, its fabric and
     /// its addresses are like. It takes each lock and each address for an instant only.
     pub fn check(config: &Config) -> Result<(), StartError> {
@@ -63,10 +63,10 @@ fn check_folders(config: &Config) -> Result<(), StartError> {
     }
     for path in folders {
         state_dir::check(path)?;
-        FolderLock::check(path)?;
+        StateDirLock::check(path)?;
     }
-    for plane in Plane::all(config.progress_threads) {
-        FolderLock::check(&Files::folder(&config.state_folder, plane.index()))?;
+    for plane in Shard::all(config.progress_threads) {
+        StateDirLock::check(&Files::folder(&config.state_folder, plane.index()))?;
     }
     Ok(())
 }
@@ -74,7 +74,7 @@ fn check_folders(config: &Config) -> Result<(), StartError> {
 /// What the last daemon left has to be of this format, this node, and as many progress threads.
 fn check_segments(config: &Config, node: Option<NodeId>) -> Result<(), StartError> {
     check_planes(config)?;
-    for plane in Plane::all(config.progress_threads) {
+    for plane in Shard::all(config.progress_threads) {
         let files = Files::folder(&config.state_folder, plane.index());
         Files::check(&files, config.unclean_files)?;
         for path in [plane_folder(&config.memory_folder, plane.index()), files] {
@@ -90,7 +90,7 @@ fn check_segments(config: &Config, node: Option<NodeId>) -> Result<(), StartErro
 /// Whose the segments in a folder are.
 fn found_node(folder: &std::path::Path) -> Option<NodeId> {
     let path: PathBuf = folder.join(NodeMemory::REGISTER_NAME);
-    Some(Register::open_existing(&path).ok()?.node())
+    Some(Registry::open_existing(&path).ok()?.node())
 }
 
 fn check_addresses(config: &Config) -> Result<(), StartError> {
@@ -102,7 +102,7 @@ fn check_addresses(config: &Config) -> Result<(), StartError> {
         return can_listen(config.listen);
     }
     can_listen(control_address(config.listen))?;
-    Plane::all(config.progress_threads).try_for_each(|plane| can_listen(plane_address(config.listen, plane.index())))
+    Shard::all(config.progress_threads).try_for_each(|plane| can_listen(plane_address(config.listen, plane.index())))
 }
 
 /// Takes an address for an instant, and lets nobody connect meanwhile.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Whom a rule is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Whom {
+enum QuotaSubject {
     Everybody,
     User(u32),
     Named(String),
@@ -23,7 +23,7 @@ enum Whom {
 
 /// What one may have; nothing is said of what is `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Bounds {
+struct QuotaLimits {
     bytes: Option<u64>,
     segments: Option<u64>,
     clients: Option<u64>,
@@ -41,8 +41,8 @@ struct Bounds {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct QuotaRule {
-    whom: Whom,
-    bounds: Bounds,
+    whom: QuotaSubject,
+    bounds: QuotaLimits,
 }
 
 impl FromStr for QuotaRule {
@@ -53,12 +53,12 @@ impl FromStr for QuotaRule {
             format!("{text:?} is no quota: give USER:bytes=SIZE,segments=N,clients=N, as in default:bytes=1G")
         })?;
         let whom = match (user, user.parse()) {
-            ("default", _) => Whom::Everybody,
+            ("default", _) => QuotaSubject::Everybody,
             ("", _) => return Err(format!("{text:?} names no user")),
-            (_, Ok(uid)) => Whom::User(uid),
-            (name, Err(_)) => Whom::Named(name.to_owned()),
+            (_, Ok(uid)) => QuotaSubject::User(uid),
+            (name, Err(_)) => QuotaSubject::Named(name.to_owned()),
         };
-        let mut rule = Self { whom, bounds: Bounds::default() };
+        let mut rule = Self { whom, bounds: QuotaLimits::default() };
         for part in bounds.split(',') {
             let (what, how_much) = part.split_once('=').unwrap_or((part, ""));
             let bound = match what {
@@ -81,11 +81,11 @@ impl FromStr for QuotaRule {
 impl fmt::Display for QuotaRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.whom {
-            Whom::Everybody => f.write_str("default"),
-            Whom::User(uid) => write!(f, "{uid}"),
-            Whom::Named(name) => f.write_str(name),
+            QuotaSubject::Everybody => f.write_str("default"),
+            QuotaSubject::User(uid) => write!(f, "{uid}"),
+            QuotaSubject::Named(name) => f.write_str(name),
         }?;
-        let Bounds { bytes, segments, clients } = self.bounds;
+        let QuotaLimits { bytes, segments, clients } = self.bounds;
         let parts = [("bytes", bytes), ("segments", segments), ("clients", clients)];
         for (index, (what, bound)) in parts.iter().filter_map(|&(what, bound)| Some((what, bound?))).enumerate() {
             write!(f, "{}{what}={bound}", if index == 0 { ':' } else { ',' })?;
@@ -123,24 +123,26 @@ impl QuotaTable {
     }
 
     fn among(rules: &[QuotaRule], uid_of: impl Fn(&str) -> Result<u32, String>) -> Result<Self, String> {
-        let mut everybody = Bounds::default();
-        let mut users: BTreeMap<u32, Bounds> = BTreeMap::new();
+        let mut everybody = QuotaLimits::default();
+        let mut users: BTreeMap<u32, QuotaLimits> = BTreeMap::new();
         let mut named_default = false;
         for rule in rules {
             let uid = match &rule.whom {
-                Whom::Everybody if named_default => return Err("the quota of default is given twice".to_owned()),
-                Whom::Everybody => {
+                QuotaSubject::Everybody if named_default => {
+                    return Err("the quota of default is given twice".to_owned());
+                }
+                QuotaSubject::Everybody => {
                     (everybody, named_default) = (rule.bounds, true);
                     continue;
                 }
-                Whom::User(uid) => *uid,
-                Whom::Named(name) => uid_of(name)?,
+                QuotaSubject::User(uid) => *uid,
+                QuotaSubject::Named(name) => uid_of(name)?,
             };
             if users.insert(uid, rule.bounds).is_some() {
                 return Err(format!("the quota of user {uid} is given twice"));
             }
         }
-        let quota = |bounds: Bounds| Quota {
+        let quota = |bounds: QuotaLimits| Quota {
             bytes: bounds.bytes.unwrap_or(u64::MAX),
             segments: bounds.segments.unwrap_or(u64::MAX),
         };
@@ -148,10 +150,10 @@ impl QuotaTable {
         table.quotas.everybody = quota(everybody);
         for (uid, bounds) in users {
             // What is said of everybody is not said of root.
-            let rest = if uid == 0 { Bounds::default() } else { everybody };
+            let rest = if uid == 0 { QuotaLimits::default() } else { everybody };
             let bytes = bounds.bytes.or(rest.bytes);
             let segments = bounds.segments.or(rest.segments);
-            table.quotas.users.insert(uid, quota(Bounds { bytes, segments, clients: None }));
+            table.quotas.users.insert(uid, quota(QuotaLimits { bytes, segments, clients: None }));
             if let Some(clients) = bounds.clients.or(rest.clients) {
                 table.clients.insert(uid, clients);
             }

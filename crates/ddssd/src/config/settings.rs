@@ -14,7 +14,7 @@ use crate::peers::fabric::FabricChoice;
 use crate::storage::files::UncleanFiles;
 use clap::Args;
 use ddss_core::NodeId;
-use ddss_runtime::Pace;
+use ddss_runtime::IdleConfig;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -267,7 +267,7 @@ impl Settings {
             fence_reads: None,
             progress_threads: Some(1),
             core: Some(CoreChoice::Sensible),
-            spin_us: Some(Pace::default().spin.as_micros() as u64),
+            spin_us: Some(IdleConfig::default().spin.as_micros() as u64),
             busy: Some(false),
             pool_bytes: Some(ByteSize(Config::POOL_BYTES)),
             file_bytes: Some(ByteSize(Config::FILE_BYTES)),

@@ -1,13 +1,13 @@
 //! What hostile peers of the control plane get, without a key and with it.
 
 use super::control_address;
-use super::raft::network::Caller;
+use super::raft::network::LocalIdentity;
 use super::raft::types::{Command, Member};
 use super::rpc::batches::BATCH_CALLS_MAX;
-use super::rpc::stream::Wire;
+use super::rpc::stream::RpcStream;
 use super::rpc::types::{Call, Reply};
 use crate::auth::{ClusterKey, HELLO_BYTES, Initiator, Purpose};
-use crate::{Config, Service};
+use crate::{Config, Node};
 use ddss_core::{NodeId, PeerHello};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,8 +18,8 @@ use tokio::net::TcpStream;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Home {
-    service: Option<Service>,
-    caller: Caller,
+    service: Option<Node>,
+    caller: LocalIdentity,
     folder: PathBuf,
 }
 
@@ -29,8 +29,8 @@ impl Home {
         let key = ClusterKey::generate().unwrap();
         let mut config = Config::single(&folder);
         (config.pool_bytes, config.key) = (1 << 20, Some(key.clone()));
-        let service = Some(Service::start(config).unwrap());
-        let caller = Caller::new(key, PeerHello { node: NodeId(9), run: 1, planes: 1 });
+        let service = Some(Node::start(config).unwrap());
+        let caller = LocalIdentity::new(key, PeerHello { node: NodeId(9), run: 1, planes: 1 });
         Self { service, caller, folder }
     }
 
@@ -118,7 +118,7 @@ fn a_member_that_talks_nonsense_changes_nothing() {
         let home = Home::start("nonsense");
         home.is_served("before").await;
         for word in ["null", "{}", "{\"Propose\":{\"Claim\":{}}}", "\"Append\"", "[[[[[[[[", &"9".repeat(100_000)] {
-            let (_, mut wire) = Wire::connect(home.control(), &home.caller.key, &home.caller.ours).await.unwrap();
+            let (_, mut wire) = RpcStream::connect(home.control(), &home.caller.key, &home.caller.ours).await.unwrap();
             wire.send(&serde_json::Value::String(word.to_owned())).await.unwrap();
             let heard = tokio::time::timeout(PATIENCE, wire.receive::<Reply>()).await.expect("it answers or hangs up");
             assert!(heard.is_err(), "{word} was answered with {heard:?}");
@@ -162,7 +162,7 @@ fn a_removed_node_is_answered_nothing_and_changes_nothing() {
         home.is_served("before").await;
         let gone = |node| PeerHello { node: NodeId(node), run: 1, planes: 1 };
         let ask_as = async |node: u16, call: Call| {
-            let caller = Caller::new(home.caller.key.clone(), gone(node));
+            let caller = LocalIdentity::new(home.caller.key.clone(), gone(node));
             caller.ask(home.member(), &call, PATIENCE).await.unwrap()
         };
         let nowhere = Member { address: "127.0.0.9:9".parse().unwrap() };

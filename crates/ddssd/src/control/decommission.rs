@@ -24,7 +24,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(2);
 
 /// The nodes that are to go and get no lease meanwhile.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Leaving(Arc<Mutex<HashMap<u16, Fence>>>);
+pub(crate) struct Decommissioning(Arc<Mutex<HashMap<u16, Fence>>>);
 
 #[derive(Debug)]
 struct Fence {
@@ -35,7 +35,7 @@ struct Fence {
     _doom: Doom,
 }
 
-impl Leaving {
+impl Decommissioning {
     /// Whether a node has had no lease for long enough; from the first question on it gets none.
     fn is_fenced(&self, doomed: &Doomed, node: u16, term: u64, now: Instant) -> bool {
         let mut fences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +61,7 @@ impl Leaving {
 
 /// What is left to do for a node that is to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Left {
+enum RemainingWork {
     /// It is out, and the directory knows nothing of it.
     Nothing,
     /// It is the last one.
@@ -75,17 +75,17 @@ enum Left {
 }
 
 /// `is_known`: the directory has a life or names of it; `was_member`: it is out already.
-fn left(members: impl Iterator<Item = u16>, is_known: bool, was_member: bool, node: u16) -> Left {
+fn left(members: impl Iterator<Item = u16>, is_known: bool, was_member: bool, node: u16) -> RemainingWork {
     let (mut is_member, mut others) = (false, false);
     for member in members {
         (is_member, others) = (is_member || member == node, others || member != node);
     }
     match (is_member, others) {
-        (true, false) => Left::Impossible,
-        (true, true) => Left::All,
-        (false, _) if is_known => Left::Directory,
-        (false, _) if was_member => Left::Nothing,
-        (false, _) => Left::Stranger,
+        (true, false) => RemainingWork::Impossible,
+        (true, true) => RemainingWork::All,
+        (false, _) if is_known => RemainingWork::Directory,
+        (false, _) if was_member => RemainingWork::Nothing,
+        (false, _) => RemainingWork::Stranger,
     }
 }
 
@@ -150,28 +150,28 @@ impl Context {
         let members = self.members();
         let address = members.iter().find(|&&(other, _)| other == node).map(|&(_, member)| member);
         let left = left(members.into_iter().map(|(node, _)| node), is_known, was_member, node);
-        if left == Left::All
+        if left == RemainingWork::All
             && !force
             && let Err(reply) = self.admits_removal(node, leaves, &only_there()).await
         {
             return reply;
         }
         match left {
-            Left::Nothing => return Reply::Removed { dropped: 0 },
-            Left::Stranger => {
+            RemainingWork::Nothing => return Reply::Removed { dropped: 0 },
+            RemainingWork::Stranger => {
                 return Reply::Refused(format!("node {node} is no member of this cluster: `ddss nodes` lists them"));
             }
-            Left::Impossible => return Reply::Refused("it is the only node of its cluster".to_owned()),
-            Left::Directory => {}
+            RemainingWork::Impossible => return Reply::Refused("it is the only node of its cluster".to_owned()),
+            RemainingWork::Directory => {}
             // The one that leads next fences it. A leader without a vote would lead on, and give itself a vote again: only one that
             // is no member any more leads no longer.
-            Left::All if node == self.node => {
+            RemainingWork::All if node == self.node => {
                 return match self.drop_member(node).await {
                     Ok(()) => not_now("handing over to another leader"),
                     Err(reply) => reply,
                 };
             }
-            Left::All => {
+            RemainingWork::All => {
                 if !self.is_fenced(node) {
                     return not_now("the lease of the node that is to go runs out");
                 }
@@ -272,14 +272,14 @@ mod tests {
     fn what_one_leader_began_another_one_ends() {
         // If this broke, a leader that dies between two steps would leave the names of a node that is gone taken for ever.
         for (members, is_known, node, expected) in [
-            (&[1, 2, 3][..], (true, false), 3, Left::All),
-            (&[1, 2, 3], (false, false), 3, Left::All),
-            (&[1, 2], (true, false), 3, Left::Directory),
-            (&[1], (true, false), 3, Left::Directory),
-            (&[1, 2], (false, true), 3, Left::Nothing),
-            (&[1], (false, true), 3, Left::Nothing),
-            (&[1, 2], (false, false), 3, Left::Stranger),
-            (&[3], (true, false), 3, Left::Impossible),
+            (&[1, 2, 3][..], (true, false), 3, RemainingWork::All),
+            (&[1, 2, 3], (false, false), 3, RemainingWork::All),
+            (&[1, 2], (true, false), 3, RemainingWork::Directory),
+            (&[1], (true, false), 3, RemainingWork::Directory),
+            (&[1, 2], (false, true), 3, RemainingWork::Nothing),
+            (&[1], (false, true), 3, RemainingWork::Nothing),
+            (&[1, 2], (false, false), 3, RemainingWork::Stranger),
+            (&[3], (true, false), 3, RemainingWork::Impossible),
         ] {
             let (known, removed) = is_known;
             assert_eq!(left(members.iter().copied(), known, removed, node), expected, "{members:?} {is_known:?}");
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_lease_runs_out_in_one_term_and_whoever_changes_his_mind_keeps_his_node() {
         // If this broke, a node that leaves would read old values, or one that stays would never serve again.
-        let (leaving, doomed) = (Leaving::default(), Doomed::default());
+        let (leaving, doomed) = (Decommissioning::default(), Doomed::default());
         let began = Instant::now();
         let fenced = |after: Duration, term| leaving.is_fenced(&doomed, 3, term, began + after);
         let is_doomed = || doomed.doom(3, || true).is_none();

@@ -1,11 +1,11 @@
 //! What has to be looked after: who is alive, who votes, whether this node is known to the cluster as it is now, and
 //! whether the names it holds are the ones that it has.
 
-use super::owned_names::Held;
+use super::owned_names::OwnedNames;
 use super::raft::types::{Answer, Command};
 use super::rpc::server::Context;
 use super::rpc::types::{Call, Reply};
-use crate::status::Page;
+use crate::status::StatusPage;
 use ddss_core::status::Gauge;
 use openraft::ChangeMembers;
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ const QUIET_AFTER: Duration = Duration::from_secs(1);
 const SWEEP_MAX: usize = 64;
 
 /// Looks after everything until the runtime ends.
-pub(crate) async fn watch(context: Context, run: u32, held: Held, pages: Vec<Page>) {
+pub(crate) async fn watch(context: Context, run: u32, held: OwnedNames, pages: Vec<StatusPage>) {
     let mut leading_since = None;
     let began = Instant::now();
     let mut probed = began;
@@ -78,7 +78,7 @@ pub(crate) async fn watch(context: Context, run: u32, held: Held, pages: Vec<Pag
 }
 
 /// Nobody keeps these pages any more, and no name is made or given back through this node.
-fn show_no_leader(pages: &[Page]) {
+fn show_no_leader(pages: &[StatusPage]) {
     pages.iter().for_each(|page| page.set_gauge(Gauge::Leader, 0));
 }
 
@@ -106,7 +106,7 @@ fn choose_voters(nodes: impl Iterator<Item = Candidate>) -> BTreeSet<u64> {
 
 impl Context {
     /// Tells those who look at the page how the cluster is. These words are written by nobody else.
-    fn show(&self, page: &Page) {
+    fn show(&self, page: &StatusPage) {
         let leader = self.raft.metrics().borrow().current_leader.unwrap_or(0);
         page.set_gauge(Gauge::Leader, leader);
         page.set_gauge(Gauge::Members, self.members().len() as u64);
@@ -218,7 +218,7 @@ impl Context {
 
     /// Gives back names that the directory holds for this node and that it does not have, as after a crash between a
     /// claim and the segment it was for; and claims those that it has and that the directory does not know.
-    async fn sweep(&self, held: &Held) {
+    async fn sweep(&self, held: &OwnedNames) {
         let node = self.node;
         // Another start may have names by now of which this one knows nothing.
         if !self.is_registered() {

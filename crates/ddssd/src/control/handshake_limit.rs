@@ -1,7 +1,7 @@
 //! How often the first messages of one address are answered. Half a handshake takes as long as some entries of the log, on the
 //! thread that decides for the cluster, and whoever has recorded a good first message can ask for it as often as he likes.
 
-use ddss_core::Pace;
+use ddss_core::RateLimiter;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,18 +15,18 @@ const ADDRESSES_MAX: usize = 256;
 
 /// The pace of each address.
 #[derive(Debug)]
-pub(crate) struct Paced {
-    pace: Mutex<Pace<IpAddr>>,
+pub(crate) struct HandshakeLimit {
+    pace: Mutex<RateLimiter<IpAddr>>,
     began: Instant,
 }
 
-impl Default for Paced {
+impl Default for HandshakeLimit {
     fn default() -> Self {
-        Self { pace: Mutex::new(Pace::new(BURST, EVERY, ADDRESSES_MAX)), began: Instant::now() }
+        Self { pace: Mutex::new(RateLimiter::new(BURST, EVERY, ADDRESSES_MAX)), began: Instant::now() }
     }
 }
 
-impl Paced {
+impl HandshakeLimit {
     /// Judges a first message when it is its address's turn. One that is not good takes a fiftieth of the time and no turn: who
     /// has none keeps nobody waiting.
     pub(super) async fn judge<T, E>(&self, from: IpAddr, judge: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
@@ -60,7 +60,7 @@ mod tests {
         // If this broke, somebody with one recorded message would have all the time of the thread that decides for the cluster.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (paced, began) = (Arc::new(Paced::default()), Instant::now());
+            let (paced, began) = (Arc::new(HandshakeLimit::default()), Instant::now());
             let [crowd, other] = [9, 2].map(|last: u8| IpAddr::from([10, 0, 0, last]));
             // Bad ones take no turns.
             for _ in 0..1000 {

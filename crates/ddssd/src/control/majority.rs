@@ -1,10 +1,10 @@
 //! Whether most voters of the cluster follow its leader. The group's library does not say so: a leader that nobody hears goes on
 //! as one, and what is proposed to it waits for ever.
 
-use super::bridge::{Tell, Tellers};
+use super::bridge::{ControlEvent, EventSenders};
 use super::rpc::server::Context;
 use super::rpc::types::{Call, Reply};
-use crate::status::Page;
+use crate::status::StatusPage;
 use ddss_core::status::Gauge;
 use std::io;
 use std::sync::Arc;
@@ -57,13 +57,13 @@ struct Seen {
 }
 
 /// Looks until this node belongs to the cluster no more, shows it on the pages and tells the progress threads.
-pub(crate) async fn watch_majority(context: Context, pages: Vec<Page>, tellers: Tellers) {
+pub(crate) async fn watch_majority(context: Context, pages: Vec<StatusPage>, tellers: EventSenders) {
     let mut seen = Seen::default();
     while !context.left.load(Ordering::Acquire) && !context.has_stopped() {
         let has_majority = context.look_for_majority(&mut seen).await;
         pages.iter().for_each(|page| page.set_gauge(Gauge::Majority, has_majority.into()));
         if context.majority.0.swap(has_majority, Ordering::AcqRel) != has_majority {
-            tellers.tell(Tell::Majority(has_majority));
+            tellers.tell(ControlEvent::Majority(has_majority));
             if has_majority {
                 tracing::info!("most voters of the cluster can be reached again");
             } else {

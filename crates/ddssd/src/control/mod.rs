@@ -1,5 +1,5 @@
 //! The control plane: who is in the cluster, and which node is the home of which name. One Raft group, on a thread
-//! of its own, apart from the progress thread; the two speak through a [`Desk`].
+//! of its own, apart from the progress thread; the two speak through a [`ControlBridge`].
 //!
 //! Three or five nodes vote (one, where there are fewer than three), every other node learns, so a name is looked
 //! up where it is asked for. What a node does not find it asks the leader about once, so that nobody is told *not
@@ -28,8 +28,8 @@ mod stall;
 pub use admin::{ADMIN_NAME, AdminAnswer, AdminAsk, NodeReport};
 pub use runtime::ControlError;
 
-pub(crate) use bridge::{Ask, Desk, Tell};
+pub(crate) use bridge::{ControlBridge, ControlEvent, ControlRequest};
 pub(crate) use identity::{Identity, forget, has_come_back, has_left};
 pub(crate) use incarnation::Incarnation;
 pub(crate) use raft::network::{control_address, plane_address};
-pub(crate) use runtime::{ControlConfig, ControlPlane, DeskEnd, join};
+pub(crate) use runtime::{BridgeEnd, ControlConfig, ControlPlane, join};

@@ -16,9 +16,9 @@ pub(super) struct Names {
 
 /// The names that this node has or is about to have.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held(Arc<Mutex<Names>>);
+pub(crate) struct OwnedNames(Arc<Mutex<Names>>);
 
-impl Held {
+impl OwnedNames {
     fn names(&self) -> MutexGuard<'_, Names> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,7 +103,7 @@ mod tests {
         {
             directory.apply(&Command::Claim { name: name.to_owned(), home, claim }, |_| {});
         }
-        let held = Held::default();
+        let held = OwnedNames::default();
         let names =
             [("mine", Some(5)), ("older", Some(70)), ("found", None), ("unknown", None), ("under way", Some(1))];
         held.names().claims.extend(names.map(|(name, claim)| (name.to_owned(), claim)));
@@ -129,12 +129,12 @@ mod tests {
         }
         directory.apply(&Command::TakeOver { name: "moved".to_owned(), node: 2, epoch: 1, claim: 9 }, |_| {});
         let name = |text: &str| Name::new(text).unwrap();
-        let old_home = Held::default();
+        let old_home = OwnedNames::default();
         old_home.take_up(&[(name("copied"), false), (name("moved"), false)]);
         let lost = Command::Yield { name: "empty".to_owned(), home: 1, epoch: 1 };
         assert_eq!(old_home.compare(&directory, 1, 64), [lost]);
         // The new home finds it after a restart, under the old home's id, and a copy that nobody knows of any more.
-        let new_home = Held::default();
+        let new_home = OwnedNames::default();
         new_home.take_up(&[(name("moved"), true), (name("copied"), true), (name("stray"), true)]);
         assert_eq!(new_home.compare(&directory, 2, 64), []);
         assert_eq!(new_home.names().claims["moved"], Some(9));

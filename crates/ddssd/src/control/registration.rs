@@ -2,10 +2,10 @@
 //! forgotten its vote could give another one, and as long as it runs.
 
 use super::incarnation::Registration;
-use super::raft::network::{Caller, control_address};
+use super::raft::network::{LocalIdentity, control_address};
 use super::raft::types::{Answer, Command, Member};
 use super::rpc::server::Context;
-use super::rpc::stream::Wire;
+use super::rpc::stream::RpcStream;
 use super::rpc::types::{Call, Reply};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ pub(super) struct Candidate {
 impl Candidate {
     /// Whether nobody whom this node can reach knows better; otherwise why it must not begin. `others` are the nodes of which it
     /// knows, itself among them at the place where it was.
-    pub(super) async fn is_admitted(self, caller: &Caller, others: Vec<(u16, Member)>) -> Result<(), String> {
+    pub(super) async fn is_admitted(self, caller: &LocalIdentity, others: Vec<(u16, Member)>) -> Result<(), String> {
         let mut places: Vec<Member> = others.iter().filter(|(node, _)| *node == self.node).map(|&(_, at)| at).collect();
         let limit = if self.has_no_state { KNOWN_MAX } else { KNOWN_MAX_WITH_STATE };
         let mut asked = JoinSet::new();
@@ -68,8 +68,8 @@ impl Candidate {
     }
 
     /// Whether this node, in another run, answers there.
-    async fn runs_at(&self, caller: &Caller, address: SocketAddr) -> bool {
-        let met = Wire::connect(address, &caller.key, &caller.ours).await;
+    async fn runs_at(&self, caller: &LocalIdentity, address: SocketAddr) -> bool {
+        let met = RpcStream::connect(address, &caller.key, &caller.ours).await;
         met.is_ok_and(|(theirs, _)| theirs.node.0 == self.node && theirs.run != self.registration.run)
     }
 }

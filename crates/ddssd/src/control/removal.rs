@@ -1,7 +1,7 @@
 //! How a node learns that it was removed from its cluster. The members know it by the directory and answer each call of a removed
 //! node with that word; the leader calls the node, too. So it learns also when it was dead, or cut off, at that time.
 
-use crate::supervisor::{Departure, Vitals};
+use crate::supervisor::{Departure, Supervisor};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The node's own side of its removal. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Removal {
-    vitals: Vitals,
+    vitals: Supervisor,
     /// The node is leaving by its own wish: the same word is then no news.
     leaves: Arc<AtomicBool>,
 }
 
 impl Removal {
-    pub(crate) fn new(vitals: Vitals) -> Self {
+    pub(crate) fn new(vitals: Supervisor) -> Self {
         Self { vitals, leaves: Arc::default() }
     }
 

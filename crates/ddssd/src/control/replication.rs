@@ -7,12 +7,12 @@
 //! and tells the leader after three seconds. So no home serves what another one
 //! has, as long as no clock runs half as fast again as another.
 
-use super::bridge::{Tell, Tellers};
-use super::owned_names::Held;
+use super::bridge::{ControlEvent, EventSenders};
+use super::owned_names::OwnedNames;
 use super::raft::types::{Answer, Command};
 use super::rpc::server::{Context, not_now};
 use super::rpc::types::{Call, Reply};
-use ddss_core::engine::{Decision, Word};
+use ddss_core::engine::{Proposal, ProposalKind};
 use openraft::error::{CheckIsLeaderError, RaftError};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -69,7 +69,7 @@ pub(crate) type Deciding = Arc<Mutex<HashSet<(u64, u64, u8)>>>;
 
 /// Asks for the lease of this node as long as it is the home of anything with a mirror, and once at the start: until then
 /// it does not know what it is.
-pub(crate) async fn hold_lease(context: Context, run: u32, teller: Tellers) {
+pub(crate) async fn hold_lease(context: Context, run: u32, teller: EventSenders) {
     let mut asked: Option<Instant> = None;
     while !context.left.load(Ordering::Acquire) && !context.caller.removal.is_out() {
         if context.stall.is_stalled() {
@@ -84,7 +84,7 @@ pub(crate) async fn hold_lease(context: Context, run: u32, teller: Tellers) {
             let began = Instant::now();
             if context.renewed(run).await {
                 asked = Some(began);
-                teller.tell(Tell::Lease { until: began + LEASE });
+                teller.tell(ControlEvent::Lease { until: began + LEASE });
             }
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -152,13 +152,13 @@ impl Context {
 
     /// Has something about a mirrored segment decided. What comes of it every node hears; what comes to nothing is asked
     /// for again.
-    pub(super) async fn decide(&self, held: &Held, run: u32, decision: &Decision) {
-        let Decision { segment, name, epoch, turn, word } = *decision;
+    pub(super) async fn decide(&self, held: &OwnedNames, run: u32, decision: &Proposal) {
+        let Proposal { segment, name, epoch, turn, word } = *decision;
         let (home, segment) = (self.node, segment.to_bits());
         let kind = match word {
-            Word::Pair(_) => 0,
-            Word::Part => 1,
-            Word::TakeOver => 2,
+            ProposalKind::Pair(_) => 0,
+            ProposalKind::Part => 1,
+            ProposalKind::TakeOver => 2,
         };
         let key = (segment, u64::from(epoch) << 32 | turn & 0xffff_ffff, kind);
         let deciding = || self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,9 +170,9 @@ impl Context {
         let text = name.as_str();
         let name = text.to_owned();
         let command = match word {
-            Word::Pair(mirror) => Command::Pair { name, home, run, segment, epoch, turn, mirror: mirror.0 },
-            Word::Part => Command::Part { name, home, run, epoch, turn },
-            Word::TakeOver => {
+            ProposalKind::Pair(mirror) => Command::Pair { name, home, run, segment, epoch, turn, mirror: mirror.0 },
+            ProposalKind::Part => Command::Part { name, home, run, epoch, turn },
+            ProposalKind::TakeOver => {
                 // Noted before it is asked for, or the sweep could take it for a name that nobody has.
                 held.insert(text, claim);
                 Command::TakeOver { name, node: home, epoch, claim }
@@ -180,16 +180,16 @@ impl Context {
         };
         let reply = self.ask_leader(&Call::Propose(command), ASK_MAX).await;
         match (&reply, word) {
-            (Ok(Reply::Applied(Answer::Done)), Word::TakeOver) => {
+            (Ok(Reply::Applied(Answer::Done)), ProposalKind::TakeOver) => {
                 tracing::warn!(name = text, "took over a segment whose home is dead");
             }
-            (Ok(Reply::Applied(Answer::Done)), Word::Part) => {
+            (Ok(Reply::Applied(Answer::Done)), ProposalKind::Part) => {
                 tracing::warn!(name = text, "a segment goes on without its mirror");
             }
-            (Ok(Reply::Applied(Answer::Done)), Word::Pair(mirror)) => {
+            (Ok(Reply::Applied(Answer::Done)), ProposalKind::Pair(mirror)) => {
                 tracing::info!(name = text, mirror = mirror.0, "a mirror has everything");
             }
-            (Ok(Reply::Applied(_)), Word::TakeOver) => held.remove_claim(text, claim),
+            (Ok(Reply::Applied(_)), ProposalKind::TakeOver) => held.remove_claim(text, claim),
             (Ok(reply), _) => tracing::debug!(name = text, ?reply, ?word, "the cluster did not decide so"),
             (Err(error), _) => tracing::debug!(name = text, %error, ?word, "the cluster cannot decide now"),
         }

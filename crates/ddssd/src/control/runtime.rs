@@ -1,15 +1,15 @@
 //! The control plane of one node: its thread, what it starts, and what it does for the progress thread.
 
 use super::admin;
-use super::bridge::{Ask, Tell, Teller, Tellers};
+use super::bridge::{ControlEvent, ControlRequest, EventSender, EventSenders};
 use super::failure_detector::watch;
 use super::founding::founders;
 use super::incarnation::{Incarnation, Registration};
 use super::majority::{NoMajority, watch_majority};
-use super::owned_names::Held;
+use super::owned_names::OwnedNames;
 use super::raft::log::LogStore;
-use super::raft::network::{Caller, Heard, Network};
-use super::raft::state_machine::Keeper;
+use super::raft::network::{LastContact, LocalIdentity, Network};
+use super::raft::state_machine::StateMachine;
 use super::raft::types::{Answer, Command, Member, Raft};
 use super::registration::Candidate;
 use super::removal::Removal;
@@ -21,8 +21,8 @@ use super::stall::detect_stalls;
 use crate::auth::{ClusterKey, TrustError};
 use crate::config::config::PeerAddress;
 use crate::config::host_port::HostPort;
-use crate::status::Page;
-use crate::supervisor::Vitals;
+use crate::status::StatusPage;
+use crate::supervisor::Supervisor;
 use ddss_core::engine::ClaimId;
 use ddss_core::{Failure, Name, NodeId, PeerHello};
 use openraft::{Config, SnapshotPolicy};
@@ -101,11 +101,11 @@ pub(crate) struct ControlConfig {
     /// The segments that it has already; with each, whether it was first at home elsewhere.
     pub(crate) names: Vec<(Name, bool)>,
     /// Where others see how the cluster is: the pages of all planes.
-    pub(crate) pages: Vec<Page>,
+    pub(crate) pages: Vec<StatusPage>,
 }
 
 /// The control plane's side of one plane's desk: where it tells, and what it is asked.
-pub(crate) type DeskEnd = (Teller, asynchronous::UnboundedReceiver<Ask>);
+pub(crate) type BridgeEnd = (EventSender, asynchronous::UnboundedReceiver<ControlRequest>);
 
 /// What it is called among the parts of the node.
 const VITAL: &str = "the control plane";
@@ -119,7 +119,11 @@ pub(crate) struct ControlPlane {
 
 impl ControlPlane {
     /// Starts it; when this returns, other nodes are answered.
-    pub(crate) fn start(config: ControlConfig, desks: Vec<DeskEnd>, vitals: Vitals) -> Result<Self, ControlError> {
+    pub(crate) fn start(
+        config: ControlConfig,
+        desks: Vec<BridgeEnd>,
+        vitals: Supervisor,
+    ) -> Result<Self, ControlError> {
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = mpsc::sync_channel(1);
         let body = move || {
@@ -179,17 +183,17 @@ fn group_config() -> Result<Config, ControlError> {
     config.validate().map_err(|error| ControlError::Start(error.to_string()))
 }
 
-async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> Result<Context, ControlError> {
+async fn begin(config: ControlConfig, desks: Vec<BridgeEnd>, vitals: &Supervisor) -> Result<Context, ControlError> {
     let state = |source| ControlError::State { path: config.state_folder.clone(), source };
     let failed = |error: &dyn std::fmt::Display| ControlError::Start(error.to_string());
     let node = config.node.0;
     let ours = Member { address: config.address };
     let hello = PeerHello { node: config.node, run: config.run, planes: config.planes };
-    let caller = Caller::new(config.key.clone(), hello).of_member(Removal::new(vitals.clone()));
-    let tellers = Tellers::new(desks.iter().map(|(teller, _)| teller.clone()));
-    let heard = Heard::default();
+    let caller = LocalIdentity::new(config.key.clone(), hello).of_member(Removal::new(vitals.clone()));
+    let tellers = EventSenders::new(desks.iter().map(|(teller, _)| teller.clone()));
+    let heard = LastContact::default();
     let log = LogStore::open(&config.state_folder).map_err(state)?;
-    let keeper = Keeper::open(&config.state_folder, node, tellers.clone()).map_err(state)?;
+    let keeper = StateMachine::open(&config.state_folder, node, tellers.clone()).map_err(state)?;
     let log_full = log.full();
     let registration = Registration { incarnation: config.incarnation, run: config.run };
     admit(&config, registration, &caller, &log, &keeper).await?;
@@ -235,7 +239,7 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> R
     let listener =
         config.listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(config.listener));
     let listener = listener.map_err(|error| failed(&error))?;
-    let held = Held::default();
+    let held = OwnedNames::default();
     held.take_up(&config.names);
     admin::open(&context, &config.folder, &config.state_folder).map_err(|error| failed(&error))?;
     spawn(vitals, serve(context.clone(), listener));
@@ -253,9 +257,9 @@ async fn begin(config: ControlConfig, desks: Vec<DeskEnd>, vitals: &Vitals) -> R
 async fn admit(
     config: &ControlConfig,
     registration: Registration,
-    caller: &Caller,
+    caller: &LocalIdentity,
     log: &LogStore,
-    keeper: &Keeper,
+    keeper: &StateMachine,
 ) -> Result<(), ControlError> {
     let (node, ours) = (config.node.0, Member { address: config.address });
     let mut known: BTreeMap<u16, Member> = keeper.members().into_iter().collect();
@@ -279,7 +283,7 @@ async fn admit(
 }
 
 /// Runs a task that may come to its end, and must not panic.
-fn spawn(vitals: &Vitals, task: impl Future<Output = ()> + Send + 'static) {
+fn spawn(vitals: &Supervisor, task: impl Future<Output = ()> + Send + 'static) {
     let vital = vitals.part(VITAL);
     tokio::spawn(async move {
         task.await;
@@ -290,25 +294,25 @@ fn spawn(vitals: &Vitals, task: impl Future<Output = ()> + Send + 'static) {
 /// Does what a progress thread asks, each on its own.
 async fn attend(
     context: Context,
-    mut asked: asynchronous::UnboundedReceiver<Ask>,
-    teller: Teller,
-    held: Held,
+    mut asked: asynchronous::UnboundedReceiver<ControlRequest>,
+    teller: EventSender,
+    held: OwnedNames,
     run: u32,
 ) {
     while let Some(ask) = asked.recv().await {
         let (context, teller, held) = (context.clone(), teller.clone(), held.clone());
         tokio::spawn(async move {
             let tell = match ask {
-                Ask::Decide(decision) => return context.decide(&held, run, &decision).await,
-                Ask::Claim { claim, name, within } => {
+                ControlRequest::Decide(decision) => return context.decide(&held, run, &decision).await,
+                ControlRequest::Claim { claim, name, within } => {
                     let result = context.claim(&held, &name, number(run, claim), within).await;
-                    Tell::Claimed { claim, result }
+                    ControlEvent::Claimed { claim, result }
                 }
-                Ask::Disclaim { claim, name } => {
-                    Tell::Disclaimed { claim, result: context.disclaim(&held, &name).await }
+                ControlRequest::Disclaim { claim, name } => {
+                    ControlEvent::Disclaimed { claim, result: context.disclaim(&held, &name).await }
                 }
-                Ask::Confirm { step, name, within } => {
-                    Tell::Confirmed { step, result: context.confirm(&name, within).await }
+                ControlRequest::Confirm { step, name, within } => {
+                    ControlEvent::Confirmed { step, result: context.confirm(&name, within).await }
                 }
             };
             teller.tell(tell);
@@ -390,7 +394,7 @@ impl Context {
         others.get(turn % others.len().max(1)).map(|&(_, member)| member)
     }
 
-    async fn claim(&self, held: &Held, name: &Name, claim: u64, within: Duration) -> Result<(), Failure> {
+    async fn claim(&self, held: &OwnedNames, name: &Name, claim: u64, within: Duration) -> Result<(), Failure> {
         let name = name.as_str().to_owned();
         // Noted before it is asked for, or the sweep could take it for a name that nobody has.
         held.insert(&name, claim);
@@ -411,7 +415,7 @@ impl Context {
     }
 
     /// Gives a name back. An error says that it is taken until a majority can be reached.
-    async fn disclaim(&self, held: &Held, name: &Name) -> Result<(), Failure> {
+    async fn disclaim(&self, held: &OwnedNames, name: &Name) -> Result<(), Failure> {
         let Some(claim) = held.remove(name.as_str()) else { return Ok(()) };
         let name = name.as_str().to_owned();
         let holder = || self.keeper.look(|directory| directory.holder(&name)).filter(|holder| holder.home == self.node);
@@ -454,7 +458,7 @@ pub(crate) fn join(
     let failed = |why: String| ControlError::Join { address: address.clone(), why };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
-    let caller = Caller::new(key.clone(), PeerHello { node: NodeId::NOBODY, run: 0, planes });
+    let caller = LocalIdentity::new(key.clone(), PeerHello { node: NodeId::NOBODY, run: 0, planes });
     let call = Call::Join { node, member: Member { address: ours } };
     let registration = Registration { incarnation, run: 0 };
     let end = Instant::now() + limit;
@@ -536,7 +540,7 @@ mod tests {
         // If this broke, a node could go on for ever without the task that says that it lives, or end since it left its cluster.
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let vitals = Vitals::default();
+            let vitals = Supervisor::default();
             spawn(&vitals, async {});
             tokio::task::yield_now().await;
             assert_eq!(vitals.ended(), None);

@@ -1,7 +1,7 @@
 //! Whether this node's progress threads go on. A control plane that answers beside a progress thread that hangs would keep segments
 //! at home here that nobody can reach: so it asks for no lease any more, and tells the leader.
 
-use crate::status::Page;
+use crate::status::StatusPage;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -47,11 +47,11 @@ impl StallDetector {
 }
 
 /// Looks until the runtime ends.
-pub(crate) async fn detect_stalls(stall: Stall, pages: Vec<Page>) {
+pub(crate) async fn detect_stalls(stall: Stall, pages: Vec<StatusPage>) {
     let mut detector = StallDetector::default();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let is_stalled = detector.look(pages.iter().map(Page::heartbeat_ns));
+        let is_stalled = detector.look(pages.iter().map(StatusPage::heartbeat_ns));
         if stall.0.swap(is_stalled, Ordering::AcqRel) != is_stalled {
             if is_stalled {
                 tracing::error!("a progress thread gives no sign of life: this node asks for no lease until it does");

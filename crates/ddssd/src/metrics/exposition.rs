@@ -173,7 +173,7 @@ fn snake(failure: Failure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddss_core::Plane;
+    use ddss_core::Shard;
     use ddss_core::status::{Layout, Tally};
     use std::collections::{HashMap, HashSet};
     use std::slice::from_ref;
@@ -225,7 +225,7 @@ mod tests {
         // Of two planes each has its lines, and the types stand once.
         let all = [0, 1].map(|index| {
             let mut status = status.clone();
-            status.daemon.plane = Plane::new(index, 2).unwrap();
+            status.daemon.plane = Shard::new(index, 2).unwrap();
             status
         });
         let both = exposition(&all);

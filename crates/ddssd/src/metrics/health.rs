@@ -1,6 +1,6 @@
 //! Whether this daemon lives, and whether it should be sent work.
 
-use ddss_core::status::{Gauge, State, Status};
+use ddss_core::status::{DaemonState, Gauge, Status};
 use ddss_ipc::clock_ns;
 use serde_json::json;
 use std::time::Duration;
@@ -33,10 +33,10 @@ fn verdict(all: &[Status], what: &str, reasons: impl Fn(&Status, Duration) -> Ve
     let bad = all.iter().find(|(status, silent)| !reasons(status, *silent).is_empty()).or(all.first());
     let silent = all.iter().map(|&(_, silent)| silent).max().unwrap_or_default();
     let state = match bad.map(|(status, _)| status.daemon.state) {
-        Some(State::Starting) => "starting",
-        Some(State::Serving) => "serving",
-        Some(State::Stopping) => "stopping",
-        Some(State::Stopped) => "stopped",
+        Some(DaemonState::Starting) => "starting",
+        Some(DaemonState::Serving) => "serving",
+        Some(DaemonState::Stopping) => "stopping",
+        Some(DaemonState::Stopped) => "stopped",
         _ => "unknown",
     };
     let node = all.first().map(|(status, _)| status.daemon.node.0);
@@ -49,10 +49,10 @@ fn verdict(all: &[Status], what: &str, reasons: impl Fn(&Status, Duration) -> Ve
 fn complaints(status: &Status, silent: Duration) -> Vec<String> {
     let mut reasons = Vec::new();
     // While it takes in what an older daemon left, nobody is served yet and nobody waits.
-    if silent > SILENT_MAX && status.daemon.state != State::Starting {
+    if silent > SILENT_MAX && status.daemon.state != DaemonState::Starting {
         reasons.push(format!("the progress thread has given no sign of life for {} ms", silent.as_millis()));
     }
-    if status.daemon.state == State::Stopped {
+    if status.daemon.state == DaemonState::Stopped {
         reasons.push("it was told to stop".to_owned());
     }
     reasons
@@ -67,10 +67,10 @@ pub(super) fn health(all: &[Status]) -> Verdict {
 pub(super) fn readiness(all: &[Status]) -> Verdict {
     verdict(all, "ready", |status, silent| {
         let mut reasons = complaints(status, silent);
-        if status.daemon.state == State::Starting {
+        if status.daemon.state == DaemonState::Starting {
             reasons.push("it takes in what the last daemon left".to_owned());
         }
-        if status.daemon.state == State::Stopping {
+        if status.daemon.state == DaemonState::Stopping {
             reasons.push("it was told to stop, and takes nothing new".to_owned());
         }
         if status.gauge(Gauge::Clustered) == 1 && status.gauge(Gauge::Leader) == 0 {
@@ -87,11 +87,11 @@ pub(super) fn readiness(all: &[Status]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddss_core::Plane;
+    use ddss_core::Shard;
     use ddss_core::status::{IdentityWord, Layout};
     use std::slice::from_ref;
 
-    fn status(state: State, heartbeat_ns: u64, gauges: &[(Gauge, u64)]) -> Status {
+    fn status(state: DaemonState, heartbeat_ns: u64, gauges: &[(Gauge, u64)]) -> Status {
         let mut page = vec![0; Layout::BYTES];
         let mut set = |at: usize, word: u64| page[at..at + 8].copy_from_slice(&word.to_ne_bytes());
         Layout::begin(&mut set);
@@ -108,14 +108,14 @@ mod tests {
         let (old, led) = (now - 3_000_000_000, (Gauge::Leader, 2));
         let (clustered, followed) = ((Gauge::Clustered, 1), (Gauge::Majority, 1));
         for (state, heartbeat, gauges, healthy, ready) in [
-            (State::Serving, now, &[][..], true, true),
-            (State::Serving, now, &[clustered, led, followed], true, true),
-            (State::Serving, now, &[clustered, followed], true, false),
-            (State::Serving, now, &[clustered, led], true, false),
-            (State::Starting, old, &[], true, false),
-            (State::Serving, old, &[], false, false),
-            (State::Stopping, now, &[], true, false),
-            (State::Stopped, now, &[], false, false),
+            (DaemonState::Serving, now, &[][..], true, true),
+            (DaemonState::Serving, now, &[clustered, led, followed], true, true),
+            (DaemonState::Serving, now, &[clustered, followed], true, false),
+            (DaemonState::Serving, now, &[clustered, led], true, false),
+            (DaemonState::Starting, old, &[], true, false),
+            (DaemonState::Serving, old, &[], false, false),
+            (DaemonState::Stopping, now, &[], true, false),
+            (DaemonState::Stopped, now, &[], false, false),
         ] {
             let status = status(state, heartbeat, gauges);
             let found = (health(from_ref(&status)), readiness(from_ref(&status)));
@@ -129,9 +129,9 @@ mod tests {
     fn one_plane_that_hangs_is_a_node_that_does() {
         // If this broke, a node of which half the names are dead would get all of its work.
         let now = clock_ns();
-        let mut all = [status(State::Serving, now, &[]), status(State::Serving, now - 3_000_000_000, &[])];
+        let mut all = [status(DaemonState::Serving, now, &[]), status(DaemonState::Serving, now - 3_000_000_000, &[])];
         for (index, status) in (0..).zip(&mut all) {
-            status.daemon.plane = Plane::new(index, 2).unwrap();
+            status.daemon.plane = Shard::new(index, 2).unwrap();
         }
         let verdict = health(&all);
         assert!(!verdict.good && verdict.text.contains("plane 1: the progress thread"), "{}", verdict.text);

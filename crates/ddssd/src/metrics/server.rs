@@ -3,7 +3,7 @@
 use super::exposition::exposition;
 use super::health::{health, readiness};
 use crate::node::StartError;
-use crate::status::Page;
+use crate::status::StatusPage;
 use ddss_core::status::Status;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -39,7 +39,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Listens; when this returns, questions are answered.
-    pub(crate) fn start(address: SocketAddr, pages: Vec<Page>) -> Result<Self, StartError> {
+    pub(crate) fn start(address: SocketAddr, pages: Vec<StatusPage>) -> Result<Self, StartError> {
         let failed = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -84,7 +84,7 @@ impl Drop for Metrics {
 /// What was read out of the pages of all planes last, for everybody who asks soon after.
 #[derive(Debug)]
 struct Reader {
-    pages: Vec<Page>,
+    pages: Vec<StatusPage>,
     last: Mutex<Option<(Instant, Arc<Read>)>>,
 }
 

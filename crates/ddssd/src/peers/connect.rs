@@ -1,12 +1,12 @@
 //! How two nodes meet: who connects, who gives way, and when one is believed. The states are drawn in `links.rs`.
 
-use super::handshake_worker::{Checked, Doorman, answer_in, tell};
-use super::links::{Candidate, Change, Heard, Link, Links, State};
+use super::handshake_worker::{HandshakeResult, HandshakeWorker, answer_in, tell};
+use super::links::{Candidate, Link, LinkChange, Links, ReceivedMessage, State};
 use crate::auth::{Answer, Initiator, Purpose, TrustError, agree};
 use crate::status::wall_us;
 use ddss_core::limits::{HELLO_BYTES_MAX, STAGING_BYTES};
 use ddss_core::{Message, NodeId, PeerHello, RemoteWindow, Timestamp};
-use ddss_verbs::{CloseReason, Fabric, Pass, PeerId, Verdict};
+use ddss_verbs::{Admission, AdmissionToken, CloseReason, Fabric, PeerId};
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -77,13 +77,14 @@ impl Links {
     pub(crate) fn meet(&mut self, fabric: &mut dyn Fabric) -> usize {
         let mut met = 0;
         while met < Self::MEETINGS_PER_ROUND
-            && let Some(Checked { peer, address, verdict }) = self.doorman.as_mut().and_then(Doorman::answer)
+            && let Some(HandshakeResult { peer, address, verdict }) =
+                self.doorman.as_mut().and_then(HandshakeWorker::answer)
         {
             met += 1;
             match verdict {
-                Verdict::Admit(pass) => self.take_in(fabric, peer, address, pass),
+                Admission::Admit(pass) => self.take_in(fabric, peer, address, pass),
                 // It was told in the log already.
-                Verdict::TurnAway(reason) => reject(fabric, peer, &reason),
+                Admission::TurnAway(reason) => reject(fabric, peer, &reason),
             }
         }
         met
@@ -96,7 +97,7 @@ impl Links {
         }
     }
 
-    fn take_in(&mut self, fabric: &mut dyn Fabric, peer: PeerId, address: SocketAddr, pass: Pass) {
+    fn take_in(&mut self, fabric: &mut dyn Fabric, peer: PeerId, address: SocketAddr, pass: AdmissionToken) {
         let answer = answer_in(pass).ok_or_else(|| "no pass of this doorkeeper".to_owned());
         if let Err(reason) = answer.and_then(|answer| self.take_candidate(fabric, peer, answer)) {
             self.turn_away(fabric, peer, address, &reason);
@@ -164,40 +165,40 @@ impl Links {
     }
 
     /// The first message of one that we connected to.
-    pub(crate) fn welcomed(&mut self, fabric: &mut dyn Fabric, peer: PeerId, plain: &[u8]) -> Heard {
+    pub(crate) fn welcomed(&mut self, fabric: &mut dyn Fabric, peer: PeerId, plain: &[u8]) -> ReceivedMessage {
         let Some(link) = self.by_peer.get(&peer).and_then(|node| self.links.get_mut(node)) else {
-            return Heard::Nothing;
+            return ReceivedMessage::Nothing;
         };
         let Some(staging) = staging_in(plain) else {
             fabric.close(peer);
-            return Heard::Nothing;
+            return ReceivedMessage::Nothing;
         };
         let idle = State::Idle { retry_at: Instant::now() };
         match std::mem::replace(&mut link.state, idle) {
             State::Meeting { peer, channel, since } => {
                 link.state = State::Up { peer, channel, ours: true, since };
                 link.up(staging);
-                Heard::Met { node: link.node, again: false }
+                ReceivedMessage::Met { node: link.node, again: false }
             }
             other => {
                 link.state = other;
-                Heard::Nothing
+                ReceivedMessage::Nothing
             }
         }
     }
 
     /// One who connected has said something that opens: it is there now, and takes the place of what was there.
-    pub(crate) fn proved(&mut self, fabric: &mut dyn Fabric, peer: PeerId, plain: &[u8]) -> Heard {
+    pub(crate) fn proved(&mut self, fabric: &mut dyn Fabric, peer: PeerId, plain: &[u8]) -> ReceivedMessage {
         let Some(link) = self.by_peer.get(&peer).and_then(|node| self.links.get_mut(node)) else {
-            return Heard::Nothing;
+            return ReceivedMessage::Nothing;
         };
         let Some(index) = link.candidates.iter().position(|candidate| candidate.peer == peer) else {
-            return Heard::Nothing;
+            return ReceivedMessage::Nothing;
         };
         let Candidate { channel, run, since, .. } = link.candidates.remove(index);
         let Some(staging) = staging_in(plain) else {
             fabric.close(peer);
-            return Heard::Nothing;
+            return ReceivedMessage::Nothing;
         };
         let fresh = State::Up { peer, channel, ours: false, since };
         let (again, old) = match std::mem::replace(&mut link.state, fresh) {
@@ -213,15 +214,15 @@ impl Links {
         link.outbox.clear();
         let Some(ours) = link.open_room(fabric, peer) else {
             link.state = State::Idle { retry_at: Instant::now() + link.back_off() };
-            return Heard::Nothing;
+            return ReceivedMessage::Nothing;
         };
         link.post(fabric, &Message::Welcome { staging: ours }.encode(Timestamp::default(), &[]));
         link.up(staging);
-        Heard::Met { node: link.node, again }
+        ReceivedMessage::Met { node: link.node, again }
     }
 
     /// A connection ended.
-    pub(crate) fn closed(&mut self, peer: PeerId, reason: CloseReason, hello: &[u8]) -> Option<Change> {
+    pub(crate) fn closed(&mut self, peer: PeerId, reason: CloseReason, hello: &[u8]) -> Option<LinkChange> {
         let link = self.links.get_mut(&self.by_peer.remove(&peer)?)?;
         link.candidates.retain(|candidate| candidate.peer != peer);
         let was_up = match &link.state {
@@ -241,7 +242,7 @@ impl Links {
         } else if !std::mem::replace(&mut link.complained, true) {
             tracing::info!(node = link.node.0, address = %link.address, %reason, %told, "not connected yet, trying again");
         }
-        was_up.then_some(Change::Down(link.node))
+        was_up.then_some(LinkChange::Down(link.node))
     }
 }
 

@@ -9,12 +9,12 @@
 //! ```
 
 use crate::auth::{Answer, ClusterKey, Purpose, respond};
-use crate::supervisor::Vital;
+use crate::supervisor::CriticalTask;
 use arrayvec::ArrayVec;
 use ddss_core::PeerHello;
 use ddss_core::limits::HELLO_BYTES_MAX;
 use ddss_ipc::Inbox;
-use ddss_verbs::{Guard, Pass, PeerId, Verdict};
+use ddss_verbs::{Admission, AdmissionFilter, AdmissionToken, PeerId};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,40 +24,46 @@ use std::thread::JoinHandle;
 
 /// How many were judged, by whatever thread.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Judged(Arc<AtomicU64>);
+pub(crate) struct HandshakeCounts(Arc<AtomicU64>);
 
-impl Judged {
+impl HandshakeCounts {
     pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// Knows the key, and says who may come in.
-pub(crate) struct Doorkeeper {
+pub(crate) struct HandshakeVerifier {
     key: ClusterKey,
     purpose: Purpose,
     ours: PeerHello,
-    judged: Judged,
+    judged: HandshakeCounts,
     /// Of the thread that asks him.
-    _vital: Vital,
+    _vital: CriticalTask,
 }
 
-impl Doorkeeper {
-    pub(crate) fn new(key: ClusterKey, purpose: Purpose, ours: PeerHello, judged: Judged, vital: Vital) -> Self {
+impl HandshakeVerifier {
+    pub(crate) fn new(
+        key: ClusterKey,
+        purpose: Purpose,
+        ours: PeerHello,
+        judged: HandshakeCounts,
+        vital: CriticalTask,
+    ) -> Self {
         Self { key, purpose, ours, judged, _vital: vital }
     }
 }
 
-impl Guard for Doorkeeper {
+impl AdmissionFilter for HandshakeVerifier {
     /// The pass is the [`Answer`].
-    fn judge(&mut self, address: SocketAddr, hello: &[u8]) -> Verdict {
+    fn judge(&mut self, address: SocketAddr, hello: &[u8]) -> Admission {
         self.judged.0.fetch_add(1, Ordering::Relaxed);
         match respond(&self.key, self.purpose, &self.ours, hello) {
-            Ok(answer) => Verdict::Admit(Box::new(answer)),
+            Ok(answer) => Admission::Admit(Box::new(answer)),
             Err(error) => {
                 let reason = error.to_string();
                 tell(address, &reason);
-                Verdict::TurnAway(reason)
+                Admission::TurnAway(reason)
             }
         }
     }
@@ -69,47 +75,47 @@ pub(crate) fn tell(address: SocketAddr, reason: &str) {
 }
 
 /// What one who was admitted brings along.
-pub(crate) fn answer_in(pass: Pass) -> Option<Answer> {
+pub(crate) fn answer_in(pass: AdmissionToken) -> Option<Answer> {
     pass.downcast().ok().map(|answer| *answer)
 }
 
 /// Somebody who wants to connect.
-struct Knock {
+struct HandshakeRequest {
     peer: PeerId,
     address: SocketAddr,
     hello: ArrayVec<u8, HELLO_BYTES_MAX>,
 }
 
 /// What his first message is worth.
-pub(crate) struct Checked {
+pub(crate) struct HandshakeResult {
     pub(crate) peer: PeerId,
     pub(crate) address: SocketAddr,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: Admission,
 }
 
 /// The progress thread's end of it. The thread ends with this value.
 #[derive(Debug)]
-pub(crate) struct Doorman {
-    knocks: Option<SyncSender<Knock>>,
-    checked: Receiver<Checked>,
+pub(crate) struct HandshakeWorker {
+    knocks: Option<SyncSender<HandshakeRequest>>,
+    checked: Receiver<HandshakeResult>,
     /// Answers that are still to come.
     waiting: usize,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Doorman {
+impl HandshakeWorker {
     /// First messages that wait for an answer.
     const KNOCKS_MAX: usize = 128;
 
     /// Starts the thread, on whatever core the caller may use; it rings when there is an answer.
-    pub(crate) fn start(mut doorkeeper: Doorkeeper, inbox: Inbox) -> io::Result<Self> {
-        let (knocks, asked) = sync_channel::<Knock>(Self::KNOCKS_MAX);
+    pub(crate) fn start(mut doorkeeper: HandshakeVerifier, inbox: Inbox) -> io::Result<Self> {
+        let (knocks, asked) = sync_channel::<HandshakeRequest>(Self::KNOCKS_MAX);
         // Whoever is asked about is answered once: there is always room for that.
         let (answers, checked) = sync_channel(Self::KNOCKS_MAX);
         let body = move || {
-            for Knock { peer, address, hello } in asked {
+            for HandshakeRequest { peer, address, hello } in asked {
                 let verdict = doorkeeper.judge(address, &hello);
-                if answers.send(Checked { peer, address, verdict }).is_err() {
+                if answers.send(HandshakeResult { peer, address, verdict }).is_err() {
                     return;
                 }
                 inbox.ring();
@@ -123,13 +129,16 @@ impl Doorman {
     pub(crate) fn ask(&mut self, peer: PeerId, address: SocketAddr, hello: &[u8]) -> bool {
         let Ok(hello) = ArrayVec::try_from(hello) else { return false };
         let sent = self.waiting < Self::KNOCKS_MAX
-            && self.knocks.as_ref().is_some_and(|knocks| knocks.try_send(Knock { peer, address, hello }).is_ok());
+            && self
+                .knocks
+                .as_ref()
+                .is_some_and(|knocks| knocks.try_send(HandshakeRequest { peer, address, hello }).is_ok());
         self.waiting += usize::from(sent);
         sent
     }
 
     /// The next answer, if there is one. Costs nothing while nobody was asked about.
-    pub(crate) fn answer(&mut self) -> Option<Checked> {
+    pub(crate) fn answer(&mut self) -> Option<HandshakeResult> {
         if self.waiting == 0 {
             return None;
         }
@@ -139,7 +148,7 @@ impl Doorman {
     }
 }
 
-impl Drop for Doorman {
+impl Drop for HandshakeWorker {
     fn drop(&mut self) {
         drop(self.knocks.take());
         if let Some(thread) = self.thread.take() {
@@ -153,39 +162,44 @@ impl Drop for Doorman {
 mod tests {
     use super::*;
     use crate::auth::Initiator;
-    use crate::supervisor::Vitals;
+    use crate::supervisor::Supervisor;
     use ddss_core::NodeId;
-    use ddss_ipc::Station;
+    use ddss_ipc::IpcServer;
     use std::time::{Duration, Instant};
 
     #[test]
     fn each_who_knocks_is_answered_once_and_no_more_may_wait_than_fit() {
         // If this broke, a flood would fill the daemon's memory, or a member would wait for an answer that never comes.
-        let (key, station) = (ClusterKey::generate().unwrap(), Station::open(NodeId(1)).unwrap());
+        let (key, station) = (ClusterKey::generate().unwrap(), IpcServer::open(NodeId(1)).unwrap());
         let hello = |node| PeerHello { node: NodeId(node), run: 1, planes: 1 };
-        let judged = Judged::default();
-        let doorkeeper =
-            Doorkeeper::new(key.clone(), Purpose::Data(0), hello(1), judged.clone(), Vitals::default().part("it"));
-        let mut doorman = Doorman::start(doorkeeper, station.inbox()).unwrap();
+        let judged = HandshakeCounts::default();
+        let doorkeeper = HandshakeVerifier::new(
+            key.clone(),
+            Purpose::Data(0),
+            hello(1),
+            judged.clone(),
+            Supervisor::default().part("it"),
+        );
+        let mut doorman = HandshakeWorker::start(doorkeeper, station.inbox()).unwrap();
         let (address, peer) = (SocketAddr::from(([127, 0, 0, 9], 1)), PeerId::from_bits(7));
         let (_, first) = Initiator::begin(&key, Purpose::Data(0), &hello(2)).unwrap();
         assert!(doorman.ask(peer, address, &first));
         assert!(!doorman.ask(peer, address, &[0; HELLO_BYTES_MAX + 1]), "longer than any");
         let more = (0..1000).filter(|_| doorman.ask(peer, address, b"rubbish")).count();
-        assert_eq!(more, Doorman::KNOCKS_MAX - 1);
+        assert_eq!(more, HandshakeWorker::KNOCKS_MAX - 1);
         let end = Instant::now() + Duration::from_secs(20);
         let mut answers = Vec::new();
-        while answers.len() < Doorman::KNOCKS_MAX && Instant::now() < end {
+        while answers.len() < HandshakeWorker::KNOCKS_MAX && Instant::now() < end {
             answers.extend(doorman.answer());
         }
         let count = answers.len();
-        let good = answers.into_iter().filter_map(|Checked { verdict, .. }| match verdict {
-            Verdict::Admit(pass) => answer_in(pass),
-            Verdict::TurnAway(_) => None,
+        let good = answers.into_iter().filter_map(|HandshakeResult { verdict, .. }| match verdict {
+            Admission::Admit(pass) => answer_in(pass),
+            Admission::TurnAway(_) => None,
         });
         let good: Vec<Answer> = good.collect();
-        assert_eq!((count, good.len()), (Doorman::KNOCKS_MAX, 1));
-        assert_eq!(judged.count(), Doorman::KNOCKS_MAX as u64);
+        assert_eq!((count, good.len()), (HandshakeWorker::KNOCKS_MAX, 1));
+        assert_eq!(judged.count(), HandshakeWorker::KNOCKS_MAX as u64);
         assert_eq!(good[0].theirs, hello(2));
         assert!(doorman.answer().is_none() && doorman.ask(peer, address, &first), "there is room again");
     }

@@ -13,7 +13,7 @@
 //! `trust`); who connected to us is believed with its first message that opens, and only then takes the place of an
 //! older connection: a first message can be an old one that somebody sends again.
 
-use super::handshake_worker::Doorman;
+use super::handshake_worker::HandshakeWorker;
 use crate::auth::{Channel, ClusterKey, Initiator, SEAL_BYTES};
 use crate::config::config::PeerAddress;
 use crate::shard::inflight_reads::Tag;
@@ -90,13 +90,13 @@ pub(crate) struct Link {
 
 /// What became of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Change {
+pub(crate) enum LinkChange {
     Down(NodeId),
 }
 
 /// What came with a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Heard {
+pub(crate) enum ReceivedMessage {
     /// A node that is up said so many bytes.
     Said(NodeId, usize),
     /// A node is up; if it was up before on another connection, that one went down first.
@@ -116,7 +116,7 @@ pub(crate) struct Links {
     /// Without it nobody is spoken to.
     pub(crate) key: Option<ClusterKey>,
     /// Checks those who connect, if the fabric has no porch on which that is done.
-    pub(crate) doorman: Option<Doorman>,
+    pub(crate) doorman: Option<HandshakeWorker>,
     /// What is said of those who are turned away.
     pub(crate) links: BTreeMap<NodeId, Link>,
     pub(crate) by_peer: HashMap<PeerId, NodeId>,
@@ -142,7 +142,7 @@ impl Links {
     /// Messages that may wait for one peer. More says that it has stopped reading.
     const OUTBOX_MAX: usize = 1 << 14;
 
-    pub(crate) fn new(ours: PeerHello, plane: u8, key: Option<ClusterKey>, doorman: Option<Doorman>) -> Self {
+    pub(crate) fn new(ours: PeerHello, plane: u8, key: Option<ClusterKey>, doorman: Option<HandshakeWorker>) -> Self {
         let (links, by_peer, removed) = Default::default();
         Self { ours, plane, key, doorman, links, by_peer, removed, sent: 0, sent_bytes: 0 }
     }
@@ -229,14 +229,20 @@ impl Links {
     }
 
     /// Opens a message into `plain`, and finds out what it changes. Whoever says what does not open is cut off.
-    pub(crate) fn hear(&mut self, fabric: &mut dyn Fabric, peer: PeerId, sealed: &[u8], plain: &mut [u8]) -> Heard {
+    pub(crate) fn hear(
+        &mut self,
+        fabric: &mut dyn Fabric,
+        peer: PeerId,
+        sealed: &[u8],
+        plain: &mut [u8],
+    ) -> ReceivedMessage {
         let Some(link) = self.by_peer.get(&peer).and_then(|node| self.links.get_mut(node)) else {
             fabric.close(peer);
-            return Heard::Nothing;
+            return ReceivedMessage::Nothing;
         };
         let opened = match &mut link.state {
             State::Up { peer: current, channel, .. } if *current == peer => {
-                channel.open(sealed, plain).map(|length| Heard::Said(link.node, length))
+                channel.open(sealed, plain).map(|length| ReceivedMessage::Said(link.node, length))
             }
             State::Meeting { peer: current, channel, .. } if *current == peer => {
                 channel.open(sealed, plain).map(|length| self.welcomed(fabric, peer, &plain[..length]))
@@ -245,13 +251,13 @@ impl Links {
                 Some(candidate) => {
                     candidate.channel.open(sealed, plain).map(|length| self.proved(fabric, peer, &plain[..length]))
                 }
-                None => Ok(Heard::Nothing),
+                None => Ok(ReceivedMessage::Nothing),
             },
         };
         opened.unwrap_or_else(|error| {
             tracing::warn!(%peer, %error, "closing a connection");
             fabric.close(peer);
-            Heard::Nothing
+            ReceivedMessage::Nothing
         })
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Something that takes long.
 #[allow(clippy::large_enum_variant, reason = "few of them wait, and none is moved often")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Chore {
+pub(crate) enum BackgroundTask {
     /// Take the pages of a new segment; when all are there, write it down.
     Form { record: Record, header: Header, bytes: u64 },
     /// Bring a segment to another place; who may find it there is for the engine to say.
@@ -22,16 +22,16 @@ pub(crate) enum Chore {
 
 /// Everything that is not done yet, one slice of each in turn.
 #[derive(Debug, Default)]
-pub(crate) struct Chores {
+pub(crate) struct BackgroundTasks {
     /// Each with the number of bytes that are done.
-    waiting: VecDeque<(Chore, u64)>,
+    waiting: VecDeque<(BackgroundTask, u64)>,
     /// Rounds in a row in which nobody wanted anything else.
     quiet: u32,
     /// When the next slice is due, whoever calls.
     next: Option<Instant>,
 }
 
-impl Chores {
+impl BackgroundTasks {
     /// Bytes of one slice: ten microseconds, and some tens where a virtual machine's host has to find the pages first. What is no
     /// longer than this is done at once.
     pub(crate) const SLICE: u64 = 32 << 10;
@@ -49,7 +49,7 @@ impl Chores {
         Self::REST.min(Self::RESTS_MAX / slices)
     }
 
-    pub(crate) fn add(&mut self, chore: Chore) {
+    pub(crate) fn add(&mut self, chore: BackgroundTask) {
         self.waiting.push_back((chore, 0));
     }
 
@@ -67,17 +67,19 @@ impl Chores {
     }
 
     /// Does one slice of the next chore. One that is over, or cannot be done, is told and gone.
-    pub(crate) fn step(&mut self, memory: &mut NodeMemory) -> Option<(Chore, Result<(), MemoryError>)> {
+    pub(crate) fn step(&mut self, memory: &mut NodeMemory) -> Option<(BackgroundTask, Result<(), MemoryError>)> {
         let (chore, done) = self.waiting.pop_front()?;
         let (at, bytes) = match chore {
-            Chore::Form { record, bytes, .. } | Chore::Move { record, bytes, .. } => (record.at, bytes),
-            Chore::Clear { at, bytes } => (at, bytes),
+            BackgroundTask::Form { record, bytes, .. } | BackgroundTask::Move { record, bytes, .. } => {
+                (record.at, bytes)
+            }
+            BackgroundTask::Clear { at, bytes } => (at, bytes),
         };
         let slice = Self::SLICE.min(bytes - done);
         let ended = match chore {
-            Chore::Form { record, .. } => memory.reserve(at + done, record.spec.storage, slice),
-            Chore::Move { record, from, .. } => memory.relocate(&record, from, done, slice),
-            Chore::Clear { .. } => memory.clear(at + done, slice),
+            BackgroundTask::Form { record, .. } => memory.reserve(at + done, record.spec.storage, slice),
+            BackgroundTask::Move { record, from, .. } => memory.relocate(&record, from, done, slice),
+            BackgroundTask::Clear { .. } => memory.clear(at + done, slice),
         };
         self.next = Some(Instant::now() + Self::rest(bytes));
         if ended.is_err() {
@@ -88,33 +90,33 @@ impl Chores {
             return None;
         }
         match chore {
-            Chore::Form { record, header, .. } => Some((chore, memory.write_down(&record, &header))),
-            Chore::Move { .. } | Chore::Clear { .. } => Some((chore, ended)),
+            BackgroundTask::Form { record, header, .. } => Some((chore, memory.write_down(&record, &header))),
+            BackgroundTask::Move { .. } | BackgroundTask::Clear { .. } => Some((chore, ended)),
         }
     }
 }
 
-const _: () = assert!(Chores::SLICE.is_multiple_of(BLOCK_BYTES as u64));
+const _: () = assert!(BackgroundTasks::SLICE.is_multiple_of(BLOCK_BYTES as u64));
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddss_core::{Identity, Name, NodeId, Permissions, SegmentId, Spec, Storage};
+    use ddss_core::{Name, NodeId, Permissions, Principal, SegmentId, Spec, Storage};
 
-    const LARGE: u64 = 16 * Chores::SLICE;
+    const LARGE: u64 = 16 * BackgroundTasks::SLICE;
 
-    fn form(index: u16, at: u64, bytes: u64) -> Chore {
+    fn form(index: u16, at: u64, bytes: u64) -> BackgroundTask {
         let record = Record {
             segment: SegmentId::new(NodeId(1), index, 1),
             known_as: SegmentId::new(NodeId(1), index, 1),
             at: 1 << 48 | at,
             name: Name::new("n").unwrap(),
             spec: Spec::new(bytes - Header::DATA_OFFSET),
-            permissions: Permissions { owner: Identity { uid: 1, gid: 1 }, mode: 0o600 },
+            permissions: Permissions { owner: Principal { uid: 1, gid: 1 }, mode: 0o600 },
         };
         let segment = record.segment.to_bits();
         let header = Header { state: 0, timestamp: 1, segment, bytes: record.spec.bytes, locked: 0 };
-        Chore::Form { record, header, bytes }
+        BackgroundTask::Form { record, header, bytes }
     }
 
     #[test]
@@ -124,8 +126,8 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let mut memory = NodeMemory::open(&folder, NodeId(1), 4 * LARGE).unwrap();
         memory.open_area(1, Storage::Memory).unwrap();
-        let mut chores = Chores::default();
-        let (large, small) = (form(0, 0, LARGE), form(1, LARGE, 2 * Chores::SLICE));
+        let mut chores = BackgroundTasks::default();
+        let (large, small) = (form(0, 0, LARGE), form(1, LARGE, 2 * BackgroundTasks::SLICE));
         chores.add(large);
         chores.add(small);
         let mut ended = Vec::new();
@@ -135,7 +137,7 @@ mod tests {
         assert_eq!(ended, [(4, small, true), (18, large, true)]);
         assert!(chores.is_empty() && memory.register.entries().count() == 2);
         // And the same on its way back.
-        chores.add(Chore::Clear { at: 1 << 48, bytes: LARGE });
+        chores.add(BackgroundTask::Clear { at: 1 << 48, bytes: LARGE });
         let turns = (1..).find(|_| chores.step(&mut memory).is_some()).unwrap();
         assert_eq!(turns, 16);
         std::fs::remove_dir_all(&folder).unwrap();
@@ -148,16 +150,16 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let mut memory = NodeMemory::open(&folder, NodeId(1), LARGE).unwrap();
         memory.open_area(1, Storage::Memory).unwrap();
-        let mut chores = Chores::default();
+        let mut chores = BackgroundTasks::default();
         assert!(!chores.are_due(0), "nothing waits");
         chores.add(form(0, 0, LARGE));
         assert!(chores.are_due(1), "the first slice waits for nobody");
         let began = Instant::now();
         assert!(chores.step(&mut memory).is_none());
         while !chores.are_due(1) {}
-        assert!(began.elapsed() >= Chores::REST, "others called without a pause");
+        assert!(began.elapsed() >= BackgroundTasks::REST, "others called without a pause");
         assert!(chores.step(&mut memory).is_none());
-        let _ = (1..Chores::QUIET).filter(|_| chores.are_due(0)).count();
+        let _ = (1..BackgroundTasks::QUIET).filter(|_| chores.are_due(0)).count();
         assert!(chores.are_due(0), "nobody calls");
         std::fs::remove_dir_all(&folder).unwrap();
     }
@@ -169,7 +171,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let mut memory = NodeMemory::open(&folder, NodeId(1), LARGE).unwrap();
         memory.open_area(1, Storage::Memory).unwrap();
-        let mut chores = Chores::default();
+        let mut chores = BackgroundTasks::default();
         // The second half of it lies outside of the area.
         chores.add(form(0, LARGE / 2, LARGE));
         let ended = (0..100).find_map(|_| chores.step(&mut memory)).unwrap();

@@ -7,9 +7,9 @@
 //! What lies in a ring when the word comes was asked before it, and is begun. From then on a request is answered as
 //! *going down*: it certainly did nothing. One kind is begun all the same: a lock that is let go is what others wait for.
 
-use super::executor::Hands;
-use ddss_core::{Completion, Entry, Failure, LaneId, Operation, Outcome, Refused, Request};
-use ddss_ipc::{Answerer, Followed, Station};
+use super::executor::ActionExecutor;
+use ddss_core::{BadRequest, ChannelId, Completion, Entry, Failure, Operation, Outcome, Request};
+use ddss_ipc::{IpcServer, RequestHandler, TracedRequest};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -64,12 +64,12 @@ enum Stage {
 
 /// How far one progress thread is with it.
 #[derive(Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct DrainState {
     drain: Drain,
     stage: Stage,
 }
 
-impl Leaving {
+impl DrainState {
     /// In so many rounds every request is taken that full rings of all clients can hold.
     const LAST_ROUNDS: u32 = 4096;
     /// Whoever calls again and again does so once more within this time, and is told; else it would find the end of its
@@ -93,7 +93,7 @@ impl Leaving {
     }
 
     /// Goes on with it, once a round. True if the engine has something to say.
-    pub(crate) fn go_on(&mut self, station: &mut Station, hands: &mut Hands) -> bool {
+    pub(crate) fn go_on(&mut self, station: &mut IpcServer, hands: &mut ActionExecutor) -> bool {
         let hurry = self.drain.0.hurry.load(Ordering::Acquire);
         match self.stage {
             Stage::Serving => {
@@ -130,14 +130,14 @@ impl Leaving {
         false
     }
 
-    fn end(&mut self, station: &Station) {
+    fn end(&mut self, station: &IpcServer) {
         self.stage = Stage::Over;
         self.drain.0.cut_short.fetch_add(station.under_way(), Ordering::Relaxed);
         self.drain.0.at_it.fetch_sub(1, Ordering::Release);
     }
 }
 
-impl Drop for Leaving {
+impl Drop for DrainState {
     fn drop(&mut self) {
         if self.stage != Stage::Over {
             self.drain.0.at_it.fetch_sub(1, Ordering::Release);
@@ -146,19 +146,19 @@ impl Drop for Leaving {
 }
 
 /// Serves those that come too late.
-pub(crate) struct Refusing<'a>(pub(crate) &'a mut Hands);
+pub(crate) struct Refusing<'a>(pub(crate) &'a mut ActionExecutor);
 
-impl Answerer for Refusing<'_> {
-    fn answer(&mut self, lane: LaneId, entry: &Entry, followed: Option<Followed>) -> Option<Entry> {
+impl RequestHandler for Refusing<'_> {
+    fn answer(&mut self, lane: ChannelId, entry: &Entry, followed: Option<TracedRequest>) -> Option<Entry> {
         match Request::decode(entry) {
             Ok(Request { operation: Operation::Unlock { .. }, .. }) => self.0.answer(lane, entry, followed),
-            Ok(Request { id, .. }) | Err(Refused { id, .. }) => {
+            Ok(Request { id, .. }) | Err(BadRequest { id, .. }) => {
                 Some(Completion::bare(id, Outcome::Failed(Failure::GoingDown)).encode())
             }
         }
     }
 
-    fn answered(&mut self, lane: LaneId, entry: &Entry, reply: &Entry, followed: Option<Followed>) {
+    fn answered(&mut self, lane: ChannelId, entry: &Entry, reply: &Entry, followed: Option<TracedRequest>) {
         self.0.answered(lane, entry, reply, followed);
     }
 }

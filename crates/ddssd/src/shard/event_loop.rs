@@ -9,38 +9,38 @@
 //! What the thread holds besides the rings, and how it carries actions out, is in `executor.rs`. The answer to a
 //! request that needs nobody else goes out before the next request is looked at.
 
-use super::background::Chores;
-use super::drain::{Drain, Leaving, Refusing};
-use super::executor::{Arena, Hands};
-use super::inflight_reads::{Fetches, Tag};
-use super::latency_estimate::Pulse;
+use super::background::BackgroundTasks;
+use super::drain::{Drain, DrainState, Refusing};
+use super::executor::{ActionExecutor, ClientArena};
+use super::inflight_reads::{InflightReads, Tag};
+use super::latency_estimate::LatencyEstimate;
 use crate::config::config::Config;
 use crate::config::quotas::SharedQuotas;
-use crate::control::Desk;
+use crate::control::ControlBridge;
 use crate::node::StartError;
-use crate::peers::handshake_worker::{Doorman, Judged};
-use crate::peers::links::{Change, Heard, Links};
-use crate::status::{ClientSeen, Gauges, Tally};
-use crate::storage::area_access::Audiences;
+use crate::peers::handshake_worker::{HandshakeCounts, HandshakeWorker};
+use crate::peers::links::{LinkChange, Links, ReceivedMessage};
+use crate::status::{ClientSeen, Gauges, Recorder};
+use crate::storage::area_access::AreaAudiences;
 use crate::storage::memory::NodeMemory;
 use crate::storage::recovery;
 use crate::storage::recovery::Found;
-use crate::supervisor::Vital;
+use crate::supervisor::CriticalTask;
 use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
 use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX};
 use ddss_core::status::Counter;
-use ddss_core::{ClientId, Failure, Identity, Message, Name, NodeId, PeerHello, Plane, Storage};
-use ddss_ipc::{Arrival, Idling, Session, SharedMemory, Station};
-use ddss_runtime::{LetIn, Work};
+use ddss_core::{ClientId, Failure, Message, Name, NodeId, PeerHello, Principal, Shard, Storage};
+use ddss_ipc::{Arrival, IdleMode, IpcServer, Session, SharedMemory};
+use ddss_runtime::{Work, YieldTo};
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// Everything that the progress thread owns.
-pub(crate) struct Node {
-    station: Station,
-    hands: Hands,
+pub(crate) struct EventLoop {
+    station: IpcServer,
+    hands: ActionExecutor,
     events: Events,
     rounds: u32,
     next_tick: Instant,
@@ -52,31 +52,31 @@ pub(crate) struct Node {
     pool_bytes: u64,
     file_bytes: u64,
     latency_ns: u64,
-    leaving: Leaving,
-    judged: Judged,
+    leaving: DrainState,
+    judged: HandshakeCounts,
     /// What is said of those who were cut off, or not served.
-    vital: Vital,
+    vital: CriticalTask,
 }
 
 /// What others have made for the progress thread.
-pub(crate) struct Parts {
+pub(crate) struct EventLoopParts {
     /// Which of the daemon's planes it is.
-    pub(crate) plane: Plane,
-    pub(crate) station: Station,
+    pub(crate) plane: Shard,
+    pub(crate) station: IpcServer,
     pub(crate) fabric: Box<dyn Fabric>,
     pub(crate) memory: NodeMemory,
-    pub(crate) audiences: Audiences,
-    pub(crate) tally: Tally,
+    pub(crate) audiences: AreaAudiences,
+    pub(crate) tally: Recorder,
     pub(crate) quotas: SharedQuotas,
-    pub(crate) desk: Option<Desk>,
+    pub(crate) desk: Option<ControlBridge>,
     pub(crate) drain: Drain,
     /// Of a node that has a key.
-    pub(crate) doorman: Option<Doorman>,
-    pub(crate) judged: Judged,
-    pub(crate) vital: Vital,
+    pub(crate) doorman: Option<HandshakeWorker>,
+    pub(crate) judged: HandshakeCounts,
+    pub(crate) vital: CriticalTask,
 }
 
-impl Node {
+impl EventLoop {
     /// Requests taken in one round.
     const BATCH: usize = 256;
     /// Looks at the lanes in one round.
@@ -93,8 +93,8 @@ impl Node {
     const TICK_IDLE: Duration = Duration::from_millis(50);
 
     /// Takes everything into the progress thread's hands.
-    pub(crate) fn new(config: &Config, parts: Parts, run: u32) -> Result<Self, StartError> {
-        let Parts {
+    pub(crate) fn new(config: &Config, parts: EventLoopParts, run: u32) -> Result<Self, StartError> {
+        let EventLoopParts {
             plane,
             station,
             mut fabric,
@@ -134,25 +134,25 @@ impl Node {
         let hello = PeerHello { node: config.node, run, planes: plane.count() };
         station.tell_core();
         let began = Instant::now();
-        let mut hands = Hands {
+        let mut hands = ActionExecutor {
             fabric,
             engine,
             links: Links::new(hello, plane.index(), config.key.clone(), doorman),
             memory,
-            chores: Chores::default(),
-            fetches: Fetches::new(),
+            chores: BackgroundTasks::default(),
+            fetches: InflightReads::new(),
             area_regions: Vec::new(),
             audiences,
             scratch_region,
             arenas: std::iter::repeat_with(|| None).take(CLIENTS_MAX).collect(),
             replies: Vec::with_capacity(Self::BATCH),
-            pulse: Pulse::default(),
+            pulse: LatencyEstimate::default(),
             tally,
             began,
             desk,
             members_changed: false,
             has_company: false,
-            now: Hands::read_clocks(began),
+            now: ActionExecutor::read_clocks(began),
         };
         hands.register_area(OWN_AREA, Storage::Memory).map_err(StartError::Area)?;
         for (area, (audience, storage)) in found.areas {
@@ -162,7 +162,7 @@ impl Node {
         let (events, next_connect) = (Events::new(), Some(began));
         let (next_tick, next_gauges) = (began, began);
         let (pool_bytes, file_bytes) = (config.pool_bytes, config.file_bytes);
-        let (rounds, latency_ns, leaving) = (0, 0, Leaving::new(drain));
+        let (rounds, latency_ns, leaving) = (0, 0, DrainState::new(drain));
         Ok(Self {
             station,
             hands,
@@ -221,7 +221,7 @@ impl Node {
             let memory = self.station.arena(client).cloned().ok_or("its arena is gone")?;
             let (offset, bytes) = (memory.offset() as u64, memory.len() as u64);
             let region = self.hands.fabric.register(memory.descriptor(), Trust::Sealed, offset, bytes);
-            region.map(|region| Arena { client, memory, region }).map_err(|error| {
+            region.map(|region| ClientArena { client, memory, region }).map_err(|error| {
                 self.station.dismiss(client);
                 error.to_string()
             })
@@ -230,7 +230,7 @@ impl Node {
             Ok(arena) => {
                 let client = arena.client;
                 tracing::debug!(%client, pid = who.pid, uid = who.uid, "attached");
-                let identity = Identity { uid: who.uid, gid: who.gid };
+                let identity = Principal { uid: who.uid, gid: who.gid };
                 self.hands.engine.attach(client, identity, arena.memory.len() as u64);
                 self.hands.tally.attached(&seen, self.hands.now.wall_us);
                 self.hands.arenas[client.index as usize] = Some(arena);
@@ -324,7 +324,7 @@ impl Node {
             _ => None,
         };
         match change {
-            Some(Change::Down(node)) => {
+            Some(LinkChange::Down(node)) => {
                 self.hands.tally.count(Counter::ConnectionsLost);
                 self.hands.engine.peer_down(now, node);
             }
@@ -337,8 +337,8 @@ impl Node {
     fn hear(&mut self, peer: PeerId, sealed: &[u8]) {
         let mut plain = [0; MESSAGE_BYTES_MAX];
         match self.hands.links.hear(self.hands.fabric.as_mut(), peer, sealed, &mut plain) {
-            Heard::Said(node, length) => self.take_message(node, &plain[..length]),
-            Heard::Met { node, again } => {
+            ReceivedMessage::Said(node, length) => self.take_message(node, &plain[..length]),
+            ReceivedMessage::Met { node, again } => {
                 self.hands.tally.count(Counter::ConnectionsMade);
                 if again {
                     self.hands.tally.count(Counter::ConnectionsLost);
@@ -347,7 +347,7 @@ impl Node {
                 self.hands.engine.peer_up(node);
                 self.perform();
             }
-            Heard::Nothing => {}
+            ReceivedMessage::Nothing => {}
         }
     }
 
@@ -424,7 +424,7 @@ impl Node {
 
     /// Writes down what happened so far.
     fn tell_counts(&mut self) {
-        let Hands { tally, engine, links, .. } = &mut self.hands;
+        let ActionExecutor { tally, engine, links, .. } = &mut self.hands;
         tally.refused(engine.counters().over_quota + self.quotas.refused());
         tally.sent(links.sent, links.sent_bytes);
         tally.asked(self.judged.count());
@@ -438,7 +438,7 @@ impl Node {
             return;
         }
         self.next_gauges = now + Self::TICK_IDLE;
-        let Hands { tally, engine, links, .. } = &mut self.hands;
+        let ActionExecutor { tally, engine, links, .. } = &mut self.hands;
         let (segments, pool_bytes_free) = engine.segments();
         let (lock_holders, lock_waiters) = engine.locks();
         let gauges = Gauges {
@@ -465,7 +465,7 @@ impl Node {
     }
 }
 
-impl Work for Node {
+impl Work for EventLoop {
     fn poll(&mut self) -> usize {
         self.hands.tally.count(Counter::Rounds);
         let arrivals = self.take_arrivals();
@@ -516,12 +516,12 @@ impl Work for Node {
             && std::mem::take(&mut self.owes_core)
     }
 
-    fn let_in(&mut self) -> LetIn {
+    fn let_in(&mut self) -> YieldTo {
         let woken = self.station.take_woken();
         match self.station.has_one_beside() {
-            _ if woken && self.station.serves_few() => LetIn::Woken,
-            true => LetIn::Waiting,
-            false => LetIn::Nobody,
+            _ if woken && self.station.serves_few() => YieldTo::Woken,
+            true => YieldTo::Waiting,
+            false => YieldTo::Nobody,
         }
     }
 
@@ -531,7 +531,7 @@ impl Work for Node {
 
     fn arm(&mut self) -> bool {
         self.tell_counts();
-        let is_told = || self.hands.desk.as_ref().is_some_and(Desk::is_rung);
+        let is_told = || self.hands.desk.as_ref().is_some_and(ControlBridge::is_rung);
         !is_told() && self.hands.fabric.arm() && {
             let rests = self.station.arm();
             // What is told from now on can be read from the desk's descriptor.
@@ -562,9 +562,9 @@ impl Work for Node {
     /// for, unless other nodes are at work here.
     fn spin(&self, usual: Duration) -> Duration {
         match self.station.idling() {
-            Idling::Poll => usual * Self::POLL_SPINS,
-            Idling::Sleep if self.hands.engine.pending() == 0 => Duration::ZERO,
-            Idling::Sleep | Idling::Spin => usual,
+            IdleMode::Poll => usual * Self::POLL_SPINS,
+            IdleMode::Sleep if self.hands.engine.pending() == 0 => Duration::ZERO,
+            IdleMode::Sleep | IdleMode::Spin => usual,
         }
     }
 

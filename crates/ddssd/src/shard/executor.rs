@@ -1,20 +1,22 @@
 //! What the engine decided, done: copies in this node's memory, work for the fabric, replies to clients.
 
-use super::background::{Chore, Chores};
-use super::inflight_reads::Fetches;
+use super::background::{BackgroundTask, BackgroundTasks};
+use super::inflight_reads::InflightReads;
 use super::inflight_reads::Tag;
-use super::latency_estimate::Pulse;
+use super::latency_estimate::LatencyEstimate;
 use crate::config::config::PeerAddress;
-use crate::control::{Ask, Desk, Tell};
+use crate::control::{ControlBridge, ControlEvent, ControlRequest};
 use crate::peers::links::Links;
-use crate::status::Tally;
-use crate::storage::area_access::Audiences;
+use crate::status::Recorder;
+use crate::storage::area_access::AreaAudiences;
 use crate::storage::memory::NodeMemory;
 use arrayvec::ArrayVec;
-use ddss_core::engine::{Action, Engine, HandId, KeptId, Now, Parts, Source, StepId, Tail, area_of, offset_of};
+use ddss_core::engine::{
+    Action, BufferId, CommitSource, Engine, MessageBody, Now, RangeSet, ServedGetId, StepId, area_of, offset_of,
+};
 use ddss_core::status::Counter;
 use ddss_core::{
-    ArenaRange, Audience, ClientId, Completion, Entry, Failure, Header, LaneId, Message, NodeId, Payload, Range,
+    ArenaRange, Audience, ChannelId, ClientId, Completion, Entry, Failure, Header, Message, NodeId, Payload, Range,
     Record, Storage, Timestamp, Version,
 };
 use ddss_ipc::{MemoryError, SharedMemory};
@@ -26,35 +28,35 @@ pub(crate) const CHECKED: &str = "the engine checks ranges against the arena and
 
 /// A client's arena, as this thread and the fabric see it.
 #[derive(Debug)]
-pub(crate) struct Arena {
+pub(crate) struct ClientArena {
     pub(crate) client: ClientId,
     pub(crate) memory: SharedMemory,
     pub(crate) region: RegionId,
 }
 
 /// What the progress thread works with, apart from the clients' rings.
-pub(crate) struct Hands {
+pub(crate) struct ActionExecutor {
     pub(crate) fabric: Box<dyn Fabric>,
     pub(crate) engine: Engine,
     pub(crate) links: Links,
     pub(crate) memory: NodeMemory,
     /// What takes long with it.
-    pub(crate) chores: Chores,
-    pub(crate) fetches: Fetches,
+    pub(crate) chores: BackgroundTasks,
+    pub(crate) fetches: InflightReads,
     /// The areas of the memory that the fabric knows.
     pub(crate) area_regions: Vec<Option<RegionId>>,
-    pub(crate) audiences: Audiences,
+    pub(crate) audiences: AreaAudiences,
     pub(crate) scratch_region: RegionId,
-    pub(crate) arenas: Vec<Option<Arena>>,
+    pub(crate) arenas: Vec<Option<ClientArena>>,
     /// Replies on their way into the rings.
-    pub(crate) replies: Vec<(LaneId, Entry)>,
+    pub(crate) replies: Vec<(ChannelId, Entry)>,
     /// What calls take.
-    pub(crate) pulse: Pulse,
+    pub(crate) pulse: LatencyEstimate,
     /// What happened.
-    pub(crate) tally: Tally,
+    pub(crate) tally: Recorder,
     pub(crate) began: Instant,
     /// To and from the control plane, if the node belongs to a cluster.
-    pub(crate) desk: Option<Desk>,
+    pub(crate) desk: Option<ControlBridge>,
     /// Somebody may be due to be connected to.
     pub(crate) members_changed: bool,
     /// Somebody who has asked goes on working on this core.
@@ -63,7 +65,7 @@ pub(crate) struct Hands {
     pub(crate) now: Now,
 }
 
-impl Hands {
+impl ActionExecutor {
     pub(crate) fn read_clocks(began: Instant) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Now { steady_us: began.elapsed().as_micros() as u64, wall_us: wall.as_micros() as u64 }
@@ -90,12 +92,12 @@ impl Hands {
     }
 
     /// The arena of a client that is attached.
-    pub(crate) fn arena(&self, client: ClientId) -> Option<&Arena> {
+    pub(crate) fn arena(&self, client: ClientId) -> Option<&ClientArena> {
         arena_of(&self.arenas, client)
     }
 
     /// Asks the control plane; `false` if there is none any more.
-    fn ask(&self, ask: Ask) -> bool {
+    fn ask(&self, ask: ControlRequest) -> bool {
         self.desk.as_ref().is_some_and(|desk| desk.ask(ask))
     }
 
@@ -103,7 +105,8 @@ impl Hands {
     pub(crate) fn hear_control(&mut self) -> usize {
         let Some(desk) = self.desk.as_ref().filter(|desk| desk.is_rung()) else { return 0 };
         desk.heard();
-        let tells: ArrayVec<Tell, { Desk::BATCH }> = std::iter::from_fn(|| desk.next()).take(Desk::BATCH).collect();
+        let tells: ArrayVec<ControlEvent, { ControlBridge::BATCH }> =
+            std::iter::from_fn(|| desk.next()).take(ControlBridge::BATCH).collect();
         if tells.is_full() {
             desk.ring_again();
         }
@@ -115,27 +118,27 @@ impl Hands {
         count.max(1)
     }
 
-    fn hear_tell(&mut self, tell: Tell) {
+    fn hear_tell(&mut self, tell: ControlEvent) {
         match tell {
-            Tell::Name { name, home } => self.engine.set_home(name, home),
-            Tell::Names(homes) => self.engine.set_homes(homes),
-            Tell::Members(members) => self.take_members(&members),
-            Tell::Dead(node) => {
+            ControlEvent::Name { name, home } => self.engine.set_home(name, home),
+            ControlEvent::Names(homes) => self.engine.set_homes(homes),
+            ControlEvent::Members(members) => self.take_members(&members),
+            ControlEvent::Dead(node) => {
                 self.links.lose(self.fabric.as_mut(), node);
                 self.engine.node_dead(self.now, node);
             }
-            Tell::Alive(node) => self.engine.node_alive(node),
-            Tell::Gone(node) => self.links.forbid(node),
-            Tell::Duty(duty) => self.engine.duty(self.now, &duty),
-            Tell::NoDuty(segment) => self.engine.no_duty(self.now, segment),
-            Tell::Lease { until } => {
+            ControlEvent::Alive(node) => self.engine.node_alive(node),
+            ControlEvent::Gone(node) => self.links.forbid(node),
+            ControlEvent::Duty(duty) => self.engine.duty(self.now, &duty),
+            ControlEvent::NoDuty(segment) => self.engine.no_duty(self.now, segment),
+            ControlEvent::Lease { until } => {
                 let until_us = until.saturating_duration_since(self.began).as_micros() as u64;
                 self.engine.lease(self.now, until_us);
             }
-            Tell::Claimed { claim, result } => self.engine.claimed(self.now, claim, result),
-            Tell::Disclaimed { claim, result } => self.engine.disclaimed(claim, result),
-            Tell::Majority(has_majority) => self.engine.set_majority(has_majority),
-            Tell::Confirmed { step, result } => self.engine.confirmed(step, result),
+            ControlEvent::Claimed { claim, result } => self.engine.claimed(self.now, claim, result),
+            ControlEvent::Disclaimed { claim, result } => self.engine.disclaimed(claim, result),
+            ControlEvent::Majority(has_majority) => self.engine.set_majority(has_majority),
+            ControlEvent::Confirmed { step, result } => self.engine.confirmed(step, result),
         }
     }
 
@@ -191,7 +194,7 @@ impl Hands {
             Action::Stamp { at, version, timestamp } => self.memory.stamp(at, version, timestamp),
             Action::Decide { decision } => {
                 // Nobody there to decide: it is said again.
-                let _ = self.ask(Ask::Decide(decision));
+                let _ = self.ask(ControlRequest::Decide(decision));
             }
             Action::Keep { at, to, header } => self.memory.keep(at, to, &header),
             Action::Snapshot { at, parts, to } => self.snapshot(at, &parts, to),
@@ -216,18 +219,18 @@ impl Hands {
             Action::Withdraw { at } => self.links.withdraw(self.fabric.as_mut(), at),
             Action::Claim { claim, name, within_us } => {
                 let within = Duration::from_micros(within_us.into());
-                if !self.ask(Ask::Claim { claim, name, within }) {
+                if !self.ask(ControlRequest::Claim { claim, name, within }) {
                     self.engine.claimed(self.now, claim, Err(Failure::NodeDown));
                 }
             }
             Action::Disclaim { claim, name } => {
-                if !self.ask(Ask::Disclaim { claim, name }) {
+                if !self.ask(ControlRequest::Disclaim { claim, name }) {
                     self.engine.disclaimed(claim, Ok(()));
                 }
             }
             Action::Confirm { step, name, within_us } => {
                 let within = Duration::from_micros(within_us.into());
-                if !self.ask(Ask::Confirm { step, name, within }) {
+                if !self.ask(ControlRequest::Confirm { step, name, within }) {
                     self.engine.confirmed(step, Err(Failure::NodeDown));
                 }
             }
@@ -238,8 +241,8 @@ impl Hands {
 
     fn format(&mut self, record: &Record, header: &Header, bytes: u64) {
         let known = self.know_area(area_of(record.at), record.permissions.audience(), record.spec.storage);
-        if known.is_ok() && bytes > Chores::SLICE {
-            return self.chores.add(Chore::Form { record: *record, header: *header, bytes });
+        if known.is_ok() && bytes > BackgroundTasks::SLICE {
+            return self.chores.add(BackgroundTask::Form { record: *record, header: *header, bytes });
         }
         let format = |()| self.memory.format(record, header, bytes).map_err(|error| with_cause(&error));
         let made = known.and_then(format);
@@ -261,13 +264,13 @@ impl Hands {
             && let Some((chore, ended)) = self.chores.step(&mut self.memory)
         {
             match chore {
-                Chore::Form { record, bytes, .. } => {
+                BackgroundTask::Form { record, bytes, .. } => {
                     self.formatted(&record, bytes, ended.map_err(|error| with_cause(&error)));
                 }
-                Chore::Move { record, bytes, .. } => {
+                BackgroundTask::Move { record, bytes, .. } => {
                     self.relocated(&record, bytes, ended.map_err(|error| with_cause(&error)));
                 }
-                Chore::Clear { at, bytes } => self.cleared(at, bytes, ended),
+                BackgroundTask::Clear { at, bytes } => self.cleared(at, bytes, ended),
             }
             self.perform();
         }
@@ -277,8 +280,8 @@ impl Hands {
     fn relocate(&mut self, record: &Record, from: u64, bytes: u64) {
         let known = self.know_area(area_of(record.at), record.permissions.audience(), record.spec.storage);
         // What has a mirror may become one while it is under way: that is done at once.
-        if known.is_ok() && bytes > Chores::SLICE && record.spec.copies == 1 {
-            return self.chores.add(Chore::Move { record: *record, from, bytes });
+        if known.is_ok() && bytes > BackgroundTasks::SLICE && record.spec.copies == 1 {
+            return self.chores.add(BackgroundTask::Move { record: *record, from, bytes });
         }
         let relocate = |()| self.memory.relocate(record, from, 0, bytes).map_err(|error| with_cause(&error));
         let moved = known.and_then(relocate);
@@ -320,8 +323,8 @@ impl Hands {
     }
 
     fn clear(&mut self, at: u64, bytes: u64) {
-        if bytes > Chores::SLICE {
-            return self.chores.add(Chore::Clear { at, bytes });
+        if bytes > BackgroundTasks::SLICE {
+            return self.chores.add(BackgroundTask::Clear { at, bytes });
         }
         let ended = self.memory.clear(at, bytes);
         self.cleared(at, bytes, ended);
@@ -338,7 +341,7 @@ impl Hands {
         }
     }
 
-    fn copy_out(&self, at: u64, parts: &Parts, client: ClientId, into: ArenaRange) {
+    fn copy_out(&self, at: u64, parts: &RangeSet, client: ClientId, into: ArenaRange) {
         let Some(arena) = self.arena(client) else { return };
         let mut to = into.offset() as usize;
         let (area, data) = self.memory.at(at);
@@ -349,7 +352,7 @@ impl Hands {
         });
     }
 
-    fn snapshot(&self, at: u64, parts: &Parts, to: u64) {
+    fn snapshot(&self, at: u64, parts: &RangeSet, to: u64) {
         let ((area, data), (aside, mut to)) = (self.memory.at(at), self.memory.at(to));
         for range in &self.engine.ranges(parts) {
             let (from, bytes) = (data + range.offset as usize, range.bytes as usize);
@@ -359,8 +362,8 @@ impl Hands {
     }
 
     /// Bytes that will be committed, where nobody can change them.
-    fn put_aside(&mut self, source: Source, bytes: u32, to: u64) {
-        if let Source::Kept(kept) = source {
+    fn put_aside(&mut self, source: CommitSource, bytes: u32, to: u64) {
+        if let CommitSource::Kept(kept) = source {
             let Self { engine, memory, .. } = self;
             let (area, at) = memory.at(to);
             return engine.take_kept(kept, |bytes| area.write(at, bytes).expect(CHECKED));
@@ -370,7 +373,7 @@ impl Hands {
     }
 
     /// A piece of a copy that is not whole yet.
-    fn fill(&mut self, at: u64, source: Source, parts: &Parts) {
+    fn fill(&mut self, at: u64, source: CommitSource, parts: &RangeSet) {
         for range in &self.engine.ranges(parts) {
             self.put_aside(source, range.bytes, at + range.offset);
         }
@@ -383,25 +386,25 @@ impl Hands {
         }
     }
 
-    fn write_out(&self, kept: KeptId, client: ClientId, into: ArenaRange) {
+    fn write_out(&self, kept: BufferId, client: ClientId, into: ArenaRange) {
         if let Some(arena) = self.arena(client) {
             arena.memory.write(into.offset() as usize, self.engine.kept(kept)).expect(CHECKED);
         }
     }
 
-    fn commit(&mut self, at: u64, parts: &Parts, source: Source, stamp: (Version, Timestamp)) {
+    fn commit(&mut self, at: u64, parts: &RangeSet, source: CommitSource, stamp: (Version, Timestamp)) {
         let (one, several);
         let ranges: &[Range] = match *parts {
-            Parts::One { offset, bytes } => {
+            RangeSet::One { offset, bytes } => {
                 one = [Range { offset, bytes }];
                 &one
             }
-            Parts::Many { .. } => {
+            RangeSet::Many { .. } => {
                 several = self.engine.ranges(parts);
                 &several
             }
         };
-        if let Source::Kept(kept) = source {
+        if let CommitSource::Kept(kept) = source {
             let Self { engine, memory, .. } = self;
             engine.take_kept(kept, |bytes| {
                 memory.commit(at, stamp, ranges, |area, data| {
@@ -425,27 +428,29 @@ impl Hands {
     }
 
     /// Copies `length` bytes of what is committed, from the `skip`th on.
-    fn copy_in(&self, area: &SharedMemory, to: usize, length: u32, source: &Source, skip: u64) {
+    fn copy_in(&self, area: &SharedMemory, to: usize, length: u32, source: &CommitSource, skip: u64) {
         let bytes = length as usize;
         match *source {
-            Source::Client(_, Payload::Inline { bytes: held, .. }) => area.write(to, &held[..bytes]).expect(CHECKED),
-            Source::Client(client, Payload::Arena(range)) => {
+            CommitSource::Client(_, Payload::Inline { bytes: held, .. }) => {
+                area.write(to, &held[..bytes]).expect(CHECKED)
+            }
+            CommitSource::Client(client, Payload::Arena(range)) => {
                 if let Some(arena) = self.arena(client) {
                     let from = (range.offset() + skip) as usize;
                     SharedMemory::copy(&arena.memory, from, area, to, bytes).expect(CHECKED);
                 }
             }
-            Source::Staged { node, at } => {
+            CommitSource::Staged { node, at } => {
                 if let Some(staging) = self.links.staging_of(node) {
                     SharedMemory::copy(staging, (at + skip) as usize, area, to, bytes).expect(CHECKED);
                 }
             }
-            Source::Pool(at) => {
+            CommitSource::Pool(at) => {
                 let (pool, from) = self.memory.at(at);
                 SharedMemory::copy(pool, from + skip as usize, area, to, bytes).expect(CHECKED);
             }
-            Source::Word(word) => area.write(to, &word.to_le_bytes()).expect(CHECKED),
-            Source::Kept(_) => unreachable!("the engine's own bytes are written by `commit`"),
+            CommitSource::Word(word) => area.write(to, &word.to_le_bytes()).expect(CHECKED),
+            CommitSource::Kept(_) => unreachable!("the engine's own bytes are written by `commit`"),
         }
     }
 
@@ -458,7 +463,7 @@ impl Hands {
         client: ClientId,
         from: ArenaRange,
         message: &Message,
-        table: Option<KeptId>,
+        table: Option<BufferId>,
     ) {
         let (Some((peer, staging)), Some(arena)) = (self.links.road_to(node), self.arena(client)) else {
             return self.engine.refused(step, Failure::NodeDown);
@@ -484,11 +489,11 @@ impl Hands {
     fn hand(
         &mut self,
         node: NodeId,
-        hand: HandId,
+        hand: ServedGetId,
         at: u64,
         from: (u64, u32),
         message: &Message,
-        table: Option<KeptId>,
+        table: Option<BufferId>,
     ) {
         let (Some((peer, staging)), Some((region, offset))) = (self.links.road_to(node), self.region_at(from.0)) else {
             return self.engine.handed(hand);
@@ -509,26 +514,26 @@ impl Hands {
         }
     }
 
-    fn send(&mut self, node: NodeId, message: &Message, tail: Tail) {
+    fn send(&mut self, node: NodeId, message: &Message, tail: MessageBody) {
         let mut bytes = [0; Message::PUT_BYTES_MAX];
         let length = match tail {
-            Tail::None => 0,
-            Tail::Client(_, Payload::Inline { bytes: held, length }) => {
+            MessageBody::None => 0,
+            MessageBody::Client(_, Payload::Inline { bytes: held, length }) => {
                 bytes[..held.len()].copy_from_slice(&held);
                 usize::from(length)
             }
-            Tail::Client(client, Payload::Arena(range)) => {
+            MessageBody::Client(client, Payload::Arena(range)) => {
                 let length = range.bytes as usize;
                 let Some(arena) = self.arena(client) else { return };
                 arena.memory.read(range.offset() as usize, &mut bytes[..length]).expect(CHECKED);
                 length
             }
-            Tail::Kept(kept) => {
+            MessageBody::Kept(kept) => {
                 let kept = self.engine.kept(kept);
                 bytes[..kept.len()].copy_from_slice(kept);
                 kept.len()
             }
-            Tail::Pool(at, parts) => {
+            MessageBody::Pool(at, parts) => {
                 let mut length = 0;
                 let (area, data) = self.memory.at(at);
                 for range in &self.engine.ranges(&parts) {
@@ -564,13 +569,13 @@ impl Hands {
         self.links.send(self.fabric.as_mut(), node, &message.encode(self.engine.clock(), &[]));
     }
 
-    pub(crate) fn reply(&mut self, lane: LaneId, completion: &Completion, data: Option<(u64, u8)>) {
+    pub(crate) fn reply(&mut self, lane: ChannelId, completion: &Completion, data: Option<(u64, u8)>) {
         let entry = self.memory.encoded(completion, data);
         self.replies.push((lane, entry));
     }
 
     /// The answer to a request, if it is among the replies that are on their way.
-    pub(crate) fn reply_to(&mut self, lane: LaneId, request: u64) -> Option<Entry> {
+    pub(crate) fn reply_to(&mut self, lane: ChannelId, request: u64) -> Option<Entry> {
         let at = self.replies.iter().position(|&(to, reply)| to == lane && reply[1] == request);
         at.map(|at| self.replies.swap_remove(at).1)
     }
@@ -579,7 +584,7 @@ impl Hands {
 /// What went wrong, and why: the system's own word for it says what to do.
 /// The arena of a client that is attached.
 #[inline]
-pub(crate) fn arena_of(arenas: &[Option<Arena>], client: ClientId) -> Option<&Arena> {
+pub(crate) fn arena_of(arenas: &[Option<ClientArena>], client: ClientId) -> Option<&ClientArena> {
     arenas.get(client.index as usize)?.as_ref().filter(|arena| arena.client == client)
 }
 

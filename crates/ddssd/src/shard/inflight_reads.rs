@@ -1,9 +1,9 @@
 //! The reads of a get that are under way: a header, the bytes, a state word; one end.
 
-use super::executor::{Hands, failure_of};
+use super::executor::{ActionExecutor, failure_of};
 use crate::storage::memory::NodeMemory;
 use arrayvec::ArrayVec;
-use ddss_core::engine::{HandId, Parts, StepId, Target};
+use ddss_core::engine::{FetchTarget, RangeSet, ServedGetId, StepId};
 use ddss_core::limits::{OPERATIONS_MAX, RANGES_MAX};
 use ddss_core::{Failure, Header, NodeId, Range, RemoteWindow};
 use ddss_verbs::{LocalRange, RemoteRange, Work};
@@ -16,7 +16,7 @@ pub(crate) enum Tag {
     /// The write of a staged put.
     Stage(StepId),
     /// The write of bytes that a peer asked for.
-    Hand(HandId),
+    Hand(ServedGetId),
     /// A message: its end tells nothing that the connection's end does not.
     Send,
 }
@@ -40,30 +40,30 @@ impl Tag {
         match bits >> StepId::BITS {
             Self::FETCH => Tag::Fetch(step),
             Self::STAGE => Tag::Stage(step),
-            Self::HAND => Tag::Hand(HandId::from_bits(step.to_bits())),
+            Self::HAND => Tag::Hand(ServedGetId::from_bits(step.to_bits())),
             _ => Tag::Send,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Fetch {
+struct InflightRead {
     reads: u8,
     failure: Option<Failure>,
 }
 
 /// All fetches under way, by the index of their step.
 #[derive(Debug)]
-pub(crate) struct Fetches(Box<[Fetch]>);
+pub(crate) struct InflightReads(Box<[InflightRead]>);
 
-impl Fetches {
+impl InflightReads {
     pub(crate) fn new() -> Self {
-        Self(vec![Fetch::default(); OPERATIONS_MAX].into_boxed_slice())
+        Self(vec![InflightRead::default(); OPERATIONS_MAX].into_boxed_slice())
     }
 
     /// So many reads of it went out; a failure if not all of them could.
     pub(crate) fn begin(&mut self, step: StepId, reads: u8, failure: Option<Failure>) {
-        self.0[step.index()] = Fetch { reads, failure };
+        self.0[step.index()] = InflightRead { reads, failure };
     }
 
     /// One read ended. With the last one: how the fetch went.
@@ -76,7 +76,7 @@ impl Fetches {
     }
 }
 
-impl Hands {
+impl ActionExecutor {
     /// Header, bytes, state word again: some reads in one batch, which the home carries out in order.
     pub(crate) fn fetch(
         &mut self,
@@ -84,12 +84,12 @@ impl Hands {
         step: StepId,
         window: RemoteWindow,
         line: u64,
-        parts: &Parts,
-        target: Target,
+        parts: &RangeSet,
+        target: FetchTarget,
     ) {
         let into = match target {
-            Target::Arena(client, range) => self.arena(client).map(|arena| (arena.region, range.offset())),
-            Target::Pool(at) => self.region_at(at),
+            FetchTarget::Arena(client, range) => self.arena(client).map(|arena| (arena.region, range.offset())),
+            FetchTarget::Pool(at) => self.region_at(at),
         };
         let (Some((peer, _)), Some((region, from))) = (self.links.road_to(node), into) else {
             return self.engine.refused(step, Failure::NodeDown);
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_fetch_ends_with_its_last_read_and_remembers_a_failure() {
         // If this broke, a client would be told of bytes that are still on their way, or that never came.
-        let mut fetches = Fetches::new();
+        let mut fetches = InflightReads::new();
         let step = StepId::from_bits(5);
         fetches.begin(step, 3, None);
         assert_eq!(fetches.ended(step, None), None);
@@ -166,7 +166,7 @@ mod tests {
     fn a_tag_comes_back_as_it_went_out() {
         // If this broke, the end of one operation would be taken for the end of another.
         let step = StepId::from_bits((1 << StepId::BITS) - 1);
-        for tag in [Tag::Fetch(step), Tag::Stage(step), Tag::Hand(HandId::from_bits(7)), Tag::Send] {
+        for tag in [Tag::Fetch(step), Tag::Stage(step), Tag::Hand(ServedGetId::from_bits(7)), Tag::Send] {
             assert_eq!(Tag::from_bits(tag.to_bits()), tag);
         }
     }

@@ -1,23 +1,23 @@
 //! What a call takes on average, for the clients: on a full machine they do not spin for what takes long.
 
-use ddss_core::LaneId;
+use ddss_core::ChannelId;
 use std::time::{Duration, Instant};
 
 /// The average, and what it is made of.
 #[derive(Debug, Default)]
-pub(crate) struct Pulse {
+pub(crate) struct LatencyEstimate {
     /// Calls of this period, and those of them that were not answered on the spot.
     calls: u64,
     later: u64,
     /// One of the latter, and when it came.
-    followed: Option<(LaneId, u64, Instant)>,
+    followed: Option<(ChannelId, u64, Instant)>,
     /// What those that were followed took, together, and how many they were.
     took: Duration,
     ended: u32,
     average_ns: u64,
 }
 
-impl Pulse {
+impl LatencyEstimate {
     /// What a call takes that is answered on the spot, about.
     const AT_ONCE_NS: u64 = 300;
     /// A call that takes longer counts as this: it waits for somebody's lock and not for us.
@@ -31,7 +31,7 @@ impl Pulse {
     }
 
     /// A call is under way. One at a time is followed to its end.
-    pub(crate) fn began(&mut self, lane: LaneId, request: u64) {
+    pub(crate) fn began(&mut self, lane: ChannelId, request: u64) {
         self.later += 1;
         if self.followed.is_none() {
             self.followed = Some((lane, request, Instant::now()));
@@ -39,7 +39,7 @@ impl Pulse {
     }
 
     /// A call that was under way has ended.
-    pub(crate) fn ended(&mut self, lane: LaneId, request: u64) {
+    pub(crate) fn ended(&mut self, lane: ChannelId, request: u64) {
         if let Some((of, which, since)) = self.followed
             && (of, which) == (lane, request)
         {
@@ -78,9 +78,9 @@ mod tests {
     use super::*;
     use ddss_core::ClientId;
 
-    const LANE: LaneId = LaneId { client: ClientId { index: 1, generation: 1 }, index: 0 };
+    const LANE: ChannelId = ChannelId { client: ClientId { index: 1, generation: 1 }, index: 0 };
 
-    fn later(pulse: &mut Pulse, micros: u64, calls: u64) -> u64 {
+    fn later(pulse: &mut LatencyEstimate, micros: u64, calls: u64) -> u64 {
         for request in 0..calls {
             pulse.began(LANE, request);
             if let Some((_, _, since)) = &mut pulse.followed {
@@ -95,27 +95,27 @@ mod tests {
     #[test]
     fn the_average_follows_what_the_calls_take() {
         // If this broke, a crowd would spin for calls to other nodes, and keep each other from being answered.
-        let mut pulse = Pulse::default();
+        let mut pulse = LatencyEstimate::default();
         pulse.taken(1000);
-        assert!(pulse.beat(Instant::now()).unwrap() <= Pulse::AT_ONCE_NS);
+        assert!(pulse.beat(Instant::now()).unwrap() <= LatencyEstimate::AT_ONCE_NS);
         let grown = (0..10).map(|_| later(&mut pulse, 50, 100)).last().unwrap();
         assert!((45_000..200_000).contains(&grown), "{grown} ns");
         for _ in 0..20 {
             pulse.taken(1000);
             pulse.beat(Instant::now()).unwrap();
         }
-        assert!(pulse.average_ns <= Pulse::AT_ONCE_NS);
+        assert!(pulse.average_ns <= LatencyEstimate::AT_ONCE_NS);
     }
 
     #[test]
     fn a_call_that_never_ends_counts_and_is_let_go() {
         // If this broke, one client that died in a call would fix the average for good.
-        let mut pulse = Pulse::default();
+        let mut pulse = LatencyEstimate::default();
         (0..100).for_each(|request| pulse.began(LANE, request));
         pulse.taken(100);
         assert_eq!(pulse.beat(Instant::now() - Duration::from_secs(1)), None, "it has just begun");
         let told = pulse.beat(Instant::now() + Duration::from_secs(1)).unwrap();
-        assert_eq!(told, Pulse::LONGEST.as_nanos() as u64 / 2);
+        assert_eq!(told, LatencyEstimate::LONGEST.as_nanos() as u64 / 2);
         assert!(pulse.followed.is_none());
     }
 }

@@ -1,21 +1,21 @@
 //! A client's request on its way through this node: what it has in the arena is copied, the engine decides, and what is
 //! answered on the spot is handed back to the ring that it came from.
 
-use super::executor::{CHECKED, Hands, arena_of};
-use ddss_core::engine::{Commit, SmallCommit};
+use super::executor::{ActionExecutor, CHECKED, arena_of};
+use ddss_core::engine::{Commit, InlineCommit};
 use ddss_core::limits::TEXT_BYTES_MAX;
 use ddss_core::{
-    ArenaRange, ClientId, Completion, Entry, LaneId, Operation, Outcome, Payload, Range, Request, RequestId,
+    ArenaRange, ChannelId, ClientId, Completion, Entry, Operation, Outcome, Payload, Range, Request, RequestId,
 };
-use ddss_ipc::{Answerer, Followed, SharedMemory};
+use ddss_ipc::{RequestHandler, SharedMemory, TracedRequest};
 
-impl Answerer for Hands {
+impl RequestHandler for ActionExecutor {
     fn weight(&self, entry: &Entry) -> usize {
         Request::weight(entry)
     }
 
     #[inline(always)]
-    fn answer(&mut self, lane: LaneId, entry: &Entry, followed: Option<Followed>) -> Option<Entry> {
+    fn answer(&mut self, lane: ChannelId, entry: &Entry, followed: Option<TracedRequest>) -> Option<Entry> {
         if Request::is_null(entry) {
             // Whoever has a lane is attached, and there is nothing to decide.
             self.engine.note_null();
@@ -49,18 +49,18 @@ impl Answerer for Hands {
 
     /// Counts it when the answer is out: nobody waits for a count.
     #[inline(always)]
-    fn answered(&mut self, lane: LaneId, entry: &Entry, reply: &Entry, followed: Option<Followed>) {
+    fn answered(&mut self, lane: ChannelId, entry: &Entry, reply: &Entry, followed: Option<TracedRequest>) {
         self.tally.answered(lane, entry, reply, followed);
     }
 }
 
-impl Hands {
+impl ActionExecutor {
     /// A put of which nothing but the commit is left to do, and its answer.
     #[inline(always)]
-    fn put_small(&mut self, lane: LaneId, entry: &Entry) -> Option<Entry> {
+    fn put_small(&mut self, lane: ChannelId, entry: &Entry) -> Option<Entry> {
         self.see_time();
         let commit = self.engine.small_put(self.now, lane, entry)?;
-        let SmallCommit { at, offset, bytes, words, version, timestamp } = commit;
+        let InlineCommit { at, offset, bytes, words, version, timestamp } = commit;
         let ranges = [Range { offset, bytes: bytes.into() }];
         self.memory.commit(at, (version, timestamp), &ranges, |area, data| {
             let held = words.map(u64::to_le_bytes);
@@ -91,7 +91,7 @@ impl Hands {
 }
 
 #[inline(always)]
-fn ask(hands: &mut Hands, lane: LaneId, entry: &Entry) {
+fn ask(hands: &mut ActionExecutor, lane: ChannelId, entry: &Entry) {
     hands.see_time();
     match Request::decode(entry) {
         Ok(request) => {
@@ -106,7 +106,7 @@ fn ask(hands: &mut Hands, lane: LaneId, entry: &Entry) {
 }
 
 #[cold]
-fn ask_by_text(hands: &mut Hands, lane: LaneId, request: &Request) {
+fn ask_by_text(hands: &mut ActionExecutor, lane: ChannelId, request: &Request) {
     let mut text = [0; TEXT_BYTES_MAX];
     let length = copy_text(hands, lane.client, &request.operation, &mut text);
     hands.engine.request(hands.now, lane, request, &text[..length]);
@@ -126,7 +126,7 @@ fn text_range(operation: &Operation) -> Option<ArenaRange> {
 }
 
 /// Names, specifications, queries and tables are copied out of the arena once, before anybody looks at them.
-fn copy_text(hands: &Hands, client: ClientId, operation: &Operation, text: &mut [u8]) -> usize {
+fn copy_text(hands: &ActionExecutor, client: ClientId, operation: &Operation, text: &mut [u8]) -> usize {
     let Some(range) = text_range(operation) else { return 0 };
     let Some(arena) = hands.arena(client) else { return 0 };
     let length = (range.bytes as usize).min(text.len());

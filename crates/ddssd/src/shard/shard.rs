@@ -2,40 +2,40 @@
 //! A node has one or several; they share the process, the control plane and the settings, and no memory.
 
 use super::drain::Drain;
-use super::event_loop::{Node, Parts};
+use super::event_loop::{EventLoop, EventLoopParts};
 use crate::auth::Purpose;
 use crate::config::config::Config;
 use crate::config::quotas::{QuotaTable, SharedQuotas};
-use crate::control::Desk;
-use crate::cpu_placement::Seat;
+use crate::control::ControlBridge;
+use crate::cpu_placement::CorePlacement;
 use crate::node::StartError;
-use crate::peers::handshake_worker::{Doorkeeper, Doorman, Judged};
-use crate::status::{Page, PageIdentity, Tally, let_through};
-use crate::storage::area_access::Audiences;
+use crate::peers::handshake_worker::{HandshakeCounts, HandshakeVerifier, HandshakeWorker};
+use crate::status::{PageIdentity, Recorder, StatusPage, let_through};
+use crate::storage::area_access::AreaAudiences;
 use crate::storage::files::Files;
 use crate::storage::memory::{NodeMemory, PoolError};
-use crate::storage::registry::{Entry, Head, Register};
+use crate::storage::registry::{Entry, Head, Registry};
 use crate::storage::state_dir;
-use crate::storage::state_dir::{FolderError, FolderLock, plane_folder};
-use crate::supervisor::Vitals;
+use crate::storage::state_dir::{StateDirError, StateDirLock, plane_folder};
+use crate::supervisor::Supervisor;
 use ddss_core::limits::{CLIENTS_MAX, PLANES_MAX};
-use ddss_core::status::State;
-use ddss_core::{Name, PeerHello, Plane};
-use ddss_ipc::{Inbox, Inherited, PerUser, Reception, ReceptionConfig, Station, socket_name};
+use ddss_core::status::DaemonState;
+use ddss_core::{Name, PeerHello, Shard};
+use ddss_ipc::{Acceptor, AcceptorConfig, Inbox, InheritedSocket, IpcServer, UserLimit, socket_name};
 use ddss_runtime::{ProgressThread, prefer_memory_of};
 use ddss_verbs::Fabric;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
 /// A plane whose memory is open and whose page can be read; its thread does not run yet.
-pub(crate) struct Prepared {
-    plane: Plane,
+pub(crate) struct PreparedShard {
+    plane: Shard,
     config: Config,
     run: u32,
-    seat: Seat,
+    seat: CorePlacement,
     fabric: Box<dyn Fabric>,
     memory: NodeMemory,
-    page: Page,
+    page: StatusPage,
 }
 
 /// What this thread is the first to touch comes from that memory node from now on.
@@ -55,13 +55,13 @@ fn beside<T: Send>(node: Option<usize>, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(body).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
 
-impl Prepared {
+impl PreparedShard {
     /// Opens what an earlier daemon left, or makes it.
     pub(crate) fn open(
         config: &Config,
-        plane: Plane,
+        plane: Shard,
         run: u32,
-        seat: Seat,
+        seat: CorePlacement,
         fabric: Box<dyn Fabric>,
     ) -> Result<Self, StartError> {
         let config = config.of_plane(plane);
@@ -70,69 +70,92 @@ impl Prepared {
             beside(seat.memory, || NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes))?;
         let in_files = Files::folder(&config.state_folder, plane.index());
         memory.keep_files(Files::find(in_files, config.node, config.file_bytes, config.unclean_files)?);
-        let unusable = |source| FolderError::Unusable { path: config.memory_folder.clone(), source };
+        let unusable = |source| StateDirError::Unusable { path: config.memory_folder.clone(), source };
         let_through(&config.memory_folder, config.status_mode).map_err(unusable)?;
         let identity = PageIdentity { node: config.node, run, core: seat.core, plane, mode: config.status_mode };
-        let page = Page::make(&config.folder, &config.memory_folder, identity)?;
+        let page = StatusPage::make(&config.folder, &config.memory_folder, identity)?;
         Ok(Self { plane, config, run, seat, fabric, memory, page })
     }
 
     /// Its page.
-    pub(crate) fn page(&self) -> &Page {
+    pub(crate) fn page(&self) -> &StatusPage {
         &self.page
     }
 
     /// Starts its thread; when this returns it has taken in what was left, and waits for its door to be opened.
-    pub(crate) fn start(self, desk: Option<Desk>, drain: Drain, vitals: &Vitals) -> Result<DataPlane, StartError> {
+    pub(crate) fn start(
+        self,
+        desk: Option<ControlBridge>,
+        drain: Drain,
+        vitals: &Supervisor,
+    ) -> Result<RunningShard, StartError> {
         let Self { plane, config, run, seat, mut fabric, memory, page } = self;
         let socket = config.folder.join(socket_name(plane.index()));
         let at_socket = |source| StartError::Socket { path: socket.clone(), source };
         // Whoever started the daemon may have made the first plane's socket.
         let may_inherit = config.inherit_socket && plane.index() == 0;
-        let inherited = if may_inherit { Inherited::take().map_err(at_socket)? } else { None };
+        let inherited = if may_inherit { InheritedSocket::take().map_err(at_socket)? } else { None };
         if inherited.is_some() {
             tracing::info!(socket = %socket.display(), "took the clients' socket from whoever started this daemon");
         }
-        let station = Station::open(config.node).map_err(at_socket)?;
-        let audiences = Audiences::default();
+        let station = IpcServer::open(config.node).map_err(at_socket)?;
+        let audiences = AreaAudiences::default();
         let quotas = SharedQuotas::default();
         quotas.set(config.quotas.of_plane(plane.count()));
         let doorkeeper = quotas.clone();
-        let mut reception = ReceptionConfig::new(&station);
+        let mut reception = AcceptorConfig::new(&station);
         reception.socket_mode = config.socket_mode;
         reception.planes = plane.count();
         reception.views = audiences.views();
         // The reception's thread has what is asked there until it ends.
         let vital = vitals.part("the reception");
-        reception.per_user = PerUser::new(move |uid, clients| {
+        reception.per_user = UserLimit::new(move |uid, clients| {
             vital.look();
             doorkeeper.admit(uid, clients)
         });
         let inbox = station.inbox();
         let closed = (reception, inherited);
         let hello = PeerHello { node: config.node, run, planes: plane.count() };
-        let judged = Judged::default();
+        let judged = HandshakeCounts::default();
         let doorkeeper = |key| {
-            Doorkeeper::new(key, Purpose::Data(plane.index()), hello, judged.clone(), vitals.part("the doorkeeper"))
+            HandshakeVerifier::new(
+                key,
+                Purpose::Data(plane.index()),
+                hello,
+                judged.clone(),
+                vitals.part("the doorkeeper"),
+            )
         };
         let mut doorman = None;
         if let Some(doorkeeper) = config.key.clone().map(doorkeeper) {
             if fabric.capabilities().guarded {
                 fabric.guard(Box::new(doorkeeper)).map_err(StartError::Network)?;
             } else {
-                doorman = Some(Doorman::start(doorkeeper, station.inbox()).map_err(StartError::Network)?);
+                doorman = Some(HandshakeWorker::start(doorkeeper, station.inbox()).map_err(StartError::Network)?);
             }
         }
-        let tally = Tally::new(config.node, page.clone(), CLIENTS_MAX);
+        let tally = Recorder::new(config.node, page.clone(), CLIENTS_MAX);
         let kept_config = config.clone();
         let (tell_names, names) = mpsc::sync_channel(1);
         let (kept_quotas, core, near, pace) = (quotas.clone(), seat.core, seat.memory, config.pace);
         let vital = vitals.part("a progress thread");
         let progress = ProgressThread::start(&thread_name(plane), core, pace, move || {
             near.into_iter().for_each(ask_for_memory_of);
-            let parts =
-                Parts { plane, station, fabric, memory, audiences, tally, quotas, desk, drain, doorman, judged, vital };
-            let made = Node::new(&config, parts, run)?;
+            let parts = EventLoopParts {
+                plane,
+                station,
+                fabric,
+                memory,
+                audiences,
+                tally,
+                quotas,
+                desk,
+                drain,
+                doorman,
+                judged,
+                vital,
+            };
+            let made = EventLoop::new(&config, parts, run)?;
             // Whoever asked has stopped listening only if the start has failed.
             let _ = tell_names.send(made.names());
             #[cfg(test)]
@@ -142,7 +165,7 @@ impl Prepared {
         let names = names.recv().unwrap_or_default();
         let (progress, closed) = (Some(progress), Some(closed));
         let (reception, quotas) = (None, kept_quotas);
-        Ok(DataPlane {
+        Ok(RunningShard {
             plane,
             reception,
             progress,
@@ -158,38 +181,38 @@ impl Prepared {
     }
 }
 
-fn thread_name(plane: Plane) -> String {
+fn thread_name(plane: Shard) -> String {
     // The kernel keeps 15 letters.
     if plane.is_only() { "ddss-progress".to_owned() } else { format!("ddss-progres-{}", plane.index()) }
 }
 
 /// A plane whose thread runs.
 #[derive(Debug)]
-pub(crate) struct DataPlane {
-    plane: Plane,
+pub(crate) struct RunningShard {
+    plane: Shard,
     // The order counts: the door is closed before the thread ends.
-    reception: Option<Reception>,
+    reception: Option<Acceptor>,
     progress: Option<ProgressThread>,
     /// What the door needs until it is opened.
-    closed: Option<(ReceptionConfig, Option<Inherited>)>,
+    closed: Option<(AcceptorConfig, Option<InheritedSocket>)>,
     inbox: Inbox,
     quotas: SharedQuotas,
     names: Vec<(Name, bool)>,
-    page: Page,
+    page: StatusPage,
     socket: PathBuf,
     config: Config,
-    seat: Seat,
+    seat: CorePlacement,
 }
 
-impl DataPlane {
+impl RunningShard {
     /// From now on clients can attach.
     pub(crate) fn open_door(&mut self) -> Result<(), StartError> {
         let Some((config, inherited)) = self.closed.take() else { return Ok(()) };
         let at_socket = |source| StartError::Socket { path: self.socket.clone(), source };
         let sink = self.inbox.sink();
         let opened = match inherited {
-            Some(inherited) => Reception::start_at(inherited, &self.socket, config, sink),
-            None => Reception::start(&self.socket, config, sink),
+            Some(inherited) => Acceptor::start_at(inherited, &self.socket, config, sink),
+            None => Acceptor::start(&self.socket, config, sink),
         };
         self.reception = Some(opened.map_err(at_socket)?);
         Ok(())
@@ -201,7 +224,7 @@ impl DataPlane {
     }
 
     /// Its page.
-    pub(crate) fn page(&self) -> &Page {
+    pub(crate) fn page(&self) -> &StatusPage {
         &self.page
     }
 
@@ -227,7 +250,7 @@ impl DataPlane {
 
     /// It was told to stop: nobody is let in any more, and whoever looks is told.
     pub(crate) fn begin_stop(&self) {
-        self.page.set_state(State::Stopping);
+        self.page.set_state(DaemonState::Stopping);
         if let Some(reception) = &self.reception {
             reception.close_door();
         }
@@ -250,12 +273,12 @@ impl DataPlane {
         self.close_door();
         let Some(progress) = self.progress.take() else { return Ok(()) };
         let ended = progress.stop();
-        self.page.set_state(State::Stopped);
+        self.page.set_state(DaemonState::Stopped);
         if self.config.discard {
             let Config { folder, memory_folder, state_folder, .. } = &self.config;
             NodeMemory::discard(memory_folder);
             Files::discard(&Files::folder(state_folder, self.plane.index()));
-            Page::discard(folder, memory_folder, self.plane.index());
+            StatusPage::discard(folder, memory_folder, self.plane.index());
             if self.plane.index() > 0 {
                 // Made for it alone. Whatever else somebody put there keeps it.
                 let _ = std::fs::remove_dir(memory_folder);
@@ -267,11 +290,11 @@ impl DataPlane {
 
 /// Throws away what planes of earlier daemons left, however many those had. Says so, and throws nothing away, if a daemon
 /// works with the files: it may have made their folder when it had run for a while.
-pub(crate) fn discard_all(config: &Config) -> Result<(), FolderError> {
+pub(crate) fn discard_all(config: &Config) -> Result<(), StateDirError> {
     let planes = || 0..PLANES_MAX as u8;
     let in_files = planes().map(|plane| Files::folder(&config.state_folder, plane)).filter(|folder| folder.exists());
     // Held until they are empty; a plane of this daemon takes its own anew.
-    let _locks = in_files.map(|folder| FolderLock::take_itself(&folder)).collect::<Result<Vec<_>, _>>()?;
+    let _locks = in_files.map(|folder| StateDirLock::take_itself(&folder)).collect::<Result<Vec<_>, _>>()?;
     planes().for_each(|plane| discard(config, plane));
     Ok(())
 }
@@ -283,7 +306,7 @@ fn discard(config: &Config, plane: u8) {
         return;
     }
     NodeMemory::discard(&memory_folder);
-    Page::discard(&config.folder, &memory_folder, plane);
+    StatusPage::discard(&config.folder, &memory_folder, plane);
     if plane > 0 {
         // A door that a killed daemon left would have clients wait behind it for one that never comes.
         let _ = std::fs::remove_file(config.folder.join(socket_name(plane)));
@@ -304,10 +327,10 @@ pub(crate) fn check_planes(config: &Config) -> Result<(), PoolError> {
     for plane in 0..PLANES_MAX as u8 {
         for folder in registers(plane) {
             let path = folder.join(NodeMemory::REGISTER_NAME);
-            if Register::head(&path).is_ok_and(|head| head == Head::Unclaimed) {
+            if Registry::head(&path).is_ok_and(|head| head == Head::Unclaimed) {
                 continue;
             }
-            let opened = Register::open_existing(&path).map_err(|source| PoolError::File { path, source })?;
+            let opened = Registry::open_existing(&path).map_err(|source| PoolError::File { path, source })?;
             found.extend(opened.entries().filter_map(|entry| match entry {
                 Entry::Live(record) => Some((plane, Some(record.name))),
                 // Of what makes no sense nobody knows the name: it stays where it is, for who takes it in.
@@ -318,7 +341,7 @@ pub(crate) fn check_planes(config: &Config) -> Result<(), PoolError> {
     }
     let fits = |count: u8| {
         found.iter().all(|&(plane, name)| match name {
-            Some(name) => Plane::index_of(&name, count) == plane,
+            Some(name) => Shard::index_of(&name, count) == plane,
             None => plane < count,
         })
     };

@@ -2,7 +2,7 @@
 
 use ddss_core::limits::{ARENA_SLOT_BYTES, OPERATIONS_MAX};
 use ddss_core::status::Kind;
-use ddss_core::{ClientId, Entry, LaneId, SegmentId};
+use ddss_core::{ChannelId, ClientId, Entry, SegmentId};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// What a request is about, taken from its entry without believing it: whoever uses it waits until the request has
@@ -46,16 +46,16 @@ pub(super) struct Way {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flight {
+pub(super) struct InflightRequest {
     pub(super) asked: Asked,
     pub(super) way: Option<Way>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    lane: LaneId,
+    lane: ChannelId,
     request: u64,
-    flight: Flight,
+    flight: InflightRequest,
     /// The next one under the same head, or the next free one.
     next: u32,
 }
@@ -63,7 +63,7 @@ struct Node {
 /// All of them: short chains under many heads. The node that was freed last is used next, so that a few requests under
 /// way stay in a few lines of cache, however many there may be.
 #[derive(Debug)]
-pub(super) struct Flights {
+pub(super) struct InflightRequests {
     heads: Box<[u32]>,
     nodes: Vec<Node>,
     free: u32,
@@ -73,7 +73,7 @@ pub(super) struct Flights {
     seed: u64,
 }
 
-impl Flights {
+impl InflightRequests {
     /// Those that wait for other nodes, and as many that wait behind locks and for versions. There may be more: they are
     /// carried out as well, and not followed.
     const MAX: usize = 2 * OPERATIONS_MAX;
@@ -92,7 +92,7 @@ impl Flights {
         }
     }
 
-    fn head(&self, lane: LaneId, request: u64) -> usize {
+    fn head(&self, lane: ChannelId, request: u64) -> usize {
         let who = u64::from(lane.client.index) << 8 | u64::from(lane.index);
         let mixed = u128::from(request ^ self.seed) * u128::from((who ^ self.seed.rotate_left(32)) | 1);
         (mixed as u64 ^ (mixed >> 64) as u64) as usize % Self::HEADS
@@ -105,7 +105,7 @@ impl Flights {
     }
 
     /// One is under way; `false` if there is no room to note it.
-    pub(super) fn begin(&mut self, lane: LaneId, request: u64, flight: Flight) -> bool {
+    pub(super) fn begin(&mut self, lane: ChannelId, request: u64, flight: InflightRequest) -> bool {
         // Where a client gave one number to two requests it will not know either which of them has ended.
         let unique = self.end(lane, request).is_none();
         let head = self.head(lane, request);
@@ -130,7 +130,7 @@ impl Flights {
     }
 
     /// One has ended.
-    pub(super) fn end(&mut self, lane: LaneId, request: u64) -> Option<Flight> {
+    pub(super) fn end(&mut self, lane: ChannelId, request: u64) -> Option<InflightRequest> {
         let head = self.head(lane, request);
         let (mut before, mut index) = (None, self.heads[head]);
         while let Some(&Node { lane: its_lane, request: its, flight, next }) = self.nodes.get(index as usize) {
@@ -168,10 +168,10 @@ impl Flights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddss_core::{ArenaRange, Operation, Payload, Request, RequestId, Terms};
+    use ddss_core::{ArenaRange, Operation, Payload, PutConditions, Request, RequestId};
 
-    const fn lane(client: u32, index: u8) -> LaneId {
-        LaneId { client: ClientId { index: client, generation: 1 }, index }
+    const fn lane(client: u32, index: u8) -> ChannelId {
+        ChannelId { client: ClientId { index: client, generation: 1 }, index }
     }
 
     #[test]
@@ -181,10 +181,10 @@ mod tests {
         let of = |operation| Asked::of(&Request::new(RequestId(1), operation).encode());
         assert_eq!(of(Operation::Null), Asked { kind: Kind::Null, segment: 0, bytes: 0 });
         let from = Payload::Inline { bytes: [0; 16], length: 9 };
-        let put = Operation::Put { segment, offset: 1 << 40, from, terms: Terms::default() };
+        let put = Operation::Put { segment, offset: 1 << 40, from, terms: PutConditions::default() };
         assert_eq!(of(put), Asked { kind: Kind::Put, segment: 77, bytes: 9 });
         let list = ArenaRange { slot: 0, bytes: ARENA_SLOT_BYTES as u32 + 100 };
-        let many = Operation::PutMany { segment, list, ranges: 2, terms: Terms::default() };
+        let many = Operation::PutMany { segment, list, ranges: 2, terms: PutConditions::default() };
         assert_eq!(of(many), Asked { kind: Kind::PutMany, segment: 77, bytes: 100 });
         assert_eq!(of(Operation::Open { name: list }).segment_id(), None);
         assert_eq!(Asked::of(&[u64::MAX; 8]).kind, Kind::Unknown);
@@ -195,20 +195,20 @@ mod tests {
         // If this broke, a client could make the daemon take memory by asking for what never ends.
         let asked = Asked { kind: Kind::Await, segment: 1, bytes: 0 };
         let way = Some(Way { submitted_ns: None, taken_ns: 1, posted_ns: 2 });
-        let mut flights = Flights::new();
+        let mut flights = InflightRequests::new();
         let capacity = flights.nodes.capacity();
-        for request in 0..Flights::MAX as u64 {
+        for request in 0..InflightRequests::MAX as u64 {
             let way = way.filter(|_| request % 100 == 0);
-            assert!(flights.begin(lane(1 + request as u32 % 2, 0), request, Flight { asked, way }));
+            assert!(flights.begin(lane(1 + request as u32 % 2, 0), request, InflightRequest { asked, way }));
         }
-        assert!(!flights.begin(lane(3, 0), 5, Flight { asked, way }));
+        assert!(!flights.begin(lane(3, 0), 5, InflightRequest { asked, way }));
         assert!(flights.follows());
         assert_eq!(flights.nodes.capacity(), capacity, "it has taken memory on the way");
         assert!(flights.end(lane(1, 0), 0).is_some() && flights.end(lane(1, 0), 0).is_none());
         [1, 2].iter().for_each(|&client| flights.forget(lane(client, 0).client));
         assert!(flights.count == 0 && !flights.follows());
-        assert!(flights.begin(lane(1, 0), 7, Flight { asked, way }));
-        assert!(!flights.begin(lane(1, 0), 7, Flight { asked, way: None }), "one number for two");
+        assert!(flights.begin(lane(1, 0), 7, InflightRequest { asked, way }));
+        assert!(!flights.begin(lane(1, 0), 7, InflightRequest { asked, way: None }), "one number for two");
         assert!(!flights.follows());
     }
 }

@@ -16,5 +16,5 @@ mod page;
 mod recorder;
 mod top_segments;
 
-pub(crate) use page::{Page, PageIdentity, let_through, wall_us};
-pub(crate) use recorder::{ClientSeen, Gauges, Tally};
+pub(crate) use page::{PageIdentity, StatusPage, let_through, wall_us};
+pub(crate) use recorder::{ClientSeen, Gauges, Recorder};

@@ -4,8 +4,8 @@
 //! says how far that daemon had come. A reader that has the old file open reads on in the old file.
 
 use crate::storage::memory::PoolError;
-use ddss_core::status::{Counter, Gauge, Histogram, IdentityWord, Kind, Layout, Road, Row, Section, State, Step};
-use ddss_core::{NodeId, Plane};
+use ddss_core::status::{Counter, DaemonState, Gauge, Histogram, IdentityWord, Kind, Layout, Road, Row, Section, Step};
+use ddss_core::{NodeId, Shard};
 use ddss_ipc::{LAYOUT_VERSION, MemoryError, SharedMemory, clock_ns, process_began, status_name};
 use std::fs::Permissions;
 use std::io;
@@ -22,18 +22,18 @@ pub(crate) struct PageIdentity {
     pub(crate) node: NodeId,
     pub(crate) run: u32,
     pub(crate) core: Option<usize>,
-    pub(crate) plane: Plane,
+    pub(crate) plane: Shard,
     /// Permission bits of the file.
     pub(crate) mode: u32,
 }
 
 /// The page, mapped. Clones name the same one; each word has one writer.
 #[derive(Clone, Debug)]
-pub(crate) struct Page {
+pub(crate) struct StatusPage {
     memory: SharedMemory,
 }
 
-impl Page {
+impl StatusPage {
     const NAME: &str = "status";
     const BEFORE_NAME: &str = "status.before";
     const FRESH_NAME: &str = "status.new";
@@ -94,13 +94,13 @@ impl Page {
         self.set(IdentityWord::Core.at(), identity.core.map_or(0, |core| core as u64 + 1));
         let plane = identity.plane;
         self.set(IdentityWord::Plane.at(), u64::from(plane.index()) | u64::from(plane.count()) << 32);
-        self.set_state(State::Starting);
+        self.set_state(DaemonState::Starting);
         self.beat(wall_us());
         Layout::begin(|at, word| self.set(at, word));
     }
 
     /// How far the daemon has come.
-    pub(crate) fn set_state(&self, state: State) {
+    pub(crate) fn set_state(&self, state: DaemonState) {
         self.set(IdentityWord::State.at(), state.code());
     }
 
@@ -221,21 +221,21 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ddssd-page-{}", std::process::id()));
         let memory_folder = folder.join("memory");
         std::fs::create_dir_all(&memory_folder).unwrap();
-        let plane = Plane::new(0, 2).unwrap();
+        let plane = Shard::new(0, 2).unwrap();
         let identity = |run| PageIdentity { node: NodeId(3), run, core: Some(1), plane, mode: 0o640 };
-        let first = Page::make(&folder, &memory_folder, identity(1)).unwrap();
+        let first = StatusPage::make(&folder, &memory_folder, identity(1)).unwrap();
         first.set_counter(Counter::Commits, 5);
-        first.set_state(State::Serving);
+        first.set_state(DaemonState::Serving);
         let seen = read_status(&folder).unwrap();
         assert_eq!((seen.daemon.run, seen.daemon.core, seen.counter(Counter::Commits)), (1, Some(1), 5));
         assert_eq!(seen.daemon.release, env!("CARGO_PKG_VERSION"));
         assert_eq!(Status::decode(&first.copy()).unwrap(), seen);
-        let second = Page::make(&folder, &memory_folder, identity(2)).unwrap();
+        let second = StatusPage::make(&folder, &memory_folder, identity(2)).unwrap();
         second.set_counter(Counter::Commits, 1);
         first.set_counter(Counter::Commits, 6);
         let seen = read_status(&folder).unwrap();
         assert_eq!((seen.daemon.run, seen.counter(Counter::Commits)), (2, 1));
-        let before = Status::decode(&std::fs::read(memory_folder.join(Page::BEFORE_NAME)).unwrap()).unwrap();
+        let before = Status::decode(&std::fs::read(memory_folder.join(StatusPage::BEFORE_NAME)).unwrap()).unwrap();
         assert_eq!((before.daemon.run, before.counter(Counter::Commits)), (1, 6));
         assert_eq!(std::fs::read_link(folder.join(STATUS_NAME)).unwrap(), Path::new("memory/status"));
         let mode = std::fs::metadata(folder.join(STATUS_NAME)).unwrap().permissions().mode();
@@ -244,13 +244,14 @@ mod tests {
         let second = memory_folder.join("plane-1");
         std::fs::create_dir_all(&second).unwrap();
         for (run, count) in [(1, 1), (2, 2)] {
-            Page::make(&folder, &second, PageIdentity { plane: Plane::new(1, 2).unwrap(), ..identity(run) }).unwrap();
+            StatusPage::make(&folder, &second, PageIdentity { plane: Shard::new(1, 2).unwrap(), ..identity(run) })
+                .unwrap();
             let all = read_all_statuses(&folder).unwrap();
             assert_eq!(all.iter().map(|status| status.daemon.plane.index()).collect::<Vec<_>>(), [0, 1][..count]);
         }
-        Page::discard(&folder, &second, 1);
+        StatusPage::discard(&folder, &second, 1);
         std::fs::remove_dir(&second).unwrap();
-        Page::discard(&folder, &memory_folder, 0);
+        StatusPage::discard(&folder, &memory_folder, 0);
         assert_eq!(std::fs::read_dir(&memory_folder).unwrap().count(), 0);
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -4,17 +4,17 @@
 //! What a call costs here is a few additions in memory that no other core looks at. Clocks are read only for a request
 //! that is followed (`crates/ddss-ipc/src/trace_sampling.rs` says which).
 
-use super::inflight::{Asked, Flight, Flights, Way};
-use super::page::Page;
-use super::top_segments::{Busiest, Touch};
+use super::inflight::{Asked, InflightRequest, InflightRequests, Way};
+use super::page::StatusPage;
+use super::top_segments::{TopSegments, Touch};
 use ddss_core::engine::Counters;
 use ddss_core::status::{ClientRow, Counter, Gauge, Kind, Layout, PeerRow, Road, SampleRow, Step, Tally as Column};
-use ddss_core::{ClientId, Entry, LaneId, Message, NodeId, Outcome, SegmentId};
-use ddss_ipc::{Followed, Session, StationCounts, Strategy, clock_ns};
+use ddss_core::{ChannelId, ClientId, Entry, Message, NodeId, Outcome, SegmentId};
+use ddss_ipc::{ServerCounts, Session, Strategy, TracedRequest, clock_ns};
 
 /// A client and whether its row has to be written.
 #[derive(Clone, Copy, Debug)]
-struct Guest {
+struct ClientState {
     row: ClientRow,
     dirty: bool,
 }
@@ -34,19 +34,19 @@ pub(crate) struct Gauges {
 
 /// Everything that is counted.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct Recorder {
     node: NodeId,
-    page: Page,
+    page: StatusPage,
     counters: [u64; Counter::COUNT],
     operations: [[u64; Column::COUNT]; Kind::COUNT],
     failures: [u64; Layout::FAILURES],
-    clients: Vec<Option<Guest>>,
+    clients: Vec<Option<ClientState>>,
     dirty: Vec<u32>,
     attached: usize,
     lanes: usize,
     arena_bytes: u64,
-    busiest: Busiest,
-    flights: Flights,
+    busiest: TopSegments,
+    flights: InflightRequests,
     samples: u64,
     /// When the network last brought something, while a request was followed.
     noticed_ns: u64,
@@ -55,11 +55,11 @@ pub(crate) struct Tally {
     flushes: u32,
 }
 
-impl Tally {
+impl Recorder {
     /// How often what was looked up is written until calls count half as much: about a second.
     const FLUSHES_PER_COOL: u32 = 16;
 
-    pub(crate) fn new(node: NodeId, page: Page, clients_max: usize) -> Self {
+    pub(crate) fn new(node: NodeId, page: StatusPage, clients_max: usize) -> Self {
         Self {
             node,
             page,
@@ -71,8 +71,8 @@ impl Tally {
             attached: 0,
             lanes: 0,
             arena_bytes: 0,
-            busiest: Busiest::new(),
-            flights: Flights::new(),
+            busiest: TopSegments::new(),
+            flights: InflightRequests::new(),
             samples: 0,
             noticed_ns: 0,
             wall_us: 0,
@@ -153,7 +153,7 @@ impl Tally {
         };
         self.left(client.index);
         if let Some(place) = self.clients.get_mut(client.index as usize) {
-            *place = Some(Guest { row, dirty: true });
+            *place = Some(ClientState { row, dirty: true });
             self.dirty.push(client.index);
             self.attached += 1;
             self.lanes += usize::from(lanes);
@@ -184,7 +184,7 @@ impl Tally {
     }
 
     #[inline]
-    fn guest(&mut self, client: ClientId) -> Option<&mut Guest> {
+    fn guest(&mut self, client: ClientId) -> Option<&mut ClientState> {
         self.clients.get_mut(client.index as usize)?.as_mut().filter(|guest| guest.row.client == client)
     }
 
@@ -192,7 +192,13 @@ impl Tally {
 
     /// A request was answered on the spot.
     #[inline]
-    pub(crate) fn answered(&mut self, lane: LaneId, request: &Entry, reply: &Entry, followed: Option<Followed>) {
+    pub(crate) fn answered(
+        &mut self,
+        lane: ChannelId,
+        request: &Entry,
+        reply: &Entry,
+        followed: Option<TracedRequest>,
+    ) {
         if request[1] != reply[1] {
             return self.answered_another(lane, request, reply, followed);
         }
@@ -206,18 +212,21 @@ impl Tally {
 
     /// What was answered is an older request of the same lane.
     #[cold]
-    fn answered_another(&mut self, lane: LaneId, request: &Entry, reply: &Entry, followed: Option<Followed>) {
+    fn answered_another(&mut self, lane: ChannelId, request: &Entry, reply: &Entry, followed: Option<TracedRequest>) {
         self.waits(lane, request, followed);
         self.landed(lane, reply);
     }
 
     /// A request waits for somebody.
-    pub(crate) fn waits(&mut self, lane: LaneId, request: &Entry, followed: Option<Followed>) {
+    pub(crate) fn waits(&mut self, lane: ChannelId, request: &Entry, followed: Option<TracedRequest>) {
         let asked = Asked::of(request);
         self.operations[asked.kind.index()][Column::Waited.index()] += 1;
-        let way =
-            followed.map(|Followed { submitted_ns, taken_ns }| Way { submitted_ns, taken_ns, posted_ns: clock_ns() });
-        if self.flights.begin(lane, request[1], Flight { asked, way }) {
+        let way = followed.map(|TracedRequest { submitted_ns, taken_ns }| Way {
+            submitted_ns,
+            taken_ns,
+            posted_ns: clock_ns(),
+        });
+        if self.flights.begin(lane, request[1], InflightRequest { asked, way }) {
             if let Some(guest) = self.guest(lane.client) {
                 guest.row.under_way += 1;
             }
@@ -227,8 +236,8 @@ impl Tally {
     }
 
     /// One that waited has its answer.
-    pub(crate) fn landed(&mut self, lane: LaneId, reply: &Entry) {
-        let Some(Flight { asked, way }) = self.flights.end(lane, reply[1]) else { return };
+    pub(crate) fn landed(&mut self, lane: ChannelId, reply: &Entry) {
+        let Some(InflightRequest { asked, way }) = self.flights.end(lane, reply[1]) else { return };
         let outcome = outcome_of(reply);
         self.ended(lane.client, &asked, outcome, 1);
         if let Some(way) = way {
@@ -294,9 +303,9 @@ impl Tally {
     }
 
     #[cold]
-    fn follow_here(&mut self, lane: LaneId, request: u64, asked: &Asked, outcome: Outcome, followed: Followed) {
+    fn follow_here(&mut self, lane: ChannelId, request: u64, asked: &Asked, outcome: Outcome, followed: TracedRequest) {
         let now = clock_ns();
-        let Followed { submitted_ns, taken_ns } = followed;
+        let TracedRequest { submitted_ns, taken_ns } = followed;
         let mut steps = [None; Step::COUNT];
         steps[Step::Submit.index()] = submitted_ns.map(|from| taken_ns.saturating_sub(from));
         steps[Step::Post.index()] = Some(now.saturating_sub(taken_ns));
@@ -306,7 +315,7 @@ impl Tally {
     }
 
     #[cold]
-    fn follow_away(&mut self, lane: LaneId, request: u64, asked: &Asked, outcome: Outcome, way: Way) {
+    fn follow_away(&mut self, lane: ChannelId, request: u64, asked: &Asked, outcome: Outcome, way: Way) {
         let now = clock_ns();
         let Way { submitted_ns, taken_ns, posted_ns } = way;
         // Time may have brought the answer, or another client.
@@ -327,7 +336,7 @@ impl Tally {
 
     fn sample(
         &mut self,
-        lane: LaneId,
+        lane: ChannelId,
         request: u64,
         asked: &Asked,
         outcome: Outcome,
@@ -370,7 +379,7 @@ impl Tally {
     }
 
     /// Writes every count, each row that has changed, and a sign of life.
-    pub(crate) fn flush(&mut self, engine: Counters, station: StationCounts) {
+    pub(crate) fn flush(&mut self, engine: Counters, station: ServerCounts) {
         for (counter, value) in [
             (Counter::Requests, engine.requests + engine.malformed),
             (Counter::Malformed, engine.malformed),

@@ -32,7 +32,7 @@ impl Place {
 
 /// The table.
 #[derive(Debug)]
-pub(super) struct Busiest {
+pub(super) struct TopSegments {
     places: Box<[Place]>,
     /// Where the last call was: the next one is often there, too.
     last: usize,
@@ -41,7 +41,7 @@ pub(super) struct Busiest {
     pub(super) lost: u64,
 }
 
-impl Busiest {
+impl TopSegments {
     const WAYS: usize = 4;
     const SETS: usize = Layout::SEGMENTS / Self::WAYS;
 
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_busy_segment_stays_among_many_that_are_used_once() {
         // If this broke, the segment that makes the load would be the one that nobody is shown.
-        let mut table = Busiest::new();
+        let mut table = TopSegments::new();
         let mut seen = HashMap::new();
         for round in 0..200_000u64 {
             table.touch(1, Touch::Get, 8);

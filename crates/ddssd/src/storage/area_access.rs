@@ -1,7 +1,7 @@
 //! Who may map which area: told by the progress thread when it opens one, asked at the door by the reception.
 
-use ddss_core::{Audience, Identity};
-use ddss_ipc::{Credentials, SharedMemory, Views};
+use ddss_core::{Audience, Principal};
+use ddss_ipc::{AreaAccess, Credentials, SharedMemory};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,9 +10,9 @@ type Place = (Audience, PathBuf);
 
 /// The audience of each area, and where it is. Clones share it; neither changes while a daemon runs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Audiences(Arc<Mutex<Vec<Option<Place>>>>);
+pub(crate) struct AreaAudiences(Arc<Mutex<Vec<Option<Place>>>>);
 
-impl Audiences {
+impl AreaAudiences {
     /// An area is there.
     pub(crate) fn tell(&self, area: usize, audience: Audience, path: PathBuf) {
         let mut audiences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -23,17 +23,17 @@ impl Audiences {
     }
 
     /// Where an area is, for one who may look at it.
-    fn shown(&self, area: usize, who: Identity) -> Option<PathBuf> {
+    fn shown(&self, area: usize, who: Principal) -> Option<PathBuf> {
         let audiences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (audience, path) = audiences.get(area)?.as_ref()?;
         audience.includes(who).then(|| path.clone())
     }
 
     /// What the reception asks.
-    pub(crate) fn views(&self) -> Views {
+    pub(crate) fn views(&self) -> AreaAccess {
         let audiences = self.clone();
-        Views::new(move |area, who: &Credentials| {
-            let path = audiences.shown(area as usize, Identity { uid: who.uid, gid: who.gid })?;
+        AreaAccess::new(move |area, who: &Credentials| {
+            let path = audiences.shown(area as usize, Principal { uid: who.uid, gid: who.gid })?;
             SharedMemory::open_to_read(&path).ok()
         })
     }

@@ -13,10 +13,10 @@
 //! that the machine ended first: what is on the disk may be a mix of several puts.
 
 use super::memory::{NodeMemory, PoolError};
-use super::registry::{Register, Unusable};
+use super::registry::{Registry, Unusable};
 use super::state_dir;
-use super::state_dir::{FolderLock, plane_folder};
-use super::undo_log::Undo;
+use super::state_dir::{StateDirLock, plane_folder};
+use super::undo_log::UndoLog;
 use ddss_core::NodeId;
 use ddss_ipc::{MemoryError, SharedMemory};
 use serde::{Deserialize, Serialize};
@@ -70,9 +70,9 @@ pub(crate) struct Files {
 
 #[derive(Debug)]
 struct Open {
-    register: Register,
-    undo: Undo,
-    _lock: FolderLock,
+    register: Registry,
+    undo: UndoLog,
+    _lock: StateDirLock,
 }
 
 impl Files {
@@ -126,16 +126,16 @@ impl Files {
             let at = |name: &str| self.folder.join(name);
             let file = |path: PathBuf| move |source| PoolError::File { path, source };
             state_dir::make(&self.folder).map_err(PoolError::Folder)?;
-            let lock = FolderLock::take_itself(&self.folder).map_err(PoolError::Folder)?;
+            let lock = StateDirLock::take_itself(&self.folder).map_err(PoolError::Folder)?;
             NodeMemory::check_register(&self.folder)?;
             let register = at(NodeMemory::REGISTER_NAME);
-            let register = Register::open(&register).map_err(file(register.clone()))?;
+            let register = Registry::open(&register).map_err(file(register.clone()))?;
             register.claim(self.node).map_err(|unusable| match unusable {
                 Unusable::Version(found) => PoolError::other_release(&self.folder, found, String::new()),
                 Unusable::Node(node) => PoolError::OtherNode { path: self.folder.clone(), node },
             })?;
             let undo = at(NodeMemory::UNDO_NAME);
-            let undo = Undo::open(&undo).map_err(file(undo.clone()))?;
+            let undo = UndoLog::open(&undo).map_err(file(undo.clone()))?;
             self.mark("open").map_err(|source| PoolError::File { path: at(Self::MARK_NAME), source: lost(source) })?;
             self.open = Some(Open { register, undo, _lock: lock });
         }
@@ -143,17 +143,17 @@ impl Files {
     }
 
     /// The register, made if it is not there yet.
-    pub(crate) fn register(&mut self) -> Result<&Register, MemoryError> {
+    pub(crate) fn register(&mut self) -> Result<&Registry, MemoryError> {
         self.start().map(|open| &open.register).map_err(|error| lost(io::Error::other(error)))
     }
 
     /// The register, if there is one.
-    pub(crate) fn known(&self) -> Option<&Register> {
+    pub(crate) fn known(&self) -> Option<&Registry> {
         self.open.as_ref().map(|open| &open.register)
     }
 
     /// The undo record of what is in files.
-    pub(crate) fn undo(&self) -> Option<&Undo> {
+    pub(crate) fn undo(&self) -> Option<&UndoLog> {
         self.open.as_ref().map(|open| &open.undo)
     }
 

@@ -3,10 +3,10 @@
 //! engine's actions say about bytes.
 
 use super::files::Files;
-use super::registry::{Entry, Head, Register, Unusable};
-use super::state_dir::FolderError;
-use super::undo_log::Undo;
-use ddss_core::engine::{OWN_AREA, Seen, area_of, offset_of};
+use super::registry::{Entry, Head, Registry, Unusable};
+use super::state_dir::StateDirError;
+use super::undo_log::UndoLog;
+use ddss_core::engine::{InlineResult, OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX};
 use ddss_core::{
     Completion, Header, LockToken, NodeId, Outcome, Range, Record, RequestId, SegmentId, Storage, Timestamp, Version,
@@ -41,7 +41,7 @@ pub enum PoolError {
     #[error(
         "the segments in {} have format {found}{by}, and ddssd {} reads format {}: start the release that wrote them \
          (`ddss export` and `ddss import` carry segments over), or throw them away with --discard",
-        path.display(), env!("CARGO_PKG_VERSION"), Register::VERSION
+        path.display(), env!("CARGO_PKG_VERSION"), Registry::VERSION
     )]
     OtherRelease {
         /// Where.
@@ -92,7 +92,7 @@ pub enum PoolError {
     },
     /// The folder of segments in files cannot be used.
     #[error(transparent)]
-    Folder(FolderError),
+    Folder(StateDirError),
     /// The memory that is there is of another node.
     #[error(
         "the memory in {} is of {node}: give this daemon that number, or another --memory-dir, or throw the segments away \
@@ -119,8 +119,8 @@ pub(crate) struct NodeMemory {
     folder: PathBuf,
     areas: Vec<Option<Area>>,
     area_bytes: usize,
-    pub(crate) register: Register,
-    undo: Undo,
+    pub(crate) register: Registry,
+    undo: UndoLog,
     files: Option<Files>,
     pub(crate) scratch: SharedMemory,
 }
@@ -147,12 +147,12 @@ impl NodeMemory {
         let at = |name: &str| folder.join(name);
         let file = |path: PathBuf| move |source| PoolError::File { path, source };
         Self::check_register(folder)?;
-        let register = Register::open(&at(Self::REGISTER_NAME)).map_err(file(at(Self::REGISTER_NAME)))?;
+        let register = Registry::open(&at(Self::REGISTER_NAME)).map_err(file(at(Self::REGISTER_NAME)))?;
         register.claim(node).map_err(|unusable| match unusable {
             Unusable::Version(found) => PoolError::other_release(folder, found, String::new()),
             Unusable::Node(node) => PoolError::OtherNode { path: folder.to_owned(), node },
         })?;
-        let undo = Undo::open(&at(Self::UNDO_NAME)).map_err(file(at(Self::UNDO_NAME)))?;
+        let undo = UndoLog::open(&at(Self::UNDO_NAME)).map_err(file(at(Self::UNDO_NAME)))?;
         let anonymous =
             |name, bytes| SharedMemory::create(name, bytes).map_err(|source| PoolError::Anonymous { bytes, source });
         let scratch = anonymous("ddss-scratch", OPERATIONS_MAX * LINE_BYTES)?;
@@ -166,11 +166,11 @@ impl NodeMemory {
     pub(crate) fn check_register(folder: &Path) -> Result<(), PoolError> {
         let path = folder.join(Self::REGISTER_NAME);
         let has_areas = || (0..AREAS_MAX).any(|area| Self::area_path(folder, area).exists());
-        let is_cut_short = match Register::head(&path) {
+        let is_cut_short = match Registry::head(&path) {
             Ok(Head::Other { version, release }) => return Err(PoolError::other_release(folder, version, release)),
             Ok(Head::Foreign) => return Err(PoolError::NoRegister { path }),
             Ok(Head::Part) => true,
-            Ok(Head::Ours | Head::Unclaimed) => Register::is_cut_short(&path, has_areas()),
+            Ok(Head::Ours | Head::Unclaimed) => Registry::is_cut_short(&path, has_areas()),
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => false,
             Err(source) => {
                 let source = MemoryError::System { tried: "read the file of", source };
@@ -199,14 +199,14 @@ impl NodeMemory {
     pub(crate) fn entries(&self) -> Vec<(Storage, Entry)> {
         let of = |storage| move |entry| (storage, entry);
         let files = self.files.as_ref().and_then(Files::known);
-        let in_files = files.into_iter().flat_map(Register::entries).map(of(Storage::File));
+        let in_files = files.into_iter().flat_map(Registry::entries).map(of(Storage::File));
         self.register.entries().map(of(Storage::Memory)).chain(in_files).collect()
     }
 
     /// Throws the segments away, and everything that has a name. Who has them mapped sees that they are gone; their
     /// memory goes with the last mapping.
     pub(crate) fn discard(folder: &Path) {
-        if let Ok(register) = Register::open_existing(&folder.join(Self::REGISTER_NAME)) {
+        if let Ok(register) = Registry::open_existing(&folder.join(Self::REGISTER_NAME)) {
             for entry in register.entries() {
                 let Entry::Live(record) = entry else { continue };
                 let path = Self::area_path(folder, area_of(record.at));
@@ -266,7 +266,7 @@ impl NodeMemory {
 
     /// What the commit under way to a place replaces is kept beside the segment: it has to live as long.
     #[inline]
-    fn undo_of(&self, place: u64) -> &Undo {
+    fn undo_of(&self, place: u64) -> &UndoLog {
         let storage = self.areas[area_of(place)].as_ref().map(|area| area.storage);
         match (storage, &self.files) {
             (Some(Storage::File), Some(files)) => files.undo().expect("it was opened with the area"),
@@ -274,7 +274,7 @@ impl NodeMemory {
         }
     }
 
-    fn register_for(&mut self, storage: Storage) -> Result<&Register, MemoryError> {
+    fn register_for(&mut self, storage: Storage) -> Result<&Registry, MemoryError> {
         match (storage, &mut self.files) {
             (Storage::File, Some(files)) => files.register(),
             _ => Ok(&self.register),
@@ -319,8 +319,8 @@ impl NodeMemory {
 
     /// The answer to a small get, with its bytes.
     #[inline(always)]
-    pub(crate) fn seen(&self, request: u64, seen: &Seen) -> ddss_core::Entry {
-        let &Seen { at, bytes, version, timestamp } = seen;
+    pub(crate) fn seen(&self, request: u64, seen: &InlineResult) -> ddss_core::Entry {
+        let &InlineResult { at, bytes, version, timestamp } = seen;
         let request = RequestId(request);
         let done = Completion { version, timestamp, inline: true, ..Completion::bare(request, Outcome::Done) };
         self.encoded(&done, Some((at, bytes)))
@@ -413,7 +413,7 @@ impl NodeMemory {
 
     /// Writes bytes between two steps of the state word, so that who reads it before and after cannot take a mix for
     /// a whole; `ranges` says which, counted from the segment's first byte. `write` gets the area and the segment's
-    /// first byte in it. A daemon that dies in here leaves what the next one can [undo](Undo).
+    /// first byte in it. A daemon that dies in here leaves what the next one can [undo](UndoLog).
     pub(crate) fn commit(
         &self,
         at: u64,

@@ -3,7 +3,7 @@
 
 use super::files::Files;
 use super::memory::NodeMemory;
-use super::registry::{Entry, Register};
+use super::registry::{Entry, Registry};
 use super::state_dir::plane_folder;
 use ddss_core::engine::{OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, PLANES_MAX};
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 /// Why what was left cannot be looked at.
 #[derive(Debug, thiserror::Error)]
 #[error("no daemon left segments in {}", path.display())]
-pub struct NoRemains {
+pub struct OfflineError {
     path: PathBuf,
     #[source]
     source: MemoryError,
@@ -25,17 +25,17 @@ pub struct NoRemains {
 /// What a daemon left.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
-pub struct Remains {
+pub struct OfflineNode {
     /// Which node it was.
     pub node: NodeId,
     /// Its segments, in the order of their names.
-    pub segments: Vec<Remain>,
+    pub segments: Vec<OfflineSegment>,
 }
 
 /// A segment that was left.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
-pub struct Remain {
+pub struct OfflineSegment {
     /// What was written down of it.
     pub record: Record,
     /// Its header. An odd state is a put that had begun: the next daemon undoes it. `None` if there is none where it
@@ -43,9 +43,9 @@ pub struct Remain {
     pub header: Option<Header>,
 }
 
-impl Remains {
+impl OfflineNode {
     /// Looks into a daemon's memory folder, and at what it has in files below its state folder.
-    pub fn look_everywhere(memory_folder: &Path, state_folder: &Path) -> Result<Self, NoRemains> {
+    pub fn look_everywhere(memory_folder: &Path, state_folder: &Path) -> Result<Self, OfflineError> {
         let in_files = Self::look(&Files::folder(state_folder, 0));
         match (Self::look(memory_folder), in_files) {
             (Ok(mut all), Ok(in_files)) if all.node == in_files.node => {
@@ -60,7 +60,7 @@ impl Remains {
 
     /// Looks into a daemon's memory folder. While a daemon runs there it is to be asked instead: what it is just writing
     /// down may be seen in part.
-    pub fn look(memory_folder: &Path) -> Result<Self, NoRemains> {
+    pub fn look(memory_folder: &Path) -> Result<Self, OfflineError> {
         let others = (1..PLANES_MAX as u8).map(|plane| plane_folder(memory_folder, plane));
         let mut others = others.filter_map(|folder| Self::look_at_plane(&folder).ok());
         // What is in files may be of any of the planes.
@@ -70,9 +70,9 @@ impl Remains {
         Ok(all)
     }
 
-    fn look_at_plane(memory_folder: &Path) -> Result<Self, NoRemains> {
+    fn look_at_plane(memory_folder: &Path) -> Result<Self, OfflineError> {
         let path = memory_folder.join(NodeMemory::REGISTER_NAME);
-        let register = Register::open_existing(&path).map_err(|source| NoRemains { path, source })?;
+        let register = Registry::open_existing(&path).map_err(|source| OfflineError { path, source })?;
         let mut records: Vec<Record> = register
             .entries()
             .filter_map(|entry| if let Entry::Live(record) = entry { Some(record) } else { None })
@@ -86,7 +86,7 @@ impl Remains {
         let segments = records.into_iter().map(|record| {
             let area = areas.entry(area_of(record.at)).or_insert_with_key(|&area| open_area(memory_folder, area));
             let header = area.as_ref().and_then(|area| header_at(area, &record));
-            Remain { record, header }
+            OfflineSegment { record, header }
         });
         Ok(Self { node: register.node(), segments: segments.collect() })
     }
@@ -114,7 +114,7 @@ fn header_at(area: &SharedMemory, record: &Record) -> Option<Header> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Service};
+    use crate::{Config, Node};
 
     #[test]
     fn what_a_daemon_left_is_seen_and_left_alone() {
@@ -123,11 +123,11 @@ mod tests {
         let mut config = Config::single(&folder);
         (config.discard, config.pool_bytes) = (false, 1 << 20);
         let memory = config.memory_folder.clone();
-        Service::start(config).unwrap().stop().unwrap();
-        let empty = Remains::look(&memory).unwrap();
+        Node::start(config).unwrap().stop().unwrap();
+        let empty = OfflineNode::look(&memory).unwrap();
         assert_eq!((empty.node, empty.segments.len()), (NodeId(1), 0));
         std::fs::remove_dir_all(&folder).unwrap();
-        let told = Remains::look(&memory).unwrap_err().to_string();
+        let told = OfflineNode::look(&memory).unwrap_err().to_string();
         assert!(told.contains("no daemon left segments in"), "{told}");
     }
 }

@@ -150,7 +150,7 @@ fn clear_the_rest(memory: &NodeMemory, area: usize, taken: &mut [(u64, u64)]) ->
 mod tests {
     use super::*;
     use ddss_core::engine::EngineConfig;
-    use ddss_core::{Identity, Name, NodeId, Permissions, Plane, Range, SegmentId, Spec};
+    use ddss_core::{Name, NodeId, Permissions, Principal, Range, SegmentId, Shard, Spec};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     const BYTES: usize = 10_000;
@@ -165,7 +165,7 @@ mod tests {
             at: AT,
             name: Name::new("s").unwrap(),
             spec: Spec::new(BYTES as u64),
-            permissions: Permissions { owner: Identity { uid: 1, gid: 1 }, mode: 0o600 },
+            permissions: Permissions { owner: Principal { uid: 1, gid: 1 }, mode: 0o600 },
         }
     }
 
@@ -188,7 +188,7 @@ mod tests {
     fn open(folder: &Path) -> (NodeMemory, Engine) {
         let engine = Engine::new(&EngineConfig {
             node: NodeId(1),
-            plane: Plane::ONLY,
+            plane: Shard::ONLY,
             pool_bytes: POOL,
             peers: Vec::new(),
             first_generation: 0,

@@ -22,7 +22,7 @@ use std::sync::atomic::{Ordering, fence};
 
 /// The register of one node.
 #[derive(Debug)]
-pub(crate) struct Register {
+pub(crate) struct Registry {
     memory: SharedMemory,
     floor: u64,
 }
@@ -63,7 +63,7 @@ pub(crate) enum Entry {
 
 const CHECKED: &str = "the register has room for every index";
 
-impl Register {
+impl Registry {
     const MAGIC: u64 = u64::from_le_bytes(*b"DDSSREG\0");
     pub(crate) const VERSION: u64 = 1;
     const MAGIC_AT: usize = 0;
@@ -281,7 +281,7 @@ impl Register {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddss_core::{Identity, Name, Permissions, Spec};
+    use ddss_core::{Name, Permissions, Principal, Spec};
 
     #[test]
     fn the_next_daemon_reads_what_the_last_one_wrote_down() {
@@ -293,9 +293,9 @@ mod tests {
             at: 4096,
             name: Name::new("n").unwrap(),
             spec: Spec::new(8),
-            permissions: Permissions { owner: Identity { uid: 1, gid: 2 }, mode: 0o600 },
+            permissions: Permissions { owner: Principal { uid: 1, gid: 2 }, mode: 0o600 },
         };
-        let mut register = Register::open(&path).unwrap();
+        let mut register = Registry::open(&path).unwrap();
         register.claim(NodeId(1)).unwrap();
         register.write(&record(0, 5)).unwrap();
         register.write(&record(2, 9)).unwrap();
@@ -304,7 +304,7 @@ mod tests {
         let floor = register.floor();
         assert!(floor.micros() > 1000);
         drop(register);
-        let register = Register::open(&path).unwrap();
+        let register = Registry::open(&path).unwrap();
         assert_eq!(register.claim(NodeId(2)), Err(Unusable::Node(NodeId(1))));
         register.claim(NodeId(1)).unwrap();
         let entries: Vec<_> = register.entries().collect();
@@ -325,30 +325,30 @@ mod tests {
             at: 1 << 48,
             name: Name::new("n").unwrap(),
             spec: Spec::new(8),
-            permissions: Permissions { owner: Identity { uid: 1, gid: 2 }, mode },
+            permissions: Permissions { owner: Principal { uid: 1, gid: 2 }, mode },
         };
-        let live = |register: &Register| register.entries().nth(4);
+        let live = |register: &Registry| register.entries().nth(4);
         // The daemon dies before the old record is touched, while it is free, and when it is half the new one.
         for touched in [0, 1, 2] {
-            let register = Register::open(&path).unwrap();
+            let register = Registry::open(&path).unwrap();
             register.claim(NodeId(1)).unwrap();
             register.write(&record(0o644)).unwrap();
-            register.memory.write(Register::INTENT_AT, &record(0o600).encode()).unwrap();
+            register.memory.write(Registry::INTENT_AT, &record(0o600).encode()).unwrap();
             assert_eq!(live(&register), Some(Entry::Live(record(0o644))), "without its state the intent is none");
-            register.set(Register::INTENT_AT + Record::STATE_OFFSET, Record::LIVE, Ordering::Release);
+            register.set(Registry::INTENT_AT + Record::STATE_OFFSET, Record::LIVE, Ordering::Release);
             if touched > 0 {
-                register.set(Register::record_at(4) + Record::STATE_OFFSET, Record::FREE, Ordering::Release);
+                register.set(Registry::record_at(4) + Record::STATE_OFFSET, Record::FREE, Ordering::Release);
             }
             if touched > 1 {
-                register.memory.write(Register::record_at(4) + 8, &record(0o600).encode()[8..40]).unwrap();
+                register.memory.write(Registry::record_at(4) + 8, &record(0o600).encode()[8..40]).unwrap();
             }
             drop(register);
-            let register = Register::open(&path).unwrap();
+            let register = Registry::open(&path).unwrap();
             assert_eq!(register.claim(NodeId(2)), Err(Unusable::Node(NodeId(1))));
-            assert_eq!(register.word(Register::INTENT_AT + Record::STATE_OFFSET), Record::LIVE, "left alone");
+            assert_eq!(register.word(Registry::INTENT_AT + Record::STATE_OFFSET), Record::LIVE, "left alone");
             register.claim(NodeId(1)).unwrap();
             assert_eq!(live(&register), Some(Entry::Live(record(0o600))));
-            assert_eq!(register.word(Register::INTENT_AT + Record::STATE_OFFSET), Record::FREE);
+            assert_eq!(register.word(Registry::INTENT_AT + Record::STATE_OFFSET), Record::FREE);
             register.rewrite(&record(0o640));
             assert_eq!(live(&register), Some(Entry::Live(record(0o640))));
             std::fs::remove_file(&path).unwrap();

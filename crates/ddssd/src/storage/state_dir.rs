@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Why a daemon cannot work in a folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FolderError {
+pub enum StateDirError {
     /// It cannot be made or written to.
     #[error("cannot use the folder {}: does it exist, and may this user write to it?", path.display())]
     Unusable {
@@ -40,24 +40,24 @@ pub(crate) fn plane_folder(memory_folder: &Path, plane: u8) -> PathBuf {
 
 /// The lock on a folder. It ends with the process, however that ends.
 #[derive(Debug)]
-pub(crate) struct FolderLock {
+pub(crate) struct StateDirLock {
     _file: File,
 }
 
 /// Makes a folder that only its owner sees, and everything above it.
-pub(crate) fn make(path: &Path) -> Result<(), FolderError> {
-    let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
+pub(crate) fn make(path: &Path) -> Result<(), StateDirError> {
+    let unusable = |source| StateDirError::Unusable { path: path.to_owned(), source };
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
     let found = std::fs::symlink_metadata(path).map_err(unusable)?;
-    if is_ours(&found) { Ok(()) } else { Err(FolderError::Foreign { path: path.to_owned() }) }
+    if is_ours(&found) { Ok(()) } else { Err(StateDirError::Foreign { path: path.to_owned() }) }
 }
 
 /// Whether [`make`] would find or make such a folder; nothing is made.
-pub(crate) fn check(path: &Path) -> Result<(), FolderError> {
-    let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
+pub(crate) fn check(path: &Path) -> Result<(), StateDirError> {
+    let unusable = |source| StateDirError::Unusable { path: path.to_owned(), source };
     match std::fs::symlink_metadata(path) {
         Ok(found) if is_ours(&found) => Ok(()),
-        Ok(_) => Err(FolderError::Foreign { path: path.to_owned() }),
+        Ok(_) => Err(StateDirError::Foreign { path: path.to_owned() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // It would be made in the nearest folder above it that is there.
             let above = path.ancestors().skip(1).find(|above| above.as_os_str().is_empty() || above.exists());
@@ -73,14 +73,14 @@ fn is_ours(found: &Metadata) -> bool {
     found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0
 }
 
-impl FolderLock {
+impl StateDirLock {
     /// Says who works in a folder, if it is there: by its own lock, and by that of the file in it. The lock is taken for an
     /// instant and shared, so that it is in no other check's way.
-    pub(crate) fn check(path: &Path) -> Result<(), FolderError> {
+    pub(crate) fn check(path: &Path) -> Result<(), StateDirError> {
         for lock in [path.to_owned(), path.join(Self::FILE_NAME)] {
             let Ok(file) = File::open(&lock) else { continue };
             if flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK) {
-                return Err(FolderError::Taken { path: path.to_owned() });
+                return Err(StateDirError::Taken { path: path.to_owned() });
             }
         }
         Ok(())
@@ -89,12 +89,12 @@ impl FolderLock {
     const FILE_NAME: &str = "ddssd.lock";
 
     /// Locks each of these folders, which are there; those that are one and the same once.
-    pub(crate) fn take_all(paths: &[&Path]) -> Result<Vec<Self>, FolderError> {
+    pub(crate) fn take_all(paths: &[&Path]) -> Result<Vec<Self>, StateDirError> {
         let mut taken: Vec<PathBuf> = Vec::new();
         let mut locks = Vec::new();
         for path in paths {
             let real = path.canonicalize();
-            let real = real.map_err(|source| FolderError::Unusable { path: path.to_path_buf(), source })?;
+            let real = real.map_err(|source| StateDirError::Unusable { path: path.to_path_buf(), source })?;
             if !taken.contains(&real) {
                 locks.push(Self::take_itself(path)?);
                 taken.push(real);
@@ -104,22 +104,22 @@ impl FolderLock {
     }
 
     /// Locks a folder by a file in it, or says who is there.
-    pub(crate) fn take(path: &Path) -> Result<Self, FolderError> {
+    pub(crate) fn take(path: &Path) -> Result<Self, StateDirError> {
         let mut options = OpenOptions::new();
         Self::hold(path, options.create(true).truncate(false).write(true).mode(0o600).open(path.join(Self::FILE_NAME)))
     }
 
     /// Locks the folder itself: nothing of that is left in it.
-    pub(crate) fn take_itself(path: &Path) -> Result<Self, FolderError> {
+    pub(crate) fn take_itself(path: &Path) -> Result<Self, StateDirError> {
         Self::hold(path, File::open(path))
     }
 
-    fn hold(path: &Path, opened: io::Result<File>) -> Result<Self, FolderError> {
-        let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
+    fn hold(path: &Path, opened: io::Result<File>) -> Result<Self, StateDirError> {
+        let unusable = |source| StateDirError::Unusable { path: path.to_owned(), source };
         let file = opened.map_err(unusable)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(FolderError::Taken { path: path.to_owned() }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(StateDirError::Taken { path: path.to_owned() }),
             Err(errno) => Err(unusable(errno.into())),
         }
     }
@@ -137,11 +137,11 @@ mod tests {
         for path in [&a, &b, &memory] {
             make(path).unwrap();
         }
-        let first = FolderLock::take_all(&[&a, &memory, &a.join("../a")]).unwrap();
+        let first = StateDirLock::take_all(&[&a, &memory, &a.join("../a")]).unwrap();
         assert_eq!(first.len(), 2, "one folder is locked once");
-        assert!(matches!(FolderLock::take_all(&[&b, &memory]), Err(FolderError::Taken { path }) if path == memory));
+        assert!(matches!(StateDirLock::take_all(&[&b, &memory]), Err(StateDirError::Taken { path }) if path == memory));
         drop(first);
-        assert!(FolderLock::take_all(&[&b, &memory]).is_ok());
+        assert!(StateDirLock::take_all(&[&b, &memory]).is_ok());
         std::fs::remove_dir_all(&root).unwrap();
     }
 
@@ -150,13 +150,13 @@ mod tests {
         // If this broke, two daemons would commit to the same memory, or a crash would lock everyone out.
         let folder = std::env::temp_dir().join(format!("ddssd-folder-{}", std::process::id()));
         make(&folder).unwrap();
-        let first = FolderLock::take(&folder).unwrap();
-        assert!(matches!(FolderLock::take(&folder), Err(FolderError::Taken { .. })));
+        let first = StateDirLock::take(&folder).unwrap();
+        assert!(matches!(StateDirLock::take(&folder), Err(StateDirError::Taken { .. })));
         drop(first);
-        assert!(FolderLock::take(&folder).is_ok());
+        assert!(StateDirLock::take(&folder).is_ok());
         std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-        assert!(matches!(make(&folder), Err(FolderError::Foreign { .. })));
+        assert!(matches!(make(&folder), Err(StateDirError::Foreign { .. })));
         std::fs::remove_dir_all(&folder).unwrap();
-        assert!(matches!(FolderLock::take(&folder), Err(FolderError::Unusable { .. })));
+        assert!(matches!(StateDirLock::take(&folder), Err(StateDirError::Unusable { .. })));
     }
 }

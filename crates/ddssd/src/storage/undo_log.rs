@@ -21,11 +21,11 @@ const CHECKED: &str = "a commit is no larger than a transfer";
 
 /// The undo record.
 #[derive(Debug)]
-pub(crate) struct Undo {
+pub(crate) struct UndoLog {
     memory: SharedMemory,
 }
 
-impl Undo {
+impl UndoLog {
     const AT: usize = 0;
     const VERSION_AT: usize = 8;
     const TIMESTAMP_AT: usize = 16;

@@ -4,10 +4,11 @@
 use super::unauthenticated_peer::{Home, Member, Seen, WHO};
 use ddss_core::limits::{STAGING_BYTES, TRANSFER_BYTES_MAX, WAITERS_PER_SEGMENT_MAX};
 use ddss_core::{
-    ArenaRange, Change, Completion, Failure, Identity, LockToken, LockWish, Look, Message, Name, NodeId, Opened,
-    Operation, Outcome, Payload, RemoteWindow, Request, RequestId, SegmentId, Spec, Terms, Timestamp, Version,
+    ArenaRange, AtomicOp, Completion, Failure, LockRequest, LockToken, Message, Name, NodeId, OpenedSegment, Operation,
+    Outcome, Payload, Principal, PutConditions, ReadOptions, RemoteWindow, Request, RequestId, SegmentId, Spec,
+    Timestamp, Version,
 };
-use ddss_ipc::{AttachOptions, Attachment, Lane, SharedMemory, WaitClass, Waited};
+use ddss_ipc::{AttachOptions, Attachment, Channel, SharedMemory, WaitClass, WaitOutcome};
 use ddss_verbs::{Fabric, LocalRange, RegionId, RemoteRange, Trust, Work};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -83,7 +84,7 @@ impl Liar {
     }
 
     /// Makes a segment at the home; its id and the window over it.
-    fn make(&mut self, name: &str, spec: Spec, who: Identity) -> (SegmentId, RemoteWindow) {
+    fn make(&mut self, name: &str, spec: Spec, who: Principal) -> (SegmentId, RemoteWindow) {
         let name = Name::new(name).unwrap();
         match self.ask(|step| Message::Allocate { step, who, spec, name }, &[]) {
             Some(Message::Found { facts, window, .. }) => (facts.segment, window),
@@ -119,7 +120,7 @@ impl Liar {
 /// A client of the home that keeps to the rules; each of its calls succeeds.
 struct Good {
     _attachment: Attachment,
-    lane: Lane,
+    lane: Channel,
     arena: SharedMemory,
 }
 
@@ -135,7 +136,7 @@ impl Good {
         self.lane.submit(request.encode()).unwrap();
         self.lane.ring();
         let deadline = Instant::now() + Duration::from_secs(30);
-        assert_eq!(self.lane.wait(WaitClass::Polling, deadline), Waited::Ready, "{operation:?}");
+        assert_eq!(self.lane.wait(WaitClass::Polling, deadline), WaitOutcome::Ready, "{operation:?}");
         let completion = Completion::decode(&self.lane.reap().unwrap());
         assert_eq!(completion.outcome, Outcome::Done, "{operation:?}");
         completion
@@ -146,17 +147,17 @@ impl Good {
         let text = [&spec.encode()[..], name.as_bytes()].concat();
         self.arena.write(0, &text).unwrap();
         let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
-        Opened::decode(&self.ask(Operation::Allocate { spec_and_name }).data).segment
+        OpenedSegment::decode(&self.ask(Operation::Allocate { spec_and_name }).data).segment
     }
 
     fn get(&mut self, segment: SegmentId) -> Completion {
         let into = ArenaRange { slot: 1, bytes: 16 };
-        self.ask(Operation::Get { segment, offset: 0, into, inline: true, look: Look::default() })
+        self.ask(Operation::Get { segment, offset: 0, into, inline: true, look: ReadOptions::default() })
     }
 }
 
 fn put(segment: SegmentId, offset: u64, length: u32, staged: u64) -> impl FnOnce(u64) -> Message {
-    let terms = Terms::default();
+    let terms = PutConditions::default();
     move |step| Message::Put {
         step,
         who: WHO,
@@ -171,7 +172,7 @@ fn put(segment: SegmentId, offset: u64, length: u32, staged: u64) -> impl FnOnce
 }
 
 fn get(segment: SegmentId, offset: u64, length: u32) -> impl FnOnce(u64) -> Message {
-    let (look, token) = (Look::default(), None);
+    let (look, token) = (ReadOptions::default(), None);
     move |step| Message::Get { step, who: WHO, segment, offset, length, ranges: 0, look, token, timeout_us: TIMEOUT_US }
 }
 
@@ -247,7 +248,7 @@ fn welcomes_to_a_window_that_is_nowhere(liar: &mut Liar, target: &Target<'_>) {
 fn tells_of_a_segment_without_end(liar: &mut Liar, _: &Target<'_>) {
     let segment = SegmentId::new(NodeId(2), 0, 1);
     let permissions = ddss_core::Permissions { owner: WHO, mode: 0o666 };
-    let facts = ddss_core::Facts {
+    let facts = ddss_core::SegmentInfo {
         segment,
         bytes: 1 << 40,
         model: ddss_core::Model::Strict,
@@ -283,7 +284,7 @@ fn asks_beyond_a_segment(liar: &mut Liar, _: &Target<'_>) {
             liar.denied(put(segment, offset, length, Message::NOT_STAGED), &vec![7; length as usize]);
             liar.denied(put(segment, offset, TRANSFER_BYTES_MAX as u32, 0), &[]);
         }
-        let (change, token, timeout_us) = (Change::Swap(7), None, TIMEOUT_US);
+        let (change, token, timeout_us) = (AtomicOp::Swap(7), None, TIMEOUT_US);
         let offset = if offset == 0 { 4096 } else { offset };
         liar.denied(|step| Message::Atomic { step, who: WHO, segment, offset, change, token, timeout_us }, &[]);
     }
@@ -292,7 +293,7 @@ fn asks_beyond_a_segment(liar: &mut Liar, _: &Target<'_>) {
 fn uses_somebody_elses_lock(liar: &mut Liar, target: &Target<'_>) {
     let Target { held: segment, token, .. } = *target;
     liar.denied(|step| Message::Unlock { step, segment, token }, &[]);
-    let terms = Terms { token: Some(token), ..Terms::default() };
+    let terms = PutConditions { token: Some(token), ..PutConditions::default() };
     let (length, staged) = (8, Message::NOT_STAGED);
     let put = |step| Message::Put {
         step,
@@ -309,11 +310,11 @@ fn uses_somebody_elses_lock(liar: &mut Liar, target: &Target<'_>) {
 }
 
 fn asks_for_somebody_who_may_not(liar: &mut Liar, target: &Target<'_>) {
-    let (segment, who) = (target.secret, Identity { uid: 9, gid: 9 });
+    let (segment, who) = (target.secret, Principal { uid: 9, gid: 9 });
     liar.denied(|step| Message::Describe { step, who, segment }, &[]);
     liar.denied(|step| Message::Release { step, who, segment }, &[]);
     liar.denied(|step| Message::Stat { step, who, segment }, &[]);
-    let (look, token, timeout_us) = (Look::default(), None, TIMEOUT_US);
+    let (look, token, timeout_us) = (ReadOptions::default(), None, TIMEOUT_US);
     let get = |step| Message::Get { step, who, segment, offset: 0, length: 64, ranges: 0, look, token, timeout_us };
     liar.denied(get, &[]);
 }
@@ -369,7 +370,7 @@ fn tells_of_a_far_future(liar: &mut Liar, _: &Target<'_>) {
 
 fn waits_in_masses(liar: &mut Liar, _: &Target<'_>) {
     let (segment, _) = liar.make("crowded", Spec::new(8), WHO);
-    let wish = LockWish { shared: false, no_wait: false, lease_us: 50_000 };
+    let wish = LockRequest { shared: false, no_wait: false, lease_us: 50_000 };
     let many = WAITERS_PER_SEGMENT_MAX as u64 + 200;
     for step in 0..many {
         let lock = Message::Lock { step: 1 << 40 | step, who: WHO, segment, wish, timeout_us: TIMEOUT_US };
@@ -471,9 +472,9 @@ fn a_member_that_keeps_to_no_rule_harms_nobody_but_itself() {
     let mut good = Good::attach(&home);
     let secret = good.make("secret", 0o600);
     let from = Payload::inline(&SECRET).unwrap();
-    good.ask(Operation::Put { segment: secret, offset: 0, from, terms: Terms::default() });
+    good.ask(Operation::Put { segment: secret, offset: 0, from, terms: PutConditions::default() });
     let held = good.make("held", 0o666);
-    let wish = LockWish { shared: false, no_wait: true, lease_us: 600_000_000 };
+    let wish = LockRequest { shared: false, no_wait: true, lease_us: 600_000_000 };
     let locked = good.ask(Operation::Lock { segment: held, wish });
     let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| locked.data[i])));
     let target = Target { home: &home, secret, held, token };

@@ -1,13 +1,13 @@
 //! While clients call, a node's progress thread allocates nothing: counted round by round, with whole nodes.
 
 use crate::auth::ClusterKey;
-use crate::shard::event_loop::Node;
-use crate::{Config, Service};
+use crate::shard::event_loop::EventLoop;
+use crate::{Config, Node};
 use ddss_core::{
-    ArenaRange, Change, Completion, LockToken, LockWish, Look, Model, NodeId, Opened, Operation, Outcome, Payload,
-    Ranges, Request, RequestId, SegmentId, Spec, Terms,
+    ArenaRange, AtomicOp, Completion, LockRequest, LockToken, Model, NodeId, OpenedSegment, Operation, Outcome,
+    Payload, PutConditions, Ranges, ReadOptions, Request, RequestId, SegmentId, Spec,
 };
-use ddss_ipc::{AttachOptions, Attachment, Lane, Strategy, WaitClass, Waited};
+use ddss_ipc::{AttachOptions, Attachment, Channel, Strategy, WaitClass, WaitOutcome};
 use ddss_runtime::Work;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -21,18 +21,18 @@ static COUNTS: Mutex<Vec<(PathBuf, Arc<AtomicU64>)>> = Mutex::new(Vec::new());
 
 /// A node of which each round is counted.
 pub(crate) struct Counted {
-    node: Node,
+    node: EventLoop,
     allocations: Arc<AtomicU64>,
 }
 
 impl Counted {
-    pub(crate) fn new(node: Node, folder: &Path) -> Self {
+    pub(crate) fn new(node: EventLoop, folder: &Path) -> Self {
         let allocations = Arc::new(AtomicU64::new(0));
         COUNTS.lock().unwrap().push((folder.to_owned(), Arc::clone(&allocations)));
         Self { node, allocations }
     }
 
-    fn count<T>(&mut self, work: impl FnOnce(&mut Node) -> T) -> T {
+    fn count<T>(&mut self, work: impl FnOnce(&mut EventLoop) -> T) -> T {
         let mut done = None;
         let counted = allocation_counter::measure(|| done = Some(work(&mut self.node)));
         self.allocations.fetch_add(counted.count_total, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Work for Counted {
 
 /// A node that ends with this value.
 struct Home {
-    service: Option<Service>,
+    service: Option<Node>,
     folder: PathBuf,
 }
 
@@ -82,7 +82,7 @@ impl Home {
         let mut config = Config::single(&folder);
         config.pool_bytes = 16 << 20;
         change(&mut config);
-        Self { service: Some(Service::start(config).unwrap()), folder }
+        Self { service: Some(Node::start(config).unwrap()), folder }
     }
 
     fn address(&self) -> SocketAddr {
@@ -112,7 +112,7 @@ impl Drop for Home {
 }
 
 struct Caller {
-    lane: Lane,
+    lane: Channel,
     attachment: Attachment,
 }
 
@@ -121,7 +121,7 @@ impl Caller {
         self.lane.submit(Request::new(RequestId(9), operation).encode()).unwrap();
         self.lane.ring();
         let patience = Instant::now() + Duration::from_secs(20);
-        assert_eq!(self.lane.wait(WaitClass::Polling, patience), Waited::Ready);
+        assert_eq!(self.lane.wait(WaitClass::Polling, patience), WaitOutcome::Ready);
         Completion::decode(&self.lane.reap().unwrap())
     }
 
@@ -140,7 +140,7 @@ impl Caller {
         let text = [&Spec::new(1 << 16).encode()[..], name.as_bytes()].concat();
         let made = self.by_text(&text, |spec_and_name| Operation::Allocate { spec_and_name });
         assert_eq!(made.outcome, Outcome::Done);
-        Opened::decode(&made.data).segment
+        OpenedSegment::decode(&made.data).segment
     }
 
     /// One of each call that clients make again and again; nothing if one of them was not done: on a machine that is busy
@@ -150,24 +150,24 @@ impl Caller {
         self.done(Operation::Null)?;
         for &bytes in sizes {
             let from = Payload::Arena(range(bytes));
-            self.done(Operation::Put { segment, offset: 0, from, terms: Terms::default() })?;
+            self.done(Operation::Put { segment, offset: 0, from, terms: PutConditions::default() })?;
             for (inline, asks) in [(bytes == 8, None), (false, Some(Model::Read))] {
-                let look = Look { asks, version: None };
+                let look = ReadOptions { asks, version: None };
                 self.done(Operation::Get { segment, offset: 0, into: range(bytes), inline, look })?;
             }
         }
         let small = Payload::inline(&[7; 16]).unwrap();
-        self.done(Operation::Put { segment, offset: 0, from: small, terms: Terms::default() })?;
+        self.done(Operation::Put { segment, offset: 0, from: small, terms: PutConditions::default() })?;
         let table = Ranges::new([ddss_core::Range { offset: 8, bytes: 8 }, ddss_core::Range { offset: 99, bytes: 9 }]);
         self.attachment.arena().write(0, &table.unwrap().encode()).unwrap();
         let (list, ranges) = (ArenaRange { slot: 0, bytes: 4096 + 17 }, 2);
-        self.done(Operation::PutMany { segment, list, ranges, terms: Terms::default() })?;
-        self.done(Operation::GetMany { segment, list, ranges, look: Look::default() })?;
-        self.done(Operation::Atomic { segment, offset: 8, change: Change::Add(1), token: None })?;
-        let wish = LockWish { shared: false, no_wait: false, lease_us: 1_000_000 };
+        self.done(Operation::PutMany { segment, list, ranges, terms: PutConditions::default() })?;
+        self.done(Operation::GetMany { segment, list, ranges, look: ReadOptions::default() })?;
+        self.done(Operation::Atomic { segment, offset: 8, change: AtomicOp::Add(1), token: None })?;
+        let wish = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000 };
         let locked = self.done(Operation::Lock { segment, wish })?;
         let token = LockToken(u64::from_le_bytes(std::array::from_fn(|index| locked.data[index])));
-        let terms = Terms { token: Some(token), ..Terms::default() };
+        let terms = PutConditions { token: Some(token), ..PutConditions::default() };
         self.done(Operation::Put { segment, offset: 0, from: Payload::Arena(range(64)), terms })?;
         self.done(Operation::Unlock { segment, token })?;
         Some(())

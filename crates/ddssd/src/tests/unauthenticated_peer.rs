@@ -1,9 +1,9 @@
 //! What a hostile peer gets: one that has no key, one that sends again what it recorded, and a member that lies.
 
 use crate::auth::{Channel, ClusterKey, Initiator, Purpose};
-use crate::{AdminAnswer, AdminAsk, Config, PeerAddress, Service};
+use crate::{AdminAnswer, AdminAsk, Config, Node, PeerAddress};
 use ddss_core::limits::STAGING_BYTES;
-use ddss_core::{Identity, Message, Name, NodeId, Outcome, PeerHello, RemoteWindow, Timestamp};
+use ddss_core::{Message, Name, NodeId, Outcome, PeerHello, Principal, RemoteWindow, Timestamp};
 use ddss_verbs::{CloseReason, Event, Events, Fabric, Iwarp, IwarpConfig, PeerId, SendMode, Work};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 /// A machine that runs other tests takes its time.
 const PATIENCE: Duration = Duration::from_secs(20);
-pub(crate) const WHO: Identity = Identity { uid: 0, gid: 0 };
+pub(crate) const WHO: Principal = Principal { uid: 0, gid: 0 };
 
 /// A node of its own cluster that expects node 2 at an address where nobody is.
 pub(crate) struct Home {
-    service: Option<Service>,
+    service: Option<Node>,
     key: ClusterKey,
     folder: PathBuf,
 }
@@ -28,7 +28,7 @@ impl Home {
         config.pool_bytes = 1 << 20;
         config.key = Some(key.clone());
         config.peers = vec![PeerAddress { node: NodeId(2), address: "127.0.0.9:1".parse().unwrap() }];
-        Self { service: Some(Service::start(config).unwrap()), key, folder }
+        Self { service: Some(Node::start(config).unwrap()), key, folder }
     }
 
     fn address(&self) -> SocketAddr {
@@ -289,7 +289,7 @@ fn a_member_that_lies_loses_its_connection_and_nothing_else_happens() {
     let found = |node| {
         let segment = ddss_core::SegmentId::new(NodeId(node), 0, 1);
         let permissions = ddss_core::Permissions { owner: WHO, mode: 0o600 };
-        let facts = ddss_core::Facts {
+        let facts = ddss_core::SegmentInfo {
             segment,
             bytes: 4096,
             model: ddss_core::Model::Strict,

@@ -3,7 +3,7 @@
 
 use crate::field::{Field, NODES};
 use crate::worker::{Dice, Plan, attach, open_all};
-use ddss::{Mirroring, Strategy};
+use ddss::{ReplicationInfo, Strategy};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ fn all_in_sync(field: &Field) -> Result<Option<String>, ddss::Error> {
     let client = attach(field.daemons[0].folder(), Strategy::Auto, false)?;
     for segment in open_all(&client)? {
         let listing = segment.stat()?;
-        if listing.mirroring != Mirroring::InSync {
+        if listing.mirroring != ReplicationInfo::InSync {
             return Ok(Some(format!("{} {:?} {:?}", listing.name, listing.mirroring, listing.degraded)));
         }
     }

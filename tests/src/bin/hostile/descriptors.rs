@@ -1,7 +1,7 @@
 //! Attacks with descriptors: those that it was given, those that it passes, and message queues.
 
 use crate::liar::{CONTROL, Found, Liar, MQ, RMQ, Target, good_hello, hear, knock, must_not, say_with, wrong};
-use ddss_core::{ArenaRange, Look, Operation, Request, RequestId};
+use ddss_core::{ArenaRange, Operation, ReadOptions, Request, RequestId};
 use ddss_ipc::{Access, SharedMemory};
 use rustix::fs::{FallocateFlags, SealFlags};
 use std::os::fd::AsFd;
@@ -37,7 +37,7 @@ pub(crate) fn memory_punched(target: &Target) -> Found {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     for turn in 0..500u64 {
         let into = ArenaRange { slot: 0, bytes: 4096 };
-        let get = Operation::Get { segment: target.held, offset: 0, into, inline: false, look: Look::default() };
+        let get = Operation::Get { segment: target.held, offset: 0, into, inline: false, look: ReadOptions::default() };
         liar.post(&Request { timeout_us: 10_000, ..Request::new(RequestId(turn), get) }.encode());
         let _ = rustix::fs::fallocate(liar.memory.descriptor(), flags, 12288, 64 << 10);
         if turn % 32 == 31 {

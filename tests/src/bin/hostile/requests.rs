@@ -2,8 +2,8 @@
 
 use crate::liar::{Found, Liar, RCQ, Target, must_not, shows_secret};
 use ddss_core::{
-    ArenaRange, Change, LockToken, LockWish, Look, NodeId, Opened, Operation, Outcome, Payload, Permit, Query, Range,
-    Request, RequestId, SegmentId, Spec, Terms, Version,
+    ArenaRange, AtomicOp, ListQuery, LockRequest, LockToken, NodeId, OpenedSegment, Operation, Outcome, Payload,
+    PermissionUpdate, PutConditions, Range, ReadOptions, Request, RequestId, SegmentId, Spec, Version,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,7 @@ fn make(liar: &mut Liar, name: &str, spec: Spec) -> Result<SegmentId, String> {
     let spec_and_name = text(liar, &[&spec.encode()[..], name.as_bytes()].concat());
     let made = liar.ask(Operation::Allocate { spec_and_name })?;
     must_not(&format!("{name} could not be made: {:?}", made.outcome), made.outcome != Outcome::Done)?;
-    Ok(Opened::decode(&made.data).segment)
+    Ok(OpenedSegment::decode(&made.data).segment)
 }
 
 fn own_name(what: &str) -> String {
@@ -80,12 +80,12 @@ pub(crate) fn offset_and_length_overflow(target: &Target) -> Found {
     let mut liar = Liar::attach(target)?;
     for offset in [4096, 4089, 1 << 32, 1 << 48, u64::MAX - 7, u64::MAX] {
         let into = ArenaRange { slot: 0, bytes: 8 };
-        let get = Operation::Get { segment: target.held, offset, into, inline: true, look: Look::default() };
+        let get = Operation::Get { segment: target.held, offset, into, inline: true, look: ReadOptions::default() };
         liar.is_denied(&format!("a get at {offset}"), get)?;
         let from = Payload::Arena(into);
-        let put = Operation::Put { segment: target.held, offset, from, terms: Terms::default() };
+        let put = Operation::Put { segment: target.held, offset, from, terms: PutConditions::default() };
         liar.is_denied(&format!("a put at {offset}"), put)?;
-        let change = Change::Add(1);
+        let change = AtomicOp::Add(1);
         let atomic = Operation::Atomic { segment: target.held, offset, change, token: None };
         liar.is_denied(&format!("an atomic at {offset}"), atomic)?;
     }
@@ -96,10 +96,19 @@ pub(crate) fn slots_outside_of_the_arena(target: &Target) -> Found {
     let mut liar = Liar::attach(target)?;
     for (slot, bytes) in [(16, 8), (15, 4097), (1 << 20, 64), (u32::MAX, 64), (u32::MAX, u32::MAX), (0, 65_537)] {
         let range = ArenaRange { slot, bytes };
-        let get = Operation::Get { segment: target.held, offset: 0, into: range, inline: false, look: Look::default() };
+        let get = Operation::Get {
+            segment: target.held,
+            offset: 0,
+            into: range,
+            inline: false,
+            look: ReadOptions::default(),
+        };
         liar.is_denied("a get", get)?;
         let from = Payload::Arena(range);
-        liar.is_denied("a put", Operation::Put { segment: target.held, offset: 0, from, terms: Terms::default() })?;
+        liar.is_denied(
+            "a put",
+            Operation::Put { segment: target.held, offset: 0, from, terms: PutConditions::default() },
+        )?;
         liar.is_denied("an open", Operation::Open { name: range })?;
         liar.is_denied("an allocation", Operation::Allocate { spec_and_name: range })?;
         liar.is_denied("a list", Operation::List { node: NodeId(0), text: range })?;
@@ -107,7 +116,7 @@ pub(crate) fn slots_outside_of_the_arena(target: &Target) -> Found {
         if slot > 15 {
             liar.is_denied("facts", Operation::Stat { segment: target.held, page: range })?;
         }
-        let (list, look) = (range, Look::default());
+        let (list, look) = (range, ReadOptions::default());
         liar.is_denied("ranges", Operation::GetMany { segment: target.held, list, ranges: 1, look })?;
     }
     liar.look_around()
@@ -115,31 +124,34 @@ pub(crate) fn slots_outside_of_the_arena(target: &Target) -> Found {
 
 /// Everything that can be asked of a segment.
 fn everything(segment: SegmentId, token: u64) -> [(&'static str, Operation); 13] {
-    let (look, terms, none) = (Look::default(), Terms::default(), None);
-    let under = Terms { token: Some(LockToken(token)), ..terms };
+    let (look, terms, none) = (ReadOptions::default(), PutConditions::default(), None);
+    let under = PutConditions { token: Some(LockToken(token)), ..terms };
     let into = ArenaRange { slot: 1, bytes: 64 };
-    let wish = LockWish { shared: false, no_wait: true, lease_us: 1000 };
+    let wish = LockRequest { shared: false, no_wait: true, lease_us: 1000 };
     let held = Payload::Inline { bytes: [7; 16], length: 8 };
     [
         ("a get", Operation::Get { segment, offset: 0, into, inline: false, look }),
         ("a get in the answer", Operation::Get { segment, offset: 0, into: PAGE, inline: true, look }),
         ("an older version", {
-            let look = Look { version: Some(Version(1)), ..look };
+            let look = ReadOptions { version: Some(Version(1)), ..look };
             Operation::Get { segment, offset: 0, into, inline: false, look }
         }),
         ("a get of ranges", Operation::GetMany { segment, list: ArenaRange { slot: 2, bytes: 64 }, ranges: 1, look }),
         ("a put", Operation::Put { segment, offset: 0, from: held, terms }),
         ("a put under a token", Operation::Put { segment, offset: 0, from: Payload::Arena(into), terms: under }),
-        ("an atomic", Operation::Atomic { segment, offset: 0, change: Change::Swap(0), token: none }),
+        ("an atomic", Operation::Atomic { segment, offset: 0, change: AtomicOp::Swap(0), token: none }),
         ("a lock", Operation::Lock { segment, wish }),
         ("an unlock", Operation::Unlock { segment, token: LockToken(token) }),
         ("facts", Operation::Stat { segment, page: PAGE }),
-        ("other permissions", Operation::Permit { segment, permit: Permit { mode: Some(0o666), owner: None } }),
+        (
+            "other permissions",
+            Operation::Permit { segment, permit: PermissionUpdate { mode: Some(0o666), owner: None } },
+        ),
         (
             "another owner",
             Operation::Permit {
                 segment,
-                permit: Permit { mode: None, owner: Some(ddss_core::Identity { uid: 65534, gid: 65534 }) },
+                permit: PermissionUpdate { mode: None, owner: Some(ddss_core::Principal { uid: 65534, gid: 65534 }) },
             },
         ),
         ("a release", Operation::Release { segment }),
@@ -177,10 +189,13 @@ pub(crate) fn foreign_lock_token(target: &Target) -> Found {
     let token = LockToken(target.token);
     let segment = target.held;
     liar.is_denied("an unlock", Operation::Unlock { segment, token })?;
-    let terms = Terms { token: Some(token), ..Terms::default() };
+    let terms = PutConditions { token: Some(token), ..PutConditions::default() };
     let from = Payload::Arena(ArenaRange { slot: 0, bytes: 8 });
     liar.is_denied("a put", Operation::Put { segment, offset: 0, from, terms })?;
-    liar.is_denied("an atomic", Operation::Atomic { segment, offset: 0, change: Change::Add(1), token: Some(token) })?;
+    liar.is_denied(
+        "an atomic",
+        Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token: Some(token) },
+    )?;
     // And tokens near it.
     for near in [target.token.wrapping_sub(1), target.token + 1, 0, u64::MAX] {
         liar.is_denied("a guessed unlock", Operation::Unlock { segment, token: LockToken(near) })?;
@@ -208,7 +223,7 @@ pub(crate) fn release_while_in_use(target: &Target) -> Found {
             offset: 0,
             into: ArenaRange { slot: 1, bytes: 4096 },
             inline: false,
-            look: Look::default(),
+            look: ReadOptions::default(),
         };
         let mut last = 0;
         for id in 0..40 {
@@ -223,12 +238,12 @@ pub(crate) fn release_while_in_use(target: &Target) -> Found {
 pub(crate) fn put_under_a_broken_lease(target: &Target) -> Found {
     let mut liar = Liar::attach(target)?;
     let segment = make(&mut liar, &own_name("lease"), Spec::new(64))?;
-    let wish = LockWish { shared: false, no_wait: true, lease_us: 1000 };
+    let wish = LockRequest { shared: false, no_wait: true, lease_us: 1000 };
     let locked = liar.ask(Operation::Lock { segment, wish })?;
     must_not("no lock of its own", locked.outcome != Outcome::Done)?;
     let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| locked.data[i])));
     std::thread::sleep(std::time::Duration::from_millis(100));
-    let terms = Terms { token: Some(token), ..Terms::default() };
+    let terms = PutConditions { token: Some(token), ..PutConditions::default() };
     let from = Payload::Arena(ArenaRange { slot: 0, bytes: 8 });
     liar.is_denied("a put under it", Operation::Put { segment, offset: 0, from, terms })?;
     liar.ask(Operation::Release { segment }).map(drop)
@@ -237,7 +252,7 @@ pub(crate) fn put_under_a_broken_lease(target: &Target) -> Found {
 pub(crate) fn unaligned_atomics(target: &Target) -> Found {
     let mut liar = Liar::attach(target)?;
     for offset in [1, 4, 7, 4091] {
-        for change in [Change::Add(1), Change::Swap(1), Change::CompareSwap { expected: 0, new: 1 }] {
+        for change in [AtomicOp::Add(1), AtomicOp::Swap(1), AtomicOp::CompareSwap { expected: 0, new: 1 }] {
             let atomic = Operation::Atomic { segment: target.held, offset, change, token: None };
             liar.is_denied(&format!("at {offset}"), atomic)?;
         }
@@ -284,7 +299,7 @@ pub(crate) fn segments_of_absurd_size(target: &Target) -> Found {
 
 pub(crate) fn tables_of_lies(target: &Target) -> Found {
     let mut liar = Liar::attach(target)?;
-    let look = Look::default();
+    let look = ReadOptions::default();
     let range = |offset, bytes| Range { offset, bytes };
     let tables: [&[Range]; 5] = [
         &[range(4096, 1)],
@@ -305,7 +320,7 @@ pub(crate) fn tables_of_lies(target: &Target) -> Found {
             liar.is_denied("a get", Operation::GetMany { segment: target.held, list, ranges, look })?;
             liar.is_denied(
                 "a put",
-                Operation::PutMany { segment: target.held, list, ranges, terms: Terms::default() },
+                Operation::PutMany { segment: target.held, list, ranges, terms: PutConditions::default() },
             )?;
         }
     }
@@ -329,8 +344,8 @@ pub(crate) fn tables_changed_while_they_are_read(target: &Target) -> Found {
         let asked = (0..2000).try_for_each(|turn| {
             let (list, ranges) = (ArenaRange { slot: 0, bytes: 4096 + 64 }, 1);
             let operation = match turn % 2 {
-                0 => Operation::GetMany { segment, list, ranges, look: Look::default() },
-                _ => Operation::PutMany { segment, list, ranges, terms: Terms::default() },
+                0 => Operation::GetMany { segment, list, ranges, look: ReadOptions::default() },
+                _ => Operation::PutMany { segment, list, ranges, terms: PutConditions::default() },
             };
             liar.ask(operation).map(drop)
         });
@@ -345,7 +360,7 @@ pub(crate) fn tables_changed_while_they_are_read(target: &Target) -> Found {
 pub(crate) fn lists_of_everything(target: &Target) -> Found {
     let mut liar = Liar::attach(target)?;
     for prefix in ["", "s", "secret", "secret/"] {
-        let query = Query::new(prefix, "").map_err(|error| error.to_string())?.encode();
+        let query = ListQuery::new(prefix, "").map_err(|error| error.to_string())?.encode();
         let range = text(&liar, &query);
         liar.ask(Operation::List { node: NodeId(0), text: range })?;
         let mut page = vec![0; 4096];
@@ -360,7 +375,7 @@ pub(crate) fn lists_of_everything(target: &Target) -> Found {
 
 pub(crate) fn waits_in_masses(target: &Target) -> Found {
     let (liar, _) = Liar::attach_as(target, RCQ, 64, 64 << 10)?;
-    let wish = LockWish { shared: false, no_wait: false, lease_us: 1000 };
+    let wish = LockRequest { shared: false, no_wait: false, lease_us: 1000 };
     for lane in 0..64 {
         for slot in 0..64u32 {
             let operation = match slot % 2 {

@@ -1,7 +1,7 @@
 //! Attacks on the rings and on the words beside them.
 
 use crate::liar::{CONTROL, Found, Liar, RCQ, SLOTS, Target, must_not};
-use ddss_core::{ArenaRange, Entry, Operation, Payload, Request, RequestId, Terms};
+use ddss_core::{ArenaRange, Entry, Operation, Payload, PutConditions, Request, RequestId};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -172,7 +172,7 @@ pub(crate) fn never_stops(target: &Target) -> Found {
 fn leaves_puts(target: &Target) -> Result<Liar, String> {
     let mut liar = Liar::attach(target)?;
     let from = Payload::Arena(ArenaRange { slot: 0, bytes: 4096 });
-    let put = Operation::Put { segment: target.held, offset: 0, from, terms: Terms::default() };
+    let put = Operation::Put { segment: target.held, offset: 0, from, terms: PutConditions::default() };
     for id in 0..u64::from(SLOTS) {
         liar.post(&Request { timeout_us: 200_000, ..Request::new(RequestId(id), put) }.encode());
     }

@@ -2,18 +2,18 @@
 //! or watches, that has no mirror, and of which nothing old is kept. The same is decided as in `home_ops.rs`, in the same
 //! order; but nothing is looked up twice and nothing has to be remembered. Whatever else it is goes the long way.
 
-use crate::engine::action::{Action, Parts};
-use crate::engine::engine::{Caller, Engine, Now};
+use crate::engine::action::{Action, RangeSet};
+use crate::engine::engine::{Engine, LocalCaller, Now};
 use crate::engine::fault_injection::planted;
 use crate::engine::immediate::Commit;
 use crate::engine::state::pending::Transfer;
 use crate::engine::state::segments::{Segment, Segments};
-use crate::model::segment::{Header, Wish};
-use crate::request::operation::{Payload, Terms};
+use crate::model::segment::{Access, Header};
+use crate::request::operation::{Payload, PutConditions};
 use crate::{Completion, Failure, Outcome, SegmentId, Version};
 
 /// How a call ended that could go the short way: done, or refused.
-type Ended = Result<(), Failure>;
+type FastResult = Result<(), Failure>;
 
 impl Segments {
     /// A segment of which a call has nobody to ask, nobody to tell and nothing to keep.
@@ -44,15 +44,15 @@ impl Engine {
 
     /// A get, if it can go the short way.
     #[inline]
-    pub(crate) fn get_plain(&mut self, caller: &Caller, transfer: &Transfer) -> Option<Ended> {
-        let &Transfer { segment, parts: Parts::One { offset, bytes }, range, inline, look } = transfer else {
+    pub(crate) fn get_plain(&mut self, caller: &LocalCaller, transfer: &Transfer) -> Option<FastResult> {
+        let &Transfer { segment, parts: RangeSet::One { offset, bytes }, range, inline, look } = transfer else {
             return None;
         };
         if look.version.is_some() {
             return None;
         }
         let segment = self.segments.plain(segment)?;
-        let allowed = segment.permissions.allow(caller.who, Wish::Read);
+        let allowed = segment.permissions.allow(caller.who, Access::Read);
         if let Err(failure) = allowed.and_then(|()| segment.check_range(offset, bytes)) {
             return Some(Err(failure));
         }
@@ -73,17 +73,17 @@ impl Engine {
     pub(crate) fn put_plain(
         &mut self,
         now: Now,
-        caller: &Caller,
+        caller: &LocalCaller,
         id: SegmentId,
         (offset, from): (u64, &Payload),
-        terms: &Terms,
-    ) -> Option<Ended> {
+        terms: &PutConditions,
+    ) -> Option<FastResult> {
         if terms.token.is_some() {
             return None;
         }
         let bytes = from.length();
         let segment = self.segments.plain(id)?;
-        let allowed = segment.permissions.allow(caller.who, Wish::Write);
+        let allowed = segment.permissions.allow(caller.who, Access::Write);
         if let Err(failure) = allowed.and_then(|()| segment.check_range(offset, bytes)) {
             return Some(Err(failure));
         }

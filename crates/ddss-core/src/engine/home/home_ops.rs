@@ -1,30 +1,30 @@
 //! What is asked of segments whose home is this node, by its own clients and by other nodes: done by this node's
 //! progress thread, which is the one arbiter of their versions, words and locks.
 
-use crate::engine::action::{Action, Parts, Source};
-use crate::engine::engine::{Caller, Engine, Now};
+use crate::engine::action::{Action, CommitSource, RangeSet};
+use crate::engine::engine::{Engine, LocalCaller, Now};
 use crate::engine::fault_injection::planted;
-use crate::engine::replication::forward::Change;
-use crate::engine::state::lock_queue::{Asker, Get, Sink, Waiter, Wanted, Watcher};
+use crate::engine::replication::forward::SegmentChange;
+use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Requester, Waiter, Watcher};
 use crate::engine::state::segments::Segment;
-use crate::model::segment::{Header, Identity, Wish};
-use crate::request::operation::{LockWish, Terms};
+use crate::model::segment::{Access, Header, Principal};
+use crate::request::operation::{LockRequest, PutConditions};
 use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
 /// An atomic whose word is being looked at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct PendingAtomic {
     now: Now,
     segment: SegmentId,
-    asker: Asker,
+    asker: Requester,
     offset: u64,
-    change: crate::Change,
+    change: crate::AtomicOp,
     deadline_us: u64,
 }
 
 /// What an answer says besides how it ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct ReplyFields {
     pub(crate) version: Version,
     pub(crate) timestamp: Timestamp,
     /// The old word, or a token.
@@ -41,8 +41,8 @@ impl Segment {
 }
 
 impl Engine {
-    pub(crate) fn asker(caller: &Caller) -> Asker {
-        Asker::Client(caller.lane, caller.request)
+    pub(crate) fn asker(caller: &LocalCaller) -> Requester {
+        Requester::Client(caller.lane, caller.request)
     }
 
     /// Does what is asked of a segment, or lets it wait behind the lock. An error is the answer.
@@ -64,10 +64,10 @@ impl Engine {
         let Waiter { asker, wanted, .. } = waiter;
         let segment = self.segments.get_mut(id)?;
         match wanted {
-            Wanted::Lock(LockWish { no_wait: true, .. }) => return Err(Failure::Locked),
+            PendingOp::Lock(LockRequest { no_wait: true, .. }) => return Err(Failure::Locked),
             // It would wait for itself. Another thread of that client may hold the lock, but then this one has to ask
             // for it as well: to let it pass would lose updates.
-            Wanted::Put { .. } | Wanted::Atomic { .. } if segment.guard.is_held_by(asker.owner()) => {
+            PendingOp::Put { .. } | PendingOp::Atomic { .. } if segment.guard.is_held_by(asker.owner()) => {
                 return Err(Failure::OwnLock);
             }
             _ => {}
@@ -92,20 +92,20 @@ impl Engine {
             return Err(Failure::NodeDown);
         }
         let who = waiter.who;
-        let inside = |parts: &Parts| match *parts {
-            Parts::One { offset, bytes } => segment.check_range(offset, bytes),
-            Parts::Many { .. } => {
+        let inside = |parts: &RangeSet| match *parts {
+            RangeSet::One { offset, bytes } => segment.check_range(offset, bytes),
+            RangeSet::Many { .. } => {
                 self.ranges_of(parts).iter().try_for_each(|range| segment.check_range(range.offset, range.bytes))
             }
         };
         match &waiter.wanted {
-            Wanted::Get(get) => {
-                segment.permissions.allow(who, Wish::Read)?;
+            PendingOp::Get(get) => {
+                segment.permissions.allow(who, Access::Read)?;
                 inside(&get.parts)?;
                 Ok(true)
             }
-            Wanted::Put { parts, terms, .. } => {
-                let allowed = segment.permissions.allow(who, Wish::Write);
+            PendingOp::Put { parts, terms, .. } => {
+                let allowed = segment.permissions.allow(who, Access::Write);
                 if !planted!(self, UncheckedPermission) {
                     allowed?;
                 }
@@ -115,13 +115,13 @@ impl Engine {
                 }
                 Ok(terms.token.is_none() && segment.spec.model.put_minds(terms.asks))
             }
-            Wanted::Atomic { offset, token, .. } => {
-                segment.permissions.allow(who, Wish::Write)?;
+            PendingOp::Atomic { offset, token, .. } => {
+                segment.permissions.allow(who, Access::Write)?;
                 segment.check_range(*offset, 8)?;
                 Ok(token.is_none())
             }
-            Wanted::Lock(wish) => {
-                segment.permissions.allow(who, if wish.shared { Wish::Read } else { Wish::Write })?;
+            PendingOp::Lock(wish) => {
+                segment.permissions.allow(who, if wish.shared { Access::Read } else { Access::Write })?;
                 Ok(true)
             }
         }
@@ -130,37 +130,37 @@ impl Engine {
     pub(crate) fn do_now(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
         let Waiter { asker, deadline_us, .. } = waiter;
         match waiter.wanted {
-            Wanted::Get(get) => self.get_now(id, asker, get)?,
-            Wanted::Put { parts, source, terms } => {
+            PendingOp::Get(get) => self.get_now(id, asker, get)?,
+            PendingOp::Put { parts, source, terms } => {
                 self.check_terms(now, id, asker, terms)?;
-                self.change(now, id, Change { asker, parts, source, word: 0, deadline_us })?;
+                self.change(now, id, SegmentChange { asker, parts, source, word: 0, deadline_us })?;
             }
-            Wanted::Atomic { offset, change, token } => {
-                self.check_terms(now, id, asker, Terms { token, ..Terms::default() })?;
+            PendingOp::Atomic { offset, change, token } => {
+                self.check_terms(now, id, asker, PutConditions { token, ..PutConditions::default() })?;
                 let segment = self.segments.get_mut(id)?;
                 segment.guard.looking = true;
                 let at = segment.at + Header::DATA_OFFSET + offset;
-                self.looks.push_back(Look { now, segment: id, asker, offset, change, deadline_us });
+                self.looks.push_back(PendingAtomic { now, segment: id, asker, offset, change, deadline_us });
                 self.act(Action::Look { at });
             }
-            Wanted::Lock(wish) => self.grant(now, id, asker, wish)?,
+            PendingOp::Lock(wish) => self.grant(now, id, asker, wish)?,
         }
         Ok(())
     }
 
-    fn get_now(&mut self, id: SegmentId, asker: Asker, get: Get) -> Result<(), Failure> {
+    fn get_now(&mut self, id: SegmentId, asker: Requester, get: Get) -> Result<(), Failure> {
         let Get { parts, sink, version, .. } = get;
         let (at, version, timestamp) = self.segments.get(id)?.find(version)?;
         let (lane, request) = match asker {
-            Asker::Client(lane, request) => (lane, request),
-            Asker::Peer(node, step) => return self.hand_over(node, step, at, parts, (version, timestamp)),
+            Requester::Client(lane, request) => (lane, request),
+            Requester::Peer(node, step) => return self.hand_over(node, step, at, parts, (version, timestamp)),
         };
-        let inline = sink == Sink::Inline;
+        let inline = sink == Destination::Inline;
         let done = Completion::bare(request, Outcome::Done);
         let done = Completion { version, timestamp, inline, ..done };
         let data = match (sink, parts) {
-            (Sink::Inline, Parts::One { offset, bytes }) => Some((at + offset, bytes as u8)),
-            (Sink::Arena(into), _) => {
+            (Destination::Inline, RangeSet::One { offset, bytes }) => Some((at + offset, bytes as u8)),
+            (Destination::Arena(into), _) => {
                 self.act(Action::CopyOut { at, parts, client: lane.client, into });
                 None
             }
@@ -171,7 +171,7 @@ impl Engine {
         Ok(())
     }
 
-    fn check_terms(&self, now: Now, id: SegmentId, asker: Asker, terms: Terms) -> Result<(), Failure> {
+    fn check_terms(&self, now: Now, id: SegmentId, asker: Requester, terms: PutConditions) -> Result<(), Failure> {
         if terms.token.is_none() && terms.version.is_none() {
             return Ok(());
         }
@@ -191,8 +191,8 @@ impl Engine {
         &mut self,
         now: Now,
         id: SegmentId,
-        parts: Parts,
-        source: Source,
+        parts: RangeSet,
+        source: CommitSource,
     ) -> Result<(Version, Timestamp), Failure> {
         let timestamp = self.clock.next(now.wall_us);
         let segment = self.segments.get(id)?;
@@ -208,8 +208,8 @@ impl Engine {
     pub(crate) fn apply(
         &mut self,
         id: SegmentId,
-        parts: Parts,
-        source: Source,
+        parts: RangeSet,
+        source: CommitSource,
         stamp: (Version, Timestamp),
     ) -> Result<(), Failure> {
         let (version, timestamp) = stamp;
@@ -230,17 +230,17 @@ impl Engine {
     /// The word that [`Action::Look`] asked for.
     pub fn looked(&mut self, word: u64) {
         let look = self.looks.pop_front().expect("each look is answered once");
-        let Look { now, segment: id, asker, offset, change, deadline_us } = look;
+        let PendingAtomic { now, segment: id, asker, offset, change, deadline_us } = look;
         let Ok(segment) = self.segments.get_mut(id) else {
-            return self.answer(asker, Outcome::Failed(Failure::NotFound), Told::default());
+            return self.answer(asker, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         };
         segment.guard.looking = false;
-        let told = Told { version: segment.version, timestamp: segment.timestamp, word };
+        let told = ReplyFields { version: segment.version, timestamp: segment.timestamp, word };
         match change.apply(word) {
             Some(new) => {
-                let (parts, source) = (Parts::One { offset, bytes: 8 }, Source::Word(new));
-                if let Err(failure) = self.change(now, id, Change { asker, parts, source, word, deadline_us }) {
-                    self.answer(asker, Outcome::Failed(failure), Told::default());
+                let (parts, source) = (RangeSet::One { offset, bytes: 8 }, CommitSource::Word(new));
+                if let Err(failure) = self.change(now, id, SegmentChange { asker, parts, source, word, deadline_us }) {
+                    self.answer(asker, Outcome::Failed(failure), ReplyFields::default());
                 }
             }
             None => self.answer(asker, Outcome::Done, told),
@@ -253,7 +253,7 @@ impl Engine {
         while let Ok(segment) = self.segments.get_mut(id)
             && let Some(watcher) = segment.guard.next_seen(version)
         {
-            self.answer(watcher.asker, Outcome::Done, Told { version, timestamp, word: 0 });
+            self.answer(watcher.asker, Outcome::Done, ReplyFields { version, timestamp, word: 0 });
         }
     }
 
@@ -262,15 +262,15 @@ impl Engine {
         &mut self,
         now: Now,
         id: SegmentId,
-        who: Identity,
+        who: Principal,
         watcher: Watcher,
     ) -> Result<(), Failure> {
         if self.segments.get(id)?.mirror.is_some() {
             self.check_home(now, id)?;
         }
         let segment = self.segments.get_mut(id)?;
-        segment.permissions.allow(who, Wish::Read)?;
-        let told = Told { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        segment.permissions.allow(who, Access::Read)?;
+        let told = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
         if told.version > watcher.above {
             self.answer(watcher.asker, Outcome::Done, told);
             return Ok(());
@@ -284,30 +284,30 @@ impl Engine {
 
     pub(crate) fn turn_away(&mut self, waiter: &Waiter, failure: Failure) {
         self.drop_kept(&waiter.wanted);
-        self.answer(waiter.asker, Outcome::Failed(failure), Told::default());
+        self.answer(waiter.asker, Outcome::Failed(failure), ReplyFields::default());
     }
 
     /// What was kept for one who will not get what it wanted.
-    pub(crate) fn drop_kept(&mut self, wanted: &Wanted) {
-        if let Wanted::Put { source: Source::Kept(kept), .. } = wanted {
+    pub(crate) fn drop_kept(&mut self, wanted: &PendingOp) {
+        if let PendingOp::Put { source: CommitSource::Kept(kept), .. } = wanted {
             self.kept.remove(kept);
         }
-        if let Wanted::Put { parts, .. } | Wanted::Get(Get { parts, .. }) = wanted {
+        if let PendingOp::Put { parts, .. } | PendingOp::Get(Get { parts, .. }) = wanted {
             self.give_up_table(parts);
         }
     }
 
     /// Tells whoever asked.
-    pub(crate) fn answer(&mut self, asker: Asker, outcome: Outcome, told: Told) {
-        let Told { version, timestamp, word } = told;
+    pub(crate) fn answer(&mut self, asker: Requester, outcome: Outcome, told: ReplyFields) {
+        let ReplyFields { version, timestamp, word } = told;
         match asker {
-            Asker::Client(lane, request) => {
+            Requester::Client(lane, request) => {
                 let mut completion = Completion { version, timestamp, ..Completion::bare(request, outcome) };
                 completion.data[..8].copy_from_slice(&word.to_le_bytes());
                 self.reply(lane, completion, None);
             }
-            Asker::Peer(_, 0) => {}
-            Asker::Peer(node, step) => self.send(node, Message::Ended { step, outcome, version, timestamp, word }),
+            Requester::Peer(_, 0) => {}
+            Requester::Peer(node, step) => self.send(node, Message::Ended { step, outcome, version, timestamp, word }),
         }
     }
 }

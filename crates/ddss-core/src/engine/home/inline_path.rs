@@ -2,17 +2,17 @@
 //! What is decided is what `fast_path.rs` decides, in the same order; what is not done here goes by
 //! [`request`](Engine::request), and so does whatever is refused.
 
-use crate::engine::action::{Action, Parts, Source};
+use crate::engine::action::{Action, CommitSource, RangeSet};
 use crate::engine::engine::{Client, Engine, Now};
 use crate::engine::state::segments::{Segment, Segments};
-use crate::model::segment::{Header, Wish};
-use crate::request::inline_request::{SmallGet, SmallPut};
+use crate::model::segment::{Access, Header};
+use crate::request::inline_request::{InlineGet, InlinePut};
 use crate::request::operation::Payload;
-use crate::{Completion, Entry, LaneId, Outcome, RequestId, SegmentId, Timestamp, Version};
+use crate::{ChannelId, Completion, Entry, Outcome, RequestId, SegmentId, Timestamp, Version};
 
 /// What a small get found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen {
+pub struct InlineResult {
     /// Where its bytes are in this node's memory.
     pub at: u64,
     /// How many.
@@ -25,7 +25,7 @@ pub struct Seen {
 
 /// What a small put commits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SmallCommit {
+pub struct InlineCommit {
     /// Where the header of the segment is.
     pub at: u64,
     /// From where on its bytes are replaced.
@@ -40,9 +40,9 @@ pub struct SmallCommit {
     pub timestamp: Timestamp,
 }
 
-impl Seen {
+impl InlineResult {
     /// The same as an action, for who answers by actions.
-    pub fn action(&self, lane: LaneId, entry: &Entry) -> Action {
+    pub fn action(&self, lane: ChannelId, entry: &Entry) -> Action {
         let &Self { at, bytes, version, timestamp } = self;
         let done =
             Completion { version, timestamp, inline: true, ..Completion::bare(RequestId(entry[1]), Outcome::Done) };
@@ -50,16 +50,16 @@ impl Seen {
     }
 }
 
-impl SmallCommit {
+impl InlineCommit {
     /// The same as actions: the commit, and the answer behind it.
-    pub fn actions(&self, lane: LaneId, entry: &Entry) -> [Action; 2] {
+    pub fn actions(&self, lane: ChannelId, entry: &Entry) -> [Action; 2] {
         let &Self { at, offset, bytes, words, version, timestamp } = self;
         let mut held = [0; 16];
         for (place, byte) in held.iter_mut().zip(words.iter().flat_map(|word| word.to_le_bytes())).take(bytes.into()) {
             *place = byte;
         }
         let from = Payload::Inline { bytes: held, length: bytes };
-        let (parts, source) = (Parts::One { offset, bytes: bytes.into() }, Source::Client(lane.client, from));
+        let (parts, source) = (RangeSet::One { offset, bytes: bytes.into() }, CommitSource::Client(lane.client, from));
         let done = Completion { version, timestamp, ..Completion::bare(RequestId(entry[1]), Outcome::Done) };
         [Action::Commit { at, parts, source, version, timestamp }, Action::Reply { lane, completion: done, data: None }]
     }
@@ -68,7 +68,7 @@ impl SmallCommit {
 impl Segments {
     /// A segment that somebody may use so, with nobody to ask.
     #[inline(always)]
-    fn plain_for(&mut self, client: &Client, wish: Wish, id: SegmentId, range: (u64, u32)) -> Option<&mut Segment> {
+    fn plain_for(&mut self, client: &Client, wish: Access, id: SegmentId, range: (u64, u32)) -> Option<&mut Segment> {
         let segment = self.plain(id)?;
         let allowed = segment.permissions.allow(client.who, wish);
         (allowed.is_ok() && segment.check_range(range.0, range.1).is_ok()).then_some(segment)
@@ -78,30 +78,30 @@ impl Segments {
 impl Engine {
     /// Who asks, if nothing has to be done before, and what is asked for is at home here.
     #[inline(always)]
-    fn asks_small(&self, lane: LaneId, id: SegmentId) -> Option<Client> {
+    fn asks_small(&self, lane: ChannelId, id: SegmentId) -> Option<Client> {
         if self.has_nothing_due() && self.is_home(id) { self.client(lane.client) } else { None }
     }
 
     /// A get, if it is a small one that can be answered as it stands there.
     #[inline(always)]
-    pub fn small_get(&mut self, lane: LaneId, entry: &Entry) -> Option<Seen> {
-        let SmallGet { segment, offset, into } = SmallGet::of(entry)?;
+    pub fn small_get(&mut self, lane: ChannelId, entry: &Entry) -> Option<InlineResult> {
+        let InlineGet { segment, offset, into } = InlineGet::of(entry)?;
         let client = self.asks_small(lane, segment)?;
-        let segment = self.segments.plain_for(&client, Wish::Read, segment, (offset, into.bytes))?;
+        let segment = self.segments.plain_for(&client, Access::Read, segment, (offset, into.bytes))?;
         if !into.fits(client.arena_bytes) {
             return None;
         }
         let (version, timestamp, at) = (segment.version, segment.timestamp, segment.at + Header::DATA_OFFSET + offset);
         self.counters.requests += 1;
-        Some(Seen { at, bytes: into.bytes as u8, version, timestamp })
+        Some(InlineResult { at, bytes: into.bytes as u8, version, timestamp })
     }
 
     /// A put, if it is a small one that can be committed as it stands there.
     #[inline(always)]
-    pub fn small_put(&mut self, now: Now, lane: LaneId, entry: &Entry) -> Option<SmallCommit> {
-        let SmallPut { segment, offset, bytes, words } = SmallPut::of(entry)?;
+    pub fn small_put(&mut self, now: Now, lane: ChannelId, entry: &Entry) -> Option<InlineCommit> {
+        let InlinePut { segment, offset, bytes, words } = InlinePut::of(entry)?;
         let client = self.asks_small(lane, segment)?;
-        let segment = self.segments.plain_for(&client, Wish::Write, segment, (offset, bytes.into()))?;
+        let segment = self.segments.plain_for(&client, Access::Write, segment, (offset, bytes.into()))?;
         if segment.spec.model.put_names_version(None) {
             return None;
         }
@@ -111,6 +111,6 @@ impl Engine {
         segment.timestamp = timestamp;
         self.counters.requests += 1;
         self.counters.commits += 1;
-        Some(SmallCommit { at, offset, bytes, words, version, timestamp })
+        Some(InlineCommit { at, offset, bytes, words, version, timestamp })
     }
 }

@@ -1,13 +1,13 @@
 //! Segments that come and go at their home: made, found again after a restart, taken away.
 
-use super::home_ops::Told;
+use super::home_ops::ReplyFields;
 use crate::engine::action::Action;
 use crate::engine::engine::{Engine, Now};
 use crate::engine::replication::state::Role;
 use crate::engine::state::areas::no_room;
-use crate::engine::state::lock_queue::Asker;
+use crate::engine::state::lock_queue::Requester;
 use crate::model::record::Record;
-use crate::model::segment::{Header, Identity, Name, Permissions, Wish};
+use crate::model::segment::{Access, Header, Name, Permissions, Principal};
 use crate::model::spec::{Spec, Storage};
 use crate::{Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
@@ -17,8 +17,8 @@ impl Engine {
     pub(crate) fn allocate_here(
         &mut self,
         now: Now,
-        asker: Asker,
-        who: Identity,
+        asker: Requester,
+        who: Principal,
         name: Name,
         spec: Spec,
     ) -> Result<(), Failure> {
@@ -72,7 +72,7 @@ impl Engine {
             if let Some(name) = name {
                 self.give_name_back(name);
             }
-            return self.answer(asker, Outcome::Failed(failure), Told::default());
+            return self.answer(asker, Outcome::Failed(failure), ReplyFields::default());
         }
         if let Ok(segment) = self.segments.get(id)
             && let Some(to) = segment.line_of(segment.version)
@@ -82,16 +82,16 @@ impl Engine {
         }
         self.begin_as_home(now, id);
         match asker {
-            Asker::Client(lane, request) => {
+            Requester::Client(lane, request) => {
                 if let Ok(segment) = self.segments.get(id) {
                     let facts = segment.facts(id);
                     self.finish_opened(lane, request, &facts);
                 }
             }
             // Who made it is told of it, whatever its mode says of looking at it.
-            Asker::Peer(node, step) => {
+            Requester::Peer(node, step) => {
                 if let Err(failure) = self.introduce(node, step, id) {
-                    self.answer(asker, Outcome::Failed(failure), Told::default());
+                    self.answer(asker, Outcome::Failed(failure), ReplyFields::default());
                 }
             }
         }
@@ -133,9 +133,9 @@ impl Engine {
     }
 
     /// Takes a segment away: its name and id at once, its memory when no peer reads it any more.
-    pub(crate) fn release_here(&mut self, now: Now, who: Identity, id: SegmentId) -> Result<(), Failure> {
+    pub(crate) fn release_here(&mut self, now: Now, who: Principal, id: SegmentId) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
-        segment.permissions.allow(who, Wish::Release)?;
+        segment.permissions.allow(who, Access::Release)?;
         self.check_home(now, id)?;
         self.take_away(now, id)
     }
@@ -173,7 +173,7 @@ impl Engine {
             self.turn_away(&waiter, failure);
         }
         for watcher in watchers {
-            self.answer(watcher.asker, Outcome::Failed(failure), Told::default());
+            self.answer(watcher.asker, Outcome::Failed(failure), ReplyFields::default());
         }
     }
 

@@ -1,18 +1,24 @@
 //! Locks of segments at home here: granted, given back, broken; and the line of those who wait.
 
-use super::home_ops::Told;
+use super::home_ops::ReplyFields;
 use crate::engine::action::Action;
-use crate::engine::engine::{Caller, Engine, Now};
+use crate::engine::engine::{Engine, LocalCaller, Now};
 use crate::engine::fault_injection::planted;
-use crate::engine::state::lock_queue::{Asker, Holder, Owner};
-use crate::engine::state::pending::Wait;
-use crate::model::segment::{Identity, Wish};
-use crate::request::operation::{LockToken, LockWish};
+use crate::engine::state::lock_queue::{Holder, LockOwner, Requester};
+use crate::engine::state::pending::WaitState;
+use crate::model::segment::{Access, Principal};
+use crate::request::operation::{LockRequest, LockToken};
 use crate::{Failure, Message, Outcome, SegmentId};
 
 impl Engine {
     /// Gives the lock to one who need not wait for it.
-    pub(crate) fn grant(&mut self, now: Now, id: SegmentId, asker: Asker, wish: LockWish) -> Result<(), Failure> {
+    pub(crate) fn grant(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        asker: Requester,
+        wish: LockRequest,
+    ) -> Result<(), Failure> {
         // The clock never gives a number twice, not even after a restart: a good token.
         let token = LockToken(self.clock.next(now.wall_us).0);
         if self.segments.get(id)?.mirror.is_some() && self.forward_grant(now, id, asker, wish, token) {
@@ -26,8 +32,8 @@ impl Engine {
         &mut self,
         now: Now,
         id: SegmentId,
-        asker: Asker,
-        wish: LockWish,
+        asker: Requester,
+        wish: LockRequest,
         token: LockToken,
     ) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
@@ -35,7 +41,7 @@ impl Engine {
         if !segment.guard.grant(Holder { token, owner: asker.owner(), shared: wish.shared, until_us }) {
             return Err(Failure::Busy);
         }
-        let told = Told { version: segment.version, timestamp: segment.timestamp, word: token.0 };
+        let told = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: token.0 };
         let at = segment.at;
         if !wish.shared {
             self.act(Action::Mark { at, holder: token });
@@ -52,8 +58,8 @@ impl Engine {
         now: Now,
         id: SegmentId,
         token: LockToken,
-        owner: Owner,
-    ) -> Result<Told, Failure> {
+        owner: LockOwner,
+    ) -> Result<ReplyFields, Failure> {
         if self.segments.get(id)?.mirror.is_some() {
             // A lock that ended here after another home has given it would not have excluded anybody.
             self.check_home(now, id)?;
@@ -67,7 +73,7 @@ impl Engine {
             }
             return Err(Failure::LockLost);
         }
-        let told = Told { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        let told = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
         self.unmark(id);
         self.serve_line(now, id);
         Ok(told)
@@ -75,15 +81,21 @@ impl Engine {
 
     /// Takes the lock from whoever holds it, for its segment's owner and root. A holder that still lives learns it from its
     /// next put under the lock, which is refused, as after the end of its lease.
-    pub(crate) fn break_here(&mut self, now: Now, who: Identity, id: SegmentId, asker: Asker) -> Result<(), Failure> {
+    pub(crate) fn break_here(
+        &mut self,
+        now: Now,
+        who: Principal,
+        id: SegmentId,
+        asker: Requester,
+    ) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
-        segment.permissions.allow(who, Wish::Release)?;
+        segment.permissions.allow(who, Access::Release)?;
         if segment.mirror.is_some() {
             self.check_home(now, id)?;
         }
         let segment = self.segments.get_mut(id)?;
         let broken = segment.guard.let_all_go() as u64;
-        let told = Told { version: segment.version, timestamp: segment.timestamp, word: broken };
+        let told = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: broken };
         self.unmark(id);
         self.answer(asker, Outcome::Done, told);
         self.serve_line(now, id);
@@ -91,12 +103,12 @@ impl Engine {
     }
 
     /// The same, asked by a client.
-    pub(crate) fn break_lock(&mut self, now: Now, caller: &Caller, segment: SegmentId) -> Result<(), Failure> {
+    pub(crate) fn break_lock(&mut self, now: Now, caller: &LocalCaller, segment: SegmentId) -> Result<(), Failure> {
         if self.is_home(segment) {
             return self.break_here(now, caller.who, segment, Self::asker(caller));
         }
         let node = self.reachable_home(segment)?;
-        let step = self.begin(caller, Wait::Answer { segment, harmless: false })?.to_bits();
+        let step = self.begin(caller, WaitState::Answer { segment, harmless: false })?.to_bits();
         self.send(node, Message::Break { step, who: caller.who, segment });
         Ok(())
     }
@@ -126,7 +138,7 @@ impl Engine {
     }
 
     /// Somebody is gone: its locks are broken, its places in line given up.
-    pub(crate) fn owner_gone(&mut self, now: Now, owner: Owner) {
+    pub(crate) fn owner_gone(&mut self, now: Now, owner: LockOwner) {
         let mut next = 0;
         while let Some(id) = self.segments.busy(next) {
             next += 1;
@@ -164,7 +176,7 @@ impl Engine {
             while let Ok(segment) = self.segments.get_mut(id)
                 && let Some(watcher) = segment.guard.next_unseen(now.steady_us)
             {
-                self.answer(watcher.asker, Outcome::Failed(Failure::TimedOut), Told::default());
+                self.answer(watcher.asker, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
             }
             self.serve_line(now, id);
         }

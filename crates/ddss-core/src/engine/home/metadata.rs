@@ -1,17 +1,17 @@
 //! What is told about segments, and who may use them: lists, facts, permissions.
 
-use super::home_ops::Told;
-use crate::engine::action::{Action, Tail};
-use crate::engine::engine::{Caller, Engine, Now};
-use crate::engine::state::buffer_pool::KeptId;
-use crate::engine::state::lock_queue::{Asker, Owner};
-use crate::engine::state::pending::{StepId, Wait};
+use super::home_ops::ReplyFields;
+use crate::engine::action::{Action, MessageBody};
+use crate::engine::engine::{Engine, LocalCaller, Now};
+use crate::engine::state::buffer_pool::BufferId;
+use crate::engine::state::lock_queue::{LockOwner, Requester};
+use crate::engine::state::pending::{StepId, WaitState};
 use crate::engine::state::segments::Segment;
 use crate::model::record::Record;
-use crate::model::segment::{Identity, Permissions, Wish};
-use crate::request::listing::{Listing, LockHolder, Mirroring, Page, Query};
-use crate::request::operation::{ArenaRange, LockToken, Permit};
-use crate::{Completion, Facts, Failure, LaneId, Message, NodeId, Outcome, RequestId, SegmentId};
+use crate::model::segment::{Access, Permissions, Principal};
+use crate::request::listing::{ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};
+use crate::request::operation::{ArenaRange, LockToken, PermissionUpdate};
+use crate::{ChannelId, Completion, Failure, Message, NodeId, Outcome, RequestId, SegmentId, SegmentInfo};
 use arrayvec::ArrayVec;
 
 type Bytes = ArrayVec<u8, { Listing::PAGE_BYTES }>;
@@ -20,8 +20,8 @@ fn listing(now: Now, node: NodeId, segment: &Segment, is_up: impl Fn(NodeId) -> 
     let many = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
     let holder = segment.guard.first_holder().map(|holder| {
         let (node, client) = match holder.owner {
-            Owner::Client(client) => (node, Some(many(client.index as usize))),
-            Owner::Peer(node) => (node, None),
+            LockOwner::Client(client) => (node, Some(many(client.index as usize))),
+            LockOwner::Peer(node) => (node, None),
         };
         let left = holder.until_us.saturating_sub(now.steady_us);
         LockHolder { node, client, lease_left_us: u32::try_from(left).unwrap_or(u32::MAX) }
@@ -38,26 +38,26 @@ fn listing(now: Now, node: NodeId, segment: &Segment, is_up: impl Fn(NodeId) -> 
         readers: many(segment.seen_by.len()),
         home: node,
         mirror: mirror.map_or(NodeId::NOBODY, |mirror| mirror.node),
-        mirroring: mirror.map_or(Mirroring::None, |mirror| mirror.mirroring()),
+        mirroring: mirror.map_or(ReplicationInfo::None, |mirror| mirror.mirroring()),
         degraded: mirror.and_then(|mirror| mirror.degraded(is_up(mirror.node))),
         holder,
     }
 }
 
 /// Who may neither read nor write a segment nor release it does not hear of it.
-fn may_hear(permissions: &Permissions, who: Identity) -> Result<(), Failure> {
+fn may_hear(permissions: &Permissions, who: Principal) -> Result<(), Failure> {
     let may = |wish| permissions.allow(who, wish);
-    may(Wish::Read).or_else(|_| may(Wish::Write)).or_else(|_| may(Wish::Release))
+    may(Access::Read).or_else(|_| may(Access::Write)).or_else(|_| may(Access::Release))
 }
 
 /// How a move ended.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "it is looked at where it is made, and goes nowhere")]
-pub(crate) enum Moved {
+pub(crate) enum MoveOutcome {
     /// What is written down of it now, where it was, who holds its lock alone, and the peers that have to forget that place.
-    There { asker: Asker, record: Record, from: u64, holder: LockToken, readers: Vec<NodeId> },
+    There { asker: Requester, record: Record, from: u64, holder: LockToken, readers: Vec<NodeId> },
     /// What was begun there has to be cleared.
-    Not { asker: Asker, to: u64, bytes: u64, failure: Failure },
+    Not { asker: Requester, to: u64, bytes: u64, failure: Failure },
 }
 
 impl Engine {
@@ -66,7 +66,7 @@ impl Engine {
     }
 
     /// The next page of this node's segments, and whether there are more.
-    fn page(&self, now: Now, who: Identity, query: &Query) -> (Bytes, bool) {
+    fn page(&self, now: Now, who: Principal, query: &ListQuery) -> (Bytes, bool) {
         let mut page = Bytes::new();
         let (prefix, after) = (query.prefix.as_str(), query.after.as_str());
         // The prefix itself may be a name, so the first look is at what comes right before it.
@@ -85,24 +85,24 @@ impl Engine {
     pub(crate) fn list_from(
         &mut self,
         now: Now,
-        caller: &Caller,
+        caller: &LocalCaller,
         from: NodeId,
         text: ArenaRange,
-        query: &Query,
+        query: &ListQuery,
     ) -> Result<(), Failure> {
         let up = self.peers.iter().filter(|&(_, up)| up).map(|(node, _)| node);
         let next = up.chain([self.node]).filter(|&node| node >= from).min();
         match next {
-            None => self.tell_page(caller.lane, caller.request, Page::default()),
+            None => self.tell_page(caller.lane, caller.request, ListPage::default()),
             Some(node) if node == self.node => {
                 let (bytes, more) = self.page(now, caller.who, query);
                 self.give_page(caller.lane, caller.request, text, &bytes, (node, more));
             }
             Some(node) => {
-                let step = self.begin(caller, Wait::Page { node, into: text, list: true })?.to_bits();
+                let step = self.begin(caller, WaitState::Page { node, into: text, list: true })?.to_bits();
                 let kept = self.kept.insert(&query.encode());
                 let message = Message::List { step, who: caller.who };
-                self.act(Action::Send { node, message, tail: Tail::Kept(kept) });
+                self.act(Action::Send { node, message, tail: MessageBody::Kept(kept) });
                 self.give_up(kept);
             }
         }
@@ -110,7 +110,7 @@ impl Engine {
     }
 
     /// A peer asks for a page.
-    pub(crate) fn list_here(&mut self, now: Now, node: NodeId, step: u64, who: Identity, query: &Query) {
+    pub(crate) fn list_here(&mut self, now: Now, node: NodeId, step: u64, who: Principal, query: &ListQuery) {
         let (page, more) = self.page(now, who, query);
         self.send_page(node, step, &page, more);
     }
@@ -119,7 +119,7 @@ impl Engine {
     pub(crate) fn stat(
         &mut self,
         now: Now,
-        caller: &Caller,
+        caller: &LocalCaller,
         segment: SegmentId,
         into: ArenaRange,
     ) -> Result<(), Failure> {
@@ -129,7 +129,7 @@ impl Engine {
             return Ok(());
         }
         let node = self.reachable_home(segment)?;
-        let step = self.begin(caller, Wait::Page { node, into, list: false })?.to_bits();
+        let step = self.begin(caller, WaitState::Page { node, into, list: false })?.to_bits();
         self.send(node, Message::Stat { step, who: caller.who, segment });
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Engine {
         now: Now,
         node: NodeId,
         step: u64,
-        who: Identity,
+        who: Principal,
         id: SegmentId,
     ) -> Result<(), Failure> {
         let page = self.page_of_one(now, id, who)?;
@@ -148,7 +148,7 @@ impl Engine {
         Ok(())
     }
 
-    fn page_of_one(&mut self, now: Now, id: SegmentId, who: Identity) -> Result<Bytes, Failure> {
+    fn page_of_one(&mut self, now: Now, id: SegmentId, who: Principal) -> Result<Bytes, Failure> {
         self.set_gate(now, id);
         let segment = self.segments.get(id)?;
         if segment.is_copy() {
@@ -162,7 +162,7 @@ impl Engine {
 
     fn send_page(&mut self, node: NodeId, step: u64, page: &[u8], more: bool) {
         let kept = self.kept.insert(page);
-        self.act(Action::Send { node, message: Message::Listed { step, more }, tail: Tail::Kept(kept) });
+        self.act(Action::Send { node, message: Message::Listed { step, more }, tail: MessageBody::Kept(kept) });
         self.give_up(kept);
     }
 
@@ -172,22 +172,22 @@ impl Engine {
             self.counters.stale += 1;
             return;
         };
-        let Wait::Page { into, .. } = pending.wait else { return self.act(Action::Cut { node }) };
+        let WaitState::Page { into, .. } = pending.wait else { return self.act(Action::Cut { node }) };
         self.over(step);
         self.give_page(pending.lane, pending.request, into, page, (node, more));
     }
 
-    fn give_page(&mut self, lane: LaneId, request: RequestId, into: ArenaRange, page: &[u8], of: (NodeId, bool)) {
+    fn give_page(&mut self, lane: ChannelId, request: RequestId, into: ArenaRange, page: &[u8], of: (NodeId, bool)) {
         let bytes = page.len() as u16;
-        let kept: KeptId = self.kept.insert(page);
+        let kept: BufferId = self.kept.insert(page);
         let into = ArenaRange { bytes: bytes.into(), ..into };
         self.act(Action::WriteOut { kept, client: lane.client, into });
         self.give_up(kept);
-        self.tell_page(lane, request, Page { node: of.0, bytes, more: of.1 });
+        self.tell_page(lane, request, ListPage { node: of.0, bytes, more: of.1 });
     }
 
     /// Tells a client about a page; a node that went away in between had nothing more.
-    pub(crate) fn tell_page(&mut self, lane: LaneId, request: RequestId, page: Page) {
+    pub(crate) fn tell_page(&mut self, lane: ChannelId, request: RequestId, page: ListPage) {
         let done = Completion::bare(request, Outcome::Done);
         self.reply(lane, Completion { data: page.encode(), ..done }, None);
     }
@@ -197,10 +197,10 @@ impl Engine {
     pub(crate) fn permit_here(
         &mut self,
         now: Now,
-        who: Identity,
+        who: Principal,
         id: SegmentId,
-        permit: Permit,
-        asker: Asker,
+        permit: PermissionUpdate,
+        asker: Requester,
     ) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
         if segment.guard.moving {
@@ -235,11 +235,11 @@ impl Engine {
         let deadline_us = now.steady_us + Self::FORGET_US;
         match self.segments.end_move(id, made, deadline_us) {
             None => return,
-            Some(Moved::Not { asker, to, bytes, failure }) => {
+            Some(MoveOutcome::Not { asker, to, bytes, failure }) => {
                 self.act(Action::Clear { at: to, bytes });
-                self.answer(asker, Outcome::Failed(failure), Told::default());
+                self.answer(asker, Outcome::Failed(failure), ReplyFields::default());
             }
-            Some(Moved::There { asker, record, from, holder, readers }) => {
+            Some(MoveOutcome::There { asker, record, from, holder, readers }) => {
                 // A lock may have been given back meanwhile. Until the record says so the segment is where it was.
                 self.act(Action::Mark { at: record.at, holder });
                 self.act(Action::Rewrite { record });
@@ -257,9 +257,9 @@ impl Engine {
     }
 
     /// Every node that has noted the old permissions is told, and the one who gave new ones.
-    fn permitted(&mut self, id: SegmentId, asker: Asker) {
+    fn permitted(&mut self, id: SegmentId, asker: Requester) {
         let Ok(segment) = self.segments.get(id) else { return };
-        let told = Told { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        let told = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
         let (facts, readers) = (segment.facts(id), segment.seen_by.clone());
         for node in readers {
             self.send(node, Message::Changed { facts });
@@ -271,21 +271,21 @@ impl Engine {
     pub(crate) fn permit(
         &mut self,
         now: Now,
-        caller: &Caller,
+        caller: &LocalCaller,
         segment: SegmentId,
-        permit: Permit,
+        permit: PermissionUpdate,
     ) -> Result<(), Failure> {
         if self.is_home(segment) {
-            return self.permit_here(now, caller.who, segment, permit, Asker::Client(caller.lane, caller.request));
+            return self.permit_here(now, caller.who, segment, permit, Requester::Client(caller.lane, caller.request));
         }
         let node = self.reachable_home(segment)?;
-        let step = self.begin(caller, Wait::Answer { segment, harmless: false })?.to_bits();
+        let step = self.begin(caller, WaitState::Answer { segment, harmless: false })?.to_bits();
         self.send(node, Message::Permit { step, who: caller.who, segment, permit });
         Ok(())
     }
 
     /// A home changed the permissions of one of its segments.
-    pub(crate) fn facts_changed(&mut self, node: NodeId, facts: Facts) {
+    pub(crate) fn facts_changed(&mut self, node: NodeId, facts: SegmentInfo) {
         if self.home_of(facts.segment) != node {
             if facts.copies > 1 {
                 // Of one that was its home.

@@ -5,12 +5,12 @@
 //! be a moment old.
 
 use crate::engine::action::Action;
-use crate::engine::engine::{Caller, Engine, Now};
-use crate::engine::home::home_ops::Told;
-use crate::engine::state::lock_queue::Asker;
-use crate::engine::state::pending::{Asked, Lookup, Pending, StepId, Then, Wait};
+use crate::engine::engine::{Engine, LocalCaller, Now};
+use crate::engine::home::home_ops::ReplyFields;
+use crate::engine::state::lock_queue::Requester;
+use crate::engine::state::pending::{AskedPeers, Continuation, NameLookup, Pending, StepId, WaitState};
 use crate::limits::OPERATIONS_MAX;
-use crate::model::segment::{Identity, Name, Wish};
+use crate::model::segment::{Access, Name, Principal};
 use crate::model::spec::{Placement, Spec};
 use crate::{Failure, Message, NodeId, Outcome, SegmentId};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -29,12 +29,12 @@ impl ClaimId {
 #[derive(Clone, Copy, Debug)]
 enum Wanted {
     Make {
-        asker: Asker,
-        who: Identity,
+        asker: Requester,
+        who: Principal,
         spec: Spec,
     },
     Release {
-        asker: Asker,
+        asker: Requester,
     },
     /// A segment came to nothing: nobody waits for its name.
     GiveBack,
@@ -42,7 +42,7 @@ enum Wanted {
 
 /// The copy of the directory, and what is under way about it.
 #[derive(Debug, Default)]
-pub(crate) struct Directory {
+pub(crate) struct NameClaims {
     homes: HashMap<Name, NodeId>,
     next: u64,
     waiting: BTreeMap<ClaimId, (Name, Wanted)>,
@@ -52,7 +52,7 @@ pub(crate) struct Directory {
     has_no_majority: bool,
 }
 
-impl Directory {
+impl NameClaims {
     fn begin(&mut self, name: Name, wanted: Wanted) -> Result<ClaimId, Failure> {
         if self.waiting.len() == OPERATIONS_MAX {
             return Err(Failure::Busy);
@@ -121,8 +121,8 @@ impl Engine {
     pub(crate) fn make_here(
         &mut self,
         now: Now,
-        asker: Asker,
-        who: Identity,
+        asker: Requester,
+        who: Principal,
         name: Name,
         spec: Spec,
         within_us: u32,
@@ -155,7 +155,7 @@ impl Engine {
             made.inspect_err(|_| self.give_name_back(name))
         });
         if let Err(failure) = made {
-            self.answer(asker, Outcome::Failed(failure), Told::default());
+            self.answer(asker, Outcome::Failed(failure), ReplyFields::default());
         }
     }
 
@@ -172,8 +172,8 @@ impl Engine {
     pub(crate) fn release_named(
         &mut self,
         now: Now,
-        asker: Asker,
-        who: Identity,
+        asker: Requester,
+        who: Principal,
         id: SegmentId,
     ) -> Result<(), Failure> {
         let name = self.segments.get(id)?.name;
@@ -184,7 +184,7 @@ impl Engine {
         let begun = self.directory.as_mut().map(|directory| directory.begin(name, Wanted::Release { asker }));
         match begun {
             Some(Ok(claim)) => self.act(Action::Disclaim { claim, name }),
-            Some(Err(_)) | None => self.answer(asker, Outcome::Done, Told::default()),
+            Some(Err(_)) | None => self.answer(asker, Outcome::Done, ReplyFields::default()),
         }
         Ok(())
     }
@@ -194,26 +194,32 @@ impl Engine {
         let Some((_, wanted)) = self.directory.as_mut().and_then(|directory| directory.end(claim)) else { return };
         if let Wanted::Release { asker } = wanted {
             let outcome = result.map_or_else(Outcome::Indeterminate, |()| Outcome::Done);
-            self.answer(asker, outcome, Told::default());
+            self.answer(asker, outcome, ReplyFields::default());
         }
     }
 
     /// Finds a name that is not at home here, or makes it.
-    pub(crate) fn look_up_shared(&mut self, now: Now, caller: Caller, name: Name, then: Then) -> Result<(), Failure> {
-        let Caller { lane, request, who, deadline_us, timeout_us } = caller;
+    pub(crate) fn look_up_shared(
+        &mut self,
+        now: Now,
+        caller: LocalCaller,
+        name: Name,
+        then: Continuation,
+    ) -> Result<(), Failure> {
+        let LocalCaller { lane, request, who, deadline_us, timeout_us } = caller;
         match then {
-            Then::Allocate(spec) if spec.placement == Placement::Node(self.node) => {
-                self.make_here(now, Asker::Client(lane, request), who, name, spec, timeout_us)
+            Continuation::Allocate(spec) if spec.placement == Placement::Node(self.node) => {
+                self.make_here(now, Requester::Client(lane, request), who, name, spec, timeout_us)
             }
-            Then::Allocate(spec) => {
-                let (on, wait) = (NodeId::NOBODY, Wait::Lookup);
+            Continuation::Allocate(spec) => {
+                let (on, wait) = (NodeId::NOBODY, WaitState::Lookup);
                 let pending = Pending { lane, request, who, deadline_us, timeout_us, on, wait };
                 self.allocate_far(&pending, name, spec)
             }
-            Then::Open => {
+            Continuation::Open => {
                 let home = self.directory.as_ref().and_then(|directory| directory.homes.get(&name).copied());
-                let step = self.begin(&caller, Wait::Lookup)?;
-                let lookup = Lookup { name, then, asked: Asked::default(), silent: 0, confirmed: false };
+                let step = self.begin(&caller, WaitState::Lookup)?;
+                let lookup = NameLookup { name, then, asked: AskedPeers::default(), silent: 0, confirmed: false };
                 self.lookups.insert(step, lookup);
                 match home {
                     Some(home) if home != self.node => self.ask_its_home(step, home),
@@ -282,7 +288,7 @@ impl Engine {
         let facts = segment.facts(id);
         let permissions = segment.permissions;
         let who = self.operations.get_mut(step).ok_or(Failure::NotFound)?.who;
-        permissions.allow(who, Wish::Read)?;
+        permissions.allow(who, Access::Read)?;
         self.lookups.remove(&step);
         if let Some(pending) = self.operations.remove(step) {
             self.finish_opened(pending.lane, pending.request, &facts);

@@ -4,18 +4,18 @@
 //! have forged what others would read. Its age counts from the moment when its reads began, so it shows every put that
 //! had ended by then. Puts go to the home and not here; a put of this node's own clients ends the copy.
 
-use crate::engine::action::{Action, Parts, Target};
-use crate::engine::engine::{Caller, Engine, Now};
+use crate::engine::action::{Action, FetchTarget, RangeSet};
+use crate::engine::engine::{Engine, LocalCaller, Now};
 use crate::engine::fault_injection::planted;
-use crate::engine::state::pending::{Fetching, Pending, StepId, Transfer, Wait};
+use crate::engine::state::pending::{Pending, PendingReads, StepId, Transfer, WaitState};
 use crate::limits::{COPIES_MAX, COPY_BYTES_MAX};
-use crate::peer::message::Facts;
-use crate::{Completion, Failure, LaneId, NodeId, Outcome, RequestId, SegmentId, Timestamp, Version};
+use crate::peer::message::SegmentInfo;
+use crate::{ChannelId, Completion, Failure, NodeId, Outcome, RequestId, SegmentId, Timestamp, Version};
 use std::collections::BTreeMap;
 
 /// One copy.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LocalCopy {
+pub(crate) struct CachedSegment {
     /// Where its bytes are in the pool.
     at: u64,
     bytes: u64,
@@ -31,9 +31,9 @@ pub(crate) struct LocalCopy {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(crate) struct Copies(BTreeMap<SegmentId, LocalCopy>);
+pub(crate) struct ReadCache(BTreeMap<SegmentId, CachedSegment>);
 
-impl Copies {
+impl ReadCache {
     #[inline]
     pub(crate) fn are_there(&self) -> bool {
         !self.0.is_empty()
@@ -45,9 +45,9 @@ impl Engine {
     pub(crate) fn get_copied(
         &mut self,
         now: Now,
-        caller: &Caller,
+        caller: &LocalCaller,
         transfer: &Transfer,
-        facts: &Facts,
+        facts: &SegmentInfo,
         copy_us: u32,
     ) -> Result<bool, Failure> {
         let segment = transfer.segment;
@@ -71,11 +71,11 @@ impl Engine {
                 None => return Ok(false),
             },
         };
-        let fetching = Fetching { transfer: *transfer, tears: 0, kept: None, refresh: true };
-        let step = self.begin(caller, Wait::Fetch(fetching))?;
-        let coming = LocalCopy { began_us: now.steady_us, coming: true, spoiled: false, ..copy };
+        let fetching = PendingReads { transfer: *transfer, tears: 0, kept: None, refresh: true };
+        let step = self.begin(caller, WaitState::Fetch(fetching))?;
+        let coming = CachedSegment { began_us: now.steady_us, coming: true, spoiled: false, ..copy };
         self.copies.0.insert(segment, coming);
-        self.fetch(step, &fetching, Target::Pool(copy.at)).inspect_err(|_| {
+        self.fetch(step, &fetching, FetchTarget::Pool(copy.at)).inspect_err(|_| {
             self.operations.remove(step);
             self.drop_coming(segment);
         })?;
@@ -83,7 +83,7 @@ impl Engine {
     }
 
     /// Room for a copy, if need be that of the oldest one.
-    fn make_copy(&mut self, bytes: u64) -> Option<LocalCopy> {
+    fn make_copy(&mut self, bytes: u64) -> Option<CachedSegment> {
         if self.copies.0.len() >= COPIES_MAX {
             let idle = self.copies.0.iter().filter(|(_, copy)| !copy.coming);
             let (&oldest, _) = idle.min_by_key(|(id, copy)| (copy.began_us, **id))?;
@@ -91,14 +91,14 @@ impl Engine {
         }
         let at = self.segments.take_blocks(bytes)?;
         let (version, timestamp) = (Version(0), Timestamp(0));
-        Some(LocalCopy { at, bytes, version, timestamp, began_us: 0, coming: true, spoiled: false })
+        Some(CachedSegment { at, bytes, version, timestamp, began_us: 0, coming: true, spoiled: false })
     }
 
-    fn answer_from(&mut self, copy: &LocalCopy, lane: LaneId, request: RequestId, transfer: &Transfer) {
+    fn answer_from(&mut self, copy: &CachedSegment, lane: ChannelId, request: RequestId, transfer: &Transfer) {
         let done = Completion::bare(request, Outcome::Done);
         let mut done = Completion { version: copy.version, timestamp: copy.timestamp, ..done };
         let data = match transfer.parts {
-            Parts::One { offset, bytes } if transfer.inline => {
+            RangeSet::One { offset, bytes } if transfer.inline => {
                 done.inline = true;
                 Some((copy.at + offset, bytes as u8))
             }

@@ -5,20 +5,20 @@
 //! that stands there. A Delta segment's reader takes the copy of the version before rather than wait for a writer.
 //! Where each read of a batch waits for the one before it, a get that minds the lock is the home's from the beginning.
 
-use crate::engine::action::{Action, Parts, Target};
-use crate::engine::engine::{Caller, Engine, Now};
+use crate::engine::action::{Action, FetchTarget, RangeSet};
+use crate::engine::engine::{Engine, LocalCaller, Now};
 use crate::engine::fault_injection::planted;
-use crate::engine::state::pending::{Fetching, Pending, StepId, Transfer, Wait};
+use crate::engine::state::pending::{Pending, PendingReads, StepId, Transfer, WaitState};
 use crate::engine::state::segments::check_range;
-use crate::model::coherence::Minds;
-use crate::model::segment::{Header, Proof, Wish};
-use crate::peer::message::Facts;
+use crate::model::coherence::LockDependency;
+use crate::model::segment::{Access, Header, SnapshotCheck};
+use crate::peer::message::SegmentInfo;
 use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
 impl Engine {
     /// Gets bytes of a remote segment: reads them, or asks its home about it first. With an error the table of the
     /// ranges is still the caller's.
-    pub(crate) fn get_far(&mut self, now: Now, caller: Caller, transfer: Transfer) -> Result<(), Failure> {
+    pub(crate) fn get_far(&mut self, now: Now, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
         self.reachable_home(transfer.segment)?;
         let Some(facts) = self.noted(transfer.segment) else {
             // While somebody still reads it where it was, nothing new is noted about it: asking for its facts again and again would
@@ -30,31 +30,31 @@ impl Engine {
             };
         };
         if facts.copies == 1 {
-            facts.permissions.allow(caller.who, Wish::Read)?;
+            facts.permissions.allow(caller.who, Access::Read)?;
         }
         for range in &self.ranges_of(&transfer.parts) {
             check_range(facts.bytes, range.offset, range.bytes)?;
         }
         let rules = facts.model.get_rules(transfer.look.asks);
         let kept = transfer.look.version.filter(|_| facts.keeps > 0);
-        let minds = if transfer.look.version.is_some() { Minds::Nobody } else { rules.minds };
-        let takes_trips = minds == Minds::Alone && !self.reads_overlap;
-        if facts.copies > 1 || minds == Minds::Anyone || takes_trips {
+        let minds = if transfer.look.version.is_some() { LockDependency::Nobody } else { rules.minds };
+        let takes_trips = minds == LockDependency::Alone && !self.reads_overlap;
+        if facts.copies > 1 || minds == LockDependency::Anyone || takes_trips {
             return self.let_home_get(now, &caller, transfer);
         }
         if transfer.look.version.is_none() && self.get_copied(now, &caller, &transfer, &facts, rules.copy_us)? {
             return Ok(());
         }
-        let fetching = Fetching { transfer, tears: 0, kept, refresh: false };
-        let step = self.begin(&caller, Wait::Fetch(fetching))?;
-        let target = Target::Arena(caller.lane.client, transfer.range);
+        let fetching = PendingReads { transfer, tears: 0, kept, refresh: false };
+        let step = self.begin(&caller, WaitState::Fetch(fetching))?;
+        let target = FetchTarget::Arena(caller.lane.client, transfer.range);
         self.fetch(step, &fetching, target).inspect_err(|_| {
             self.operations.remove(step);
         })
     }
 
     /// What this node has noted about a remote segment.
-    pub(crate) fn noted(&mut self, segment: SegmentId) -> Option<Facts> {
+    pub(crate) fn noted(&mut self, segment: SegmentId) -> Option<SegmentInfo> {
         let home = self.home_of(segment);
         let remote = self.peers.reachable(home)?.remotes.get(&segment)?;
         (!remote.leaving).then_some(remote.facts)
@@ -66,24 +66,24 @@ impl Engine {
         self.peers.reachable(home).and_then(|peer| peer.remotes.get(&segment)).is_some_and(|remote| remote.leaving)
     }
 
-    fn let_home_get(&mut self, now: Now, caller: &Caller, transfer: Transfer) -> Result<(), Failure> {
-        let step = self.begin(caller, Wait::Home(transfer))?;
+    fn let_home_get(&mut self, now: Now, caller: &LocalCaller, transfer: Transfer) -> Result<(), Failure> {
+        let step = self.begin(caller, WaitState::Home(transfer))?;
         if let Some(pending) = self.operations.get_mut(step).copied() {
             self.ask_home_to_get(now, step, &pending, transfer);
         }
         Ok(())
     }
 
-    fn ask_facts(&mut self, caller: Caller, transfer: Transfer) -> Result<(), Failure> {
-        let step = self.begin(&caller, Wait::Facts { transfer })?;
+    fn ask_facts(&mut self, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
+        let step = self.begin(&caller, WaitState::Facts { transfer })?;
         let message = Message::Describe { step: step.to_bits(), who: caller.who, segment: transfer.segment };
         self.send(self.home_of(transfer.segment), message);
         Ok(())
     }
 
-    /// Starts the reads of a get that is noted as [`Wait::Fetch`].
-    pub(crate) fn fetch(&mut self, step: StepId, fetching: &Fetching, target: Target) -> Result<(), Failure> {
-        let Fetching { transfer: Transfer { segment, mut parts, .. }, kept, refresh, .. } = *fetching;
+    /// Starts the reads of a get that is noted as [`WaitState::Fetch`].
+    pub(crate) fn fetch(&mut self, step: StepId, fetching: &PendingReads, target: FetchTarget) -> Result<(), Failure> {
+        let PendingReads { transfer: Transfer { segment, mut parts, .. }, kept, refresh, .. } = *fetching;
         let home = self.home_of(segment);
         let remote = self.peers.reachable(home).and_then(|peer| peer.remotes.get_mut(&segment));
         let remote = remote.filter(|remote| !remote.leaving).ok_or(Failure::NotFound)?;
@@ -91,7 +91,7 @@ impl Engine {
         let (window, facts) = (remote.window, remote.facts);
         let line = kept.and_then(|version| Header::line_of(facts.bytes, facts.keeps, version)).unwrap_or(0);
         if refresh {
-            parts = Parts::One { offset: 0, bytes: facts.bytes as u32 };
+            parts = RangeSet::One { offset: 0, bytes: facts.bytes as u32 };
         }
         self.act(Action::Fetch { node: home, step, window, line, parts, target });
         Ok(())
@@ -103,8 +103,8 @@ impl Engine {
             self.counters.stale += 1;
             return;
         };
-        let Wait::Fetch(fetching) = pending.wait else { return };
-        let Fetching { transfer, kept, refresh, .. } = fetching;
+        let WaitState::Fetch(fetching) = pending.wait else { return };
+        let PendingReads { transfer, kept, refresh, .. } = fetching;
         let segment = transfer.segment;
         let facts = self.noted(segment);
         self.read_ended(segment);
@@ -116,38 +116,40 @@ impl Engine {
             Err(failure) => return self.end_fetch(step, &fetching, failure),
         };
         // Nothing may be noted any more, since it moves: then its home has to say whether the lock matters.
-        let minds = facts.map_or(Minds::Anyone, |facts| facts.model.get_rules(transfer.look.asks).minds);
-        let minds = if transfer.look.version.is_some() { Minds::Nobody } else { minds };
+        let minds = facts.map_or(LockDependency::Anyone, |facts| facts.model.get_rules(transfer.look.asks).minds);
+        let minds = if transfer.look.version.is_some() { LockDependency::Nobody } else { minds };
         let own = self.token_of(pending.lane.client, segment).map_or(0, |token| token.0);
-        let locked = ![0, own].contains(&header.0.locked) && minds > Minds::Nobody && kept.is_none();
+        let locked = ![0, own].contains(&header.0.locked) && minds > LockDependency::Nobody && kept.is_none();
         let locked = locked && !planted!(self, UnseenLock);
         let proof = header.0.prove(segment, header.1);
-        if let Proof::Whole(_, timestamp) = proof {
+        if let SnapshotCheck::Whole(_, timestamp) = proof {
             // What is made here from now on comes after it, by the clock too.
             self.clock.hear(timestamp, now.wall_us);
         }
         match proof {
-            Proof::Torn if in_time => {
+            SnapshotCheck::Torn if in_time => {
                 self.counters.torn_fetches += 1;
                 self.torn(now, step, &pending, fetching, header.0.state);
             }
-            Proof::Torn => self.end_fetch(step, &fetching, Failure::Contended),
+            SnapshotCheck::Torn => self.end_fetch(step, &fetching, Failure::Contended),
             // Somebody holds the lock alone and may not be through: the home knows when.
-            Proof::Whole(..) if locked && in_time => {
+            SnapshotCheck::Whole(..) if locked && in_time => {
                 self.ask_home_to_get(now, step, &pending, transfer);
             }
-            Proof::Whole(version, timestamp) if refresh => {
+            SnapshotCheck::Whole(version, timestamp) if refresh => {
                 self.refreshed(step, &pending, &transfer, (version, timestamp));
             }
-            Proof::Whole(version, timestamp) => self.fetched_whole(step, &pending, &transfer, (version, timestamp)),
+            SnapshotCheck::Whole(version, timestamp) => {
+                self.fetched_whole(step, &pending, &transfer, (version, timestamp))
+            }
             // It may have moved, or nothing was kept in that place so far: the home knows.
-            Proof::Gone if in_time => {
+            SnapshotCheck::Gone if in_time => {
                 if refresh {
                     self.drop_coming(segment);
                 }
                 self.ask_home_to_get(now, step, &pending, transfer);
             }
-            Proof::Gone => self.end_fetch(step, &fetching, Failure::NotFound),
+            SnapshotCheck::Gone => self.end_fetch(step, &fetching, Failure::NotFound),
         }
     }
 
@@ -167,8 +169,8 @@ impl Engine {
     }
 
     /// A put came between: once more, or from where the version before is kept, or let the home do it.
-    fn torn(&mut self, now: Now, step: StepId, pending: &Pending, fetching: Fetching, state: u64) {
-        let Fetching { transfer, tears, .. } = fetching;
+    fn torn(&mut self, now: Now, step: StepId, pending: &Pending, fetching: PendingReads, state: u64) {
+        let PendingReads { transfer, tears, .. } = fetching;
         if fetching.refresh {
             self.drop_coming(transfer.segment);
             return self.ask_home_to_get(now, step, pending, transfer);
@@ -180,7 +182,7 @@ impl Engine {
             facts.keeps > 0 && facts.model.get_rules(transfer.look.asks).older && transfer.look.version.is_none()
         });
         let kept = if older { Some(Version(state >> 1)) } else { fetching.kept };
-        let again = Fetching { tears: tears + 1, kept, ..fetching };
+        let again = PendingReads { tears: tears + 1, kept, ..fetching };
         self.go_on(now, step, pending, again);
     }
 
@@ -188,21 +190,21 @@ impl Engine {
     pub(crate) fn fetch_again(&mut self, now: Now, step: StepId, pending: &Pending, transfer: Transfer) {
         let keeps = self.noted(transfer.segment).is_some_and(|facts| facts.keeps > 0);
         let kept = transfer.look.version.filter(|_| keeps);
-        self.go_on(now, step, pending, Fetching { transfer, tears: 0, kept, refresh: false });
+        self.go_on(now, step, pending, PendingReads { transfer, tears: 0, kept, refresh: false });
     }
 
-    fn go_on(&mut self, now: Now, step: StepId, pending: &Pending, fetching: Fetching) {
+    fn go_on(&mut self, now: Now, step: StepId, pending: &Pending, fetching: PendingReads) {
         if let Some(pending) = self.operations.get_mut(step) {
-            pending.wait = Wait::Fetch(fetching);
+            pending.wait = WaitState::Fetch(fetching);
         }
-        let target = Target::Arena(pending.lane.client, fetching.transfer.range);
+        let target = FetchTarget::Arena(pending.lane.client, fetching.transfer.range);
         if self.fetch(step, &fetching, target).is_err() {
             // It moves, or is gone: the home knows.
             self.ask_home_to_get(now, step, pending, fetching.transfer);
         }
     }
 
-    pub(crate) fn end_fetch(&mut self, step: StepId, fetching: &Fetching, failure: Failure) {
+    pub(crate) fn end_fetch(&mut self, step: StepId, fetching: &PendingReads, failure: Failure) {
         if fetching.refresh {
             self.drop_coming(fetching.transfer.segment);
         }

@@ -6,7 +6,7 @@ use crate::{ClientId, Message, NodeId, SegmentId};
 
 /// One lock of another home.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Held {
+pub(crate) struct RemoteLock {
     pub(crate) segment: SegmentId,
     /// Who gave it.
     pub(crate) home: NodeId,

@@ -3,20 +3,20 @@
 //! A put is the bytes written into the staging memory that the home keeps for us, and behind them the message that
 //! says "commit": one round trip, and the home's own thread makes it whole. Small puts travel inside that message.
 
-use super::remote_locks::Held;
-use crate::engine::action::{Action, Parts, Tail};
-use crate::engine::engine::{Caller, Engine, Now};
-use crate::engine::home::home_ops::Told;
-use crate::engine::state::lock_queue::Asker;
-use crate::engine::state::peers::{Peer, Remote};
-use crate::engine::state::pending::{Asked, Fetching, Lookup, Pending, StepId, Then, Wait};
+use super::remote_locks::RemoteLock;
+use crate::engine::action::{Action, MessageBody, RangeSet};
+use crate::engine::engine::{Engine, LocalCaller, Now};
+use crate::engine::home::home_ops::ReplyFields;
+use crate::engine::state::lock_queue::Requester;
+use crate::engine::state::peers::{Peer, RemoteSegment};
+use crate::engine::state::pending::{AskedPeers, Continuation, NameLookup, Pending, PendingReads, StepId, WaitState};
 use crate::engine::state::segments::check_range;
 use crate::limits::{HISTORY_MAX, OPERATIONS_MAX, SEGMENT_BYTES_MAX};
-use crate::model::segment::{Header, Name, Wish};
+use crate::model::segment::{Access, Header, Name};
 use crate::model::spec::Placement;
-use crate::peer::message::{Facts, RemoteWindow};
-use crate::request::listing::Page;
-use crate::request::operation::{LockToken, Operation, Payload, Terms};
+use crate::peer::message::{RemoteWindow, SegmentInfo};
+use crate::request::listing::ListPage;
+use crate::request::operation::{LockToken, Operation, Payload, PutConditions};
 use crate::{Failure, Message, NodeId, Outcome, SegmentId};
 
 impl Pending {
@@ -24,9 +24,11 @@ impl Pending {
     pub(crate) fn is_on(&self, node: NodeId) -> bool {
         match &self.wait {
             // Whether it is this one's turn to answer, its lookup says.
-            Wait::Lookup => true,
-            Wait::Allocate { home } | Wait::Release { home } | Wait::Page { node: home, .. } => *home == node,
-            Wait::Fetch(_) => false,
+            WaitState::Lookup => true,
+            WaitState::Allocate { home } | WaitState::Release { home } | WaitState::Page { node: home, .. } => {
+                *home == node
+            }
+            WaitState::Fetch(_) => false,
             _ => self.on == node,
         }
     }
@@ -34,31 +36,37 @@ impl Pending {
 
 impl Engine {
     /// Finds a name: here, else with every peer that can be reached.
-    pub(crate) fn look_up(&mut self, caller: Caller, name: Name, then: Then, now: Now) -> Result<(), Failure> {
+    pub(crate) fn look_up(
+        &mut self,
+        caller: LocalCaller,
+        name: Name,
+        then: Continuation,
+        now: Now,
+    ) -> Result<(), Failure> {
         self.segments.admits(&name)?;
         if let Some(id) = self.segments.by_name(&name) {
             let segment = self.segments.get(id)?;
-            if matches!(then, Then::Allocate(_)) {
+            if matches!(then, Continuation::Allocate(_)) {
                 return Err(Failure::AlreadyExists);
             }
-            segment.permissions.allow(caller.who, Wish::Read)?;
+            segment.permissions.allow(caller.who, Access::Read)?;
             let facts = segment.facts(id);
             self.finish_opened(caller.lane, caller.request, &facts);
             return Ok(());
         }
-        if matches!(then, Then::Allocate(_)) && self.has_name(&name) {
+        if matches!(then, Continuation::Allocate(_)) && self.has_name(&name) {
             return Err(Failure::AlreadyExists);
         }
         if self.directory.is_some() {
             return self.look_up_shared(now, caller, name, then);
         }
         let peers: Vec<_> = self.peers.iter().collect();
-        let (mut asked, mut silent) = (Asked::default(), 0);
+        let (mut asked, mut silent) = (AskedPeers::default(), 0);
         for &(node, up) in &peers {
             if up { asked.add(node) } else { silent += 1 }
         }
-        let step = self.begin(&caller, Wait::Lookup)?;
-        self.lookups.insert(step, Lookup { name, then, asked, silent, confirmed: false });
+        let step = self.begin(&caller, WaitState::Lookup)?;
+        self.lookups.insert(step, NameLookup { name, then, asked, silent, confirmed: false });
         for (node, _) in peers.into_iter().filter(|&(node, _)| asked.contains(node)) {
             self.send(node, Message::Lookup { step: step.to_bits(), who: caller.who, name });
         }
@@ -73,15 +81,15 @@ impl Engine {
         if self.confirm_first(step) {
             return;
         }
-        let Some(Lookup { name, then, silent, .. }) = self.lookups.remove(&step) else { return };
+        let Some(NameLookup { name, then, silent, .. }) = self.lookups.remove(&step) else { return };
         let Some(pending) = self.operations.remove(step) else { return };
         let outcome = match then {
-            Then::Open if silent > 0 => Err(Failure::NodeDown),
-            Then::Open => Err(Failure::NotFound),
-            Then::Allocate(spec) if spec.placement == Placement::Node(self.node) => {
-                self.allocate_here(now, Asker::Client(pending.lane, pending.request), pending.who, name, spec)
+            Continuation::Open if silent > 0 => Err(Failure::NodeDown),
+            Continuation::Open => Err(Failure::NotFound),
+            Continuation::Allocate(spec) if spec.placement == Placement::Node(self.node) => {
+                self.allocate_here(now, Requester::Client(pending.lane, pending.request), pending.who, name, spec)
             }
-            Then::Allocate(spec) => self.allocate_far(&pending, name, spec),
+            Continuation::Allocate(spec) => self.allocate_far(&pending, name, spec),
         };
         if let Err(failure) = outcome {
             self.finish(&pending, Outcome::Failed(failure));
@@ -92,14 +100,14 @@ impl Engine {
         // A node that nobody here has heard of answers as little as one that is down.
         let Placement::Node(home) = spec.placement else { return Err(Failure::Malformed) };
         let home = self.reachable_home(SegmentId::new(home, 0, 0)).map_err(|_| Failure::NodeDown)?;
-        let step = self.begin(&pending.caller(), Wait::Allocate { home })?;
+        let step = self.begin(&pending.caller(), WaitState::Allocate { home })?;
         self.send(home, Message::Allocate { step: step.to_bits(), who: pending.who, spec, name });
         Ok(())
     }
 
-    pub(crate) fn release_far(&mut self, caller: Caller, segment: SegmentId) -> Result<(), Failure> {
+    pub(crate) fn release_far(&mut self, caller: LocalCaller, segment: SegmentId) -> Result<(), Failure> {
         let home = self.reachable_home(segment)?;
-        let step = self.begin(&caller, Wait::Release { home })?;
+        let step = self.begin(&caller, WaitState::Release { home })?;
         self.send(home, Message::Release { step: step.to_bits(), who: caller.who, segment });
         Ok(())
     }
@@ -107,17 +115,17 @@ impl Engine {
     /// Puts bytes into a remote segment. With an error the table of the ranges is still the caller's.
     pub(crate) fn put_far(
         &mut self,
-        caller: Caller,
+        caller: LocalCaller,
         segment: SegmentId,
-        parts: Parts,
+        parts: RangeSet,
         from: Payload,
-        terms: Terms,
+        terms: PutConditions,
     ) -> Result<(), Failure> {
         let home = self.reachable_home(segment)?;
         if let Some(facts) = self.noted(segment) {
             // Another may have become the home of one with a mirror, and nobody told this node of new permissions.
             if facts.copies == 1 {
-                facts.permissions.allow(caller.who, Wish::Write)?;
+                facts.permissions.allow(caller.who, Access::Write)?;
             }
             for range in &self.ranges_of(&parts) {
                 check_range(facts.bytes, range.offset, range.bytes)?;
@@ -127,8 +135,8 @@ impl Engine {
         }
         let (client, length) = (caller.lane.client, from.length());
         let (offset, ranges, table) = match parts {
-            Parts::One { offset, .. } => (offset, 0, None),
-            Parts::Many { table, .. } => (0, self.ranges_of(&parts).len() as u8, Some(table)),
+            RangeSet::One { offset, .. } => (offset, 0, None),
+            RangeSet::Many { table, .. } => (0, self.ranges_of(&parts).len() as u8, Some(table)),
         };
         let (who, timeout_us) = (caller.who, caller.timeout_us);
         let put = |step: StepId, staged| {
@@ -139,7 +147,7 @@ impl Engine {
             Payload::Arena(range) if length as usize > Message::PUT_BYTES_MAX || table.is_some() => {
                 let peer = self.peers.reachable(home).ok_or(Failure::NodeDown)?;
                 let ticket = peer.staging.take(length).ok_or(Failure::Busy)?;
-                let begun = self.begin(&caller, Wait::Put { segment, ticket: Some(ticket) });
+                let begun = self.begin(&caller, WaitState::Put { segment, ticket: Some(ticket) });
                 let step = begun.inspect_err(|_| self.give_staging(home, Some(ticket)))?;
                 let message = put(step, ticket.at);
                 self.act(Action::Stage { node: home, step, at: ticket.at, client, from: range, message, table });
@@ -148,9 +156,9 @@ impl Engine {
                 }
             }
             _ => {
-                let step = self.begin(&caller, Wait::Put { segment, ticket: None })?;
+                let step = self.begin(&caller, WaitState::Put { segment, ticket: None })?;
                 let message = put(step, Message::NOT_STAGED);
-                self.act(Action::Send { node: home, message, tail: Tail::Client(client, from) });
+                self.act(Action::Send { node: home, message, tail: MessageBody::Client(client, from) });
             }
         }
         Ok(())
@@ -158,7 +166,7 @@ impl Engine {
 
     /// A call that would wait for a lock of its own client is refused here: the home knows clients of its own node
     /// only.
-    fn check_own_lock(&self, caller: &Caller, segment: SegmentId, minds: bool) -> Result<(), Failure> {
+    fn check_own_lock(&self, caller: &LocalCaller, segment: SegmentId, minds: bool) -> Result<(), Failure> {
         if minds && self.holds_far(caller.lane.client, segment) { Err(Failure::OwnLock) } else { Ok(()) }
     }
 
@@ -176,7 +184,7 @@ impl Engine {
             self.counters.stale += 1;
             return;
         };
-        if let Wait::Put { ticket, .. } = pending.wait {
+        if let WaitState::Put { ticket, .. } = pending.wait {
             self.give_staging(pending.on, ticket);
         }
         self.finish(&pending, Outcome::Indeterminate(failure));
@@ -186,8 +194,8 @@ impl Engine {
     pub fn refused(&mut self, step: StepId, failure: Failure) {
         let Some(pending) = self.operations.get_mut(step).copied() else { return };
         match pending.wait {
-            Wait::Put { ticket, .. } => self.give_staging(pending.on, ticket),
-            Wait::Fetch(Fetching { transfer, refresh, .. }) => {
+            WaitState::Put { ticket, .. } => self.give_staging(pending.on, ticket),
+            WaitState::Fetch(PendingReads { transfer, refresh, .. }) => {
                 self.read_ended(transfer.segment);
                 if refresh {
                     self.drop_coming(transfer.segment);
@@ -200,11 +208,11 @@ impl Engine {
     }
 
     /// A home told us about one of its segments.
-    pub(crate) fn found(&mut self, now: Now, node: NodeId, step: StepId, facts: Facts, window: RemoteWindow) {
+    pub(crate) fn found(&mut self, now: Now, node: NodeId, step: StepId, facts: SegmentInfo, window: RemoteWindow) {
         let is_home = self.home_of(facts.segment) == node;
         if facts.copies > 1 && !is_home {
             // It was taken over, and one of the two nodes has yet to hear of it.
-            return self.ended(now, node, step, Outcome::Failed(Failure::Busy), Told::default());
+            return self.ended(now, node, step, Outcome::Failed(Failure::Busy), ReplyFields::default());
         }
         let wraps = window.base.checked_add(window.bytes).is_none();
         let known = facts.bytes <= SEGMENT_BYTES_MAX && facts.keeps <= HISTORY_MAX;
@@ -221,19 +229,19 @@ impl Engine {
             return;
         };
         match pending.wait {
-            Wait::Allocate { .. } => {
+            WaitState::Allocate { .. } => {
                 self.operations.remove(step);
                 self.finish_opened(pending.lane, pending.request, &facts);
             }
-            Wait::Lookup => {
+            WaitState::Lookup => {
                 let Some(lookup) = self.take_lookup(step, node) else { return };
                 self.operations.remove(step);
                 match lookup.then {
-                    Then::Open => self.finish_opened(pending.lane, pending.request, &facts),
-                    Then::Allocate(_) => self.finish(&pending, Outcome::Failed(Failure::AlreadyExists)),
+                    Continuation::Open => self.finish_opened(pending.lane, pending.request, &facts),
+                    Continuation::Allocate(_) => self.finish(&pending, Outcome::Failed(Failure::AlreadyExists)),
                 }
             }
-            Wait::Facts { transfer } => {
+            WaitState::Facts { transfer } => {
                 let failure = if !noted {
                     Some(Failure::Busy)
                 } else if now.steady_us >= pending.deadline_us {
@@ -253,18 +261,18 @@ impl Engine {
     }
 
     /// Ends a lookup, if this node's answer to it is still to come.
-    fn take_lookup(&mut self, step: StepId, node: NodeId) -> Option<Lookup> {
+    fn take_lookup(&mut self, step: StepId, node: NodeId) -> Option<NameLookup> {
         self.lookups.get(&step).filter(|lookup| lookup.asked.contains(node))?;
         self.lookups.remove(&step)
     }
 
     /// Notes what a home said; `false` if there is no room for more.
-    fn note(&mut self, node: NodeId, facts: Facts, window: RemoteWindow) -> bool {
+    fn note(&mut self, node: NodeId, facts: SegmentInfo, window: RemoteWindow) -> bool {
         let Some(peer) = self.peers.reachable(node) else { return false };
         if peer.remotes.len() == Peer::REMOTES_MAX && !peer.remotes.contains_key(&facts.segment) {
             return false;
         }
-        let fresh = Remote { facts, window, reads: 0, leaving: false };
+        let fresh = RemoteSegment { facts, window, reads: 0, leaving: false };
         let remote = peer.remotes.entry(facts.segment).or_insert(fresh);
         (remote.facts, remote.window) = (facts, window);
         true
@@ -285,7 +293,7 @@ impl Engine {
     }
 
     /// A home said how something ended.
-    pub(crate) fn ended(&mut self, now: Now, node: NodeId, step: StepId, outcome: Outcome, told: Told) {
+    pub(crate) fn ended(&mut self, now: Now, node: NodeId, step: StepId, outcome: Outcome, told: ReplyFields) {
         self.clock.hear(told.timestamp, now.wall_us);
         let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.is_on(node)) else {
             self.counters.stale += 1;
@@ -294,34 +302,38 @@ impl Engine {
         let wait = pending.wait;
         let wants_more = matches!(
             wait,
-            Wait::Lookup | Wait::Allocate { .. } | Wait::Facts { .. } | Wait::Home(_) | Wait::Page { .. }
+            WaitState::Lookup
+                | WaitState::Allocate { .. }
+                | WaitState::Facts { .. }
+                | WaitState::Home(_)
+                | WaitState::Page { .. }
         );
         if wants_more && outcome == Outcome::Done {
             // Only a description, bytes or a page are a good end of these: a peer that says otherwise is not one of us.
             return self.act(Action::Cut { node });
         }
-        if let (Wait::Lookup, Outcome::Failed(Failure::NotFound)) = (wait, outcome) {
+        if let (WaitState::Lookup, Outcome::Failed(Failure::NotFound)) = (wait, outcome) {
             return self.not_there(now, step, node);
         }
-        if wait == Wait::Lookup && self.take_lookup(step, node).is_none() {
+        if wait == WaitState::Lookup && self.take_lookup(step, node).is_none() {
             self.counters.stale += 1;
             return;
         }
-        if let (Wait::Home(_), Outcome::Failed(failure) | Outcome::Indeterminate(failure)) = (wait, outcome) {
+        if let (WaitState::Home(_), Outcome::Failed(failure) | Outcome::Indeterminate(failure)) = (wait, outcome) {
             return self.get_refused(now, step, failure);
         }
         let Some(pending) = self.over(step) else { return };
         match pending.wait {
-            Wait::Put { ticket, .. } => self.give_staging(pending.on, ticket),
-            Wait::Lock { segment, lease_us } if outcome == Outcome::Done => {
+            WaitState::Put { ticket, .. } => self.give_staging(pending.on, ticket),
+            WaitState::Lock { segment, lease_us } if outcome == Outcome::Done => {
                 let token = LockToken(told.word);
                 if !self.is_attached(pending.lane.client) {
                     return self.give_back(pending.on, segment, token);
                 }
                 let until_us = now.steady_us.saturating_add(lease_us.into());
-                self.held.push(Held { segment, home: node, token, client: pending.lane.client, until_us });
+                self.held.push(RemoteLock { segment, home: node, token, client: pending.lane.client, until_us });
             }
-            Wait::LateLock { segment } => {
+            WaitState::LateLock { segment } => {
                 if outcome == Outcome::Done {
                     self.give_back(node, segment, LockToken(told.word));
                 }
@@ -329,22 +341,22 @@ impl Engine {
             }
             _ => {}
         }
-        self.answer(Asker::Client(pending.lane, pending.request), outcome, told);
+        self.answer(Requester::Client(pending.lane, pending.request), outcome, told);
     }
 
     /// Asks a home to change a word, to watch a version, to lock or to unlock.
-    pub(crate) fn ask_far(&mut self, caller: Caller, operation: &Operation) -> Result<(), Failure> {
-        let Caller { who, timeout_us, .. } = caller;
+    pub(crate) fn ask_far(&mut self, caller: LocalCaller, operation: &Operation) -> Result<(), Failure> {
+        let LocalCaller { who, timeout_us, .. } = caller;
         match *operation {
             Operation::Atomic { segment, offset, change, token } => {
                 let home = self.reachable_home(segment)?;
                 self.check_own_lock(&caller, segment, token.is_none())?;
-                let step = self.begin(&caller, Wait::Answer { segment, harmless: false })?.to_bits();
+                let step = self.begin(&caller, WaitState::Answer { segment, harmless: false })?.to_bits();
                 self.send(home, Message::Atomic { step, who, segment, offset, change, token, timeout_us });
             }
             Operation::Await { segment, above } => {
                 let home = self.reachable_home(segment)?;
-                let step = self.begin(&caller, Wait::Answer { segment, harmless: true })?.to_bits();
+                let step = self.begin(&caller, WaitState::Answer { segment, harmless: true })?.to_bits();
                 self.send(home, Message::Await { step, who, segment, above, timeout_us });
             }
             Operation::Lock { segment, wish } => {
@@ -352,7 +364,7 @@ impl Engine {
                 if self.held.len() >= OPERATIONS_MAX {
                     return Err(Failure::Busy);
                 }
-                let step = self.begin(&caller, Wait::Lock { segment, lease_us: wish.lease_us })?.to_bits();
+                let step = self.begin(&caller, WaitState::Lock { segment, lease_us: wish.lease_us })?.to_bits();
                 self.send(home, Message::Lock { step, who, segment, wish, timeout_us });
             }
             Operation::Unlock { segment, token } => {
@@ -361,7 +373,7 @@ impl Engine {
                 if !self.held.iter().any(|held| (held.segment, held.token, held.client) == wanted) {
                     return Err(Failure::LockLost);
                 }
-                let step = self.begin(&caller, Wait::Unlock { segment, token })?.to_bits();
+                let step = self.begin(&caller, WaitState::Unlock { segment, token })?.to_bits();
                 self.send(home, Message::Unlock { step, segment, token });
             }
             _ => return Err(Failure::Unsupported),
@@ -389,31 +401,31 @@ impl Engine {
         }
         let Some(pending) = self.over(step) else { return };
         let outcome = match pending.wait {
-            Wait::LateLock { .. } => return,
+            WaitState::LateLock { .. } => return,
             // A list goes on with the next node.
-            Wait::Page { node, list: true, .. } => {
-                return self.tell_page(pending.lane, pending.request, Page { node, ..Page::default() });
+            WaitState::Page { node, list: true, .. } => {
+                return self.tell_page(pending.lane, pending.request, ListPage { node, ..ListPage::default() });
             }
-            Wait::Facts { .. }
-            | Wait::Lookup
-            | Wait::Fetch(_)
-            | Wait::Home(_)
-            | Wait::Page { .. }
-            | Wait::Lock { .. }
-            | Wait::Answer { harmless: true, .. } => Outcome::Failed(Failure::NodeDown),
-            Wait::Allocate { .. }
-            | Wait::Release { .. }
-            | Wait::Put { .. }
-            | Wait::Unlock { .. }
-            | Wait::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::NodeDown),
+            WaitState::Facts { .. }
+            | WaitState::Lookup
+            | WaitState::Fetch(_)
+            | WaitState::Home(_)
+            | WaitState::Page { .. }
+            | WaitState::Lock { .. }
+            | WaitState::Answer { harmless: true, .. } => Outcome::Failed(Failure::NodeDown),
+            WaitState::Allocate { .. }
+            | WaitState::Release { .. }
+            | WaitState::Put { .. }
+            | WaitState::Unlock { .. }
+            | WaitState::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::NodeDown),
         };
         self.finish(&pending, outcome);
     }
 }
 
 impl Pending {
-    fn caller(&self) -> Caller {
+    fn caller(&self) -> LocalCaller {
         let Pending { lane, request, who, deadline_us, timeout_us, .. } = *self;
-        Caller { lane, request, who, deadline_us, timeout_us }
+        LocalCaller { lane, request, who, deadline_us, timeout_us }
     }
 }

@@ -6,21 +6,21 @@
 //! take them out of memory much later; from there they are written into the staging memory that the asker keeps for
 //! this home, and the asker's engine copies them to its client and says that the place is free.
 
-use crate::engine::action::{Action, Parts, Tail};
+use crate::engine::action::{Action, MessageBody, RangeSet};
 use crate::engine::engine::{Engine, Now};
 use crate::engine::fault_injection::planted;
-use crate::engine::home::home_ops::Told;
-use crate::engine::state::lock_queue::Asker;
-use crate::engine::state::pending::{Pending, StepId, Transfer, Wait};
+use crate::engine::home::home_ops::ReplyFields;
+use crate::engine::state::lock_queue::Requester;
+use crate::engine::state::pending::{Pending, StepId, Transfer, WaitState};
 use crate::engine::state::staging::Ticket;
 use crate::limits::{OPERATIONS_MAX, STAGING_BYTES};
 use crate::{Completion, Failure, Message, NodeId, Outcome, Timestamp, Version};
 
 /// Bytes on their way out of this node's pool, until the fabric has taken them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HandId(u32);
+pub struct ServedGetId(u32);
 
-impl HandId {
+impl ServedGetId {
     /// The number as it travels through a fabric: no two have the same at the same time.
     pub const fn to_bits(self) -> u64 {
         self.0 as u64
@@ -33,26 +33,26 @@ impl HandId {
 
 /// All of them: where they are, how many bytes, and for how many they are there.
 #[derive(Debug, Default)]
-pub(crate) struct Hands {
+pub(crate) struct ServedGets {
     places: Vec<Option<(u64, u64, u8)>>,
     free: Vec<u32>,
 }
 
-impl Hands {
-    pub(crate) fn insert(&mut self, at: u64, bytes: u64, uses: u8) -> Option<HandId> {
+impl ServedGets {
+    pub(crate) fn insert(&mut self, at: u64, bytes: u64, uses: u8) -> Option<ServedGetId> {
         if let Some(place) = self.free.pop() {
             self.places[place as usize] = Some((at, bytes, uses));
-            return Some(HandId(place));
+            return Some(ServedGetId(place));
         }
         if self.places.len() == OPERATIONS_MAX {
             return None;
         }
         self.places.push(Some((at, bytes, uses)));
-        Some(HandId(self.places.len() as u32 - 1))
+        Some(ServedGetId(self.places.len() as u32 - 1))
     }
 
     /// One of those is done with it; the last one takes it out.
-    fn remove(&mut self, hand: HandId) -> Option<(u64, u64)> {
+    fn remove(&mut self, hand: ServedGetId) -> Option<(u64, u64)> {
         let place = self.places.get_mut(hand.0 as usize)?;
         let (at, bytes, uses) = place.as_mut()?;
         *uses -= 1;
@@ -68,7 +68,7 @@ impl Hands {
 
 /// A get whose bytes are in an answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Got {
+pub(crate) struct ServedReply {
     pub(crate) version: Version,
     pub(crate) timestamp: Timestamp,
     pub(crate) length: u32,
@@ -83,7 +83,7 @@ impl Engine {
         node: NodeId,
         step: u64,
         at: u64,
-        parts: Parts,
+        parts: RangeSet,
         stamp: (Version, Timestamp),
     ) -> Result<(), Failure> {
         let (length, (version, timestamp)) = (parts.bytes(), stamp);
@@ -91,7 +91,7 @@ impl Engine {
         if length as usize <= Message::PUT_BYTES_MAX {
             let (staged, number) = (Message::NOT_STAGED, 0);
             let message = Message::Got { step, version, timestamp, length, staged, number };
-            self.act(Action::Send { node, message, tail: Tail::Pool(at, parts) });
+            self.act(Action::Send { node, message, tail: MessageBody::Pool(at, parts) });
             self.give_up_table(&parts);
             return Ok(());
         }
@@ -107,7 +107,7 @@ impl Engine {
         };
         let (staged, number) = (ticket.at, ticket.number());
         let message = Message::Got { step, version, timestamp, length, staged, number };
-        let here = if let Parts::One { offset, .. } = parts { at + offset } else { to };
+        let here = if let RangeSet::One { offset, .. } = parts { at + offset } else { to };
         let to = if planted!(self, NoSnapshot) { here } else { to };
         self.act(Action::Snapshot { at, parts, to });
         self.give_up_table(&parts);
@@ -116,7 +116,7 @@ impl Engine {
     }
 
     /// The fabric has taken bytes that were put aside, or never will.
-    pub fn handed(&mut self, hand: HandId) {
+    pub fn handed(&mut self, hand: ServedGetId) {
         // Of no bytes: they lie in a segment.
         if let Some((at, bytes)) = self.hands.remove(hand).filter(|&(_, bytes)| bytes > 0) {
             self.segments.give_blocks(at, bytes);
@@ -124,7 +124,7 @@ impl Engine {
     }
 
     /// Bytes that were put aside could not go out: whoever asked for them is told that there was no room.
-    pub fn not_handed(&mut self, node: NodeId, hand: HandId, message: &Message) {
+    pub fn not_handed(&mut self, node: NodeId, hand: ServedGetId, message: &Message) {
         self.handed(hand);
         if let Message::Forward { number, .. } | Message::Piece { number, .. } = *message {
             // The mirror will never have it: it has to begin anew.
@@ -133,7 +133,7 @@ impl Engine {
         }
         if let Message::Got { step, number, .. } = *message {
             self.taken(node, number);
-            self.answer(Asker::Peer(node, step), Outcome::Failed(Failure::Busy), Told::default());
+            self.answer(Requester::Peer(node, step), Outcome::Failed(Failure::Busy), ReplyFields::default());
         }
     }
 
@@ -155,11 +155,11 @@ impl Engine {
         let left = pending.deadline_us.saturating_sub(now.steady_us);
         let timeout_us = u32::try_from(left).unwrap_or(u32::MAX);
         if let Some(pending) = self.operations.get_mut(step) {
-            (pending.wait, pending.on) = (Wait::Home(transfer), home);
+            (pending.wait, pending.on) = (WaitState::Home(transfer), home);
         }
         let (offset, ranges, tail) = match parts {
-            Parts::One { offset, .. } => (offset, 0, Tail::None),
-            Parts::Many { table, .. } => (0, self.ranges_of(&parts).len() as u8, Tail::Kept(table)),
+            RangeSet::One { offset, .. } => (offset, 0, MessageBody::None),
+            RangeSet::Many { table, .. } => (0, self.ranges_of(&parts).len() as u8, MessageBody::Kept(table)),
         };
         let (who, length, step) = (pending.who, parts.bytes(), step.to_bits());
         let token = self.token_of(pending.lane.client, segment);
@@ -168,10 +168,10 @@ impl Engine {
     }
 
     /// A home answered with bytes: behind the message, or in the staging memory that this node keeps for it.
-    pub(crate) fn got(&mut self, node: NodeId, step: StepId, got: Got, tail: &[u8]) {
-        let Got { version, timestamp, length, staged, number } = got;
+    pub(crate) fn got(&mut self, node: NodeId, step: StepId, got: ServedReply, tail: &[u8]) {
+        let ServedReply { version, timestamp, length, staged, number } = got;
         let is_staged = staged != Message::NOT_STAGED;
-        let waits = |pending: &&mut Pending| matches!(pending.wait, Wait::Home(_)) && pending.is_on(node);
+        let waits = |pending: &&mut Pending| matches!(pending.wait, WaitState::Home(_)) && pending.is_on(node);
         let Some(pending) = self.operations.get_mut(step).filter(waits).copied() else {
             self.counters.stale += 1;
             if is_staged {
@@ -179,7 +179,7 @@ impl Engine {
             }
             return;
         };
-        let Wait::Home(transfer) = pending.wait else { return };
+        let WaitState::Home(transfer) = pending.wait else { return };
         if length != transfer.parts.bytes() || is_staged && staged.saturating_add(length.into()) > STAGING_BYTES as u64
         {
             return self.act(Action::Cut { node });
@@ -207,9 +207,9 @@ impl Engine {
     /// The home could not carry a get out: there was no room for the bytes, so this node reads again by itself.
     pub(crate) fn get_refused(&mut self, now: Now, step: StepId, failure: Failure) {
         let Some(pending) = self.operations.get_mut(step).copied() else { return };
-        let Wait::Home(transfer) = pending.wait else { return };
+        let WaitState::Home(transfer) = pending.wait else { return };
         let may_read = self.noted(transfer.segment).is_some_and(|facts| {
-            facts.copies == 1 && facts.model.get_rules(transfer.look.asks).minds < crate::Minds::Anyone
+            facts.copies == 1 && facts.model.get_rules(transfer.look.asks).minds < crate::LockDependency::Anyone
         });
         if failure == Failure::Busy && may_read && now.steady_us < pending.deadline_us {
             self.fetch_again(now, step, &pending, transfer);

@@ -1,12 +1,12 @@
 //! What the cluster decides about mirrored segments, and what follows from it here: who is the home of what, whether
 //! this node may still answer as a home, and when a mirror asks to take over.
 
-use super::state::{Decision, Duty, Mirror, Mirrors, Role, Sync, Word};
+use super::state::{Proposal, ProposalKind, Replicas, ReplicatedSegment, Role, RoleAssignment, SyncState};
 use crate::engine::action::Action;
 use crate::engine::dispatch::weight;
 use crate::engine::engine::{Engine, Now};
 use crate::engine::fault_injection::planted;
-use crate::engine::home::home_ops::Told;
+use crate::engine::home::home_ops::ReplyFields;
 use crate::request::operation::LockToken;
 use crate::{Failure, NodeId, Outcome, Refusal, SegmentId};
 
@@ -42,7 +42,7 @@ impl Engine {
         self.home_of(segment) == self.node
     }
 
-    pub(crate) fn mirror_of(&mut self, id: SegmentId) -> Option<&mut Mirror> {
+    pub(crate) fn mirror_of(&mut self, id: SegmentId) -> Option<&mut ReplicatedSegment> {
         self.segments.get_mut(id).ok()?.mirror.as_deref_mut()
     }
 
@@ -67,7 +67,7 @@ impl Engine {
     /// This node is the first home of a segment.
     pub(crate) fn begin_as_home(&mut self, now: Now, id: SegmentId) {
         let Some(mirror) = self.mirror_of(id) else { return };
-        (mirror.role, mirror.epoch) = (Role::Home(Sync::Alone), 1);
+        (mirror.role, mirror.epoch) = (Role::Home(SyncState::Alone), 1);
         self.stir(now, id);
     }
 
@@ -78,7 +78,7 @@ impl Engine {
     }
 
     /// The cluster has decided something about a mirrored segment.
-    pub fn duty(&mut self, now: Now, duty: &Duty) {
+    pub fn duty(&mut self, now: Now, duty: &RoleAssignment) {
         let id = duty.segment;
         let known = self.mirrors.duties.get(&id);
         if known.is_some_and(|known| (known.epoch, known.turn) > (duty.epoch, duty.turn)) {
@@ -148,11 +148,11 @@ impl Engine {
         }
         mirror.node = duty.mirror;
         // What was on its way to the mirror when this node ended is not known: they begin anew.
-        mirror.role = Role::Home(if duty.paired { Sync::Paired } else { Sync::Alone });
+        mirror.role = Role::Home(if duty.paired { SyncState::Paired } else { SyncState::Alone });
         if duty.paired { self.lose_mirror(now, id) } else { self.stir(now, id) }
     }
 
-    fn follow(&mut self, now: Now, id: SegmentId, duty: &Duty) {
+    fn follow(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
         let node = self.node;
         let Some(mirror) = self.mirror_of(id) else { return };
         if duty.epoch < mirror.epoch {
@@ -175,15 +175,15 @@ impl Engine {
     }
 
     /// What this home wanted decided was.
-    fn decided(&mut self, now: Now, id: SegmentId, duty: &Duty) {
+    fn decided(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
         let Some(mirror) = self.mirror_of(id) else { return };
         if duty.turn < mirror.turn {
             return;
         }
         mirror.turn = duty.turn;
         match mirror.role {
-            Role::Home(Sync::Pairing) if duty.paired => mirror.role = Role::Home(Sync::Paired),
-            Role::Home(Sync::Parting) if !duty.paired => return self.parted(now, id),
+            Role::Home(SyncState::Pairing) if duty.paired => mirror.role = Role::Home(SyncState::Paired),
+            Role::Home(SyncState::Parting) if !duty.paired => return self.parted(now, id),
             _ => return,
         }
         self.set_gate(now, id);
@@ -191,13 +191,14 @@ impl Engine {
     }
 
     /// The cluster has made this mirror the home: with everything that was acknowledged, and without the locks.
-    fn step_up(&mut self, now: Now, id: SegmentId, duty: &Duty) {
+    fn step_up(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let (at, stamp) = (segment.at, segment.timestamp);
         let Some(mirror) = segment.mirror.as_deref_mut() else { return };
         let floor = mirror.floor.max(stamp);
-        *mirror = Mirror { epoch: duty.epoch, turn: duty.turn, node: duty.mirror, ..Mirror::default() };
-        (mirror.role, mirror.lost_us) = (Role::Home(Sync::Alone), now.steady_us);
+        *mirror =
+            ReplicatedSegment { epoch: duty.epoch, turn: duty.turn, node: duty.mirror, ..ReplicatedSegment::default() };
+        (mirror.role, mirror.lost_us) = (Role::Home(SyncState::Alone), now.steady_us);
         self.restore_clock(floor);
         self.act(Action::Mark { at, holder: LockToken::default() });
         self.set_gate(now, id);
@@ -205,18 +206,19 @@ impl Engine {
     }
 
     /// Another node is the home: nothing of what is under way here happens any more.
-    fn step_down(&mut self, now: Now, id: SegmentId, duty: &Duty) {
+    fn step_down(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
         self.end_forward(id, Outcome::Indeterminate(Failure::NodeDown));
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let at = segment.at;
         let Some(mirror) = segment.mirror.as_deref_mut() else { return };
         let permits = std::mem::take(&mut mirror.permits);
-        *mirror = Mirror { epoch: duty.epoch, node: duty.home, role: Role::Copy, ..Mirror::default() };
+        *mirror =
+            ReplicatedSegment { epoch: duty.epoch, node: duty.home, role: Role::Copy, ..ReplicatedSegment::default() };
         segment.guard.held = false;
         self.act(Action::Mark { at, holder: LockToken::default() });
         self.turn_all_away(id, Failure::NodeDown);
         for (_, _, asker) in permits {
-            self.answer(asker, Outcome::Failed(Failure::NodeDown), Told::default());
+            self.answer(asker, Outcome::Failed(Failure::NodeDown), ReplyFields::default());
         }
         self.follow(now, id, duty);
     }
@@ -237,13 +239,13 @@ impl Engine {
     }
 
     /// Lets the cluster decide, and says it again until it has.
-    pub(crate) fn decide(&mut self, now: Now, id: SegmentId, word: Word) {
+    pub(crate) fn decide(&mut self, now: Now, id: SegmentId, word: ProposalKind) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let name = segment.name;
         let Some(mirror) = segment.mirror.as_deref_mut() else { return };
-        mirror.retry_us = now.steady_us + Mirrors::RETRY_US;
+        mirror.retry_us = now.steady_us + Replicas::RETRY_US;
         let (epoch, turn) = (mirror.epoch, mirror.turn);
-        self.act(Action::Decide { decision: Decision { segment: id, name, epoch, turn, word } });
+        self.act(Action::Decide { decision: Proposal { segment: id, name, epoch, turn, word } });
     }
 
     /// Looks after everything that is not as it should stay.
@@ -267,31 +269,31 @@ impl Engine {
         match mirror.role {
             Role::Copy if may_take_over => {
                 if is_due {
-                    self.decide(now, id, Word::TakeOver);
+                    self.decide(now, id, ProposalKind::TakeOver);
                 }
             }
-            Role::Home(Sync::Alone) => {
+            Role::Home(SyncState::Alone) => {
                 if is_due {
                     self.look_for_mirror(now, id);
                 }
             }
-            Role::Home(Sync::Offered(_) | Sync::Copying(_)) if is_due => {
+            Role::Home(SyncState::Offered(_) | SyncState::Copying(_)) if is_due => {
                 self.mirror_refused(now, id, Refusal::NoAnswer)
             }
-            Role::Home(Sync::Copying(_)) => self.copy_on(now, id),
-            Role::Home(Sync::Pairing) => {
+            Role::Home(SyncState::Copying(_)) => self.copy_on(now, id),
+            Role::Home(SyncState::Pairing) => {
                 let mirror = mirror.node;
                 if is_due {
-                    self.decide(now, id, Word::Pair(mirror));
+                    self.decide(now, id, ProposalKind::Pair(mirror));
                 }
             }
-            Role::Home(Sync::Parting) => {
+            Role::Home(SyncState::Parting) => {
                 if is_due {
-                    self.decide(now, id, Word::Part);
+                    self.decide(now, id, ProposalKind::Part);
                 }
             }
-            Role::Home(Sync::Offered(_)) => {}
-            Role::Unsure | Role::Copy | Role::Home(Sync::Joining(_) | Sync::Paired) => {
+            Role::Home(SyncState::Offered(_)) => {}
+            Role::Unsure | Role::Copy | Role::Home(SyncState::Joining(_) | SyncState::Paired) => {
                 self.mirrors.restless.remove(&id);
             }
         }
@@ -327,7 +329,7 @@ impl Engine {
         };
         match chosen {
             Some(node) => self.offer(now, id, node),
-            None => mirror.retry_us = now.steady_us + Mirrors::RETRY_US,
+            None => mirror.retry_us = now.steady_us + Replicas::RETRY_US,
         }
     }
 }

@@ -4,24 +4,24 @@
 //! The bytes are put aside first: a client or a peer could change them between the two copies. The grant of a lock goes
 //! the same road without bytes, so that a home that takes over gives newer tokens only.
 
-use super::state::{Mirrors, Refused, Role, Sync, Word};
-use crate::engine::action::{Action, Parts, Source, Tail};
+use super::state::{ProposalKind, Refused, Replicas, Role, SyncState};
+use crate::engine::action::{Action, CommitSource, MessageBody, RangeSet};
 use crate::engine::engine::{Engine, Now};
 use crate::engine::fault_injection::planted;
-use crate::engine::home::home_ops::Told;
-use crate::engine::remote::served_get::HandId;
-use crate::engine::state::lock_queue::{Asker, Owner};
+use crate::engine::home::home_ops::ReplyFields;
+use crate::engine::remote::served_get::ServedGetId;
+use crate::engine::state::lock_queue::{LockOwner, Requester};
 use crate::limits::MIRROR_PERMITS_MAX;
-use crate::model::segment::Identity;
-use crate::request::operation::{LockToken, LockWish, Permit};
-use crate::{Failure, Message, NodeId, Outcome, Refusal, SegmentId, Stored, Timestamp, Version};
+use crate::model::segment::Principal;
+use crate::request::operation::{LockRequest, LockToken, PermissionUpdate};
+use crate::{Failure, Message, NodeId, Outcome, Refusal, ReplicaAck, SegmentId, Timestamp, Version};
 
 /// What waits for the mirror.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Forward {
-    what: What,
+pub(crate) struct PendingForward {
+    what: ForwardKind,
     /// Who hears of its end, unless that is told already.
-    asker: Option<Asker>,
+    asker: Option<Requester>,
     version: Version,
     timestamp: Timestamp,
     /// What the answer says besides.
@@ -29,24 +29,24 @@ pub(crate) struct Forward {
     /// Where its bytes are, and how many.
     place: Option<(u64, u64)>,
     /// The place is the fabric's as well.
-    hand: Option<HandId>,
+    hand: Option<ServedGetId>,
     deadline_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
-    Put(Parts),
-    Grant(LockWish),
+enum ForwardKind {
+    Put(RangeSet),
+    Grant(LockRequest),
     /// It was committed already: a planted bug.
     Done,
 }
 
 /// A change that is to be made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Change {
-    pub(crate) asker: Asker,
-    pub(crate) parts: Parts,
-    pub(crate) source: Source,
+pub(crate) struct SegmentChange {
+    pub(crate) asker: Requester,
+    pub(crate) parts: RangeSet,
+    pub(crate) source: CommitSource,
     /// What the answer says besides the version.
     pub(crate) word: u64,
     pub(crate) deadline_us: u64,
@@ -54,8 +54,8 @@ pub(crate) struct Change {
 
 impl Engine {
     /// Changes a segment that may have a mirror. An error says that nothing was done.
-    pub(crate) fn change(&mut self, now: Now, id: SegmentId, change: Change) -> Result<(), Failure> {
-        let Change { asker, parts, source, word, .. } = change;
+    pub(crate) fn change(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
+        let SegmentChange { asker, parts, source, word, .. } = change;
         let mirror = self.segments.get(id)?.mirror.as_deref();
         if mirror.is_some_and(|mirror| mirror.needs_word()) {
             return self.forward_put(now, id, change);
@@ -66,22 +66,22 @@ impl Engine {
             self.note_dirty(now, id, &parts);
         }
         self.give_up_table(&parts);
-        self.answer(asker, Outcome::Done, Told { version, timestamp, word });
+        self.answer(asker, Outcome::Done, ReplyFields { version, timestamp, word });
         self.show_version(id, version, timestamp);
         Ok(())
     }
 
-    fn forward_put(&mut self, now: Now, id: SegmentId, change: Change) -> Result<(), Failure> {
-        let Change { asker, parts, source, word, deadline_us } = change;
+    fn forward_put(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
+        let SegmentChange { asker, parts, source, word, deadline_us } = change;
         let segment = self.segments.get(id)?;
         let version = Version(segment.version.0 + 1);
         let Some(mirror) = segment.mirror.as_deref() else { return Err(Failure::NodeDown) };
-        let (node, goes_out) = (mirror.node, !matches!(mirror.role, Role::Home(Sync::Parting)));
+        let (node, goes_out) = (mirror.node, !matches!(mirror.role, Role::Home(SyncState::Parting)));
         let bytes = parts.bytes();
         let (offset, ranges) = match parts {
-            Parts::One { offset, .. } => (offset, 0),
-            Parts::Many { .. } if bytes == 0 => (0, 0),
-            Parts::Many { .. } => (0, self.ranges_of(&parts).len() as u8),
+            RangeSet::One { offset, .. } => (offset, 0),
+            RangeSet::Many { .. } if bytes == 0 => (0, 0),
+            RangeSet::Many { .. } => (0, self.ranges_of(&parts).len() as u8),
         };
         let is_staged = goes_out && (ranges > 0 || bytes as usize > Message::PUT_BYTES_MAX);
         let ticket = if is_staged {
@@ -104,18 +104,18 @@ impl Engine {
         let timestamp = self.clock.next(now.wall_us);
         self.act(Action::Aside { source, bytes, to: at });
         let place = (bytes > 0).then_some((at, bytes.into()));
-        let what = What::Put(parts);
-        let forward = Forward { what, asker: Some(asker), version, timestamp, word, place, hand, deadline_us };
+        let what = ForwardKind::Put(parts);
+        let forward = PendingForward { what, asker: Some(asker), version, timestamp, word, place, hand, deadline_us };
         let (staged, number) = ticket.map_or((Message::NOT_STAGED, Message::NOT_STAGED), |t| (t.at, t.number()));
         let epoch = self.begin_forward(now, id, forward);
         let segment = id;
         let message =
             Message::Forward { segment, epoch, version, timestamp, offset, length: bytes, staged, number, ranges };
         if let Some(hand) = hand {
-            let table = if let Parts::Many { table, .. } = parts { Some(table) } else { None };
+            let table = if let RangeSet::Many { table, .. } = parts { Some(table) } else { None };
             self.act(Action::Hand { node, hand, at: staged, from: at, bytes, message, table });
         } else if goes_out {
-            self.act(Action::Send { node, message, tail: Tail::Pool(at, Parts::One { offset: 0, bytes }) });
+            self.act(Action::Send { node, message, tail: MessageBody::Pool(at, RangeSet::One { offset: 0, bytes }) });
         }
         if planted!(self, EarlyAcknowledgement) {
             self.acknowledge_early(now, id);
@@ -124,7 +124,7 @@ impl Engine {
     }
 
     /// Notes what waits for the mirror; in which epoch.
-    fn begin_forward(&mut self, now: Now, id: SegmentId, forward: Forward) -> u32 {
+    fn begin_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) -> u32 {
         let Some(mirror) = self.mirror_of(id) else { return 0 };
         mirror.forward = Some(forward);
         let epoch = mirror.epoch;
@@ -138,7 +138,7 @@ impl Engine {
         let Some(forward) = self.mirror_of(id).and_then(|mirror| mirror.forward) else { return };
         self.finish_forward(now, id, forward);
         if let Some(mirror) = self.mirror_of(id) {
-            mirror.forward = Some(Forward { what: What::Done, asker: None, ..forward });
+            mirror.forward = Some(PendingForward { what: ForwardKind::Done, asker: None, ..forward });
         }
     }
 
@@ -147,17 +147,17 @@ impl Engine {
         &mut self,
         now: Now,
         id: SegmentId,
-        asker: Asker,
-        wish: LockWish,
+        asker: Requester,
+        wish: LockRequest,
         token: LockToken,
     ) -> bool {
         let Ok(segment) = self.segments.get(id) else { return false };
         let Some(mirror) = segment.mirror.as_deref().filter(|mirror| mirror.needs_word()) else { return false };
         let (version, node, timestamp) = (segment.version, mirror.node, Timestamp(token.0));
-        let goes_out = !matches!(mirror.role, Role::Home(Sync::Parting));
+        let goes_out = !matches!(mirror.role, Role::Home(SyncState::Parting));
         let deadline_us = now.steady_us.saturating_add(wish.lease_us.into());
-        let (what, asker) = (What::Grant(wish), Some(asker));
-        let forward = Forward { what, asker, version, timestamp, word: 0, place: None, hand: None, deadline_us };
+        let (what, asker) = (ForwardKind::Grant(wish), Some(asker));
+        let forward = PendingForward { what, asker, version, timestamp, word: 0, place: None, hand: None, deadline_us };
         let epoch = self.begin_forward(now, id, forward);
         if goes_out {
             self.tell_floor(node, id, epoch, version, timestamp);
@@ -180,28 +180,28 @@ impl Engine {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let version = segment.version;
         let Some(mirror) = segment.mirror.as_deref_mut() else { return };
-        mirror.role = Role::Home(Sync::Joining(floor));
+        mirror.role = Role::Home(SyncState::Joining(floor));
         let (node, epoch) = (mirror.node, mirror.epoch);
         self.tell_floor(node, id, epoch, version, floor);
         self.set_gate(now, id);
     }
 
     /// The mirror has something.
-    pub(crate) fn stored(&mut self, now: Now, node: NodeId, id: SegmentId, epoch: u32, what: (Stored, Timestamp)) {
+    pub(crate) fn stored(&mut self, now: Now, node: NodeId, id: SegmentId, epoch: u32, what: (ReplicaAck, Timestamp)) {
         let Some(mirror) = self.mirror_of(id) else { return };
         if mirror.node != node || mirror.epoch != epoch {
             return;
         }
         let (stored, timestamp) = what;
-        if stored == Stored::Piece {
+        if stored == ReplicaAck::Piece {
             return self.piece_stored(now, id);
         }
         match mirror.role {
-            Role::Home(Sync::Joining(floor)) if floor == timestamp => {
-                mirror.role = Role::Home(Sync::Pairing);
+            Role::Home(SyncState::Joining(floor)) if floor == timestamp => {
+                mirror.role = Role::Home(SyncState::Pairing);
                 mirror.turn += 1;
                 self.mirrors.restless.insert(id);
-                self.decide(now, id, Word::Pair(node));
+                self.decide(now, id, ProposalKind::Pair(node));
                 self.set_gate(now, id);
             }
             Role::Home(_) => {
@@ -214,45 +214,45 @@ impl Engine {
     }
 
     /// What waited for the mirror happens.
-    fn finish_forward(&mut self, now: Now, id: SegmentId, forward: Forward) {
-        let Forward { what, asker, version, timestamp, word, .. } = forward;
+    fn finish_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) {
+        let PendingForward { what, asker, version, timestamp, word, .. } = forward;
         match what {
-            What::Put(parts) => {
-                let source = Source::Pool(forward.place.map_or(0, |(at, _)| at));
+            ForwardKind::Put(parts) => {
+                let source = CommitSource::Pool(forward.place.map_or(0, |(at, _)| at));
                 if self.apply(id, parts, source, (version, timestamp)).is_ok() {
                     self.counters.commits += 1;
                 }
                 self.give_up_table(&parts);
                 if let Some(asker) = asker {
-                    self.answer(asker, Outcome::Done, Told { version, timestamp, word });
+                    self.answer(asker, Outcome::Done, ReplyFields { version, timestamp, word });
                 }
                 self.show_version(id, version, timestamp);
             }
-            What::Grant(wish) => {
+            ForwardKind::Grant(wish) => {
                 if let Some(asker) = asker.filter(|&asker| self.is_there(asker)) {
                     let granted = self.grant_now(now, id, asker, wish, LockToken(timestamp.0));
                     if let Err(failure) = granted {
-                        self.answer(asker, Outcome::Failed(failure), Told::default());
+                        self.answer(asker, Outcome::Failed(failure), ReplyFields::default());
                     }
                 }
             }
-            What::Done => {}
+            ForwardKind::Done => {}
         }
-        if !matches!(what, What::Put(_)) || !planted!(self, EarlyAcknowledgement) {
+        if !matches!(what, ForwardKind::Put(_)) || !planted!(self, EarlyAcknowledgement) {
             self.free_place(&forward);
         }
         self.set_gate(now, id);
         self.serve_line(now, id);
     }
 
-    fn is_there(&mut self, asker: Asker) -> bool {
+    fn is_there(&mut self, asker: Requester) -> bool {
         match asker.owner() {
-            Owner::Client(client) => self.is_attached(client),
-            Owner::Peer(node) => self.peers.reachable(node).is_some(),
+            LockOwner::Client(client) => self.is_attached(client),
+            LockOwner::Peer(node) => self.peers.reachable(node).is_some(),
         }
     }
 
-    fn free_place(&mut self, forward: &Forward) {
+    fn free_place(&mut self, forward: &PendingForward) {
         match (forward.hand, forward.place) {
             (Some(hand), _) => self.handed(hand),
             (None, Some((at, bytes))) => self.segments.give_blocks(at, bytes),
@@ -264,11 +264,11 @@ impl Engine {
     pub(crate) fn end_forward(&mut self, id: SegmentId, outcome: Outcome) {
         let Some(forward) = self.mirror_of(id).and_then(|mirror| mirror.forward.take()) else { return };
         self.free_place(&forward);
-        if let What::Put(parts) = forward.what {
+        if let ForwardKind::Put(parts) = forward.what {
             self.give_up_table(&parts);
         }
         if let Some(asker) = forward.asker {
-            self.answer(asker, outcome, Told::default());
+            self.answer(asker, outcome, ReplyFields::default());
         }
     }
 
@@ -279,11 +279,11 @@ impl Engine {
             return;
         };
         let failure = match forward.what {
-            What::Grant(_) => Outcome::Failed(Failure::TimedOut),
+            ForwardKind::Grant(_) => Outcome::Failed(Failure::TimedOut),
             _ => Outcome::Indeterminate(Failure::TimedOut),
         };
         if let Some(asker) = forward.asker.take() {
-            self.answer(asker, failure, Told::default());
+            self.answer(asker, failure, ReplyFields::default());
         }
     }
 
@@ -306,15 +306,15 @@ impl Engine {
         let forgets = planted!(self, UnpartedMirror);
         let Some(mirror) = self.mirror_of(id) else { return };
         match mirror.role {
-            Role::Home(Sync::Pairing | Sync::Paired) if !forgets => {
+            Role::Home(SyncState::Pairing | SyncState::Paired) if !forgets => {
                 mirror.lost_us = now.steady_us;
-                mirror.role = Role::Home(Sync::Parting);
+                mirror.role = Role::Home(SyncState::Parting);
                 mirror.turn += 1;
                 self.mirrors.restless.insert(id);
-                self.decide(now, id, Word::Part);
+                self.decide(now, id, ProposalKind::Part);
                 self.set_gate(now, id);
             }
-            Role::Home(Sync::Alone | Sync::Parting) => {}
+            Role::Home(SyncState::Alone | SyncState::Parting) => {}
             Role::Home(_) => self.unpaired(now, id),
             Role::Unsure | Role::Copy => {}
         }
@@ -336,7 +336,7 @@ impl Engine {
     /// The home is alone. What waited for the mirror happens.
     pub(crate) fn unpaired(&mut self, now: Now, id: SegmentId) {
         let Some(mirror) = self.mirror_of(id) else { return };
-        mirror.role = Role::Home(Sync::Alone);
+        mirror.role = Role::Home(SyncState::Alone);
         mirror.retry_us = now.steady_us;
         let forward = mirror.forward.take();
         let permits = std::mem::take(&mut mirror.permits);
@@ -346,7 +346,7 @@ impl Engine {
         }
         for (who, permit, asker) in permits {
             if let Err(failure) = self.permit_here(now, who, id, permit, asker) {
-                self.answer(asker, Outcome::Failed(failure), Told::default());
+                self.answer(asker, Outcome::Failed(failure), ReplyFields::default());
             }
         }
         self.set_gate(now, id);
@@ -357,17 +357,17 @@ impl Engine {
     pub(crate) fn permit_later(
         &mut self,
         now: Now,
-        who: Identity,
+        who: Principal,
         id: SegmentId,
-        permit: Permit,
-        asker: Asker,
+        permit: PermissionUpdate,
+        asker: Requester,
     ) -> Result<bool, Failure> {
         let Some(mirror) = self.mirror_of(id) else { return Ok(false) };
         match mirror.role {
             Role::Unsure | Role::Copy => Err(Failure::NodeDown),
             Role::Home(_) if mirror.fenced => Err(Failure::NodeDown),
-            Role::Home(Sync::Alone) => {
-                mirror.retry_us = now.steady_us + Mirrors::RETRY_US;
+            Role::Home(SyncState::Alone) => {
+                mirror.retry_us = now.steady_us + Replicas::RETRY_US;
                 Ok(false)
             }
             _ if mirror.permits.len() == MIRROR_PERMITS_MAX => Err(Failure::Busy),
@@ -384,7 +384,7 @@ impl Engine {
         self.end_forward(id, Outcome::Failed(Failure::NotFound));
         let permits = self.mirror_of(id).map(|mirror| std::mem::take(&mut mirror.permits)).unwrap_or_default();
         for (_, _, asker) in permits {
-            self.answer(asker, Outcome::Failed(Failure::NotFound), Told::default());
+            self.answer(asker, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         }
         self.mirrors.restless.remove(&id);
         self.mirrors.copying.remove(&id);

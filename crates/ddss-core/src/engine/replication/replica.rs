@@ -1,20 +1,20 @@
 //! What a mirror does with what a home sends to it: a copy, puts in their order, tokens. A home of an older epoch is told
 //! so and gets nothing done.
 
-use super::state::{Duty, Mirror, Role};
-use crate::engine::action::{Action, Parts, Source};
+use super::state::{ReplicatedSegment, Role, RoleAssignment};
+use crate::engine::action::{Action, CommitSource, RangeSet};
 use crate::engine::engine::{Engine, Now};
 use crate::engine::fault_injection::planted;
-use crate::engine::state::buffer_pool::KeptId;
-use crate::engine::state::lock_queue::Asker;
+use crate::engine::state::buffer_pool::BufferId;
+use crate::engine::state::lock_queue::Requester;
 use crate::limits::TRANSFER_BYTES_MAX;
 use crate::model::segment::{Name, Permissions};
 use crate::model::spec::{Spec, Storage};
-use crate::{Failure, Have, Message, NodeId, Refusal, SegmentId, Stored, Timestamp, Version};
+use crate::{Failure, Message, NodeId, OfferReply, Refusal, ReplicaAck, SegmentId, Timestamp, Version};
 
 /// What a home offers.
 #[derive(Clone, Copy, Debug)]
-struct Offered {
+struct ReplicaOffer {
     id: SegmentId,
     epoch: u32,
     stamp: (Version, Timestamp),
@@ -25,7 +25,7 @@ struct Offered {
 
 /// What a home sends for a copy.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct ReplicaPiece {
     id: SegmentId,
     epoch: u32,
     number: u64,
@@ -38,19 +38,19 @@ impl Engine {
             Message::Offer { segment: id, epoch, version, timestamp, spec, permissions, name } => {
                 let stamp = (version, timestamp);
                 if self.mirrors.agreed && spec.copies > 1 {
-                    self.offered(now, node, &Offered { id, epoch, stamp, spec, permissions, name });
+                    self.offered(now, node, &ReplicaOffer { id, epoch, stamp, spec, permissions, name });
                 }
             }
             Message::Having { segment, epoch, have } => self.having(now, node, segment, epoch, have),
             Message::Piece { segment: id, epoch, offset, length, staged, number } => {
-                let parts = Parts::One { offset, bytes: length };
-                self.piece(node, Sent { id, epoch, number }, parts, staged, tail);
+                let parts = RangeSet::One { offset, bytes: length };
+                self.piece(node, ReplicaPiece { id, epoch, number }, parts, staged, tail);
             }
             Message::Whole { segment, epoch, version, timestamp } => {
                 self.whole(node, segment, epoch, (version, timestamp));
             }
             Message::Forward { segment: id, epoch, version, timestamp, offset, length, staged, number, ranges } => {
-                let sent = Sent { id, epoch, number };
+                let sent = ReplicaPiece { id, epoch, number };
                 let table = if ranges == 0 { &[] } else { tail };
                 let Ok(parts) = self.parts_of((offset, length), ranges, table) else {
                     return self.act(Action::Cut { node });
@@ -68,7 +68,7 @@ impl Engine {
         }
     }
 
-    fn say(&mut self, node: NodeId, segment: SegmentId, epoch: u32, have: Have) {
+    fn say(&mut self, node: NodeId, segment: SegmentId, epoch: u32, have: OfferReply) {
         self.send(node, Message::Having { segment, epoch, have });
     }
 
@@ -78,25 +78,25 @@ impl Engine {
         self.mirror_of(id).map_or(0, |mirror| mirror.epoch).max(decided)
     }
 
-    fn offered(&mut self, now: Now, node: NodeId, offered: &Offered) {
-        let Offered { id, epoch, stamp, spec, permissions, name } = *offered;
+    fn offered(&mut self, now: Now, node: NodeId, offered: &ReplicaOffer) {
+        let ReplicaOffer { id, epoch, stamp, spec, permissions, name } = *offered;
         let newest = self.epoch_of(id);
         if epoch < newest {
-            return self.say(node, id, newest, Have::Fenced);
+            return self.say(node, id, newest, OfferReply::Fenced);
         }
         if !self.can_be_home(node, id, epoch) {
-            return self.say(node, id, epoch, Have::No(Refusal::NotReady));
+            return self.say(node, id, epoch, OfferReply::No(Refusal::NotReady));
         }
         let Ok(segment) = self.segments.get(id) else { return self.make_copy_of(now, node, offered) };
         let is_same = Spec { placement: spec.placement, ..segment.spec } == spec && segment.name == name;
         let same_readers = segment.permissions.audience() == permissions.audience();
         if !segment.is_copy() {
             // It has yet to hear what it is.
-            return self.say(node, id, epoch, Have::No(Refusal::NotReady));
+            return self.say(node, id, epoch, OfferReply::No(Refusal::NotReady));
         }
         if !is_same || !same_readers {
             self.drop_copy(now, id);
-            return self.say(node, id, epoch, Have::No(Refusal::NotReady));
+            return self.say(node, id, epoch, OfferReply::No(Refusal::NotReady));
         }
         let is_stale = planted!(self, StaleCopy);
         // The copy is there.
@@ -113,7 +113,7 @@ impl Engine {
         if !is_whole {
             self.stamp(id, at, (Version(0), Timestamp(0)));
         }
-        self.say(node, id, epoch, if is_whole { Have::Whole } else { Have::Empty });
+        self.say(node, id, epoch, if is_whole { OfferReply::Whole } else { OfferReply::Empty });
     }
 
     /// Whether a node can be the home of a segment in an epoch, for all that this one has heard. In the first epoch it is
@@ -126,9 +126,9 @@ impl Engine {
     }
 
     /// Makes room for a copy. That it is there is said by [`copy_formatted`](Self::copy_formatted).
-    fn make_copy_of(&mut self, now: Now, node: NodeId, offered: &Offered) {
-        let Offered { id, epoch, spec, permissions, name, .. } = *offered;
-        let nobody = Asker::Peer(node, 0);
+    fn make_copy_of(&mut self, now: Now, node: NodeId, offered: &ReplicaOffer) {
+        let ReplicaOffer { id, epoch, spec, permissions, name, .. } = *offered;
+        let nobody = Requester::Peer(node, 0);
         self.drop_copy_named(now, &name);
         let made = if spec.storage == Storage::File && !self.segments.keeps_files() {
             Err(Refusal::NoFiles)
@@ -146,10 +146,10 @@ impl Engine {
         };
         let record = match made {
             Ok(record) => record,
-            Err(why) => return self.say(node, id, epoch, Have::No(why)),
+            Err(why) => return self.say(node, id, epoch, OfferReply::No(why)),
         };
         if let Some(segment) = self.segments.forming(id) {
-            let mirror = Mirror { role: Role::Copy, epoch, node, ..Mirror::default() };
+            let mirror = ReplicatedSegment { role: Role::Copy, epoch, node, ..ReplicatedSegment::default() };
             segment.mirror = Some(Box::new(mirror));
         }
         self.format(record, Timestamp(0));
@@ -162,7 +162,7 @@ impl Engine {
         if !made {
             self.drop_copy(now, id);
         }
-        self.say(node, id, epoch, if made { Have::Empty } else { Have::No(Refusal::NoRoom) });
+        self.say(node, id, epoch, if made { OfferReply::Empty } else { OfferReply::No(Refusal::NoRoom) });
     }
 
     /// Drops a copy since another node is the mirror. Its home hears of it: it may have asked this node after that decision.
@@ -170,7 +170,7 @@ impl Engine {
         let Some(mirror) = self.mirror_of(id) else { return };
         let (home, epoch) = (mirror.node, mirror.epoch);
         self.drop_copy(now, id);
-        self.say(home, id, epoch, Have::No(Refusal::NotReady));
+        self.say(home, id, epoch, OfferReply::No(Refusal::NotReady));
     }
 
     /// Drops a copy of that name that may not take over: the cluster gives a name to one segment at a time, so what it was
@@ -196,7 +196,7 @@ impl Engine {
 
     /// Whether this node has a copy of a segment that may not take over.
     fn is_spare(&self, id: SegmentId) -> bool {
-        let may_take_over = |duty: &Duty| duty.paired && duty.mirror == self.node;
+        let may_take_over = |duty: &RoleAssignment| duty.paired && duty.mirror == self.node;
         self.segments.get(id).is_ok_and(|segment| segment.is_copy())
             && !self.mirrors.duties.get(&id).is_some_and(may_take_over)
     }
@@ -217,7 +217,7 @@ impl Engine {
     }
 
     /// Where the copy is that a home sends something for; if this node has none, or another home, it says so.
-    fn copy_for(&mut self, node: NodeId, sent: &Sent) -> Option<u64> {
+    fn copy_for(&mut self, node: NodeId, sent: &ReplicaPiece) -> Option<u64> {
         let newest = self.epoch_of(sent.id);
         let segment = self.segments.get(sent.id).ok().filter(|segment| segment.is_copy());
         let at = segment.map(|segment| segment.at);
@@ -229,30 +229,30 @@ impl Engine {
             self.send(node, Message::Taken { number: sent.number });
         }
         if newest > sent.epoch {
-            self.say(node, sent.id, newest, Have::Fenced);
+            self.say(node, sent.id, newest, OfferReply::Fenced);
         } else {
-            self.say(node, sent.id, sent.epoch, Have::Empty);
+            self.say(node, sent.id, sent.epoch, OfferReply::Empty);
         }
         None
     }
 
     /// Bytes that came behind a message or in staging memory. They are kept until they are used.
-    fn source_of(&mut self, node: NodeId, staged: u64, tail: &[u8]) -> Source {
+    fn source_of(&mut self, node: NodeId, staged: u64, tail: &[u8]) -> CommitSource {
         if staged == Message::NOT_STAGED {
-            let kept: KeptId = self.kept.insert(tail);
-            return Source::Kept(kept);
+            let kept: BufferId = self.kept.insert(tail);
+            return CommitSource::Kept(kept);
         }
-        Source::Staged { node, at: staged }
+        CommitSource::Staged { node, at: staged }
     }
 
-    fn has_it(&mut self, node: NodeId, sent: &Sent, stored: Stored, stamp: (Version, Timestamp)) {
-        let (Sent { id: segment, epoch, number }, (version, timestamp)) = (*sent, stamp);
+    fn has_it(&mut self, node: NodeId, sent: &ReplicaPiece, stored: ReplicaAck, stamp: (Version, Timestamp)) {
+        let (ReplicaPiece { id: segment, epoch, number }, (version, timestamp)) = (*sent, stamp);
         self.send(node, Message::Mirrored { segment, epoch, stored, version, timestamp, number });
     }
 
-    fn piece(&mut self, node: NodeId, sent: Sent, parts: Parts, staged: u64, tail: &[u8]) {
+    fn piece(&mut self, node: NodeId, sent: ReplicaPiece, parts: RangeSet, staged: u64, tail: &[u8]) {
         let Some(at) = self.copy_for(node, &sent) else { return };
-        let Parts::One { offset, bytes } = parts else { return };
+        let RangeSet::One { offset, bytes } = parts else { return };
         let Ok(segment) = self.segments.get(sent.id) else { return };
         if segment.check_range(offset, bytes).is_err() || bytes as usize > TRANSFER_BYTES_MAX {
             return self.act(Action::Cut { node });
@@ -263,11 +263,11 @@ impl Engine {
         }
         let source = self.source_of(node, staged, tail);
         self.act(Action::Fill { at: at + crate::Header::DATA_OFFSET, source, parts });
-        self.has_it(node, &sent, Stored::Piece, (Version(0), Timestamp(0)));
+        self.has_it(node, &sent, ReplicaAck::Piece, (Version(0), Timestamp(0)));
     }
 
     fn whole(&mut self, node: NodeId, id: SegmentId, epoch: u32, stamp: (Version, Timestamp)) {
-        let sent = Sent { id, epoch, number: Message::NOT_STAGED };
+        let sent = ReplicaPiece { id, epoch, number: Message::NOT_STAGED };
         let Some(at) = self.copy_for(node, &sent) else { return };
         self.stamp(id, at, stamp);
         if let Ok(segment) = self.segments.get_mut(id)
@@ -283,9 +283,9 @@ impl Engine {
         &mut self,
         now: Now,
         node: NodeId,
-        sent: Sent,
+        sent: ReplicaPiece,
         stamp: (Version, Timestamp),
-        parts: Parts,
+        parts: RangeSet,
         (staged, tail): (u64, &[u8]),
     ) {
         let (version, timestamp) = stamp;
@@ -305,7 +305,7 @@ impl Engine {
             if sent.number != Message::NOT_STAGED {
                 self.send(node, Message::Taken { number: sent.number });
             }
-            return self.say(node, sent.id, sent.epoch, Have::Empty);
+            return self.say(node, sent.id, sent.epoch, OfferReply::Empty);
         }
         if let Some(mirror) = segment.mirror.as_deref_mut() {
             mirror.floor = mirror.floor.max(timestamp);
@@ -316,6 +316,6 @@ impl Engine {
             let _ = self.apply(sent.id, parts, source, stamp);
         }
         self.give_up_table(&parts);
-        self.has_it(node, &sent, Stored::Put, stamp);
+        self.has_it(node, &sent, ReplicaAck::Put, stamp);
     }
 }

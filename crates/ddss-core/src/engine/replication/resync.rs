@@ -1,18 +1,18 @@
 //! The first copy that a mirror gets of a segment: in pieces, a few on their way at a time, while puts go on. What a put
 //! changes behind the copying is sent once more; a put that would run too far ahead of that waits.
 
-use super::state::{Mirrors, Role, Sync};
-use crate::engine::action::{Action, Parts, Tail};
+use super::state::{Replicas, Role, SyncState};
+use crate::engine::action::{Action, MessageBody, RangeSet};
 use crate::engine::engine::{Engine, Now};
 use crate::limits::{MIRROR_DIRTY_MAX, MIRROR_PIECES_MAX};
 use crate::model::segment::Header;
 use crate::request::ranges::Range;
-use crate::{Have, Message, NodeId, SegmentId, Timestamp, Version};
+use crate::{Message, NodeId, OfferReply, SegmentId, Timestamp, Version};
 use std::collections::VecDeque;
 
 /// How far the copying is.
 #[derive(Debug, Default)]
-pub(crate) struct Copying {
+pub(crate) struct ResyncProgress {
     /// What was offered.
     stamp: (Version, Timestamp),
     /// Everything before this was sent.
@@ -23,7 +23,7 @@ pub(crate) struct Copying {
     out: usize,
 }
 
-impl Copying {
+impl ResyncProgress {
     /// Whether puts have to wait for it.
     pub(crate) fn is_behind(&self) -> bool {
         self.dirty.len() > MIRROR_DIRTY_MAX / 2
@@ -63,9 +63,10 @@ impl Engine {
         let Self { mirrors, segments, .. } = self;
         mirrors.copying.retain(|&id| {
             let mirror = segments.get(id).ok().and_then(|segment| segment.mirror.as_deref());
-            mirror.is_some_and(|mirror| matches!(mirror.role, Role::Home(Sync::Offered(_) | Sync::Copying(_))))
+            mirror
+                .is_some_and(|mirror| matches!(mirror.role, Role::Home(SyncState::Offered(_) | SyncState::Copying(_))))
         });
-        if mirrors.copying.len() >= Mirrors::COPYING_MAX {
+        if mirrors.copying.len() >= Replicas::COPYING_MAX {
             return;
         }
         let Ok(segment) = segments.get_mut(id) else { return };
@@ -75,19 +76,19 @@ impl Engine {
         mirror.node = node;
         mirror.retry_us = now.steady_us + mirrors.answer_us();
         // Until the mirror has answered, whatever a put changes may have to be sent again.
-        let copying = Copying { stamp: (version, timestamp), cursor: spec.bytes, ..Copying::default() };
-        mirror.role = Role::Home(Sync::Offered(copying));
+        let copying = ResyncProgress { stamp: (version, timestamp), cursor: spec.bytes, ..ResyncProgress::default() };
+        mirror.role = Role::Home(SyncState::Offered(copying));
         let epoch = mirror.epoch;
         self.mirrors.copying.insert(id);
         self.send(node, Message::Offer { segment: id, epoch, version, timestamp, spec, permissions, name });
     }
 
     /// What a mirror has of what was offered to it.
-    pub(crate) fn having(&mut self, now: Now, node: NodeId, id: SegmentId, epoch: u32, have: Have) {
+    pub(crate) fn having(&mut self, now: Now, node: NodeId, id: SegmentId, epoch: u32, have: OfferReply) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let (stamp, answer_us) = ((segment.version, segment.timestamp), now.steady_us + self.mirrors.answer_us());
         let Some(mirror) = segment.mirror.as_deref_mut().filter(|mirror| mirror.node == node) else { return };
-        if have == Have::Fenced && epoch > mirror.epoch && matches!(mirror.role, Role::Home(_)) {
+        if have == OfferReply::Fenced && epoch > mirror.epoch && matches!(mirror.role, Role::Home(_)) {
             // It has taken over. What that means for what is under way the cluster's word will say.
             mirror.fenced = true;
             return self.set_gate(now, id);
@@ -96,23 +97,25 @@ impl Engine {
             return;
         }
         match (&mut mirror.role, have) {
-            (Role::Home(Sync::Offered(copying)), Have::Whole) if copying.stamp == stamp => self.join(now, id),
-            (Role::Home(Sync::Offered(copying)), Have::Whole) => {
+            (Role::Home(SyncState::Offered(copying)), OfferReply::Whole) if copying.stamp == stamp => {
+                self.join(now, id)
+            }
+            (Role::Home(SyncState::Offered(copying)), OfferReply::Whole) => {
                 let copying = std::mem::take(copying);
                 mirror.retry_us = answer_us;
-                mirror.role = Role::Home(Sync::Copying(copying));
+                mirror.role = Role::Home(SyncState::Copying(copying));
                 self.copy_on(now, id);
             }
-            (Role::Home(Sync::Offered(_)), Have::Empty) => {
+            (Role::Home(SyncState::Offered(_)), OfferReply::Empty) => {
                 mirror.retry_us = answer_us;
-                mirror.role = Role::Home(Sync::Copying(Copying::default()));
+                mirror.role = Role::Home(SyncState::Copying(ResyncProgress::default()));
                 self.copy_on(now, id);
             }
-            (Role::Home(Sync::Offered(_)), Have::No(why)) => self.mirror_refused(now, id, why),
+            (Role::Home(SyncState::Offered(_)), OfferReply::No(why)) => self.mirror_refused(now, id, why),
             // It has lost it.
             (
-                Role::Home(Sync::Copying(_) | Sync::Joining(_) | Sync::Pairing | Sync::Paired),
-                Have::Empty | Have::No(_),
+                Role::Home(SyncState::Copying(_) | SyncState::Joining(_) | SyncState::Pairing | SyncState::Paired),
+                OfferReply::Empty | OfferReply::No(_),
             ) => {
                 self.lose_mirror(now, id);
             }
@@ -121,12 +124,12 @@ impl Engine {
     }
 
     /// A put was committed while its segment is being copied.
-    pub(crate) fn note_dirty(&mut self, now: Now, id: SegmentId, parts: &Parts) {
+    pub(crate) fn note_dirty(&mut self, now: Now, id: SegmentId, parts: &RangeSet) {
         let ranges = self.ranges_of(parts);
         let Some(mirror) = self.mirror_of(id) else { return };
-        if let Role::Home(Sync::Offered(copying) | Sync::Copying(copying)) = &mut mirror.role {
+        if let Role::Home(SyncState::Offered(copying) | SyncState::Copying(copying)) = &mut mirror.role {
             ranges.iter().for_each(|range| copying.note(range));
-            if matches!(mirror.role, Role::Home(Sync::Copying(_))) {
+            if matches!(mirror.role, Role::Home(SyncState::Copying(_))) {
                 self.copy_on(now, id);
             }
         }
@@ -140,7 +143,7 @@ impl Engine {
             let (size, data) = (segment.spec.bytes, segment.at + Header::DATA_OFFSET);
             let Some(mirror) = segment.mirror.as_deref_mut() else { return };
             let (node, epoch) = (mirror.node, mirror.epoch);
-            let Role::Home(Sync::Copying(copying)) = &mut mirror.role else { return };
+            let Role::Home(SyncState::Copying(copying)) = &mut mirror.role else { return };
             if copying.out >= MIRROR_PIECES_MAX {
                 break;
             }
@@ -153,7 +156,7 @@ impl Engine {
             copying.out += 1;
             if !self.send_piece(node, id, epoch, data, (offset, bytes)) {
                 if let Some(mirror) = self.mirror_of(id)
-                    && let Role::Home(Sync::Copying(copying)) = &mut mirror.role
+                    && let Role::Home(SyncState::Copying(copying)) = &mut mirror.role
                 {
                     copying.out -= 1;
                     copying.put_back(offset, bytes);
@@ -170,7 +173,7 @@ impl Engine {
         if length as usize <= Message::PUT_BYTES_MAX {
             let (staged, number) = (Message::NOT_STAGED, Message::NOT_STAGED);
             let message = Message::Piece { segment, epoch, offset, length, staged, number };
-            let tail = Tail::Pool(data, Parts::One { offset, bytes: length });
+            let tail = MessageBody::Pool(data, RangeSet::One { offset, bytes: length });
             self.act(Action::Send { node, message, tail });
             return true;
         }
@@ -190,7 +193,7 @@ impl Engine {
     pub(crate) fn piece_stored(&mut self, now: Now, id: SegmentId) {
         let answer_us = now.steady_us + self.mirrors.answer_us();
         if let Some(mirror) = self.mirror_of(id)
-            && let Role::Home(Sync::Copying(copying)) = &mut mirror.role
+            && let Role::Home(SyncState::Copying(copying)) = &mut mirror.role
         {
             copying.out = copying.out.saturating_sub(1);
             mirror.retry_us = answer_us;

@@ -13,19 +13,19 @@
 //! mirror has it, and from *Pairing* to *Parting* the cluster may make the mirror the home at any time: so this node
 //! serves the segment as long as its lease lasts, and no longer.
 
-use super::forward::Forward;
-use super::resync::Copying;
-use crate::engine::state::lock_queue::Asker;
+use super::forward::PendingForward;
+use super::resync::ResyncProgress;
+use crate::engine::state::lock_queue::Requester;
 use crate::engine::state::peers::Peers;
-use crate::model::segment::{Identity, Name};
-use crate::request::listing::{DegradedReason, Mirroring};
-use crate::request::operation::Permit;
+use crate::model::segment::{Name, Principal};
+use crate::request::listing::{DegradedReason, ReplicationInfo};
+use crate::request::operation::PermissionUpdate;
 use crate::{NodeId, Refusal, SegmentId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What the cluster has decided about a mirrored segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Duty {
+pub struct RoleAssignment {
     /// Which.
     pub segment: SegmentId,
     /// Its home.
@@ -44,7 +44,7 @@ pub struct Duty {
 
 /// What an engine wants decided. Each can be said twice and happens once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Decision {
+pub struct Proposal {
     /// About which segment.
     pub segment: SegmentId,
     /// Its name.
@@ -54,12 +54,12 @@ pub struct Decision {
     /// Which decision of this home it is: one that is not newer than the last is refused.
     pub turn: u64,
     /// What.
-    pub word: Word,
+    pub word: ProposalKind,
 }
 
 /// What is to be decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Word {
+pub enum ProposalKind {
     /// Said by the home: that node has all that was acknowledged and may take over.
     Pair(NodeId),
     /// Said by the home: its mirror may not take over.
@@ -70,11 +70,11 @@ pub enum Word {
 
 /// All that a node knows of mirrored segments.
 #[derive(Debug)]
-pub(crate) struct Mirrors {
+pub(crate) struct Replicas {
     /// There is a cluster that decides.
     pub(crate) agreed: bool,
     /// What was decided, of the segments of all nodes.
-    pub(crate) duties: HashMap<SegmentId, Duty>,
+    pub(crate) duties: HashMap<SegmentId, RoleAssignment>,
     /// The homes of those that were taken over.
     pub(crate) routes: HashMap<SegmentId, NodeId>,
     /// The nodes that were declared dead.
@@ -95,7 +95,7 @@ pub(crate) struct Mirrors {
     pub(crate) patience_us: u64,
 }
 
-impl Default for Mirrors {
+impl Default for Replicas {
     fn default() -> Self {
         Self {
             agreed: false,
@@ -113,7 +113,7 @@ impl Default for Mirrors {
     }
 }
 
-impl Mirrors {
+impl Replicas {
     const PATIENCE_US: u64 = 10_000_000;
     /// How long until what was to be decided is said again.
     pub(crate) const RETRY_US: u64 = 20_000;
@@ -146,7 +146,7 @@ pub(crate) struct Refused {
 
 /// One mirrored segment here.
 #[derive(Debug, Default)]
-pub(crate) struct Mirror {
+pub(crate) struct ReplicatedSegment {
     pub(crate) role: Role,
     /// Which of its homes, one after the other, is the one of this node's time.
     pub(crate) epoch: u32,
@@ -159,9 +159,9 @@ pub(crate) struct Mirror {
     /// The mirror says that it is the home: until the cluster has said so, too, nothing is done.
     pub(crate) fenced: bool,
     /// What is on its way to the mirror.
-    pub(crate) forward: Option<Forward>,
+    pub(crate) forward: Option<PendingForward>,
     /// New permissions, until the mirror has been let go.
-    pub(crate) permits: Vec<(Identity, Permit, Asker)>,
+    pub(crate) permits: Vec<(Principal, PermissionUpdate, Requester)>,
     /// When to say again what was not answered.
     pub(crate) retry_us: u64,
     /// Since when the mirror is away that was in sync.
@@ -176,16 +176,16 @@ pub(crate) enum Role {
     /// It was, before it was started again, and has yet to hear what it is.
     #[default]
     Unsure,
-    Home(Sync),
+    Home(SyncState),
     Copy,
 }
 
 /// How a home stands with its mirror.
 #[derive(Debug)]
-pub(crate) enum Sync {
+pub(crate) enum SyncState {
     Alone,
-    Offered(Copying),
-    Copying(Copying),
+    Offered(ResyncProgress),
+    Copying(ResyncProgress),
     /// The mirror is whole, and has to hear of that timestamp.
     Joining(Timestamp),
     Pairing,
@@ -193,12 +193,12 @@ pub(crate) enum Sync {
     Parting,
 }
 
-impl Mirror {
+impl ReplicatedSegment {
     /// Whether this node may answer for the segment now.
     pub(crate) fn serves(&self, now_us: u64, lease_until_us: u64) -> bool {
         match &self.role {
             Role::Home(_) if self.fenced => false,
-            Role::Home(Sync::Pairing | Sync::Paired | Sync::Parting) => now_us < lease_until_us,
+            Role::Home(SyncState::Pairing | SyncState::Paired | SyncState::Parting) => now_us < lease_until_us,
             Role::Home(_) => true,
             Role::Unsure | Role::Copy => false,
         }
@@ -208,29 +208,34 @@ impl Mirror {
     pub(crate) fn holds_puts(&self) -> bool {
         self.forward.is_some()
             || match &self.role {
-                Role::Home(Sync::Parting) => true,
-                Role::Home(Sync::Offered(copying) | Sync::Copying(copying)) => copying.is_behind(),
+                Role::Home(SyncState::Parting) => true,
+                Role::Home(SyncState::Offered(copying) | SyncState::Copying(copying)) => copying.is_behind(),
                 _ => false,
             }
     }
 
     /// Whether a put waits for the mirror.
     pub(crate) fn needs_word(&self) -> bool {
-        matches!(&self.role, Role::Home(Sync::Joining(_) | Sync::Pairing | Sync::Paired | Sync::Parting))
+        matches!(
+            &self.role,
+            Role::Home(SyncState::Joining(_) | SyncState::Pairing | SyncState::Paired | SyncState::Parting)
+        )
     }
 
-    pub(crate) fn mirroring(&self) -> Mirroring {
+    pub(crate) fn mirroring(&self) -> ReplicationInfo {
         match &self.role {
-            Role::Unsure => Mirroring::Unsure,
-            Role::Home(Sync::Paired) => Mirroring::InSync,
-            Role::Home(Sync::Offered(_) | Sync::Copying(_) | Sync::Joining(_) | Sync::Pairing) => Mirroring::Copying,
-            Role::Home(Sync::Alone | Sync::Parting) | Role::Copy => Mirroring::Degraded,
+            Role::Unsure => ReplicationInfo::Unsure,
+            Role::Home(SyncState::Paired) => ReplicationInfo::InSync,
+            Role::Home(SyncState::Offered(_) | SyncState::Copying(_) | SyncState::Joining(_) | SyncState::Pairing) => {
+                ReplicationInfo::Copying
+            }
+            Role::Home(SyncState::Alone | SyncState::Parting) | Role::Copy => ReplicationInfo::Degraded,
         }
     }
 
     /// Why a degraded segment is that, if a node was found for its mirror.
     pub(crate) fn degraded(&self, is_up: bool) -> Option<DegradedReason> {
-        if self.node == NodeId::NOBODY || self.mirroring() != Mirroring::Degraded {
+        if self.node == NodeId::NOBODY || self.mirroring() != ReplicationInfo::Degraded {
             return None;
         }
         Some(match self.refusals.get(&self.node) {

@@ -8,7 +8,7 @@
 //!               +----------+--------------------------------------+
 //! ```
 
-use super::extent_allocator::Blocks;
+use super::extent_allocator::ExtentAllocator;
 use crate::failure::Failure;
 use crate::limits::{AREA_BYTES_MAX, AREAS_MAX, BLOCK_BYTES};
 use crate::model::segment::Audience;
@@ -38,24 +38,24 @@ const fn start_of(area: usize) -> u64 {
 struct Area {
     audience: Audience,
     storage: Storage,
-    blocks: Blocks,
+    blocks: ExtentAllocator,
 }
 
 /// What there is of one kind of storage.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pool {
+struct StoragePool {
     bytes_max: u64,
     free: u64,
 }
 
-impl Pool {
+impl StoragePool {
     fn new(bytes_max: u64) -> Self {
         let bytes_max = bytes_max / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         Self { bytes_max, free: bytes_max }
     }
 
     fn area(&self, audience: Audience, storage: Storage) -> Area {
-        Area { audience, storage, blocks: Blocks::new(self.bytes_max.min(AREA_BYTES_MAX)) }
+        Area { audience, storage, blocks: ExtentAllocator::new(self.bytes_max.min(AREA_BYTES_MAX)) }
     }
 }
 
@@ -71,23 +71,23 @@ pub(crate) const fn no_room(storage: Storage) -> Failure {
 #[derive(Debug)]
 pub(crate) struct Areas {
     areas: Vec<Area>,
-    memory: Pool,
-    files: Pool,
+    memory: StoragePool,
+    files: StoragePool,
 }
 
 impl Areas {
     pub(crate) fn new(bytes_max: u64) -> Self {
-        let memory = Pool::new(bytes_max);
+        let memory = StoragePool::new(bytes_max);
         let own = memory.area(Audience::NOBODY, Storage::Memory);
-        Self { areas: vec![own], memory, files: Pool::default() }
+        Self { areas: vec![own], memory, files: StoragePool::default() }
     }
 
     /// So much may be in files; nothing may be unless it is said.
     pub(crate) fn keep_files(&mut self, bytes_max: u64) {
-        self.files = Pool::new(bytes_max);
+        self.files = StoragePool::new(bytes_max);
     }
 
-    fn pool(&mut self, storage: Storage) -> &mut Pool {
+    fn pool(&mut self, storage: Storage) -> &mut StoragePool {
         match storage {
             Storage::Memory => &mut self.memory,
             Storage::File => &mut self.files,
@@ -173,10 +173,10 @@ impl Areas {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::segment::{Identity, Permissions};
+    use crate::model::segment::{Permissions, Principal};
 
     fn audience(uid: u32, mode: u16) -> Audience {
-        Permissions { owner: Identity { uid, gid: uid }, mode }.audience()
+        Permissions { owner: Principal { uid, gid: uid }, mode }.audience()
     }
 
     #[test]

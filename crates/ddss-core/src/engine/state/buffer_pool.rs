@@ -6,39 +6,39 @@ use arrayvec::ArrayVec;
 
 /// Which bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KeptId(u32);
+pub struct BufferId(u32);
 
 /// The bytes of one of them.
 pub(crate) type Bytes = ArrayVec<u8, { Message::PUT_BYTES_MAX }>;
 
 /// All bytes that are kept. Places are used again, so that a busy home allocates nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct BufferPool {
     places: Vec<Bytes>,
     free: Vec<u32>,
 }
 
-impl Kept {
+impl BufferPool {
     /// Keeps what was checked to be at most [`Message::PUT_BYTES_MAX`] bytes.
-    pub(crate) fn insert(&mut self, bytes: &[u8]) -> KeptId {
+    pub(crate) fn insert(&mut self, bytes: &[u8]) -> BufferId {
         let bytes: Bytes = bytes.try_into().expect("tails, tables and pages are bounded");
         match self.free.pop() {
             Some(place) => {
                 self.places[place as usize] = bytes;
-                KeptId(place)
+                BufferId(place)
             }
             None => {
                 self.places.push(bytes);
-                KeptId(self.places.len() as u32 - 1)
+                BufferId(self.places.len() as u32 - 1)
             }
         }
     }
 
-    pub(crate) fn get(&self, id: KeptId) -> &[u8] {
+    pub(crate) fn get(&self, id: BufferId) -> &[u8] {
         &self.places[id.0 as usize]
     }
 
-    pub(crate) fn remove(&mut self, id: &KeptId) {
+    pub(crate) fn remove(&mut self, id: &BufferId) {
         debug_assert!(!self.free.contains(&id.0), "bytes are given up once");
         self.free.push(id.0);
     }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 /// The free runs of one pool, in blocks.
 #[derive(Debug)]
-pub(crate) struct Blocks {
+pub(crate) struct ExtentAllocator {
     free: BTreeMap<u64, u64>,
 }
 
-impl Blocks {
+impl ExtentAllocator {
     pub(crate) fn new(pool_bytes: u64) -> Self {
         let count = pool_bytes / BLOCK_BYTES as u64;
         Self { free: BTreeMap::from_iter((count > 0).then_some((0, count))) }
@@ -80,7 +80,7 @@ mod tests {
         #[test]
         fn no_two_segments_share_a_block(sizes in proptest::collection::vec(1..40_000u64, 1..40), keep in any::<u64>()) {
             // If this broke, a put to one segment would change another.
-            let mut blocks = Blocks::new(1 << 20);
+            let mut blocks = ExtentAllocator::new(1 << 20);
             let mut taken: Vec<(u64, u64)> = Vec::new();
             for (turn, bytes) in sizes.iter().copied().enumerate() {
                 if let Some(at) = blocks.take(bytes) {

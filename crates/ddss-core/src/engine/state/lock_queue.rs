@@ -3,54 +3,54 @@
 //! One line, in order of arrival. Puts, atomics and (under Strict and Read) gets that find the lock held by another wait
 //! in the same line as those who ask for the lock itself. Who makes a call under the lock waits for nobody.
 
-use crate::engine::action::{Parts, Source};
+use crate::engine::action::{CommitSource, RangeSet};
 use crate::limits::WAITERS_PER_SEGMENT_MAX;
-use crate::model::coherence::Minds;
-use crate::model::segment::Identity;
-use crate::request::operation::{ArenaRange, Change, LockToken, LockWish, Terms};
-use crate::{ClientId, LaneId, NodeId, RequestId, Version};
+use crate::model::coherence::LockDependency;
+use crate::model::segment::Principal;
+use crate::request::operation::{ArenaRange, AtomicOp, LockRequest, LockToken, PutConditions};
+use crate::{ChannelId, ClientId, NodeId, RequestId, Version};
 use std::collections::VecDeque;
 
 /// Who gets the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Asker {
+pub(crate) enum Requester {
     /// A client of this node.
-    Client(LaneId, RequestId),
+    Client(ChannelId, RequestId),
     /// Another node's engine.
     Peer(NodeId, u64),
 }
 
-impl Asker {
-    pub(crate) fn owner(self) -> Owner {
+impl Requester {
+    pub(crate) fn owner(self) -> LockOwner {
         match self {
-            Asker::Client(lane, _) => Owner::Client(lane.client),
-            Asker::Peer(node, _) => Owner::Peer(node),
+            Requester::Client(lane, _) => LockOwner::Client(lane.client),
+            Requester::Peer(node, _) => LockOwner::Peer(node),
         }
     }
 }
 
 /// With whom a lock ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Owner {
+pub(crate) enum LockOwner {
     Client(ClientId),
     Peer(NodeId),
 }
 
 /// What is asked of a segment at home here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum PendingOp {
     Get(Get),
-    Put { parts: Parts, source: Source, terms: Terms },
-    Atomic { offset: u64, change: Change, token: Option<LockToken> },
-    Lock(LockWish),
+    Put { parts: RangeSet, source: CommitSource, terms: PutConditions },
+    Atomic { offset: u64, change: AtomicOp, token: Option<LockToken> },
+    Lock(LockRequest),
 }
 
 /// A get as its home sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Get {
-    pub(crate) parts: Parts,
-    pub(crate) sink: Sink,
-    pub(crate) minds: Minds,
+    pub(crate) parts: RangeSet,
+    pub(crate) sink: Destination,
+    pub(crate) minds: LockDependency,
     pub(crate) version: Option<Version>,
     /// The lock that the asker holds: its own gets do not wait for it.
     pub(crate) token: Option<LockToken>,
@@ -58,7 +58,7 @@ pub(crate) struct Get {
 
 /// Where the bytes of a get go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sink {
+pub(crate) enum Destination {
     /// To a client of this node.
     Arena(ArenaRange),
     /// Into the completion.
@@ -70,9 +70,9 @@ pub(crate) enum Sink {
 /// One in the line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Waiter {
-    pub(crate) asker: Asker,
-    pub(crate) who: Identity,
-    pub(crate) wanted: Wanted,
+    pub(crate) asker: Requester,
+    pub(crate) who: Principal,
+    pub(crate) wanted: PendingOp,
     pub(crate) deadline_us: u64,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Waiter {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Holder {
     pub(crate) token: LockToken,
-    pub(crate) owner: Owner,
+    pub(crate) owner: LockOwner,
     pub(crate) shared: bool,
     pub(crate) until_us: u64,
 }
@@ -88,14 +88,14 @@ pub(crate) struct Holder {
 /// One who waits for a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Watcher {
-    pub(crate) asker: Asker,
+    pub(crate) asker: Requester,
     pub(crate) above: Version,
     pub(crate) deadline_us: u64,
 }
 
 /// The lock and the lines of one segment.
 #[derive(Debug, Default)]
-pub(crate) struct Guard {
+pub(crate) struct LockQueue {
     holders: Vec<Holder>,
     line: VecDeque<Waiter>,
     watchers: Vec<Watcher>,
@@ -109,7 +109,7 @@ pub(crate) struct Guard {
     pub(crate) moving: bool,
 }
 
-impl Guard {
+impl LockQueue {
     /// Whether anything here needs time or a client's end to be noticed.
     pub(crate) fn is_idle(&self) -> bool {
         self.holders.is_empty() && self.line.is_empty() && self.watchers.is_empty() && !self.held && !self.moving
@@ -138,41 +138,41 @@ impl Guard {
     }
 
     /// Whether that grant is still in force, alone, and of who uses it: anybody who may read the header knows its number.
-    pub(crate) fn admits(&self, token: LockToken, owner: Owner, now_us: u64) -> bool {
+    pub(crate) fn admits(&self, token: LockToken, owner: LockOwner, now_us: u64) -> bool {
         let admits = |holder: &Holder| holder.token == token && holder.owner == owner && !holder.shared;
         self.holders.iter().any(|holder| admits(holder) && holder.until_us > now_us)
     }
 
     /// Whether `wanted` has to wait behind the lock or behind others; `minds` is what the model says of it.
-    pub(crate) fn must_wait(&self, wanted: &Wanted, owner: Owner, minds: bool) -> bool {
+    pub(crate) fn must_wait(&self, wanted: &PendingOp, owner: LockOwner, minds: bool) -> bool {
         if self.looking || self.shut {
             return true;
         }
         match wanted {
-            Wanted::Get(get) => self.is_in_the_way(get, owner),
+            PendingOp::Get(get) => self.is_in_the_way(get, owner),
             _ if self.held || self.moving => true,
-            Wanted::Lock(wish) if wish.shared => self.held_alone() || !self.line.is_empty(),
-            Wanted::Lock(_) => !self.holders.is_empty() || !self.line.is_empty(),
-            Wanted::Put { .. } | Wanted::Atomic { .. } => minds && !self.holders.is_empty(),
+            PendingOp::Lock(wish) if wish.shared => self.held_alone() || !self.line.is_empty(),
+            PendingOp::Lock(_) => !self.holders.is_empty() || !self.line.is_empty(),
+            PendingOp::Put { .. } | PendingOp::Atomic { .. } => minds && !self.holders.is_empty(),
         }
     }
 
     /// Whether a holder keeps a get from what it wants. A client is known by itself, a client of another node by the
     /// token of its lock.
-    fn is_in_the_way(&self, get: &Get, owner: Owner) -> bool {
+    fn is_in_the_way(&self, get: &Get, owner: LockOwner) -> bool {
         let own = |holder: &Holder| {
-            Some(holder.token) == get.token || matches!(owner, Owner::Client(_)) && holder.owner == owner
+            Some(holder.token) == get.token || matches!(owner, LockOwner::Client(_)) && holder.owner == owner
         };
         match get.minds {
-            Minds::Nobody => false,
-            Minds::Alone => self.holders.iter().any(|holder| !holder.shared && !own(holder)),
-            Minds::Anyone => self.holders.iter().any(|holder| !own(holder)),
+            LockDependency::Nobody => false,
+            LockDependency::Alone => self.holders.iter().any(|holder| !holder.shared && !own(holder)),
+            LockDependency::Anyone => self.holders.iter().any(|holder| !own(holder)),
         }
     }
 
     /// Whether this client of the home's own node holds the lock, alone or shared.
-    pub(crate) fn is_held_by(&self, owner: Owner) -> bool {
-        matches!(owner, Owner::Client(_)) && self.holders.iter().any(|holder| holder.owner == owner)
+    pub(crate) fn is_held_by(&self, owner: LockOwner) -> bool {
+        matches!(owner, LockOwner::Client(_)) && self.holders.iter().any(|holder| holder.owner == owner)
     }
 
     /// How many hold it.
@@ -204,10 +204,11 @@ impl Guard {
         }
         let first = self.line.front()?;
         let ready = match first.wanted {
-            Wanted::Lock(wish) if wish.shared => !self.held_alone(),
-            Wanted::Get(get) => !self.is_in_the_way(&get, first.asker.owner()),
-            Wanted::Put { terms: Terms { token: Some(_), .. }, .. } | Wanted::Atomic { token: Some(_), .. } => true,
-            Wanted::Lock(_) | Wanted::Put { .. } | Wanted::Atomic { .. } => self.holders.is_empty(),
+            PendingOp::Lock(wish) if wish.shared => !self.held_alone(),
+            PendingOp::Get(get) => !self.is_in_the_way(&get, first.asker.owner()),
+            PendingOp::Put { terms: PutConditions { token: Some(_), .. }, .. }
+            | PendingOp::Atomic { token: Some(_), .. } => true,
+            PendingOp::Lock(_) | PendingOp::Put { .. } | PendingOp::Atomic { .. } => self.holders.is_empty(),
         };
         if ready { self.line.pop_front() } else { None }
     }
@@ -215,7 +216,7 @@ impl Guard {
     /// The first get of the line that waits for nobody but the one put that is on its way to the mirror.
     fn next_get(&mut self) -> Option<Waiter> {
         let may = |waiter: &Waiter| match &waiter.wanted {
-            Wanted::Get(get) => !self.is_in_the_way(get, waiter.asker.owner()),
+            PendingOp::Get(get) => !self.is_in_the_way(get, waiter.asker.owner()),
             _ => false,
         };
         let index = self.line.iter().position(may)?;
@@ -232,7 +233,7 @@ impl Guard {
     }
 
     /// Takes a grant back; `false` if it is not in force.
-    pub(crate) fn let_go(&mut self, token: LockToken, owner: Owner) -> bool {
+    pub(crate) fn let_go(&mut self, token: LockToken, owner: LockOwner) -> bool {
         let before = self.holders.len();
         self.holders.retain(|holder| holder.token != token || holder.owner != owner);
         self.holders.len() < before
@@ -249,7 +250,7 @@ impl Guard {
     }
 
     /// Whoever is gone holds nothing and waits for nothing. Those of the line are returned, for what they kept.
-    pub(crate) fn gone(&mut self, owner: Owner) -> Vec<Waiter> {
+    pub(crate) fn gone(&mut self, owner: LockOwner) -> Vec<Waiter> {
         self.holders.retain(|holder| holder.owner != owner);
         self.watchers.retain(|watcher| watcher.asker.owner() != owner);
         let line = std::mem::take(&mut self.line);
@@ -272,13 +273,13 @@ impl Guard {
     }
 
     /// Takes the one of that asker out of the line.
-    pub(crate) fn take_waiter(&mut self, asker: Asker) -> Option<Waiter> {
+    pub(crate) fn take_waiter(&mut self, asker: Requester) -> Option<Waiter> {
         let index = self.line.iter().position(|waiter| waiter.asker == asker)?;
         self.line.remove(index)
     }
 
     /// Takes the one of that asker from those who wait for a version; `false` if there is none.
-    pub(crate) fn take_watcher(&mut self, asker: Asker) -> bool {
+    pub(crate) fn take_watcher(&mut self, asker: Requester) -> bool {
         let index = self.watchers.iter().position(|watcher| watcher.asker == asker);
         index.is_some_and(|index| self.watchers.swap_remove(index).asker == asker)
     }
@@ -306,7 +307,7 @@ impl Guard {
     /// Those who wait for a lock or for a version, or (`all`) for anything.
     pub(crate) fn hopeless(&mut self, all: bool) -> (Vec<Waiter>, Vec<Watcher>) {
         let line = std::mem::take(&mut self.line);
-        let wants_lock = |waiter: &Waiter| all || matches!(waiter.wanted, Wanted::Lock(_));
+        let wants_lock = |waiter: &Waiter| all || matches!(waiter.wanted, PendingOp::Lock(_));
         let (left, stay): (Vec<_>, Vec<_>) = line.into_iter().partition(wants_lock);
         self.line = stay.into();
         (left, std::mem::take(&mut self.watchers))
@@ -323,21 +324,21 @@ impl Guard {
 mod tests {
     use super::*;
 
-    const NOBODY: Identity = Identity { uid: 0, gid: 0 };
+    const NOBODY: Principal = Principal { uid: 0, gid: 0 };
 
     fn lock(node: u16, shared: bool) -> Waiter {
-        let wish = LockWish { shared, no_wait: false, lease_us: 1 };
-        Waiter { asker: Asker::Peer(NodeId(node), 0), who: NOBODY, wanted: Wanted::Lock(wish), deadline_us: 100 }
+        let wish = LockRequest { shared, no_wait: false, lease_us: 1 };
+        Waiter { asker: Requester::Peer(NodeId(node), 0), who: NOBODY, wanted: PendingOp::Lock(wish), deadline_us: 100 }
     }
 
     fn hold(node: u16, shared: bool) -> Holder {
-        Holder { token: LockToken(node.into()), owner: Owner::Peer(NodeId(node)), shared, until_us: 50 }
+        Holder { token: LockToken(node.into()), owner: LockOwner::Peer(NodeId(node)), shared, until_us: 50 }
     }
 
     #[test]
     fn the_line_goes_in_order_and_readers_do_not_pass_a_waiting_writer() {
         // If this broke, a stream of readers could keep a writer out for ever.
-        let mut guard = Guard::default();
+        let mut guard = LockQueue::default();
         guard.grant(hold(1, true));
         let (alone, shared) = (lock(2, false), lock(3, true));
         assert!(guard.must_wait(&alone.wanted, alone.asker.owner(), true));
@@ -345,24 +346,24 @@ mod tests {
         assert!(guard.must_wait(&shared.wanted, shared.asker.owner(), true));
         assert!(guard.wait(shared));
         assert_eq!(guard.next_ready(), None);
-        assert!(guard.let_go(LockToken(1), Owner::Peer(NodeId(1))));
+        assert!(guard.let_go(LockToken(1), LockOwner::Peer(NodeId(1))));
         assert_eq!(guard.next_ready(), Some(alone));
         guard.grant(hold(2, false));
         assert_eq!(guard.next_ready(), None);
-        assert!(!guard.let_go(LockToken(2), Owner::Peer(NodeId(9))), "only its owner lets go");
-        assert!(guard.let_go(LockToken(2), Owner::Peer(NodeId(2))));
+        assert!(!guard.let_go(LockToken(2), LockOwner::Peer(NodeId(9))), "only its owner lets go");
+        assert!(guard.let_go(LockToken(2), LockOwner::Peer(NodeId(2))));
         assert_eq!(guard.next_ready(), Some(shared));
     }
 
     #[test]
     fn a_lease_that_ran_out_admits_nothing() {
         // If this broke, a holder that was away for too long could overwrite its successor's put.
-        let mut guard = Guard::default();
+        let mut guard = LockQueue::default();
         guard.grant(hold(1, false));
-        let owner = Owner::Peer(NodeId(1));
+        let owner = LockOwner::Peer(NodeId(1));
         assert!(guard.admits(LockToken(1), owner, 49));
         assert!(!guard.admits(LockToken(1), owner, 50));
-        assert!(!guard.admits(LockToken(1), Owner::Peer(NodeId(2)), 49), "it is another's");
+        assert!(!guard.admits(LockToken(1), LockOwner::Peer(NodeId(2)), 49), "it is another's");
         assert!(guard.expire_leases(50));
         assert!(guard.is_idle());
     }
@@ -370,11 +371,11 @@ mod tests {
     #[test]
     fn the_dead_hold_nothing() {
         // If this broke, a lock would outlive its holder.
-        let mut guard = Guard::default();
+        let mut guard = LockQueue::default();
         guard.grant(hold(1, false));
         guard.wait(lock(1, false));
         guard.wait(lock(2, false));
-        assert_eq!(guard.gone(Owner::Peer(NodeId(1))).len(), 1);
+        assert_eq!(guard.gone(LockOwner::Peer(NodeId(1))).len(), 1);
         assert_eq!(guard.next_ready(), Some(lock(2, false)));
     }
 }

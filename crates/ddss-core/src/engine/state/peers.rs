@@ -2,14 +2,14 @@
 //! their segments.
 
 use super::staging::Staging;
-use crate::peer::message::{Facts, RemoteWindow};
+use crate::peer::message::{RemoteWindow, SegmentInfo};
 use crate::{NodeId, SegmentId};
 use std::collections::{BTreeMap, HashMap};
 
 /// A segment of another home, as its home described it.
 #[derive(Debug)]
-pub(crate) struct Remote {
-    pub(crate) facts: Facts,
+pub(crate) struct RemoteSegment {
+    pub(crate) facts: SegmentInfo,
     pub(crate) window: RemoteWindow,
     /// Reads of it that are under way.
     pub(crate) reads: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Remote {
 pub(crate) struct Peer {
     pub(crate) up: bool,
     pub(crate) staging: Staging,
-    pub(crate) remotes: HashMap<SegmentId, Remote>,
+    pub(crate) remotes: HashMap<SegmentId, RemoteSegment>,
 }
 
 impl Peer {

@@ -1,13 +1,13 @@
 //! What is under way: one entry for each operation that waits for another node, with its deadline.
 
-use super::buffer_pool::KeptId;
+use super::buffer_pool::BufferId;
 use super::staging::Ticket;
-use crate::engine::action::Parts;
+use crate::engine::action::RangeSet;
 use crate::limits::{NODES_MAX, OPERATIONS_MAX};
-use crate::model::segment::{Identity, Name};
+use crate::model::segment::{Name, Principal};
 use crate::model::spec::Spec;
-use crate::request::operation::{ArenaRange, LockToken, Look};
-use crate::{LaneId, NodeId, RequestId, SegmentId, Version};
+use crate::request::operation::{ArenaRange, LockToken, ReadOptions};
+use crate::{ChannelId, NodeId, RequestId, SegmentId, Version};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -50,17 +50,17 @@ impl StepId {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Transfer {
     pub(crate) segment: SegmentId,
-    pub(crate) parts: Parts,
+    pub(crate) parts: RangeSet,
     /// Where the bytes go in the arena.
     pub(crate) range: ArenaRange,
     /// Whether the completion may carry them instead.
     pub(crate) inline: bool,
-    pub(crate) look: Look,
+    pub(crate) look: ReadOptions,
 }
 
 /// The reads of a get that are under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Fetching {
+pub(crate) struct PendingReads {
     pub(crate) transfer: Transfer,
     /// How often a put came between.
     pub(crate) tears: u8,
@@ -72,8 +72,8 @@ pub(crate) struct Fetching {
 
 /// What an operation waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wait {
-    /// Answers of peers about a name: [`Lookup`] has the rest.
+pub(crate) enum WaitState {
+    /// Answers of peers about a name: [`NameLookup`] has the rest.
     Lookup,
     /// A home that makes a segment.
     Allocate { home: NodeId },
@@ -82,7 +82,7 @@ pub(crate) enum Wait {
     /// The facts of a segment, to get this then.
     Facts { transfer: Transfer },
     /// The bytes of a get that this node reads by itself.
-    Fetch(Fetching),
+    Fetch(PendingReads),
     /// The bytes of a get that the home carries out.
     Home(Transfer),
     /// A page of a list, or of one segment's facts.
@@ -99,37 +99,40 @@ pub(crate) enum Wait {
     Put { segment: SegmentId, ticket: Option<Ticket> },
 }
 
-impl Wait {
+impl WaitState {
     /// The table of ranges that is kept until the end.
-    pub(crate) fn table(&self) -> Option<KeptId> {
-        let (Wait::Facts { transfer } | Wait::Fetch(Fetching { transfer, .. }) | Wait::Home(transfer)) = self else {
+    pub(crate) fn table(&self) -> Option<BufferId> {
+        let (WaitState::Facts { transfer }
+        | WaitState::Fetch(PendingReads { transfer, .. })
+        | WaitState::Home(transfer)) = self
+        else {
             return None;
         };
         match transfer.parts {
-            Parts::Many { table, .. } => Some(table),
-            Parts::One { .. } => None,
+            RangeSet::Many { table, .. } => Some(table),
+            RangeSet::One { .. } => None,
         }
     }
 
     /// Which segment it is about.
     pub(crate) fn segment(&self) -> Option<SegmentId> {
         match *self {
-            Wait::Facts { transfer } | Wait::Fetch(Fetching { transfer, .. }) | Wait::Home(transfer) => {
-                Some(transfer.segment)
-            }
-            Wait::Put { segment, .. }
-            | Wait::Answer { segment, .. }
-            | Wait::Lock { segment, .. }
-            | Wait::LateLock { segment }
-            | Wait::Unlock { segment, .. } => Some(segment),
-            Wait::Lookup | Wait::Allocate { .. } | Wait::Release { .. } | Wait::Page { .. } => None,
+            WaitState::Facts { transfer }
+            | WaitState::Fetch(PendingReads { transfer, .. })
+            | WaitState::Home(transfer) => Some(transfer.segment),
+            WaitState::Put { segment, .. }
+            | WaitState::Answer { segment, .. }
+            | WaitState::Lock { segment, .. }
+            | WaitState::LateLock { segment }
+            | WaitState::Unlock { segment, .. } => Some(segment),
+            WaitState::Lookup | WaitState::Allocate { .. } | WaitState::Release { .. } | WaitState::Page { .. } => None,
         }
     }
 
     /// The segment that may have changed with it.
     pub(crate) fn changes(&self) -> Option<SegmentId> {
         match *self {
-            Wait::Put { segment, .. } | Wait::Answer { segment, harmless: false } => Some(segment),
+            WaitState::Put { segment, .. } | WaitState::Answer { segment, harmless: false } => Some(segment),
             _ => None,
         }
     }
@@ -137,11 +140,11 @@ impl Wait {
 
 /// A name that peers are asked about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Lookup {
+pub(crate) struct NameLookup {
     pub(crate) name: Name,
-    pub(crate) then: Then,
+    pub(crate) then: Continuation,
     /// Whose answers are still to come.
-    pub(crate) asked: Asked,
+    pub(crate) asked: AskedPeers,
     /// Peers that could not be asked.
     pub(crate) silent: u16,
     /// The whole cluster was asked where it is.
@@ -150,9 +153,9 @@ pub(crate) struct Lookup {
 
 /// The peers that a lookup waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Asked([u64; Self::WORDS]);
+pub(crate) struct AskedPeers([u64; Self::WORDS]);
 
-impl Asked {
+impl AskedPeers {
     const WORDS: usize = (NODES_MAX + 1).div_ceil(64);
 
     pub(crate) fn add(&mut self, node: NodeId) {
@@ -173,7 +176,7 @@ impl Asked {
 
 /// What a lookup is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Then {
+pub(crate) enum Continuation {
     /// To open what is found.
     Open,
     /// To allocate if nothing is found.
@@ -183,14 +186,14 @@ pub(crate) enum Then {
 /// One operation under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pending {
-    pub(crate) lane: LaneId,
+    pub(crate) lane: ChannelId,
     pub(crate) request: RequestId,
-    pub(crate) who: Identity,
+    pub(crate) who: Principal,
     pub(crate) deadline_us: u64,
     pub(crate) timeout_us: u32,
     /// The home that was asked.
     pub(crate) on: NodeId,
-    pub(crate) wait: Wait,
+    pub(crate) wait: WaitState,
 }
 
 #[derive(Debug, Default)]
@@ -201,13 +204,13 @@ struct Slot {
 
 /// All operations under way.
 #[derive(Debug)]
-pub(crate) struct Operations {
+pub(crate) struct PendingOperations {
     slots: Vec<Slot>,
     free: Vec<u32>,
     deadlines: BinaryHeap<Reverse<(u64, StepId)>>,
 }
 
-impl Operations {
+impl PendingOperations {
     pub(crate) fn new() -> Self {
         Self {
             slots: Vec::with_capacity(OPERATIONS_MAX),

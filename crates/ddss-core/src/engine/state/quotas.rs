@@ -2,11 +2,11 @@
 //! where, from the moment it gets its place until it is released; also while the daemon was away. So does the mirror of
 //! one that is at home elsewhere: it takes as much.
 
-use super::lock_queue::Asker;
+use super::lock_queue::Requester;
 use crate::engine::engine::Engine;
-use crate::engine::home::home_ops::Told;
+use crate::engine::home::home_ops::ReplyFields;
 use crate::limits::BLOCK_BYTES;
-use crate::model::segment::{Header, Identity};
+use crate::model::segment::{Header, Principal};
 use crate::model::spec::Spec;
 use crate::{Failure, Outcome, Version};
 use std::collections::BTreeMap;
@@ -122,16 +122,16 @@ impl Engine {
 
     /// Tells whoever asked for a segment that its owner may not have it: the word is what he has, the version what he may
     /// have. False if he may.
-    pub(crate) fn refuse_over_quota(&mut self, asker: Asker, who: Identity, spec: &Spec) -> bool {
+    pub(crate) fn refuse_over_quota(&mut self, asker: Requester, who: Principal, spec: &Spec) -> bool {
         let Some((failure, used, allowed)) = self.segments.accounts.broken_by(who.uid, spec) else { return false };
         self.counters.over_quota += 1;
-        let told = Told { version: Version(allowed), word: used, ..Told::default() };
+        let told = ReplyFields { version: Version(allowed), word: used, ..ReplyFields::default() };
         self.answer(asker, Outcome::Failed(failure), told);
         true
     }
 
     /// Whether the owner of a segment at home elsewhere may not have a copy of it here.
-    pub(crate) fn is_over_quota(&mut self, owner: Identity, spec: &Spec) -> bool {
+    pub(crate) fn is_over_quota(&mut self, owner: Principal, spec: &Spec) -> bool {
         let is_over = self.segments.accounts.broken_by(owner.uid, spec).is_some();
         self.counters.over_quota += u64::from(is_over);
         is_over

@@ -1,20 +1,20 @@
 //! The segments whose home is this node: by index for the data path, by name for the rest.
 
 use super::areas::{Areas, no_room};
-use super::lock_queue::{Asker, Guard};
+use super::lock_queue::{LockQueue, Requester};
 use super::quotas::Accounts;
 use super::segment_index::Adopted;
 use crate::engine::engine::EngineConfig;
 use crate::engine::fault_injection::planted;
-use crate::engine::home::metadata::Moved;
-use crate::engine::replication::state::{Mirror, Role};
+use crate::engine::home::metadata::MoveOutcome;
+use crate::engine::replication::state::{ReplicatedSegment, Role};
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::model::record::Record;
 use crate::model::segment::{Audience, Header, Name, Permissions};
 use crate::model::spec::{Placement, Spec, Storage};
-use crate::peer::message::Facts;
+use crate::peer::message::SegmentInfo;
 use crate::request::operation::LockToken;
-use crate::{Failure, NodeId, Plane, SegmentId, Timestamp, Version};
+use crate::{Failure, NodeId, SegmentId, Shard, Timestamp, Version};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -37,21 +37,21 @@ pub(crate) struct Segment {
     /// When the versions that are kept were committed; empty if none are.
     pub(crate) stamps: Box<[Timestamp]>,
     /// Its lock and those who wait.
-    pub(crate) guard: Guard,
+    pub(crate) guard: LockQueue,
     /// It is among those whose guards have to be looked after.
     pub(crate) noted_busy: bool,
     /// Who made it, until its memory is there.
-    forming: Option<Asker>,
+    forming: Option<Requester>,
     /// Where it will be, who may use it there, and who waits for that, while it moves.
-    moving: Option<(u64, Permissions, Asker)>,
+    moving: Option<(u64, Permissions, Requester)>,
     /// If it has or is a mirror.
-    pub(crate) mirror: Option<Box<Mirror>>,
+    pub(crate) mirror: Option<Box<ReplicatedSegment>>,
 }
 
 impl Segment {
     fn new(record: &Record, stamp: (Version, Timestamp)) -> Self {
         let Record { known_as: id, at, name, spec, permissions, .. } = *record;
-        let ((version, timestamp), seen_by, guard) = (stamp, Vec::new(), Guard::default());
+        let ((version, timestamp), seen_by, guard) = (stamp, Vec::new(), LockQueue::default());
         let stamps = match spec.keeps() {
             0 => Box::default(),
             keeps => vec![timestamp; keeps as usize + 1].into(),
@@ -79,7 +79,7 @@ impl Segment {
 
     /// It is the mirror of another home's.
     pub(crate) fn is_copy(&self) -> bool {
-        matches!(self.mirror.as_deref(), Some(Mirror { role: Role::Copy, .. }))
+        matches!(self.mirror.as_deref(), Some(ReplicatedSegment { role: Role::Copy, .. }))
     }
 
     /// Bytes of the pool that it takes.
@@ -129,9 +129,17 @@ impl Segment {
         check_range(self.spec.bytes, offset, bytes)
     }
 
-    pub(crate) fn facts(&self, id: SegmentId) -> Facts {
+    pub(crate) fn facts(&self, id: SegmentId) -> SegmentInfo {
         let Spec { bytes, model, copies, storage, .. } = self.spec;
-        Facts { segment: id, bytes, model, permissions: self.permissions, keeps: self.spec.keeps(), copies, storage }
+        SegmentInfo {
+            segment: id,
+            bytes,
+            model,
+            permissions: self.permissions,
+            keeps: self.spec.keeps(),
+            copies,
+            storage,
+        }
     }
 }
 
@@ -145,7 +153,7 @@ pub(crate) fn check_range(size: u64, offset: u64, bytes: u32) -> Result<(), Fail
 
 /// A segment that was released while peers may still read it.
 #[derive(Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct ReleasedSegment {
     pub(crate) id: SegmentId,
     index: u16,
     at: u64,
@@ -167,7 +175,7 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Segments {
     node: NodeId,
-    plane: Plane,
+    plane: Shard,
     first_generation: u32,
     slots: Vec<Slot>,
     free: Vec<u16>,
@@ -177,7 +185,7 @@ pub(crate) struct Segments {
     mirrored: usize,
     areas: Areas,
     pub(crate) accounts: Accounts,
-    leaving: Vec<Leaving>,
+    leaving: Vec<ReleasedSegment>,
     /// Those with a lock that is held or a line that is not empty.
     pub(crate) busy: Vec<SegmentId>,
     pub(crate) due_us: u64,
@@ -360,7 +368,7 @@ impl Segments {
         spec: Spec,
         permissions: Permissions,
         timestamp: Timestamp,
-        asker: Asker,
+        asker: Requester,
         copy_of: Option<SegmentId>,
     ) -> Result<Record, Failure> {
         self.admits(&name)?;
@@ -400,7 +408,7 @@ impl Segments {
     }
 
     /// The memory of a new segment was asked for in vain or is there; who waits for it.
-    pub(crate) fn formed(&mut self, at: SegmentId) -> Option<(SegmentId, Asker)> {
+    pub(crate) fn formed(&mut self, at: SegmentId) -> Option<(SegmentId, Requester)> {
         let slot = self.slots.get_mut(usize::from(at.index()))?;
         let segment = slot.segment.as_mut().filter(|_| slot.generation == at.generation())?;
         Some((segment.id, segment.forming.take()?))
@@ -426,7 +434,7 @@ impl Segments {
         &mut self,
         id: SegmentId,
         permissions: Permissions,
-        asker: Asker,
+        asker: Requester,
     ) -> Result<(Record, u64, u64), Failure> {
         let segment = self.get(id)?;
         let (spec, bytes) = (segment.spec, segment.pool_bytes());
@@ -441,14 +449,14 @@ impl Segments {
     }
 
     /// It is there, or stays where it was.
-    pub(crate) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<Moved> {
+    pub(crate) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<MoveOutcome> {
         let index = self.adopted.slot_of(id)?;
         let segment = self.get_mut(id).ok()?;
         let (to, permissions, asker) = segment.moving.take()?;
         segment.guard.moving = false;
         let (spec, bytes) = (segment.spec, segment.pool_bytes());
         if !made {
-            return Some(Moved::Not { asker, to, bytes, failure: no_room(spec.storage) });
+            return Some(MoveOutcome::Not { asker, to, bytes, failure: no_room(spec.storage) });
         }
         let from = std::mem::replace(&mut segment.at, to);
         let old = std::mem::replace(&mut segment.permissions, permissions);
@@ -456,10 +464,10 @@ impl Segments {
         let holder = segment.guard.first_holder().filter(|holder| !holder.shared);
         let holder = holder.map_or(LockToken::default(), |holder| holder.token);
         let waiting_for = readers.clone();
-        self.leaving.push(Leaving { id, index, at: from, bytes, moved: true, waiting_for, deadline_us });
+        self.leaving.push(ReleasedSegment { id, index, at: from, bytes, moved: true, waiting_for, deadline_us });
         self.accounts.hand_on(old.owner.uid, permissions.owner.uid, &spec);
         let record = self.record(id).ok()?;
-        Some(Moved::There { asker, record, from, holder, readers })
+        Some(MoveOutcome::There { asker, record, from, holder, readers })
     }
 
     /// Takes in a segment that was here before the daemon ended.
@@ -521,7 +529,7 @@ impl Segments {
         let bytes = segment.pool_bytes();
         let readers = segment.seen_by;
         let (at, waiting_for) = (segment.at, readers.clone());
-        self.leaving.push(Leaving { id, index, at, bytes, moved: false, waiting_for, deadline_us });
+        self.leaving.push(ReleasedSegment { id, index, at, bytes, moved: false, waiting_for, deadline_us });
         Ok(readers)
     }
 

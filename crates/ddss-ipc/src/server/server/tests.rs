@@ -3,17 +3,17 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::{AttachOptions, Attachment, Lane, Reception, ReceptionConfig, WaitClass, Waited};
+use crate::{Acceptor, AcceptorConfig, AttachOptions, Attachment, Channel, WaitClass, WaitOutcome};
 
 /// A station and a client of it on one core, and what the client does there.
 fn beside(
     unwanted: bool,
-    client: impl FnOnce(Lane) + Send + 'static,
-) -> (Station, Reception, std::thread::JoinHandle<()>) {
+    client: impl FnOnce(Channel) + Send + 'static,
+) -> (IpcServer, Acceptor, std::thread::JoinHandle<()>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let mut station = Station::open(NodeId(7)).unwrap();
-    let reception = Reception::start(&path, ReceptionConfig::new(&station), station.inbox().sink()).unwrap();
+    let mut station = IpcServer::open(NodeId(7)).unwrap();
+    let reception = Acceptor::start(&path, AcceptorConfig::new(&station), station.inbox().sink()).unwrap();
     let here = rustix::thread::sched_getaffinity(None).unwrap();
     let mut one = rustix::thread::CpuSet::new();
     one.set((0..rustix::thread::CpuSet::MAX_CPU).find(|&core| here.is_set(core)).unwrap());
@@ -29,7 +29,7 @@ fn beside(
     (station, reception, client)
 }
 
-fn call(lane: &mut Lane) {
+fn call(lane: &mut Channel) {
     lane.submit([0; 8]).unwrap();
     while lane.reap().is_none() {
         lane.wait(WaitClass::Polling, Instant::now() + Duration::from_secs(20));
@@ -37,7 +37,7 @@ fn call(lane: &mut Lane) {
 }
 
 /// Takes a request, lets the client wait for a moment, and answers it; whether it waited beside the service.
-fn answer_one(station: &mut Station) -> bool {
+fn answer_one(station: &mut IpcServer) -> bool {
     let mut requests = Vec::with_capacity(1);
     while station.poll(1, &mut requests) == 0 {
         std::thread::yield_now();
@@ -47,7 +47,7 @@ fn answer_one(station: &mut Station) -> bool {
     let (lane, request) = requests[0];
     assert!(station.reply(lane, &request));
     while station.sweep.has_unflushed() {
-        station.serve(1, &mut |_: LaneId, _: &Entry, _: Option<Followed>| None);
+        station.serve(1, &mut |_: ChannelId, _: &Entry, _: Option<TracedRequest>| None);
         station.flush();
     }
     assert!(!station.has_one_beside(), "what it waited for is out");
@@ -97,7 +97,7 @@ fn a_client_whose_service_ends_while_it_yields_hears_of_it() {
         let (station, reception, client) = beside(true, |mut lane| {
             lane.submit([0; 8]).unwrap();
             let ended = (0..).map(|_| lane.wait(WaitClass::Polling, Instant::now() + Duration::from_secs(20)));
-            assert_eq!(ended.into_iter().next(), Some(Waited::Gone));
+            assert_eq!(ended.into_iter().next(), Some(WaitOutcome::Gone));
         });
         while !station.sweep.has_requests() {
             std::thread::yield_now();
@@ -115,8 +115,8 @@ fn of_a_crowd_that_takes_turns_one_is_looked_at_in_each_sweep() {
     // If this broke, each call of the one whose turn it is would wait for a sweep over the lanes of the turns before.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let mut station = Station::open(NodeId(7)).unwrap();
-    let reception = Reception::start(&path, ReceptionConfig::new(&station), station.inbox().sink()).unwrap();
+    let mut station = IpcServer::open(NodeId(7)).unwrap();
+    let reception = Acceptor::start(&path, AcceptorConfig::new(&station), station.inbox().sink()).unwrap();
     let options = AttachOptions { lanes: 8, arena_bytes: 4096, ..AttachOptions::default() };
     let attachment = Attachment::connect(&path, &options).unwrap();
     let Some(Arrival::Attached(session)) = (0..).find_map(|_| station.arrival()) else { panic!("somebody left") };
@@ -126,7 +126,7 @@ fn of_a_crowd_that_takes_turns_one_is_looked_at_in_each_sweep() {
         lanes[lane].submit([0; 8]).unwrap();
         // A fresh lane is found after some sweeps.
         while lanes[lane].reap().is_none() {
-            station.serve(64, &mut |_: LaneId, request: &Entry, _: Option<Followed>| Some(*request));
+            station.serve(64, &mut |_: ChannelId, request: &Entry, _: Option<TracedRequest>| Some(*request));
         }
         station.sweep.hot()
     };

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use ddss_core::limits::HELLO_BYTES_MAX;
 
-use super::{Broken, Connection, Context, Stage};
+use super::{Connection, ConnectionError, Context, Stage};
 use crate::events::CloseReason;
 use crate::fabric::PeerId;
 use crate::iwarp::config::IwarpConfig;
-use crate::iwarp::mpa::{Enhanced, Ready, Side, Start, StartError, Terms};
-use crate::terminate_code::Fault;
+use crate::iwarp::mpa::{Enhanced, NegotiatedTerms, Ready, Side, Start, StartError};
+use crate::terminate_code::TerminateCode;
 
 /// What the other side asked for, until the owner has answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct PeerRequest {
     markers: bool,
     crc: bool,
     revision: u8,
@@ -32,7 +32,7 @@ impl Connection {
     ) -> Self {
         let mut connection = Self::new(id, address, Stage::Reply, config, seed);
         let mut frame = Vec::new();
-        Terms::request(&connection.config, hello).encode(Side::Request, &mut frame);
+        NegotiatedTerms::request(&connection.config, hello).encode(Side::Request, &mut frame);
         connection.outbox.raw(&frame);
         connection
     }
@@ -43,7 +43,7 @@ impl Connection {
     }
 
     /// The owner says yes. False if nobody asked.
-    pub(crate) fn accept(&mut self, hello: &[u8]) -> Result<bool, Fault> {
+    pub(crate) fn accept(&mut self, hello: &[u8]) -> Result<bool, TerminateCode> {
         if self.stage != Stage::Asked {
             return Ok(false);
         }
@@ -56,7 +56,7 @@ impl Connection {
             enhanced: asked.enhanced,
             private: &[],
         };
-        let (reply, terms) = Terms::answer(&self.config, &start, hello)?;
+        let (reply, terms) = NegotiatedTerms::answer(&self.config, &start, hello)?;
         let mut frame = Vec::new();
         reply.encode(Side::Reply, &mut frame);
         self.outbox.raw(&frame);
@@ -80,12 +80,16 @@ impl Connection {
 
     fn refuse(&mut self, revision: u8, reason: &[u8]) {
         let mut frame = Vec::new();
-        Terms::refusal(revision, reason).encode(Side::Reply, &mut frame);
+        NegotiatedTerms::refusal(revision, reason).encode(Side::Reply, &mut frame);
         self.outbox.raw(&frame);
     }
 
     /// The request, on the accepting side. Returns the bytes it took.
-    pub(super) fn receive_request(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
+    pub(super) fn receive_request(
+        &mut self,
+        bytes: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Result<Option<usize>, ConnectionError> {
         let (start, used) = match Start::parse(bytes, Side::Request) {
             Ok(Some(whole)) => whole,
             Ok(None) => return Ok(None),
@@ -94,24 +98,30 @@ impl Connection {
                 if error != StartError::Key {
                     self.refuse(2, b"");
                 }
-                return Err(Broken::Close(CloseReason::Broken(Fault::MPA_START)));
+                return Err(ConnectionError::Close(CloseReason::Broken(TerminateCode::MPA_START)));
             }
         };
         if start.private.len() > HELLO_BYTES_MAX {
             self.refuse(start.revision, b"");
-            return Err(Broken::Close(CloseReason::Broken(Fault::MPA_START)));
+            return Err(ConnectionError::Close(CloseReason::Broken(TerminateCode::MPA_START)));
         }
         let Start { markers, crc, revision, enhanced, .. } = start;
-        self.asked = Some(Asked { markers, crc, revision, enhanced });
+        self.asked = Some(PeerRequest { markers, crc, revision, enhanced });
         self.stage = Stage::Asked;
         cx.events.asked(self.id, self.address, start.private);
         Ok(Some(used))
     }
 
     /// The reply, on the connecting side. Returns the bytes it took.
-    pub(super) fn receive_reply(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
+    pub(super) fn receive_reply(
+        &mut self,
+        bytes: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Result<Option<usize>, ConnectionError> {
         let start = Start::parse(bytes, Side::Reply);
-        let Some((start, used)) = start.map_err(|_| Broken::Close(CloseReason::Broken(Fault::MPA_START)))? else {
+        let Some((start, used)) =
+            start.map_err(|_| ConnectionError::Close(CloseReason::Broken(TerminateCode::MPA_START)))?
+        else {
             return Ok(None);
         };
         if start.reject {
@@ -119,11 +129,11 @@ impl Connection {
             self.end(CloseReason::Rejected, reason, false, None, cx);
             return Ok(Some(used));
         }
-        let asked = Terms::request(&self.config, &[]);
+        let asked = NegotiatedTerms::request(&self.config, &[]);
         if start.private.len() > HELLO_BYTES_MAX || start.revision > asked.revision {
-            return Err(Broken::Close(CloseReason::Broken(Fault::MPA_START)));
+            return Err(ConnectionError::Close(CloseReason::Broken(TerminateCode::MPA_START)));
         }
-        let agreed = Terms::agreed(&self.config, &start);
+        let agreed = NegotiatedTerms::agreed(&self.config, &start);
         self.outbox.begin(self.config.crc || start.crc, start.markers);
         self.stage = Stage::Open;
         self.terms = agreed?;

@@ -1,13 +1,13 @@
 //! Segments that are placed while they are still arriving, so that nothing is kept and no byte is moved twice.
 
 use super::receive::SUMMED_BYTES_MIN;
-use super::{Broken, Connection, Context, Stage};
+use super::{Connection, ConnectionError, Context, Stage};
 use crate::fabric::RegionId;
 use crate::iwarp::ddp::{Header, TAGGED_BYTES};
 use crate::iwarp::mpa::frame_bytes;
 use crate::iwarp::rdmap::Opcode;
 use crate::sys::crc;
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 
 /// Payload of at least so many bytes is received straight into its memory, where nothing has to be checked first.
 const DIRECT_BYTES_MIN: usize = 2048;
@@ -32,7 +32,7 @@ pub(super) struct Target {
 
 /// A tagged segment whose header was taken and whose payload is still arriving. Only without markers, and with CRC only
 /// if it answers our oldest read.
-pub(super) struct Partial {
+pub(super) struct PartialSegment {
     target: Target,
     left: usize,
     trailer: usize,
@@ -40,7 +40,7 @@ pub(super) struct Partial {
     sum: Option<u32>,
 }
 
-impl Partial {
+impl PartialSegment {
     pub(super) fn direct(&self) -> Option<(RegionId, u64, usize)> {
         let region = self.target.region?;
         // What is summed has to be summed in private memory.
@@ -80,7 +80,11 @@ impl Connection {
     }
 
     /// A frame that is not whole: if it is tagged, its payload is placed as it comes.
-    pub(super) fn receive_head(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
+    pub(super) fn receive_head(
+        &mut self,
+        bytes: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Result<Option<usize>, ConnectionError> {
         let Some(head) = bytes.first_chunk::<{ 2 + TAGGED_BYTES }>() else { return Ok(None) };
         let ulpdu_bytes = usize::from(u16::from_be_bytes([head[0], head[1]]));
         if head[2] & 0x80 == 0 || ulpdu_bytes < TAGGED_BYTES {
@@ -103,7 +107,7 @@ impl Connection {
                     cx.memory.hold(region);
                 }
                 let trailer = frame_bytes(ulpdu_bytes) - 2 - ulpdu_bytes;
-                self.partial = Some(Partial { target, left, trailer, sum: None });
+                self.partial = Some(PartialSegment { target, left, trailer, sum: None });
                 if left == 0 {
                     self.payload_complete(cx);
                 }
@@ -113,7 +117,11 @@ impl Connection {
     }
 
     /// More of the payload and trailer of a partial segment.
-    pub(super) fn receive_rest(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
+    pub(super) fn receive_rest(
+        &mut self,
+        bytes: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Result<Option<usize>, ConnectionError> {
         let partial = self.partial.as_mut().expect("the caller has looked");
         if partial.left == 0 {
             return match partial.sum {
@@ -158,13 +166,13 @@ impl Connection {
         sum: u32,
         bytes: &[u8],
         cx: &mut Context<'_>,
-    ) -> Result<Option<usize>, Broken> {
-        let Some(Partial { target, trailer, .. }) = self.partial else { return Ok(None) };
+    ) -> Result<Option<usize>, ConnectionError> {
+        let Some(PartialSegment { target, trailer, .. }) = self.partial else { return Ok(None) };
         let Some(rest) = bytes.get(..trailer) else { return Ok(None) };
         let (padding, theirs) = rest.split_at(trailer - 4);
         self.partial = None;
         if crc::append(sum, padding).to_le_bytes() != *theirs {
-            return Err(Fault::MPA_CRC.into());
+            return Err(TerminateCode::MPA_CRC.into());
         }
         self.tagged_placed(target, cx);
         Ok(Some(trailer))
@@ -200,7 +208,7 @@ impl Connection {
             cx.memory.hold(region);
         }
         let trailer = frame_bytes(ulpdu_bytes) - 2 - ulpdu_bytes;
-        self.partial = Some(Partial { target, left, trailer, sum: Some(crc::checksum(head)) });
+        self.partial = Some(PartialSegment { target, left, trailer, sum: Some(crc::checksum(head)) });
         Some(head.len())
     }
 }

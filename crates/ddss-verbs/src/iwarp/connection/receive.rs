@@ -4,7 +4,7 @@ use ddss_core::limits::MESSAGE_BYTES_MAX;
 
 use super::placement::{LARGE_BYTES, Target};
 use super::responder::Response;
-use super::{Broken, Connection, Context, Stage};
+use super::{Connection, ConnectionError, Context, Stage};
 use crate::events::CloseReason;
 use crate::fabric::Rights;
 use crate::iwarp::ddp::{Header, Tagged, Untagged, queue};
@@ -12,7 +12,7 @@ use crate::iwarp::mpa::{self, Frame};
 use crate::iwarp::rdmap::{
     ATOMIC_BYTES, ATOMIC_REPLY_BYTES, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest, Terminate,
 };
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 
 /// A segment of at least so many bytes is summed while it is copied.
 pub(super) const SUMMED_BYTES_MIN: usize = 1024;
@@ -28,18 +28,18 @@ impl Connection {
                 Stage::Request => self.receive_request(rest, cx),
                 Stage::Reply => self.receive_reply(rest, cx),
                 // The other side has to wait for the reply.
-                Stage::Asked => Err(Broken::Close(CloseReason::Broken(Fault::MPA_START))),
+                Stage::Asked => Err(ConnectionError::Close(CloseReason::Broken(TerminateCode::MPA_START))),
                 Stage::First | Stage::Open => self.receive_frame(rest, cx),
                 Stage::Ended => return bytes.len(),
             };
             match step {
                 Ok(Some(count)) => used += count,
                 Ok(None) => break,
-                Err(Broken::Close(reason)) => {
+                Err(ConnectionError::Close(reason)) => {
                     self.end(reason, &[], true, None, cx);
                     return bytes.len();
                 }
-                Err(Broken::Fault(fault)) => {
+                Err(ConnectionError::Fault(fault)) => {
                     self.fail(fault, None, cx);
                     return bytes.len();
                 }
@@ -48,7 +48,7 @@ impl Connection {
         used
     }
 
-    fn receive_frame(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
+    fn receive_frame(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, ConnectionError> {
         if self.partial.is_some() {
             return self.receive_rest(bytes, cx);
         }
@@ -63,7 +63,7 @@ impl Connection {
                 return Ok(Some(frame.len()));
             }
             if !frame.is_good() {
-                return Err(Fault::MPA_CRC.into());
+                return Err(TerminateCode::MPA_CRC.into());
             }
         }
         self.segment(frame.ulpdu(), cx);
@@ -73,7 +73,7 @@ impl Connection {
     /// A large segment of the response to our oldest read is placed while it is summed: it can go nowhere but where that
     /// read wants it, and the read is done only when the sum is right. False if it is anything else. (A write
     /// says itself where it goes, so its sum has to be right first.)
-    fn receive_response(&mut self, frame: Frame<'_>, cx: &mut Context<'_>) -> Result<bool, Broken> {
+    fn receive_response(&mut self, frame: Frame<'_>, cx: &mut Context<'_>) -> Result<bool, ConnectionError> {
         let ulpdu = frame.ulpdu();
         if ulpdu.len() < SUMMED_BYTES_MIN || self.stage != Stage::Open {
             return Ok(false);
@@ -86,20 +86,20 @@ impl Connection {
         let Some(region) = target.region else {
             // It was abandoned.
             if !frame.is_good() {
-                return Err(Fault::MPA_CRC.into());
+                return Err(TerminateCode::MPA_CRC.into());
             }
             self.tagged_placed(target, cx);
             return Ok(true);
         };
         let mapping = cx.memory.held(region);
         if !frame.is_good_with(at, |crc, payload| mapping.copy_in_summed(target.offset as usize, payload, crc)) {
-            return Err(Fault::MPA_CRC.into());
+            return Err(TerminateCode::MPA_CRC.into());
         }
         self.tagged_placed(target, cx);
         Ok(true)
     }
 
-    fn receive_marked(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, Broken> {
+    fn receive_marked(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<Option<usize>, ConnectionError> {
         let mut ulpdu = std::mem::take(&mut self.ulpdu);
         let taken = mpa::take_marked_frame(bytes, self.position, self.terms.crc, &mut ulpdu);
         if let Ok(Some(count)) = taken {
@@ -134,7 +134,12 @@ impl Connection {
     }
 
     /// Checks a tagged header, says where its payload goes, and counts it as arrived.
-    pub(super) fn tagged(&mut self, header: Tagged, bytes: usize, cx: &mut Context<'_>) -> Result<Target, Fault> {
+    pub(super) fn tagged(
+        &mut self,
+        header: Tagged,
+        bytes: usize,
+        cx: &mut Context<'_>,
+    ) -> Result<Target, TerminateCode> {
         self.large = bytes >= LARGE_BYTES;
         match Opcode::parse(header.rdmap)? {
             Opcode::Write => {
@@ -157,11 +162,11 @@ impl Connection {
                 Ok(target)
             }
             Opcode::ReadResponse => {
-                let read = self.reads.front_mut().ok_or(Fault::DDP_KEY)?;
+                let read = self.reads.front_mut().ok_or(TerminateCode::DDP_KEY)?;
                 let (region, offset) = read.take(header, bytes)?;
                 Ok(Target { region, offset, response: true, last: header.last, key: header.key })
             }
-            _ => Err(Fault::RDMAP_OPCODE),
+            _ => Err(TerminateCode::RDMAP_OPCODE),
         }
     }
 
@@ -173,10 +178,10 @@ impl Connection {
         }
     }
 
-    fn untagged(&mut self, header: Untagged, body: &[u8], cx: &mut Context<'_>) -> Result<(), Fault> {
+    fn untagged(&mut self, header: Untagged, body: &[u8], cx: &mut Context<'_>) -> Result<(), TerminateCode> {
         self.large = false;
         if header.queue > queue::ATOMIC {
-            return Err(Fault::DDP_QUEUE);
+            return Err(TerminateCode::DDP_QUEUE);
         }
         let opcode = Opcode::parse(header.rdmap)?;
         match (opcode, header.queue) {
@@ -186,7 +191,7 @@ impl Connection {
             (Opcode::Immediate { solicited }, queue::SEND) => {
                 let data: [u8; 8] = self.single(header, body, self.expected_send)?;
                 if !self.message.is_empty() {
-                    return Err(Fault::RDMAP_OPCODE);
+                    return Err(TerminateCode::RDMAP_OPCODE);
                 }
                 self.expected_send = self.expected_send.wrapping_add(1);
                 cx.events.immediate(self.id, data, solicited);
@@ -208,29 +213,29 @@ impl Connection {
                 self.atomic_done(AtomicReply::parse(&body), cx)
             }
             (Opcode::Terminate, queue::TERMINATE) => {
-                let terminate = Terminate::parse(body).ok_or(Fault::RDMAP_STREAM)?;
+                let terminate = Terminate::parse(body).ok_or(TerminateCode::RDMAP_STREAM)?;
                 self.end(CloseReason::Terminated(terminate.fault), &[], false, Some(terminate), cx);
                 Ok(())
             }
-            _ => Err(Fault::RDMAP_OPCODE),
+            _ => Err(TerminateCode::RDMAP_OPCODE),
         }
     }
 
     /// A message of fixed length in one segment.
-    fn single<const N: usize>(&self, header: Untagged, body: &[u8], expected: u32) -> Result<[u8; N], Fault> {
+    fn single<const N: usize>(&self, header: Untagged, body: &[u8], expected: u32) -> Result<[u8; N], TerminateCode> {
         if header.sequence != expected {
-            return Err(Fault::DDP_SEQUENCE);
+            return Err(TerminateCode::DDP_SEQUENCE);
         }
         if header.offset != 0 {
-            return Err(Fault::DDP_OFFSET);
+            return Err(TerminateCode::DDP_OFFSET);
         }
         if body.len() > N {
-            return Err(Fault::DDP_TOO_LONG);
+            return Err(TerminateCode::DDP_TOO_LONG);
         }
         if !header.last {
-            return Err(Fault::RDMAP_STREAM);
+            return Err(TerminateCode::RDMAP_STREAM);
         }
-        body.try_into().map_err(|_| Fault::RDMAP_STREAM)
+        body.try_into().map_err(|_| TerminateCode::RDMAP_STREAM)
     }
 
     fn receive_send(
@@ -240,25 +245,25 @@ impl Connection {
         invalidate: bool,
         body: &[u8],
         cx: &mut Context<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), TerminateCode> {
         if header.sequence != self.expected_send {
-            return Err(Fault::DDP_SEQUENCE);
+            return Err(TerminateCode::DDP_SEQUENCE);
         }
         if header.offset as usize != self.message.len() {
-            return Err(Fault::DDP_OFFSET);
+            return Err(TerminateCode::DDP_OFFSET);
         }
         if self.message.len() + body.len() > MESSAGE_BYTES_MAX {
-            return Err(Fault::DDP_TOO_LONG);
+            return Err(TerminateCode::DDP_TOO_LONG);
         }
         if header.offset == 0 {
             self.message_opcode = header.rdmap;
         } else if header.rdmap != self.message_opcode {
-            return Err(Fault::RDMAP_OPCODE);
+            return Err(TerminateCode::RDMAP_OPCODE);
         }
         if !header.last {
             if body.is_empty() {
                 // Nothing would ever end such a message.
-                return Err(Fault::RDMAP_STREAM);
+                return Err(TerminateCode::RDMAP_STREAM);
             }
             self.message.extend_from_slice(body);
             return Ok(());
@@ -267,7 +272,7 @@ impl Connection {
         if let Some(key) = invalidated
             && !self.windows.withdraw(key)
         {
-            return Err(Fault::RDMAP_INVALIDATE);
+            return Err(TerminateCode::RDMAP_INVALIDATE);
         }
         if self.message.is_empty() {
             cx.events.message(self.id, body, solicited, invalidated);
@@ -281,9 +286,9 @@ impl Connection {
     }
 
     /// Takes a request of the peer into the queue of answers.
-    fn admit(&mut self, response: Response, cx: &mut Context<'_>) -> Result<(), Fault> {
+    fn admit(&mut self, response: Response, cx: &mut Context<'_>) -> Result<(), TerminateCode> {
         if self.responses.len() + usize::from(self.is_responding()) >= usize::from(self.terms.ird) {
-            return Err(Fault::DDP_NO_BUFFER);
+            return Err(TerminateCode::DDP_NO_BUFFER);
         }
         self.expected_request = self.expected_request.wrapping_add(1);
         response.hold(cx.memory);

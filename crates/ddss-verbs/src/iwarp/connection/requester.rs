@@ -12,7 +12,7 @@ use crate::iwarp::rdmap::{ATOMIC_BYTES, AtomicKind, AtomicReply, AtomicRequest, 
 use crate::iwarp::send_queue::Payload;
 use crate::limits::{BACKLOG_MAX, EARLY_BYTES, OUTBOX_BYTES, WORK_BYTES_MAX};
 use crate::memory::Registry;
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 use crate::work::{LocalRange, PostErrorKind, RemoteRange, SendMode, Work};
 
 /// A write or a message that is encoded: done when the socket has taken it.
@@ -40,15 +40,15 @@ pub(super) struct PendingRead {
 
 impl PendingRead {
     /// Checks a segment of the response and says where it goes. Segments come in order.
-    pub(super) fn take(&mut self, header: Tagged, bytes: usize) -> Result<(Option<RegionId>, u64), Fault> {
+    pub(super) fn take(&mut self, header: Tagged, bytes: usize) -> Result<(Option<RegionId>, u64), TerminateCode> {
         if header.key != self.key {
-            return Err(Fault::DDP_KEY);
+            return Err(TerminateCode::DDP_KEY);
         }
         let left = self.bytes - self.arrived;
         let fits = bytes <= left as usize && header.address == u64::from(self.arrived);
         let complete = bytes == left as usize;
         if !fits || header.last != complete {
-            return Err(Fault::DDP_BOUNDS);
+            return Err(TerminateCode::DDP_BOUNDS);
         }
         let offset = self.offset + u64::from(self.arrived);
         self.arrived += bytes as u32;
@@ -380,9 +380,9 @@ impl Connection {
     }
 
     /// An atomic was answered.
-    pub(super) fn atomic_done(&mut self, reply: AtomicReply, cx: &mut Context<'_>) -> Result<(), Fault> {
+    pub(super) fn atomic_done(&mut self, reply: AtomicReply, cx: &mut Context<'_>) -> Result<(), TerminateCode> {
         let position = self.atomics.iter().position(|atomic| atomic.id == reply.id);
-        let atomic = position.and_then(|position| self.atomics.remove(position)).ok_or(Fault::RDMAP_OPCODE)?;
+        let atomic = position.and_then(|position| self.atomics.remove(position)).ok_or(TerminateCode::RDMAP_OPCODE)?;
         cx.events.done(self.id, atomic.tag, Ok(reply.value));
         Ok(())
     }

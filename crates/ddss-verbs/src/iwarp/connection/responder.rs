@@ -9,7 +9,7 @@ use crate::iwarp::send_queue::Payload;
 use crate::limits::{SNAPSHOT_BYTES, WORK_BYTES_MAX};
 use crate::memory::Registry;
 use crate::sys::crc;
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 use crate::work::{LocalRange, RemoteRange};
 
 /// Payload of one segment when it is copied: small enough to stay in the cache between copy and checksum.
@@ -99,12 +99,12 @@ impl Stream {
 
 impl Connection {
     /// Checks a read of the peer.
-    pub(super) fn asked_to_read(&self, read: ReadRequest, cx: &Context<'_>) -> Result<Response, Fault> {
+    pub(super) fn asked_to_read(&self, read: ReadRequest, cx: &Context<'_>) -> Result<Response, TerminateCode> {
         let bytes = u64::from(read.bytes);
         if bytes > WORK_BYTES_MAX {
-            return Err(Fault::RDMAP_BOUNDS);
+            return Err(TerminateCode::RDMAP_BOUNDS);
         }
-        read.sink_address.checked_add(bytes).ok_or(Fault::RDMAP_WRAP)?;
+        read.sink_address.checked_add(bytes).ok_or(TerminateCode::RDMAP_WRAP)?;
         let mut found = (None, 0);
         if bytes > 0 {
             let (region, offset) = self
@@ -118,12 +118,12 @@ impl Connection {
     }
 
     /// Checks an atomic of the peer.
-    pub(super) fn asked_to_update(&self, update: AtomicRequest, cx: &Context<'_>) -> Result<Response, Fault> {
+    pub(super) fn asked_to_update(&self, update: AtomicRequest, cx: &Context<'_>) -> Result<Response, TerminateCode> {
         let AtomicRequest { id, key, address, kind } = update;
         let (region, offset) =
             self.windows.translate(cx.memory, key, address, 8, Rights::ATOMIC).map_err(|denied| denied.rdmap())?;
         if !offset.is_multiple_of(8) {
-            return Err(Fault::RDMAP_UNSPECIFIED);
+            return Err(TerminateCode::RDMAP_UNSPECIFIED);
         }
         Ok(Response::Atomic { region, offset, kind, id })
     }

@@ -8,12 +8,12 @@ use crate::iwarp::rdmap::{Opcode, TERMINATE_BYTES_MAX, Terminate};
 use crate::iwarp::send_queue::Payload;
 use crate::limits::OUTBOX_BYTES;
 use crate::memory::Registry;
-use crate::terminate_code::Fault;
+use crate::terminate_code::TerminateCode;
 
 impl Connection {
     /// The peer made a mistake: say which, and end. The segment to blame, if there is one, as far as it has arrived, and its
     /// length.
-    pub(super) fn fail(&mut self, fault: Fault, blamed: Option<(&[u8], usize)>, cx: &mut Context<'_>) {
+    pub(super) fn fail(&mut self, fault: TerminateCode, blamed: Option<(&[u8], usize)>, cx: &mut Context<'_>) {
         if self.stage == Stage::Ended {
             return;
         }

@@ -27,10 +27,10 @@ use tracing::{debug, error};
 use super::Iwarp;
 use super::poll::PORCH;
 use crate::events::{Event, Events};
-use crate::fabric::{Fabric, FabricError, Guard, Pass, PeerId, Verdict};
+use crate::fabric::{Admission, AdmissionFilter, AdmissionToken, Fabric, FabricError, PeerId};
 use crate::iwarp::peer::Peer;
 use crate::iwarp::socket;
-use ddss_core::Pace;
+use ddss_core::RateLimiter;
 use ddss_core::limits::HELLO_BYTES_MAX;
 
 /// Those who were admitted and whom nobody has taken in yet.
@@ -44,7 +44,7 @@ const PACE: Duration = Duration::from_millis(100);
 const ADDRESSES_MAX: usize = 256;
 
 /// The end of it that is held by who polls.
-pub(super) struct Porch {
+pub(super) struct Acceptor {
     newcomers: Receiver<Box<Peer>>,
     /// Says that there are some; readable for the fabric's epoll.
     bell: Arc<OwnedFd>,
@@ -54,7 +54,7 @@ pub(super) struct Porch {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Porch {
+impl Acceptor {
     /// Has another listener looked after.
     pub(super) fn watch(&self, listener: OwnedFd) -> io::Result<()> {
         let taken = self.listeners.try_send(listener);
@@ -63,7 +63,7 @@ impl Porch {
     }
 }
 
-impl Drop for Porch {
+impl Drop for Acceptor {
     fn drop(&mut self) {
         self.leave.store(true, Ordering::Relaxed);
         ring(&self.wake);
@@ -84,7 +84,7 @@ fn hush(bell: &OwnedFd) {
 }
 
 impl Iwarp {
-    pub(super) fn open_porch(&mut self, guard: Box<dyn Guard>) -> io::Result<()> {
+    pub(super) fn open_porch(&mut self, guard: Box<dyn AdmissionFilter>) -> io::Result<()> {
         if self.porch.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -103,7 +103,7 @@ impl Iwarp {
         let (admit, newcomers) = sync_channel(NEWCOMERS_MAX);
         let (listeners, more) = sync_channel(8);
         let leave = Arc::new(AtomicBool::new(false));
-        let warden = Warden {
+        let warden = AcceptorThread {
             fabric,
             guard,
             admit,
@@ -112,11 +112,11 @@ impl Iwarp {
             wake: Arc::clone(&wake),
             leave: Arc::clone(&leave),
             waiting: VecDeque::new(),
-            pace: Pace::new(BURST, PACE, ADDRESSES_MAX),
+            pace: RateLimiter::new(BURST, PACE, ADDRESSES_MAX),
             began: Instant::now(),
         };
         let thread = std::thread::Builder::new().name("ddss-porch".to_owned()).spawn(move || warden.run())?;
-        self.porch = Some(Porch { newcomers, bell, listeners, leave, wake, thread: Some(thread) });
+        self.porch = Some(Acceptor { newcomers, bell, listeners, leave, wake, thread: Some(thread) });
         Ok(())
     }
 
@@ -144,29 +144,29 @@ impl Iwarp {
 }
 
 /// One who may come in.
-struct Waiting {
+struct PendingPeer {
     peer: PeerId,
     from: IpAddr,
-    pass: Pass,
+    pass: AdmissionToken,
 }
 
 /// The porch's own thread.
-struct Warden {
+struct AcceptorThread {
     fabric: Iwarp,
-    guard: Box<dyn Guard>,
+    guard: Box<dyn AdmissionFilter>,
     admit: SyncSender<Box<Peer>>,
     more: Receiver<OwnedFd>,
     bell: Arc<OwnedFd>,
     wake: Arc<OwnedFd>,
     leave: Arc<AtomicBool>,
     /// In the order in which they came.
-    waiting: VecDeque<Waiting>,
-    pace: Pace<IpAddr>,
+    waiting: VecDeque<PendingPeer>,
+    pace: RateLimiter<IpAddr>,
     /// What its times are counted from.
     began: Instant,
 }
 
-impl Warden {
+impl AcceptorThread {
     fn run(mut self) {
         let mut events = Events::new();
         while !self.leave.load(Ordering::Relaxed) {
@@ -190,8 +190,10 @@ impl Warden {
     fn hear(&mut self, peer: PeerId, address: SocketAddr, hello: &[u8]) {
         let judged = catch_unwind(AssertUnwindSafe(|| self.guard.judge(address, hello)));
         let refused = match judged {
-            Ok(Verdict::Admit(pass)) => return self.waiting.push_back(Waiting { peer, from: address.ip(), pass }),
-            Ok(Verdict::TurnAway(why)) => why,
+            Ok(Admission::Admit(pass)) => {
+                return self.waiting.push_back(PendingPeer { peer, from: address.ip(), pass });
+            }
+            Ok(Admission::TurnAway(why)) => why,
             Err(_) => "its first message cannot be judged".to_owned(),
         };
         let reason = &refused.as_bytes()[..refused.len().min(HELLO_BYTES_MAX)];
@@ -213,7 +215,7 @@ impl Warden {
                 index += 1;
                 continue;
             }
-            let Some(Waiting { peer, from, pass }) = self.waiting.remove(index) else { break };
+            let Some(PendingPeer { peer, from, pass }) = self.waiting.remove(index) else { break };
             let Some(mut peer) = self.fabric.let_go(peer) else { continue };
             // What fails here fails again when it is answered, and is told then.
             peer.tuned = socket::tune(&peer.socket).is_ok();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ddss_core::limits::HELLO_BYTES_MAX;
-use ddss_core::makes_room;
+use ddss_core::select_eviction;
 use rustix::event::epoll;
 use tracing::debug;
 
@@ -165,7 +165,7 @@ impl Iwarp {
         // Those with a deadline stand there in the order in which they came.
         let waiting = || self.timed.iter().copied().filter(|slot| half_open(slot).is_some());
         let addresses = waiting().filter_map(|slot| Some(self.peers.at(slot)?.connection.address().ip()));
-        let Some(slot) = makes_room(addresses).and_then(|index| waiting().nth(index)) else { return };
+        let Some(slot) = select_eviction(addresses).and_then(|index| waiting().nth(index)) else { return };
         let Some(mut peer) = self.peers.take(slot) else { return };
         debug!(peer = %peer.id(), "turned away a connection: too many are waiting to be accepted");
         peer.lose(CloseReason::Late, &mut Context { memory: &mut self.memory, events });

@@ -13,13 +13,13 @@ struct Slot {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct PeerTable {
     slots: Vec<Slot>,
     free: Vec<u32>,
     count: usize,
 }
 
-impl Table {
+impl PeerTable {
     /// Sockets that are open.
     pub(super) fn len(&self) -> usize {
         self.count

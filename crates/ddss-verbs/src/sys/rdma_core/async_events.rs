@@ -24,12 +24,12 @@ pub(super) fn note(object: usize, event: i32) {
 
 /// What happened to one object; it is watched as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct AsyncErrors {
     object: usize,
     bits: Arc<AtomicU32>,
 }
 
-impl Trouble {
+impl AsyncErrors {
     pub(super) fn watch(object: usize) -> Self {
         let bits = Arc::new(AtomicU32::new(0));
         watched().get_or_insert_default().insert(object, Arc::clone(&bits));
@@ -62,7 +62,7 @@ impl Trouble {
     }
 }
 
-impl Drop for Trouble {
+impl Drop for AsyncErrors {
     fn drop(&mut self) {
         if let Some(map) = watched().as_mut() {
             map.remove(&self.object);
@@ -77,14 +77,14 @@ mod tests {
     #[test]
     fn each_queue_hears_of_its_own_trouble_only() {
         // If this failed, one peer's mistake would end another peer's connection.
-        let (one, other) = (Trouble::watch(0x1000), Trouble::watch(0x2000));
+        let (one, other) = (AsyncErrors::watch(0x1000), AsyncErrors::watch(0x2000));
         note(0x1000, abi::ASYNC_QP_ACCESS);
         note(0x3000, abi::ASYNC_QP_FATAL);
         assert!(one.is_peers_fault() && !one.is_fatal());
         assert!(!other.is_peers_fault() && !other.is_fatal());
         drop(one);
         note(0x1000, abi::ASYNC_QP_FATAL);
-        let again = Trouble::watch(0x1000);
+        let again = AsyncErrors::watch(0x1000);
         assert!(!again.is_fatal(), "an object of the same address is another one");
     }
 }

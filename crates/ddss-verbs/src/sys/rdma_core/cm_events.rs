@@ -12,19 +12,19 @@ use super::endpoint::Endpoint;
 use super::library::{Library, Unavailable};
 
 /// An event channel of the connection manager.
-pub(crate) struct Hub {
+pub(crate) struct CmEventChannel {
     library: &'static Library,
     channel: NonNull<EventChannel>,
 }
 
 // SAFETY: rdma-core's functions may be called from any thread.
-unsafe impl Send for Hub {}
+unsafe impl Send for CmEventChannel {}
 // SAFETY: as above.
-unsafe impl Sync for Hub {}
+unsafe impl Sync for CmEventChannel {}
 
 /// What became of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happened {
+pub(crate) enum CmEventKind {
     AddressResolved,
     RouteResolved,
     Asked,
@@ -40,7 +40,7 @@ pub(crate) enum Happened {
 pub(crate) struct ConnectionEvent {
     /// Of the endpoint that it happened to; with `Asked`, of the listener.
     pub(crate) token: u64,
-    pub(crate) what: Happened,
+    pub(crate) what: CmEventKind,
     pub(crate) status: i32,
     pub(crate) data: Vec<u8>,
     pub(crate) flow_control: bool,
@@ -50,7 +50,7 @@ pub(crate) struct ConnectionEvent {
     pub(crate) endpoint: Option<Endpoint>,
 }
 
-impl Hub {
+impl CmEventChannel {
     pub(crate) fn new() -> Result<Arc<Self>, Unavailable> {
         let library = Library::get()?;
         // SAFETY: no arguments; it makes a descriptor.
@@ -86,19 +86,19 @@ impl Hub {
         // SAFETY: the library's event is ours until it is acknowledged, below.
         let event = unsafe { found.as_ref() };
         let what = match event.event {
-            abi::CM_ADDRESS_RESOLVED => Happened::AddressResolved,
-            abi::CM_ROUTE_RESOLVED => Happened::RouteResolved,
-            abi::CM_CONNECT_REQUEST => Happened::Asked,
-            abi::CM_ESTABLISHED => Happened::Established,
-            abi::CM_REJECTED => Happened::Rejected,
+            abi::CM_ADDRESS_RESOLVED => CmEventKind::AddressResolved,
+            abi::CM_ROUTE_RESOLVED => CmEventKind::RouteResolved,
+            abi::CM_CONNECT_REQUEST => CmEventKind::Asked,
+            abi::CM_ESTABLISHED => CmEventKind::Established,
+            abi::CM_REJECTED => CmEventKind::Rejected,
             abi::CM_ADDRESS_ERROR | abi::CM_ROUTE_ERROR | abi::CM_CONNECT_ERROR | abi::CM_UNREACHABLE => {
-                Happened::Unreachable
+                CmEventKind::Unreachable
             }
-            abi::CM_DISCONNECTED => Happened::Disconnected,
-            abi::CM_DEVICE_REMOVAL => Happened::DeviceRemoved,
-            other => Happened::Other(other),
+            abi::CM_DISCONNECTED => CmEventKind::Disconnected,
+            abi::CM_DEVICE_REMOVAL => CmEventKind::DeviceRemoved,
+            other => CmEventKind::Other(other),
         };
-        let speaks = matches!(what, Happened::Asked | Happened::Established | Happened::Rejected);
+        let speaks = matches!(what, CmEventKind::Asked | CmEventKind::Established | CmEventKind::Rejected);
         let data = if speaks { private_data(event) } else { Vec::new() };
         let reads = (event.connection.responder_resources, event.connection.initiator_depth);
         let flow_control = event.connection.flow_control != 0;
@@ -108,7 +108,7 @@ impl Hub {
         // and the context is written by `Endpoint` only.
         let mut token = unsafe { (*id).context } as u64;
         let mut endpoint = None;
-        if what == Happened::Asked {
+        if what == CmEventKind::Asked {
             let listener = event.listen_id;
             if !listener.is_null() {
                 // SAFETY: the listener is alive as long as its event is not acknowledged.
@@ -131,7 +131,7 @@ fn private_data(event: &CmEvent) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(start, bytes) }.to_vec()
 }
 
-impl Drop for Hub {
+impl Drop for CmEventChannel {
     fn drop(&mut self) {
         // SAFETY: every endpoint of it holds an `Arc` of it, so all of them are gone.
         unsafe { (self.library.rdma_destroy_event_channel)(self.raw()) };

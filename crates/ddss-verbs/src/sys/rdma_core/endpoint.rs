@@ -9,15 +9,15 @@ use std::sync::Arc;
 use super::abi;
 use super::abi::{CmId, ConnectionParameters, QpCapabilities, QpInit, SocketAddress};
 use super::adapter::Adapter;
-use super::cm_events::Hub;
-use super::in_flight::Ended;
+use super::cm_events::CmEventChannel;
+use super::in_flight::FinishedWork;
 use super::library::outcome;
 use super::memory::{Domain, Registered};
 use super::queue::{Completions, Depths, Queue};
 
 /// What is said when a connection is made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Dial<'a> {
+pub(crate) struct ConnectParameters<'a> {
     pub(crate) hello: &'a [u8],
     /// One bit that a request carries to the other side; it means nothing to the adapters.
     pub(crate) flow_control: bool,
@@ -31,14 +31,14 @@ pub(crate) struct Dial<'a> {
 pub(crate) struct Endpoint {
     id: NonNull<CmId>,
     queue: Option<Queue>,
-    hub: Arc<Hub>,
+    hub: Arc<CmEventChannel>,
 }
 
 // SAFETY: rdma-core's functions may be called from any thread.
 unsafe impl Send for Endpoint {}
 
 impl Endpoint {
-    pub(crate) fn new(hub: &Arc<Hub>, token: u64) -> io::Result<Self> {
+    pub(crate) fn new(hub: &Arc<CmEventChannel>, token: u64) -> io::Result<Self> {
         let mut id: *mut CmId = null_mut();
         // SAFETY: a live channel and room for the answer. The token is a number that only comes back in events.
         let answer =
@@ -49,7 +49,7 @@ impl Endpoint {
     }
 
     /// The id that came with somebody's request.
-    pub(super) fn adopt(hub: &Arc<Hub>, id: NonNull<CmId>) -> Self {
+    pub(super) fn adopt(hub: &Arc<CmEventChannel>, id: NonNull<CmId>) -> Self {
         Self { id, queue: None, hub: Arc::clone(hub) }
     }
 
@@ -177,14 +177,14 @@ impl Endpoint {
     }
 
     /// Asks the other side; an event says how that ended.
-    pub(crate) fn connect(&mut self, dial: Dial<'_>) -> io::Result<()> {
+    pub(crate) fn connect(&mut self, dial: ConnectParameters<'_>) -> io::Result<()> {
         let mut parameters = parameters(dial);
         // SAFETY: a live id with a queue pair; the private data is copied.
         outcome(unsafe { (self.hub.library().rdma_connect)(self.id.as_ptr(), &raw mut parameters) })
     }
 
     /// Takes the other side.
-    pub(crate) fn accept(&mut self, dial: Dial<'_>) -> io::Result<()> {
+    pub(crate) fn accept(&mut self, dial: ConnectParameters<'_>) -> io::Result<()> {
         let mut parameters = parameters(dial);
         // SAFETY: as above.
         outcome(unsafe { (self.hub.library().rdma_accept)(self.id.as_ptr(), &raw mut parameters) })
@@ -210,7 +210,7 @@ impl Endpoint {
     }
 
     /// Destroys the queue pair, and says how the rest of what was under way ended: it is not known.
-    pub(crate) fn destroy_queue(&mut self, ended: &mut Vec<Ended>) {
+    pub(crate) fn destroy_queue(&mut self, ended: &mut Vec<FinishedWork>) {
         if let Some(mut queue) = self.queue.take() {
             // SAFETY: a live id with a queue pair, which nothing uses after this; what the adapter still had is kept by
             // `queue`, which is dropped below.
@@ -234,7 +234,7 @@ impl Drop for Endpoint {
     }
 }
 
-fn parameters(dial: Dial<'_>) -> ConnectionParameters {
+fn parameters(dial: ConnectParameters<'_>) -> ConnectionParameters {
     ConnectionParameters {
         private_data: dial.hello.as_ptr().cast(),
         private_data_len: u8::try_from(dial.hello.len()).expect("whoever says hello has looked at its length"),

@@ -18,7 +18,7 @@ pub(crate) enum Kind {
 
 /// Why an operation failed, as far as the adapter knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failing {
+pub(crate) enum FailureCause {
     /// It was not given to the adapter at all.
     NotPosted,
     /// The queue was dead before its turn came, or while it was under way.
@@ -35,9 +35,9 @@ pub(crate) enum Failing {
 
 /// One operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct FinishedWork {
     pub(crate) token: u64,
-    pub(crate) result: Result<(), Failing>,
+    pub(crate) result: Result<(), FailureCause>,
 }
 
 struct Entry<H> {
@@ -49,7 +49,7 @@ struct Entry<H> {
 }
 
 /// See the module.
-pub(super) struct Flight<H> {
+pub(super) struct InFlight<H> {
     entries: VecDeque<Entry<H>>,
     /// The number of the first entry.
     first: u64,
@@ -57,7 +57,7 @@ pub(super) struct Flight<H> {
     in_order: bool,
 }
 
-impl<H> Flight<H> {
+impl<H> InFlight<H> {
     pub(super) fn new(in_order: bool, room: usize) -> Self {
         Self { entries: VecDeque::with_capacity(room), first: 0, in_order }
     }
@@ -76,7 +76,7 @@ impl<H> Flight<H> {
     }
 
     /// Number `number` ended. A number that is not under way says nothing.
-    pub(super) fn end(&mut self, number: u64, result: Result<(), Failing>, ended: &mut Vec<Ended>) {
+    pub(super) fn end(&mut self, number: u64, result: Result<(), FailureCause>, ended: &mut Vec<FinishedWork>) {
         let Some(index) = number.checked_sub(self.first).map(|index| index as usize) else { return };
         let Some(entry) = self.entries.get(index) else { return };
         let all = self.in_order || (entry.kind == Kind::Answered && result.is_ok());
@@ -86,7 +86,7 @@ impl<H> Flight<H> {
             let speaks = at == index || all || (one_way && entry.kind == Kind::OneWay);
             if entry.open && speaks {
                 entry.open = false;
-                ended.push(Ended { token: entry.token, result });
+                ended.push(FinishedWork { token: entry.token, result });
             }
         }
         while self.entries.front().is_some_and(|entry| !entry.open) {
@@ -96,18 +96,18 @@ impl<H> Flight<H> {
     }
 
     /// Those from `number` on were never given to the adapter.
-    pub(super) fn take_back(&mut self, number: u64, ended: &mut Vec<Ended>) {
+    pub(super) fn take_back(&mut self, number: u64, ended: &mut Vec<FinishedWork>) {
         let keep = number.saturating_sub(self.first) as usize;
         for entry in self.entries.drain(keep.min(self.entries.len())..) {
-            ended.push(Ended { token: entry.token, result: Err(Failing::NotPosted) });
+            ended.push(FinishedWork { token: entry.token, result: Err(FailureCause::NotPosted) });
         }
     }
 
     /// The queue is gone: how the rest ended will not be known.
-    pub(super) fn give_up(&mut self, ended: &mut Vec<Ended>) {
+    pub(super) fn give_up(&mut self, ended: &mut Vec<FinishedWork>) {
         self.first = self.next();
         for entry in self.entries.drain(..).filter(|entry| entry.open) {
-            ended.push(Ended { token: entry.token, result: Err(Failing::Unsaid) });
+            ended.push(FinishedWork { token: entry.token, result: Err(FailureCause::Unsaid) });
         }
     }
 }
@@ -119,15 +119,15 @@ mod tests {
     use super::*;
     use Kind::{Answered, OneWay};
 
-    fn flight(in_order: bool, kinds: &[Kind]) -> Flight<Rc<()>> {
-        let mut flight = Flight::new(in_order, 8);
+    fn flight(in_order: bool, kinds: &[Kind]) -> InFlight<Rc<()>> {
+        let mut flight = InFlight::new(in_order, 8);
         for (token, kind) in kinds.iter().enumerate() {
             flight.push(*kind, token as u64, None);
         }
         flight
     }
 
-    fn tokens(ended: &mut Vec<Ended>) -> Vec<(u64, bool)> {
+    fn tokens(ended: &mut Vec<FinishedWork>) -> Vec<(u64, bool)> {
         ended.drain(..).map(|ended| (ended.token, ended.result.is_ok())).collect()
     }
 
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(tokens(&mut ended), [(0, true), (1, true)]);
         ordered.end(1, Ok(()), &mut ended);
         assert_eq!(tokens(&mut ended), []);
-        ordered.end(3, Err(Failing::Refused), &mut ended);
+        ordered.end(3, Err(FailureCause::Refused), &mut ended);
         assert_eq!(tokens(&mut ended), [(2, true), (3, false)]);
         assert_eq!(ordered.len(), 0);
     }
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!((tokens(&mut ended), free.len()), (vec![(4, true)], 0));
 
         let mut broken = flight(false, &[OneWay, Answered, OneWay]);
-        broken.end(1, Err(Failing::Flushed), &mut ended);
+        broken.end(1, Err(FailureCause::Flushed), &mut ended);
         assert_eq!(tokens(&mut ended), [(1, false)], "a failure there speaks for itself only");
         broken.give_up(&mut ended);
         assert_eq!(tokens(&mut ended), [(0, false), (2, false)]);
@@ -171,7 +171,7 @@ mod tests {
         let mut ended = Vec::new();
         let mut flight = flight(true, &[OneWay, OneWay, OneWay]);
         flight.take_back(1, &mut ended);
-        assert_eq!(ended.drain(..).map(|ended| ended.result).collect::<Vec<_>>(), [Err(Failing::NotPosted); 2]);
+        assert_eq!(ended.drain(..).map(|ended| ended.result).collect::<Vec<_>>(), [Err(FailureCause::NotPosted); 2]);
         assert_eq!(flight.next(), 1);
         flight.end(7, Ok(()), &mut ended);
         flight.end(0, Ok(()), &mut ended);
@@ -182,7 +182,7 @@ mod tests {
     fn memory_is_held_until_its_operation_has_ended() {
         // If this failed, the adapter would write into memory that is already somebody else's.
         let memory = Rc::new(());
-        let mut flight = Flight::new(true, 8);
+        let mut flight = InFlight::new(true, 8);
         flight.push(Answered, 0, Some(Rc::clone(&memory)));
         flight.push(Answered, 1, Some(Rc::clone(&memory)));
         let mut ended = Vec::new();

@@ -24,9 +24,9 @@ mod memory;
 mod queue;
 
 pub(crate) use adapter::{Adapter, AdapterFacts, AsyncNotice, PortFacts};
-pub(crate) use cm_events::{ConnectionEvent, Happened, Hub};
-pub(crate) use endpoint::{Dial, Endpoint};
-pub(crate) use in_flight::{Ended, Failing};
+pub(crate) use cm_events::{CmEventChannel, CmEventKind, ConnectionEvent};
+pub(crate) use endpoint::{ConnectParameters, Endpoint};
+pub(crate) use in_flight::{FailureCause, FinishedWork};
 pub(crate) use library::Unavailable;
 pub(crate) use memory::{Access, Domain, Registered};
 pub(crate) use queue::{Arrived, Channel, Completions, Depths, Queue, Request};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::abi;
 use super::abi::{CompletionChannel, Cq, Piece, Qp, ReceiveRequest, SendRequest, WorkCompletion};
 use super::adapter::Adapter;
-use super::async_events::Trouble;
-use super::in_flight::{Ended, Failing, Flight, Kind};
+use super::async_events::AsyncErrors;
+use super::in_flight::{FailureCause, FinishedWork, InFlight, Kind};
 use super::library::outcome;
 use super::memory::{Domain, Registered};
 
@@ -185,14 +185,14 @@ pub(crate) struct Arrived {
 /// dropped.
 pub(crate) struct Queue {
     qp: NonNull<Qp>,
-    trouble: Trouble,
+    trouble: AsyncErrors,
     depths: Depths,
     in_order: bool,
     batch: Vec<SendRequest>,
     pieces: Vec<Piece>,
     /// The batch asks for a completion from here on only.
     signalled: usize,
-    flight: Flight<Arc<Registered>>,
+    flight: InFlight<Arc<Registered>>,
     returned: Vec<u32>,
     receiving: Vec<(ReceiveRequest, Piece)>,
     stash: Vec<WorkCompletion>,
@@ -224,13 +224,13 @@ impl Queue {
         let sends = depths.sends as usize;
         Self {
             qp,
-            trouble: Trouble::watch(qp.as_ptr() as usize),
+            trouble: AsyncErrors::watch(qp.as_ptr() as usize),
             depths,
             in_order,
             batch: Vec::with_capacity(sends),
             pieces: Vec::with_capacity(sends),
             signalled: 0,
-            flight: Flight::new(in_order, sends),
+            flight: InFlight::new(in_order, sends),
             returned: (0..depths.receives).collect(),
             receiving: Vec::with_capacity(depths.receives as usize),
             stash: Vec::new(),
@@ -252,7 +252,7 @@ impl Queue {
         self.flight.len()
     }
 
-    pub(crate) fn trouble(&self) -> &Trouble {
+    pub(crate) fn trouble(&self) -> &AsyncErrors {
         &self.trouble
     }
 
@@ -330,7 +330,7 @@ impl Queue {
     ///
     /// # Errors
     /// The adapter did not take all of it; what it did not take has ended as not posted.
-    pub(crate) fn ring(&mut self, ended: &mut Vec<Ended>) -> io::Result<()> {
+    pub(crate) fn ring(&mut self, ended: &mut Vec<FinishedWork>) -> io::Result<()> {
         if self.batch.is_empty() {
             return Ok(());
         }
@@ -365,7 +365,7 @@ impl Queue {
     ///
     /// # Errors
     /// The adapter cannot be asked any more.
-    pub(crate) fn poll(&mut self, ended: &mut Vec<Ended>, arrived: &mut Vec<Arrived>) -> io::Result<bool> {
+    pub(crate) fn poll(&mut self, ended: &mut Vec<FinishedWork>, arrived: &mut Vec<Arrived>) -> io::Result<bool> {
         let mut any = !self.stash.is_empty();
         for index in 0..self.stash.len() {
             self.take(self.stash[index], ended, arrived);
@@ -384,7 +384,7 @@ impl Queue {
         Ok(any)
     }
 
-    fn take(&mut self, completion: WorkCompletion, ended: &mut Vec<Ended>, arrived: &mut Vec<Arrived>) {
+    fn take(&mut self, completion: WorkCompletion, ended: &mut Vec<FinishedWork>, arrived: &mut Vec<Arrived>) {
         if completion.wr_id & RECEIVE != 0 {
             let slot = (completion.wr_id & !RECEIVE) as u32;
             if completion.status == abi::DONE_SUCCESS && slot < self.depths.receives {
@@ -396,10 +396,10 @@ impl Queue {
         }
         let result = match completion.status {
             abi::DONE_SUCCESS => Ok(()),
-            abi::DONE_FLUSHED => Err(Failing::Flushed),
-            abi::DONE_BAD_REQUEST | abi::DONE_BAD_ACCESS | abi::DONE_BAD_OPERATION => Err(Failing::Refused),
-            abi::DONE_RETRIES | abi::DONE_NOT_READY => Err(Failing::Unanswered),
-            other => Err(Failing::Other(other)),
+            abi::DONE_FLUSHED => Err(FailureCause::Flushed),
+            abi::DONE_BAD_REQUEST | abi::DONE_BAD_ACCESS | abi::DONE_BAD_OPERATION => Err(FailureCause::Refused),
+            abi::DONE_RETRIES | abi::DONE_NOT_READY => Err(FailureCause::Unanswered),
+            other => Err(FailureCause::Other(other)),
         };
         self.flight.end(completion.wr_id, result, ended);
     }
@@ -454,7 +454,7 @@ impl Queue {
     }
 
     /// The queue pair is gone, or will be: how the rest ended will not be known.
-    pub(super) fn give_up(&mut self, ended: &mut Vec<Ended>) {
+    pub(super) fn give_up(&mut self, ended: &mut Vec<FinishedWork>) {
         self.flight.give_up(ended);
     }
 }

@@ -14,12 +14,12 @@ pub(crate) struct Holder {
     pub(crate) claim: u64,
     /// If the segment has a mirror, and the cluster has heard of it.
     #[serde(default)]
-    pub(crate) mirrored: Option<Mirrored>,
+    pub(crate) mirrored: Option<ReplicaRecord>,
 }
 
 /// What was decided about a mirrored segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Mirrored {
+pub(crate) struct ReplicaRecord {
     pub(crate) segment: u64,
     pub(crate) mirror: u16,
     /// Which of its homes this is, one after the other.
@@ -34,7 +34,7 @@ pub(crate) struct Mirrored {
 
 /// How a node is, as the cluster has agreed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Life {
+pub(crate) struct NodeStatus {
     /// Goes up each time that the node is found alive again: a death is declared once in each.
     pub(crate) epoch: u64,
     pub(crate) alive: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Life {
 
 /// What a command changed, for those who keep a copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Change {
+pub(crate) enum DirectoryChange {
     Name {
         name: String,
         home: Option<u16>,
@@ -52,7 +52,7 @@ pub(crate) enum Change {
     Alive(u16),
     Duty {
         home: u16,
-        mirrored: Mirrored,
+        mirrored: ReplicaRecord,
     },
     NoDuty {
         segment: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Directory {
     names: BTreeMap<String, Holder>,
     /// How many of them each home has.
     counts: BTreeMap<u16, u32>,
-    lives: BTreeMap<u16, Life>,
+    lives: BTreeMap<u16, NodeStatus>,
     /// The numbers of nodes that left or were removed. No command gives anything to them, and no other node gets their numbers.
     #[serde(default)]
     removed: BTreeSet<u16>,
@@ -90,7 +90,7 @@ impl Directory {
         self.counts.get(&home).map_or(0, |&count| count as usize)
     }
 
-    pub(crate) fn life(&self, node: u16) -> Life {
+    pub(crate) fn life(&self, node: u16) -> NodeStatus {
         self.lives.get(&node).copied().unwrap_or_default()
     }
 
@@ -100,7 +100,7 @@ impl Directory {
     }
 
     /// Applies a command, and tells what it changed.
-    pub(crate) fn apply(&mut self, command: &Command, mut tell: impl FnMut(Change)) -> Answer {
+    pub(crate) fn apply(&mut self, command: &Command, mut tell: impl FnMut(DirectoryChange)) -> Answer {
         if command.gives_to().into_iter().flatten().any(|node| self.is_removed(node)) {
             return Answer::Refused;
         }
@@ -116,7 +116,7 @@ impl Directory {
                     None => {
                         *self.counts.entry(*home).or_default() += 1;
                         self.names.insert(name.clone(), wanted);
-                        tell(Change::Name { name: name.clone(), home: Some(*home) });
+                        tell(DirectoryChange::Name { name: name.clone(), home: Some(*home) });
                     }
                 }
             }
@@ -126,9 +126,9 @@ impl Directory {
                     if let Some(count) = self.counts.get_mut(&home) {
                         *count -= 1;
                     }
-                    tell(Change::Name { name: name.clone(), home: None });
-                    if let Some(Mirrored { segment, .. }) = mirrored {
-                        tell(Change::NoDuty { segment });
+                    tell(DirectoryChange::Name { name: name.clone(), home: None });
+                    if let Some(ReplicaRecord { segment, .. }) = mirrored {
+                        tell(DirectoryChange::NoDuty { segment });
                     }
                 }
             }
@@ -144,23 +144,23 @@ impl Directory {
                 }
                 let life = self.lives.entry(*node).or_default();
                 if !life.alive || life.run != *run {
-                    *life = Life { epoch: life.epoch + 1, alive: true, run: *run };
-                    tell(Change::Alive(*node));
+                    *life = NodeStatus { epoch: life.epoch + 1, alive: true, run: *run };
+                    tell(DirectoryChange::Alive(*node));
                 }
             }
             Command::Dead { node, epoch } => {
                 let life = self.lives.entry(*node).or_default();
                 if life.alive && life.epoch == *epoch {
                     life.alive = false;
-                    tell(Change::Dead(*node));
+                    tell(DirectoryChange::Dead(*node));
                 }
             }
             Command::Gone { node } => self.gone(*node, tell),
             Command::Pair { name, home, run, segment, epoch, turn, mirror } => {
                 let said = Said { home: *home, run: *run, epoch: *epoch, turn: *turn };
                 let (segment, mirror) = (*segment, *mirror);
-                let fresh = Mirrored { segment, mirror, epoch: 1, turn: 0, paired: false, vacant: false };
-                return self.by_home(name, said, Some(fresh), tell, |old| Mirrored {
+                let fresh = ReplicaRecord { segment, mirror, epoch: 1, turn: 0, paired: false, vacant: false };
+                return self.by_home(name, said, Some(fresh), tell, |old| ReplicaRecord {
                     mirror,
                     paired: true,
                     vacant: false,
@@ -169,7 +169,7 @@ impl Directory {
             }
             Command::Part { name, home, run, epoch, turn } => {
                 let said = Said { home: *home, run: *run, epoch: *epoch, turn: *turn };
-                return self.by_home(name, said, None, tell, |old| Mirrored { paired: false, ..old });
+                return self.by_home(name, said, None, tell, |old| ReplicaRecord { paired: false, ..old });
             }
             Command::TakeOver { name, node, epoch, claim } => return self.take_over(name, *node, *epoch, *claim, tell),
             Command::Yield { name, home, epoch } => {
@@ -179,17 +179,17 @@ impl Directory {
                 let lost = held.mirrored.as_mut().filter(|mirrored| mirrored.epoch == *epoch && mirrored.paired);
                 let Some(mirrored) = lost else { return Answer::Refused };
                 mirrored.vacant = true;
-                tell(Change::Duty { home: *home, mirrored: *mirrored });
+                tell(DirectoryChange::Duty { home: *home, mirrored: *mirrored });
             }
         }
         Answer::Done
     }
 
     /// A node left for good. Where a mirror has everything, the mirror takes over.
-    fn gone(&mut self, node: u16, mut tell: impl FnMut(Change)) {
+    fn gone(&mut self, node: u16, mut tell: impl FnMut(DirectoryChange)) {
         self.lives.remove(&node);
         self.removed.insert(node);
-        tell(Change::Gone(node));
+        tell(DirectoryChange::Gone(node));
         self.registrations.remove(&node);
         let (mut left, names) = (0, &mut self.names);
         names.retain(|name, holder| {
@@ -199,12 +199,12 @@ impl Directory {
             if let Some(mirrored) = holder.mirrored.as_mut().filter(|mirrored| mirrored.paired) {
                 left += 1;
                 mirrored.vacant = true;
-                tell(Change::Duty { home: node, mirrored: *mirrored });
+                tell(DirectoryChange::Duty { home: node, mirrored: *mirrored });
                 return true;
             }
-            tell(Change::Name { name: name.clone(), home: None });
-            if let Some(Mirrored { segment, .. }) = holder.mirrored {
-                tell(Change::NoDuty { segment });
+            tell(DirectoryChange::Name { name: name.clone(), home: None });
+            if let Some(ReplicaRecord { segment, .. }) = holder.mirrored {
+                tell(DirectoryChange::NoDuty { segment });
             }
             false
         });
@@ -220,9 +220,9 @@ impl Directory {
         &mut self,
         name: &str,
         said: Said,
-        fresh: Option<Mirrored>,
-        mut tell: impl FnMut(Change),
-        change: impl FnOnce(Mirrored) -> Mirrored,
+        fresh: Option<ReplicaRecord>,
+        mut tell: impl FnMut(DirectoryChange),
+        change: impl FnOnce(ReplicaRecord) -> ReplicaRecord,
     ) -> Answer {
         let Said { home, run, epoch, turn } = said;
         let is_this_run = self.life(home).run == run;
@@ -236,14 +236,21 @@ impl Directory {
         if old.epoch != epoch || old.turn > turn {
             return Answer::Refused;
         }
-        let mirrored = Mirrored { turn, ..change(old) };
+        let mirrored = ReplicaRecord { turn, ..change(old) };
         held.mirrored = Some(mirrored);
-        tell(Change::Duty { home, mirrored });
+        tell(DirectoryChange::Duty { home, mirrored });
         Answer::Done
     }
 
     /// A mirror becomes the home, if it has everything and the home is dead or has lost it.
-    fn take_over(&mut self, name: &str, node: u16, epoch: u32, claim: u64, mut tell: impl FnMut(Change)) -> Answer {
+    fn take_over(
+        &mut self,
+        name: &str,
+        node: u16,
+        epoch: u32,
+        claim: u64,
+        mut tell: impl FnMut(DirectoryChange),
+    ) -> Answer {
         let Some(held) = self.names.get(name).copied() else { return Answer::Refused };
         if (held.home, held.claim) == (node, claim) && held.mirrored.is_some_and(|now| now.epoch == epoch + 1) {
             return Answer::Done;
@@ -258,10 +265,11 @@ impl Directory {
             *count -= 1;
         }
         *self.counts.entry(node).or_default() += 1;
-        let mirrored = Mirrored { mirror: held.home, epoch: epoch + 1, turn: 0, paired: false, vacant: false, ..old };
+        let mirrored =
+            ReplicaRecord { mirror: held.home, epoch: epoch + 1, turn: 0, paired: false, vacant: false, ..old };
         self.names.insert(name.to_owned(), Holder { home: node, claim, mirrored: Some(mirrored) });
-        tell(Change::Name { name: name.to_owned(), home: Some(node) });
-        tell(Change::Duty { home: node, mirrored });
+        tell(DirectoryChange::Name { name: name.to_owned(), home: Some(node) });
+        tell(DirectoryChange::Duty { home: node, mirrored });
         Answer::Done
     }
 
@@ -300,7 +308,7 @@ impl Directory {
 
     /// The names of the segments that are at home on a node and nowhere else: they go with it. A mirror that is dead keeps nothing.
     pub(crate) fn only_at(&self, node: u16) -> impl Iterator<Item = &str> {
-        let is_kept = |mirrored: Mirrored| mirrored.paired && self.life(mirrored.mirror).alive;
+        let is_kept = |mirrored: ReplicaRecord| mirrored.paired && self.life(mirrored.mirror).alive;
         let is_lost = move |holder: &Holder| holder.home == node && !holder.mirrored.is_some_and(is_kept);
         self.names.iter().filter(move |(_, holder)| is_lost(holder)).map(|(name, _)| name.as_str())
     }
@@ -338,7 +346,7 @@ mod tests {
         assert_eq!(directory.apply(&claim("x", 1, 7), |change| changes.push(change)), Answer::Done);
         assert_eq!(directory.apply(&claim("x", 2, 7), |_| panic!("changed")), Answer::Taken { home: 1 });
         assert_eq!(directory.apply(&claim("x", 1, 8), |_| panic!("changed")), Answer::Taken { home: 1 });
-        assert_eq!(changes, [Change::Name { name: "x".to_owned(), home: Some(1) }]);
+        assert_eq!(changes, [DirectoryChange::Name { name: "x".to_owned(), home: Some(1) }]);
         // A late word about an older claim takes nothing away.
         let disclaim = |claim| Command::Disclaim { name: "x".to_owned(), claim };
         directory.apply(&disclaim(6), |_| panic!("changed"));
@@ -366,7 +374,7 @@ mod tests {
         let mut directory = Directory::default();
         let mut deaths = 0;
         let mut apply = |directory: &mut Directory, command| {
-            directory.apply(&command, |change| deaths += usize::from(change == Change::Dead(3)));
+            directory.apply(&command, |change| deaths += usize::from(change == DirectoryChange::Dead(3)));
             deaths
         };
         apply(&mut directory, Command::Alive { node: 3, run: 1 });
@@ -498,7 +506,7 @@ mod tests {
         }
         let mut gone = Vec::new();
         directory.apply(&Command::Gone { node: 1 }, |change| gone.push(change));
-        assert_eq!((gone.len(), &gone[0]), (3, &Change::Gone(1)));
+        assert_eq!((gone.len(), &gone[0]), (3, &DirectoryChange::Gone(1)));
         assert_eq!(directory.names().map(|(name, _)| name).collect::<Vec<_>>(), ["b"]);
         assert!(!directory.knows(1) && directory.knows(2));
         directory.apply(&Command::Alive { node: 3, run: 1 }, |_| {});

@@ -4,7 +4,7 @@ use super::types::{Group, Member};
 use crate::auth::ClusterKey;
 use crate::control::removal::Removal;
 use crate::control::rpc::batches::CallBatches;
-use crate::control::rpc::stream::{Wire, within};
+use crate::control::rpc::stream::{RpcStream, within};
 use crate::control::rpc::stream_pool::StreamPool;
 use crate::control::rpc::types::{Call, Reply};
 use ddss_core::{NodeId, PeerHello};
@@ -34,9 +34,9 @@ pub(crate) fn plane_address(data: SocketAddr, plane: u8) -> SocketAddr {
 
 /// When each node last answered, or said something.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard(Arc<Mutex<HashMap<u16, Instant>>>);
+pub(crate) struct LastContact(Arc<Mutex<HashMap<u16, Instant>>>);
 
-impl Heard {
+impl LastContact {
     pub(crate) fn note(&self, node: u16) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node, Instant::now());
     }
@@ -52,7 +52,7 @@ impl Heard {
 
 /// Who we are to others.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller {
+pub(crate) struct LocalIdentity {
     pub(crate) key: ClusterKey,
     pub(crate) ours: PeerHello,
     streams: StreamPool,
@@ -61,7 +61,7 @@ pub(crate) struct Caller {
     pub(crate) removal: Removal,
 }
 
-impl Caller {
+impl LocalIdentity {
     pub(crate) fn new(key: ClusterKey, ours: PeerHello) -> Self {
         let (streams, batches, removal) = Default::default();
         Self { key, ours, streams, batches, removal }
@@ -84,13 +84,13 @@ impl Caller {
                 }
                 self.streams.forget(address);
             }
-            let (_, wire) = Wire::connect(address, &self.key, &self.ours).await?;
+            let (_, wire) = RpcStream::connect(address, &self.key, &self.ours).await?;
             self.ask_on(address, wire, call).await
         })
         .await
     }
 
-    async fn ask_on(&self, address: SocketAddr, mut wire: Wire, call: &Call) -> io::Result<Reply> {
+    async fn ask_on(&self, address: SocketAddr, mut wire: RpcStream, call: &Call) -> io::Result<Reply> {
         wire.send(call).await?;
         let reply = wire.receive().await?;
         if matches!(reply, Reply::NotMember) {
@@ -104,8 +104,8 @@ impl Caller {
 /// Makes the streams.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
-    pub(crate) caller: Caller,
-    pub(crate) heard: Heard,
+    pub(crate) caller: LocalIdentity,
+    pub(crate) heard: LastContact,
 }
 
 /// The stream to one node.
@@ -114,7 +114,7 @@ pub(crate) struct Stream {
     node: u16,
     member: Member,
     network: Network,
-    wire: Option<Wire>,
+    wire: Option<RpcStream>,
 }
 
 impl RaftNetworkFactory<Group> for Network {
@@ -133,8 +133,8 @@ impl Stream {
             let mut wire = match kept {
                 Some(wire) => wire,
                 None => {
-                    let Caller { key, ours, .. } = &self.network.caller;
-                    let (theirs, wire) = Wire::connect(control_address(self.member.address), key, ours).await?;
+                    let LocalIdentity { key, ours, .. } = &self.network.caller;
+                    let (theirs, wire) = RpcStream::connect(control_address(self.member.address), key, ours).await?;
                     if theirs.node.0 != self.node {
                         return Err(io::Error::other(format!("{} answers in its place", theirs.node)));
                     }

@@ -11,12 +11,12 @@ use std::path::Path;
 const NAME: &str = "directory.json";
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct StoredSnapshot {
     pub(crate) meta: SnapshotMeta<u64, Member>,
     pub(crate) directory: Directory,
 }
 
-pub(crate) fn read_snapshot(folder: &Path) -> io::Result<Option<Kept>> {
+pub(crate) fn read_snapshot(folder: &Path) -> io::Result<Option<StoredSnapshot>> {
     match std::fs::read(folder.join(NAME)) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -24,6 +24,6 @@ pub(crate) fn read_snapshot(folder: &Path) -> io::Result<Option<Kept>> {
     }
 }
 
-pub(crate) fn write_snapshot(folder: &Path, kept: &Kept) -> io::Result<()> {
+pub(crate) fn write_snapshot(folder: &Path, kept: &StoredSnapshot) -> io::Result<()> {
     replace(folder, NAME, &serde_json::to_vec(kept)?)
 }

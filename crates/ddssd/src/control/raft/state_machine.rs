@@ -1,12 +1,12 @@
 //! Keeps the directory: applies what the group has decided, tells the progress thread, makes and takes snapshots.
 
-use super::directory::{Change, Directory, Mirrored};
+use super::directory::{Directory, DirectoryChange, ReplicaRecord};
 use super::log::{LogStore, is_full};
-use super::snapshot::{Kept, read_snapshot, write_snapshot};
+use super::snapshot::{StoredSnapshot, read_snapshot, write_snapshot};
 use super::types::{Answer, Entry, Group, LogId, Member, Membership, StorageError};
 use crate::config::config::PeerAddress;
-use crate::control::bridge::{Tell, Tellers};
-use ddss_core::engine::Duty;
+use crate::control::bridge::{ControlEvent, EventSenders};
+use ddss_core::engine::RoleAssignment;
 use ddss_core::{Name, NodeId, SegmentId};
 use openraft::storage::{RaftStateMachine, Snapshot};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, SnapshotMeta, StorageIOError};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 struct Inner {
     folder: PathBuf,
     ours: u16,
-    teller: Tellers,
+    teller: EventSenders,
     applied: Option<LogId>,
     membership: Membership,
     directory: Directory,
@@ -26,11 +26,11 @@ struct Inner {
 
 /// The state machine; clones are the same one.
 #[derive(Clone, Debug)]
-pub(crate) struct Keeper(Arc<Mutex<Inner>>);
+pub(crate) struct StateMachine(Arc<Mutex<Inner>>);
 
-impl Keeper {
+impl StateMachine {
     /// Takes up what the last snapshot holds.
-    pub(crate) fn open(folder: &Path, ours: u16, teller: Tellers) -> io::Result<Self> {
+    pub(crate) fn open(folder: &Path, ours: u16, teller: EventSenders) -> io::Result<Self> {
         let kept = read_snapshot(folder)?.unwrap_or_default();
         let inner = Inner {
             folder: folder.to_owned(),
@@ -60,10 +60,10 @@ impl Keeper {
     }
 }
 
-fn duty_of(home: u16, mirrored: Mirrored) -> Duty {
-    let Mirrored { segment, mirror, epoch, turn, paired, vacant } = mirrored;
+fn duty_of(home: u16, mirrored: ReplicaRecord) -> RoleAssignment {
+    let ReplicaRecord { segment, mirror, epoch, turn, paired, vacant } = mirrored;
     let (home, mirror) = (NodeId(home), NodeId(mirror));
-    Duty { segment: SegmentId::from_bits(segment), home, mirror, epoch, turn, paired, vacant }
+    RoleAssignment { segment: SegmentId::from_bits(segment), home, mirror, epoch, turn, paired, vacant }
 }
 
 fn members(membership: &Membership) -> Vec<(u16, Member)> {
@@ -74,23 +74,23 @@ impl Inner {
     fn tell_members(&self) {
         let others = members(&self.membership).into_iter().filter(|&(node, _)| node != self.ours);
         let others = others.map(|(node, member)| PeerAddress { node: NodeId(node), address: member.address });
-        self.teller.tell(Tell::Members(others.collect()));
+        self.teller.tell(ControlEvent::Members(others.collect()));
     }
 
     fn tell_all(&self) {
         let names =
             self.directory.names().filter_map(|(name, holder)| Some((Name::new(name).ok()?, NodeId(holder.home))));
-        self.teller.tell(Tell::Names(names.collect()));
+        self.teller.tell(ControlEvent::Names(names.collect()));
         for (_, holder) in self.directory.names() {
             if let Some(mirrored) = holder.mirrored {
-                self.teller.tell(Tell::Duty(duty_of(holder.home, mirrored)));
+                self.teller.tell(ControlEvent::Duty(duty_of(holder.home, mirrored)));
             }
         }
         for node in self.directory.removed() {
-            self.teller.tell(Tell::Gone(NodeId(node)));
+            self.teller.tell(ControlEvent::Gone(NodeId(node)));
         }
         for node in self.directory.dead() {
-            self.teller.tell(Tell::Dead(NodeId(node)));
+            self.teller.tell(ControlEvent::Dead(NodeId(node)));
         }
         if self.membership.nodes().next().is_some() {
             self.tell_members();
@@ -104,22 +104,26 @@ impl Inner {
             EntryPayload::Normal(command) => {
                 let teller = &self.teller;
                 self.directory.apply(&command, |change| match change {
-                    Change::Name { name, home } => match Name::new(&name) {
-                        Ok(name) => teller.tell(Tell::Name { name, home: home.map(NodeId) }),
+                    DirectoryChange::Name { name, home } => match Name::new(&name) {
+                        Ok(name) => teller.tell(ControlEvent::Name { name, home: home.map(NodeId) }),
                         // Only a node that lies can have claimed it.
                         Err(_) => tracing::warn!(name, "the directory holds a name that no segment can have"),
                     },
-                    Change::Dead(node) => {
+                    DirectoryChange::Dead(node) => {
                         tracing::warn!(node, "the cluster has declared a node dead");
-                        teller.tell(Tell::Dead(NodeId(node)));
+                        teller.tell(ControlEvent::Dead(NodeId(node)));
                     }
-                    Change::Alive(node) => teller.tell(Tell::Alive(NodeId(node))),
-                    Change::Gone(node) => {
+                    DirectoryChange::Alive(node) => teller.tell(ControlEvent::Alive(NodeId(node))),
+                    DirectoryChange::Gone(node) => {
                         tracing::warn!(node, "a node is out of the cluster: nothing it says counts any more");
-                        teller.tell(Tell::Gone(NodeId(node)));
+                        teller.tell(ControlEvent::Gone(NodeId(node)));
                     }
-                    Change::Duty { home, mirrored } => teller.tell(Tell::Duty(duty_of(home, mirrored))),
-                    Change::NoDuty { segment } => teller.tell(Tell::NoDuty(SegmentId::from_bits(segment))),
+                    DirectoryChange::Duty { home, mirrored } => {
+                        teller.tell(ControlEvent::Duty(duty_of(home, mirrored)))
+                    }
+                    DirectoryChange::NoDuty { segment } => {
+                        teller.tell(ControlEvent::NoDuty(SegmentId::from_bits(segment)))
+                    }
                 })
             }
             EntryPayload::Membership(membership) => {
@@ -131,15 +135,15 @@ impl Inner {
         }
     }
 
-    fn snapshot(&self) -> Kept {
+    fn snapshot(&self) -> StoredSnapshot {
         let at = self.applied.map_or_else(String::new, |id| format!("{}-{}", id.leader_id, id.index));
         let meta =
             SnapshotMeta { last_log_id: self.applied, last_membership: self.membership.clone(), snapshot_id: at };
-        Kept { meta, directory: self.directory.clone() }
+        StoredSnapshot { meta, directory: self.directory.clone() }
     }
 }
 
-impl RaftSnapshotBuilder<Group> for Keeper {
+impl RaftSnapshotBuilder<Group> for StateMachine {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Group>, StorageError> {
         let (kept, folder) = {
             let inner = self.inner();
@@ -160,7 +164,7 @@ impl RaftSnapshotBuilder<Group> for Keeper {
     }
 }
 
-impl RaftStateMachine<Group> for Keeper {
+impl RaftStateMachine<Group> for StateMachine {
     type SnapshotBuilder = Self;
 
     async fn applied_state(&mut self) -> Result<(Option<LogId>, Membership), StorageError> {
@@ -192,7 +196,7 @@ impl RaftStateMachine<Group> for Keeper {
     ) -> Result<(), StorageError> {
         let wrong = |error: &io::Error| StorageIOError::read_snapshot(Some(meta.signature()), error);
         let directory = serde_json::from_slice(snapshot.get_ref()).map_err(|error| wrong(&error.into()))?;
-        let kept = Kept { meta: meta.clone(), directory };
+        let kept = StoredSnapshot { meta: meta.clone(), directory };
         let mut inner = self.inner();
         write_snapshot(&inner.folder, &kept).map_err(|error| wrong(&error))?;
         inner.applied = meta.last_log_id;

@@ -3,7 +3,7 @@
 
 use super::stream::{MEET_MAX, within};
 use super::types::{Call, Reply};
-use crate::control::raft::network::{Caller, other_answer};
+use crate::control::raft::network::{LocalIdentity, other_answer};
 use crate::control::raft::types::Member;
 use ddss_core::limits::OPERATIONS_MAX;
 use std::collections::{HashMap, VecDeque};
@@ -61,7 +61,7 @@ impl CallBatches {
     }
 }
 
-impl Caller {
+impl LocalIdentity {
     /// Asks in a batch, with the other calls of this node that are asked of that one at the same time.
     pub(crate) async fn ask_in_batch(&self, member: Member, call: Call, limit: Duration) -> io::Result<Reply> {
         let (answer, answered) = oneshot::channel();

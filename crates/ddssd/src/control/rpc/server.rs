@@ -1,22 +1,22 @@
 //! Answers other control planes, and this node's own questions when it is the leader.
 
 use super::batches::BATCH_CALLS_MAX;
-use super::stream::{MEET_MAX, Wire, within};
+use super::stream::{MEET_MAX, RpcStream, within};
 use super::types::{Call, Reply};
 use crate::config::config::PeerAddress;
 use crate::config::host_port::HostPort;
-use crate::control::decommission::Leaving;
-use crate::control::handshake_limit::Paced;
+use crate::control::decommission::Decommissioning;
+use crate::control::handshake_limit::HandshakeLimit;
 use crate::control::incarnation::Registration;
 use crate::control::majority::Majority;
 use crate::control::raft::log::LogFull;
-use crate::control::raft::network::{Caller, Heard};
-use crate::control::raft::state_machine::Keeper;
+use crate::control::raft::network::{LastContact, LocalIdentity};
+use crate::control::raft::state_machine::StateMachine;
 use crate::control::raft::types::{Command, Member, Raft};
 use crate::control::replication::{Deciding, Doomed};
 use crate::control::stall::Stall;
 use ddss_core::limits::NODES_MAX;
-use ddss_core::makes_room;
+use ddss_core::select_eviction;
 use openraft::error::{ClientWriteError, RaftError};
 use openraft::raft::{AppendEntriesRequest, InstallSnapshotRequest, VoteRequest};
 use openraft::{ChangeMembers, ServerState};
@@ -34,9 +34,9 @@ use tokio::task::AbortHandle;
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) raft: Raft,
-    pub(crate) keeper: Keeper,
-    pub(crate) caller: Caller,
-    pub(crate) heard: Heard,
+    pub(crate) keeper: StateMachine,
+    pub(crate) caller: LocalIdentity,
+    pub(crate) heard: LastContact,
     /// This start of this node.
     pub(crate) registration: Registration,
     /// Whether most voters can be reached.
@@ -44,7 +44,7 @@ pub(crate) struct Context {
     /// Whether a progress thread of this node hangs.
     pub(crate) stall: Stall,
     /// Which nodes have told this leader that a progress thread of theirs hangs, and when.
-    pub(crate) stalled: Heard,
+    pub(crate) stalled: LastContact,
     pub(crate) node: u16,
     pub(crate) ours: Member,
     /// One change of the members at a time.
@@ -54,7 +54,7 @@ pub(crate) struct Context {
     /// Nodes of which this leader is about to say that they are dead.
     pub(crate) doomed: Doomed,
     /// Nodes that are to go out of the cluster.
-    pub(crate) leaving: Leaving,
+    pub(crate) leaving: Decommissioning,
     /// This node belongs to the cluster no more.
     pub(crate) left: Arc<AtomicBool>,
     /// What is being decided about mirrored segments: one thing at a time for each.
@@ -77,30 +77,30 @@ const STREAMS_MAX: usize = 2 * NODES_MAX;
 const GUESTS_MAX: usize = 64;
 
 /// A stream of which nothing is proved yet.
-struct Guest {
+struct PendingStream {
     from: IpAddr,
     proved: Arc<AtomicBool>,
     task: AbortHandle,
 }
 
 /// What those have in common who come.
-struct Door {
+struct ListenerState {
     context: Context,
     room: Semaphore,
-    paced: Paced,
+    paced: HandshakeLimit,
 }
 
 /// Takes streams until the runtime ends.
 pub(crate) async fn serve(context: Context, listener: TcpListener) {
-    let door = Arc::new(Door { context, room: Semaphore::new(STREAMS_MAX), paced: Paced::default() });
-    let mut guests: VecDeque<Guest> = VecDeque::new();
+    let door = Arc::new(ListenerState { context, room: Semaphore::new(STREAMS_MAX), paced: HandshakeLimit::default() });
+    let mut guests: VecDeque<PendingStream> = VecDeque::new();
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
                 guests.retain(|guest| !guest.task.is_finished() && !guest.proved.load(Ordering::Acquire));
                 if guests.len() == GUESTS_MAX
                     && let Some(guest) =
-                        makes_room(guests.iter().map(|guest| guest.from)).and_then(|index| guests.remove(index))
+                        select_eviction(guests.iter().map(|guest| guest.from)).and_then(|index| guests.remove(index))
                 {
                     guest.task.abort();
                 }
@@ -113,7 +113,7 @@ pub(crate) async fn serve(context: Context, listener: TcpListener) {
                         tracing::debug!(%address, %error, "a control stream ended");
                     }
                 });
-                guests.push_back(Guest { from: address.ip(), proved, task: task.abort_handle() });
+                guests.push_back(PendingStream { from: address.ip(), proved, task: task.abort_handle() });
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot take a control stream");
@@ -123,10 +123,10 @@ pub(crate) async fn serve(context: Context, listener: TcpListener) {
     }
 }
 
-impl Door {
+impl ListenerState {
     async fn converse(&self, stream: TcpStream, address: SocketAddr, proved: &AtomicBool) -> io::Result<()> {
-        let Caller { key, ours, .. } = &self.context.caller;
-        let accepted = Wire::accept(stream, address.ip(), &self.paced, key, ours).await;
+        let LocalIdentity { key, ours, .. } = &self.context.caller;
+        let accepted = RpcStream::accept(stream, address.ip(), &self.paced, key, ours).await;
         let (theirs, mut wire) =
             accepted.inspect_err(|error| tracing::info!(%address, %error, "turned a control stream away"))?;
         // Its first word proves that it is no old stream that somebody says again, and members have one ready.

@@ -9,7 +9,7 @@
 //! ```
 
 use crate::auth::{Channel, ClusterKey, HELLO_BYTES, Initiator, Purpose, SEAL_BYTES, agree, respond};
-use crate::control::handshake_limit::Paced;
+use crate::control::handshake_limit::HandshakeLimit;
 use ddss_core::PeerHello;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -30,7 +30,7 @@ const _: () = assert!(PART_BYTES + 1 + SEAL_BYTES <= u16::MAX as usize);
 
 /// One stream after its handshake.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct RpcStream {
     stream: TcpStream,
     channel: Channel,
 }
@@ -44,13 +44,13 @@ pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = io::Re
     timeout(limit, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-impl Wire {
+impl RpcStream {
     /// Connects; who answers has the key.
     pub(crate) async fn connect(
         address: SocketAddr,
         key: &ClusterKey,
         ours: &PeerHello,
-    ) -> io::Result<(PeerHello, Wire)> {
+    ) -> io::Result<(PeerHello, RpcStream)> {
         within(MEET_MAX, async {
             let mut stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
@@ -62,7 +62,7 @@ impl Wire {
                 _ => error,
             })?;
             let (theirs, channel) = shake.finish(&answer).map_err(broken)?;
-            Ok((theirs, Wire { stream, channel }))
+            Ok((theirs, RpcStream { stream, channel }))
         })
         .await
     }
@@ -71,10 +71,10 @@ impl Wire {
     pub(crate) async fn accept(
         mut stream: TcpStream,
         from: IpAddr,
-        paced: &Paced,
+        paced: &HandshakeLimit,
         key: &ClusterKey,
         ours: &PeerHello,
-    ) -> io::Result<(PeerHello, Wire)> {
+    ) -> io::Result<(PeerHello, RpcStream)> {
         within(MEET_MAX, async {
             stream.set_nodelay(true)?;
             let mut hello = [0; HELLO_BYTES];
@@ -83,7 +83,7 @@ impl Wire {
             let answer = judged.map_err(broken)?;
             stream.write_all(&answer.message).await?;
             agree(ours, &answer.theirs).map_err(broken)?;
-            Ok((answer.theirs, Wire { stream, channel: answer.channel }))
+            Ok((answer.theirs, RpcStream { stream, channel: answer.channel }))
         })
         .await
     }
@@ -154,17 +154,17 @@ mod tests {
             let address = listener.local_addr().unwrap();
             let theirs = key.clone();
             let server = tokio::spawn(async move {
-                let paced = Paced::default();
+                let paced = HandshakeLimit::default();
                 for _ in 0..2 {
                     let (stream, from) = listener.accept().await.unwrap();
-                    let accepted = Wire::accept(stream, from.ip(), &paced, &theirs, &hello(2)).await;
+                    let accepted = RpcStream::accept(stream, from.ip(), &paced, &theirs, &hello(2)).await;
                     let Ok((_, mut wire)) = accepted else { continue };
                     while let Ok(word) = wire.receive::<String>().await {
                         wire.send(&word).await.unwrap();
                     }
                 }
             });
-            let (theirs, mut wire) = Wire::connect(address, &key, &hello(1)).await.unwrap();
+            let (theirs, mut wire) = RpcStream::connect(address, &key, &hello(1)).await.unwrap();
             assert_eq!(theirs.node, NodeId(2));
             for length in [0, 1, PART_BYTES - 2, PART_BYTES - 1, PART_BYTES, 3 * PART_BYTES, 1 << 20] {
                 let word = "w".repeat(length);
@@ -174,7 +174,7 @@ mod tests {
             assert!(wire.send(&"w".repeat(WORD_BYTES_MAX)).await.is_err());
             drop(wire);
             let other = ClusterKey::generate().unwrap();
-            let error = Wire::connect(address, &other, &hello(1)).await.unwrap_err().to_string();
+            let error = RpcStream::connect(address, &other, &hello(1)).await.unwrap_err().to_string();
             assert!(error.contains("cluster key"), "{error}");
             server.await.unwrap();
         });

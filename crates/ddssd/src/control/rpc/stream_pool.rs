@@ -1,7 +1,7 @@
 //! Streams to other control planes that wait for the next question: a handshake takes longer than most answers, and the other
 //! side answers each address's handshakes at a [pace](crate::control::handshake_limit).
 
-use super::stream::Wire;
+use super::stream::RpcStream;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const _: () = assert!(IDLE_MAX.as_secs() < super::server::IDLE_MAX.as_secs());
 #[derive(Debug)]
 struct IdleStream {
     address: SocketAddr,
-    wire: Wire,
+    wire: RpcStream,
     since: Instant,
 }
 
@@ -30,7 +30,7 @@ impl StreamPool {
     }
 
     /// Takes a stream to that address out of the pool, the one that was used last.
-    pub(crate) fn take(&self, address: SocketAddr) -> Option<Wire> {
+    pub(crate) fn take(&self, address: SocketAddr) -> Option<RpcStream> {
         let mut streams = self.streams();
         streams.retain(|stream| stream.since.elapsed() < IDLE_MAX);
         let index = streams.iter().rposition(|stream| stream.address == address)?;
@@ -38,7 +38,7 @@ impl StreamPool {
     }
 
     /// Keeps a stream whose question was answered. The oldest one makes room.
-    pub(crate) fn keep(&self, address: SocketAddr, wire: Wire) {
+    pub(crate) fn keep(&self, address: SocketAddr, wire: RpcStream) {
         let mut streams = self.streams();
         if streams.len() == IDLE_STREAMS_MAX {
             streams.remove(0);

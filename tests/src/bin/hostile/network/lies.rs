@@ -5,8 +5,8 @@ use super::road::{Target, rubbish};
 use crate::liar::{Found, must_not, wrong};
 use ddss_core::limits::{STAGING_BYTES, TRANSFER_BYTES_MAX, WAITERS_PER_SEGMENT_MAX};
 use ddss_core::{
-    Change, Facts, Failure, Identity, LockToken, LockWish, Look, Message, Model, Name, NodeId, Outcome, Permissions,
-    RemoteWindow, SegmentId, Spec, Storage, Terms, Timestamp, Version,
+    AtomicOp, Failure, LockRequest, LockToken, Message, Model, Name, NodeId, Outcome, Permissions, Principal,
+    PutConditions, ReadOptions, RemoteWindow, SegmentId, SegmentInfo, Spec, Storage, Timestamp, Version,
 };
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ const BYTES: u64 = 4096;
 const TIMEOUT_US: u32 = 100_000;
 /// How long those in a line wait: longer than it takes to make it full.
 const LINE_US: u32 = 2_000_000;
-const STRANGER: Identity = Identity { uid: 9, gid: 9 };
+const STRANGER: Principal = Principal { uid: 9, gid: 9 };
 
 /// Does that to the window of a segment of its own, and is cut off for it.
 fn misuses(target: &Target, misuse: impl FnOnce(&mut Member, RemoteWindow)) -> Found {
@@ -119,7 +119,7 @@ pub(super) fn welcomes_to_a_window_that_is_nowhere(target: &Target) -> Found {
 pub(super) fn tells_of_segments_that_cannot_be(target: &Target) -> Found {
     let permissions = Permissions { owner: WHO, mode: 0o666 };
     for (node, bytes, keeps) in [(3, 1 << 40, u32::MAX), (1, BYTES, 0), (2, BYTES, 0), (3, u64::MAX, 0)] {
-        let facts = Facts {
+        let facts = SegmentInfo {
             segment: SegmentId::new(NodeId(node), 0, 1),
             bytes,
             model: Model::Strict,
@@ -137,12 +137,12 @@ pub(super) fn tells_of_segments_that_cannot_be(target: &Target) -> Found {
 }
 
 fn put(segment: SegmentId, offset: u64, length: u32, staged: u64) -> impl FnOnce(u64) -> Message {
-    let (terms, ranges, timeout_us) = (Terms::default(), 0, TIMEOUT_US);
+    let (terms, ranges, timeout_us) = (PutConditions::default(), 0, TIMEOUT_US);
     move |step| Message::Put { step, who: WHO, segment, offset, length, staged, ranges, terms, timeout_us }
 }
 
-fn get(segment: SegmentId, who: Identity, offset: u64, length: u32) -> impl FnOnce(u64) -> Message {
-    let (look, token, ranges, timeout_us) = (Look::default(), None, 0, TIMEOUT_US);
+fn get(segment: SegmentId, who: Principal, offset: u64, length: u32) -> impl FnOnce(u64) -> Message {
+    let (look, token, ranges, timeout_us) = (ReadOptions::default(), None, 0, TIMEOUT_US);
     move |step| Message::Get { step, who, segment, offset, length, ranges, look, token, timeout_us }
 }
 
@@ -154,7 +154,7 @@ pub(super) fn asks_beyond_a_segment(target: &Target) -> Found {
         let short = length.min(400);
         member.is_denied(put(segment, offset, short, Message::NOT_STAGED), &vec![7; short as usize])?;
         member.is_denied(put(segment, offset, TRANSFER_BYTES_MAX as u32, 0), &[])?;
-        let (change, token, timeout_us, offset) = (Change::Swap(7), None, TIMEOUT_US, offset.max(4096));
+        let (change, token, timeout_us, offset) = (AtomicOp::Swap(7), None, TIMEOUT_US, offset.max(4096));
         member.is_denied(|step| Message::Atomic { step, who: WHO, segment, offset, change, token, timeout_us }, &[])?;
     }
     member.release(segment)?;
@@ -166,7 +166,7 @@ pub(super) fn uses_somebody_elses_lock(target: &Target) -> Found {
     let (segment, token) = (target.held, LockToken(target.token));
     member.is_denied(|step| Message::Unlock { step, segment, token }, &[])?;
     let (terms, staged, timeout_us) =
-        (Terms { token: Some(token), ..Terms::default() }, Message::NOT_STAGED, TIMEOUT_US);
+        (PutConditions { token: Some(token), ..PutConditions::default() }, Message::NOT_STAGED, TIMEOUT_US);
     let put =
         |step| Message::Put { step, who: WHO, segment, offset: 0, length: 8, staged, ranges: 0, terms, timeout_us };
     member.is_denied(put, &[7; 8])?;
@@ -240,7 +240,7 @@ pub(super) fn tells_of_a_far_future(target: &Target) -> Found {
 pub(super) fn waits_in_masses(target: &Target) -> Found {
     let mut member = Member::meet(target)?;
     let (segment, _) = member.make(Spec::new(8))?;
-    let wish = LockWish { shared: false, no_wait: false, lease_us: 10_000 };
+    let wish = LockRequest { shared: false, no_wait: false, lease_us: 10_000 };
     let (many, mut heard, mut busy) = (WAITERS_PER_SEGMENT_MAX as u64 + 200, 0, 0);
     for step in 0..many {
         let lock = Message::Lock { step: 1 << 40 | step, who: WHO, segment, wish, timeout_us: LINE_US };

@@ -6,13 +6,13 @@ use super::road::{PATIENCE, Target, dial, rubbish, send};
 use super::shake::{self, DATA, HELLO_BYTES, right_key};
 use crate::liar::{Found, must_not, shows_secret, wrong};
 use ddss_core::limits::STAGING_BYTES;
-use ddss_core::{Identity, Message, Name, NodeId, Outcome, PeerHello, RemoteWindow, SegmentId, Spec, Timestamp};
+use ddss_core::{Message, Name, NodeId, Outcome, PeerHello, Principal, RemoteWindow, SegmentId, Spec, Timestamp};
 use snow::TransportState;
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-pub(super) const WHO: Identity = Identity { uid: 0, gid: 0 };
+pub(super) const WHO: Principal = Principal { uid: 0, gid: 0 };
 /// Bytes of a sealed message, with room.
 const SEALED_MAX: usize = 600;
 
