@@ -12,7 +12,7 @@ use ddss::Strategy;
 use ddss_benches::baseline::line_ping_pong;
 use ddss_benches::harness::{Bench, Cores};
 use ddss_benches::system::{Cluster, Repeated, run_tasks};
-use ddss_tests::Islands;
+use ddss_testkit::Islands;
 
 const STRATEGIES: [Strategy; 3] = [Strategy::Mq, Strategy::Rmq, Strategy::Auto];
 const SIZES: [usize; 2] = [8, 4096];

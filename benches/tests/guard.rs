@@ -21,7 +21,7 @@ fn a_longer_road_turns_the_guard_red_and_the_same_one_does_not() {
     let kept = path.to_str().unwrap();
     let output = guard(&["--only", "codec", "--keep", "--kept", kept]);
     if said(&output).starts_with("skipped: ") {
-        return ddss_tests::skipped(
+        return ddss_testkit::skipped(
             "a_longer_road_turns_the_guard_red_and_the_same_one_does_not",
             "there is no valgrind",
         );

@@ -13,7 +13,7 @@ use ddss_apps::storage::PAGE_BYTES;
 use ddss_apps::storm::{Chunk, DirectoryServer};
 use ddss_benches::harness::{Cores, pin};
 use ddss_benches::system::{PLACEMENTS, Placement};
-use ddss_tests::{Daemon, DaemonOptions, Islands};
+use ddss_testkit::{Daemon, DaemonOptions, Islands};
 
 /// Longer than anything that is measured: a call that ends by its deadline is no figure.
 const CALL_MAX: Duration = Duration::from_secs(60);

@@ -91,7 +91,7 @@ impl Bench {
 
     /// Says that something is left out, and why, where the reader sees it.
     pub fn skip(&self, what: &str, why: &str) {
-        ddss_tests::skipped(what, why);
+        ddss_testkit::skipped(what, why);
     }
 
     /// The same bench with another amount of measuring from here on.

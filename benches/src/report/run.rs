@@ -126,6 +126,6 @@ fn build() -> io::Result<HashMap<String, PathBuf>> {
         }
     }
     // The daemons are built by the first bench that needs one; that is no part of what is timed.
-    ddss_tests::binary("ddssd").map_err(|error| io::Error::other(error.to_string()))?;
+    ddss_testkit::binary("ddssd").map_err(|error| io::Error::other(error.to_string()))?;
     Ok(programs)
 }

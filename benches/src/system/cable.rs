@@ -101,7 +101,9 @@ mod tests {
     fn what_goes_over_the_cable_is_counted_there() {
         let cable = match Cable::lay() {
             Ok(cable) => cable,
-            Err(error) => return ddss_tests::skipped("what_goes_over_the_cable_is_counted_there", &error.to_string()),
+            Err(error) => {
+                return ddss_testkit::skipped("what_goes_over_the_cable_is_counted_there", &error.to_string());
+            }
         };
         let listener = cable.at(1, || TcpListener::bind((cable.address(1), 0))).unwrap();
         let port = listener.local_addr().unwrap().port();

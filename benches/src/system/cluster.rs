@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use ddss::{Client, Segment, Spec, Strategy};
-use ddss_tests::{Daemon, DaemonOptions, Islands};
+use ddss_testkit::{Daemon, DaemonOptions, Islands};
 
 use super::Cable;
 use crate::harness::Cores;

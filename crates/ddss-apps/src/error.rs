@@ -71,7 +71,7 @@ pub enum Error {
     Inconsistent(String),
     /// A daemon or a server did not start or end as it should.
     #[error(transparent)]
-    Stage(#[from] ddss_tests::Error),
+    Stage(#[from] ddss_testkit::Error),
 }
 
 impl Error {

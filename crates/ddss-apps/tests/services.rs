@@ -10,7 +10,7 @@ use ddss_apps::Error;
 use ddss_apps::cache::{Cache, CacheOptions};
 use ddss_apps::locks::LockManager;
 use ddss_apps::monitor::{Farm, FarmOptions, Load, Progress, Publisher, Watcher};
-use ddss_tests::Daemon;
+use ddss_testkit::Daemon;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -162,7 +162,7 @@ fn counters_of_a_node_that_hangs_make_no_others_old() {
 fn the_examples_do_what_they_say() {
     let daemon = Daemon::start(1).unwrap();
     for (name, said) in [("locks", "alice has -900, bob has 1100"), ("cache", "")] {
-        let program = ddss_tests::example(name).unwrap();
+        let program = ddss_testkit::example(name).unwrap();
         let output = std::process::Command::new(program).env("DDSS_DIR", daemon.folder()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{name}: {text}{}", String::from_utf8_lossy(&output.stderr));

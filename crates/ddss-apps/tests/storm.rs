@@ -8,7 +8,7 @@ use ddss_apps::Error;
 use ddss_apps::datasets::geonames;
 use ddss_apps::stage::{RedisServer, Site};
 use ddss_apps::storm::{Directory, DirectoryServer, Found, Record, RedisDirectory, SharedDirectory, Storm};
-use ddss_tests::{Daemon, skipped};
+use ddss_testkit::{Daemon, skipped};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 

@@ -14,7 +14,7 @@ use ddss_apps::stage::{self, NfsServer, RedisServer, Site};
 use ddss_apps::storage::{Change, DdssPages, NfsPages, PAGE_BYTES, Page, PageId, PageStore, RedisPages, new_page};
 use ddss_apps::tree::{BTree, RTree, Rect, crash_workload};
 use ddss_apps::{Error, Random};
-use ddss_tests::{Daemon, DaemonOptions, Islands, Process, skipped};
+use ddss_testkit::{Daemon, DaemonOptions, Islands, Process, skipped};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 

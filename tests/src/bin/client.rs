@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::{BufRead, Write};
 
 use ddss::{Client, LockGuard, Model, Segment, Spec, Strategy, Version};
-use ddss_tests::pattern;
+use ddss_testkit::pattern;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -8,7 +8,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
 
 use ddss::{Client, Failure, LockOptions, NodeId, Placement, Segment, Spec};
-use ddss_tests::{Daemon, DaemonOptions};
+use ddss_testkit::{Daemon, DaemonOptions};
 use serde_json::json;
 use std::error::Error;
 use std::process::ExitCode;
@@ -187,7 +187,7 @@ fn storm(daemons: &[Daemon; 2], clients: usize, length: Duration) -> Result<(End
 fn run(seconds: u64, times: usize, json: bool) -> Result<bool, Box<dyn Error>> {
     eprintln!("starting two daemons; if they are not built yet, that takes minutes");
     let options = |node| {
-        Ok::<_, ddss_tests::Error>(DaemonOptions::new(node)?.pool_bytes(POOL).argument("--core").argument("none"))
+        Ok::<_, ddss_testkit::Error>(DaemonOptions::new(node)?.pool_bytes(POOL).argument("--core").argument("none"))
     };
     let (a, b) = (options(1)?, options(2)?);
     let a = a.peer(&b);

@@ -8,7 +8,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
 
 use ddss::{Client, Segment, Spec, Strategy};
-use ddss_tests::{Daemon, DaemonOptions};
+use ddss_testkit::{Daemon, DaemonOptions};
 use serde_json::json;
 use std::error::Error;
 use std::process::ExitCode;

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, Segment, Spec};
-use ddss_tests::{Daemon, Terminal, binary};
+use ddss_testkit::{Daemon, Terminal, binary};
 
 const USAGE: &str = "usage: watched [--segments N] [--seconds N] [--columns N]";
 /// Bytes of each segment.

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, NodeId, Placement, Segment};
-use ddss_tests::{Daemon, DaemonOptions, Process, TempNode};
+use ddss_testkit::{Daemon, DaemonOptions, Process, TempNode};
 
 use super::state::State;
 use super::worker::{Member, Tally};

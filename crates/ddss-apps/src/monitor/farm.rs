@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ddss::Client;
-use ddss_tests::{Daemon, DaemonOptions};
+use ddss_testkit::{Daemon, DaemonOptions};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::proxy::Proxy;

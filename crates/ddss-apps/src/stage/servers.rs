@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use ddss_tests::{Process, TempNode, free_tcp_port};
+use ddss_testkit::{Process, TempNode, free_tcp_port};
 
 use crate::Error;
 use crate::storage::{NfsPages, RedisClient};

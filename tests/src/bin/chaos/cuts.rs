@@ -4,7 +4,7 @@
 use crate::field::{Field, NODES};
 use crate::worker::{BYTES, Plan, VALUES, attach, home_of, name};
 use ddss::{Client, Spec, Strategy};
-use ddss_tests::{Cut, Islands};
+use ddss_testkit::{Cut, Islands};
 use std::error::Error;
 use std::time::{Duration, Instant};
 

@@ -5,7 +5,7 @@ use crate::log::Log;
 use crate::worker::{BYTES, COUNTERS, Plan, VALUES, attach, home_of, name, open_all, whole};
 use ddss::{Placement, Spec, Strategy};
 use ddss_ipc::SharedMemory;
-use ddss_tests::{Daemon, DaemonOptions, Islands, TempNode};
+use ddss_testkit::{Daemon, DaemonOptions, Islands, TempNode};
 use std::collections::HashMap;
 use std::error::Error;
 use std::net::SocketAddr;

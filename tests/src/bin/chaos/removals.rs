@@ -4,7 +4,7 @@
 use crate::field::Field;
 use crate::reboots::until_in_sync;
 use crate::worker::{Dice, Plan};
-use ddss_tests::{Daemon, DaemonOptions, binary};
+use ddss_testkit::{Daemon, DaemonOptions, binary};
 use std::error::Error;
 use std::process::Command;
 use std::time::Duration;

@@ -16,7 +16,7 @@ mod report;
 mod taken;
 
 use ddss::{Client, Segment, Spec};
-use ddss_tests::Daemon;
+use ddss_testkit::Daemon;
 use report::Seen;
 use std::error::Error;
 use std::fmt::{Display, Formatter};

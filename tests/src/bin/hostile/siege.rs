@@ -9,7 +9,7 @@ use crate::liar::SECRET;
 use crate::network::{MEMBERS, STRANGERS};
 use crate::{ATTACKS, number};
 use ddss::{Client, Segment, Spec};
-use ddss_tests::{Besieged, Surrounded};
+use ddss_testkit::{Besieged, Surrounded};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
 use std::error::Error;
@@ -83,7 +83,7 @@ impl Field {
         }
     }
 
-    fn attack(&self, name: &str, seconds: u64) -> Result<Child, ddss_tests::Error> {
+    fn attack(&self, name: &str, seconds: u64) -> Result<Child, ddss_testkit::Error> {
         match self {
             Field::Near(besieged) => besieged.attack(name, seconds),
             Field::Afar(surrounded) => surrounded.attack(name, seconds),

@@ -2,7 +2,7 @@
 
 use crate::liar::wrong;
 use ddss_core::PeerHello;
-use ddss_tests::TEST_KEY;
+use ddss_testkit::TEST_KEY;
 use snow::{Builder, HandshakeState, TransportState};
 
 /// Bytes of each of its two messages.

@@ -1,0 +1,256 @@
+//! Every command with `--json`, against real daemons: what it says is as its schema says. Which commands there are is read
+//! from the program itself, so that a command without a schema, and a schema without a command, make this red.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ddss::{Client, LockOptions};
+use ddss_testkit::{Daemon, DaemonOptions, TempNode, commands, repo_lints, say, schema_complaints};
+use serde_json::Value;
+
+/// What writes no JSON, and says so: scripts read what it writes as it is.
+const TEXT_ONLY: &[&str] = &["completions"];
+/// How long a cluster may take to agree.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Which commands were held against which schemas.
+#[derive(Default)]
+struct Held {
+    commands: RefCell<BTreeSet<Vec<String>>>,
+    schemas: RefCell<BTreeSet<String>>,
+}
+
+impl Held {
+    /// Runs a command with `--json` and holds each line of what it says against its schema, which has its name.
+    fn of(&self, folder: &Path, words: &[&str]) -> Vec<Value> {
+        self.ending(folder, words, 0)
+    }
+
+    /// The same of a command that ends with another code.
+    fn ending(&self, folder: &Path, words: &[&str], code: i32) -> Vec<Value> {
+        let schema = match words {
+            ["cluster", part, ..] => format!("cluster-{part}"),
+            ["locks", .., "--yes"] => "locks-break".to_owned(),
+            _ => words[0].to_owned(),
+        };
+        let said = say(folder, &[words, &["--json"]].concat(), "").unwrap();
+        assert_eq!(said.code, code, "{words:?}: {}", said.err);
+        self.complaints(&said.err);
+        let file = repo_lints::workspace_root().join("crates/ddss-cli/schemas").join(&schema).with_extension("json");
+        let lines: Vec<Value> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(!lines.is_empty(), "{words:?} said nothing");
+        for line in &lines {
+            let complaints = schema_complaints(&file, line);
+            assert!(complaints.is_empty(), "{words:?}:\n{}", complaints.join("\n"));
+        }
+        let command = if words[0] == "cluster" { &words[..2] } else { &words[..1] };
+        self.commands.borrow_mut().insert(command.iter().map(|word| (*word).to_owned()).collect());
+        self.schemas.borrow_mut().insert(schema);
+        lines
+    }
+
+    /// Each line to standard error is an object, too; of these the last one that is an error.
+    fn complaints(&self, text: &str) -> Value {
+        let file = repo_lints::workspace_root().join("crates/ddss-cli/schemas/error.json");
+        self.schemas.borrow_mut().insert("error".to_owned());
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|_| panic!("{text}")));
+        let lines: Vec<Value> = lines.collect();
+        for line in &lines {
+            let complaints = schema_complaints(&file, line);
+            assert!(complaints.is_empty(), "{line}:\n{}", complaints.join("\n"));
+        }
+        lines.into_iter().rfind(|line| !line["error"].is_null()).unwrap_or_default()
+    }
+
+    /// Every command was held against a schema, and every schema holds a command or is a part of another one.
+    fn is_whole(&self) {
+        let text_only = |path: &Vec<String>| path.len() == 1 && TEXT_ONLY.contains(&&*path[0]);
+        let all: BTreeSet<Vec<String>> = commands().unwrap().into_keys().filter(|path| !text_only(path)).collect();
+        assert_eq!(*self.commands.borrow(), all, "a command is held against no schema, or is none any more");
+        let (mut there, mut parts) = (BTreeSet::new(), BTreeSet::new());
+        for entry in std::fs::read_dir(repo_lints::workspace_root().join("crates/ddss-cli/schemas")).unwrap() {
+            let path = entry.unwrap().path();
+            there.insert(path.file_stem().unwrap().to_string_lossy().into_owned());
+            let text = std::fs::read_to_string(path).unwrap();
+            let named = text.split("\"$ref\": \"").skip(1).filter_map(|rest| rest.split_once(".json\""));
+            parts.extend(named.map(|(name, _)| name.to_owned()));
+        }
+        let held: BTreeSet<String> = self.schemas.borrow().union(&parts).cloned().collect();
+        assert_eq!(held, there, "a schema describes what no command says");
+    }
+}
+
+// If this failed, a script that reads what the schema promises would break with the next release.
+#[test]
+fn what_each_command_says_as_json_is_as_its_schema_says() {
+    let held = Held::default();
+    let mut daemon = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
+    let folder = daemon.folder().to_owned();
+    let of = |words: &[&str]| held.of(&folder, words);
+    bytes_and_segments(&folder, &of);
+    locks(&folder, &of);
+    what_is_measured(&folder, &of);
+    a_cluster_comes_and_goes(&daemon, &held);
+    // The same names when the daemon is dead.
+    daemon.kill().unwrap();
+    what_is_told_of_the_dead(&folder, &|words| held.ending(&folder, words, 4));
+    held.is_whole();
+}
+
+fn bytes_and_segments(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
+    let file = folder.join("exported");
+    let file = file.to_str().unwrap();
+    of(&["ping"]);
+    of(&["allocate", "a", "4096", "--history", "3", "--model", "delta=2"]);
+    of(&["allocate", "b", "64", "--mode", "640", "--home", "hash"]);
+    of(&["put", "a", "[1]", "--as", "json"]);
+    of(&["get", "a", "--length", "8"]);
+    of(&["get", "a", "--length", "3", "--as", "json", "--offset", "0"]);
+    of(&["history", "a"]);
+    of(&["hexdump", "a", "--length", "40"]);
+    of(&["watch", "a", "--count", "1", "--as", "u8", "--length", "2"]);
+    of(&["stat", "a"]);
+    of(&["chmod", "644", "b"]);
+    of(&["export", "b", file]);
+    of(&["import", "c", file]);
+    of(&["doctor"]);
+    of(&["status"]);
+    of(&["nodes"]);
+}
+
+fn locks(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
+    let client = Client::builder().folder(folder).connect().unwrap();
+    let lock = |name: &str| {
+        let options = if name == "b" { LockOptions::new().shared() } else { LockOptions::new() };
+        client.open(name).unwrap().lock_with(options).unwrap()
+    };
+    let held = ["a", "b", "b"].map(lock);
+    of(&["ls"]);
+    assert_eq!(of(&["locks"])[0].as_array().unwrap().len(), 2);
+    assert_eq!(of(&["locks", "b*", "--break", "--yes"])[0][0]["broken"], 2);
+    drop(held);
+    assert_eq!(of(&["release", "b", "c"])[0]["released"].as_array().unwrap().len(), 2);
+}
+
+fn what_is_measured(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
+    let plot = folder.join("plot.svg");
+    let words = ["bench", "--measure-ms", "10", "--plot", plot.to_str().unwrap()];
+    let figures = of(&[&words[..], &["--dir", folder.to_str().unwrap()]].concat());
+    // Four strategies, three gets in place, three gets and three puts through the daemon.
+    assert_eq!(figures[0]["rows"].as_array().unwrap().len(), 13);
+    let picture = std::fs::read_to_string(&plot).unwrap();
+    assert_eq!(picture.matches("<circle").count(), 13);
+    assert!(picture.ends_with("</svg>\n") && picture.contains("null call, rcq"), "{picture}");
+    assert_eq!(of(&["ls", "ddss-bench/*"])[0].as_array().unwrap().len(), 0);
+    let counted = &of(&["counters"])[0];
+    assert!(counted["counters"]["commits"].as_u64() > Some(0), "{counted}");
+    assert!(counted["operations"]["put"]["done"].as_u64() > Some(0), "{counted}");
+    let client = Client::builder().folder(folder).connect().unwrap();
+    // The daemon writes them down now and then.
+    let begin = Instant::now();
+    let is_ours = |row: &Value| row["pid"] == std::process::id();
+    while !of(&["clients"])[0].as_array().unwrap().iter().any(is_ours) {
+        assert!(begin.elapsed() < Duration::from_secs(20), "the client is never listed");
+    }
+    drop(client);
+    of(&["top", "--interval-ms", "100"]);
+    let traced = &of(&["trace", "a"])[0]["samples"];
+    let is_get = |sample: &Value| sample["call"] == "get" && sample["end"] == "done";
+    assert!(traced.as_array().unwrap().iter().all(is_get), "{traced}");
+    of(&["trace", "a", "--call", "put", "--bytes", "64"]);
+    let shown = &of(&["demo", "--measure-ms", "10"])[0];
+    assert_eq!(shown["strategies"].as_array().unwrap().len(), 4);
+}
+
+/// A key, two more nodes that join with it; one leaves by itself, the other is taken out when it is dead.
+fn a_cluster_comes_and_goes(one: &Daemon, held: &Held) {
+    let state = TempNode::new().unwrap();
+    let token = held.of(one.folder(), &["cluster", "token"])[0]["token"].as_str().unwrap().to_owned();
+    let path = |name: &str| state.join(name).to_str().unwrap().to_owned();
+    held.of(one.folder(), &["cluster", "init", "--state-dir", &path("one")]);
+    held.of(one.folder(), &["cluster", "join", "127.0.0.1:7", &token, "--state-dir", &path("two")]);
+    let join = |node| DaemonOptions::new(node).unwrap().joins(one.listen()).start().unwrap();
+    let (two, mut three) = (join(2), join(3));
+    let nodes = |expected: usize| {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let seen = held.of(one.folder(), &["nodes"]);
+            if seen[0].as_array().unwrap().len() == expected {
+                return;
+            }
+            assert!(Instant::now() < end, "{seen:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    nodes(3);
+    held.of(two.folder(), &["cluster", "status"]);
+    held.of(two.folder(), &["cluster", "leave"]);
+    nodes(2);
+    three.kill().unwrap();
+    held.of(one.folder(), &["cluster", "remove", "3"]);
+    nodes(1);
+}
+
+fn what_is_told_of_the_dead(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
+    let left = of(&["ls"]);
+    assert_eq!((&left[0][0]["name"], &left[0][0]["live"]), (&"a".into(), &false.into()));
+    // What `trace` put there counts as well.
+    assert!(left[0][0]["version"].as_u64() > Some(1), "{left:?}");
+    assert_eq!(of(&["stat", "a"])[0]["live"], false);
+    assert_eq!(of(&["status"])[0]["daemon"], "dead");
+    // Its last sign of life is fresh for a moment.
+    let end = Instant::now() + PATIENCE;
+    while say(folder, &["counters", "--json"], "").unwrap().code == 0 {
+        assert!(Instant::now() < end, "a daemon that was killed seems to serve");
+    }
+    for command in ["counters", "top", "trace"] {
+        assert_eq!(of(&[command])[0]["daemon"]["life"], "dead", "{command}");
+    }
+    of(&["clients"]);
+    assert_eq!(say(folder, &["stat", "nothing"], "").unwrap().code, 1);
+    assert_eq!(say(folder, &["get", "a"], "").unwrap().code, 4);
+}
+
+// If this failed, a script that asked for JSON would have to understand sentences as soon as something is wrong.
+#[test]
+fn an_error_under_json_is_one_object_with_its_code_and_its_hint() {
+    let held = Held::default();
+    let daemon = Daemon::start(1).unwrap();
+    let nowhere = TempNode::new().unwrap();
+    let failed = |folder: &Path, words: &[&str], code: i32| {
+        let said = say(folder, words, "").unwrap();
+        assert!(said.code == code && said.out.is_empty(), "{words:?}: {said:?}");
+        assert_eq!(said.err.lines().count(), 1, "{words:?}: {said:?}");
+        let told = held.complaints(&said.err);
+        assert_eq!(told["code"], code, "{told}");
+        told
+    };
+    let told = failed(daemon.folder(), &["stat", "nothing", "--json"], 1);
+    assert!(
+        told["error"].as_str().unwrap().contains("nothing") && told["hint"] == "`ddss ls` shows what there is",
+        "{told}"
+    );
+    let told = failed(nowhere.path(), &["--json", "get", "a"], 4);
+    assert!(told["error"].as_str().unwrap().contains("no daemon is running"), "{told}");
+    for words in [&["status", "--json"][..], &["ls", "--json"], &["stat", "a", "--json"], &["counters", "--json"]] {
+        failed(nowhere.path(), words, 4);
+    }
+    let told = failed(daemon.folder(), &["allocate", "a", "many", "--json"], 2);
+    assert!(told["error"].as_str().unwrap().contains("many"), "{told}");
+    failed(daemon.folder(), &["fly", "--json"], 2);
+    // Without the word it is a sentence as ever.
+    assert!(say(daemon.folder(), &["fly"], "").unwrap().err.starts_with("error: "));
+}
+
+// If this failed, a script would take text for JSON.
+#[test]
+fn what_writes_no_json_says_so() {
+    let node = TempNode::new().unwrap();
+    for command in TEXT_ONLY {
+        let said = say(node.path(), &[command, "bash", "--json"], "").unwrap();
+        assert!(said.code == 2 && said.err.contains("no JSON") && said.out.is_empty(), "{said:?}");
+    }
+}

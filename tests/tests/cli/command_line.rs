@@ -1,0 +1,197 @@
+//! Every command with every flag and wrong words: answered with a sentence and an exit code, never with a panic. Which
+//! commands and flags there are is read from the program itself, so that none is forgotten.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use ddss::{Client, LockOptions};
+use ddss_testkit::{Daemon, TempNode, binary, commands, say};
+
+/// What no flag takes. A folder and a file may have nearly any name; then there is nothing in it.
+const RUBBISH: &[&str] =
+    &["", "-1", "99999999999999999999999", "\u{1b}[2J", "nonsense/\u{fc}", "NaN", "1e3", "0x10", " 7", "\u{202e}x"];
+/// What looks good and is as much as fits.
+const TOO_MUCH: &[&str] = &["18446744073709551615", "18446744073709551614", "9223372036854775808", "4294967296"];
+
+/// Words that make a command complete, apart from flags. Whoever adds a command has to say here how it is called.
+fn complete(command: &[&str]) -> &'static [&'static str] {
+    match command {
+        ["stat" | "get" | "hexdump" | "history" | "trace"] => &["x"],
+        // It would wait for another version.
+        ["watch"] => &["x", "--count", "1"],
+        ["release"] => &["no-such-segment"],
+        ["put"] => &["x", "bytes"],
+        ["allocate"] => &["y", "8"],
+        ["export" | "import"] => &["x", "/nowhere/file"],
+        ["chmod"] => &["600", "x"],
+        ["completions"] => &["bash"],
+        // Without a daemon's folder it brings its own and measures.
+        ["bench"] => &["--dir", "/nowhere"],
+        ["top"] => &["--once", "--interval-ms", "100"],
+        ["cluster", "join"] => &["127.0.0.1:7", "no-such-token"],
+        ["cluster", "remove"] => &["9"],
+        ["demo"] => &["--measure-ms", "nothing"],
+        ["ping" | "ls" | "locks" | "doctor" | "status" | "counters" | "clients" | "nodes"] => &[],
+        ["cluster", "init" | "token" | "leave" | "status"] => &[],
+        unknown => panic!("say in this test how {unknown:?} is called"),
+    }
+}
+
+/// Runs it, and returns the exit code: never a panic, and words for each failure.
+fn answered(folder: &Path, words: &[&str]) -> i32 {
+    let said = say(folder, words, "").unwrap();
+    assert!([0, 1, 2, 4].contains(&said.code), "{words:?}: {} {}{}", said.code, said.out, said.err);
+    assert!(!said.err.contains("panicked"), "{words:?}: {}", said.err);
+    assert!(said.code == 0 || said.err.trim().len() > 10, "{words:?}: {}", said.err);
+    assert!(!said.err.contains('\u{1b}') && !said.out.contains('\u{1b}'), "{words:?} paints the terminal: {said:?}");
+    said.code
+}
+
+/// The same of what cannot be right.
+fn refused(folder: &Path, words: &[&str]) -> i32 {
+    let code = answered(folder, words);
+    assert_ne!(code, 0, "{words:?} was taken for right");
+    code
+}
+
+// If this failed, a word mistyped would end in a panic, or do something else than was meant.
+#[test]
+fn a_wrong_value_for_any_flag_of_any_command_is_answered_with_a_sentence() {
+    let node = TempNode::new().unwrap();
+    for (path, flags) in &commands().unwrap() {
+        let command: Vec<&str> = path.iter().map(String::as_str).collect();
+        let whole = [&command[..], complete(&command)].concat();
+        for flag in &flags.valued {
+            let flag = format!("--{flag}");
+            for &wrong in RUBBISH {
+                // A file of any name can be drawn into.
+                if flag != "--plot" {
+                    answered(node.path(), &[&whole[..], &[&flag, wrong]].concat());
+                }
+            }
+            assert_eq!(refused(node.path(), &[&whole[..], &[&flag]].concat()), 2, "{whole:?} {flag}");
+        }
+        for flag in &flags.bare {
+            let with_value = format!("--{flag}=yes");
+            assert_eq!(refused(node.path(), &[&command[..], &[&with_value]].concat()), 2, "{with_value}");
+        }
+        assert_eq!(refused(node.path(), &[&command[..], &["--no-such-flag"]].concat()), 2, "{command:?}");
+        let many = [&whole[..], &["one", "too", "many", "words"]].concat();
+        if command != ["release"] {
+            assert_eq!(refused(node.path(), &many), 2, "{command:?}");
+        }
+        for (place, _) in complete(&command).iter().enumerate() {
+            for &wrong in RUBBISH {
+                let mut words = whole.clone();
+                words[command.len() + place] = wrong;
+                answered(node.path(), &words);
+            }
+        }
+    }
+    assert_eq!(refused(node.path(), &[]), 2);
+    assert_eq!(refused(node.path(), &["\u{1b}[2J"]), 2);
+    assert_eq!(refused(node.path(), &["cluster"]), 2);
+}
+
+// If this failed, a number that is too large would be taken for a small one, or end the program, where there is a daemon to ask.
+#[test]
+fn numbers_that_are_too_large_are_answered_by_a_daemon_too() {
+    let mut daemon = Daemon::start(1).unwrap();
+    let folder = daemon.folder().to_owned();
+    for (name, bytes) in [("x", "4096"), ("empty-handed", "8")] {
+        assert_eq!(answered(&folder, &["allocate", name, bytes, "--history", "2"]), 0);
+    }
+    let mut tried = 0;
+    for (path, flags) in &commands().unwrap() {
+        let command: Vec<&str> = path.iter().map(String::as_str).collect();
+        // What needs no daemon was tried above; `watch` has its count.
+        if ["demo", "bench", "completions"].contains(&command[0]) {
+            continue;
+        }
+        let whole = [&command[..], complete(&command)].concat();
+        for flag in flags.valued.iter().filter(|flag| !["dir", "state-dir"].contains(&flag.as_str())) {
+            for much in TOO_MUCH {
+                answered(&folder, &[&whole[..], &[&format!("--{flag}"), much]].concat());
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 50, "{tried} are too few");
+    for much in TOO_MUCH {
+        refused(&folder, &["get", "x", "--offset", much, "--length", much]);
+        refused(&folder, &["hexdump", "x", "--offset", much, "--length", much]);
+        refused(&folder, &["put", "x", "bytes", "--offset", much]);
+        refused(&folder, &["watch", "x", "--count", "1", "--as", "u8", "--offset", much, "--length", much]);
+        refused(&folder, &["allocate", "much", much]);
+        refused(&folder, &["trace", "x", "--bytes", much]);
+        refused(&folder, &["history", "x", "--length", much]);
+    }
+    assert_eq!(answered(&folder, &["get", "x", "--length", "0"]), 0);
+    let ended = daemon.process().wait(std::time::Duration::ZERO).unwrap();
+    assert!(ended.is_none(), "{}", daemon.process().stderr());
+    assert_eq!(answered(&folder, &["ping"]), 0);
+}
+
+// If this failed, `ddss ls | head -1` would end in a panic.
+#[test]
+fn a_reader_that_goes_away_ends_a_command_without_a_word() {
+    let daemon = Daemon::start(1).unwrap();
+    assert_eq!(answered(daemon.folder(), &["allocate", "x", "1000000"]), 0);
+    for words in [&["ls"][..], &["stat", "x"], &["get", "x"], &["hexdump", "x"], &["counters", "--all"], &["doctor"]] {
+        let mut command = Command::new(binary("ddss").unwrap());
+        command.args(words).env("DDSS_DIR", daemon.folder()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(141) && said.is_empty(), "{words:?}: {}: {said}", output.status);
+    }
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = Command::new(binary("ddss").unwrap())
+        .args(["stat", "x"])
+        .env("DDSS_DIR", daemon.folder())
+        .stdout(full)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("cannot write to standard output"), "{said}");
+}
+
+// If this failed, whoever wants to know what the machine can do would have to set up a cluster first.
+#[test]
+fn a_measurement_brings_two_nodes_of_its_own() {
+    let node = TempNode::new().unwrap();
+    let said = say(node.path(), &["bench", "--measure-ms", "10"], "").unwrap();
+    assert_eq!(said.code, 0, "{}", said.err);
+    for part in ["null call, mq", "get 8 B, near", "put 4096 B, daemon", "get 65536 B, remote", "one cache line"] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+}
+
+// If this failed, an operator could not free a lock of a program that hangs, or would free one by mistake.
+#[test]
+fn a_lock_is_broken_after_a_question_only() {
+    let [a, b] = Daemon::pair().unwrap();
+    let client = Client::builder().folder(a.folder()).connect().unwrap();
+    let door = client.allocate("door", ddss::Spec::new(8)).unwrap();
+    let held = door.lock_with(LockOptions::new().lease(std::time::Duration::from_secs(300))).unwrap();
+    while say(b.folder(), &["stat", "door"], "").unwrap().code != 0 {
+        std::thread::yield_now();
+    }
+    let shown = say(b.folder(), &["locks"], "").unwrap().out;
+    assert!(shown.contains("held") && shown.contains("node 1, client ") && shown.contains(" s"), "{shown}");
+    let asked = say(b.folder(), &["locks", "door", "--break"], "").unwrap();
+    assert!(asked.code == 1 && asked.err.contains("say --yes"), "{}", asked.err);
+    assert_eq!(say(b.folder(), &["locks", "--break", "--yes"], "").unwrap().code, 2, "which ones has to be said");
+    held.put(0, b"mine").unwrap();
+    let broken = say(b.folder(), &["locks", "door", "--break", "--yes"], "").unwrap();
+    assert_eq!((broken.code, broken.out.as_str()), (0, "door: 1 taken away\n"), "{}", broken.err);
+    assert_eq!(held.put(0, b"late").unwrap_err().failure(), Some(ddss::Failure::LockLost));
+    door.lock().unwrap().unlock().unwrap();
+    assert_eq!(say(b.folder(), &["locks", "door", "--break"], "").unwrap().out, "nobody holds a lock of door\n");
+    // What a pattern matches is asked about, too.
+    let asked = say(a.folder(), &["release", "do*"], "").unwrap();
+    assert!(asked.code == 1 && asked.err.contains("door\n"), "{}", asked.err);
+    assert_eq!(say(a.folder(), &["release", "do*", "--yes"], "").unwrap().out, "door: released\n");
+}

@@ -1,0 +1,121 @@
+//! The commands as people and scripts use them, against real daemons.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use ddss_testkit::{Daemon, DaemonOptions, binary};
+use serde_json::Value;
+
+fn ddss(daemon: &Daemon, words: &[&str], input: &[u8]) -> Output {
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(words).arg("--dir").arg(daemon.folder());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn said(output: &Output) -> (i32, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+fn json(output: &Output) -> Value {
+    let (code, out, err) = said(output);
+    assert_eq!(code, 0, "{err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+// If this failed, a script could not use a segment.
+#[test]
+fn a_segment_from_its_making_to_its_end() {
+    let daemon = Daemon::start(1).unwrap();
+    let made = json(&ddss(&daemon, &["allocate", "scores", "4096", "--json"], b""));
+    assert_eq!((&made["name"], &made["bytes"], &made["home"]), (&"scores".into(), &4096.into(), &1.into()));
+    let put = json(&ddss(&daemon, &["put", "scores", "-", "--offset", "8", "--json"], b"from a pipe"));
+    assert_eq!(put["version"], 1);
+    assert!(put["timestamp_us"].as_u64().unwrap() > 1_000_000_000_000_000);
+    let got = ddss(&daemon, &["get", "scores", "--offset", "8", "--length", "11"], b"");
+    assert_eq!(said(&got).1, "from a pipe");
+    let got = json(&ddss(&daemon, &["get", "scores", "--offset", "8", "--length", "4", "--json"], b""));
+    assert_eq!((got["hex"].as_str(), &got["version"]), (Some("66726f6d"), &1.into()));
+    assert_eq!(json(&ddss(&daemon, &["stat", "scores", "--json"], b""))["id"], made["id"]);
+    assert!(json(&ddss(&daemon, &["ping", "--json"], b""))["round_trip_us"].as_f64().unwrap() > 0.0);
+    assert_eq!(json(&ddss(&daemon, &["release", "scores", "--json"], b""))["released"][0], "scores");
+    let (code, _, why) = said(&ddss(&daemon, &["stat", "scores"], b""));
+    assert_eq!(
+        (code, why.as_str()),
+        (
+            1,
+            "ddss: cannot open scores: there is no such segment (never allocated, or released since)\n  next: `ddss ls` shows what there is\n"
+        )
+    );
+}
+
+// If this failed, people would be told nothing, or the wrong thing, when they mistype.
+#[test]
+fn wrong_words_are_answered_with_a_sentence_and_a_code() {
+    let daemon = Daemon::start(1).unwrap();
+    for (words, code, part) in [
+        (&["allocate", "a\nb", "8"][..], 1, "control characters"),
+        (&["allocate", "big", "999999999999"], 1, "no memory left"),
+        (&["allocate", "none", "0"], 2, "bytes is 0"),
+        (&["allocate", "x", "many"], 2, "invalid value"),
+        (&["allocate", "x", "8", "--model", "fast"], 2, "is no model"),
+        (&["allocate", "x", "8", "--mode", "999"], 2, "is no permission"),
+        (&["allocate", "x", "8", "--home", "7"], 1, "home node does not answer"),
+        (&["get", "nothing"], 1, "there is no such segment"),
+        (&["fly"], 2, "unrecognized"),
+    ] {
+        let (found, _, why) = said(&ddss(&daemon, words, b""));
+        assert_eq!(found, code, "{words:?}: {why}");
+        assert!(why.contains(part), "{words:?}: {why}");
+        assert!(!why.contains("panicked"), "{words:?}: {why}");
+    }
+    let mut lost = Command::new(binary("ddss").unwrap());
+    let lost = lost.args(["ping", "--dir", "/nowhere"]).output().unwrap();
+    let (code, _, why) = said(&lost);
+    assert_eq!(code, 4);
+    assert!(why.contains("ddssd --dir /nowhere"), "{why}");
+}
+
+// If this failed, two daemons would commit to the same memory, or a wrong flag would be taken for a right one.
+#[test]
+fn a_daemon_that_cannot_start_says_why_and_leaves() {
+    let daemon = Daemon::start(1).unwrap();
+    let start = |words: &[&str]| {
+        let mut command = Command::new(binary("ddssd").unwrap());
+        said(&command.args(words).output().unwrap())
+    };
+    let folder = daemon.folder().to_str().unwrap();
+    let (code, _, why) = start(&["--dir", folder]);
+    assert_eq!(code, 3);
+    assert!(why.contains("another ddssd works in"), "{why}");
+    let (code, _, why) = start(&["--node", "0", "--dir", "/dev/null/x"]);
+    assert_eq!(code, 2);
+    assert!(why.contains("numbered from 1"), "{why}");
+    let (code, _, why) = start(&["--dir", "/dev/null/x"]);
+    assert_eq!(code, 4);
+    assert!(why.contains("cannot use the folder"), "{why}");
+    let (code, _, why) = start(&["--peer", "two"]);
+    assert_eq!(code, 2);
+    assert!(why.contains("give NODE=ADDRESS:PORT"), "{why}");
+}
+
+// If this failed, an operator's stop would look like a crash, and leave things behind.
+#[test]
+fn a_daemon_that_is_told_to_stop_leaves_the_segments_or_nothing() {
+    let mut daemon = Daemon::start(1).unwrap();
+    let (socket, register) = (daemon.socket(), daemon.folder().join("memory").join("register"));
+    assert!(socket.exists() && register.exists());
+    daemon.process().end().unwrap();
+    assert!(!socket.exists() && register.exists());
+    let mut daemon = DaemonOptions::new(1).unwrap().argument("--discard").start().unwrap();
+    let memory = daemon.folder().join("memory");
+    assert!(memory.join("register").exists());
+    daemon.process().end().unwrap();
+    // The folder itself is what is locked, so that nothing has to stay in it.
+    let left: Vec<_> = std::fs::read_dir(memory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}

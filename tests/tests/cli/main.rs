@@ -1,0 +1,11 @@
+//! The `ddss` command, as people and scripts see it.
+
+mod command_json;
+mod command_line;
+mod commands;
+mod demo;
+mod live_views;
+mod offline;
+mod segment_commands;
+mod terminal;
+mod unhealthy_daemon;

@@ -1,0 +1,156 @@
+//! The commands that look at segments and move their bytes, against real daemons.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::process::{Command, Output};
+
+use ddss::Client;
+use ddss_testkit::{Daemon, binary};
+use serde_json::{Value, json};
+
+fn run(daemon: &Daemon, words: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } =
+        Command::new(binary("ddss").unwrap()).args(words).env("DDSS_DIR", daemon.folder()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap_or(-1), text(stdout), text(stderr))
+}
+
+fn out(daemon: &Daemon, words: &[&str]) -> String {
+    let (code, out, err) = run(daemon, words);
+    assert_eq!(code, 0, "{words:?}: {err}");
+    out
+}
+
+fn json_of(daemon: &Daemon, words: &[&str]) -> Value {
+    serde_json::from_str(&out(daemon, &[words, &["--json"]].concat())).unwrap()
+}
+
+// If this failed, a script would miss a segment, or read another one's facts.
+#[test]
+fn a_list_shows_what_there_is_and_scripts_can_rely_on_its_names() {
+    let [a, b] = Daemon::pair().unwrap();
+    for (name, bytes) in [("scores/1", "100"), ("scores/2", "200"), ("other", "300")] {
+        out(&a, &["allocate", name, bytes, "--history", "2", "--model", "write"]);
+    }
+    let begin = std::time::Instant::now();
+    while json_of(&b, &["ls"]).as_array().unwrap().len() < 3 {
+        assert!(begin.elapsed().as_secs() < 20, "the nodes do not find each other");
+    }
+    let found = json_of(&b, &["ls", "scores/?"]);
+    let mut keys: Vec<&str> = found[0].as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    let expected = [
+        "bytes",
+        "copies",
+        "gid",
+        "history",
+        "home",
+        "id",
+        "live",
+        "lock",
+        "mirror",
+        "mode",
+        "model",
+        "name",
+        "nodes_reading",
+    ];
+    assert_eq!(keys, [&expected[..], &["storage", "timestamp_us", "uid", "version"]].concat());
+    let names: Vec<&str> = found.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["scores/1", "scores/2"]);
+    assert_eq!(
+        (&found[1]["bytes"], &found[1]["history"], &found[1]["model"]),
+        (&json!(200), &json!(2), &json!("write"))
+    );
+    assert_eq!(out(&b, &["ls", "nothing*"]).lines().count(), 1, "the head stands there all the same");
+    assert!(run(&b, &["ls", "nothing*"]).2.ends_with("no segment has such a name\n"));
+    assert_eq!(
+        run(&b, &["get", "scores/1", "--offset", "101"]).2,
+        "ddss: scores/1 has 100 bytes: there is no byte 101\n"
+    );
+    out(&b, &["chmod", "640", "scores/1"]);
+    assert_eq!(json_of(&a, &["stat", "scores/1"])["mode"], "640");
+    assert!(out(&a, &["stat", "scores/1"]).contains("mode      rw-r----- (640)"));
+    assert_eq!(out(&a, &["locks"]).lines().count(), 1);
+    assert!(run(&a, &["locks"]).2.ends_with("nobody holds a lock, or waits for one\n"));
+    let client = Client::builder().folder(a.folder()).connect().unwrap();
+    let held = client.open("other").unwrap().lock().unwrap();
+    let locks = out(&b, &["locks"]);
+    let row = locks.lines().nth(1).unwrap().split_whitespace();
+    assert_eq!(row.take(3).collect::<Vec<_>>(), ["other", "1", "held"], "{locks}");
+    held.unlock().unwrap();
+}
+
+// If this failed, bytes put by hand, or through a file, would be other ones.
+#[test]
+fn bytes_travel_as_numbers_text_versions_and_files() {
+    let daemon = Daemon::start(1).unwrap();
+    out(&daemon, &["allocate", "n", "64", "--history", "4"]);
+    out(&daemon, &["put", "n", "--as", "u64", "1 2 3"]);
+    out(&daemon, &["put", "n", "--as", "f32", "0.5", "--offset", "32", "--if-version", "1"]);
+    let (code, _, why) = run(&daemon, &["put", "n", "x", "--if-version", "1"]);
+    assert!(code == 1 && why.contains("another version"), "{why}");
+    assert_eq!(out(&daemon, &["get", "n", "--as", "u64", "--length", "24"]), "1 2 3\n");
+    assert_eq!(
+        json_of(&daemon, &["get", "n", "--as", "f32", "--offset", "32", "--length", "4"])["value"],
+        json!([0.5])
+    );
+    assert_eq!(out(&daemon, &["get", "n", "--version", "0", "--as", "hex", "--length", "2"]), "0000\n");
+    let versions: Vec<Value> =
+        json_of(&daemon, &["history", "n"]).as_array().unwrap().iter().map(|row| row["version"].clone()).collect();
+    assert_eq!(versions, [2, 1, 0]);
+    let dump = out(&daemon, &["hexdump", "n", "--length", "16"]);
+    assert_eq!(
+        dump.lines().next().unwrap(),
+        "00000000  01 00 00 00 00 00 00 00  02 00 00 00 00 00 00 00  |................|"
+    );
+    let file = daemon.folder().join("exported");
+    let file = file.to_str().unwrap();
+    assert_eq!(json_of(&daemon, &["export", "n", file])["one_version"], true);
+    out(&daemon, &["import", "copy", file]);
+    assert_eq!(out(&daemon, &["get", "copy", "--as", "u64", "--length", "24"]), "1 2 3\n");
+    assert!(out(&daemon, &["watch", "copy", "--count", "1", "--as", "u8", "--length", "1"]).ends_with("1\n"));
+    let empty = daemon.folder().join("empty");
+    std::fs::write(&empty, "").unwrap();
+    let empty = empty.to_str().unwrap();
+    for (words, part) in [
+        (&["put", "n", "--as", "u8", "256"][..], "is no u8"),
+        (&["get", "n", "--as", "u64", "--length", "9"], "no whole number"),
+        (&["get", "n", "--version", "99"], "another version"),
+        (&["import", "n", "/nowhere"], "cannot open /nowhere: "),
+        (&["chmod", "999", "n"], "three octal digits"),
+        (&["hexdump", "n", "--length", "5000"], "there is no byte 4999"),
+        (&["history", "n", "--length", "5000"], "there is no byte 4999"),
+        (&["trace", "n", "--bytes", "5000"], "there is no byte 4999"),
+        (&["import", "empty", "/dev/null"], "is no regular file"),
+        (&["import", "empty", empty], "bytes is 0, and may be 1 to"),
+        (&["allocate", "m", "64", "--history", "1025"], "history is 1025, and may be 0 to 1024"),
+        (&["allocate", "m", "64", "--model", "delta=1025"], "delta is 1025, and may be 0 to 1024"),
+        (&["allocate", "m", "100000", "--model", "temporal=5"], "bytes is 100000, and may be 1 to 65536"),
+    ] {
+        let (code, _, why) = run(&daemon, words);
+        assert!(code != 0 && why.contains(part), "{words:?}: {why}");
+    }
+}
+
+// If this failed, an operator would look for hours for what the machine can say.
+#[test]
+fn the_doctor_names_what_is_wrong_and_what_to_do() {
+    let mut daemon = Daemon::start(1).unwrap();
+    let findings = json_of(&daemon, &["doctor"]);
+    let of = |what: &str| findings.as_array().unwrap().iter().find(|row| row["what"] == what).unwrap().clone();
+    assert_eq!(of("daemon")["state"], "good");
+    for row in findings.as_array().unwrap() {
+        assert_eq!(row["state"] == "good", row["advice"] == "", "{row}");
+    }
+    // It is in a folder of its own here, and not in /dev/shm.
+    let memory = daemon.folder().join("memory").canonicalize().unwrap();
+    let shared = of("shared memory");
+    assert!(shared["found"].as_str().unwrap().ends_with(&format!("in {}", memory.display())), "{shared}");
+    let is_in_memory = rustix::fs::statfs(&memory).unwrap().f_type == 0x0102_1994;
+    assert!(is_in_memory || shared["state"] == "poor" && shared["advice"].as_str().unwrap().contains("--memory-dir"));
+    daemon.kill().unwrap();
+    let (code, out, why) = run(&daemon, &["doctor"]);
+    assert!(code == 1 && out.contains("→ start one with `ddssd`") && why.contains("see above"), "{out}{why}");
+    assert!(out.lines().any(|line| line.contains(memory.to_str().unwrap())), "{out}");
+    let words = run(&daemon, &["completions", "bash"]).1;
+    assert!(words.contains("hexdump") && words.contains("doctor"));
+}

@@ -1,0 +1,232 @@
+//! The commands as a person sees them: in terminals of 80 and of 200 columns, with names that somebody chose to deceive.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, LockOptions, Spec};
+use ddss_testkit::{Daemon, commands, retry, say, say_in_terminal};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a node may be away.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A name that is as long as names may be.
+fn long_name() -> String {
+    format!("a/rather/long/name/{}", "of-a-segment/".repeat(8))
+}
+
+/// It hides what comes behind it, and reads backwards.
+const SLY: &str = "safe\u{202e}cod.exe\u{200b}";
+/// Letters that are two columns wide.
+const WIDE: &str = "温度/部屋";
+
+/// What a person may type for each command, apart from those that draw a full screen or take seconds.
+fn lines(name: &str, file: &str) -> Vec<(Vec<String>, i32)> {
+    let words = |line: &str| {
+        let word = |word: &str| word.replace("NAME", name).replace("FILE", file);
+        line.split(' ').map(word).collect::<Vec<_>>()
+    };
+    let good = [
+        "ping",
+        "ls",
+        "ls *",
+        "stat NAME",
+        "hexdump NAME --length 64",
+        "history NAME",
+        "locks",
+        "status",
+        "nodes",
+        "clients",
+        "counters",
+        "counters --all",
+        "top --once --interval-ms 100",
+        "trace NAME",
+        "trace NAME --call put",
+        "trace NAME --call ping",
+        "doctor",
+        "cluster status",
+        "cluster token",
+        "chmod 600 NAME",
+        "put NAME words",
+        "get NAME --length 5",
+        "get NAME --as u64 --length 64",
+        "export NAME FILE",
+        "import NAME FILE",
+        "watch NAME --count 1",
+        "watch NAME --count 1 --as utf8 --length 5",
+        "bench --measure-ms 10 --dir DIR",
+        "--help",
+        "top --help",
+        "cluster --help",
+        "allocate --help",
+        "completions --help",
+    ];
+    let bad = [
+        "get no-such-segment",
+        "put NAME bytes --if-version 9999",
+        "export NAME /nowhere/at/all",
+        "import NAME /dev",
+        "release NAME no-such-segment",
+    ];
+    let wrong =
+        ["get NAME --length a-word-where-a-number-belongs", "put NAME", "allocate x 8 --model as-fast-as-it-gets"];
+    let [good, bad, wrong] = [(&good[..], 0), (&bad[..], 1), (&wrong[..], 2)]
+        .map(|(lines, code)| lines.iter().map(|line| (words(line), code)).collect::<Vec<_>>());
+    [good, bad, wrong].concat()
+}
+
+/// How wide a terminal shows it. (Letters of the pages and of these names only.)
+fn width(line: &str) -> usize {
+    line.chars()
+        .map(|letter| if ('\u{1100}'..'\u{a000}').contains(&letter) && letter > '\u{2fff}' { 2 } else { 1 })
+        .sum()
+}
+
+/// What a person may not be shown: commands to the terminal, and letters that turn or hide others.
+fn deceives(text: &str) -> bool {
+    text.chars().any(|letter| (letter.is_control() && letter != '\n') || ['\u{202e}', '\u{200b}'].contains(&letter))
+}
+
+/// As a shell shows it: words that a program means to show in colour stand there without.
+fn plain(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |all, part| all + part.split_once('m').map_or(part, |(_, rest)| rest))
+}
+
+// If this failed, an operator would read broken tables, or what an attacker wants him to read.
+#[test]
+fn every_command_fits_its_terminal_and_shows_no_name_that_deceives() {
+    let [a, b] = Daemon::pair().unwrap();
+    let client = Client::builder().folder(a.folder()).connect().unwrap();
+    let names = [long_name(), SLY.to_owned(), WIDE.to_owned()];
+    let held: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let spec = Spec { history: 2, mode: 0o640, ..Spec::new(4096) };
+            let segment = retry(|| client.allocate(name, spec));
+            segment.put(0, b"hello").unwrap();
+            segment.lock_with(LockOptions::new().shared()).unwrap()
+        })
+        .collect();
+    // The other node hears of them when the two have found each other.
+    let begin = Instant::now();
+    let shown = loop {
+        let shown = say_in_terminal(b.folder(), 200, &["locks"], "").unwrap();
+        if shown.out.contains("shared by 1") || begin.elapsed() > Duration::from_secs(20) {
+            break shown;
+        }
+    };
+    assert!(shown.out.contains("shared by 1") && shown.out.contains("safe\u{fffd}cod.exe\u{fffd}"), "{shown:?}");
+    drop(held);
+    let file = a.folder().join("file");
+    for (columns, node) in [(80, &b), (200, &a)] {
+        for (index, name) in names.iter().enumerate() {
+            let all = lines(name, file.to_str().unwrap());
+            // What says nothing about the name says the same whatever it is.
+            let about = |words: &[String]| words.contains(name) || ["ls", "top"].contains(&words[0].as_str());
+            for (words, code) in all.into_iter().filter(|(words, _)| index == 0 || about(words)) {
+                fits(node.folder(), columns, &words, code);
+            }
+        }
+    }
+    // A script gets what there is.
+    let listed = say(a.folder(), &["ls", "safe*", "--json"], "").unwrap();
+    assert!(listed.out.contains(SLY), "{listed:?}");
+    // Everybody who is on the screen is in it: nobody was forgotten.
+    let typed: Vec<String> = lines("x", "y").into_iter().map(|(words, _)| words[0].clone()).collect();
+    // They make, end or live, and say one line; the last three are looked at in tests of their own.
+    let others = ["allocate", "release", "demo", "completions"];
+    for command in commands().unwrap().keys() {
+        let first = command[0].as_str();
+        assert!(typed.iter().any(|typed| typed == first) || others.contains(&first), "nobody looks at {first}");
+    }
+}
+
+fn fits(folder: &Path, columns: u16, words: &[String], code: i32) {
+    let words: Vec<String> = words.iter().map(|word| word.replace("DIR", folder.to_str().unwrap())).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let begin = Instant::now();
+    let mut said = say_in_terminal(folder, columns, &words, "").unwrap();
+    // On a machine that runs other tests a node may be away for a moment.
+    while said.code != code && begin.elapsed() < PATIENCE {
+        said = say_in_terminal(folder, columns, &words, "").unwrap();
+    }
+    assert_eq!(said.code, code, "{words:?}: {}", said.out);
+    let text = plain(&said.out);
+    assert!(!deceives(&text), "{words:?} paints the terminal: {:?}", said.out);
+    for line in text.lines() {
+        // A word that is longer than the line stands whole: it may be a path that somebody copies.
+        let has_long_word = line.split_whitespace().any(|word| width(word) > usize::from(columns) / 3);
+        assert!(width(line) <= usize::from(columns) || has_long_word, "{words:?} in {columns} columns:\n{}", said.out);
+    }
+}
+
+// If this failed, a value that somebody put could do anything to the terminal of who looks at it.
+#[test]
+fn a_terminal_gets_text_and_a_pipe_gets_bytes() {
+    let daemon = Daemon::start(1).unwrap();
+    let folder = daemon.folder();
+    let client = Client::builder().folder(folder).connect().unwrap();
+    let segment = client.allocate("value", Spec::new(16)).unwrap();
+    segment.put(0, b"hello").unwrap();
+    let seen = say_in_terminal(folder, 80, &["get", "value", "--length", "5"], "").unwrap();
+    assert_eq!(seen.out, "hello\n", "the next prompt begins a line");
+    assert_eq!(say(folder, &["get", "value", "--length", "5"], "").unwrap().out, "hello");
+    segment.put(0, b"\x1b[2Jgone").unwrap();
+    let seen = say_in_terminal(folder, 200, &["get", "value"], "").unwrap();
+    assert!(seen.code == 1 && seen.out.contains("`ddss hexdump value`") && !seen.out.contains('\u{1b}'), "{seen:?}");
+    assert!(say(folder, &["get", "value"], "").unwrap().out.starts_with("\u{1b}[2Jgone"));
+    let seen = say_in_terminal(folder, 80, &["get", "value", "--as", "utf8"], "").unwrap();
+    assert!(seen.code == 0 && seen.out.contains("gone") && !seen.out.contains('\u{1b}'), "{seen:?}");
+    let seen = say_in_terminal(folder, 80, &["watch", "value", "--count", "1", "--as", "utf8"], "").unwrap();
+    assert!(seen.code == 0 && seen.out.contains("gone") && !seen.out.contains('\u{1b}'), "{seen:?}");
+}
+
+// If this failed, who moves a large file would not know whether anything happens.
+#[test]
+fn a_large_file_comes_and_goes_with_a_bar() {
+    let daemon = Daemon::start(1).unwrap();
+    let file = daemon.folder().join("large");
+    std::fs::write(&file, vec![7; 20 << 20]).unwrap();
+    let path = file.to_str().unwrap();
+    for (words, last) in
+        [(["import", "large", path], "20971520 bytes into large"), (["export", "large", path], "20971520 bytes to")]
+    {
+        let seen = say_in_terminal(daemon.folder(), 80, &words, "").unwrap();
+        assert_eq!(seen.code, 0, "{seen:?}");
+        let bars = seen.out.matches("\r[").count();
+        assert!(bars >= 20 && seen.out.contains("[#########################] 100 %  20 of 20 MiB"), "{seen:?}");
+        assert!(seen.out.contains(last), "{seen:?}");
+    }
+    // Not where nobody watches.
+    let said = say(daemon.folder(), &["export", "large", path], "").unwrap();
+    assert!(said.code == 0 && said.err.is_empty(), "{said:?}");
+}
+
+// If this failed, a question would be asked and its answer not heard, or a `no` taken for a `yes`.
+#[test]
+fn what_cannot_be_undone_is_asked_about() {
+    let daemon = Daemon::start(1).unwrap();
+    let folder = daemon.folder();
+    let client = Client::builder().folder(folder).connect().unwrap();
+    for name in ["one", "other"] {
+        client.allocate(name, Spec::new(8)).unwrap();
+    }
+    let held = client.open("one").unwrap().lock().unwrap();
+    for (words, question) in
+        [(&["release", "o*"][..], "Release these 2? [y/N]"), (&["locks", "o*", "--break"], "Take this lock away?")]
+    {
+        for no in ["n\n", "\n", "yy\n"] {
+            let seen = say_in_terminal(folder, 80, words, no).unwrap();
+            assert!(seen.code == 1 && seen.out.contains(question) && seen.out.contains("nothing was done"), "{seen:?}");
+        }
+    }
+    held.put(0, b"mine").unwrap();
+    let seen = say_in_terminal(folder, 80, &["locks", "o*", "--break"], "y\n").unwrap();
+    assert!(seen.code == 0 && seen.out.contains("one: 1 taken away"), "{seen:?}");
+    // All or nothing, where one of them is not there.
+    let said = say(folder, &["release", "one", "other", "third"], "").unwrap();
+    assert!(said.code == 1 && said.err.contains("third") && said.out.is_empty(), "{said:?}");
+    let seen = say_in_terminal(folder, 80, &["release", "o*"], "y\n").unwrap();
+    assert!(seen.code == 0 && seen.out.contains("one: released\nother: released"), "{seen:?}");
+}

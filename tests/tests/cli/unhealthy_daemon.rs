@@ -1,0 +1,263 @@
+//! The commands where something is wrong: the daemon stands still, is dead, is another user's, or its page is nonsense. Each ends,
+//! with a sentence.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ddss::{Client, Spec};
+use ddss_testkit::{Daemon, DaemonOptions, Process, Said, TEST_KEY, TempNode, binary, retry, skipped};
+
+/// No command needs a tenth of it; one that is not ended by then never ends.
+const PATIENCE: Duration = Duration::from_secs(60);
+const NOBODY: u32 = 65534;
+
+/// All that ask a daemon, as a person types them.
+const ASKING: &[&str] = &[
+    "ping",
+    "ls",
+    "stat x",
+    "get x",
+    "put x bytes",
+    "hexdump x",
+    "watch x --count 1",
+    "history x",
+    "export x exported",
+    "import x imported",
+    "chmod 600 x",
+    "locks",
+    "locks x --break --yes",
+    "release x",
+    "allocate y 8",
+    "status",
+    "nodes",
+    "clients",
+    "counters",
+    "top --once --interval-ms 100",
+    "trace x",
+    "doctor",
+    "cluster status",
+    "cluster leave",
+];
+
+/// Runs it as that user; an error if it does not end.
+fn ended(program: &Path, folder: &Path, scratch: &TempNode, words: &str, user: Option<u32>) -> Said {
+    let mut command = Command::new(program);
+    command.args(words.split(' ')).env("DDSS_DIR", folder).current_dir(scratch.path());
+    if let Some(user) = user {
+        command.uid(user).gid(user);
+    }
+    static RUN: AtomicU32 = AtomicU32::new(0);
+    let name = format!("said-{}", RUN.fetch_add(1, Ordering::Relaxed));
+    let mut process = Process::start(command, scratch.path(), &name).unwrap();
+    let status = process.wait(PATIENCE).unwrap();
+    let said = Said {
+        code: status.and_then(|status| status.code()).unwrap_or(-1),
+        out: process.stdout(),
+        err: process.stderr(),
+    };
+    assert!(status.is_some(), "`ddss {words}` does not end: {said:?}");
+    assert!(!said.err.contains("panicked"), "{words}: {said:?}");
+    assert!(said.code == 0 || said.err.trim().len() > 10, "{words} ends without a word: {said:?}");
+    said
+}
+
+fn scratch() -> TempNode {
+    let scratch = TempNode::new().unwrap();
+    fs::set_permissions(scratch.path(), Permissions::from_mode(0o777)).unwrap();
+    fs::write(scratch.join("imported"), "bytes").unwrap();
+    scratch
+}
+
+/// A node with one segment.
+fn node() -> Daemon {
+    let daemon = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
+    Client::builder().folder(daemon.folder()).connect().unwrap().allocate("x", Spec::new(64)).unwrap();
+    daemon
+}
+
+// If this failed, an operator would sit before a command that says nothing, when he needs it most.
+#[test]
+fn a_daemon_that_stands_still_or_is_dead_holds_no_command_up() {
+    let (mut daemon, scratch, program) = (node(), scratch(), binary("ddss").unwrap());
+    daemon.pause().unwrap();
+    // At the same time: each of them waits for its own deadline.
+    thread::scope(|scope| {
+        let (program, folder, scratch) = (&program, daemon.folder(), &scratch);
+        for words in ASKING {
+            scope.spawn(move || {
+                let said = ended(program, folder, scratch, words, None);
+                // What is read of the page needs nobody.
+                let alone = ["clients", "counters", "top"].iter().any(|word| words.starts_with(word));
+                assert!(said.code != 0 || alone, "{words}: {said:?}");
+            });
+        }
+    });
+    daemon.resume().unwrap();
+    daemon.kill().unwrap();
+    for words in ASKING {
+        let said = ended(&program, daemon.folder(), &scratch, words, None);
+        let shown = ["ls", "stat x", "status", "clients", "counters", "top", "trace"];
+        let is_shown = shown.iter().any(|word| words.starts_with(word));
+        assert!(is_shown || said.code != 0, "{words}: {said:?}");
+        assert!(!words.starts_with("put") || said.code == 4, "{words}: {said:?}");
+    }
+}
+
+/// A put typed at one of two nodes waits at its home for a lock, and then its home stops or dies. What it said; the segment is whole
+/// when its home is back.
+fn put_in_trouble(is_killed: bool, asked: usize) -> (Option<i32>, String) {
+    let (mut nodes, scratch) = (Daemon::pair().unwrap(), scratch());
+    let home = Client::builder().folder(nodes[0].folder()).connect().unwrap();
+    let segment = home.allocate("x", Spec::new(64)).unwrap();
+    let before = segment.put(0, b"before").unwrap().version;
+    // The other node reaches it when the two have met.
+    let asker = Client::builder().folder(nodes[asked].folder()).connect().unwrap();
+    retry(|| asker.open("x"));
+    let held = segment.lock().unwrap();
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(["put", "x", "after"]).env("DDSS_DIR", nodes[asked].folder());
+    let mut put = Process::start(command, scratch.path(), "put").unwrap();
+    // On a slow machine it may have given up before it was seen.
+    let _ = put.wait_until(PATIENCE, |_| segment.stat().is_ok_and(|facts| facts.waiting == 1));
+    if is_killed {
+        nodes[0].kill().unwrap()
+    } else {
+        nodes[0].pause().unwrap()
+    }
+    let code = put.wait(PATIENCE).unwrap().and_then(|status| status.code());
+    assert!(put.stdout().is_empty(), "{}", put.stdout());
+    drop(held);
+    if is_killed {
+        nodes[0].start_again().unwrap()
+    } else {
+        nodes[0].resume().unwrap()
+    }
+    let value = retry(|| segment.get(0..6));
+    let is_whole = (&value[..], value.version()) == (b"before", before)
+        || (&value[..], value.version().0) == (b"aftere", before.0 + 1);
+    assert!(is_whole, "{:?} {}", &value[..], value.version());
+    (code, put.stderr())
+}
+
+// If this failed, a script would take a put that may have happened for one that did not, and add twice or lose it.
+#[test]
+fn a_put_that_may_have_happened_is_told_from_one_that_did_not() {
+    for (is_killed, asked) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
+        // One that gave up by itself before the trouble came certainly did nothing, and says so.
+        let mut ends = (0..5).map(|_| put_in_trouble(is_killed, asked));
+        let (code, why) = ends.find(|(code, _)| *code != Some(1)).unwrap();
+        let is_told = why.starts_with("ddss: nobody knows whether this happened: ") && why.contains("`ddss stat NAME`");
+        assert!(code == Some(3) && is_told, "home {is_killed} {asked}: {code:?} {why}");
+    }
+}
+
+// If this failed, another user would see what he may not, or be told something else than that.
+#[test]
+fn another_user_is_told_that_he_may_not() {
+    const NAME: &str = "another_user_is_told_that_he_may_not";
+    if !rustix::process::geteuid().is_root() {
+        return skipped(NAME, "it needs root, to be another user");
+    }
+    let (daemon, scratch) = (node(), scratch());
+    let program = scratch.join("ddss");
+    fs::copy(binary("ddss").unwrap(), &program).unwrap();
+    let stranger = |words: &str| ended(&program, daemon.folder(), &scratch, words, Some(NOBODY));
+    // The folder is its owner's only.
+    for words in ASKING {
+        let said = stranger(words);
+        let denied = ["ermission denied", "no permission", "not for this user"];
+        let is_told = denied.iter().any(|words| said.err.contains(words) || said.out.contains(words));
+        assert!(said.code != 0 && is_told && !said.out.contains("start one with"), "{words}: {said:?}");
+    }
+    drop(daemon);
+    let options = DaemonOptions::new(1).unwrap().argument("--socket-mode").argument("666");
+    let daemon = options.argument("--status-mode").argument("644").start().unwrap();
+    fs::set_permissions(daemon.folder(), Permissions::from_mode(0o711)).unwrap();
+    let client = Client::builder().folder(daemon.folder()).connect().unwrap();
+    client.allocate("x", Spec::new(64)).unwrap().put(0, b"secret").unwrap();
+    let stranger = |words: &str| ended(&program, daemon.folder(), &scratch, words, Some(NOBODY));
+    // Of locks he is told that nobody holds one, as of a segment that is not there.
+    for words in ASKING.iter().filter(|words| words.contains(" x") && !words.starts_with("locks")) {
+        let said = stranger(words);
+        assert!(said.code == 1 && !said.out.contains("secret"), "{words}: {said:?}");
+    }
+    assert!(!stranger("ls").out.contains('x') && !stranger("top --once --interval-ms 100").out.contains(" x "));
+    assert_eq!(client.open("x").unwrap().get(0..6).unwrap()[..], *b"secret");
+}
+
+// If this failed, the key that root makes for a service would be one that the service may not read.
+#[test]
+fn what_root_makes_for_a_daemon_is_of_the_daemons_user() {
+    const NAME: &str = "what_root_makes_for_a_daemon_is_of_the_daemons_user";
+    if !rustix::process::geteuid().is_root() {
+        return skipped(NAME, "it needs root, to be another user");
+    }
+    let (program, scratch) = (binary("ddss").unwrap(), scratch());
+    for (folder, words) in [("one", "cluster init"), ("two", "cluster join 127.0.0.1:7400 TOKEN")] {
+        let state = scratch.join(folder);
+        fs::create_dir(&state).unwrap();
+        chown(&state, Some(NOBODY), Some(NOBODY)).unwrap();
+        let words = format!("{words} --state-dir {}", state.display()).replace("TOKEN", TEST_KEY);
+        assert_eq!(ended(&program, scratch.path(), &scratch, &words, None).code, 0);
+        let made: Vec<_> = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap()).collect();
+        assert!(!made.is_empty());
+        for entry in made {
+            let found = entry.metadata().unwrap();
+            assert_eq!((found.uid(), found.gid()), (NOBODY, NOBODY), "{:?}", entry.path());
+        }
+    }
+}
+
+// If this failed, nobody could tell what a service left whose segments are elsewhere than in its folder.
+#[test]
+fn what_a_dead_daemon_left_is_found_wherever_it_was() {
+    let (memory, scratch, program) = (TempNode::new().unwrap(), scratch(), binary("ddss").unwrap());
+    let options = DaemonOptions::new(1).unwrap().argument("--memory-dir").argument(memory.join("segments"));
+    let mut daemon = options.start().unwrap();
+    Client::builder().folder(daemon.folder()).connect().unwrap().allocate("x", Spec::new(64)).unwrap();
+    daemon.kill().unwrap();
+    let said = ended(&program, daemon.folder(), &scratch, "ls --json", None);
+    assert!(said.code == 4 && said.out.contains("\"name\":\"x\""), "{said:?}");
+}
+
+// If this failed, whoever can write a page, or a disk that lies, could end or fool a command.
+#[test]
+fn a_page_of_nonsense_is_told_as_that() {
+    let (mut daemon, scratch, program) = (node(), scratch(), binary("ddss").unwrap());
+    daemon.kill().unwrap();
+    let page = fs::canonicalize(daemon.folder().join("memory/status")).unwrap();
+    let whole = fs::read(&page).unwrap();
+    let mut turned = whole.clone();
+    turned.iter_mut().for_each(|byte| *byte = !*byte);
+    for nonsense in [
+        &b""[..],
+        b"short",
+        &vec![0xff; whole.len()],
+        &turned,
+        &whole[..whole.len() / 2],
+        &[whole.clone(), whole.clone()].concat(),
+    ] {
+        fs::write(&page, nonsense).unwrap();
+        for words in ["counters", "clients", "top --once", "trace", "top --json", "doctor"] {
+            ended(&program, daemon.folder(), &scratch, words, None);
+        }
+    }
+    fs::write(&page, &whole).unwrap();
+    assert_eq!(ended(&program, daemon.folder(), &scratch, "counters", None).code, 4);
+    // The folder is a file, a loop, a name that is too long.
+    let file = scratch.join("imported");
+    std::os::unix::fs::symlink("round", scratch.join("round")).unwrap();
+    for folder in [file, scratch.join("round"), scratch.join(&"long/".repeat(800))] {
+        for words in ASKING {
+            let said = ended(&program, &folder, &scratch, words, None);
+            assert_ne!(said.code, 0, "{words}: {said:?}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Every example runs and finds its own result right: against real daemons, and alone as from a fresh clone.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::process::{Command, Output};
+
+use ddss_testkit::{Daemon, example, repo_lints};
+
+/// What each says at its end.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("shared_counter", "the counter says 8000, as it has to"),
+    ("feature_table", "saw every row in its last round, version 10000, and no row in halves"),
+    ("leader_lock", "3 leaders, one after the other, each with a greater token; a late put was refused"),
+    ("checkpoint", "3000 steps in 4 lives: the same result as in one"),
+    ("async_tokio", "a task gave up waiting for a lock, and left nothing behind"),
+    ("axum_service", "200 visits through two services: both count all of them"),
+];
+
+fn run(name: &str, daemons: Option<&[Daemon; 2]>) -> String {
+    let mut command = Command::new(example(name).unwrap());
+    command.args(daemons.into_iter().flatten().map(Daemon::folder));
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{name}: {status}\n{out}{err}");
+    out.into_owned()
+}
+
+// If this failed, whoever learns from an example would learn what does not work, or could not even start it.
+#[test]
+fn each_example_finds_its_own_result_right_on_real_daemons_and_brings_nodes_of_its_own() {
+    let daemons = Daemon::pair().unwrap();
+    for (name, last) in EXAMPLES {
+        let words = run(name, Some(&daemons));
+        assert!(words.contains(last), "{name} said\n{words}");
+    }
+    let client = ddss::Client::builder().folder(daemons[0].folder()).connect().unwrap();
+    assert_eq!(client.list("").unwrap().count(), 0, "an example left a segment behind");
+    // The first command that a newcomer tries names no daemon.
+    drop(daemons);
+    let words = run("shared_counter", None);
+    assert!(words.contains(EXAMPLES[0].1), "{words}");
+    let output = Command::new(example("shared_counter").unwrap()).arg("/nowhere").output().unwrap();
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && why.contains("this example runs on 2 nodes"), "{why}");
+}
+
+// If this failed, there would be an example that nobody runs before it is shown, or one that nobody finds.
+#[test]
+fn every_example_is_run_and_stands_on_the_page() {
+    let folder = repo_lints::workspace_root().join("examples");
+    let page = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let mut found: Vec<String> = std::fs::read_dir(&folder)
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix(".rs").map(str::to_owned))
+        .collect();
+    let mut run: Vec<&str> = EXAMPLES.iter().map(|(name, _)| *name).collect();
+    found.sort_unstable();
+    run.sort_unstable();
+    assert_eq!(found, run);
+    for name in run {
+        assert!(page.contains(&format!("--example {name}")), "{name} is not on the page");
+    }
+}

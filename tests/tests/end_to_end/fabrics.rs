@@ -1,0 +1,79 @@
+//! Which fabric a daemon takes, what it says of it, and that it needs no library for that which the machine may not have.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::process::Command;
+use std::time::Duration;
+
+use ddss_testkit::{DaemonOptions, Process, TempNode, binary, skipped};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a program is started by so that it finds no rdma-core, whether it is installed or not: in a mount namespace of its own
+/// there is nothing in the libraries' files.
+const HIDDEN: &str = r#"for name in $(ldconfig -p | awk '/lib(ibverbs|rdmacm)\.so/ { print $NF }'); do
+    mount --bind /dev/null "$(readlink -f "$name")" || exit 99
+done
+exec "$0" "$@""#;
+
+fn hidden(program: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    command.args(["--mount", "sh", "-c", HIDDEN]).arg(binary(program).unwrap());
+    command
+}
+
+/// Whether this user may make such a namespace; if not the test says that it is skipped.
+fn may_hide(test: &str) -> bool {
+    let may = Command::new("unshare").args(["--mount", "true"]).output().is_ok_and(|output| output.status.success());
+    if !may {
+        skipped(test, "not root, so nobody can hide a library");
+    }
+    may
+}
+
+#[test]
+fn one_line_says_which_fabric_was_taken_and_why() {
+    // If this failed, a node with an adapter could run over TCP for months, and nobody would see it.
+    let mut daemon = DaemonOptions::new(1).unwrap().start().unwrap();
+    let said = daemon.process().stderr();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("fabric taken")).collect();
+    let [line] = lines[..] else { panic!("{lines:?} of\n{said}") };
+    assert!(line.contains("iwarp") && line.contains("why") && line.contains("this machine's own"), "{line}");
+}
+
+#[test]
+fn without_the_library_an_adapter_is_refused_in_words_and_nothing_else_is() {
+    // If this failed, a binary that can use adapters would not start where rdma-core is missing, or not say what is missing.
+    if !may_hide("without_the_library_an_adapter_is_refused_in_words_and_nothing_else_is") {
+        return;
+    }
+    let node = TempNode::new().unwrap();
+    let refused = hidden("ddssd").args(["--fabric", "rdma", "--dir"]).arg(node.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(6), "{said}");
+    assert!(said.contains("rdma-core is not installed") && said.contains("--fabric auto"), "{said}");
+
+    let mut command = hidden("ddssd");
+    command.args(["--fabric", "auto", "--dir"]).arg(node.path());
+    let mut daemon = Process::start(command, node.path(), "hidden").unwrap();
+    daemon.wait_until(PATIENCE, |daemon| daemon.stderr().contains("fabric taken")).unwrap();
+    daemon.wait_until(PATIENCE, |_| node.join("ddssd.sock").exists()).unwrap();
+    let client = ddss::Client::builder().folder(node.path()).connect().unwrap();
+    let segment = client.allocate("hidden", ddss::Spec::new(64)).unwrap();
+    segment.put(0, b"8 bytes!").unwrap();
+    assert_eq!(&*segment.get(0..8).unwrap(), b"8 bytes!");
+    drop((segment, client));
+    daemon.end().unwrap();
+}
+
+#[test]
+fn no_program_needs_the_library_to_start() {
+    // If this failed, the programs that are given to users would not start on most of their machines.
+    for program in ["ddssd", "ddss"] {
+        let output = Command::new("readelf").arg("-d").arg(binary(program).unwrap()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("(NEEDED)"), "{program} needs nothing at all? {text}");
+        let wrong = text.lines().find(|line| line.contains("ibverbs") || line.contains("rdmacm"));
+        assert_eq!(wrong, None, "{program}");
+    }
+}

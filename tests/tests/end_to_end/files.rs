@@ -1,0 +1,301 @@
+//! Segments in files: they outlive what is in memory, and are read and written as those are.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Failure, Model, Segment, Spec, Storage};
+use ddss_testkit::{Closet, Daemon, DaemonOptions, binary, pattern, retry};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const BYTES: usize = 300_000;
+
+fn client(daemon: &Daemon, near: bool) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).near(near).connect().expect("the daemon serves")
+}
+
+fn in_file(bytes: usize) -> Spec {
+    Spec { storage: Storage::File, ..Spec::new(bytes as u64) }
+}
+
+fn is(segment: &Segment, seed: u64) -> bool {
+    segment.get(..).unwrap()[..] == pattern(seed, segment.bytes() as usize)[..]
+}
+
+/// As the machine does when it boots.
+fn lose_memory(daemon: &Daemon) {
+    std::fs::remove_dir_all(daemon.folder().join("memory")).unwrap();
+}
+
+fn ddss(daemon: &Daemon, words: &[&str], code: i32) -> String {
+    let output = Command::new(binary("ddss").unwrap()).args(words).arg("--dir").arg(daemon.folder()).output().unwrap();
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+// If this failed, who asked for a segment that outlives a boot would lose it with the first one.
+#[test]
+fn a_segment_in_a_file_outlives_the_memory_and_one_in_memory_says_that_it_is_gone() {
+    let mut daemon = Daemon::start(1).unwrap();
+    let before = client(&daemon, true);
+    before.allocate("memory", Spec::new(64)).unwrap();
+    // Not by a mapping, which outlives the file that a test deletes, and no boot.
+    let memory = client(&daemon, false).open("memory").unwrap();
+    let files: Vec<_> = [in_file(8), in_file(BYTES), Spec { mode: 0o644, history: 3, ..in_file(5000) }]
+        .into_iter()
+        .enumerate()
+        .map(|(index, spec)| before.allocate(&format!("file/{index}"), spec).unwrap())
+        .collect();
+    memory.put(0, &pattern(1, 64)).unwrap();
+    for round in 1..4u64 {
+        let mut stamps = Vec::new();
+        for segment in &files {
+            segment.put(0, &pattern(round - 1, segment.bytes() as usize)).unwrap();
+            stamps.push(segment.put(0, &pattern(round, segment.bytes() as usize)).unwrap());
+        }
+        daemon.kill().unwrap();
+        lose_memory(&daemon);
+        daemon.start_again().unwrap();
+        for near in [true, false] {
+            let after = client(&daemon, near);
+            for (index, (segment, stamp)) in files.iter().zip(&stamps).enumerate() {
+                // The old handle, and one that is opened now.
+                assert!(is(segment, round), "{index}");
+                let again = after.open(&format!("file/{index}")).unwrap();
+                assert!(is(&again, round) && again.id() == segment.id());
+                assert_eq!(again.get(..).unwrap().version(), stamp.version);
+            }
+            assert_eq!(after.open("memory").unwrap_err().failure(), Some(Failure::NotFound));
+        }
+        assert_eq!(memory.get(..).unwrap_err().failure(), Some(Failure::NotFound));
+        // What is made in memory now is in nobody's way.
+        let fresh = client(&daemon, true).allocate(&format!("fresh/{round}"), Spec::new(BYTES as u64)).unwrap();
+        fresh.put(0, &pattern(9, BYTES)).unwrap();
+        assert!(files.iter().all(|segment| is(segment, round)));
+    }
+    let told = ddss(&daemon, &["stat", "file/1", "--json"], 0);
+    assert!(told.contains("\"storage\":\"file\""), "{told}");
+    ddss(&daemon, &["allocate", "by-command", "100", "--storage", "file"], 0);
+    // Looked at while nobody serves it.
+    daemon.process().end().unwrap();
+    let told = ddss(&daemon, &["ls", "--json"], 4);
+    assert!(told.contains("by-command") && told.contains("\"storage\":\"file\""), "{told}");
+    daemon.start_again().unwrap();
+    // Released, it is gone for good.
+    let last = client(&daemon, true);
+    last.open("file/0").unwrap().release().unwrap();
+    daemon.kill().unwrap();
+    lose_memory(&daemon);
+    daemon.start_again().unwrap();
+    let after = client(&daemon, true);
+    assert_eq!(after.open("file/0").unwrap_err().failure(), Some(Failure::NotFound));
+    assert!(is(&after.open("file/1").unwrap(), 3));
+}
+
+// If this failed, a put that its daemon did not end would be there in part after the machine's next boot.
+#[test]
+fn a_kill_in_the_middle_of_a_put_leaves_a_whole_value_without_the_memory() {
+    let mut daemon = Daemon::start(1).unwrap();
+    let segment = client(&daemon, true).allocate("file", in_file(BYTES)).unwrap();
+    let (mut last, mut kills_under_way) = (0, 0);
+    for round in 0..8 {
+        let writer = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(1)).connect().unwrap();
+        let file = writer.open("file").unwrap();
+        let began = last;
+        let put = std::thread::spawn(move || {
+            let mut last = began;
+            while file.put(0, &pattern(last + 1, BYTES)).is_ok() {
+                last += 1;
+            }
+            last
+        });
+        std::thread::sleep(Duration::from_millis(30 + 7 * round));
+        daemon.kill().unwrap();
+        let acknowledged = put.join().unwrap();
+        lose_memory(&daemon);
+        daemon.start_again().unwrap();
+        let found = [acknowledged, acknowledged + 1].into_iter().find(|&seed| seed > 0 && is(&segment, seed));
+        kills_under_way += usize::from(daemon.process().stderr().contains("undone=1"));
+        last = match found {
+            Some(found) => found,
+            None => {
+                assert_eq!(acknowledged, 0, "no put has these bytes");
+                0
+            }
+        };
+    }
+    assert!(last > 0, "nothing was put");
+    eprintln!("{last} puts, {kills_under_way} of 8 kills in the middle of one");
+}
+
+// If this failed, another node, another model, a lock or new permissions would not go together with a file.
+#[test]
+fn other_nodes_and_new_permissions_go_with_a_file_as_with_memory() {
+    let [home, mut other] = Daemon::pair().unwrap();
+    let (here, there) = (client(&home, true), client(&other, true));
+    for (index, model) in [Model::Strict, Model::Null, Model::Delta(2)].into_iter().enumerate() {
+        let name = format!("file/{index}");
+        let made = retry(|| here.allocate(&name, Spec { model, ..in_file(BYTES) }));
+        let seen = retry(|| there.open(&name));
+        for round in 1..4 {
+            made.put(0, &pattern(round, BYTES)).unwrap();
+            assert!(is(&seen, round), "{model:?}");
+            seen.put(0, &pattern(round + 50, BYTES)).unwrap();
+            assert!(is(&made, round + 50), "{model:?}");
+        }
+        made.set_mode(0o644).unwrap();
+        assert!(is(&made, 53) && is(&seen, 53), "{model:?}");
+        assert_eq!(seen.stat().unwrap().facts.storage, Storage::File);
+    }
+    // Asked for from another node, and of a kind that there is not.
+    let far = Spec { placement: ddss::Placement::Node(here.node()), ..in_file(64) };
+    let asked = there.allocate("asked", far).unwrap();
+    asked.put(0, &[3; 64]).unwrap();
+    assert_eq!(here.open("asked").unwrap().get(..).unwrap()[..], [3; 64]);
+    let mirrored = here.allocate("mirrored", Spec { copies: 2, ..in_file(64) }).unwrap_err();
+    assert_eq!(mirrored.failure(), Some(Failure::Unsupported), "{mirrored}");
+    other.process().end().unwrap();
+}
+
+// If this failed, a full disk would kill the daemon, or be told as something else.
+#[test]
+fn a_disk_without_room_is_told_as_that_and_loses_nothing() {
+    let test = "a_disk_without_room_is_told_as_that_and_loses_nothing";
+    // What is allowed is a bound as well.
+    let options = DaemonOptions::new(1).unwrap().argument("--file-bytes").argument("1048576");
+    let bounded = options.start().unwrap();
+    let error = client(&bounded, true).allocate("large", in_file(2 << 20)).unwrap_err();
+    assert!(error.failure() == Some(Failure::NoFileSpace) && error.to_string().contains("--file-bytes"), "{error}");
+    let Some(closet) = Closet::new(test, &[("disk", "size=8m")]) else { return };
+    let options = DaemonOptions::new(1).unwrap().through(closet.through());
+    let mut daemon = options.argument("--state-dir").argument(closet.shelf("disk")).start().unwrap();
+    let before = client(&daemon, true);
+    let kept = before.allocate("kept", in_file(BYTES)).unwrap();
+    kept.put(0, &pattern(1, BYTES)).unwrap();
+    // One that is taken at once, and one that is taken slice by slice.
+    let mut count = 0;
+    let error = loop {
+        match before.allocate(&format!("fill/{count}"), in_file(200_000)) {
+            Ok(segment) => segment.put(0, &pattern(count, 200_000)).map(drop).unwrap(),
+            Err(error) => break error,
+        }
+        count += 1;
+        assert!(count < 100, "the disk is never full");
+    };
+    assert_eq!(error.failure(), Some(Failure::NoFileSpace), "{error}");
+    assert!(error.to_string().contains("full disk"), "{error}");
+    let error = before.allocate("large", in_file(64 << 20)).unwrap_err();
+    assert_eq!(error.failure(), Some(Failure::NoFileSpace), "{error}");
+    assert!(daemon.process().stderr().contains("No space left"), "{}", daemon.process().stderr());
+    // What has its room keeps it; memory is not concerned.
+    kept.put(0, &pattern(2, BYTES)).unwrap();
+    before.allocate("memory", Spec::new(1 << 20)).unwrap();
+    daemon.kill().unwrap();
+    daemon.start_again().unwrap();
+    assert!(is(&kept, 2) && (0..count).all(|index| is(&before.open(&format!("fill/{index}")).unwrap(), index)));
+}
+
+/// The files with segments in a folder.
+fn areas(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    files.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("area-"))).collect()
+}
+
+fn cut(path: &Path, bytes: u64) {
+    File::options().write(true).open(path).unwrap().set_len(bytes).unwrap();
+}
+
+fn ended_with(daemon: &mut Daemon, code: i32) -> String {
+    let status = daemon.process().wait(PATIENCE).unwrap().expect("it cannot go on");
+    let told = daemon.process().stderr();
+    assert_eq!(status.code(), Some(code), "{told}");
+    told
+}
+
+// If this failed, a file that somebody cut short would end the daemon without a word, or give zeroes for what was put.
+#[test]
+fn a_file_that_was_cut_short_is_named_and_never_taken_for_the_whole() {
+    let began = Instant::now();
+    let mut daemon = Daemon::start(1).unwrap();
+    let client = client(&daemon, false);
+    let [first, second] = ["first", "second"].map(|name| client.allocate(name, in_file(BYTES)).unwrap());
+    for segment in [&first, &second] {
+        segment.put(0, &pattern(1, BYTES)).unwrap();
+    }
+    let mut taken = ddss(&daemon, &["counters", "file_bytes*", "--json"], 0);
+    while !taken.contains("\"file_bytes_used\":606208") {
+        // It is written down now and then.
+        std::thread::sleep(Duration::from_millis(20));
+        taken = ddss(&daemon, &["counters", "file_bytes*", "--json"], 0);
+        assert!(began.elapsed() < PATIENCE, "{taken}");
+    }
+    let folder = daemon.folder().join("state/segments");
+    let area = areas(&folder).pop().expect("they share an area");
+    let saved = daemon.folder().join("saved");
+    daemon.kill().unwrap();
+    std::fs::copy(&area, &saved).unwrap();
+    daemon.start_again().unwrap();
+    assert!(is(&first, 1) && is(&second, 1));
+    // Under a daemon that works: whoever asks for these bytes finds out.
+    cut(&area, (BYTES as u64).next_multiple_of(4096));
+    let asked = std::thread::spawn(move || second.put(0, &pattern(2, BYTES)).is_err());
+    let told = ended_with(&mut daemon, 7);
+    assert!(told.contains(&format!("cannot reach the bytes of {}", area.display())), "{told}");
+    // As often as it is tried.
+    for _ in 0..2 {
+        assert!(daemon.start_again().is_err());
+        let told = ended_with(&mut daemon, 4);
+        let named =
+            told.contains(&area.display().to_string()) && told.contains("cut short") && told.contains("\"second\"");
+        assert!(named && told.contains("--discard"), "{told}");
+    }
+    std::fs::copy(&saved, &area).unwrap();
+    daemon.start_again().unwrap();
+    assert!(asked.join().unwrap(), "the put never was");
+    assert!(is(&first, 1) && is(&client.open("second").unwrap(), 1));
+    // The register as well.
+    daemon.process().end().unwrap();
+    let register = folder.join("register");
+    let whole = std::fs::read(&register).unwrap();
+    for bytes in [0, 64, 4096] {
+        cut(&register, bytes);
+        assert!(daemon.start_again().is_err());
+        let told = ended_with(&mut daemon, 4);
+        assert!(told.contains("its register was cut short"), "{told}");
+    }
+    std::fs::write(&register, whole).unwrap();
+    daemon.start_again().unwrap();
+    assert!(is(&first, 1));
+}
+
+// If this failed, a disk that has no room for what it had promised would end the daemon without a word, or for good.
+#[test]
+fn a_disk_that_fails_under_a_segment_is_named_and_the_next_start_goes_on() {
+    let Some(closet) = Closet::new("a_disk_that_fails_under_a_segment", &[("disk", "size=8m")]) else { return };
+    let options = DaemonOptions::new(1).unwrap().through(closet.through());
+    let mut daemon = options.argument("--state-dir").argument(closet.shelf("disk")).start().unwrap();
+    let client = client(&daemon, false);
+    let [hurt, well] = ["hurt", "well"].map(|name| client.allocate(name, in_file(BYTES)).unwrap());
+    well.put(0, &pattern(1, BYTES)).unwrap();
+    let seen = PathBuf::from(format!("/proc/{}/root{}", daemon.pid(), closet.shelf("disk").join("segments").display()));
+    let area = areas(&seen).pop().unwrap();
+    // It takes back what was reserved, behind the first page of the first segment, and has no room for it any more.
+    let file = File::options().write(true).open(&area).unwrap();
+    let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&file, flags, 8192, 200_000).unwrap();
+    drop(file);
+    closet.fill(&closet.shelf("disk"), None);
+    let put = std::thread::spawn(move || hurt.put(0, &pattern(2, BYTES)).is_err());
+    let told = ended_with(&mut daemon, 7);
+    assert!(told.contains("/area-") && told.contains("its disk fails or is full"), "{told}");
+    closet.empty(&closet.shelf("disk"));
+    daemon.start_again().unwrap();
+    assert!(put.join().unwrap());
+    assert!(is(&well, 1));
+    assert_eq!(
+        client.open("hurt").unwrap().get(..).unwrap()[..],
+        vec![0; BYTES],
+        "the put that was under way never was"
+    );
+}

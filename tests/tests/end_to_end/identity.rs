@@ -1,0 +1,204 @@
+//! One state folder for each number: copies of it, old copies of it, and voters that have lost theirs are refused.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ddss::{Client, Spec};
+use ddss_testkit::{Daemon, DaemonOptions, Process, TEST_KEY, TempNode, binary, free_tcp_port, write_key};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn client(folder: &Path) -> Client {
+    Client::builder().folder(folder).timeout(Duration::from_secs(20)).connect().unwrap()
+}
+
+/// Asks again until it is as it should be.
+fn until<T>(what: &str, mut good: impl FnMut() -> Result<T, String>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match good() {
+            Ok(found) => return found,
+            Err(said) => assert!(Instant::now() < end, "{what}: {said}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn nodes(daemon: &Daemon) -> Value {
+    let mut command = Command::new(binary("ddss").unwrap());
+    let output = command.args(["nodes", "--json", "--dir"]).arg(daemon.folder()).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+}
+
+fn until_all_vote(daemon: &Daemon) {
+    until("all three are alive and vote", || {
+        let nodes = nodes(daemon);
+        let good = |node: &Value| node["alive"] == true && node["voter"] == true;
+        let count = nodes.as_array().map_or(0, |nodes| nodes.iter().filter(|node| good(node)).count());
+        if count == 3 { Ok(()) } else { Err(nodes.to_string()) }
+    });
+}
+
+/// Three voters, of which the second one is the home of a segment.
+fn three() -> Vec<Daemon> {
+    let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
+    for node in 2..=3 {
+        daemons.push(DaemonOptions::new(node).unwrap().joins(daemons[0].listen()).start().unwrap());
+    }
+    daemons.iter().for_each(until_all_vote);
+    client(daemons[1].folder()).allocate("of-two", Spec::new(64)).unwrap().put(0, b"kept").unwrap();
+    daemons
+}
+
+/// A daemon in that folder, at a port of its own.
+fn daemon_in(folder: &TempNode, more: &[&str]) -> Process {
+    let ip = "127.0.0.2".parse().unwrap();
+    let listen = format!("{ip}:{}", free_tcp_port(ip).unwrap());
+    let mut command = Command::new(binary("ddssd").unwrap());
+    command.arg("--dir").arg(folder.path()).args(["--pool-bytes", "1000000", "--listen", &listen]).args(more);
+    Process::start(command, folder.path(), "ddssd").unwrap()
+}
+
+fn copy_state(from: &Path, to: &TempNode) {
+    let copied = Command::new("cp").arg("-a").arg(from.join("state")).arg(to.path()).status().unwrap();
+    assert!(copied.success());
+}
+
+fn is_refused(process: Process, why: &str) {
+    is_refused_with(process, 2, why);
+}
+
+fn is_refused_with(mut process: Process, code: i32, why: &str) {
+    let ended = process.wait(PATIENCE).unwrap();
+    let said = process.stderr();
+    assert_eq!(ended.unwrap_or_else(|| panic!("it runs: {said}")).code(), Some(code), "{said}");
+    assert!(said.contains(why), "{said}");
+}
+
+fn is_ready(process: &mut Process) {
+    process.wait_until(PATIENCE, |process| process.stdout().contains("ready ")).unwrap();
+}
+
+fn has_its_names(daemons: &[Daemon]) {
+    for daemon in daemons {
+        let mut bytes = [0; 4];
+        until("of-two", || {
+            let segment = client(daemon.folder()).open("of-two").map_err(|error| error.to_string())?;
+            segment.get_into(0, &mut bytes).map_err(|error| error.to_string())
+        });
+        assert_eq!(&bytes, b"kept");
+    }
+}
+
+// If this failed, a copy of a state folder would take the names of living segments out of the directory.
+#[test]
+fn a_copied_state_folder_is_refused_while_its_node_runs() {
+    let daemons = three();
+    let copy = TempNode::new().unwrap();
+    copy_state(daemons[1].folder(), &copy);
+    is_refused(daemon_in(&copy, &[]), "runs at");
+    is_refused(daemon_in(&copy, &["--node", "2"]), "runs at");
+    has_its_names(&daemons);
+}
+
+// If this failed, of two copies of one folder each would go on as the same node, with another memory of what it has promised.
+#[test]
+fn a_state_folder_that_was_copied_and_is_older_than_its_copy_is_refused() {
+    let mut daemons = three();
+    let copy = TempNode::new().unwrap();
+    daemons[1].kill().unwrap();
+    copy_state(daemons[1].folder(), &copy);
+    let mut moved = daemon_in(&copy, &[]);
+    is_ready(&mut moved);
+    let listen = moved.stdout().split_whitespace().last().unwrap().to_owned();
+    until("the cluster knows where it is", || {
+        let nodes = nodes(&daemons[0]);
+        if nodes.to_string().contains(&listen) { Ok(()) } else { Err(nodes.to_string()) }
+    });
+    client(copy.path()).allocate("of-the-copy", Spec::new(64)).unwrap();
+    moved.kill().unwrap();
+    let old = TempNode::new().unwrap();
+    copy_state(daemons[1].folder(), &old);
+    is_refused(daemon_in(&old, &[]), "a copy of this state folder is node 2 now");
+    let mut again = daemon_in(&copy, &[]);
+    is_ready(&mut again);
+    until("it goes on", || client(copy.path()).open("of-the-copy").map_err(|error| error.to_string()));
+}
+
+// If this failed, a voter that has forgotten its vote would give another one, and two leaders could decide one thing twice.
+#[test]
+fn a_voter_that_has_lost_its_state_folder_is_refused_under_its_old_number() {
+    let mut daemons = three();
+    daemons[1].kill().unwrap();
+    let [first, second] = [daemons[0].listen().to_string(), daemons[1].listen().to_string()];
+    let empty = || {
+        let folder = TempNode::new().unwrap();
+        write_key(folder.path(), TEST_KEY).unwrap();
+        folder
+    };
+    let (joins, founds) = (empty(), empty());
+    is_refused_with(daemon_in(&joins, &["--node", "2", "--join", &first]), 6, "has another state folder");
+    let peer = format!("1={first}");
+    is_refused(daemon_in(&founds, &["--node", "2", "--peer", &peer]), "has another state folder");
+    // At its old place, where it need not say its number.
+    let place = empty();
+    let mut command = Command::new(binary("ddssd").unwrap());
+    command.arg("--dir").arg(place.path()).args(["--listen", &second, "--join", &first]);
+    is_refused(Process::start(command, place.path(), "ddssd").unwrap(), "has another state folder");
+    // Its log alone is lost.
+    let half = TempNode::new().unwrap();
+    copy_state(daemons[1].folder(), &half);
+    for name in ["raft.log", "directory.json"] {
+        let _ = std::fs::remove_file(half.join("state").join(name));
+    }
+    is_refused(daemon_in(&half, &["--peer", &peer]), "the log of the cluster is lost");
+    // With the folder that it had it is itself.
+    daemons[1].start_again().unwrap();
+    until_all_vote(&daemons[1]);
+    has_its_names(&daemons);
+}
+
+// If this failed, a node that was cut off while its place was taken would go on beside the one that took it.
+#[test]
+fn a_node_whose_copy_took_its_place_while_it_stood_still_ends() {
+    let mut daemons = three();
+    daemons[1].pause().unwrap();
+    let copy = TempNode::new().unwrap();
+    copy_state(daemons[1].folder(), &copy);
+    let mut moved = daemon_in(&copy, &[]);
+    is_ready(&mut moved);
+    until("made at the copy", || {
+        client(copy.path()).allocate("of-the-copy", Spec::new(64)).map_err(|error| error.to_string())
+    });
+    let listen = moved.stdout().split_whitespace().last().unwrap().to_owned();
+    until("the cluster knows where it is", || {
+        let nodes = nodes(&daemons[0]);
+        if nodes.to_string().contains(&listen) { Ok(()) } else { Err(nodes.to_string()) }
+    });
+    daemons[1].resume().unwrap();
+    let ended = daemons[1].process().wait(PATIENCE).unwrap();
+    let said = daemons[1].process().stderr();
+    assert_eq!(ended.unwrap_or_else(|| panic!("it runs: {said}")).code(), Some(2), "{said}");
+    assert!(said.contains("ddssd: node 2 runs with a copy of this state folder"), "{said}");
+    for daemon in [&daemons[0], &daemons[2]] {
+        until("open", || client(daemon.folder()).open("of-the-copy").map_err(|error| error.to_string()));
+    }
+}
+
+// If this failed, a node that is killed while it starts would be locked out of its own cluster.
+#[test]
+fn a_node_that_is_killed_again_and_again_as_it_starts_comes_back() {
+    let mut daemons = three();
+    for _ in 0..5 {
+        daemons[1].kill().unwrap();
+        daemons[1].start_again().unwrap();
+    }
+    std::fs::write(daemons[1].folder().join("state/incarnation.json.new"), b"{\"folder\":").unwrap();
+    daemons[1].kill().unwrap();
+    daemons[1].start_again().unwrap();
+    until_all_vote(&daemons[0]);
+    has_its_names(&daemons);
+}

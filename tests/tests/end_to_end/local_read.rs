@@ -1,0 +1,155 @@
+//! The near road: gets of this node's own segments, in place.
+
+use ddss::{Client, Failure, LockOptions, Model, Spec};
+use ddss_testkit::{Daemon, DaemonOptions, pattern, skipped};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn client(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(20)).connect().expect("the daemon serves")
+}
+
+fn hasty(daemon: &Daemon, near: bool) -> Client {
+    let soon = Duration::from_millis(50);
+    Client::builder().folder(daemon.folder()).timeout(soon).near(near).connect().expect("the daemon serves")
+}
+
+// If this failed, gets on a node would stop with its daemon, or cost a round trip to it.
+#[test]
+fn a_get_needs_no_daemon_that_runs() {
+    let mut daemon = Daemon::start(1).unwrap();
+    let (writer, reader, far) = (client(&daemon), hasty(&daemon, true), hasty(&daemon, false));
+    let made = writer.allocate("here", Spec::new(100_000)).unwrap();
+    let stamp = made.put(0, &pattern(1, 100_000)).unwrap();
+    let (near, far) = (reader.open("here").unwrap(), far.open("here").unwrap());
+    daemon.pause().unwrap();
+    let value = near.get(..).unwrap();
+    assert_eq!((&value[..], value.stamp()), (&pattern(1, 100_000)[..], stamp));
+    assert_eq!(far.get(0..8).unwrap_err().failure(), Some(Failure::TimedOut), "that one asks the daemon");
+    daemon.resume().unwrap();
+    daemon.kill().unwrap();
+    assert_eq!(&near.get(7..9).unwrap()[..], &pattern(1, 100_000)[7..9]);
+    daemon.start_again().unwrap();
+    let again = client(&daemon).open("here").unwrap();
+    let stamp = again.put(0, &pattern(2, 100_000)).unwrap();
+    assert_eq!(near.get(..).unwrap().stamp(), stamp, "the next daemon goes on in the same memory");
+    again.release().unwrap();
+    assert!(near.get(0..8).is_err(), "a released segment is still read");
+}
+
+// If this failed, a get in place would return a mix of two puts, or an older version than one that was told.
+#[test]
+fn what_is_read_in_place_is_whole_and_never_goes_back() {
+    let daemon = Daemon::start(1).unwrap();
+    let writer = client(&daemon);
+    let models = [Model::Strict, Model::Write, Model::Version, Model::Delta(3), Model::Temporal(1000)];
+    let make = |(index, model)| writer.allocate(&format!("m{index}"), Spec { model, ..Spec::new(3000) }).unwrap();
+    let made: Vec<_> = models.into_iter().enumerate().map(make).collect();
+    for segment in &made {
+        let version = segment.get(0..1).unwrap().version();
+        segment.put_if(version, 0, &pattern(1, 3000)).unwrap();
+    }
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for index in 0..made.len() {
+            let segment = client(&daemon).open(&format!("m{index}")).unwrap();
+            let end = &end;
+            scope.spawn(move || {
+                let (mut last, mut turns) = (ddss::Version(0), 0);
+                while !end.load(Ordering::Relaxed) || turns < 1000 {
+                    let value = segment.get(..).unwrap();
+                    assert_eq!(value[..], pattern(value.version().0, 3000)[..]);
+                    assert!(value.version() >= last);
+                    (last, turns) = (value.version(), turns + 1);
+                }
+            });
+        }
+        for version in 2..500 {
+            for segment in &made {
+                let put = segment.put_if(ddss::Version(version - 1), 0, &pattern(version, 3000)).unwrap();
+                assert_eq!(segment.get(0..8).unwrap().stamp(), put);
+            }
+        }
+        end.store(true, Ordering::Relaxed);
+    });
+}
+
+// If this failed, a get would show what the holder of a lock has put and not yet let go of.
+#[test]
+fn a_strict_get_waits_for_who_holds_the_lock_alone() {
+    let daemon = Daemon::start(1).unwrap();
+    let made = client(&daemon).allocate("s", Spec::new(8)).unwrap();
+    let other = hasty(&daemon, true).open("s").unwrap();
+    let held = made.lock().unwrap();
+    held.put(0, &7u64.to_le_bytes()).unwrap();
+    assert_eq!(other.get(..).unwrap_err().failure(), Some(Failure::TimedOut));
+    held.unlock().unwrap();
+    assert_eq!(other.get(..).unwrap()[0], 7);
+    let shared = made.lock_with(LockOptions::default().shared()).unwrap();
+    assert_eq!(other.get(..).unwrap()[0], 7);
+    shared.unlock().unwrap();
+}
+
+// If this failed, one user would read what another has allocated for himself.
+#[test]
+fn nobody_maps_what_he_may_not_read() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("nobody_maps_what_he_may_not_read", "it needs root, to be another user");
+    }
+    let daemon = DaemonOptions::new(1).unwrap().argument("--socket-mode").argument("666").start().unwrap();
+    std::fs::set_permissions(daemon.folder(), PermissionsExt::from_mode(0o711)).unwrap();
+    let owner = client(&daemon);
+    let spec = |mode| Spec { mode, ..Spec::new(64) };
+    owner.allocate("mine", spec(0o600)).unwrap().put(0, b"mine").unwrap();
+    owner.allocate("open", spec(0o644)).unwrap().put(0, b"open").unwrap();
+    // The stranger's own program, where he can run it.
+    let program = std::env::temp_dir().join(format!("ddss-stranger-{}", std::process::id()));
+    std::fs::copy(env!("CARGO_BIN_EXE_look"), &program).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let output = Command::new(&program).arg(daemon.socket()).uid(65534).gid(65534).output().unwrap();
+    std::fs::remove_file(&program).unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("area 1: the daemon refused") && said.contains("area 2: open, to be read only"), "{said}");
+    assert!(said.contains("area 0: the daemon refused"), "{said}");
+}
+
+// If this failed, who has once mapped a segment would go on reading it after its owner has closed it.
+#[test]
+fn a_segment_that_is_closed_to_others_leaves_their_memory() {
+    let [mut daemon, far] = Daemon::pair().unwrap();
+    let owner = client(&daemon);
+    let made = owner.allocate("open", Spec { mode: 0o644, history: 2, ..Spec::new(5000) }).unwrap();
+    made.put(0, &pattern(1, 5000)).unwrap();
+    let seen = ddss_ipc::view(&daemon.socket(), 1, Duration::from_secs(5)).unwrap();
+    let words = |memory: &ddss_ipc::SharedMemory| memory.load(16, Ordering::Acquire).unwrap();
+    assert_ne!(words(&seen), 0, "the area of those who may read it has its header");
+    let other = client(&daemon).open("open").unwrap();
+    let remote = open_soon(&client(&far), "open");
+    assert_eq!(remote.get(..).unwrap()[..], pattern(1, 5000)[..]);
+    made.set_mode(0o600).unwrap();
+    assert_eq!(words(&seen), 0, "its bytes are still where everybody reads");
+    for handle in [&other, &remote, &made] {
+        assert_eq!(handle.get(..).unwrap()[..], pattern(1, 5000)[..]);
+    }
+    let stamp = remote.put(0, &pattern(2, 5000)).unwrap();
+    assert_eq!(other.get(..).unwrap().stamp(), stamp);
+    assert_eq!(other.get_at(ddss::Version(1), ..).unwrap()[..], pattern(1, 5000)[..]);
+    daemon.kill().unwrap();
+    daemon.start_again().unwrap();
+    let again = client(&daemon).open("open").unwrap();
+    assert_eq!(again.get(..).unwrap()[..], pattern(2, 5000)[..]);
+    assert_eq!(again.stat().unwrap().facts.permissions.mode, 0o600);
+}
+
+fn open_soon(client: &Client, name: &str) -> ddss::Segment {
+    loop {
+        match client.open(name) {
+            Ok(segment) => return segment,
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Nodes that leave a cluster or are removed from it: they stay out, learn it, and change nothing any more.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ddss_testkit::{Daemon, DaemonOptions, Process, ScriptedClient, TempNode, binary, free_tcp_port, write_key};
+use serde_json::Value;
+
+const CLIENT: &str = env!("CARGO_BIN_EXE_client");
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often the leader looks after the members is 250 ms: what it undoes, it undoes within this.
+const SEVERAL_ROUNDS: Duration = Duration::from_secs(2);
+/// The exit code of a daemon that was removed from its cluster.
+const REMOVED: Option<i32> = Some(8);
+
+/// Asks `ddss` with `--json`; an error is the exit code and what was said.
+fn ask(daemon: &Daemon, words: &[&str]) -> Result<Value, (i32, String)> {
+    let mut command = Command::new(binary("ddss").unwrap());
+    let output = command.args(words).arg("--json").arg("--dir").arg(daemon.folder()).output().unwrap();
+    match output.status.code() {
+        Some(0) => Ok(serde_json::from_slice(&output.stdout).unwrap()),
+        code => {
+            let said = [output.stdout, output.stderr].concat();
+            Err((code.unwrap_or(-1), String::from_utf8_lossy(&said).into_owned()))
+        }
+    }
+}
+
+/// Asks until the answer is good.
+fn until(daemon: &Daemon, words: &[&str], good: impl Fn(&Value) -> bool) -> Value {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let said = ask(daemon, words);
+        match &said {
+            Ok(value) if good(value) => return value.clone(),
+            _ => assert!(Instant::now() < end, "{words:?}: {said:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn client(daemon: &Daemon) -> ScriptedClient {
+    ScriptedClient::start(CLIENT, daemon.folder(), "auto").unwrap()
+}
+
+/// Says it again until the answer begins with `ok`.
+fn insist(client: &mut ScriptedClient, words: &str) -> String {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let said = client.ask(words).unwrap();
+        if said.starts_with("ok") {
+            return said;
+        }
+        assert!(Instant::now() < end, "{words}: {said}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The numbers of the nodes that are members.
+fn members(nodes: &Value) -> Vec<u64> {
+    nodes.as_array().unwrap().iter().filter_map(|node| node["node"].as_u64()).collect()
+}
+
+fn are_alive(nodes: &Value, expected: &[u64]) -> bool {
+    members(nodes) == expected && nodes.as_array().unwrap().iter().all(|node| node["alive"] == true)
+}
+
+/// Nodes that begin a cluster with the same words on each of them, as the manual has it: each is in the list.
+fn founders(count: u16) -> Vec<Daemon> {
+    let options: Vec<_> = (1..=count).map(|node| DaemonOptions::new(node).unwrap()).collect();
+    let listens: Vec<_> = options.iter().map(DaemonOptions::listen).collect();
+    let start = |option: DaemonOptions| {
+        let all = (1..=count).zip(&listens).map(|(node, listen)| DaemonOptions::listening(node, *listen));
+        all.fold(option, |option, peer| option.peer(&peer)).start().unwrap()
+    };
+    let daemons: Vec<_> = options.into_iter().map(start).collect();
+    let expected: Vec<u64> = (1..=count.into()).collect();
+    for daemon in &daemons {
+        until(daemon, &["nodes"], |nodes| are_alive(nodes, &expected));
+    }
+    daemons
+}
+
+/// Looks for a while whether these are the members and nobody else.
+fn stay(daemon: &Daemon, expected: &[u64]) {
+    let end = Instant::now() + SEVERAL_ROUNDS;
+    while Instant::now() < end {
+        let nodes = ask(daemon, &["nodes"]).unwrap();
+        assert_eq!(members(&nodes), expected, "{nodes}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+// If this failed, nodes could not be started with the same words, or a cluster of four would begin without one of them.
+#[test]
+fn a_peer_list_may_name_the_node_itself_and_nodes_that_do_not_vote() {
+    let daemons = founders(4);
+    let nodes = until(&daemons[3], &["nodes"], |nodes| are_alive(nodes, &[1, 2, 3, 4]));
+    assert_eq!(nodes.as_array().unwrap().iter().filter(|node| node["voter"] == true).count(), 3);
+}
+
+// If this failed, a founder could never go: its place in the lists would bring it back, with a vote, and as a mirror.
+#[test]
+fn founders_that_leave_stay_out_and_keep_no_copies() {
+    let daemons = founders(5);
+    // The leader is the hardest to go: it is also the first to have a vote.
+    let status = until(&daemons[0], &["cluster", "status"], |status| status["leader"].is_u64());
+    let leader = status["leader"].as_u64().unwrap();
+    let other = leader % 5 + 1;
+    let mut rest: Vec<u64> = (1..=5).collect();
+    let place = |node: u64| usize::try_from(node).unwrap() - 1;
+    for leaver in [leader, other] {
+        ask(&daemons[place(leaver)], &["cluster", "leave"]).unwrap();
+        rest.retain(|&node| node != leaver);
+        until(&daemons[place(rest[0])], &["nodes"], |nodes| are_alive(nodes, &rest));
+        stay(&daemons[place(rest[0])], &rest);
+    }
+    let mut home = client(&daemons[place(rest[0])]);
+    for name in ["a", "b", "c", "d"] {
+        insist(&mut home, &format!("allocate-mirrored {name} 64"));
+        let stat = until(&daemons[place(rest[0])], &["stat", name], |stat| stat["mirror"]["state"] == "in sync");
+        assert!(rest.contains(&stat["mirror"]["node"].as_u64().unwrap()), "{stat}");
+    }
+}
+
+// If this failed, a node could be added to a cluster that runs by a word on one of its nodes only.
+#[test]
+fn a_peer_that_is_named_after_the_founding_is_not_taken_in() {
+    let mut daemons = founders(3);
+    let stranger = DaemonOptions::new(9).unwrap().listen();
+    daemons[0].kill().unwrap();
+    // All other words are as they were.
+    let mut again = Command::new(binary("ddssd").unwrap());
+    again.args(["--node", "1", "--listen", &daemons[0].listen().to_string(), "--core", "none", "--dir"]);
+    again.arg(daemons[0].folder()).args(["--peer", &format!("9={stranger}")]);
+    let mut again = Process::start(again, daemons[0].folder(), "again").unwrap();
+    again.wait_until(PATIENCE, |process| process.stdout().contains("ready ")).unwrap();
+    until(&daemons[0], &["nodes"], |nodes| are_alive(nodes, &[1, 2, 3]));
+    // Whoever leads, node 1 does before this ends: the votes of the others go.
+    for node in [1, 2] {
+        ask(&daemons[node], &["cluster", "leave"]).unwrap();
+    }
+    until(&daemons[0], &["cluster", "status"], |status| status["leader"] == 1);
+    stay(&daemons[0], &[1]);
+}
+
+// If this failed, a removed node would go on as if it were a member, and its clients would write what nobody reads.
+#[test]
+fn a_live_node_that_is_removed_ends_by_itself_and_says_why() {
+    let mut daemons = founders(3);
+    insist(&mut client(&daemons[2]), "allocate of-three 64");
+    ask(&daemons[0], &["cluster", "remove", "3", "--force"]).unwrap();
+    let status = daemons[2].process().wait(PATIENCE).unwrap().expect("it ends by itself");
+    let said = daemons[2].process().stderr();
+    assert_eq!(status.code(), REMOVED, "{said}");
+    assert!(said.lines().last().unwrap().contains("node 3 was removed from its cluster"), "{said}");
+    stay(&daemons[0], &[1, 2]);
+    insist(&mut client(&daemons[1]), "allocate of-three 64");
+}
+
+// If this failed, the leader could not be removed, or would lead on beside the others.
+#[test]
+fn a_leader_that_is_removed_ends_by_itself() {
+    let mut daemons = founders(3);
+    let leader = until(&daemons[0], &["cluster", "status"], |status| status["leader"].is_u64());
+    let leader = leader["leader"].as_u64().unwrap() as usize - 1;
+    let other = &daemons[(leader + 1) % 3];
+    let number = (leader + 1).to_string();
+    let (code, said) = ask(other, &["cluster", "remove", &number]).unwrap_err();
+    assert!(code == 1 && said.contains("is alive") && said.contains("--force"), "{code}: {said}");
+    ask(other, &["cluster", "remove", &number, "--force"]).unwrap();
+    let status = daemons[leader].process().wait(PATIENCE).unwrap().expect("it ends by itself");
+    assert_eq!(status.code(), REMOVED, "{}", daemons[leader].process().stderr());
+    insist(&mut client(&daemons[(leader + 1) % 3]), "allocate after 64");
+}
+
+// If this failed, a machine that is switched on again would take its old names, and get and release of them would fail everywhere.
+#[test]
+fn a_removed_node_that_returns_registers_no_names_and_ends() {
+    let mut daemons = founders(3);
+    insist(&mut client(&daemons[2]), "allocate old 64");
+    daemons[2].kill().unwrap();
+    assert_eq!(ask(&daemons[0], &["cluster", "remove", "3"]).unwrap()["dropped"], 1);
+    // The name is free, and another node takes it.
+    let mut on_two = client(&daemons[1]);
+    insist(&mut on_two, "allocate old 128");
+    for round in 0..2 {
+        // It may have ended before it has said that it serves.
+        let _ = daemons[2].start_again();
+        let status = daemons[2].process().wait(PATIENCE).unwrap().expect("it ends by itself");
+        let said = daemons[2].process().stderr();
+        assert_eq!(status.code(), REMOVED, "start {round}: {said}");
+        assert_eq!(members(&ask(&daemons[0], &["nodes"]).unwrap()), [1, 2]);
+    }
+    assert_eq!(ask(&daemons[0], &["cluster", "status"]).unwrap()["names"], 1);
+    let mut on_one = client(&daemons[0]);
+    assert_eq!(insist(&mut on_one, "open old"), "ok 128 bytes at node 2");
+    // A fresh node joins under a new number, and the old one is given to nobody.
+    let mut fresh = DaemonOptions::new(4).unwrap().joins(daemons[0].listen()).start().unwrap();
+    assert!(fresh.process().stdout().starts_with("ready node 4 "), "{}", fresh.process().stdout());
+    let folder = TempNode::new().unwrap();
+    write_key(folder.path(), ddss_testkit::TEST_KEY).unwrap();
+    let mut old = Command::new(binary("ddssd").unwrap());
+    let port = free_tcp_port([127, 0, 0, 3].into()).unwrap();
+    old.args(["--node", "3", "--listen", &format!("127.0.0.3:{port}"), "--join", &daemons[0].listen().to_string()]);
+    old.arg("--dir").arg(folder.path());
+    let mut old = Process::start(old, folder.path(), "old").unwrap();
+    let status = old.wait(PATIENCE).unwrap().expect("it does not start");
+    assert_eq!(status.code(), Some(6), "{}", old.stderr());
+    assert!(old.stderr().contains("number 3 was removed from the cluster"), "{}", old.stderr());
+}
+
+// If this failed, an operator who mistypes a number would lose a node that serves, and its segments, without a word.
+#[test]
+fn a_live_node_is_removed_only_by_force_and_what_would_be_lost_is_listed() {
+    let daemons = founders(3);
+    let mut on_three = client(&daemons[2]);
+    for name in ["lost-1", "lost-2"] {
+        insist(&mut on_three, &format!("allocate {name} 64"));
+    }
+    insist(&mut on_three, "allocate-mirrored kept 64");
+    until(&daemons[2], &["stat", "kept"], |stat| stat["mirror"]["state"] == "in sync");
+    let (code, said) = ask(&daemons[0], &["cluster", "remove", "3"]).unwrap_err();
+    assert_eq!(code, 1);
+    for words in ["node 3 is alive", "2 segments", "lost-1, lost-2", "ddss cluster leave", "--force"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!said.contains("kept"), "{said}");
+    let (code, said) = ask(&daemons[0], &["cluster", "remove", "77"]).unwrap_err();
+    assert!(code == 1 && said.contains("node 77 is no member of this cluster"), "{code}: {said}");
+    stay(&daemons[0], &[1, 2, 3]);
+    assert_eq!(ask(&daemons[0], &["cluster", "remove", "3", "--force"]).unwrap()["dropped"], 2);
+    // Asked again, since the first answer was lost, it is done.
+    assert_eq!(ask(&daemons[0], &["cluster", "remove", "3"]).unwrap()["dropped"], 0);
+    insist(&mut client(&daemons[0]), "open kept");
+}

@@ -1,0 +1,452 @@
+//! What the models promise between two nodes, with real daemons: history, copies, vectored calls, locks, lists.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{
+    Client, Error, Failure, LockOptions, Model, NodeId, Placement, Segment, Shared, Spec, Strategy, Value, Version,
+};
+use ddss_testkit::Daemon;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn client(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+}
+
+fn hasty(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(Duration::from_millis(300)).connect().unwrap()
+}
+
+/// Opens what another node has made, once the nodes have met.
+fn open(client: &Client, name: &str) -> Segment {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match client.open(name) {
+            Ok(segment) => return segment,
+            Err(error) if Instant::now() > end => panic!("{name} cannot be opened: {error}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+/// The smallest executor there is: it asks again and again.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::sleep(Duration::from_micros(100)),
+        }
+    }
+}
+
+fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<Failure> {
+    result.unwrap_err().failure()
+}
+
+// If this failed, an audit could not see what a reader saw a moment ago, or would be shown something else.
+#[test]
+fn versions_that_are_kept_are_read_from_everywhere_and_others_are_told_apart() {
+    let [a, b] = Daemon::pair().unwrap();
+    let here = client(&a).allocate("kept", Spec { history: 3, ..Spec::new(5000) }).unwrap();
+    let there = open(&client(&b), "kept");
+    for turn in 1..=6u8 {
+        here.put(0, &[turn; 5000]).unwrap();
+    }
+    for segment in [&here, &there] {
+        for version in 3..=6 {
+            let value = segment.get_at(Version(version), ..).unwrap();
+            assert_eq!((value.version().0, &value[..]), (version, &[version as u8; 5000][..]));
+        }
+        assert_eq!(failure(segment.get_at(Version(2), ..)), Some(Failure::VersionGone));
+        assert_eq!(failure(segment.get_at(Version(7), ..)), Some(Failure::VersionMismatch));
+        let parts = segment.get_many_at(Version(4), &[0..8, 4990..5000]).unwrap();
+        assert_eq!((&parts[0][..], &parts[1][..]), (&[4; 8][..], &[4; 10][..]));
+    }
+    let bare = client(&a).allocate("bare", Spec::new(8)).unwrap();
+    bare.put(0, &[1; 8]).unwrap();
+    let far = open(&client(&b), "bare");
+    assert_eq!(&far.get_at(Version(1), ..).unwrap()[..], &[1; 8]);
+    assert_eq!(failure(far.get_at(Version(0), ..)), Some(Failure::VersionGone));
+    assert_eq!(
+        failure(client(&a).allocate("much", Spec { history: 3, ..Spec::new(2 << 20) })),
+        Some(Failure::TooLarge)
+    );
+}
+
+// If this failed, a Temporal segment would cost a trip for each get, or show what is older than it may be.
+#[test]
+fn a_copy_answers_while_it_is_young_and_never_hides_a_put_of_its_own_node() {
+    let [a, b] = Daemon::pair().unwrap();
+    let made = client(&a).allocate("prices", Spec { model: Model::Temporal(60_000_000), ..Spec::new(1000) }).unwrap();
+    made.put(0, &[1; 1000]).unwrap();
+    let (reader, second) = (open(&client(&b), "prices"), open(&hasty(&b), "prices"));
+    assert_eq!(&reader.get(..).unwrap()[..], &[1; 1000]);
+    made.put(0, &[2; 1000]).unwrap();
+    assert_eq!(&second.get(..).unwrap()[..], &[1; 1000], "the copy is young");
+    assert_eq!(&second.asking(Model::Strict).get(..).unwrap()[..], &[2; 1000], "this once the newest");
+    reader.put(0, &[3; 1000]).unwrap();
+    assert_eq!(&second.get(..).unwrap()[..], &[3; 1000], "a put of its own node ends it");
+    a.pause().unwrap();
+    assert_eq!(&second.get(10..20).unwrap()[..], &[3; 10], "its home need not answer");
+    assert!(second.asking(Model::Temporal(1)).get(..).is_err(), "a younger one has to come from there");
+    a.resume().unwrap();
+}
+
+// If this failed, a follower that was told of a new version would be shown the one that it already has.
+#[test]
+fn who_waits_for_a_newer_version_gets_it_and_not_a_copy() {
+    let [a, b] = Daemon::pair().unwrap();
+    let made = client(&a).allocate("followed", Spec { model: Model::Temporal(60_000_000), ..Spec::new(1000) }).unwrap();
+    let on_b = client(&b);
+    let follower = open(&on_b, "followed");
+    let task = block_on(on_b.to_async().unwrap().open("followed")).unwrap();
+    made.put(0, &[1; 1000]).unwrap();
+    let first = follower.get(..).unwrap().version();
+    made.put(0, &[2; 1000]).unwrap();
+    assert_eq!(follower.get(..).unwrap().version(), first, "the copy is young");
+    let newer = follower.get_newer_than(first, ..).unwrap();
+    assert_eq!((newer.version().0, &newer[..]), (first.0 + 1, &[2; 1000][..]));
+    assert_eq!(follower.get(..).unwrap().version(), first, "the copy is as it was");
+    let newer = block_on(task.get_newer_than(first, 10..20)).unwrap();
+    assert_eq!((newer.version().0, &newer[..]), (first.0 + 1, &[2; 10][..]));
+}
+
+// If this failed, a record of several fields could be seen half old and half new.
+#[test]
+fn several_ranges_are_one_version_or_nothing() {
+    let [a, b] = Daemon::pair().unwrap();
+    let here = client(&a).allocate("table", Spec::new(100_000)).unwrap();
+    let there = open(&client(&b), "table");
+    for (turn, segment) in [&here, &there].into_iter().enumerate() {
+        let mark = turn as u8 + 1;
+        let stamp = segment.put_many(&[(0, &[mark; 8]), (50_000, &[mark; 40_000]), (99_999, &[mark])]).unwrap();
+        for reader in [&here, &there] {
+            let parts = reader.get_many(&[0..9, 49_999..90_001, 99_990..100_000]).unwrap();
+            assert!(parts.iter().all(|part| part.version() == stamp.version));
+            assert_eq!(&parts[0][..], [&[mark; 8][..], &[0]].concat());
+            assert_eq!(&parts[1][..], [&[0][..], &[mark; 40_000], &[0]].concat());
+            assert_eq!(&parts[2][..], [&[0; 9][..], &[mark]].concat());
+        }
+        assert!(matches!(segment.put_many(&[(0, &[9; 8]), (99_999, &[9; 2])]), Err(Error::OutOfRange { .. })));
+        assert_eq!(failure(segment.put_many_if(Version(0), &[(0, &[9; 8])])), Some(Failure::VersionMismatch));
+        assert_eq!(failure(segment.get_many(&[])), Some(Failure::Malformed));
+        assert_eq!(&segment.get(0..8).unwrap()[..], &[mark; 8], "nothing of it happened");
+    }
+}
+
+// If this failed, a service that holds a lock would wait for itself, or change what it protects by accident.
+#[test]
+fn a_holder_changes_through_its_lock_and_is_told_so_at_once_otherwise() {
+    let [a, b] = Daemon::pair().unwrap();
+    let here = client(&a).allocate("account", Spec::new(64)).unwrap();
+    let there = open(&client(&b), "account");
+    for (mine, other) in [(&here, &there), (&there, &here)] {
+        let before = mine.get(..).unwrap().version().0;
+        let held = mine.lock().unwrap();
+        let began = Instant::now();
+        assert_eq!(failure(mine.put(0, &[1; 8])), Some(Failure::OwnLock));
+        assert_eq!(failure(mine.fetch_add(8, 1)), Some(Failure::OwnLock));
+        assert!(began.elapsed() < PATIENCE / 2, "at once, and not at its deadline");
+        held.put(0, &[2; 8]).unwrap();
+        held.fetch_add(8, 5).unwrap();
+        held.put_many(&[(16, &[3; 8]), (32, &[4; 8])]).unwrap();
+        assert_eq!(mine.get(..).unwrap().version().0, before + 3, "its own gets go on");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| other.get(..).unwrap().version().0);
+            let last = held.put(0, &[5; 8]).unwrap().version.0;
+            held.unlock().unwrap();
+            assert_eq!(waits.join().unwrap(), last, "a reader sees the end of it and nothing in between");
+        });
+        mine.put(0, &[6; 8]).unwrap();
+    }
+}
+
+// If this failed, whoever holds the lock of a segment under the model Version could not change it at all.
+#[test]
+fn a_holder_puts_on_a_version_where_the_model_wants_one() {
+    let [a, b] = Daemon::pair().unwrap();
+    let (on_a, on_b) = (client(&a), client(&b));
+    let here = on_a.allocate("ledger", Spec { model: Model::Version, ..Spec::new(64) }).unwrap();
+    let there = open(&on_b, "ledger");
+    for (mine, other) in [(&here, &there), (&there, &here)] {
+        let held = mine.lock().unwrap();
+        let before = held.version();
+        assert_eq!(failure(held.put(0, &[1; 8])), Some(Failure::VersionMismatch), "it names none");
+        let first = held.put_if(before, 0, &[2; 40]).unwrap();
+        assert_eq!(failure(held.put_if(before, 0, &[3; 8])), Some(Failure::VersionMismatch));
+        assert_eq!(failure(held.put_many_if(before, &[(0, &[3; 8])])), Some(Failure::VersionMismatch));
+        let last = held.put_many_if(first.version, &[(0, &[4; 8]), (40, &[4; 8])]).unwrap();
+        assert_eq!(last.version.0, before.0 + 2);
+        held.unlock().unwrap();
+        let seen = other.get(..).unwrap();
+        assert_eq!(
+            (seen.stamp(), &seen[..8], &seen[8..40], &seen[40..48]),
+            (last, &[4; 8][..], &[2; 32][..], &[4; 8][..])
+        );
+        // What comes after the lease is lost, whichever version it names.
+        let short = mine.lock_with(LockOptions::new().lease(Duration::from_millis(1))).unwrap();
+        drop(other.lock().unwrap());
+        assert_eq!(failure(short.put_if(last.version, 0, &[5; 8])), Some(Failure::LockLost));
+    }
+    for client in [on_a, on_b] {
+        let task = block_on(client.to_async().unwrap().open("ledger")).unwrap();
+        let held = block_on(task.lock()).unwrap();
+        assert_eq!(failure(block_on(held.put(0, &[6; 8]))), Some(Failure::VersionMismatch));
+        let first = block_on(held.put_if(held.version(), 0, &[6; 8])).unwrap();
+        let last = block_on(held.put_many_if(first.version, &[(0, &[7; 40])])).unwrap();
+        assert_eq!(last.version.0, held.version().0 + 2);
+        block_on(held.unlock()).unwrap();
+    }
+}
+
+// If this failed, a put that must not go past a lock, this once, would; or a segment that promises it could be talked out
+// of it.
+// Of a put that ends as *indeterminate* nobody knows: the home, which begins to count a moment later, may have let it in
+// when the holder went.
+#[test]
+fn a_put_that_asks_for_more_waits_for_a_holder_and_a_plain_one_does_not() {
+    let [a, b] = Daemon::pair().unwrap();
+    let (on_a, on_b) = (client(&a), client(&b));
+    let soon = Duration::from_millis(150);
+    let loose = on_a.allocate("loose", Spec { model: Model::Null, ..Spec::new(64) }).unwrap();
+    let strict = on_a.allocate("strict", Spec::new(64)).unwrap();
+    let held = [&loose, &strict].map(|segment| segment.lock().unwrap());
+    let (mut unsure_of_loose, mut unsure_of_strict) = (0, 0);
+    // Another client of the same node, and one of another node.
+    for other in [hasty(&a), on_b] {
+        let (loose, strict) = (open(&other, "loose").within(soon), open(&other, "strict").within(soon));
+        let task = block_on(other.to_async().unwrap().open("loose")).unwrap().within(soon);
+        let before = loose.get(..).unwrap().version().0;
+        for model in [Model::Strict, Model::Write] {
+            let asking = loose.asking(model);
+            unsure_of_loose += late(asking.put(0, &[1; 8]));
+            unsure_of_loose += late(asking.put(0, &[1; 60]));
+            unsure_of_loose += late(asking.put_many(&[(0, &[1; 8])]));
+            unsure_of_loose += late(block_on(task.asking(model).put(0, &[1; 8])));
+        }
+        assert_eq!(loose.put(0, &[2; 8]).unwrap().version.0, before + 1, "a plain one");
+        assert_eq!(loose.asking(Model::Read).put(0, &[2; 60]).unwrap().version.0, before + 2);
+        assert_eq!(block_on(task.put_many(&[(0, &[2; 8])])).unwrap().version.0, before + 3);
+        unsure_of_strict += late(strict.asking(Model::Null).put(0, &[3; 8])); // never less
+    }
+    for held in held {
+        held.unlock().unwrap();
+    }
+    let last = loose.asking(Model::Strict).put(0, &[4; 8]).unwrap().version.0;
+    assert!((7..=7 + unsure_of_loose).contains(&last), "nobody holds it any more: {last}, {unsure_of_loose} unsure");
+    assert!(strict.get(..).unwrap().version().0 <= unsure_of_strict);
+}
+
+/// The call ended for want of time. How many versions it may yet have made.
+fn late<T: std::fmt::Debug>(call: Result<T, Error>) -> u64 {
+    let error = call.unwrap_err();
+    assert_eq!(error.failure(), Some(Failure::TimedOut), "{error}");
+    error.is_indeterminate().into()
+}
+
+/// How long something took.
+fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
+    let began = Instant::now();
+    (what(), began.elapsed())
+}
+
+// If this failed, one slow lock would hold a service up for as long as its longest call may take.
+#[test]
+fn the_calls_of_a_handle_have_its_own_time() {
+    let [a, b] = Daemon::pair().unwrap();
+    let here = client(&a).allocate("slow", Spec::new(64)).unwrap();
+    let on_b = client(&b);
+    let held = open(&on_b, "slow").lock().unwrap();
+    let task = block_on(client(&a).to_async().unwrap().open("slow")).unwrap();
+    let soon = Duration::from_millis(100);
+    let (hasty, hasty_task) = (here.within(soon), task.within(soon).asking(Model::Strict));
+    let options = LockOptions::new().timeout(soon);
+    let (ends, took) = timed(|| {
+        [
+            failure(hasty.get(..)),
+            failure(hasty.asking(Model::Strict).get_many(&[0..8, 9..10])),
+            failure(hasty.put(0, &[1])),
+            failure(hasty.put_many(&[(0, &[1])])),
+            failure(hasty.fetch_add(0, 1)),
+            failure(hasty.lock()),
+            failure(here.lock_with(options)),
+            failure(block_on(hasty_task.get(..))),
+            failure(block_on(hasty_task.get_many(&[0..8, 9..10]))),
+            failure(block_on(hasty_task.put(0, &[1]))),
+            failure(block_on(hasty_task.put_many(&[(0, &[1])]))),
+            failure(block_on(hasty_task.fetch_add(0, 1))),
+            failure(block_on(hasty_task.lock())),
+            failure(block_on(task.lock_with(options))),
+        ]
+    });
+    assert_eq!(ends, [Some(Failure::TimedOut); 14]);
+    assert!(took < PATIENCE, "{took:?}: one of them had the client's time");
+    held.unlock().unwrap();
+    assert_eq!(here.get(..).unwrap().version(), Version(0), "nothing of it happened");
+    // A lock comes back all the same.
+    let (_, took) = timed(|| {
+        drop(hasty.within(Duration::ZERO).lock_with(LockOptions::new().timeout(PATIENCE)).unwrap());
+        let held = block_on(hasty_task.within(Duration::ZERO).lock_with(LockOptions::new().timeout(PATIENCE))).unwrap();
+        assert_eq!(failure(block_on(held.unlock())), Some(Failure::TimedOut));
+        here.lock().unwrap().unlock().unwrap();
+    });
+    assert!(took < Duration::from_secs(8), "{took:?}: a lease had to end");
+    // Who has no time at all is told so, and nothing goes out.
+    let never = hasty.within(Duration::ZERO).put(0, &[1]).unwrap_err();
+    assert_eq!((never.failure(), never.is_indeterminate()), (Some(Failure::TimedOut), false));
+    let never = block_on(hasty_task.within(Duration::ZERO).put(0, &[1])).unwrap_err();
+    assert_eq!((never.failure(), never.is_indeterminate()), (Some(Failure::TimedOut), false));
+}
+
+// If this failed, a call that asks twice could take twice as long as its caller has time, or for ever.
+#[test]
+fn what_asks_again_and_again_keeps_within_one_time() {
+    let [a, b] = Daemon::pair().unwrap();
+    let (on_a, on_b) = (client(&a), client(&b));
+    let mine = on_a.allocate("contended", Spec::new(64)).unwrap();
+    let other = open(&on_b, "contended");
+    let task = block_on(on_a.to_async().unwrap().open("contended")).unwrap();
+    let soon = Duration::from_millis(300);
+    // Somebody always comes in between.
+    let begin = Instant::now();
+    let in_between = |count: &mut u64| {
+        assert!(begin.elapsed() < PATIENCE, "it never ends");
+        other.put(0, &[1; 8]).unwrap();
+        *count += 1;
+    };
+    let shared = Shared::<u64>::new(mine.within(soon), 0).unwrap();
+    assert_eq!(failure(shared.update(in_between)), Some(Failure::TimedOut));
+    let shared = Shared::<u64, _>::of(task.within(soon), 0).unwrap();
+    assert_eq!(failure(block_on(shared.update(in_between))), Some(Failure::TimedOut));
+    // The new version comes late, under a lock for which the get that follows would wait.
+    let (late, time) = (Duration::from_millis(1500), Duration::from_secs(2));
+    let (hasty, hasty_task) = (mine.within(time), task.within(time));
+    let newer = |ask: &(dyn Fn(Version) -> Result<Value, Error> + Sync)| {
+        let held = other.lock().unwrap();
+        let version = held.version();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| timed(|| ask(version)));
+            std::thread::sleep(late);
+            held.put(0, &[2; 8]).unwrap();
+            let (ended, took) = waits.join().unwrap();
+            assert_eq!(failure(ended), Some(Failure::TimedOut));
+            assert!(took < late + time * 3 / 4, "{took:?}");
+        });
+        held.unlock().unwrap();
+    };
+    newer(&|version| hasty.get_newer_than(version, ..));
+    newer(&|version| block_on(hasty_task.get_newer_than(version, ..)));
+}
+
+// If this failed, a call whose daemon dies under it would begin its time again with the search for the next one.
+#[test]
+fn a_call_whose_daemon_dies_keeps_its_deadline() {
+    let mut daemon = Daemon::start(1).unwrap();
+    let time = Duration::from_secs(2);
+    let client = Client::builder().folder(daemon.folder()).timeout(time).connect().unwrap();
+    let segment = client.allocate("watched", Spec::new(64)).unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| timed(|| segment.wait_newer_than(Version(0))));
+        std::thread::sleep(time * 3 / 4);
+        daemon.kill().unwrap();
+        let (ended, took) = waits.join().unwrap();
+        assert!(ended.is_err());
+        assert!(took >= time / 2 && took < time * 3 / 2, "{took:?}");
+    });
+}
+
+// If this failed, a large value that is written all the time could never be read from another node.
+#[test]
+fn a_large_segment_under_constant_puts_is_still_read_whole() {
+    const BYTES: usize = 1 << 20;
+    let [a, b] = Daemon::pair().unwrap();
+    for (index, model) in [Model::Strict, Model::Write, Model::Delta(2), Model::Read].into_iter().enumerate() {
+        let name = format!("large-{index}");
+        let made = client(&a).allocate(&name, Spec { model, ..Spec::new(BYTES as u64) }).unwrap();
+        let reader = open(&client(&b), &name);
+        let end = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut turn = 0u8;
+                while !end.load(Ordering::Relaxed) {
+                    turn = turn.wrapping_add(1);
+                    made.put(0, &vec![turn; BYTES]).unwrap();
+                }
+            });
+            let mut newest = 0;
+            for _ in 0..20 {
+                let value = reader.get(..).unwrap();
+                assert!(value.iter().all(|&byte| byte == value[0]), "{model:?}: a mix");
+                assert!(value.version().0 >= newest, "{model:?}: back to {} from {newest}", value.version());
+                newest = value.version().0;
+            }
+            end.store(true, Ordering::Relaxed);
+            writer.join().unwrap();
+        });
+        made.release().unwrap();
+    }
+}
+
+// If this failed, an operator would not see what there is, or a client could not find where its segments went.
+#[test]
+fn segments_are_listed_described_and_placed() {
+    let [a, b] = Daemon::pair().unwrap();
+    let (on_a, on_b) = (client(&a), client(&b));
+    on_a.allocate("meet", Spec::new(8)).unwrap();
+    open(&on_b, "meet");
+    for index in 0..20 {
+        let placement = if index % 2 == 0 { Placement::RoundRobin } else { Placement::Hash };
+        let spec = Spec { placement, history: 1, mode: 0o640, ..Spec::new(100 + index) };
+        on_a.allocate(&format!("many/{index:02}"), spec).unwrap();
+    }
+    on_b.allocate("other", Spec::new(8)).unwrap();
+    for client in [&on_a, &on_b] {
+        let found: Vec<_> = client.list("many/").unwrap().map(Result::unwrap).collect();
+        let mut names: Vec<String> = found.iter().map(|listing| listing.name.to_string()).collect();
+        names.sort();
+        assert_eq!(names, (0..20).map(|index| format!("many/{index:02}")).collect::<Vec<_>>());
+        let homes = |node| found.iter().filter(|listing| listing.facts.segment.home() == NodeId(node)).count();
+        assert!(homes(1) >= 5 && homes(2) >= 5, "round robin alone gives five to each");
+        assert_eq!(client.list("nothing").unwrap().count(), 0);
+        assert_eq!(client.list("").unwrap().count(), 22);
+    }
+    let segment = open(&on_b, "meet");
+    segment.put(0, &[1; 8]).unwrap();
+    let held = segment.lock().unwrap();
+    let facts = open(&on_a, "meet").stat().unwrap();
+    assert_eq!((facts.version.0, facts.holders, facts.locked, facts.facts.bytes), (1, 1, true, 8));
+    held.unlock().unwrap();
+    segment.set_mode(0o660).unwrap();
+    assert_eq!(open(&on_a, "meet").stat().unwrap().facts.permissions.mode, 0o660);
+    assert_eq!(segment.stat().unwrap().facts.permissions.mode, 0o660);
+    segment.put(0, &[2; 8]).unwrap();
+    assert_eq!(&segment.get(..).unwrap()[..], &[2; 8]);
+}
+
+// If this failed, a daemon that was stopped for a while would take what it had read before for young.
+#[test]
+fn a_copy_grows_old_while_its_daemon_stands_still() {
+    let [a, b] = Daemon::pair().unwrap();
+    let made = client(&a).allocate("watched", Spec { model: Model::Temporal(20_000), ..Spec::new(8) }).unwrap();
+    made.put(0, &[0; 8]).unwrap();
+    let builder = Client::builder().folder(b.folder()).timeout(PATIENCE).strategy(Strategy::Rcq);
+    let reader = open(&builder.connect().unwrap(), "watched");
+    for round in 1..=10 {
+        made.put(0, &[round; 8]).unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(&reader.get(..).unwrap()[..], &[round; 8], "this makes the copy");
+        b.pause().unwrap();
+        made.put(0, &[round + 100; 8]).unwrap();
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| reader.get(..).unwrap());
+            std::thread::sleep(Duration::from_millis(60));
+            b.resume().unwrap();
+            assert_eq!(&late.join().unwrap()[..], &[round + 100; 8], "round {round}: what is older than 60 ms");
+        });
+    }
+}

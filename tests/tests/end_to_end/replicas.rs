@@ -1,0 +1,366 @@
+//! Segments with a mirror, on real nodes: what was acknowledged is there when the home is gone for good, and whoever is
+//! cut off with the old home never sees what is old.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ddss::{Client, Error, Principal, Spec};
+use ddss_testkit::{Cut, Daemon, DaemonOptions, Islands, ScriptedClient, binary, pattern, skipped};
+use serde_json::{Value, json};
+
+const CLIENT: &str = env!("CARGO_BIN_EXE_client");
+/// A machine that runs other tests takes its time.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// A size that travels in a message, and one that goes through staging memory.
+const SIZES: [usize; 2] = [64, 100_000];
+
+fn client(daemon: &Daemon) -> ScriptedClient {
+    ScriptedClient::start(CLIENT, daemon.folder(), "auto").unwrap()
+}
+
+fn ddss(daemon: &Daemon, words: &[&str]) -> Value {
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(words).args(["--json", "--dir"]).arg(daemon.folder());
+    serde_json::from_slice(&command.output().unwrap().stdout).unwrap_or(Value::Null)
+}
+
+/// Asks again until it is as it should be.
+fn until(what: &str, mut good: impl FnMut() -> Result<(), String>) {
+    let end = Instant::now() + PATIENCE;
+    while let Err(said) = good() {
+        assert!(Instant::now() < end, "{what}: {said}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Says it until it is done: calls that meet the change of homes end with an error.
+fn done(client: &mut ScriptedClient, call: &str) -> String {
+    let mut answer = String::new();
+    until(call, || {
+        answer = client.ask(call).unwrap();
+        if answer.starts_with("ok") { Ok(()) } else { Err(answer.clone()) }
+    });
+    answer
+}
+
+fn until_alive(daemons: &[&Daemon], nodes: usize) {
+    for daemon in daemons {
+        until("all are alive", || {
+            let status = ddss(daemon, &["cluster", "status"]);
+            let found = status["nodes"].as_array().cloned().unwrap_or_default();
+            let all = found.len() == nodes && found.iter().all(|node| node["alive"] == Value::Bool(true));
+            if all { Ok(()) } else { Err(status.to_string()) }
+        });
+    }
+}
+
+/// The home and the mirror, once they are in sync.
+fn in_sync(daemon: &Daemon, name: &str) -> (u64, u64) {
+    let mut found = (0, 0);
+    until("in sync", || {
+        let stat = ddss(daemon, &["stat", name]);
+        if stat["mirror"]["state"] != "in sync" {
+            return Err(stat.to_string());
+        }
+        found = (stat["home"].as_u64().unwrap(), stat["mirror"]["node"].as_u64().unwrap());
+        Ok(())
+    });
+    found
+}
+
+// If this failed, a put that was acknowledged on two nodes would be lost with one of them, or its users would have to be
+// restarted.
+#[test]
+fn what_was_acknowledged_survives_the_end_of_its_home_and_so_do_the_handles() {
+    let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
+    for node in 2..=3 {
+        let joins = DaemonOptions::new(node).unwrap().joins(daemons[0].listen());
+        daemons.push(joins.start().unwrap());
+    }
+    until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+    for size in SIZES {
+        let name = format!("kept-{size}");
+        let said = client(&daemons[0]).ask(&format!("allocate-mirrored {name} {size}")).unwrap();
+        assert_eq!(said, format!("ok {size} bytes"));
+        assert_eq!(in_sync(&daemons[0], &name).0, 1);
+    }
+    let mut clients: Vec<(usize, ScriptedClient)> = Vec::new();
+    for (daemon, size) in [(1, SIZES[0]), (2, SIZES[0]), (1, SIZES[1]), (2, SIZES[1])] {
+        let mut client = client(&daemons[daemon]);
+        done(&mut client, &format!("open kept-{size}"));
+        clients.push((size, client));
+    }
+    let mut seed = 0;
+    let mut put_and_get = |clients: &mut Vec<(usize, ScriptedClient)>| {
+        for index in 0..clients.len() {
+            seed += 1;
+            let size = clients[index].0;
+            done(&mut clients[index].1, &format!("put 0 {size} {seed}"));
+            for (other, client) in clients.iter_mut().filter(|(other, _)| *other == size) {
+                let said = done(client, &format!("get 0 {other} {seed}"));
+                assert!(said.ends_with("equal"), "{said}");
+            }
+        }
+        seed
+    };
+    for _ in 0..20 {
+        put_and_get(&mut clients);
+    }
+    let last = put_and_get(&mut clients);
+    let lock = done(&mut clients[0].1, "lock");
+    assert!(lock.starts_with("ok"), "{lock}");
+    daemons[0].kill().unwrap();
+    // The last put of each size, by the same handles, without a hand.
+    for (index, (size, client)) in clients.iter_mut().enumerate() {
+        let seed = last - 3 + if *size == SIZES[0] { 1 } else { 3 };
+        let said = done(client, &format!("get 0 {size} {seed}"));
+        assert!(said.ends_with("equal"), "client {index}: {said}");
+    }
+    let stat = ddss(&daemons[1], &["stat", "kept-64"]);
+    assert_ne!(stat["home"], 1, "{stat}");
+    // The lock went with the old home.
+    let held = clients[0].1.ask(&format!("put-held {} 7", SIZES[0])).unwrap();
+    assert!(held.starts_with("error"), "{held}");
+    let _ = clients[0].1.ask("unlock").unwrap();
+    put_and_get(&mut clients);
+    daemons[0].start_again().unwrap();
+    until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+    let mut homes = Vec::new();
+    for size in SIZES {
+        let (home, mirror) = in_sync(&daemons[1], &format!("kept-{size}"));
+        assert_ne!(home, mirror);
+        homes.push(home);
+    }
+    // And once more, the other way: the copy that was made anew is as good as the first one.
+    put_and_get(&mut clients);
+    let victim = homes[0];
+    let names = ddss(&daemons[victim as usize % 3], &["stat", "kept-64"]);
+    assert_eq!(names["home"], victim);
+    let mut survivor = client(&daemons[victim as usize % 3]);
+    let last = put_and_get(&mut clients);
+    done(&mut survivor, "open kept-64");
+    daemons[victim as usize - 1].kill().unwrap();
+    let said = done(&mut survivor, &format!("get 0 64 {}", last - 2));
+    assert!(said.ends_with("equal"), "{said}");
+}
+
+// If this failed, whoever is cut off together with the old home would go on reading what nobody else sees any more.
+#[test]
+fn an_old_home_that_is_cut_off_answers_nothing_that_is_old() {
+    let islands = match Islands::new(3) {
+        Ok(islands) => islands,
+        Err(error) => {
+            let test = "an_old_home_that_is_cut_off_answers_nothing_that_is_old";
+            return skipped(test, &format!("it needs root and network namespaces: {error}"));
+        }
+    };
+    let options = |node: u8| {
+        let listen = SocketAddr::new(islands.address(node), 7400);
+        DaemonOptions::listening(node.into(), listen).inside(&islands.inside(node))
+    };
+    let mut daemons = vec![options(1).clustered().start().unwrap()];
+    for node in 2..=3 {
+        daemons.push(options(node).joins(daemons[0].listen()).start().unwrap());
+    }
+    until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+    let mut at_home = client(&daemons[2]);
+    assert_eq!(at_home.ask("allocate-mirrored fenced 64").unwrap(), "ok 64 bytes");
+    let (home, _) = in_sync(&daemons[2], "fenced");
+    assert_eq!(home, 3);
+    let mut others = client(&daemons[0]);
+    done(&mut others, "open fenced");
+    done(&mut at_home, "put 0 64 1");
+    islands.cut(3, Cut::Both).unwrap();
+    // Nobody on the old home's side makes a put that counts, and what is read there is what counts.
+    let (mut newest, mut moved) = (1, false);
+    let end = Instant::now() + PATIENCE;
+    while !moved || newest < 30 {
+        let old = at_home.ask("put 0 64 99").unwrap();
+        assert!(old.starts_with("error"), "acknowledged by an old home: {old}");
+        let before = newest;
+        let said = others.ask(&format!("put 0 64 {}", newest + 1)).unwrap();
+        if said.starts_with("ok") {
+            (newest, moved) = (newest + 1, true);
+        }
+        let old = at_home.ask(&format!("get 0 64 {before}")).unwrap();
+        assert!(old.starts_with("error") || !moved && old.ends_with("equal"), "an old value was read: {old}");
+        assert!(Instant::now() < end, "nobody took over: {said}");
+        if moved {
+            // One look at the old home takes its deadline: a few of them are enough.
+            newest = newest.max(27);
+            done(&mut others, &format!("put 0 64 {newest}"));
+        }
+    }
+    islands.heal(3);
+    until_alive(&[&daemons[0], &daemons[2]], 3);
+    let said = done(&mut at_home, &format!("get 0 64 {newest}"));
+    assert!(said.ends_with("equal"), "{said}");
+    in_sync(&daemons[0], "fenced");
+}
+
+// If this failed, whoever uses the node that leaves would read old values there while others make newer ones elsewhere.
+#[test]
+fn a_home_that_leaves_serves_nothing_old() {
+    let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
+    for node in 2..=3 {
+        let joins = DaemonOptions::new(node).unwrap().joins(daemons[0].listen());
+        daemons.push(joins.start().unwrap());
+    }
+    until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+    let mut at_home = client(&daemons[2]);
+    assert_eq!(at_home.ask("allocate-mirrored leaves 64").unwrap(), "ok 64 bytes");
+    assert_eq!(in_sync(&daemons[2], "leaves").0, 3);
+    let mut others = client(&daemons[0]);
+    done(&mut others, "open leaves");
+    let (mut newest, mut served, mut refused) = (0, 0, 0);
+    std::thread::scope(|scope| {
+        let leave = scope.spawn(|| ddss(&daemons[2], &["cluster", "leave"]));
+        // As long as the old home could have a lease, and longer.
+        let mut after_that = None;
+        while after_that.is_none_or(|end| Instant::now() < end) {
+            newest += 1;
+            done(&mut others, &format!("put 0 64 {newest}"));
+            let here = at_home.ask(&format!("get 0 64 {newest}")).unwrap();
+            assert!(here.starts_with("error") || here.ends_with("equal"), "an old value was read: {here}");
+            (served, refused) =
+                (served + u32::from(here.starts_with("ok")), refused + u32::from(!here.starts_with("ok")));
+            if leave.is_finished() {
+                after_that = after_that.or(Some(Instant::now() + Duration::from_secs(5)));
+            }
+        }
+        let said = leave.join().unwrap();
+        assert_eq!(said["done"], true, "{said}");
+    });
+    assert!(served > 0 && refused > 0, "{served} gets at the old home before, {refused} after it was fenced");
+    let said = done(&mut others, &format!("get 0 64 {newest}"));
+    assert!(said.ends_with("equal"), "{said}");
+    let (home, mirror) = in_sync(&daemons[0], "leaves");
+    assert!(home != 3 && mirror != 3, "{home} {mirror}");
+}
+
+// If this failed, a user could fill other nodes with mirrors, beyond what he may have there.
+#[test]
+fn a_mirror_counts_for_the_owner_of_its_segment_on_its_own_node() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("a_mirror_counts_for_the_owner_of_its_segment", "it needs root, to give segments away");
+    }
+    let quota = ["--quota", "0:bytes=64K;7:bytes=64K"];
+    let home = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
+    let joins = DaemonOptions::new(2).unwrap().joins(home.listen()).argument(quota[0]).argument(quota[1]);
+    let other = joins.start().unwrap();
+    until_alive(&[&home, &other], 2);
+    let of = |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap();
+    let (here, there) = (of(&home), of(&other));
+    let mirrored = |bytes| Spec { copies: 2, mode: 0o666, ..Spec::new(bytes) };
+    // 40960 bytes with the header, of 65536 that root may have on node 2.
+    let fits = here.allocate("fits", mirrored(40_000)).unwrap();
+    assert_eq!(in_sync(&home, "fits"), (1, 2));
+    let error = there.allocate("local", Spec::new(30_000)).unwrap_err();
+    assert!(matches!(error, Error::OverQuota { used: 40_960, allowed: 65_536, .. }), "{error}");
+    // One more mirror does not fit: the segment is there, without it.
+    let refusals = || ddss(&other, &["counters", "quota*"]).to_string();
+    let before = refusals();
+    let large = here.allocate("large", mirrored(30_000)).unwrap();
+    until("node 2 has refused it", || if refusals() == before { Err(refusals()) } else { Ok(()) });
+    let stat = ddss(&home, &["stat", "large"]);
+    let mirror = json!({ "node": 2, "state": "degraded", "reason": "refuses: over its owner's quota" });
+    assert_eq!(stat["mirror"], mirror, "{stat}");
+    large.put(0, &[1; 30_000]).unwrap();
+    // With the first one gone there is room for it.
+    fits.release().unwrap();
+    assert_eq!(in_sync(&home, "large"), (1, 2));
+    // It is given away: then it counts for him who has it.
+    large.set_owner(Principal { uid: 7, gid: 7 }).unwrap();
+    assert_eq!(in_sync(&home, "large"), (1, 2));
+    let local = there.allocate("local", Spec::new(60_000)).unwrap();
+    local.release().unwrap();
+    assert_eq!(large.get(..).unwrap()[..], [1; 30_000]);
+}
+
+/// A cluster of three; the second node has those words more on its command line.
+fn three(second: &[&str]) -> Vec<Daemon> {
+    let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
+    for (node, words) in [(2, second), (3, &[][..])] {
+        let joins = DaemonOptions::new(node).unwrap().joins(daemons[0].listen());
+        daemons.push(words.iter().fold(joins, |options, &word| options.argument(word)).start().unwrap());
+    }
+    until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+    daemons
+}
+
+fn patient(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+}
+
+// If this failed, a rolling reboot of the cluster would lose all that it was to keep.
+#[test]
+fn reboots_in_turn_that_lose_memory_lose_no_mirrored_segment() {
+    const BYTES: usize = 9000;
+    let mut daemons = three(&[]);
+    let names: Vec<String> = (0..6).map(|number| format!("kept/{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        let spec = Spec { copies: 2, ..Spec::new(BYTES as u64) };
+        let segment = patient(&daemons[number % 3]).allocate(name, spec).unwrap();
+        segment.put(0, &pattern(number as u64, BYTES)).unwrap();
+    }
+    // A short reboot, of which the others hardly know; and a long one, in which the node is declared dead.
+    for (index, is_long) in [(0, false), (1, true), (2, false)] {
+        for name in &names {
+            in_sync(&daemons[(index + 1) % 3], name);
+        }
+        daemons[index].process().end().unwrap();
+        std::fs::remove_dir_all(daemons[index].folder().join("memory")).unwrap();
+        if is_long {
+            let other = &daemons[(index + 1) % 3];
+            until("it is declared dead", || {
+                let status = ddss(other, &["cluster", "status"]);
+                let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
+                let is_dead = |node: &Value| node["node"] == index as u64 + 1 && node["alive"] == Value::Bool(false);
+                if nodes.iter().any(is_dead) { Ok(()) } else { Err(status.to_string()) }
+            });
+        }
+        daemons[index].start_again().unwrap();
+        until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+    }
+    for (number, name) in names.iter().enumerate() {
+        let (home, mirror) = in_sync(&daemons[0], name);
+        assert_ne!(home, mirror);
+        let value = patient(&daemons[number % 3]).open(name).unwrap().get(..).unwrap();
+        assert_eq!(value[..], pattern(number as u64, BYTES)[..], "{name}");
+    }
+}
+
+// If this failed, one full node would leave segments on one node only, although another one has room for their mirrors.
+#[test]
+fn another_node_is_asked_when_the_first_one_refuses_the_mirror() {
+    let small = (2u64 << 20).to_string();
+    for words in [["--pool-bytes", &small], ["--quota", "0:bytes=1M"]] {
+        if words[0] == "--quota" && !rustix::process::geteuid().is_root() {
+            skipped("another_node_is_asked_when_the_first_one_refuses_the_mirror", "its quota is that of root");
+            continue;
+        }
+        let mut daemons = three(&words);
+        let client = patient(&daemons[0]);
+        // Names choose their nodes: some of these choose node 2 first.
+        let names: Vec<String> = (0..8).map(|number| format!("large/{number}")).collect();
+        for name in &names {
+            client.allocate(name, Spec { copies: 2, ..Spec::new(3 << 20) }).unwrap();
+        }
+        for name in &names {
+            assert_eq!(in_sync(&daemons[0], name), (1, 3), "{name} with {words:?}");
+        }
+        // With the only node gone that can have them, and this is no news of the one that refuses.
+        daemons[2].kill().unwrap();
+        let reason = |wanted: &str| {
+            until(wanted, || {
+                let mirror = ddss(&daemons[0], &["stat", &names[0]])["mirror"].clone();
+                let said = format!("{}: {}", mirror["node"], mirror["reason"].as_str().unwrap_or_default());
+                if said == wanted { Ok(()) } else { Err(said) }
+            });
+        };
+        reason("3: is away");
+        reason(if words[0] == "--quota" { "2: refuses: over its owner's quota" } else { "2: refuses: no room" });
+    }
+}

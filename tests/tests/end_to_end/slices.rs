@@ -1,0 +1,118 @@
+//! What takes long at a node is done in slices: nobody else waits for all of it.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Spec};
+use ddss_testkit::{DaemonOptions, skipped};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const LARGE: u64 = 512 << 20;
+/// It takes two thousand slices, and calls of others go in between: one or two would if it were done at once, many
+/// more than this even on a machine that is busy with other things.
+const CALLS_MIN: u64 = 10;
+
+// If this failed, everybody's calls would stand still while somebody allocates or releases a gigabyte.
+#[test]
+fn calls_go_on_while_a_large_segment_comes_and_goes() {
+    let test = "calls_go_on_while_a_large_segment_comes_and_goes";
+    let room = rustix::fs::statvfs("/dev/shm").map_or(0, |found| found.f_bavail * found.f_frsize);
+    if room < 2 * LARGE {
+        return skipped(test, "it needs 1 GiB in /dev/shm");
+    }
+    let options = DaemonOptions::new(1).unwrap().pool_bytes(LARGE + (1 << 20));
+    let daemon = options.argument("--core").argument("none").start().unwrap();
+    let connect = || {
+        let builder = Client::builder().folder(daemon.folder()).near(false);
+        builder.timeout(Duration::from_secs(60)).connect().unwrap()
+    };
+    let (calls, end) = (AtomicU64::new(0), AtomicBool::new(false));
+    let neighbour = connect();
+    let small = neighbour.allocate("small", Spec::new(64)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !end.load(Ordering::Acquire) {
+                small.put(0, &[1; 64]).unwrap();
+                calls.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        let client = connect();
+        let counted = |what: &str, work: &mut dyn FnMut()| {
+            let before = calls.load(Ordering::Acquire);
+            work();
+            let made = calls.load(Ordering::Acquire) - before;
+            eprintln!("{what}: {made} calls of somebody else");
+            made
+        };
+        let mut made = None;
+        let meanwhile = counted("allocate", &mut || made = Some(client.allocate("large", Spec::new(LARGE - 4096))));
+        let released = made.unwrap().unwrap().release();
+        // Its memory comes back behind the release, and the next one waits for it.
+        let again = counted("release and allocate", &mut || {
+            while client.allocate("next", Spec::new(LARGE - 4096)).is_err() {}
+        });
+        end.store(true, Ordering::Release);
+        released.unwrap();
+        assert!(meanwhile >= CALLS_MIN, "only {meanwhile} calls went in between");
+        assert!(again >= CALLS_MIN, "only {again} calls went in between");
+    });
+}
+
+// If this failed, everybody's calls would stand still while somebody gives a gigabyte other permissions.
+#[test]
+fn calls_go_on_while_a_large_segment_is_brought_to_other_people() {
+    let test = "calls_go_on_while_a_large_segment_is_brought_to_other_people";
+    let room = rustix::fs::statvfs("/dev/shm").map_or(0, |found| found.f_bavail * found.f_frsize);
+    if room < 2 * LARGE {
+        return skipped(test, "it needs 1 GiB in /dev/shm");
+    }
+    let options = DaemonOptions::new(1).unwrap().pool_bytes(LARGE + LARGE / 2 + (2 << 20));
+    let daemon = options.argument("--core").argument("none").start().unwrap();
+    let connect = || {
+        let builder = Client::builder().folder(daemon.folder()).near(false);
+        builder.timeout(Duration::from_secs(60)).connect().unwrap()
+    };
+    let bytes = LARGE / 2 - 8192;
+    let owner = connect();
+    let large = owner.allocate("large", Spec::new(bytes)).unwrap();
+    // Something at each end.
+    large.put(0, &[7; 64]).unwrap();
+    let last = large.put(bytes - 64, &[8; 64]).unwrap();
+    let small = owner.allocate("small", Spec::new(64)).unwrap();
+    let (calls, reads, puts, end) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let counts = || [&calls, &reads, &puts].map(|count| count.load(Ordering::Acquire));
+    let [reader, writer] = [(); 2].map(|()| connect().open("large").unwrap());
+    let work = |count: &AtomicU64, call: &dyn Fn()| {
+        while !end.load(Ordering::Acquire) {
+            call();
+            count.fetch_add(1, Ordering::AcqRel);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| work(&calls, &|| _ = small.put(0, &[1; 64]).unwrap()));
+        // It is read while it moves, where it was and where it will be.
+        scope.spawn(|| work(&reads, &|| assert_eq!(reader.get(0..64).unwrap()[..], [7; 64])));
+        scope.spawn(|| work(&puts, &|| _ = writer.fetch_add(128, 1).unwrap()));
+        while counts().contains(&0) {
+            std::thread::yield_now();
+        }
+        for mode in [0o644, 0o600] {
+            let before = counts();
+            large.set_mode(mode).unwrap();
+            let after = counts();
+            let [calls, reads, puts] = std::array::from_fn(|index| after[index] - before[index]);
+            eprintln!(
+                "{mode:o}: {calls} calls of somebody else, {reads} gets and {puts} atomics of the segment itself"
+            );
+            assert!(calls >= CALLS_MIN && reads >= CALLS_MIN, "only {calls} calls and {reads} gets went in between");
+        }
+        end.store(true, Ordering::Release);
+    });
+    // No atomic is lost, whichever side of the move it came from, and neither is what was there before.
+    let made = puts.load(Ordering::Acquire);
+    assert_eq!(large.get(128..136).unwrap()[..], made.to_le_bytes());
+    assert_eq!(large.get(bytes - 64..bytes).unwrap()[..], [8; 64]);
+    assert_eq!(large.get(0..8).unwrap().version().0, last.version.0 + made);
+    let (one, two) = (large.lock().unwrap(), connect());
+    assert!(two.open("large").unwrap().lock_with(ddss::LockOptions::new().no_wait()).is_err());
+    drop(one);
+}

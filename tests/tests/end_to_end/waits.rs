@@ -1,0 +1,450 @@
+//! Calls that wait: they take no room from calls that do not, they end when their caller gives them up, and they come
+//! through the absence of their home or of the daemon.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use ddss::{AsyncClient, AsyncSegment, Client, Failure, LockOptions, Segment, Spec};
+use ddss_core::status::{Counter, Gauge, Status};
+use ddss_ipc::read_status;
+use ddss_testkit::{Daemon, block_on};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Calls of tasks that do not wait and are not made under a lock: so many at the same time.
+const PLACES: usize = 56;
+/// More calls than the lane that tasks share has room for.
+const MANY: usize = 64;
+
+type Waits<T> = Vec<Pin<Box<dyn Future<Output = T> + Send>>>;
+
+fn client_for(daemon: &Daemon, timeout: Duration) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(timeout).connect().expect("the daemon serves")
+}
+
+fn client(daemon: &Daemon) -> Client {
+    client_for(daemon, PATIENCE)
+}
+
+fn look(folder: &Path, is_so: impl Fn(&Status) -> bool) -> Status {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let status = read_status(folder).unwrap();
+        if is_so(&status) {
+            return status;
+        }
+        assert!(Instant::now() < end, "it never was so: {:?}", status.operations());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn open_soon(client: &Client, name: &str) -> Segment {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match client.open(name) {
+            Ok(segment) => return segment,
+            Err(error) if Instant::now() > end => panic!("{error}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+/// Polls each of them once: they are under way, or in line for room.
+fn begin<T>(waits: &mut Waits<T>) {
+    let mut context = Context::from_waker(Waker::noop());
+    for wait in waits {
+        assert!(wait.as_mut().poll(&mut context).is_pending());
+    }
+}
+
+/// Waits for a version that does not come.
+fn watchers(segment: &AsyncSegment, count: usize) -> Waits<bool> {
+    let version = block_on(segment.stat()).unwrap().version;
+    let wait = |segment: AsyncSegment| async move { segment.wait_newer_than(version).await.is_ok() };
+    let mut waits: Waits<bool> = (0..count).map(|_| Box::pin(wait(segment.clone())) as _).collect();
+    begin(&mut waits);
+    waits
+}
+
+/// Runs all futures at the same time.
+fn join_all<T>(mut futures: Waits<T>) -> Vec<T> {
+    let mut ended: Vec<Option<T>> = futures.iter().map(|_| None).collect();
+    block_on(std::future::poll_fn(|context| {
+        for (future, ended) in futures.iter_mut().zip(&mut ended).filter(|(_, ended)| ended.is_none()) {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                *ended = Some(output);
+            }
+        }
+        if ended.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    }));
+    ended.into_iter().flatten().collect()
+}
+
+fn tasks(client: &Client, name: &str, bytes: u64) -> (AsyncClient, AsyncSegment) {
+    let tasks = client.to_async().unwrap();
+    let segment = block_on(tasks.allocate(name, Spec::new(bytes))).unwrap();
+    (tasks, segment)
+}
+
+// If this failed, the tasks of a service would wait for a lease each time that a lock is let go while others ask for it.
+#[test]
+fn three_hundred_tasks_lock_put_and_drop_and_no_lease_has_to_end() {
+    let daemon = Daemon::start(1).unwrap();
+    let (_tasks, segment) = tasks(&client(&daemon), "contended", 64);
+    let one = |segment: AsyncSegment, number: u64| async move {
+        let held = segment.lock().await.unwrap();
+        held.put(0, &number.to_le_bytes()).await.unwrap();
+        drop(held);
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let tasks = (0..75).map(|number| Box::pin(one(segment.clone(), number)) as _);
+            let tasks: Waits<()> = tasks.collect();
+            scope.spawn(|| join_all(tasks));
+        }
+    });
+    assert_eq!(block_on(segment.get(..)).unwrap().version().0, 300);
+    let all_granted = |status: &Status| status.counter(Counter::LocksGranted) == 300;
+    let status = look(daemon.folder(), |status| all_granted(status) && status.gauge(Gauge::LockHolders) == 0);
+    assert_eq!(status.counter(Counter::LocksBroken), 0);
+}
+
+// If this failed, a lock would stay taken until its lease ends because its holder's client waits for something else.
+#[test]
+fn a_lock_is_released_while_waits_have_all_the_room() {
+    let daemon = Daemon::start(1).unwrap();
+    let mine = client(&daemon);
+    let (tasks, segment) = tasks(&mine, "locked", 64);
+    let watched = block_on(tasks.allocate("watched", Spec::new(8))).unwrap();
+    let other = client(&daemon).open("locked").unwrap();
+    let at_once = LockOptions::new().no_wait();
+    let held = [0, 1].map(|_| block_on(segment.lock_with(LockOptions::new().shared())).unwrap());
+    let waits = watchers(&watched, MANY);
+    let [unlocked, dropped] = held;
+    block_on(unlocked.unlock()).unwrap();
+    drop(dropped);
+    // A lock that is dropped is on its way, and no word says when it has come.
+    while segment_is_locked(&other, at_once) {}
+    drop(waits);
+    assert_eq!(look(daemon.folder(), |_| true).counter(Counter::LocksBroken), 0);
+}
+
+fn segment_is_locked(segment: &Segment, at_once: LockOptions) -> bool {
+    match segment.lock_with(at_once) {
+        Ok(held) => {
+            held.unlock().unwrap();
+            false
+        }
+        Err(error) => {
+            assert_eq!(error.failure(), Some(Failure::Locked));
+            true
+        }
+    }
+}
+
+// If this failed, a service that shuts its runtime down would leave its locks to their leases, as long as its process lives.
+#[test]
+fn guards_that_end_with_their_runtime_give_their_locks_back() {
+    let daemon = Daemon::start(1).unwrap();
+    let mine = client(&daemon);
+    let (tasks, segment) = tasks(&mine, "many-holders", 64);
+    let shared = LockOptions::new().shared().lease(PATIENCE * 10);
+    let held: Vec<_> = (0..2 * MANY).map(|_| block_on(segment.lock_with(shared)).unwrap()).collect();
+    // Each of them is granted, and most have not been seen.
+    let wait = |segment: AsyncSegment| async move { segment.lock_with(shared).await.is_ok() };
+    let mut unseen: Waits<bool> = (0..10).map(|_| Box::pin(wait(segment.clone())) as _).collect();
+    for wait in &mut unseen {
+        let _ = wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    }
+    let watched = block_on(tasks.allocate("watched", Spec::new(8))).unwrap();
+    let waits = watchers(&watched, MANY);
+    look(daemon.folder(), |status| status.gauge(Gauge::LockHolders) >= 2 * MANY as u64);
+    drop((held, unseen, waits, segment, watched, tasks));
+    // The client itself is still attached.
+    let status = look(daemon.folder(), |status| status.gauge(Gauge::LockHolders) == 0);
+    assert_eq!(status.counter(Counter::LocksBroken), 0);
+    mine.ping().unwrap();
+}
+
+// If this failed, one watcher too many would keep the threads of a service from everything else.
+#[test]
+fn threads_that_wait_leave_lanes_for_calls_that_do_not() {
+    let daemon = Daemon::start(1).unwrap();
+    let mine = client(&daemon);
+    let watched = mine.allocate("watched", Spec::new(8)).unwrap();
+    let locked = mine.allocate("locked", Spec::new(8)).unwrap();
+    let other = client(&daemon).open("locked").unwrap();
+    let held = locked.lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
+    let version = watched.stat().unwrap().version;
+    let begun = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                begun.fetch_add(1, Ordering::Release);
+                // It is told, or found no lane in its time.
+                let _ = watched.wait_newer_than(version);
+            });
+        }
+        while begun.load(Ordering::Acquire) < 12 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        locked.within(Duration::from_secs(2)).get(0..8).unwrap();
+        // The lanes that are left are taken by calls behind another client's lock; a holder is not stopped by them.
+        let theirs = client(&daemon);
+        let behind = theirs.allocate("behind", Spec::new(8)).unwrap();
+        let of_theirs = behind.lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
+        let waits = mine.open("behind").unwrap();
+        for _ in 0..8 {
+            let waits = waits.clone();
+            scope.spawn(move || waits.fetch_add(0, 1).unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        held.put(0, &[1; 8]).unwrap();
+        held.unlock().unwrap();
+        other.lock_with(LockOptions::new().no_wait()).unwrap().unlock().unwrap();
+        of_theirs.unlock().unwrap();
+        client(&daemon).open("watched").unwrap().put(0, &[1; 8]).unwrap();
+    });
+}
+
+// If this failed, who asks first would be served last, and under load some calls never.
+#[test]
+fn room_goes_to_tasks_in_the_order_in_which_they_asked() {
+    let daemon = Daemon::start(1).unwrap();
+    let (tasks, segment) = tasks(&client(&daemon), "locked", 64);
+    let counter = block_on(tasks.allocate("counter", Spec::new(8))).unwrap();
+    let held = client(&daemon).open("locked").unwrap().lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
+    // All the room is taken by calls behind another client's lock.
+    let put = |segment: AsyncSegment| async move { segment.put(0, &[1; 8]).await.unwrap().version.0 };
+    let mut taken: Waits<u64> = (0..PLACES).map(|_| Box::pin(put(segment.clone())) as _).collect();
+    begin(&mut taken);
+    let add = |counter: AsyncSegment| async move { counter.fetch_add(0, 1).await.unwrap().before };
+    let mut in_line: Waits<u64> = (0..20).map(|_| Box::pin(add(counter.clone())) as _).collect();
+    begin(&mut in_line);
+    in_line.reverse();
+    // Room for one: each that ends makes room for the next.
+    drop(taken.pop());
+    let ended = join_all(in_line);
+    let order: Vec<u64> = (0..20).rev().collect();
+    assert_eq!(ended, order);
+    drop(held);
+}
+
+// If this failed, a call could take twice the time that its caller has given it.
+#[test]
+fn no_task_ends_long_after_its_deadline() {
+    const TIME: Duration = Duration::from_millis(500);
+    let daemon = Daemon::start(1).unwrap();
+    let (tasks, segment) = tasks(&client_for(&daemon, TIME), "locked", 64);
+    let watched = block_on(tasks.allocate("watched", Spec::new(8))).unwrap();
+    let held = client(&daemon).open("locked").unwrap().lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
+    let version = block_on(watched.stat()).unwrap().version;
+    let late = |began: Instant| began.elapsed().saturating_sub(TIME);
+    let watch = |watched: AsyncSegment| async move {
+        let began = Instant::now();
+        watched.wait_newer_than(version).await.unwrap_err();
+        late(began)
+    };
+    let put = |segment: AsyncSegment| async move {
+        let began = Instant::now();
+        segment.put(0, &[1; 8]).await.unwrap_err();
+        late(began)
+    };
+    for _ in 0..4 {
+        let watching = (0..MANY + 6).map(|_| Box::pin(watch(watched.clone())) as _);
+        let putting = (0..MANY + 6).map(|_| Box::pin(put(segment.clone())) as _);
+        let ended = join_all(watching.chain(putting).collect::<Waits<Duration>>());
+        let latest = ended.into_iter().max().unwrap();
+        // 20 ms on a machine that has nothing else to do.
+        assert!(latest < TIME / 2, "{latest:?} after the deadline");
+    }
+    held.unlock().unwrap();
+}
+
+// If this failed, a call could wait beside watchers for as long as two of theirs, since they begin anew before it is its turn.
+#[test]
+fn watchers_that_begin_anew_take_no_room_from_a_task_in_line() {
+    const TIME: Duration = Duration::from_millis(500);
+    let daemon = Daemon::start(1).unwrap();
+    let mine = client(&daemon);
+    let (tasks, watched) = tasks(&mine, "watched", 64);
+    let watched = watched.within(TIME);
+    let other = block_on(tasks.allocate("other", Spec::new(64))).unwrap().within(TIME);
+    let over = Arc::new(AtomicBool::new(false));
+    let watch = |watched: AsyncSegment, over: Arc<AtomicBool>| async move {
+        let version = watched.stat().await.unwrap().version;
+        while !over.load(Ordering::Acquire) {
+            let _ = watched.wait_newer_than(version).await;
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let watching = (0..15).map(|_| Box::pin(watch(watched.clone(), Arc::clone(&over))) as _);
+            let watching: Waits<()> = watching.collect();
+            scope.spawn(|| join_all(watching));
+        }
+        let mut latest = Duration::ZERO;
+        for _ in 0..16 {
+            std::thread::sleep(TIME / 8);
+            let began = Instant::now();
+            let _ = block_on(other.put(0, &[1; 64]));
+            latest = latest.max(began.elapsed().saturating_sub(TIME));
+        }
+        over.store(true, Ordering::Release);
+        assert!(latest < TIME / 4, "{latest:?} after the deadline");
+    });
+}
+
+// If this failed, a task could be kept from a short call by watchers that have nothing to say.
+#[test]
+fn tasks_that_watch_leave_room_for_calls_that_do_not() {
+    let daemon = Daemon::start(1).unwrap();
+    let (tasks, segment) = tasks(&client(&daemon), "watched", 64);
+    let other = block_on(tasks.allocate("other", Spec::new(64))).unwrap();
+    let waits = watchers(&segment, 2 * MANY);
+    let short = other.within(Duration::from_secs(5));
+    for _ in 0..100 {
+        block_on(short.put(0, &[1; 64])).unwrap();
+        block_on(short.get(..)).unwrap();
+    }
+    drop(waits);
+}
+
+// If this failed, waits that were given up would keep the room, the line and the watchers' list full until their deadlines.
+#[test]
+fn waits_that_are_dropped_end_at_the_daemon_and_at_the_home() {
+    let [a, b] = Daemon::pair().unwrap();
+    let made = client(&a).allocate("far", Spec::new(64)).unwrap();
+    let held = made.lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
+    for daemon in [&a, &b] {
+        let mine = client(daemon);
+        open_soon(&mine, "far");
+        let tasks = mine.to_async().unwrap();
+        let segment = block_on(tasks.open("far")).unwrap();
+        let version = made.stat().unwrap().version;
+        let under_way = |count| look(b.folder(), |status| (status.gauge(Gauge::UnderWay) > 0) == (count > 0));
+        let in_line = |count| look(a.folder(), |status| status.gauge(Gauge::LockWaiters) == count);
+        for _ in 0..3 {
+            let mut waits: Waits<bool> = Vec::new();
+            for number in 0..40 {
+                let segment = segment.clone();
+                waits.push(match number % 4 {
+                    0 => Box::pin(async move { segment.lock().await.is_ok() }),
+                    1 => Box::pin(async move { segment.put(0, &[1; 8]).await.is_ok() }),
+                    2 => Box::pin(async move { segment.fetch_add(0, 1).await.is_ok() }),
+                    _ => Box::pin(async move { segment.wait_newer_than(version).await.is_ok() }),
+                });
+            }
+            begin(&mut waits);
+            in_line(30);
+            drop(waits);
+            in_line(0);
+            under_way(0);
+            block_on(tasks.ping()).unwrap();
+        }
+    }
+    held.unlock().unwrap();
+    // None of them has happened.
+    assert_eq!(made.stat().unwrap().version.0, 0);
+}
+
+/// Counts what comes until the time is over.
+fn errors_of(mut next: impl FnMut() -> bool, time: Duration) -> u32 {
+    let (end, mut errors) = (Instant::now() + time, 0);
+    while Instant::now() < end {
+        errors += u32::from(!next());
+    }
+    errors
+}
+
+// If this failed, each watcher of a dead node would burn a core on either side until the node is back.
+#[test]
+fn watching_asks_seldom_while_the_home_is_away_and_goes_on_when_it_is_back() {
+    let [mut a, b] = Daemon::pair().unwrap();
+    let made = client(&a).allocate("far", Spec::new(64)).unwrap();
+    made.put(0, &[1; 8]).unwrap();
+    let far = open_soon(&client(&b), "far").within(Duration::from_millis(500));
+    let tasks = client(&b).to_async().unwrap();
+    let far_of_tasks = block_on(tasks.open("far")).unwrap().within(Duration::from_millis(500));
+    let (mut versions, mut of_tasks) = (far.watch(), far_of_tasks.watch());
+    let first = versions.next().unwrap().unwrap().version;
+    assert_eq!(block_on(of_tasks.next()).unwrap().version, first);
+    a.kill().unwrap();
+    let second = Duration::from_secs(1);
+    let errors = errors_of(|| versions.next().unwrap().is_ok(), second);
+    assert!((1..100).contains(&errors), "a thread was told {errors} errors");
+    let errors = errors_of(|| block_on(of_tasks.next()).is_ok(), second);
+    assert!((1..100).contains(&errors), "a task was told {errors} errors");
+    assert!(versions.errors() > 0 && of_tasks.errors() > 0);
+    a.start_again().unwrap();
+    let again = open_soon(&client(&a), "far");
+    again.put(0, &[2; 8]).unwrap();
+    while versions.next().unwrap().is_err() {}
+    while block_on(of_tasks.next()).is_err() {}
+    assert_eq!((versions.errors(), of_tasks.errors()), (0, 0));
+}
+
+fn call_until(over: &AtomicBool, count: &AtomicU32, call: impl Fn() -> Result<(), ddss::Error>) {
+    while !over.load(Ordering::Acquire) {
+        call().unwrap_or_else(|error| panic!("{error:?}"));
+        count.fetch_add(1, Ordering::Release);
+    }
+}
+
+// If this failed, every restart of a daemon would fail calls that could have waited for the next one.
+#[test]
+fn calls_that_change_nothing_wait_for_the_daemon_until_their_deadline() {
+    let mut daemon = Daemon::start(1).unwrap();
+    let mine = Client::builder().folder(daemon.folder()).timeout(PATIENCE).near(false).connect().unwrap();
+    let segment = mine.allocate("kept", Spec::new(64)).unwrap();
+    let (tasks, _) = tasks(&mine, "other", 8);
+    let of_tasks = block_on(tasks.open("kept")).unwrap();
+    let over = AtomicBool::new(false);
+    let calls = [const { AtomicU32::new(0) }; 3];
+    std::thread::scope(|scope| {
+        scope.spawn(|| call_until(&over, &calls[0], || segment.get(0..8).map(drop)));
+        scope.spawn(|| call_until(&over, &calls[1], || block_on(of_tasks.get(0..8)).map(drop)));
+        scope.spawn(|| {
+            call_until(&over, &calls[2], || {
+                let mut batch = mine.batch();
+                batch.get(&segment, 0..8)?.get(&segment, 8..16)?;
+                batch.run()?.into_iter().try_for_each(|answer| answer.map(drop))
+            });
+        });
+        let more = || {
+            let before: Vec<u32> = calls.iter().map(|count| count.load(Ordering::Acquire)).collect();
+            let end = Instant::now() + PATIENCE;
+            while Instant::now() < end
+                && calls.iter().zip(&before).any(|(count, &before)| count.load(Ordering::Acquire) < before + 20)
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        for round in 0..4 {
+            more();
+            if round % 2 == 0 {
+                daemon.kill().unwrap();
+            } else {
+                daemon.process().ask_to_end().unwrap();
+                assert!(daemon.process().wait(PATIENCE).unwrap().is_some());
+            }
+            std::thread::sleep(Duration::from_millis(500));
+            if round == 1 {
+                // What changes something is refused as before, by name and soon: it certainly did nothing.
+                let began = Instant::now();
+                assert!(!segment.put(0, &[1; 8]).unwrap_err().is_indeterminate());
+                assert!(began.elapsed() < PATIENCE / 2);
+            }
+            daemon.start_again().unwrap();
+        }
+        more();
+        over.store(true, Ordering::Release);
+    });
+}

@@ -1,0 +1,113 @@
+//! A part of the daemon that ends by itself, as a thread does that panics: the daemon ends with it and says so, the next one goes on
+//! with everything that was acknowledged, and no client needs to know.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Spec};
+use ddss_testkit::{Daemon, DaemonOptions, Process, TempNode, binary};
+use serde_json::Value;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn client(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+}
+
+/// A daemon of which a part ends when that file says so.
+fn daemon(order: &Path) -> Daemon {
+    let order = format!("DDSS_TEST_FAULT={}", order.display());
+    DaemonOptions::new(1).unwrap().argument("--log-json").through(vec!["env".to_owned(), order]).start().unwrap()
+}
+
+fn ends_badly(daemon: &mut Daemon, part: &str) {
+    let ended = daemon.process().wait(PATIENCE).unwrap();
+    let said = daemon.process().stderr();
+    assert_eq!(ended.expect("it does not hang").code(), Some(1), "{said}");
+    assert!(said.contains(&format!("ddssd: {part} ended by itself")), "{said}");
+    let log: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let fields = |message: &str| log.iter().map(|line| &line["fields"]).find(|fields| fields["message"] == message);
+    let panic = fields("a thread panicked").unwrap_or_else(|| panic!("{said}"));
+    assert!(panic["at"].as_str().unwrap().contains("vital.rs:"), "{panic}");
+    assert!(panic["why"].as_str().unwrap().contains(part), "{panic}");
+    assert!(
+        fields("a part of the daemon ended by itself: stopping").is_some_and(|fields| fields["part"] == part),
+        "{said}"
+    );
+}
+
+// If this failed, a daemon whose progress thread has died would stand there for ever: clients would wait at it until their
+// deadlines, whoever starts daemons would see it run, and its cluster would take it for alive.
+#[test]
+fn a_daemon_without_its_progress_thread_ends_and_the_next_one_goes_on() {
+    if !cfg!(debug_assertions) {
+        return eprintln!("skipped: only a debug build of the daemon has a part end");
+    }
+    let folder = TempNode::new().unwrap();
+    let order = folder.join("order");
+    let mut daemon = daemon(&order);
+    let client = client(&daemon);
+    let segment = client.allocate("kept", Spec::new(64)).unwrap();
+    let put = segment.put(0, b"acknowledged").unwrap();
+    std::fs::write(&order, "a progress thread panics").unwrap();
+    ends_badly(&mut daemon, "a progress thread");
+    std::fs::remove_file(&order).unwrap();
+    daemon.start_again().unwrap();
+    let mut bytes = [0; 12];
+    let got = segment.get_into(0, &mut bytes).unwrap();
+    assert_eq!((&bytes, got.version), (b"acknowledged", put.version), "the same handle, and nothing of it is lost");
+}
+
+// If this failed, nobody could attach to a daemon that runs, and nobody who leaves it would be missed.
+#[test]
+fn a_daemon_without_its_reception_ends() {
+    if !cfg!(debug_assertions) {
+        return eprintln!("skipped: only a debug build of the daemon has a part end");
+    }
+    let folder = TempNode::new().unwrap();
+    let order = folder.join("order");
+    let mut daemon = daemon(&order);
+    let first = client(&daemon);
+    let segment = first.allocate("kept", Spec::new(64)).unwrap();
+    std::fs::write(&order, "the reception panics").unwrap();
+    let second = Client::builder().folder(daemon.folder()).timeout(Duration::from_millis(500)).connect();
+    assert!(second.is_err(), "somebody was let in");
+    ends_badly(&mut daemon, "the reception");
+    std::fs::remove_file(&order).unwrap();
+    daemon.start_again().unwrap();
+    segment.put(0, b"goes on").unwrap();
+}
+
+// If this failed, systemd would end a daemon that serves, or keep one that hangs.
+#[test]
+fn the_service_manager_hears_of_a_daemon_until_it_hangs() {
+    if !cfg!(debug_assertions) {
+        return eprintln!("skipped: only a debug build of the daemon has a part hang");
+    }
+    let node = TempNode::new().unwrap();
+    let (path, order) = (node.join("notify"), node.join("order"));
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let mut command = Command::new(binary("ddssd").unwrap());
+    command.arg("--dir").arg(node.path()).args(["--pool-bytes", "1000000"]);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000").env("DDSS_TEST_FAULT", &order);
+    let mut daemon = Process::start(command, node.path(), "ddssd").unwrap();
+    let next = |patience| {
+        let mut words = [0; 64];
+        manager.set_read_timeout(Some(patience)).unwrap();
+        let length = manager.recv(&mut words).ok()?;
+        Some(String::from_utf8_lossy(&words[..length]).into_owned())
+    };
+    assert_eq!(next(PATIENCE).as_deref(), Some("READY=1"));
+    for _ in 0..5 {
+        assert_eq!(next(PATIENCE).as_deref(), Some("WATCHDOG=1"));
+    }
+    std::fs::write(&order, "a progress thread hangs").unwrap();
+    let began = Instant::now();
+    // Until it is sure that it hangs it goes on, and then a whole span is silent.
+    while next(Duration::from_secs(3)).is_some() {
+        assert!(began.elapsed() < PATIENCE, "it says that it lives");
+    }
+    daemon.kill().unwrap();
+}

@@ -1,0 +1,300 @@
+//! What is full, or may not be written to: clear errors, and nothing that was acknowledged is lost.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Failure, Segment, Spec, Storage};
+use ddss_testkit::{Closet, Daemon, DaemonOptions, TempNode, pattern, retry};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const MIB: u64 = 1 << 20;
+
+/// Small file systems for a node's memory and its state.
+struct Place(Closet);
+
+impl Place {
+    fn new(test: &str, memory: &str, state: &str) -> Option<Place> {
+        Closet::new(test, &[("memory", memory), ("state", state)]).map(Place)
+    }
+
+    fn memory(&self) -> PathBuf {
+        self.0.shelf("memory")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.0.shelf("state")
+    }
+
+    fn options(&self) -> DaemonOptions {
+        let options = DaemonOptions::new(1).unwrap().through(self.0.through());
+        let options = options.argument("--memory-dir").argument(self.memory());
+        options.argument("--state-dir").argument(self.state()).argument("--core").argument("none")
+    }
+}
+
+fn client(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+}
+
+/// Makes segments of that size, and puts something into each, until there is no room.
+fn fill(client: &Client, bytes: u64) -> (Vec<Segment>, ddss::Error) {
+    let mut made = Vec::new();
+    loop {
+        match client.allocate(&format!("fill/{}", made.len()), Spec::new(bytes)) {
+            Ok(segment) => {
+                segment.put(0, &pattern(made.len() as u64, bytes as usize)).unwrap();
+                made.push(segment);
+            }
+            Err(error) => return (made, error),
+        }
+        assert!(made.len() < 1000, "there is no end to it");
+    }
+}
+
+/// All of them are there, whole.
+fn check(client: &Client, count: usize, bytes: u64) {
+    for index in 0..count {
+        let segment = client.open(&format!("fill/{index}")).unwrap();
+        assert!(segment.get(..).unwrap()[..] == pattern(index as u64, bytes as usize)[..], "fill/{index} is not whole");
+    }
+}
+
+/// Starts a daemon that cannot; its exit code and what it said last.
+fn cannot_start(through: &[String], words: &[&str], folders: &[(&str, &Path)]) -> (i32, String) {
+    // One that starts all the same is ended, and has another code.
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", "20"]).args(through).arg(ddss_testkit::binary("ddssd").unwrap());
+    for (flag, folder) in folders {
+        command.arg(flag).arg(folder);
+    }
+    let output = command.args(words).args(["--core", "none"]).output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+// If this failed, a file system that is full would kill the daemon, or lose what it had acknowledged.
+#[test]
+fn memory_that_is_full_is_an_error_and_loses_nothing() {
+    let Some(place) = Place::new("memory_that_is_full_is_an_error_and_loses_nothing", "size=12m", "size=1m") else {
+        return;
+    };
+    let mut daemon = place.options().pool_bytes(64 * MIB).start().unwrap();
+    let before = client(&daemon);
+    let bytes = MIB - 4096;
+    let (mut made, error) = fill(&before, bytes);
+    assert!(made.len() >= 5 && error.failure() == Some(Failure::NoSpace), "{} made: {error}", made.len());
+    assert!(daemon.process().stderr().contains("No space left"), "{}", daemon.process().stderr());
+    // A large one takes what is left slice by slice, and gives all of it back.
+    let large = before.allocate("large", Spec::new(20 * MIB)).unwrap_err();
+    assert_eq!(large.failure(), Some(Failure::NoSpace), "{large}");
+    // What is there can be read and written: its pages are its own.
+    for (index, segment) in made.iter().enumerate() {
+        segment.put(0, &pattern(index as u64, bytes as usize)).unwrap();
+    }
+    // The next daemon finds all of it, on a file system without a free page.
+    place.0.fill(&place.memory(), None);
+    daemon.kill().unwrap();
+    daemon.start_again().unwrap();
+    let after = client(&daemon);
+    check(&after, made.len(), bytes);
+    after.open("fill/0").unwrap().put(0, &pattern(0, bytes as usize)).unwrap();
+    // What is given back can be had again.
+    place.0.empty(&place.memory());
+    made.pop().unwrap().release().unwrap();
+    let again = format!("fill/{}", made.len());
+    let made_again = std::iter::repeat_with(|| after.allocate(&again, Spec::new(bytes))).take(100).find(Result::is_ok);
+    made_again.unwrap().unwrap().put(0, &pattern(made.len() as u64, bytes as usize)).unwrap();
+    check(&after, made.len() + 1, bytes);
+}
+
+// If this failed, a node would take more memory than it was told, or end when it has it all.
+#[test]
+fn the_limit_of_memory_is_an_error_and_loses_nothing() {
+    let mut daemon = DaemonOptions::new(1).unwrap().pool_bytes(4 * MIB).start().unwrap();
+    let before = client(&daemon);
+    let (made, error) = fill(&before, 300_000);
+    assert!(made.len() >= 10 && error.failure() == Some(Failure::NoSpace), "{} made: {error}", made.len());
+    assert!(error.to_string().contains("no memory left"), "{error}");
+    daemon.kill().unwrap();
+    daemon.start_again().unwrap();
+    let after = client(&daemon);
+    check(&after, made.len(), 300_000);
+    assert_eq!(after.allocate("one-more", Spec::new(300_000)).unwrap_err().failure(), Some(Failure::NoSpace));
+}
+
+// If this failed, a full disk would stop what needs no disk, or leave a log that no daemon takes in.
+#[test]
+fn a_full_log_stops_new_names_and_nothing_else() {
+    let Some(place) = Place::new("a_full_log_stops_new_names_and_nothing_else", "size=32m", "size=1m") else {
+        return;
+    };
+    let options = place.options().clustered();
+    let mut daemon = options.argument("--key-file").argument(keep_key(&place)).pool_bytes(16 * MIB).start().unwrap();
+    let before = client(&daemon);
+    let kept = retry(|| before.allocate("kept", Spec::new(64)));
+    kept.put(0, &pattern(1, 64)).unwrap();
+    place.0.fill(&place.state(), None);
+    // Sooner or later a record does not fit any more; names that were told before that stay.
+    let hasty = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(2)).connect().unwrap();
+    let mut names = Vec::new();
+    let refused = loop {
+        let name = format!("name/{}", names.len());
+        match hasty.allocate(&name, Spec::new(8)) {
+            Ok(_) => names.push(name),
+            Err(error) => break error,
+        }
+        assert!(names.len() < 100_000, "the disk is never full");
+    };
+    eprintln!("after {} names: {refused}", names.len());
+    kept.put(0, &pattern(2, 64)).unwrap();
+    assert_eq!(kept.get(..).unwrap()[..], pattern(2, 64)[..]);
+    let log = daemon.process().stderr();
+    assert!(log.contains("no room for the cluster's log") && log.contains("No space left"), "{log}");
+    // It is told as what it is, each time.
+    assert_eq!(refused.failure(), Some(Failure::LogUnwritable), "{refused}");
+    let again = hasty.allocate("one-more", Spec::new(8)).unwrap_err();
+    assert_eq!(again.failure(), Some(Failure::LogUnwritable), "{again}");
+    // With room again it goes on by itself.
+    place.0.empty(&place.state());
+    names.push("after".to_owned());
+    retry(|| before.allocate("after", Spec::new(8)));
+    // And the next daemon finds all of it.
+    daemon.kill().unwrap();
+    daemon.start_again().unwrap();
+    let after = client(&daemon);
+    assert_eq!(retry(|| after.open("kept")).get(..).unwrap()[..], pattern(2, 64)[..]);
+    for name in &names {
+        retry(|| after.open(name));
+    }
+    retry(|| after.allocate("new", Spec::new(8)));
+    assert_eq!(after.allocate("kept", Spec::new(8)).unwrap_err().failure(), Some(Failure::AlreadyExists));
+}
+
+/// A key outside of the small file systems.
+fn keep_key(place: &Place) -> PathBuf {
+    let outside = place.0.shelf("keys");
+    ddss_testkit::write_key(&outside, ddss_testkit::TEST_KEY).unwrap();
+    outside.join("state").join("cluster.key")
+}
+
+// If this failed, a daemon that cannot write would say so in the middle of its work, or not at all.
+#[test]
+fn folders_that_cannot_be_written_are_named_at_the_start() {
+    let test = "folders_that_cannot_be_written_are_named_at_the_start";
+    let Some(place) = Place::new(test, "ro,size=1m", "ro,size=1m") else { return };
+    let (memory, state) = (place.memory(), place.state());
+    let key = keep_key(&place);
+    let through = place.0.through();
+    let own = place.0.shelf("own");
+    let (code, said) = cannot_start(&through, &[], &[("--dir", &own), ("--memory-dir", &memory)]);
+    assert!(code == 4 && said.contains(memory.to_str().unwrap()), "{code}: {said}");
+    assert!(said.contains("Read-only file system"), "{said}");
+    let folders: &[(&str, &Path)] = &[("--dir", &own), ("--state-dir", &state), ("--key-file", &key)];
+    let (code, said) = cannot_start(&through, &["--listen", "127.0.0.1:0"], folders);
+    assert!(code == 4 && said.contains(state.to_str().unwrap()), "{code}: {said}");
+    let (code, said) = cannot_start(&through, &[], &[("--dir", &memory.join("below"))]);
+    assert!(code == 4 && said.contains("below") && said.contains("Read-only"), "{code}: {said}");
+    // Memory that is there, writable, and full before anything is in it.
+    let Some(full) = Place::new(test, "size=256k", "size=64k") else { return };
+    let memory = full.memory();
+    let (code, said) = cannot_start(&full.0.through(), &[], &[("--dir", &own), ("--memory-dir", &memory)]);
+    assert!(code == 4 && said.contains("is there room") && said.contains("No space left"), "{code}: {said}");
+}
+
+// If this failed, two daemons would commit over each other's bytes.
+#[test]
+fn a_second_daemon_on_any_of_its_folders_says_so_and_leaves() {
+    let options = DaemonOptions::new(1).unwrap().clustered();
+    let daemon = options.argument("--core").argument("none").start().unwrap();
+    let segment = client(&daemon).allocate("first", Spec::new(64)).unwrap();
+    segment.put(0, &pattern(1, 64)).unwrap();
+    let other = TempNode::new().unwrap();
+    let (folder, theirs) = (daemon.folder().to_owned(), other.join("own"));
+    let (memory, state, key) = (folder.join("memory"), folder.join("state"), folder.join("state/cluster.key"));
+    let shared: [&[(&str, &Path)]; 3] = [
+        &[("--dir", &folder)],
+        &[("--dir", &theirs), ("--memory-dir", &memory)],
+        &[("--dir", &theirs), ("--state-dir", &state), ("--key-file", &key)],
+    ];
+    for folders in shared {
+        let (code, said) =
+            cannot_start(&[], &["--listen", "127.0.0.1:0"][..2 * usize::from(folders.len() == 3)], folders);
+        assert!(code == 3 && said.contains("another ddssd works in"), "{folders:?}: {code}: {said}");
+    }
+    segment.put(0, &pattern(2, 64)).unwrap();
+    assert_eq!(segment.get(..).unwrap()[..], pattern(2, 64)[..]);
+    // One without a key, whose folder was there before it or not: what it has in files is not thrown away, either.
+    for early in [false, true] {
+        let own = TempNode::new().unwrap();
+        let state = own.join("state");
+        if early {
+            std::fs::create_dir(&state).unwrap();
+        }
+        let options = DaemonOptions::new(1).unwrap().argument("--core").argument("none");
+        let alone = options.argument("--state-dir").argument(&state).start().unwrap();
+        let in_file = Spec { storage: Storage::File, ..Spec::new(64) };
+        let segment = client(&alone).allocate("kept", in_file).unwrap();
+        segment.put(0, &pattern(3, 64)).unwrap();
+        for words in [&["--discard"][..], &[]] {
+            let folders: &[(&str, &Path)] = &[("--dir", &theirs), ("--state-dir", &state)];
+            let (code, said) = cannot_start(&[], words, folders);
+            assert!(code == 3 && said.contains("another ddssd works in"), "{early} {words:?}: {code}: {said}");
+        }
+        let reads_anew = Client::builder().folder(alone.folder()).timeout(PATIENCE).near(false).connect().unwrap();
+        assert_eq!(reads_anew.open("kept").unwrap().get(..).unwrap()[..], pattern(3, 64)[..]);
+        assert!(state.join("segments/register").exists(), "its register is gone");
+    }
+}
+
+// If this failed, a crash while a segment is brought to other people's memory would lose it, or open it to them.
+#[test]
+fn a_segment_that_is_being_moved_when_its_daemon_dies_is_there_whole() {
+    const BYTES: usize = 1 << 20;
+    let mut daemon =
+        DaemonOptions::new(1).unwrap().pool_bytes(8 * MIB).argument("--core").argument("none").start().unwrap();
+    let first = client(&daemon).allocate("moved", Spec { mode: 0o600, ..Spec::new(BYTES as u64) }).unwrap();
+    first.put(0, &pattern(0, BYTES)).unwrap();
+    let (mut last, mut moves) = (0, 0);
+    for round in 0..15u64 {
+        let owner = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(1)).connect().unwrap();
+        let segment = owner.open("moved").unwrap();
+        let (stop, moved, put) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(last));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 0.. {
+                    let mode = if turn % 2 == 0 { 0o644 } else { 0o600 };
+                    if stop.load(Ordering::Acquire) || segment.set_mode(mode).is_err() {
+                        return;
+                    }
+                    moved.fetch_add(1, Ordering::AcqRel);
+                    if turn % 3 == 0 {
+                        if segment.put(0, &pattern(put.load(Ordering::Acquire) + 1, BYTES)).is_err() {
+                            return;
+                        }
+                        put.fetch_add(1, Ordering::AcqRel);
+                    }
+                }
+            });
+            std::thread::sleep(Duration::from_micros(15_000 + 1_700 * round));
+            daemon.kill().unwrap();
+            stop.store(true, Ordering::Release);
+        });
+        (last, moves) = (put.into_inner(), moves + moved.into_inner());
+        daemon.start_again().unwrap();
+        let after = client(&daemon);
+        let segment = after.open("moved").unwrap();
+        let value = segment.get(..).unwrap();
+        // The put that was under way may be there as well.
+        let found = [last, last + 1].into_iter().find(|&seed| value[..] == pattern(seed, BYTES)[..]);
+        last = found.unwrap_or_else(|| panic!("round {round}: version {} is no put, or half of one", value.version()));
+        let mode = segment.stat().unwrap().facts.permissions.mode;
+        assert!(mode == 0o600 || mode == 0o644, "{mode:o}");
+        // Nothing of it is left where it was: there is room for all the rest.
+        let rest = after.allocate("rest", Spec::new(4 * MIB)).unwrap();
+        rest.release().unwrap();
+        let failed = std::iter::repeat_with(|| after.open("rest")).take(100).all(|opened| opened.is_ok());
+        assert!(!failed, "a released segment stays");
+    }
+    assert!(moves > 15, "too little was moved: {moves}");
+}

@@ -1,0 +1,122 @@
+//! A host that vanishes without a word: its connections end by themselves, also those on which nothing is asked.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use ddss_testkit::{Cut, Islands, skipped};
+use ddss_verbs::{
+    CloseReason, Event, Events, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RegionId, RemoteRange, Rights, Trust,
+    Work, WorkError,
+};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// The kernel believes in a silent host for ten seconds, and in one that it asks for something for as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+const BYTES: u64 = 1 << 16;
+
+/// A fabric on an island of its own, and what it has seen.
+struct Host {
+    fabric: Iwarp,
+    region: RegionId,
+    key: Option<RemoteRange>,
+    connected: Option<PeerId>,
+    done: Vec<(u64, Result<u64, WorkError>)>,
+    closed: Vec<(PeerId, CloseReason)>,
+}
+
+impl Host {
+    fn new() -> Host {
+        let memory = memfd_create("half-open", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&memory, BYTES).unwrap();
+        fcntl_add_seals(&memory, SealFlags::SHRINK).unwrap();
+        let mut fabric = Iwarp::new(IwarpConfig::default()).unwrap();
+        let region = fabric.register(memory.as_fd(), Trust::Sealed, 0, BYTES).unwrap();
+        Host { fabric, region, key: None, connected: None, done: Vec::new(), closed: Vec::new() }
+    }
+
+    fn step(&mut self) {
+        let mut events = Events::new();
+        self.fabric.poll(&mut events);
+        for event in events.iter() {
+            match event {
+                Event::Asked { peer, .. } => {
+                    let window = self.fabric.expose(peer, self.region, 0, BYTES, Rights::READ).unwrap();
+                    let hello = [&window.key.to_le_bytes()[..], &window.base.to_le_bytes()].concat();
+                    self.fabric.accept(peer, &hello).unwrap();
+                }
+                Event::Connected { peer, hello } => {
+                    self.connected = Some(peer);
+                    self.key = hello.split_first_chunk::<4>().map(|(key, base)| RemoteRange {
+                        key: u32::from_le_bytes(*key),
+                        address: u64::from_le_bytes(base.try_into().unwrap()),
+                    });
+                }
+                Event::Done { tag, outcome, .. } => self.done.push((tag, outcome)),
+                Event::Closed { peer, reason, .. } => self.closed.push((peer, reason)),
+                other => panic!("nobody asked for {other:?}"),
+            }
+        }
+    }
+
+    fn read(&mut self, tag: u64) {
+        let (peer, remote) = (self.connected.unwrap(), self.key.unwrap());
+        let local = LocalRange { region: self.region, offset: 0, bytes: 8 };
+        self.fabric.post(&[Work::Read { peer, tag, local, remote }]).unwrap();
+    }
+}
+
+fn enter(islands: &Islands, node: u8) {
+    let namespace = File::open(format!("/run/netns/{}", islands.inside(node))).unwrap();
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+}
+
+fn until(hosts: &mut [Host; 3], what: &str, wanted: impl Fn(&[Host; 3]) -> bool) {
+    let begin = Instant::now();
+    while !wanted(hosts) {
+        hosts.iter_mut().for_each(Host::step);
+        std::thread::yield_now();
+        let closed = hosts.each_ref().map(|host| host.closed.clone());
+        assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}; closed were {closed:?}");
+    }
+}
+
+#[test]
+fn a_host_that_vanished_is_noticed() {
+    // If this failed, a node whose power went would be asked for years, and each of its connections kept as long.
+    let islands = match Islands::new(3) {
+        Ok(islands) => islands,
+        Err(error) => {
+            skipped("a_host_that_vanished_is_noticed", &format!("it needs root and network namespaces: {error}"));
+            return;
+        }
+    };
+    // A socket belongs to the island on which it was made; who polls it may be anywhere.
+    let mut hosts = [Host::new(), Host::new(), Host::new()];
+    enter(&islands, 1);
+    let address = hosts[0].fabric.listen(SocketAddr::new(islands.address(1), 7500)).unwrap();
+    for node in [2, 3] {
+        enter(&islands, node);
+        hosts[usize::from(node) - 1].fabric.connect(address, b"").unwrap();
+    }
+    until(&mut hosts, "the connections", |hosts| hosts[1..].iter().all(|host| host.key.is_some()));
+    hosts[1].read(1);
+    hosts[2].read(1);
+    until(&mut hosts, "a read over the bridge", |hosts| hosts[1..].iter().all(|host| host.done == [(1, Ok(0))]));
+
+    islands.cut(1, Cut::Both).unwrap();
+    // The second host asks for nothing more, and the third one does.
+    hosts[2].read(2);
+    until(&mut hosts, "the ends", |hosts| hosts[1].closed.len() + hosts[2].closed.len() + hosts[0].closed.len() == 4);
+    for host in &hosts {
+        for (peer, reason) in &host.closed {
+            assert!(matches!(reason, CloseReason::Lost(std::io::ErrorKind::TimedOut)), "{peer:?}: {reason:?}");
+        }
+        assert_eq!(host.fabric.sockets_open(), 0);
+    }
+    assert_eq!(hosts[1].done, [(1, Ok(0))]);
+    assert_eq!(hosts[2].done, [(1, Ok(0)), (2, Err(WorkError::Unknown))], "it may have been read, or not");
+}

@@ -1,0 +1,206 @@
+//! Three nodes on a network that falls apart: what is cut off ends in its deadline, everybody else goes on, and what
+//! is healed is whole again without a hand.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ddss_testkit::{Cut, Daemon, DaemonOptions, Islands, ScriptedClient, binary, skipped};
+use serde_json::Value;
+
+const CLIENT: &str = env!("CARGO_BIN_EXE_client");
+/// A machine that runs other tests takes its time, and so does TCP before it believes in a road again.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A call's deadline is 2 s; on a crowded machine its end is seen later. It never ends by TCP's own patience.
+const DEADLINE_AND_MORE: Duration = Duration::from_secs(8);
+
+/// Three nodes, each the home of one segment `of-N`.
+struct Three {
+    daemons: Vec<Daemon>,
+    islands: Islands,
+}
+
+impl Three {
+    fn start(test: &str) -> Option<Three> {
+        let islands = match Islands::new(3) {
+            Ok(islands) => islands,
+            Err(error) => {
+                skipped(test, &format!("it needs root and network namespaces: {error}"));
+                return None;
+            }
+        };
+        let options = |node: u8| {
+            let listen = SocketAddr::new(islands.address(node), 7400);
+            DaemonOptions::listening(node.into(), listen).inside(&islands.inside(node))
+        };
+        let mut daemons = vec![options(1).clustered().start().unwrap()];
+        for node in 2..=3 {
+            daemons.push(options(node).joins(daemons[0].listen()).start().unwrap());
+        }
+        let three = Three { daemons, islands };
+        three.until_whole();
+        for node in 1..=3 {
+            let mut home = three.client(node);
+            home.ask(&format!("allocate of-{node} 4096")).unwrap();
+            assert_eq!(home.ask("put 0 4096 1").unwrap(), "ok version 1");
+        }
+        Some(three)
+    }
+
+    fn client(&self, node: usize) -> ScriptedClient {
+        ScriptedClient::start(CLIENT, self.daemons[node - 1].folder(), "auto").unwrap()
+    }
+
+    /// A client on `node` that has opened the segment at home on `home`.
+    fn opened(&self, node: usize, home: usize) -> ScriptedClient {
+        let mut client = self.client(node);
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let said = client.ask(&format!("open of-{home}")).unwrap();
+            if said == format!("ok 4096 bytes at node {home}") {
+                return client;
+            }
+            assert!(Instant::now() < end, "of-{home} on node {node}: {said}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn status(&self, node: usize) -> Value {
+        let mut command = Command::new(binary("ddss").unwrap());
+        command.args(["cluster", "status", "--json", "--dir"]).arg(self.daemons[node - 1].folder());
+        serde_json::from_slice(&command.output().unwrap().stdout).unwrap_or(Value::Null)
+    }
+
+    fn until(&self, node: usize, what: &str, good: impl Fn(&Value) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let status = self.status(node);
+            if good(&status) {
+                return;
+            }
+            assert!(Instant::now() < end, "{what}: {status}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn until_whole(&self) {
+        for node in 1..=3 {
+            self.until(node, "all three are alive and vote", |status| {
+                let all = |key: &str| {
+                    status["nodes"].as_array().is_some_and(|nodes| {
+                        nodes.len() == 3 && nodes.iter().all(|node| node[key] == Value::Bool(true))
+                    })
+                };
+                all("alive") && all("voter") && status["leader"].is_u64()
+            });
+        }
+    }
+
+    /// Everything can be read and written from everywhere.
+    fn is_whole(&self) {
+        self.until_whole();
+        for node in 1..=3 {
+            for home in 1..=3 {
+                let mut client = self.opened(node, home);
+                let said = client.ask("put 0 4096 9").unwrap();
+                assert!(said.starts_with("ok version"), "{said}");
+                let said = client.ask("get 0 4096 9").unwrap();
+                assert!(said.ends_with("equal"), "{said}");
+            }
+        }
+    }
+}
+
+/// Calls end with an error of the road, and in their deadline.
+fn ends_in_its_deadline(client: &mut ScriptedClient, call: &str) {
+    let began = Instant::now();
+    let said = client.ask(call).unwrap();
+    assert!(said.starts_with("error"), "{call}: {said}");
+    assert!(began.elapsed() < DEADLINE_AND_MORE, "{call} took {:?}: {said}", began.elapsed());
+}
+
+/// Calls between two others go on as if nothing were.
+fn goes_on(client: &mut ScriptedClient) {
+    for turn in 0..100 {
+        let said = client.ask(&format!("put 0 4096 {turn}")).unwrap();
+        assert!(said.starts_with("ok version"), "{said}");
+        let said = client.ask(&format!("get 0 4096 {turn}")).unwrap();
+        assert!(said.ends_with("equal"), "{said}");
+    }
+}
+
+fn cut_and_heal(test: &str, how: Cut) {
+    let Some(three) = Three::start(test) else { return };
+    let (mut to_cut, mut others) = (three.opened(1, 3), three.opened(1, 2));
+    let (mut from_cut, mut at_home) = (three.opened(3, 2), three.opened(3, 3));
+    three.islands.cut(3, how).unwrap();
+    for call in ["put 0 4096 2", "get 0 4096 2", "put 0 8 2"] {
+        ends_in_its_deadline(&mut to_cut, call);
+        ends_in_its_deadline(&mut from_cut, call);
+        goes_on(&mut others);
+    }
+    // What is at home on the node itself needs no road.
+    goes_on(&mut at_home);
+    three.until(1, "node 3 is declared dead", |status| status["nodes"][2]["alive"] == Value::Bool(false));
+    assert_eq!(three.client(2).ask("allocate meanwhile 64").unwrap(), "ok 64 bytes");
+    ends_in_its_deadline(&mut three.client(3), "allocate alone 64");
+    goes_on(&mut others);
+    three.islands.heal(3);
+    three.is_whole();
+    let epoch = three.status(1)["nodes"][2]["epoch"].clone();
+    assert!(epoch.as_u64().unwrap() >= 2, "{epoch}");
+}
+
+// If this failed, one broken cable would stop a cluster, or would need somebody to mend the cluster after the cable.
+#[test]
+fn a_node_that_is_cut_off_harms_nobody_else_and_comes_back_by_itself() {
+    cut_and_heal("a_node_that_is_cut_off_harms_nobody_else_and_comes_back_by_itself", Cut::Both);
+}
+
+// If this failed, a road that is broken in one direction would look whole, and calls on it would hang.
+#[test]
+fn a_node_that_hears_nothing_harms_nobody_else_and_comes_back_by_itself() {
+    cut_and_heal("a_node_that_hears_nothing_harms_nobody_else_and_comes_back_by_itself", Cut::Deaf);
+}
+
+// If this failed, the same in the other direction.
+#[test]
+fn a_node_that_is_not_heard_harms_nobody_else_and_comes_back_by_itself() {
+    cut_and_heal("a_node_that_is_not_heard_harms_nobody_else_and_comes_back_by_itself", Cut::Mute);
+}
+
+// If this failed, the loss of the one node that leads would be the loss of all names.
+#[test]
+fn when_the_leader_is_cut_off_the_others_choose_another() {
+    let Some(three) = Three::start("when_the_leader_is_cut_off_the_others_choose_another") else { return };
+    assert_eq!(three.status(2)["leader"], 1);
+    three.islands.cut(1, Cut::Both).unwrap();
+    three.until(2, "another leads", |status| matches!(status["leader"].as_u64(), Some(2 | 3)));
+    three.until(3, "node 1 is declared dead", |status| status["nodes"][0]["alive"] == Value::Bool(false));
+    assert_eq!(three.client(3).ask("allocate one-name 64").unwrap(), "ok 64 bytes");
+    // The old leader cannot give the same name away.
+    ends_in_its_deadline(&mut three.client(1), "allocate one-name 64");
+    three.islands.heal(1);
+    three.is_whole();
+    assert!(three.client(1).ask("allocate one-name 64").unwrap().contains("exists"));
+}
+
+// If this failed, one slow road would slow down everybody.
+#[test]
+fn a_slow_road_slows_down_nobody_else() {
+    let Some(three) = Three::start("a_slow_road_slows_down_nobody_else") else { return };
+    let (mut to_slow, mut others) = (three.opened(1, 3), three.opened(1, 2));
+    let how = three.islands.slow(3).unwrap();
+    eprintln!("the road of node 3: {how}");
+    for turn in 0..5 {
+        // It works, or ends in its deadline: nothing else.
+        let began = Instant::now();
+        let said = to_slow.ask(&format!("put 0 4096 {turn}")).unwrap();
+        assert!(said.starts_with("ok version") || said.starts_with("error"), "{said}");
+        assert!(began.elapsed() < DEADLINE_AND_MORE, "{:?}: {said}", began.elapsed());
+        goes_on(&mut others);
+    }
+    three.islands.heal(3);
+    three.is_whole();
+}

@@ -1,0 +1,244 @@
+//! A daemon that is killed, or stopped, and started again: what was acknowledged is there, whole.
+
+use ddss::{Client, Failure, Model, Segment, Spec, Strategy};
+use ddss_testkit::{Daemon, DaemonOptions, pattern};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+fn patient(daemon: &Daemon, seconds: u64) -> Client {
+    let patience = Duration::from_secs(seconds);
+    Client::builder().folder(daemon.folder()).timeout(patience).connect().expect("the daemon serves")
+}
+
+fn client(daemon: &Daemon) -> Client {
+    patient(daemon, 30)
+}
+
+/// Puts one pattern after the other until the daemon is gone; says which was the last that was acknowledged.
+fn put_until_it_is_gone(segment: &Segment, length: usize, first: u64, made: &AtomicU64) -> u64 {
+    let mut last = first;
+    while segment.put(0, &pattern(last + 1, length)).is_ok() {
+        last += 1;
+        made.fetch_add(1, Ordering::Release);
+    }
+    last
+}
+
+// If this failed, a crash of the daemon would lose what it had acknowledged, or leave half of a put.
+#[test]
+fn an_acknowledged_put_survives_a_kill_and_no_put_is_there_in_part() {
+    let mut daemon = Daemon::start(1).unwrap();
+    let sizes = [8usize, 5000, 300_000, 1 << 20];
+    let mut last = [0u64; 4];
+    let ids: Vec<_> = {
+        let client = client(&daemon);
+        let made = sizes.iter().map(|&bytes| client.allocate(&format!("s{bytes}"), Spec::new(bytes as u64)).unwrap());
+        let made: Vec<_> = made.collect();
+        for (segment, bytes) in made.iter().zip(sizes) {
+            segment.put(0, &pattern(0, bytes)).unwrap();
+        }
+        made.iter().map(Segment::id).collect()
+    };
+    for round in 0..12 {
+        // Nobody starts the next one before they have all seen the end of this one.
+        let began = patient(&daemon, 1);
+        let segments: Vec<_> = sizes.iter().map(|bytes| began.open(&format!("s{bytes}")).unwrap()).collect();
+        let made = [const { AtomicU64::new(0) }; 4];
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = segments
+                .iter()
+                .zip(sizes)
+                .zip(last)
+                .zip(&made)
+                .map(|(((segment, bytes), last), made)| {
+                    scope.spawn(move || put_until_it_is_gone(segment, bytes, last, made))
+                })
+                .collect();
+            std::thread::sleep(Duration::from_millis(20 + 7 * round));
+            // On a machine that has other things to do a large put takes its time.
+            let begin = Instant::now();
+            while made.iter().any(|made| made.load(Ordering::Acquire) < 2) && begin.elapsed() < Duration::from_secs(20)
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            daemon.kill().unwrap();
+            for (writer, last) in writers.into_iter().zip(&mut last) {
+                *last = writer.join().unwrap();
+            }
+        });
+        daemon.start_again().unwrap();
+        let after = client(&daemon);
+        for ((bytes, last), id) in sizes.iter().zip(&mut last).zip(&ids) {
+            let segment = after.open(&format!("s{bytes}")).unwrap();
+            assert_eq!(segment.id(), *id);
+            let value = segment.get(..).unwrap();
+            // The one that was under way may be there as well.
+            let found = [*last, *last + 1].into_iter().find(|&seed| value[..] == pattern(seed, *bytes)[..]);
+            *last = found.unwrap_or_else(|| panic!("{bytes} bytes of version {} are of no put", value.version()));
+        }
+    }
+    assert!(last.iter().all(|&last| last > 12), "too little was put: {last:?}");
+}
+
+// If this failed, what was released would come back, or a name, an id or a permission would change with a restart.
+#[test]
+fn a_restart_changes_nothing_but_the_locks() {
+    let mut daemon = Daemon::start(1).unwrap();
+    let before = client(&daemon);
+    let kept = before.allocate("kept", Spec { model: Model::Write, mode: 0o640, ..Spec::new(100) }).unwrap();
+    let gone = before.allocate("gone", Spec::new(100)).unwrap();
+    let stamp = kept.put(3, b"here").unwrap();
+    let (kept_id, gone_id) = (kept.id(), gone.id());
+    let held = kept.lock().unwrap();
+    let token = held.token();
+    gone.release().unwrap();
+    daemon.kill().unwrap();
+    drop(held);
+    daemon.start_again().unwrap();
+    let after = client(&daemon);
+    assert_eq!(after.open("gone").unwrap_err().failure(), Some(Failure::NotFound));
+    let kept = after.open("kept").unwrap();
+    let value = kept.get(3..7).unwrap();
+    assert_eq!((kept.id(), &value[..], value.stamp()), (kept_id, &b"here"[..], stamp));
+    assert!(kept.lock().unwrap().token() > token, "a token was given twice");
+    assert!(kept.put(0, b"x").unwrap() > stamp);
+    let again = after.allocate("gone", Spec::new(100)).unwrap();
+    assert_ne!(again.id(), gone_id);
+    assert!(again.get(..).unwrap().iter().all(|&byte| byte == 0), "the bytes of another segment are shown");
+    // A clean stop keeps the segments as well.
+    daemon.start_again().unwrap();
+    assert_eq!(&client(&daemon).open("kept").unwrap().get(4..7).unwrap()[..], b"ere");
+}
+
+// If this failed, a daemon would start with another node's segments, or with less memory than they take.
+#[test]
+fn memory_that_does_not_fit_the_daemon_is_said_and_left_alone() {
+    let options = DaemonOptions::new(1).unwrap();
+    let mut daemon = options.start().unwrap();
+    client(&daemon).allocate("large", Spec::new(5 << 20)).unwrap();
+    daemon.process().end().unwrap();
+    let folder = daemon.folder().to_owned();
+    let start = |words: &[&str]| {
+        let mut command = std::process::Command::new(ddss_testkit::binary("ddssd").unwrap());
+        let command = command.arg("--dir").arg(&folder).args(words);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(4));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let other = start(&["--node", "2"]);
+    assert!(other.contains("is of node 1") && other.contains("--discard"), "{other}");
+    let small = start(&["--node", "1", "--pool-bytes", "1048576"]);
+    assert!(small.contains("larger --pool-bytes"), "{small}");
+    daemon.start_again().unwrap();
+    assert_eq!(client(&daemon).open("large").unwrap().bytes(), 5 << 20);
+}
+
+// If this failed, every application would need code of its own to connect again after an upgrade of the daemon.
+#[test]
+fn a_handle_goes_on_with_the_next_daemon() {
+    let mut daemon = Daemon::start(1).unwrap();
+    let clients = Strategy::ALL.map(|strategy| {
+        let patient = Duration::from_secs(30);
+        let builder = Client::builder().folder(daemon.folder()).strategy(strategy).near(false).timeout(patient);
+        builder.connect().unwrap()
+    });
+    let made = clients[0].allocate("counter", Spec::new(64)).unwrap();
+    made.fetch_add(0, 1).unwrap();
+    let handles = clients.each_ref().map(|client| client.open("counter").unwrap());
+    let tasks = clients[3].to_async().unwrap();
+    let later = block_on(tasks.open("counter")).unwrap();
+    for round in 1..4u64 {
+        daemon.kill().unwrap();
+        // Somebody asks while there is no daemon, and is answered by the next one.
+        let waits = std::thread::spawn({
+            let handle = handles[0].clone();
+            move || handle.get(0..8)
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        daemon.start_again().unwrap();
+        let before = 1 + (round - 1) * 5;
+        assert_eq!(waits.join().unwrap().unwrap()[..], before.to_le_bytes());
+        for (index, handle) in handles.iter().enumerate() {
+            let added = handle.fetch_add(0, 1).unwrap_or_else(|error| panic!("{index}: {error}"));
+            assert_eq!(added.before, before + index as u64);
+            assert_eq!(handle.get(0..8).unwrap()[..], (before + index as u64 + 1).to_le_bytes());
+        }
+        let put = block_on(later.put(0, &(before + 5).to_le_bytes())).unwrap();
+        assert_eq!(block_on(later.get(0..8)).unwrap().stamp(), put);
+    }
+    // One that is stopped for good is told at once, and nothing has happened.
+    daemon.process().end().unwrap();
+    while handles[1].get(0..8).is_ok() {}
+    let told = handles[1].put(0, &[0; 8]).unwrap_err();
+    assert!(told.to_string().contains("no daemon is running") && !told.is_indeterminate(), "{told}");
+}
+
+/// Asks until the home of the segment answers. While it is away each call ends with the error that says so, and with no other one.
+fn once_home_is_back<T>(mut call: impl FnMut() -> Result<T, ddss::Error>) -> (T, usize) {
+    let begin = Instant::now();
+    let mut refused = 0;
+    loop {
+        match call() {
+            Ok(value) => return (value, refused),
+            Err(error) => {
+                assert_eq!(error.failure(), Some(Failure::NodeDown), "{error}");
+                assert!(begin.elapsed() < Duration::from_secs(60), "the handle does not go on: {error}");
+            }
+        }
+        refused += 1;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+// If this failed, an application would have to open its segments anew whenever another node's daemon was started again.
+#[test]
+fn a_handle_goes_on_when_the_home_on_another_node_is_back() {
+    let [mut home, other] = Daemon::pair().unwrap();
+    let made = client(&home).allocate("counter", Spec::new(64)).unwrap();
+    made.put(0, &[0; 8]).unwrap();
+    let clients = Strategy::ALL.map(|strategy| {
+        let builder = Client::builder().folder(other.folder()).strategy(strategy).timeout(Duration::from_secs(30));
+        builder.connect().unwrap()
+    });
+    let handles = clients.each_ref().map(|client| ddss_testkit::retry(|| client.open("counter")));
+    let tasks = clients[3].to_async().unwrap();
+    let later = block_on(tasks.open("counter")).unwrap();
+    let mut count = 0u64;
+    for _ in 0..3 {
+        home.kill().unwrap();
+        let waits = std::thread::spawn({
+            let handle = handles[0].clone();
+            let expected = count.to_le_bytes();
+            move || {
+                // It has to see that the home is away before it sees that it is back.
+                while handle.get(0..8).is_ok() {}
+                let (value, refused) = once_home_is_back(|| handle.get(0..8));
+                assert_eq!(value[..], expected);
+                refused
+            }
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        home.start_again().unwrap();
+        waits.join().unwrap();
+        for handle in &handles {
+            let (stamp, _) = once_home_is_back(|| handle.get(0..8).map(|value| value.version()));
+            count += 1;
+            let put = once_home_is_back(|| handle.put_if(stamp, 0, &count.to_le_bytes())).0;
+            assert_eq!(once_home_is_back(|| handle.get(0..8)).0.version(), put.version);
+        }
+        let got = once_home_is_back(|| block_on(later.get(0..8))).0;
+        assert_eq!(got[..], count.to_le_bytes());
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    loop {
+        // It is asked again and again: nobody has to be woken.
+        let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
+        if let std::task::Poll::Ready(output) = future.as_mut().poll(context) {
+            return output;
+        }
+        std::thread::yield_now();
+    }
+}

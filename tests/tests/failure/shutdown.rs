@@ -1,0 +1,226 @@
+//! A daemon that is told to stop: what is under way ends, what is new is told so, and nothing that was acknowledged is lost.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Error, Failure, LockOptions, Segment, Spec, Strategy};
+use ddss_testkit::{Daemon, DaemonOptions, Process, TEST_KEY, TempNode, binary, block_on, write_key};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes, and shorter than the drain of the daemons that shall not come to its end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn client(daemon: &Daemon, strategy: Strategy) -> Client {
+    Client::builder().folder(daemon.folder()).strategy(strategy).timeout(PATIENCE).connect().expect("the daemon serves")
+}
+
+fn is_soon(what: &str, mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < PATIENCE, "never {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits until new calls are refused, which they are at once and by name.
+fn wait_until_it_refuses(one: &Segment) {
+    is_soon("refuses what is new", || match one.put(0, &[0; 8]) {
+        Ok(_) => false,
+        Err(error) => {
+            assert!(error.failure() == Some(Failure::GoingDown), "{error}");
+            assert!(error.to_string().contains("going down") && !error.is_indeterminate(), "{error}");
+            true
+        }
+    });
+}
+
+/// Longer than any test: only who holds such a lock ends it.
+fn for_long() -> LockOptions {
+    LockOptions::new().lease(Duration::from_secs(600))
+}
+
+fn draining(ms: u64) -> Daemon {
+    DaemonOptions::new(1).unwrap().argument("--drain-ms").argument(ms.to_string()).start().unwrap()
+}
+
+// If this failed, each upgrade of a daemon would break the calls that its clients had just begun.
+#[test]
+fn calls_under_way_end_with_done_and_the_daemon_ends_well() {
+    let mut daemon = draining(60_000);
+    let holder = client(&daemon, Strategy::Auto);
+    let other = holder.allocate("other", Spec::new(64)).unwrap();
+    let shared = holder.allocate("shared", Spec::new(64)).unwrap();
+    let locked = shared.lock_with(for_long()).unwrap();
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = Strategy::ALL
+            .iter()
+            .map(|&strategy| {
+                let segment = client(&daemon, strategy).open("shared").unwrap();
+                scope.spawn(move || segment.fetch_add(0, 1))
+            })
+            .collect();
+        // Each of them waits behind the lock: it is under way.
+        is_soon("is everybody in line", || usize::from(shared.stat().unwrap().waiting) == waiting.len());
+        let late = client(&daemon, Strategy::Auto).open("other").unwrap();
+        daemon.process().ask_to_end().unwrap();
+        wait_until_it_refuses(&late);
+        assert!(Client::builder().folder(daemon.folder()).connect().is_err(), "somebody was let in");
+        assert!(other.put(0, &[1; 8]).unwrap_err().failure() == Some(Failure::GoingDown));
+        // The one thing that is begun all the same, since it lets others end.
+        drop(locked);
+        for one in waiting {
+            one.join().unwrap().unwrap();
+        }
+    });
+    let status = daemon.process().wait(PATIENCE).unwrap().expect("all had ended");
+    assert_eq!(status.code(), Some(0), "{}", daemon.process().stderr());
+    assert!(daemon.process().stderr().contains("nothing is under way any more"), "{}", daemon.process().stderr());
+    daemon.start_again().unwrap();
+    // The same handle, and nothing of it is lost.
+    assert_eq!(shared.get(0..8).unwrap()[..], (Strategy::ALL.len() as u64).to_le_bytes());
+}
+
+// If this failed, a stop under load would lose acknowledged puts, or leave callers who do not know what happened.
+#[test]
+fn whoever_calls_when_it_stops_knows_how_each_call_ended() {
+    for round in 0..3 {
+        let mut daemon = Daemon::start(1).unwrap();
+        let maker = client(&daemon, Strategy::Auto);
+        let names: Vec<String> = Strategy::ALL.iter().map(|strategy| format!("of-{strategy}")).collect();
+        let made: Vec<Segment> = names.iter().map(|name| maker.allocate(name, Spec::new(64)).unwrap()).collect();
+        let done = [const { AtomicU64::new(0) }; 4];
+        std::thread::scope(|scope| {
+            for ((name, &strategy), done) in names.iter().zip(Strategy::ALL.iter()).zip(&done) {
+                let segment = client(&daemon, strategy).open(name).unwrap();
+                scope.spawn(move || {
+                    let error = loop {
+                        match segment.fetch_add(0, 1) {
+                            Ok(_) => _ = done.fetch_add(1, Ordering::Release),
+                            Err(error) => break error,
+                        }
+                    };
+                    let told = matches!(error, Error::NoDaemon { .. }) || error.failure() == Some(Failure::GoingDown);
+                    assert!(told && !error.is_indeterminate(), "{strategy}: {error}");
+                });
+            }
+            is_soon("has each of them called", || {
+                done.iter().all(|done| done.load(Ordering::Acquire) > 20 + 50 * round)
+            });
+            daemon.process().ask_to_end().unwrap();
+        });
+        assert!(daemon.process().wait(PATIENCE).unwrap().is_some_and(|status| status.success()));
+        daemon.start_again().unwrap();
+        for (segment, done) in made.iter().zip(&done) {
+            assert_eq!(segment.get(0..8).unwrap()[..], done.load(Ordering::Acquire).to_le_bytes());
+        }
+    }
+}
+
+// If this failed, those who wait behind a lock would wait until its lease ends, although its holder has let it go.
+#[test]
+fn who_was_told_that_it_stops_can_still_unlock() {
+    let mut daemon = draining(600_000);
+    let maker = client(&daemon, Strategy::Auto);
+    let spare = maker.allocate("spare", Spec::new(64)).unwrap();
+    let names: Vec<String> = Strategy::ALL.iter().map(|strategy| format!("of-{strategy}")).collect();
+    let made: Vec<Segment> = names.iter().map(|name| maker.allocate(name, Spec::new(64)).unwrap()).collect();
+    let own: Vec<Segment> =
+        names.iter().zip(Strategy::ALL).map(|(name, strategy)| client(&daemon, strategy).open(name).unwrap()).collect();
+    let by_threads: Vec<_> = own.iter().map(|segment| segment.lock_with(for_long()).unwrap()).collect();
+    let tasks = client(&daemon, Strategy::Auto).to_async().unwrap();
+    let by_tasks: Vec<_> = ["told", "dropped"]
+        .map(|name| {
+            maker.allocate(name, Spec::new(64)).unwrap();
+            block_on(async { tasks.open(name).await.unwrap().lock_with(for_long()).await.unwrap() })
+        })
+        .into();
+    let of_tasks = block_on(tasks.open("spare")).unwrap();
+    let waited_for: Vec<Segment> = (made.iter().map(|segment| segment.name()))
+        .chain(["told", "dropped"])
+        .map(|name| client(&daemon, Strategy::Auto).open(name).unwrap())
+        .collect();
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = waited_for.iter().map(|segment| scope.spawn(move || segment.fetch_add(0, 1))).collect();
+        is_soon("is everybody in line", || {
+            waited_for.iter().all(|segment| maker.open(segment.name()).unwrap().stat().unwrap().waiting == 1)
+        });
+        daemon.process().ask_to_end().unwrap();
+        wait_until_it_refuses(&spare);
+        // Every holder has been told that this daemon takes nothing new.
+        for segment in &own {
+            let told = segment.within(Duration::from_millis(50)).stat().unwrap_err();
+            assert_eq!(told.failure(), Some(Failure::GoingDown));
+        }
+        let told = block_on(of_tasks.within(Duration::from_millis(50)).stat()).unwrap_err();
+        assert_eq!(told.failure(), Some(Failure::GoingDown));
+        assert!(waiting.iter().all(|one| !one.is_finished()));
+        for (number, locked) in by_threads.into_iter().enumerate() {
+            // Dropping it is unlocking as well.
+            if number % 2 == 0 { locked.unlock().unwrap() } else { drop(locked) }
+        }
+        for (number, locked) in by_tasks.into_iter().enumerate() {
+            if number % 2 == 0 { block_on(locked.unlock()).unwrap() } else { drop(locked) }
+        }
+        for one in waiting {
+            one.join().unwrap().unwrap();
+        }
+    });
+    let status = daemon.process().wait(PATIENCE).unwrap().expect("all had ended");
+    assert_eq!(status.code(), Some(0), "{}", daemon.process().stderr());
+    daemon.start_again().unwrap();
+    for segment in &made {
+        assert_eq!(segment.get(0..8).unwrap()[..], 1u64.to_le_bytes());
+    }
+}
+
+// If this failed, a daemon could not be stopped while some client waits for what does not come.
+#[test]
+fn a_second_word_ends_it_at_once_and_who_still_waits_is_told_that_nothing_happened() {
+    let mut daemon = draining(600_000);
+    let holder = client(&daemon, Strategy::Auto);
+    let shared = holder.allocate("shared", Spec::new(64)).unwrap();
+    let other = holder.allocate("other", Spec::new(64)).unwrap();
+    let locked = shared.lock().unwrap();
+    let waits = client(&daemon, Strategy::Auto).open("shared").unwrap();
+    let wants_lock = client(&daemon, Strategy::Auto).open("shared").unwrap();
+    std::thread::scope(|scope| {
+        let put = scope.spawn(|| waits.put(0, &[7; 8]));
+        let for_a_while = LockOptions::new().timeout(PATIENCE / 8);
+        let lock = scope.spawn(move || wants_lock.lock_with(for_a_while).map(drop));
+        is_soon("is everybody in line", || shared.stat().unwrap().waiting == 2);
+        daemon.process().ask_to_end().unwrap();
+        // A lock would end with the daemon: the wait for one ends, and no other daemon comes in its time.
+        assert_eq!(lock.join().unwrap().unwrap_err().failure(), Some(Failure::GoingDown));
+        wait_until_it_refuses(&other);
+        assert!(!put.is_finished());
+        daemon.process().ask_to_end().unwrap();
+        let status = daemon.process().wait(PATIENCE).unwrap().expect("it was told twice");
+        assert_eq!(status.code(), Some(0), "{}", daemon.process().stderr());
+        let error = put.join().unwrap().unwrap_err();
+        assert!(error.failure() == Some(Failure::GoingDown) && !error.is_indeterminate(), "{error}");
+    });
+    drop(locked);
+    daemon.start_again().unwrap();
+    assert_eq!(shared.get(0..8).unwrap()[..], [0; 8]);
+}
+
+// If this failed, a stop or a boot would wait for a name service that does not answer.
+#[test]
+fn a_daemon_that_is_still_looking_for_its_cluster_stops_when_told() {
+    /// Looking alone goes on for 10 s.
+    const SOON: Duration = Duration::from_secs(3);
+    for place in ["no-such-host.invalid:7400", "192.0.2.1:7400"] {
+        let node = TempNode::new().unwrap();
+        write_key(node.path(), TEST_KEY).unwrap();
+        let mut command = std::process::Command::new(binary("ddssd").unwrap());
+        command.arg("--dir").arg(node.path()).args(["--join", place, "--listen", "127.0.0.1:0"]);
+        let mut daemon = Process::start(command, node.path(), "ddssd").unwrap();
+        daemon.wait_until(PATIENCE, |process| process.stderr().contains("fabric taken")).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        daemon.ask_to_end().unwrap();
+        let told = Instant::now();
+        let status = daemon.wait(PATIENCE).unwrap().expect("it ends");
+        assert!(told.elapsed() < SOON, "{place}: it went on for {:?}", told.elapsed());
+        assert_eq!(status.code(), Some(0), "{place}: {}", daemon.stderr());
+        assert!(!node.join("ddssd.sock").exists());
+    }
+}

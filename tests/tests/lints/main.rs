@@ -1,0 +1,5 @@
+//! Repository lints: the tree, the code and the docs keep their own rules.
+
+mod docs;
+mod protocol;
+mod tree;

@@ -1,0 +1,195 @@
+//! The page about the protocol says what the code does: every number, table and drawing on it.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use ddss::Failure;
+use ddss_testkit::repo_lints;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(repo_lints::workspace_root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn page() -> String {
+    read("docs/PROTOCOL.md")
+}
+
+/// The rows of the table with that head, cell by cell.
+fn table(page: &str, head: &str) -> Vec<Vec<String>> {
+    let start = page.find(head).unwrap_or_else(|| panic!("there is no table {head}"));
+    let rows = page[start..].lines().skip(2).take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect()).collect()
+}
+
+fn plain(cell: &str) -> &str {
+    cell.trim_matches('`')
+}
+
+/// The drawings of a file, without the marks of its comments.
+fn drawings(source: &str) -> Vec<String> {
+    let (mut found, mut open): (Vec<String>, Option<Vec<&str>>) = (Vec::new(), None);
+    for line in source.lines() {
+        let comment = line.trim_start().strip_prefix("//!").or_else(|| line.trim_start().strip_prefix("///"));
+        let comment = comment.map(|comment| comment.strip_prefix(' ').unwrap_or(comment).trim_end());
+        match (comment, &mut open) {
+            (Some("```text"), None) => open = Some(Vec::new()),
+            (Some("```"), Some(lines)) => {
+                found.push(lines.join("\n"));
+                open = None;
+            }
+            (Some(comment), Some(lines)) => lines.push(comment),
+            (None, Some(_)) => open = None,
+            _ => {}
+        }
+    }
+    found
+}
+
+// If this failed, whoever reads the page would look for a field where it is not.
+#[test]
+fn each_drawing_is_the_one_in_the_code() {
+    let page = page();
+    let mut count = 0;
+    for (start, mark) in page.match_indices("<!-- drawing ") {
+        let words = page[start + mark.len()..].split_once(" -->").unwrap().0;
+        let (number, path) = words.split_once(" of ").unwrap();
+        let shown = page[start..].split_once("```text\n").unwrap().1.split_once("\n```").unwrap().0;
+        let drawn = drawings(&read(path));
+        let drawn =
+            drawn.get(number.parse::<usize>().unwrap()).unwrap_or_else(|| panic!("{path} has no drawing {number}"));
+        assert_eq!(shown, drawn, "copy drawing {number} of {path} onto the page");
+        count += 1;
+    }
+    assert!(count > 10, "only {count} drawings were found");
+}
+
+/// What simple constants are worth: a number, or one shifted.
+fn worth(words: &str) -> u64 {
+    let number =
+        |words: &str| words.trim().replace('_', "").parse::<u64>().unwrap_or_else(|_| panic!("{words} is no number"));
+    words.split_once("<<").map_or_else(|| number(words), |(value, by)| number(value) << number(by))
+}
+
+// If this failed, another implementation would be built for another release than the page says.
+#[test]
+fn each_number_is_the_one_in_the_code() {
+    let rows = table(&page(), "| constant | value |");
+    assert!(rows.len() > 15);
+    for row in rows {
+        let (name, value, path) = (plain(&row[0]), &row[1], plain(&row[3]));
+        let source = read(path);
+        let line =
+            source.lines().find(|line| line.contains(&format!("const {name}: "))).unwrap_or_else(|| panic!("{name}"));
+        let found = line.split_once(" = ").unwrap().1.trim_end_matches(';');
+        assert_eq!(worth(found), value.parse::<u64>().unwrap(), "{name} in {path}");
+    }
+}
+
+// If this failed, the page would leave out a request, or tell of one that is none.
+#[test]
+fn each_request_has_its_row() {
+    let mut listed: Vec<u8> = table(&page(), "| `op` | what |")
+        .iter()
+        .flat_map(|row| row[0].split(", ").map(|op| op.parse().unwrap()).collect::<Vec<u8>>())
+        .collect();
+    let source = read("crates/ddss-core/src/request/request.rs");
+    let mut known: Vec<u8> = source
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("pub(crate) ")
+                .unwrap_or(line)
+                .strip_prefix("const OP_")?
+                .split_once(": u8 = ")?
+                .1
+                .trim_end_matches(';')
+                .parse()
+                .ok()
+        })
+        .collect();
+    listed.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(listed, known);
+}
+
+// If this failed, an error would be told in other words than the page says, or under another number.
+#[test]
+fn each_failure_has_its_row() {
+    let rows = table(&page(), "| number | name | what a client is told |");
+    let known = (1..=u8::MAX).filter(|&code| Failure::from_code(code).code() == code).count();
+    assert_eq!(rows.len(), known);
+    for row in rows {
+        let failure = Failure::from_code(row[0].parse().unwrap());
+        assert_eq!((plain(&row[1]), &row[2]), (format!("{failure:?}").as_str(), &failure.to_string()));
+    }
+}
+
+/// Bytes of a field as the page writes it.
+fn bytes_of(field: &str) -> usize {
+    let (words, note) = field.split_once(" (").unwrap_or((field, ""));
+    let whole = words.split(' ').next_back().unwrap();
+    match (whole, note.trim_end_matches(')')) {
+        ("", _) | (_, "the rest") => 0,
+        (_, "option") => 9,
+        ("u8", _) => 1,
+        ("u16" | "2×u8", _) => 2,
+        ("u32" | "timeout", _) => 4,
+        ("u64" | "who", _) => 8,
+        ("asks", _) => 5,
+        ("window", _) => 20,
+        ("terms", _) => 23,
+        ("spec", _) => 24,
+        ("facts", _) => 36,
+        (unknown, _) => panic!("how long is {unknown}?"),
+    }
+}
+
+/// The fields of a row: commas in brackets are not between fields.
+fn fields(cell: &str) -> Vec<String> {
+    let (mut found, mut depth) = (vec![String::new()], 0);
+    for letter in cell.chars() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                found.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        found.last_mut().unwrap().push(letter);
+    }
+    found.iter().map(|field| field.trim().to_owned()).collect()
+}
+
+// If this failed, the page would put a field of a message where another one is.
+#[test]
+fn each_message_has_its_row_and_is_as_long_as_its_fields() {
+    let source = read("crates/ddss-core/src/peer/message_codec.rs");
+    let encode = source.split_once("pub fn encode(").unwrap().1.split_once("\n    }\n").unwrap().0;
+    // What each message writes: its number, and how many bytes it always has behind it.
+    let mut written: BTreeMap<String, (u8, usize)> = BTreeMap::new();
+    for arm in encode.split("            Message::").skip(1) {
+        let name = arm.split(|letter: char| !letter.is_alphanumeric()).next().unwrap();
+        let calls = arm.split_once("=>").unwrap().1;
+        let number = calls.split_once("out.u8(").unwrap().1.split_once(')').unwrap().0.parse().unwrap();
+        let count = |call: &str| calls.matches(call).count();
+        let bytes = count(".u8(") - 1
+            + 2 * count(".u16(")
+            + 4 * count(".u32(")
+            + 8 * (count(".u64(") + count(".identity("))
+            + 9 * count(".option(")
+            + 5 * count(".model(")
+            + 20 * count(".window(")
+            + 36 * count(".facts(")
+            + 24 * count("&spec.encode()");
+        written.insert(name.to_owned(), (number, bytes));
+    }
+    let rows = table(&page(), "| kind | message | fields |");
+    assert_eq!(rows.len(), written.len(), "{written:?}");
+    for row in rows {
+        let (number, name) = (row[0].parse().unwrap(), plain(&row[1]));
+        let bytes = fields(&row[2]).iter().map(|field| bytes_of(field)).sum::<usize>();
+        assert_eq!(written.get(name), Some(&(number, bytes)), "{name}: {}", row[2]);
+    }
+}

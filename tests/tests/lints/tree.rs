@@ -1,0 +1,341 @@
+//! The rules of the house: what a machine can check of it, it checks here.
+//!
+//! The tables below *are* the rules. To change the house, change them and say why in `docs/ARCHITECTURE.md`.
+#![allow(clippy::unwrap_used, reason = "the helpers of a test may unwrap as the test may")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use cargo_metadata::{Metadata, MetadataCommand};
+use ddss_testkit::repo_lints::{self, Arrow, LeansOn, Room, Source};
+
+/// Which member leans on which.
+const HOUSE: &[Room] = &[
+    room("ddss-core", &[], &[]),
+    room("ddss-ipc", &["ddss-core"], &[]),
+    room("ddss-verbs", &["ddss-core"], &[]),
+    room("ddss-runtime", &["ddss-core"], &[]),
+    // The examples of the client crate start a daemon of their own.
+    room("ddss", &["ddss-core", "ddss-ipc"], &["ddssd"]),
+    room("ddssd", &["ddss-core", "ddss-ipc", "ddss-verbs", "ddss-runtime"], &[]),
+    room("ddss-cli", &["ddss", "ddssd", "ddss-core"], &[]),
+    room("ddss-sim", &["ddss-core"], &[]),
+    // Programs on DDSS start daemons, as tests do.
+    room("ddss-testkit", &["ddss"], &[]),
+    room("ddss-apps", &["ddss", "ddss-testkit"], &["ddssd"]),
+    Room { name: "ddss-tests", leans_on: LeansOn::Anything, tests_also: &[] },
+    Room { name: "ddss-benches", leans_on: LeansOn::Anything, tests_also: &[] },
+    // As an application does, and with a node of their own.
+    room("ddss-examples", &["ddss", "ddssd"], &[]),
+];
+
+/// The only files in which `unsafe` may stand.
+const UNSAFE_FILES: &[&str] = &[
+    "crates/ddss-ipc/src/sys/**",
+    "crates/ddss-ipc/src/shm/ring.rs",
+    "crates/ddss-verbs/src/sys/**",
+    "crates/ddss-runtime/src/affinity.rs",
+    // Not DDSS itself: libnfs, for what is measured beside it.
+    "crates/ddss-apps/src/sys/**",
+];
+
+/// The files that a call goes through, from the caller's thread to the home's memory and back: nobody waits for a lock there.
+const DATA_PATH: &[&str] = &[
+    "crates/ddss/src/async_client/call.rs",
+    "crates/ddss/src/async_client/reactor.rs",
+    "crates/ddss/src/async_client/dispatcher.rs",
+    "crates/ddss/src/async_client/backpressure.rs",
+    "crates/ddss/src/async_client/segment.rs",
+    "crates/ddss/src/call/arena.rs",
+    "crates/ddss/src/session.rs",
+    "crates/ddss/src/client.rs",
+    "crates/ddss/src/call/channels.rs",
+    "crates/ddss/src/call/pipeline.rs",
+    "crates/ddss/src/call/wait_queue.rs",
+    "crates/ddss/src/api/vectored.rs",
+    "crates/ddss/src/api/local_read.rs",
+    "crates/ddss/src/segment.rs",
+    "crates/ddss/src/api/atomics.rs",
+    "crates/ddss-ipc/src/client/call_table.rs",
+    "crates/ddss-ipc/src/client/channel.rs",
+    "crates/ddss-ipc/src/shm/ring.rs",
+    "crates/ddss-ipc/src/transport/ring_transport.rs",
+    "crates/ddss-ipc/src/server/channel.rs",
+    "crates/ddss-ipc/src/server/server.rs",
+    "crates/ddss-ipc/src/server/poll_scheduler.rs",
+    "crates/ddss-ipc/src/server/fair_share.rs",
+    "crates/ddss-ipc/src/server/active_threads.rs",
+    "crates/ddss-core/src/**",
+    "crates/ddssd/src/shard/inflight_reads.rs",
+    "crates/ddssd/src/shard/executor.rs",
+    "crates/ddssd/src/shard/event_loop.rs",
+    "crates/ddssd/src/shard/request_handler.rs",
+];
+
+/// Locks that stand there all the same: the file, a word of the line, and when it is taken.
+const COLD_LOCKS: &[(&str, &str, &str)] = &[
+    (
+        "crates/ddss/src/async_client/backpressure.rs",
+        "queue",
+        "where there is no room for a call, so that it waits anyway",
+    ),
+    ("crates/ddss/src/session.rs", "turn", "by who looks for the next daemon"),
+    (
+        "crates/ddss/src/call/wait_queue.rs",
+        "queues",
+        "where more threads call than there is room for, so that one sleeps anyway",
+    ),
+    ("crates/ddss/src/call/channels.rs", "for_tasks", "once, by who begins to call from tasks"),
+    ("crates/ddss/src/api/local_read.rs", "Areas", "when a segment is opened"),
+];
+
+/// The members that say `#![forbid(unsafe_code)]` themselves, in their library and in each of their programs.
+const FORBID_UNSAFE: &[&str] =
+    &["ddss-core", "ddss", "ddssd", "ddss-cli", "ddss-sim", "ddss-tests", "ddss-benches", "ddss-examples"];
+
+/// Lines of a file of Rust.
+const FILE_LINES_MAX: usize = 600;
+/// Lines of a `lib.rs`, which is a contents page.
+const LIB_LINES_MAX: usize = 120;
+
+/// Folders that one machine has and no other. Written in two parts, so that this file does not name them.
+const MACHINE_WORDS: &[&str] = &[concat!("/wo", "rk/")];
+
+const fn room(name: &'static str, leans_on: &'static [&'static str], tests_also: &'static [&'static str]) -> Room {
+    Room { name, leans_on: LeansOn::Only(leans_on), tests_also }
+}
+
+// If this failed, the two roads could know each other, or a client could link what only the daemon needs.
+#[test]
+fn the_house_has_no_other_arrow() {
+    let metadata = metadata(&repo_lints::workspace_root());
+    let arrows = repo_lints::arrows(&metadata);
+    assert!(arrows.contains(&arrow("ddss", "ddss-ipc")), "the arrows that exist were not read: {arrows:?}");
+    assert_none(&repo_lints::refused(&members(&metadata), &arrows, HOUSE));
+}
+
+// If this failed, the test above could pass whatever the manifests say.
+#[test]
+fn a_planted_arrow_is_refused() {
+    let members: Vec<String> = HOUSE.iter().map(|room| room.name.to_owned()).collect();
+    let complaints = |arrow: Arrow| repo_lints::refused(&members, &[arrow], HOUSE);
+    for (from, to) in [
+        ("ddss-core", "ddss-ipc"),
+        ("ddss-ipc", "ddss-verbs"),
+        ("ddss-verbs", "ddss-ipc"),
+        ("ddss-runtime", "ddss-ipc"),
+        ("ddss", "ddss-verbs"),
+        ("ddss", "ddssd"),
+        ("ddssd", "ddss"),
+        ("ddss-cli", "ddss-verbs"),
+        ("ddss-sim", "ddss-verbs"),
+        ("ddssd", "ddss-tests"),
+    ] {
+        assert_eq!(complaints(arrow(from, to)), [format!("{from} depends on {to}, which the house does not allow")]);
+    }
+    let in_examples = |from: &str, to: &str| Arrow { development: true, ..arrow(from, to) };
+    assert_none(&complaints(in_examples("ddss", "ddssd")));
+    assert_eq!(complaints(in_examples("ddss-ipc", "ddss-verbs")).len(), 1);
+    assert_none(&complaints(arrow("ddss-tests", "ddss-verbs")));
+    assert_eq!(repo_lints::refused(&members[1..], &[], HOUSE).len(), 1, "a room without a member");
+    let stranger = [members.as_slice(), &["ddss-shed".to_owned()]].concat();
+    assert_eq!(repo_lints::refused(&stranger, &[], HOUSE).len(), 1, "a member without a room");
+}
+
+// If this failed, an arrow could hide behind another name, or in the table of one platform.
+#[test]
+fn an_arrow_is_read_from_every_table_of_a_manifest() {
+    let folder = tempfile::tempdir().unwrap();
+    plant(folder.path(), "ddss-verbs", "");
+    plant(folder.path(), "ddss-core", "");
+    let tables = "[target.'cfg(unix)'.dependencies]\nroad = { package = \"ddss-verbs\", path = \"../ddss-verbs\" }\n\
+                  [dev-dependencies]\nddss-core = { path = \"../ddss-core\" }\n";
+    plant(folder.path(), "ddss-ipc", tables);
+    let mut arrows = repo_lints::arrows(&metadata(folder.path()));
+    arrows.sort_by(|a, b| a.to.cmp(&b.to));
+    let expected = [Arrow { development: true, ..arrow("ddss-ipc", "ddss-core") }, arrow("ddss-ipc", "ddss-verbs")];
+    assert_eq!(arrows, expected);
+}
+
+// If this failed, memory could be misused in a file that nobody reads for it.
+#[test]
+fn unsafe_stands_only_in_the_files_named_for_it() {
+    let mut complaints = Vec::new();
+    let files = rust_files();
+    assert!(files.iter().any(|source| source.path == "tests/tests/lints/tree.rs"), "the files were not read");
+    for source in files.iter().filter(|source| !UNSAFE_FILES.iter().any(|rule| source.matches(rule))) {
+        let lines = repo_lints::unsafe_lines(&source.text).unwrap_or_else(|error| panic!("{}: {error}", source.path));
+        complaints.extend(lines.iter().map(|line| format!("{}:{line} is unsafe", source.path)));
+    }
+    assert_none(&complaints);
+}
+
+// If this failed, a call could wait for a thread that is not at work: a lock would have come to where all calls go.
+#[test]
+fn no_lock_lies_on_the_data_path() {
+    let (mut complaints, mut cold) = (Vec::new(), Vec::new());
+    let files = rust_files();
+    for rule in DATA_PATH {
+        let mut count = 0;
+        for source in files.iter().filter(|source| source.matches(rule)) {
+            count += 1;
+            let lines: Vec<&str> = source.text.lines().collect();
+            for line in repo_lints::lock_lines(&source.text).unwrap_or_else(|error| panic!("{}: {error}", source.path))
+            {
+                let known =
+                    COLD_LOCKS.iter().filter(|(path, word, _)| *path == source.path && lines[line - 1].contains(word));
+                let before = cold.len();
+                cold.extend(known);
+                if cold.len() == before {
+                    complaints.push(format!("{}:{line} has a lock on the data path", source.path));
+                }
+            }
+        }
+        if count == 0 {
+            complaints.push(format!("{rule} names no file"));
+        }
+    }
+    let unused = COLD_LOCKS.iter().filter(|known| !cold.contains(known));
+    complaints.extend(unused.map(|(path, word, _)| format!("{path} has no lock {word} any more")));
+    assert_none(&complaints);
+}
+
+// If this failed, the compiler would not be the one who keeps `unsafe` out of what decides and what people call.
+#[test]
+fn the_safe_members_forbid_unsafe() {
+    let metadata = metadata(&repo_lints::workspace_root());
+    let mut complaints = Vec::new();
+    for package in metadata.workspace_packages() {
+        if !FORBID_UNSAFE.contains(&package.name.as_str()) {
+            continue;
+        }
+        for target in package.targets.iter().filter(|target| target.is_lib() || target.is_bin()) {
+            let text = fs::read_to_string(&target.src_path).unwrap();
+            if !repo_lints::forbids_unsafe(&text).unwrap() {
+                complaints.push(format!("{} does not forbid unsafe_code", target.src_path));
+            }
+        }
+    }
+    assert_none(&complaints);
+}
+
+// If this failed, a reader would need more than one sitting for a file, or would find code in a contents page.
+#[test]
+fn files_keep_their_shape() {
+    let mut complaints = Vec::new();
+    for source in rust_files() {
+        let lines_max = if source.name() == "lib.rs" { LIB_LINES_MAX } else { FILE_LINES_MAX };
+        complaints.extend(repo_lints::long_file(&source.path, &source.text, lines_max));
+        // Beside integration tests the name is cargo's, which would take any other for a test program.
+        if source.name() == "mod.rs" && source.path.contains("/src/") {
+            complaints.extend(repo_lints::mod_file_complaints(&source.path, &source.text).unwrap());
+        }
+    }
+    assert_none(&complaints);
+}
+
+// If this failed, a member could leave the lints, or bring its own version of what the others use.
+#[test]
+fn members_take_lints_and_versions_from_the_workspace() {
+    let metadata = metadata(&repo_lints::workspace_root());
+    let mut complaints = repo_lints::version_complaints(&metadata);
+    for package in metadata.workspace_packages() {
+        let path = package.manifest_path.as_str();
+        let text = fs::read_to_string(path).unwrap();
+        complaints.extend(repo_lints::manifest_complaints(path, &text).unwrap());
+    }
+    assert_none(&complaints);
+}
+
+// If this failed, a service that depends on the client crate would need a C library on every machine it runs on.
+#[test]
+fn the_client_links_no_c_library() {
+    let metadata = metadata(&repo_lints::workspace_root());
+    let tree = repo_lints::tree(&metadata, "ddss");
+    for name in ["ddss", "ddss-ipc", "rustix"] {
+        assert!(tree.iter().any(|package| package.name.as_str() == name), "{name} is missing from the tree");
+    }
+    assert_none(&repo_lints::c_libraries(&metadata, &tree).unwrap());
+}
+
+// If this failed, the test above could pass with a C library in the tree.
+#[test]
+fn a_planted_c_library_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    plant(root, "cc", "");
+    plant(root, "ddss", "[dependencies]\nmiddle = { path = \"../middle\" }\n");
+    plant(root, "middle", "[dependencies]\nroad-sys = { path = \"../road-sys\" }\nplain = { path = \"../plain\" }\n");
+    plant(root, "plain", "[dev-dependencies]\nonly-tests = { path = \"../only-tests\" }\n");
+    plant(root, "only-tests", "");
+    plant(root, "road-sys", "[build-dependencies]\ncc = { path = \"../cc\" }\n");
+    let manifest = root.join("road-sys/Cargo.toml");
+    let text = fs::read_to_string(&manifest).unwrap().replace("edition", "links = \"ibverbs\"\nedition");
+    fs::write(&manifest, text).unwrap();
+    fs::write(root.join("road-sys/build.rs"), "fn main() { println!(\"cargo::rustc-link-lib=ibverbs\"); }").unwrap();
+    for name in ["road-sys", "only-tests"] {
+        let text = "#[link(name = \"ibverbs\")]\nunsafe extern \"C\" {}\n";
+        fs::write(root.join(name).join("src/lib.rs"), text).unwrap();
+    }
+
+    let metadata = metadata(root);
+    let complaints = repo_lints::c_libraries(&metadata, &repo_lints::tree(&metadata, "ddss")).unwrap();
+    let said = ["links the library ibverbs", "builds with cc", "build script that adds a link", "links a library in"];
+    assert_eq!(complaints.len(), said.len(), "{complaints:#?}");
+    for (complaint, said) in complaints.iter().zip(said) {
+        assert!(complaint.starts_with("road-sys ") && complaint.contains(said), "{complaint} instead of {said}");
+    }
+}
+
+// If this failed, a clone would point at folders and servers that only one machine has.
+#[test]
+fn no_file_names_the_machine_it_was_written_on() {
+    let root = repo_lints::workspace_root();
+    let mut complaints = repo_lints::foreign_sources(&fs::read_to_string(root.join("Cargo.lock")).unwrap()).unwrap();
+    for source in repo_lints::sources(&root).unwrap() {
+        complaints.extend(repo_lints::machine_words(&source, MACHINE_WORDS));
+    }
+    assert_none(&complaints);
+}
+
+/// What cargo knows about the workspace in `root`, for the platform that this runs on.
+fn metadata(root: &Path) -> Metadata {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let version = Command::new(cargo).arg("-vV").output().expect("cargo runs where its tests run");
+    let version = String::from_utf8(version.stdout).unwrap();
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("cargo names its host");
+    MetadataCommand::new()
+        .manifest_path(root.join("Cargo.toml"))
+        .other_options(["--filter-platform".to_owned(), host.to_owned()])
+        .exec()
+        .unwrap_or_else(|error| panic!("cargo metadata in {}: {error}", root.display()))
+}
+
+fn members(metadata: &Metadata) -> Vec<String> {
+    metadata.workspace_packages().iter().map(|package| package.name.to_string()).collect()
+}
+
+fn rust_files() -> Vec<Source> {
+    let mut files = repo_lints::sources(&repo_lints::workspace_root()).unwrap();
+    files.retain(|source| source.path.ends_with(".rs"));
+    files
+}
+
+fn arrow(from: &str, to: &str) -> Arrow {
+    Arrow { from: from.into(), to: to.into(), development: false }
+}
+
+/// Adds an empty member called `name` to the workspace in `root`, with more lines for its manifest.
+fn plant(root: &Path, name: &str, more: &str) {
+    fs::create_dir_all(root.join(name).join("src")).unwrap();
+    fs::write(root.join("Cargo.toml"), "[workspace]\nresolver = \"3\"\nmembers = [\"*\"]\n").unwrap();
+    fs::write(root.join(name).join("src/lib.rs"), "").unwrap();
+    let head = format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
+    fs::write(root.join(name).join("Cargo.toml"), head + more).unwrap();
+}
+
+#[track_caller]
+fn assert_none(complaints: &[String]) {
+    assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
+}

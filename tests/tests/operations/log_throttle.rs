@@ -1,0 +1,118 @@
+//! What a daemon logs while something stays wrong: a line now and then for each condition, and how many it left out.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ddss::{Client, Placement, Spec};
+use ddss_testkit::{Daemon, DaemonOptions, say};
+use serde_json::Value;
+
+/// How long the daemons are watched while a member is away.
+const WATCHED: Duration = Duration::from_secs(12);
+/// Lines of one condition that may come at once, when it begins.
+const BURST: usize = 10;
+const SEGMENTS: usize = 60;
+/// A machine that runs other tests takes its time.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Three nodes, with segments on two of them each, in sync.
+fn cluster() -> Vec<Daemon> {
+    let options = |node| DaemonOptions::new(node).unwrap().argument("--log-json");
+    let mut daemons = vec![options(1).clustered().start().unwrap()];
+    for node in 2..=3 {
+        daemons.push(options(node).joins(daemons[0].listen()).start().unwrap());
+    }
+    until("all are alive", || {
+        let status = status(&daemons[0]);
+        let alive = |node: &Value| node["alive"] == true && node["voter"] == true;
+        status["nodes"].as_array().is_some_and(|nodes| nodes.len() == 3 && nodes.iter().all(alive))
+    });
+    let client = Client::builder().folder(daemons[0].folder()).timeout(Duration::from_secs(20)).connect().unwrap();
+    for index in 0..SEGMENTS {
+        let spec = Spec::new(4096).copies(2).placement(Placement::RoundRobin);
+        client.allocate(&format!("mirrored-{index}"), spec).unwrap();
+    }
+    until("all are in sync", || {
+        (0..SEGMENTS).all(|index| {
+            let stat = json(&daemons[0], &["stat", &format!("mirrored-{index}")]);
+            stat["mirror"]["state"] == "in sync"
+        })
+    });
+    daemons
+}
+
+fn json(daemon: &Daemon, words: &[&str]) -> Value {
+    let said = say(daemon.folder(), &[words, &["--json"]].concat(), "").unwrap();
+    serde_json::from_str(&said.out).unwrap_or(Value::Null)
+}
+
+fn status(daemon: &Daemon) -> Value {
+    json(daemon, &["cluster", "status"])
+}
+
+fn until(what: &str, mut good: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !good() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The lines of a log from that one on, counted by what they say and not by whom it is about.
+fn counted(log: &str, from: usize) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for line in log.lines().skip(from) {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let target = line["target"].as_str().unwrap();
+        let message = line["fields"]["message"].as_str().unwrap_or_default();
+        // One condition makes many parts of the group's library complain.
+        let words = if target.starts_with("openraft") { "openraft" } else { message };
+        *counts.entry(words.to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+/// Watches the log of these daemons for a while: it grows by a line a second for each condition, behind the first ones. Counts the lines
+/// that were left out.
+fn watch(daemons: &mut [Daemon], change: impl FnOnce(&mut [Daemon]) -> usize) -> usize {
+    let before: Vec<usize> = daemons.iter_mut().map(|daemon| daemon.process().stderr().lines().count()).collect();
+    let began = Instant::now();
+    let looked_at = change(daemons);
+    thread::sleep(WATCHED);
+    let seconds = began.elapsed().as_secs() as usize + 1;
+    let mut left_out = 0;
+    for (daemon, from) in daemons[..looked_at].iter_mut().zip(before) {
+        let counts = counted(&daemon.process().stderr(), from);
+        let most = BURST + seconds;
+        assert!(counts.values().all(|&count| count <= most), "more than {most} in {seconds} s: {counts:#?}");
+        left_out += counts.get("left out lines of the log").copied().unwrap_or_default();
+    }
+    left_out
+}
+
+// If this failed, a member that is away over night would fill the disks of the others with what they say of it.
+#[test]
+fn a_dead_member_and_its_mirrored_segments_log_a_line_a_second() {
+    let mut daemons = cluster();
+    let left_out = watch(&mut daemons, |daemons| {
+        daemons[2].kill().unwrap();
+        2
+    });
+    assert!(left_out > 0, "what was left out is counted");
+}
+
+// If this failed, a member that was removed and goes on running would fill the disks of all.
+#[test]
+fn a_removed_member_logs_a_line_a_second() {
+    let mut daemons = cluster();
+    watch(&mut daemons, |daemons| {
+        let mut said = say(daemons[0].folder(), &["cluster", "remove", "3"], "").unwrap();
+        if said.code != 0 {
+            said = say(daemons[0].folder(), &["cluster", "remove", "3", "--force"], "").unwrap();
+        }
+        assert_eq!(said.code, 0, "{said:?}");
+        daemons.len()
+    });
+}

@@ -1,0 +1,8 @@
+//! Settings, packages, socket activation, monitoring.
+
+mod log_throttle;
+mod metrics;
+mod packages;
+mod preflight;
+mod settings;
+mod socket_activation;

@@ -1,0 +1,236 @@
+//! What a monitor asks over HTTP, and what comes of those who ask badly.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use ddss::{Client, Spec};
+use ddss_testkit::{Daemon, DaemonOptions, free_tcp_port};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn monitored(options: DaemonOptions) -> (Daemon, SocketAddr) {
+    let address = SocketAddr::new(LOOPBACK, free_tcp_port(LOOPBACK).unwrap());
+    let daemon = options.argument("--metrics-listen").argument(address.port().to_string()).start().unwrap();
+    (daemon, address)
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Says something; the code and the rest of the answer, if there is one.
+fn say(address: SocketAddr, words: &[u8]) -> Option<(u16, String, String)> {
+    let mut stream = connect(address);
+    // Whoever is turned away at once cannot say everything.
+    let _ = stream.write_all(words);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let text = String::from_utf8(answer).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let code = head.strip_prefix("HTTP/1.1 ").unwrap()[..3].parse().unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+    if !words.starts_with(b"HEAD") {
+        assert_eq!(length.parse::<usize>().unwrap(), body.len());
+    }
+    Some((code, head.to_owned(), body.to_owned()))
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let asked = say(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
+    let (code, _, body) = asked.unwrap_or_else(|| panic!("{path} is not answered"));
+    (code, body)
+}
+
+fn value(metrics: &str, name: &str) -> Option<f64> {
+    metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+// If this failed, a monitor would show other figures than those that the daemon has, or none.
+#[test]
+fn a_monitor_reads_what_the_daemon_counts() {
+    let (daemon, address) = monitored(DaemonOptions::new(3).unwrap());
+    let client = Client::builder().folder(daemon.folder()).timeout(PATIENCE).near(false).connect().unwrap();
+    let segment = client.allocate("watched", Spec::new(4096)).unwrap();
+    (0..20).for_each(|_| assert!(segment.put(0, &[1; 1000]).is_ok()));
+    let done = "ddss_operations_total{operation=\"put\",outcome=\"done\"}";
+    let end = Instant::now() + PATIENCE;
+    let metrics = loop {
+        let (code, metrics) = get(address, "/metrics");
+        assert_eq!(code, 200);
+        if value(&metrics, done) == Some(20.0) && value(&metrics, "ddss_clients") == Some(1.0) {
+            break metrics;
+        }
+        assert!(Instant::now() < end, "{metrics}");
+    };
+    assert_eq!(value(&metrics, "ddss_operation_bytes_total{operation=\"put\"}"), Some(20_000.0));
+    assert_eq!(value(&metrics, "ddss_commits_total"), Some(20.0));
+    let steps = "ddss_step_seconds_count{operation=\"put\",road=\"here\",step=\"total\"}";
+    assert!(value(&metrics, steps).unwrap() >= 1.0);
+    assert!(metrics.contains("ddss_info{node=\"3\","));
+    assert!(!metrics.contains("watched"), "a name got out");
+    let (code, health) = get(address, "/health?verbose");
+    let health: Value = serde_json::from_str(&health).unwrap();
+    assert_eq!((code, &health["healthy"], &health["node"]), (200, &true.into(), &3.into()));
+    let (code, ready) = get(address, "/ready");
+    assert_eq!((code, &serde_json::from_str::<Value>(&ready).unwrap()["ready"]), (200, &true.into()));
+    let (code, head, body) = say(address, b"HEAD /metrics HTTP/1.0\r\n\r\n").unwrap();
+    assert_eq!((code, body.as_str()), (200, ""));
+    assert!(head.contains("text/plain; version=0.0.4"));
+}
+
+// If this failed, work would be sent to a node that can make no names, or the other way round.
+#[test]
+fn a_node_of_a_cluster_is_ready_when_it_knows_who_leads() {
+    let (_daemon, address) = monitored(DaemonOptions::new(1).unwrap().clustered());
+    let end = Instant::now() + PATIENCE;
+    while get(address, "/ready").0 != 200 {
+        assert!(Instant::now() < end, "a cluster of one never has a leader: {}", get(address, "/ready").1);
+    }
+    let (_, metrics) = get(address, "/metrics");
+    assert_eq!((value(&metrics, "ddss_leader"), value(&metrics, "ddss_members")), (Some(1.0), Some(1.0)));
+    // A voter of three whose others do not run knows nobody who leads.
+    let others = [DaemonOptions::new(8).unwrap(), DaemonOptions::new(9).unwrap()];
+    let lonely = DaemonOptions::new(7).unwrap().peer(&others[0]).peer(&others[1]);
+    let (_lonely, address) = monitored(lonely);
+    let (code, ready) = get(address, "/ready");
+    assert_eq!(code, 503);
+    assert!(ready.contains("no leader"), "{ready}");
+    assert_eq!(get(address, "/health").0, 200, "it lives all the same");
+}
+
+/// Asks until it is not ready, and does that in between.
+fn until_not_ready(address: SocketAddr, mut meanwhile: impl FnMut()) {
+    let end = Instant::now() + PATIENCE;
+    while get(address, "/ready").0 != 503 {
+        assert!(Instant::now() < end, "{}", get(address, "/ready").1);
+        meanwhile();
+    }
+    // And it stays so.
+    std::thread::sleep(Duration::from_millis(600));
+    let (code, ready) = get(address, "/ready");
+    assert!(code == 503 && ready.contains("no leader"), "{ready}");
+}
+
+// If this failed, work would be sent to a node that makes no names until it is started again.
+#[test]
+fn a_node_that_left_has_ended_and_one_whose_log_has_failed_is_not_ready() {
+    let until_ready = |address| {
+        let end = Instant::now() + PATIENCE;
+        while get(address, "/ready").0 != 200 {
+            assert!(Instant::now() < end, "{}", get(address, "/ready").1);
+        }
+    };
+    // Its log cannot be written for a reason that no room mends: files may not get longer than it is.
+    let ignoring = ["env", "--ignore-signal=XFSZ"].map(str::to_owned).into();
+    let (one, first) = monitored(DaemonOptions::new(1).unwrap().clustered().through(ignoring));
+    let (mut two, second) = monitored(DaemonOptions::new(2).unwrap().joins(one.listen()));
+    for address in [first, second] {
+        until_ready(address);
+    }
+    let mut leave = std::process::Command::new(ddss_testkit::binary("ddss").unwrap());
+    let left = leave.args(["cluster", "leave", "--dir"]).arg(two.folder()).output().unwrap();
+    assert!(left.status.success(), "{}", String::from_utf8_lossy(&left.stderr));
+    let status = two.process().wait(PATIENCE).unwrap().expect("a node that left ends by itself");
+    assert_eq!(status.code(), Some(0), "{}", two.process().stderr());
+    let hasty = Client::builder().folder(one.folder()).timeout(Duration::from_millis(300)).connect().unwrap();
+    // Far longer than what the daemon says about it.
+    for _ in 0..100 {
+        hasty.allocate(&"long/".repeat(20), Spec::new(64)).unwrap().release().unwrap();
+    }
+    let bytes = std::fs::metadata(one.folder().join("state/raft.log")).unwrap().len();
+    let longest = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+    prlimit(Pid::from_raw(one.pid().cast_signed()), Resource::Fsize, longest).unwrap();
+    let mut names = 0;
+    until_not_ready(first, || {
+        names += 1;
+        let _ = hasty.allocate(&format!("more-{names}"), Spec::new(64));
+    });
+}
+
+// If this failed, whoever reaches the monitor's port could stop it, or the daemon.
+#[test]
+fn who_asks_badly_is_told_or_closed_and_keeps_nobody_waiting() {
+    let (daemon, address) = monitored(DaemonOptions::new(1).unwrap());
+    let huge = [b"GET /".as_slice(), &vec![b'a'; 1 << 20]].concat();
+    let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "X-More: of the same\r\n".repeat(10_000));
+    let long = [b"POST /metrics HTTP/1.1\r\nContent-Length: 9000000\r\n\r\n".as_slice(), &vec![0; 30_000]].concat();
+    for (words, code) in [
+        (b"GET /nothing HTTP/1.1\r\n\r\n".as_slice(), 404),
+        (b"GET /../../etc/passwd HTTP/1.1\r\n\r\n", 404),
+        (b"DELETE /metrics HTTP/1.1\r\n\r\n", 405),
+        (b"GET /metrics HTTP/2.0\r\n\r\n", 400),
+        (b"GET /metrics\r\n\r\n", 400),
+        (b"GET  /metrics HTTP/1.1\r\n\r\n", 400),
+        (b"GET /\0 HTTP/1.1\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
+        (b"\xff\xfe\xfd\r\n\r\n", 400),
+        (b"\r\n\r\n", 400),
+        (&huge, 431),
+        (many.as_bytes(), 431),
+        (&long, 405),
+    ] {
+        let answered = say(address, words);
+        // Of a flood of bytes the end may be all that its sender sees.
+        if let Some((found, ..)) = answered {
+            assert_eq!(found, code, "{:?}", String::from_utf8_lossy(&words[..words.len().min(60)]));
+        } else {
+            assert!(words.len() > 10_000, "{:?} is not answered", String::from_utf8_lossy(words));
+        }
+    }
+    // One byte after the other, for ever; and many who say nothing.
+    let mut slow = connect(address);
+    let silent: Vec<TcpStream> = (0..20).map(|_| connect(address)).collect();
+    let began = Instant::now();
+    let mut asked = 0;
+    let closed = loop {
+        assert_eq!(get(address, "/health").0, 200, "others wait for the slow ones");
+        asked += 1;
+        if slow.write_all(b"a").is_err() || began.elapsed() > PATIENCE {
+            break began.elapsed() < PATIENCE;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert!(closed && asked > 5, "who never ends is never closed");
+    for mut stream in silent {
+        assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0, "who says nothing is never closed");
+    }
+    // More than there is room for: those beyond it are closed, and when the others are gone there is room again.
+    let crowd: Vec<TcpStream> = (0..100).filter_map(|_| TcpStream::connect(address).ok()).collect();
+    drop(crowd);
+    let end = Instant::now() + PATIENCE;
+    while say(address, b"GET /health HTTP/1.1\r\n\r\n").is_none_or(|(code, ..)| code != 200) {
+        assert!(Instant::now() < end, "a crowd has closed the port for good");
+    }
+    let client = Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap();
+    client.ping().unwrap();
+}
+
+// If this failed, two daemons would fight for a port without a word, or a port would be open that nobody asked for.
+#[test]
+fn a_port_that_is_taken_is_told_and_none_is_open_by_itself() {
+    let (_daemon, address) = monitored(DaemonOptions::new(1).unwrap());
+    let folder = ddss_testkit::TempNode::new().unwrap();
+    let mut command = std::process::Command::new(ddss_testkit::binary("ddssd").unwrap());
+    command.arg("--dir").arg(folder.path()).arg("--metrics-listen").arg(address.to_string());
+    let output = command.output().unwrap();
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(6), "{why}");
+    assert!(why.contains(&address.to_string()) && why.contains("cannot listen"), "{why}");
+    let quiet = Daemon::start(2).unwrap();
+    let sockets = std::fs::read_to_string(format!("/proc/{}/net/tcp", quiet.pid())).unwrap();
+    let inodes: Vec<&str> = sockets.lines().skip(1).filter_map(|line| line.split_whitespace().nth(9)).collect();
+    let links = std::fs::read_dir(format!("/proc/{}/fd", quiet.pid())).unwrap().flatten();
+    for link in links.filter_map(|entry| std::fs::read_link(entry.path()).ok()) {
+        let name = link.to_string_lossy().into_owned();
+        let inode = name.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+        assert!(inode.is_none_or(|inode| !inodes.contains(&inode)), "an open port: {name}");
+    }
+}

@@ -1,0 +1,350 @@
+//! The packages: what they hold, and that the programs in them run.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use ddss_testkit::{Process, TempNode, binary, repo_lints, say, skipped, static_programs, static_target};
+
+/// Runs a command to its end; what it printed.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{command:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Every file below a folder, from there on.
+fn files(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// What every package has.
+const FILES: &[&str] = &[
+    "usr/bin/ddss",
+    "usr/bin/ddssd",
+    "usr/lib/systemd/system/ddssd.service",
+    "usr/lib/systemd/system/ddssd.socket",
+    "usr/lib/sysusers.d/ddss.conf",
+    "etc/ddss/ddssd.conf",
+    "usr/share/man/man1/ddss.1.gz",
+    "usr/share/man/man1/ddss-allocate.1.gz",
+    "usr/share/man/man1/ddssd.1.gz",
+    "usr/share/bash-completion/completions/ddss",
+    "usr/share/zsh/vendor-completions/_ddssd",
+    "usr/share/fish/vendor_completions.d/ddss.fish",
+    "usr/share/doc/ddss/schemas/segment.json",
+    "usr/share/doc/ddss/copyright",
+];
+
+/// All of them are there, with something in them.
+fn has_everything(root: &Path) {
+    let found = files(root);
+    for file in FILES {
+        assert!(found.iter().any(|name| name == file), "{file} is not in {found:?}");
+        assert!(fs::metadata(root.join(file)).unwrap().len() > 40, "{file} is empty");
+    }
+}
+
+// If this failed, whoever installs the package would have a daemon that does not start, or no manual.
+#[test]
+fn a_debian_package_has_everything_and_its_daemon_serves() {
+    const NAME: &str = "a_debian_package_has_everything_and_its_daemon_serves";
+    if !is_there("dpkg-deb") || !is_there("gzip") {
+        return skipped(NAME, "dpkg-deb is missing: this is no Debian");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let (out, root) = (scratch.path().join("out"), scratch.path().join("root"));
+    let programs = binary("ddss").unwrap().parent().unwrap().to_owned();
+    let mut make = Command::new(repo_lints::workspace_root().join("scripts/package"));
+    let made = run(make.args(["--deb-only", "--programs"]).arg(&programs).arg("--out").arg(&out));
+    let package = PathBuf::from(made.lines().last().unwrap());
+    let about = run(Command::new("dpkg-deb").arg("-f").arg(&package));
+    for part in ["Package: ddss\n", "Depends: libc6", "Suggests: libibverbs1"] {
+        assert!(about.contains(part), "{part} is not in\n{about}");
+    }
+    run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root));
+    has_everything(&root);
+    // The unit starts a program that is there, with a configuration that is there and good.
+    let unit = fs::read_to_string(root.join("usr/lib/systemd/system/ddssd.service")).unwrap();
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let mut words = start.split(' ').map(str::to_owned);
+    let program = root.join(words.next().unwrap().trim_start_matches('/'));
+    let node = TempNode::new().unwrap();
+    let mut daemon = Command::new(program);
+    for word in words {
+        daemon.arg(match word.as_str() {
+            "/etc/ddss/ddssd.conf" => root.join("etc/ddss/ddssd.conf"),
+            "/run/ddss" => node.path().to_owned(),
+            "/var/lib/ddss" => node.join("state"),
+            "/dev/shm/ddss" => node.join("memory"),
+            _ => word.into(),
+        });
+    }
+    let mut daemon = Process::start(daemon, node.path(), "ddssd").unwrap();
+    daemon.wait_until(Duration::from_secs(20), |process| process.stdout().contains("ready")).unwrap();
+    let ping = run(Command::new(root.join("usr/bin/ddss")).args(["ping", "--dir"]).arg(node.path()));
+    assert!(ping.contains("node 1 answered in"), "{ping}");
+    let mode = fs::metadata(node.join("ddssd.sock")).unwrap();
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777,
+        0o660,
+        "its settings were not read"
+    );
+}
+
+// If this failed, installing the package would change the machine where only a folder was meant, or would not end.
+#[test]
+fn a_package_is_installed_into_a_folder_and_taken_out_again() {
+    const NAME: &str = "a_package_is_installed_into_a_folder_and_taken_out_again";
+    if !is_there("dpkg-deb") || !rustix::process::getuid().is_root() {
+        return skipped(NAME, "it takes root and dpkg");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let (out, root) = (scratch.path().join("out"), scratch.path().join("root"));
+    for folder in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "var/log"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+    let programs = binary("ddss").unwrap().parent().unwrap().to_owned();
+    let mut make = Command::new(repo_lints::workspace_root().join("scripts/package"));
+    let made = run(make.arg("--programs").arg(&programs).arg("--out").arg(&out));
+    let dpkg = |words: &[&str]| {
+        let mut command = Command::new("dpkg");
+        command.arg("--root").arg(&root).args(["--force-depends", "--force-script-chrootless"]);
+        run(command.args(words))
+    };
+    dpkg(&["--install", made.lines().last().unwrap()]);
+    assert!(root.join("usr/bin/ddssd").exists());
+    // What a daemon has made meanwhile; the key is a secret, and the next owner of the number could read it.
+    let made_later =
+        ["var/lib/ddss/cluster.key", "var/lib/ddss/segments/area-1", "etc/ddss/more.conf", "dev/shm/ddss/area-1"];
+    for file in made_later {
+        fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+        fs::write(root.join(file), "bytes").unwrap();
+    }
+    dpkg(&["--remove", "ddss"]);
+    assert!(made_later.iter().all(|file| root.join(file).exists()), "what was taken out may come again");
+    dpkg(&["--purge", "ddss"]);
+    for folder in ["var/lib/ddss", "etc/ddss", "dev/shm/ddss"] {
+        assert!(!root.join(folder).exists(), "{folder} stays behind");
+    }
+    assert!(!root.join("usr/bin/ddssd").exists() && !root.join("etc/ddss/ddssd.conf").exists());
+}
+
+/// Starts the daemon as the packaged unit does, in a `/run` and `/dev/shm` of its own, and asks for it as several users do.
+const PACKAGED: &str = r#"
+    mount -t proc proc /proc && mount -t tmpfs -o mode=755 ddss /run && mount -t tmpfs -o mode=1777 ddss /dev/shm && mount -t tmpfs ddss /var/lib || exit 77
+    mkdir -p /run/user/0 /run/user/65534 && chown 65534 /run/user/65534 || exit 77
+    install -d -m 0750 -o 65533 -g 65533 /run/ddss && install -d -m 0700 -o 65533 /var/lib/ddss /dev/shm/ddss || exit 77
+    cd /
+    setpriv --reuid 65533 --regid 65533 --clear-groups $UNIT --socket-mode 660 --pool-bytes 1M >/run/out 2>/run/err &
+    daemon=$!
+    tries=0
+    until grep -q ready /run/out; do
+        sleep 0.05; tries=$((tries + 1))
+        [ $tries -lt 400 ] && kill -0 $daemon || { cat /run/err; exit 1; }
+    done
+    echo "root: $("$DDSS" ping 2>&1)"
+    echo "root of a session: $(XDG_RUNTIME_DIR=/run/user/0 "$DDSS" ping 2>&1)"
+    member="setpriv --reuid 65534 --regid 65533 --clear-groups"
+    echo "member: $($member "$DDSS" ping 2>&1)"
+    echo "member of a session: $(XDG_RUNTIME_DIR=/run/user/65534 $member "$DDSS" ping 2>&1)"
+    other="setpriv --reuid 65534 --regid 65534 --clear-groups"
+    echo "other: $(XDG_RUNTIME_DIR=/run/user/65534 $other "$DDSS" ping 2>&1)"
+    kill -9 $daemon
+    echo "dead: $(XDG_RUNTIME_DIR=/run/user/0 "$DDSS" status 2>&1)"
+"#;
+
+// If this failed, a package would be installed and started, and no program would find its daemon.
+#[test]
+fn clients_find_the_packaged_daemon_without_being_told_where() {
+    const NAME: &str = "clients_find_the_packaged_daemon_without_being_told_where";
+    if !rustix::process::getuid().is_root() {
+        return skipped(NAME, "it takes root, to be several users");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let programs = ["ddss", "ddssd"].map(|name| {
+        let path = scratch.path().join(name);
+        fs::copy(binary(name).unwrap(), &path).unwrap();
+        path
+    });
+    let unit = fs::read_to_string(repo_lints::workspace_root().join("packaging/ddssd.service")).unwrap();
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/ddssd ")).unwrap();
+    let start = start.replace("--config /etc/ddss/ddssd.conf", "");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "sh", "-c", PACKAGED]);
+    command.env_remove("XDG_RUNTIME_DIR").env_remove("DDSS_DIR");
+    command.env("DDSS", &programs[0]).env("UNIT", format!("{} {start}", programs[1].display()));
+    let output = command.output().unwrap();
+    if output.status.code() == Some(77) || !is_there("setpriv") {
+        return skipped(NAME, "this kernel makes no mounts of its own");
+    }
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for user in ["root", "root of a session", "member", "member of a session"] {
+        assert!(said.contains(&format!("{user}: node 1 answered in")), "{user}: {said}");
+    }
+    let of = |user: &str| said.split_once(&format!("{user}: ")).unwrap().1.to_owned();
+    assert!(of("other").contains("/run/ddss") && of("other").contains("ermission"), "{said}");
+    assert!(of("dead").contains("/run/ddss") && of("dead").contains("node 1"), "{said}");
+}
+
+/// A command that has mounts and processes of its own; in `root` is what this says, the processes' file system, and memory
+/// to share. Without words it only tries whether that can be had.
+fn alone(root: &Path, words: &[&str]) -> Command {
+    const SCRIPT: &str = "cd \"$1\" && mkdir -p proc dev/shm tmp && mount -t proc proc proc &&
+        mount -t tmpfs -o mode=1777 ddss dev/shm && shift && if [ $# = 0 ]; then exit; else exec chroot . \"$@\"; fi";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]);
+    if !rustix::process::getuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    command.args(["sh", "-c", SCRIPT, "sh"]).arg(root).args(words);
+    command
+}
+
+// If this failed, who has another distribution would unpack programs that do not start, or that fall short of something.
+#[test]
+fn the_tarballs_programs_need_nothing_of_their_machine() {
+    const NAME: &str = "the_tarballs_programs_need_nothing_of_their_machine";
+    let Some(target) = static_target() else {
+        return skipped(NAME, "Rust has no target to link statically: rustup target add ARCH-unknown-linux-musl");
+    };
+    let scratch = tempfile::tempdir().unwrap();
+    let mut make = Command::new(repo_lints::workspace_root().join("scripts/package"));
+    let programs = static_programs(&target).unwrap();
+    let made = run(make.args(["--static-only", "--programs"]).arg(programs).arg("--out").arg(scratch.path()));
+    let tarball = made.lines().find(|line| line.ends_with("-linux-static.tar.gz")).unwrap();
+    run(Command::new("tar").arg("-C").arg(scratch.path()).args(["-xzf", tarball]));
+    let root =
+        scratch.path().join(Path::new(tarball).file_name().unwrap().to_str().unwrap().trim_end_matches(".tar.gz"));
+    has_everything(&root);
+    assert!(root.join("LICENSE-MIT").is_file() && root.join("LICENSE-APACHE").is_file());
+    if !alone(&root, &[]).output().is_ok_and(|output| output.status.success()) {
+        return skipped(NAME, "this user or this kernel makes no root of its own (unshare, mount)");
+    }
+    assert!(run(&mut alone(&root, &["/usr/bin/ddssd", "--version"])).starts_with("ddssd "));
+    // No libc, no shell, no user, no folder but those: two nodes, clients of every strategy, kills.
+    let shown = run(&mut alone(&root, &["/usr/bin/ddss", "demo", "--measure-ms", "20"]));
+    assert_eq!(shown.matches("by the same handle as before").count(), 2, "{shown}");
+    assert!(shown.contains("  ddss allocate scores 4096 "), "who has it installed is not told of cargo: {shown}");
+    let looked = alone(&root, &["/usr/bin/ddss", "doctor"]).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&looked.stdout), String::from_utf8_lossy(&looked.stderr));
+    let has_memory = out.lines().any(|line| line.starts_with("shared memory ") && line.contains(" good "));
+    assert!(looked.status.code() == Some(1) && has_memory, "{out}{err}");
+    assert!(out.contains("→ start one with `ddssd`") && err.contains("see above"), "{out}{err}");
+}
+
+/// `buildah`, with all that it keeps below a folder, and no privilege that a machine in a cloud has not.
+fn buildah(scratch: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new("buildah");
+    command.arg("--root").arg(scratch.join("images")).arg("--runroot").arg(scratch.join("running"));
+    command.args(["--storage-driver", "vfs"]).args(words);
+    command
+}
+
+/// A process of a container, which its starter leaves behind when it is killed.
+struct Contained(u32);
+
+impl Drop for Contained {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_raw(self.0 as i32).unwrap();
+        // It has ended already where the test came to its end.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+// If this failed, the container would not be made, would hold less than it needs, or its node would serve nobody outside.
+#[test]
+fn a_container_is_made_and_its_node_serves_clients_outside() {
+    const NAME: &str = "a_container_is_made_and_its_node_serves_clients_outside";
+    let Some(target) = static_target() else {
+        return skipped(NAME, "Rust has no target to link statically: rustup target add ARCH-unknown-linux-musl");
+    };
+    if !rustix::process::getuid().is_root() || !is_there("buildah") {
+        return skipped(NAME, "it takes root and buildah");
+    }
+    let (scratch, node) = (tempfile::tempdir().unwrap(), TempNode::new().unwrap());
+    let root = repo_lints::workspace_root();
+    let mut make = Command::new(root.join("scripts/package"));
+    let programs = static_programs(&target).unwrap();
+    let made = run(make.args(["--static-only", "--programs"]).arg(programs).arg("--out").arg(scratch.path()));
+    let folder = made.lines().last().unwrap();
+    let file = root.join("packaging/Containerfile");
+    let build = ["build", "--isolation", "chroot", "--tag", "ddss-test", "--file", file.to_str().unwrap(), folder];
+    run(&mut buildah(scratch.path(), &build));
+    let what = "{{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Env}} {{.OCIv1.Config.Volumes}}";
+    let about = run(&mut buildah(scratch.path(), &["inspect", "--type", "image", "--format", what, "ddss-test"]));
+    for part in ["[/usr/bin/ddssd]", "DDSS_DIR=/run/ddss", "DDSS_STATE_DIR=/var/lib/ddss", "/var/lib/ddss:"] {
+        assert!(about.contains(part), "{part} is not in {about}");
+    }
+    let made = run(&mut buildah(scratch.path(), &["from", "--pull-never", "localhost/ddss-test"]));
+    let container = made.trim();
+    let inside = |words: &[&str]| {
+        // Volumes that the image names itself are not shared by this tool, so the node has its folder elsewhere.
+        let shared = format!("{}:/shared", node.path().display());
+        let (dir, state) = ("DDSS_DIR=/shared", "DDSS_STATE_DIR=/shared/state");
+        let options = ["run", "--isolation", "chroot", "--volume", &shared, "--env", dir, "--env", state, container];
+        buildah(scratch.path(), &[&options[..], words].concat())
+    };
+    let shown = run(&mut inside(&["/usr/bin/ddss", "demo", "--measure-ms", "20"]));
+    assert_eq!(shown.matches("by the same handle as before").count(), 2, "{shown}");
+    run(&mut inside(&["/usr/bin/ddss", "cluster", "init"]));
+    let listen = format!("127.0.0.1:{}", ddss_testkit::free_tcp_port("127.0.0.1".parse().unwrap()).unwrap());
+    let mut daemon = Process::start(inside(&["/usr/bin/ddssd", "--listen", &listen]), scratch.path(), "ddssd").unwrap();
+    daemon.wait_until(Duration::from_secs(60), |process| process.stdout().contains("ready")).unwrap();
+    // Whoever is outside finds it in the folder that both share.
+    let outside = |words: &[&str]| {
+        let said = say(node.path(), words, "").unwrap();
+        assert_eq!(said.code, 0, "{words:?}: {said:?}");
+        said.out
+    };
+    let counters: serde_json::Value = serde_json::from_str(&outside(&["counters", "--json"])).unwrap();
+    let contained = Contained(counters["daemon"]["pid"].as_u64().unwrap() as u32);
+    outside(&["allocate", "scores", "4096"]);
+    outside(&["put", "scores", "hello"]);
+    assert_eq!(run(&mut inside(&["/usr/bin/ddss", "get", "scores", "--length", "5"])).trim_end(), "hello");
+    assert_eq!(outside(&["get", "scores", "--length", "5"]), "hello");
+    assert!(outside(&["status"]).contains("this is node 1"));
+    drop(contained);
+    assert!(daemon.wait(Duration::from_secs(20)).unwrap().is_some(), "a container whose program is gone goes on");
+}
+
+// If this failed, the container would be built of files that are not there, or start a program that is not in it.
+#[test]
+fn the_container_file_copies_what_the_script_puts_there() {
+    let root = repo_lints::workspace_root();
+    let text = fs::read_to_string(root.join("packaging/Containerfile")).unwrap();
+    let script = fs::read_to_string(root.join("scripts/package")).unwrap();
+    let copied = text.lines().find_map(|line| line.strip_prefix("COPY ")).unwrap();
+    let (files, folder) = copied.rsplit_once(' ').unwrap();
+    let start = text.lines().find_map(|line| line.strip_prefix("ENTRYPOINT [\"")).unwrap().trim_end_matches("\"]");
+    let words = ["FROM", "COPY", "ENV", "VOLUME", "ENTRYPOINT"];
+    let others = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !words.iter().any(|word| line.starts_with(&format!("{word} "))));
+    assert_eq!(others.count(), 0, "a line that is none");
+    assert!(files.split(' ').any(|file| format!("{folder}{file}") == start), "{start} is not copied");
+    for file in files.split(' ') {
+        assert!(script.contains("\"$out/container\" \"$root/usr/bin/ddss\" \"$root/usr/bin/ddssd\""), "{file}");
+    }
+}

@@ -1,0 +1,170 @@
+//! `ddssd --check-config` against what keeps a daemon from starting, and folders that another release wrote.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use ddss::{Client, Spec};
+use ddss_testkit::{Daemon, DaemonOptions, TempNode, binary, say, write_key};
+
+/// An address of documentation (RFC 5737), which no machine has.
+const FOREIGN: &str = "192.0.2.1:7400";
+
+/// The exit code and the complaint of a daemon with these words.
+fn ddssd(folder: &Path, words: &[&str]) -> (i32, String) {
+    let output = Command::new(binary("ddssd").unwrap()).arg("--dir").arg(folder).args(words).output().unwrap();
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Each file below a folder, with its length and the time of its last change.
+fn tree(folder: &Path) -> BTreeMap<String, (u64, std::time::SystemTime)> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let about = entry.metadata().unwrap();
+            found.insert(entry.path().display().to_string(), (about.len(), about.modified().unwrap()));
+            if about.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+/// The folder of a daemon that was stopped; it holds one segment in memory and one in a file.
+fn abandoned() -> Daemon {
+    let mut daemon = DaemonOptions::new(1).unwrap().pool_bytes(8 << 20).start().unwrap();
+    let client = Client::builder().folder(daemon.folder()).connect().unwrap();
+    client.allocate("kept", Spec::new(64)).unwrap();
+    client.allocate("filed", Spec::new(64).storage(ddss::Storage::File)).unwrap();
+    drop(client);
+    daemon.process().end().unwrap();
+    daemon
+}
+
+// If this failed, an operator would learn from a failed restart what the check had called good.
+#[test]
+fn check_config_finds_what_cannot_start_and_creates_nothing() {
+    let node = TempNode::new().unwrap();
+    write_key(node.path(), ddss_testkit::TEST_KEY).unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let before = tree(node.path());
+    for (words, code, part) in [
+        (&["--core", "4077"][..], 2, "core 4077"),
+        (&["--progress-threads", "2", "--core", "0,4077"], 2, "core 4077"),
+        (&["--pool-bytes", "0"], 2, "--pool-bytes"),
+        (&["--progress-threads", "2", "--pool-bytes", "4096"], 2, "--pool-bytes"),
+        (&["--listen", FOREIGN], 6, "cannot listen on 192.0.2.1"),
+        (&["--listen", &taken], 6, "cannot listen on"),
+        (&["--listen", "0.0.0.0:7400"], 2, "--advertise"),
+        (&["--metrics-listen", FOREIGN], 6, "192.0.2.1:7400"),
+        (&["--fabric", "rdma"], 6, "rdma"),
+        (&["--memory-dir", "/proc/ddss"], 4, "/proc/ddss"),
+        (
+            &["--state-dir", "/dev/null/ddss", "--key-file", node.join("state/cluster.key").to_str().unwrap()],
+            4,
+            "/dev/null/ddss",
+        ),
+    ] {
+        let words = [&["--check-config"][..], words].concat();
+        let (found, why) = ddssd(node.path(), &words);
+        assert_eq!(found, code, "{words:?}: {why}");
+        assert!(why.contains(part) && !why.contains("panicked"), "{words:?}: {why}");
+    }
+    let (code, why) = ddssd(node.path(), &["--check-config", "--core", "0", "--listen", "127.0.0.1:0"]);
+    assert_eq!(code, 0, "{why}");
+    assert_eq!(tree(node.path()), before, "a check has made or changed something");
+    // The start itself says the same of what the check finds.
+    for (words, code) in [(&["--core", "4077"][..], 2), (&["--pool-bytes", "0"], 2)] {
+        assert_eq!(ddssd(node.path(), words).0, code, "{words:?}");
+    }
+}
+
+// If this failed, the check would call a folder free in which another daemon works, or would disturb that daemon.
+#[test]
+fn check_config_names_a_folder_in_use_and_leaves_its_daemon_alone() {
+    let daemon = Daemon::start(1).unwrap();
+    let elsewhere = TempNode::new().unwrap();
+    let memory = daemon.folder().join("memory");
+    let before = tree(&memory);
+    let (code, why) = ddssd(daemon.folder(), &["--check-config"]);
+    assert!(code == 3 && why.contains("another ddssd works in"), "{code} {why}");
+    let (code, why) = ddssd(elsewhere.path(), &["--check-config", "--memory-dir", memory.to_str().unwrap()]);
+    assert!(code == 3 && why.contains("another ddssd works in") && why.contains("memory"), "{code} {why}");
+    assert_eq!(tree(&memory).keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    assert_eq!(say(daemon.folder(), &["ping"], "").unwrap().code, 0);
+    assert_eq!(ddssd(elsewhere.path(), &["--check-config"]).0, 0);
+}
+
+// If this failed, the check would call good what the next start refuses: another node's segments, or files that are no whole.
+#[test]
+fn check_config_looks_at_what_the_last_daemon_left() {
+    let mut daemon = abandoned();
+    let folder = daemon.folder().to_owned();
+    let before = tree(&folder);
+    let (code, why) = ddssd(&folder, &["--check-config", "--node", "2"]);
+    assert!(code == 4 && why.contains("is of node 1"), "{code} {why}");
+    let (code, why) = ddssd(&folder, &["--check-config", "--progress-threads", "16", "--pool-bytes", "1G"]);
+    assert!(code == 2 && why.contains("progress threads"), "{code} {why}");
+    assert_eq!(ddssd(&folder, &["--check-config", "--node", "2", "--discard"]).0, 0);
+    assert_eq!(tree(&folder), before);
+    std::fs::write(folder.join("state/segments/boot"), "another-boot open\n").unwrap();
+    let (code, why) = ddssd(&folder, &["--check-config"]);
+    assert!(code == 4 && why.contains("--unclean-files"), "{code} {why}");
+    assert_eq!(ddssd(&folder, &["--check-config", "--unclean-files", "keep"]).0, 0);
+    std::fs::write(folder.join("state/segments/boot"), "another-boot clean\n").unwrap();
+    daemon.start_again().unwrap();
+}
+
+// If this failed, an operator would look for room on a disk where another release of the daemon is wanted.
+#[test]
+fn a_folder_of_another_format_names_it_and_the_release_that_wrote_it() {
+    let mut daemon = abandoned();
+    let folder = daemon.folder().to_owned();
+    for part in ["memory", "state/segments"] {
+        let path = folder.join(part).join("register");
+        let whole = std::fs::read(&path).unwrap();
+        let register = std::fs::File::options().write(true).open(&path).unwrap();
+        // A newer release with a shorter register, and an older one.
+        for version in [2u64, 0] {
+            register.write_all_at(&version.to_le_bytes(), 8).unwrap();
+            register.set_len(4096).unwrap();
+            for words in [&[][..], &["--check-config"]] {
+                let (code, why) = ddssd(&folder, words);
+                assert_eq!(code, 4, "{part} {version}: {why}");
+                for said in [&format!("format {version}"), "format 1", "written by ddssd 0.1.0", "--discard"] {
+                    assert!(why.contains(said), "{said} is not in {why}");
+                }
+                assert!(!why.contains("df") && !why.contains("cut short"), "{why}");
+            }
+        }
+        std::fs::write(&path, &whole).unwrap();
+    }
+    daemon.start_again().unwrap();
+}
+
+// If this failed, a register that lost its head would be taken for a fresh one, or for a full disk.
+#[test]
+fn a_register_without_its_head_is_named_and_left_alone() {
+    let mut daemon = abandoned();
+    let folder = daemon.folder().to_owned();
+    let path = folder.join("memory/register");
+    let whole = std::fs::read(&path).unwrap();
+    let foreign = [&b"something else, and longer than a head\n"[..]; 20].concat();
+    for (bytes, part) in [(&whole[..12], "cut short"), (&[][..], "cut short"), (&foreign[..], "no register of ddssd")] {
+        std::fs::write(&path, bytes).unwrap();
+        for words in [&[][..], &["--check-config"]] {
+            let (code, why) = ddssd(&folder, words);
+            assert!(code == 4 && why.contains(part) && !why.contains("df"), "{part}: {code} {why}");
+            assert_eq!(std::fs::read(&path).unwrap(), bytes, "it was changed");
+        }
+    }
+    std::fs::write(&path, &whole).unwrap();
+    daemon.start_again().unwrap();
+}

@@ -1,0 +1,142 @@
+//! A daemon whose clients' socket was made before it, as systemd does it: who calls while there is no daemon waits for it.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Failure, LockOptions, Spec};
+use ddss_testkit::{Process, TempNode, binary, block_on};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::future::{Future, poll_fn};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::task::Poll;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn listen(path: &Path, kind: SocketType) -> OwnedFd {
+    let socket = net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+    net::bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    net::listen(&socket, 64).unwrap();
+    socket
+}
+
+/// Starts the daemon in `folder` with that socket at descriptor 3, as `sd_listen_fds` has it.
+fn spawn(folder: &TempNode, socket: &OwnedFd, words: &[&str]) -> Process {
+    let mut command = Command::new("sh");
+    let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
+    command.arg("-c").arg(script).arg(binary("ddssd").unwrap()).arg("--dir").arg(folder.path()).args(words);
+    Process::start_with(command, Stdio::from(socket.try_clone().unwrap()), folder.path(), "ddssd").unwrap()
+}
+
+fn connect(folder: &TempNode) -> Client {
+    Client::builder().folder(folder.path()).timeout(PATIENCE).connect().expect("somebody listens")
+}
+
+// If this failed, an application that starts before its node, or calls while the node is upgraded, would get an error.
+#[test]
+fn who_calls_while_there_is_no_daemon_is_answered_by_the_next_one() {
+    // Built before anybody waits for it.
+    binary("ddssd").unwrap();
+    let folder = TempNode::new().unwrap();
+    let socket = listen(&folder.join("ddssd.sock"), SocketType::SEQPACKET);
+    std::thread::scope(|scope| {
+        let early = scope.spawn(|| connect(&folder).allocate("early", Spec::new(64)).unwrap());
+        let mut daemon = spawn(&folder, &socket, &[]);
+        let segment = early.join().unwrap();
+        segment.put(0, &[1; 8]).unwrap();
+        assert!(daemon.stderr().contains("took the clients' socket from whoever started"), "{}", daemon.stderr());
+        for (round, stops) in [true, false].into_iter().enumerate() {
+            if stops {
+                daemon.end().unwrap();
+            } else {
+                daemon.kill().unwrap();
+            }
+            assert!(folder.join("ddssd.sock").exists(), "the socket is not the daemon's to remove");
+            // A call that a killed daemon had already may have been done; this is about one that begins when it is known to be gone.
+            let soon = segment.within(Duration::from_millis(200));
+            assert!(soon.stat().is_err(), "nobody is there to answer");
+            let before = round as u64;
+            let waits = scope.spawn({
+                let segment = segment.clone();
+                move || segment.fetch_add(8, 1)
+            });
+            let new = scope.spawn(|| connect(&folder).ping());
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(!waits.is_finished() && !new.is_finished(), "nobody was there to answer");
+            daemon = spawn(&folder, &socket, &[]);
+            assert_eq!(waits.join().unwrap().unwrap().before, before);
+            new.join().unwrap().unwrap();
+        }
+    });
+}
+
+// If this failed, an upgrade would fail the calls of tasks and of batches, of which not one was begun, or make some twice.
+#[test]
+fn tasks_and_batches_that_a_daemon_refused_are_answered_by_the_next_one() {
+    binary("ddssd").unwrap();
+    let folder = TempNode::new().unwrap();
+    let socket = listen(&folder.join("ddssd.sock"), SocketType::SEQPACKET);
+    let mut daemon = spawn(&folder, &socket, &["--drain-ms", "15000"]);
+    let client = connect(&folder);
+    let tasks = connect(&folder).to_async().unwrap();
+    let names = ["held", "by-task", "by-tasks", "by-batch", "dropped"];
+    let [held, by_task, by_tasks, by_batch, dropped] = names.map(|name| client.allocate(name, Spec::new(64)).unwrap());
+    let [task, many, given_up] = ["by-task", "by-tasks", "dropped"].map(|name| block_on(tasks.open(name)).unwrap());
+    let locked = held.lock_with(LockOptions::new().lease(50 * PATIENCE)).unwrap();
+    let in_line = connect(&folder).open("held").unwrap();
+    let hurried = Client::builder().folder(folder.path()).timeout(Duration::from_millis(200)).connect().unwrap();
+    std::thread::scope(|scope| {
+        let in_line = scope.spawn(move || in_line.fetch_add(0, 1));
+        while held.stat().unwrap().waiting == 0 {
+            std::thread::yield_now();
+        }
+        // It cannot end while somebody waits behind the lock.
+        daemon.ask_to_end().unwrap();
+        let refused = loop {
+            if let Err(error) = hurried.ping() {
+                break error;
+            }
+        };
+        assert_eq!(refused.failure(), Some(Failure::GoingDown), "{refused}");
+        let one = scope.spawn(|| block_on(task.fetch_add(0, 1)));
+        let many = scope.spawn(|| block_on(tasks.batch().put(&many, 0, &[2; 8])?.put(&many, 8, &[2; 50])?.run()));
+        let batch = scope.spawn(|| client.batch().put(&by_batch, 0, &[3; 8])?.put(&by_batch, 8, &[3; 50])?.run());
+        let given_up = scope.spawn(|| {
+            let mut put = Box::pin(given_up.put(0, &[4; 8]));
+            block_on(poll_fn(|context| Poll::Ready(put.as_mut().poll(context).is_ready())));
+            std::thread::sleep(Duration::from_millis(100));
+            block_on(poll_fn(|context| Poll::Ready(put.as_mut().poll(context).is_ready())))
+        });
+        assert!(!given_up.join().unwrap(), "nobody was there to answer, and now nobody asks any more");
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!one.is_finished() && !many.is_finished() && !batch.is_finished(), "nobody was there to answer");
+        locked.unlock().unwrap();
+        in_line.join().unwrap().unwrap();
+        assert!(daemon.wait(PATIENCE).unwrap().is_some_and(|status| status.success()), "{}", daemon.stderr());
+        daemon = spawn(&folder, &socket, &[]);
+        assert_eq!(one.join().unwrap().unwrap().before, 0);
+        for answers in [many.join().unwrap().unwrap(), batch.join().unwrap().unwrap()] {
+            assert!(answers.into_iter().all(|answer| answer.is_ok()));
+        }
+    });
+    for (segment, version) in [(by_task, 1), (by_tasks, 2), (by_batch, 2), (dropped, 0)] {
+        assert_eq!(segment.get(..).unwrap().version().0, version, "{}: each call once", segment.name());
+    }
+}
+
+// If this failed, a unit with a wrong line would start a daemon that no client finds.
+#[test]
+fn a_socket_that_no_client_would_find_is_refused_with_a_reason() {
+    let refused = |folder: &TempNode, socket: OwnedFd| {
+        let mut daemon = spawn(folder, &socket, &[]);
+        let status = daemon.wait(PATIENCE).unwrap().expect("it cannot serve");
+        assert_eq!(status.code(), Some(4), "{}", daemon.stderr());
+        daemon.stderr()
+    };
+    let folder = TempNode::new().unwrap();
+    let told = refused(&folder, listen(&folder.join("elsewhere.sock"), SocketType::SEQPACKET));
+    assert!(told.contains("elsewhere.sock, and clients look for it at"), "{told}");
+    let folder = TempNode::new().unwrap();
+    let told = refused(&folder, listen(&folder.join("ddssd.sock"), SocketType::STREAM));
+    assert!(told.contains("ListenSequentialPacket="), "{told}");
+}

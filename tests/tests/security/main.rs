@@ -1,0 +1,6 @@
+//! Hostile clients, hostile networks, quotas and privileges.
+
+mod byzantine_clients;
+mod byzantine_network;
+mod privileges;
+mod quotas;

@@ -1,0 +1,75 @@
+//! What a daemon may do beyond its user: nothing that it does not need.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ddss_testkit::{DaemonOptions, binary, skipped};
+
+/// `CAP_NET_BIND_SERVICE` and `CAP_IPC_LOCK`.
+const KEPT: u64 = 1 << 10 | 1 << 14;
+const STRANGER: u32 = 65534;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+// If this failed, whoever takes over a daemon of root could read and change every file of the machine.
+#[test]
+fn no_thread_of_a_daemon_may_more_than_it_needs() {
+    let daemon = DaemonOptions::new(1).unwrap().clustered().argument("--metrics-listen=0").start().unwrap();
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+    let mut threads = 0;
+    for task in tasks {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let word = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+        let set = |name: &str| u64::from_str_radix(&word(name), 16).unwrap();
+        assert_eq!(word("NoNewPrivs:"), "1", "{status}");
+        assert_eq!((set("CapEff:") & !KEPT, set("CapPrm:") & !KEPT), (0, 0), "{status}");
+        assert_eq!((set("CapInh:"), set("CapAmb:")), (0, 0), "{status}");
+        threads += 1;
+    }
+    assert!(threads >= 4, "{threads} threads");
+}
+
+// If this failed, other users could not be clients of a daemon that root runs, or their queues would stay behind.
+#[test]
+fn a_daemon_of_root_serves_other_users_without_roots_ways() {
+    let test = "a_daemon_of_root_serves_other_users_without_roots_ways";
+    if !rustix::process::geteuid().is_root() {
+        return skipped(test, "it needs root, to be another user");
+    }
+    let daemon = DaemonOptions::new(1).unwrap().argument("--socket-mode").argument("666").start().unwrap();
+    std::fs::set_permissions(daemon.folder(), PermissionsExt::from_mode(0o711)).unwrap();
+    let program = std::env::temp_dir().join(format!("ddss-privileges-{}", std::process::id()));
+    std::fs::copy(binary("ddss").unwrap(), &program).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let said: Vec<_> = ["mq", "rmq", "rcq", "auto"]
+        .into_iter()
+        .flat_map(|strategy| {
+            let name = format!("of-{strategy}");
+            let commands: [&[&str]; 4] =
+                [&["allocate", &name, "64"], &["put", &name, "bytes"], &["get", &name], &["release", &name]];
+            commands.map(|words| {
+                let mut command = Command::new(&program);
+                command.args(words).arg("--dir").arg(daemon.folder());
+                command.env("DDSS_STRATEGY", strategy).uid(STRANGER).gid(STRANGER);
+                (format!("{strategy} {words:?}"), command.output().unwrap())
+            })
+        })
+        .collect();
+    std::fs::remove_file(&program).unwrap();
+    for (words, output) in said {
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    // None of the queues that were made for him is left; a test beside this one may have others, for a moment.
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let queues = std::fs::read_to_string("/proc/sysvipc/msg").unwrap();
+        let user = |line: &str| line.split_whitespace().nth(7).map(str::to_owned);
+        if !queues.lines().any(|line| user(line).is_some_and(|user| user == STRANGER.to_string())) {
+            break;
+        }
+        assert!(Instant::now() < end, "{queues}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
