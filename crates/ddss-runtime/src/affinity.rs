@@ -1,22 +1,22 @@
-//! Which core a thread runs on, and whose memory it takes.
+//! Placement of a thread: its core, and the memory node of its memory.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::io;
 
-/// The cores that this process may use.
+/// Returns the cores that this process may use.
 pub fn allowed_cores() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
 }
 
-/// A core for a progress thread when none is named: the last one that is allowed, since applications start from the
-/// first; none where there is only one.
+/// Chooses a core for a progress thread without a configured one: the last allowed core, because applications start
+/// from the first. `None` if only one is allowed.
 pub fn choose_core() -> io::Result<Option<usize>> {
     let cores = allowed_cores()?;
     Ok(if cores.len() > 1 { cores.last().copied() } else { None })
 }
 
-/// Pins the calling thread.
+/// Pins the calling thread to a core.
 pub fn pin_to(core: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     if core >= CpuSet::MAX_CPU {
@@ -26,10 +26,10 @@ pub fn pin_to(core: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Memory that the calling thread is the first to touch comes from that memory node, and from another one only when that
-/// is full. A machine that does not know the node, or a system that forbids it, says so.
-pub fn prefer_memory_of(node: usize) -> io::Result<()> {
-    /// Nodes that the mask has room for; the kernel knows at most so many.
+/// Prefers a memory node for pages that the calling thread touches first; another node is used only when that one is
+/// full. Fails if the machine has no such node or the system forbids it.
+pub fn prefer_memory_node(node: usize) -> io::Result<()> {
+    /// Size of the node mask; the kernel knows no more nodes.
     const NODES: usize = 1024;
     const WORD: usize = libc::c_ulong::BITS as usize;
     if node >= NODES {
@@ -37,13 +37,13 @@ pub fn prefer_memory_of(node: usize) -> io::Result<()> {
     }
     let mut mask: [libc::c_ulong; NODES / WORD] = [0; NODES / WORD];
     mask[node / WORD] = 1 << (node % WORD);
-    // SAFETY: the kernel reads no more than NODES bits behind the pointer, which `mask` has, and keeps no pointer; what it
-    // changes is where new pages of this thread come from, and nothing that is there.
+    // SAFETY: the kernel reads no more than NODES bits behind the pointer, which `mask` has, and retains no pointer.
+    // The call changes the placement of this thread's new pages and nothing that exists.
     let done = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_PREFERRED, mask.as_ptr(), NODES) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The core that the calling thread runs on at this moment.
+/// Returns the core on which the calling thread runs at this moment.
 pub fn current_core() -> usize {
     sched_getcpu()
 }
@@ -53,8 +53,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pinned_thread_is_where_it_was_put() {
-        // If this broke, the progress thread would wander onto its clients' cores and lose its own.
+    fn pinned_thread_runs_on_its_core() {
+        // If this broke, the progress thread would migrate to its clients' cores and lose its own.
         let cores = allowed_cores().unwrap();
         let last = *cores.last().unwrap();
         let seen = std::thread::spawn(move || pin_to(last).map(|()| current_core())).join().unwrap();
@@ -63,18 +63,18 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_node_that_is_there_can_be_preferred() {
+    fn existing_memory_node_can_be_preferred() {
         // If this broke, a thread would work with memory of the other socket.
-        assert!(prefer_memory_of(1 << 20).is_err());
-        let told = std::thread::spawn(|| {
-            let told = prefer_memory_of(0);
-            // What is touched now has to come from somewhere.
+        assert!(prefer_memory_node(1 << 20).is_err());
+        let preferred = std::thread::spawn(|| {
+            let preferred = prefer_memory_node(0);
+            // The allocation has to come from some node.
             let touched: Vec<u8> = vec![1; 1 << 20];
-            (told, touched.len())
+            (preferred, touched.len())
         });
-        match told.join().unwrap() {
+        match preferred.join().unwrap() {
             (Ok(()), bytes) => assert_eq!(bytes, 1 << 20),
-            (Err(error), _) => println!("skipped: this system forbids to choose memory ({error})"),
+            (Err(error), _) => println!("skipped: this system forbids memory policies ({error})"),
         }
     }
 }

@@ -1,15 +1,18 @@
-//! The pinned progress thread: it polls what it was given, and when there is nothing it spins, then yields, then
-//! parks.
+//! A pinned progress thread: it polls its task; without work it spins, then yields, then parks.
 //!
-//! *The stop before:* `ddssd` says what there is to poll. *The stop after:* nothing; this crate only keeps the pace
-//! and does not know what DDSS is.
+//! The crate drives any [`ProgressTask`] and knows nothing of DDSS; `ddssd` supplies the task of each shard. It is no
+//! async runtime: one thread, one task, no scheduler.
+//!
+//! - [`ProgressThread`] starts, pins and stops the thread.
+//! - [`IdleConfig`] configures the idle strategy.
+//! - [`Topology`] lists cores and memory nodes.
 //!
 //! ```
-//! use ddss_runtime::{Pace, ProgressThread, Work};
+//! use ddss_runtime::{IdleConfig, ProgressTask, ProgressThread};
 //! use std::os::fd::BorrowedFd;
 //!
 //! struct Countdown(u32);
-//! impl Work for Countdown {
+//! impl ProgressTask for Countdown {
 //!     fn poll(&mut self) -> usize {
 //!         self.0 = self.0.saturating_sub(1);
 //!         usize::from(self.0 > 0)
@@ -23,19 +26,19 @@
 //!     }
 //! }
 //!
-//! let thread = ProgressThread::start("example", None, Pace::default(), || std::io::Result::Ok(Countdown(1000)))?;
+//! let thread = ProgressThread::start("example", None, IdleConfig::default(), || std::io::Result::Ok(Countdown(1000)))?;
 //! thread.stop()?;
 //! # Ok::<(), ddss_runtime::RuntimeError>(())
 //! ```
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code, reason = "where a thread's memory comes from is said by a bare system call")]
+#[allow(unsafe_code, reason = "the memory policy of a thread needs a bare system call")]
 mod affinity;
 mod idle_strategy;
 mod progress;
 mod topology;
 
-pub use affinity::{allowed_cores, choose_core, current_core, pin_to, prefer_memory_of};
+pub use affinity::{allowed_cores, choose_core, current_core, pin_to, prefer_memory_node};
 pub use idle_strategy::{IdleConfig, YieldTo};
-pub use progress::{ProgressThread, RuntimeError, Stopper, Work};
+pub use progress::{ProgressTask, ProgressThread, RuntimeError, StopHandle};
 pub use topology::{MemoryNode, Topology};

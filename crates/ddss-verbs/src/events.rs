@@ -1,4 +1,4 @@
-//! What a fabric tells: events, lent from one buffer so that nothing is allocated on the data path.
+//! Events of a fabric, borrowed from one buffer so that the data path does not allocate.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,49 +6,50 @@ use std::net::SocketAddr;
 use crate::fabric::PeerId;
 use crate::terminate_code::TerminateCode;
 
-/// One thing that happened.
+/// Something that happened on a fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// Somebody wants to connect; answer with `accept` or `reject` before the deadline.
+    /// A peer requests a connection; answer with `accept` or `reject` before the deadline.
     Asked {
         /// The new peer.
         peer: PeerId,
-        /// Where it comes from.
+        /// Address of the peer.
         address: SocketAddr,
-        /// What it said.
+        /// Private data of the request.
         hello: &'a [u8],
     },
-    /// The [guard](crate::AdmissionFilter) let somebody in; take his [pass](crate::Fabric::take_pass), and answer as one who asked.
+    /// The [admission filter](crate::AdmissionFilter) admitted a peer. Take its
+    /// [token](crate::Fabric::take_admission_token), then answer as for a connect request.
     Admitted {
         /// The new peer.
         peer: PeerId,
-        /// Where it comes from.
+        /// Address of the peer.
         address: SocketAddr,
     },
-    /// A connection stands.
+    /// A connection is established.
     Connected {
         /// The peer.
         peer: PeerId,
-        /// What the other side said when it accepted (empty on the side that accepted).
+        /// Private data of the accepting side; empty on the accepting side itself.
         hello: &'a [u8],
     },
-    /// A connection is gone, or never came to be. The last event of this peer.
+    /// A connection ended or was never established. The last event of this peer.
     Closed {
         /// The peer.
         peer: PeerId,
-        /// Why.
+        /// Reason.
         reason: CloseReason,
-        /// With [`CloseReason::Rejected`], what the other side said.
+        /// Reason text of the other side, with [`CloseReason::Rejected`].
         hello: &'a [u8],
     },
-    /// One operation ended.
+    /// An operation completed.
     Done {
         /// The peer.
         peer: PeerId,
-        /// The tag it was posted with.
+        /// Tag of the posted work.
         tag: u64,
-        /// For atomics, what was in memory before; else 0.
+        /// Previous value of the word for atomics, else 0.
         outcome: Result<u64, WorkError>,
     },
     /// A message arrived. Every write that the peer posted before it is in memory.
@@ -57,74 +58,74 @@ pub enum Event<'a> {
         peer: PeerId,
         /// The message.
         bytes: &'a [u8],
-        /// It asked for attention.
+        /// True if the sender requested a solicited event.
         solicited: bool,
-        /// The window of ours that it withdrew.
+        /// Key of the local window that the message invalidated.
         invalidated: Option<u32>,
     },
-    /// Eight bytes arrived, in order with the messages.
+    /// Eight bytes of immediate data arrived, in order with the messages.
     Immediate {
         /// The peer.
         peer: PeerId,
         /// The bytes.
         data: [u8; 8],
-        /// They asked for attention.
+        /// True if the sender requested a solicited event.
         solicited: bool,
     },
 }
 
-/// Why an operation did not end well.
+/// Error of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkError {
-    /// It certainly did nothing: the connection ended before its turn came.
+    /// Certainly not executed: the connection ended before the operation left this node.
     #[error("did nothing: the connection ended before")]
     NotDone,
-    /// It certainly did nothing: the peer named it and said why.
+    /// Certainly not executed: the peer named the operation and the reason.
     #[error("did nothing: the peer refused it: {0}")]
     Refused(TerminateCode),
-    /// It may have happened: the connection ended in between.
+    /// Possibly executed: the connection ended while the operation was in flight.
     #[error("may have happened: the connection ended in between")]
     Unknown,
-    /// A read that was abandoned; local memory is not touched any more.
+    /// An abandoned read; local memory is not touched any more.
     #[error("the read was abandoned")]
     Abandoned,
 }
 
 impl WorkError {
-    /// Whether the operation certainly did nothing at the peer.
+    /// Returns true if the operation certainly did nothing at the peer.
     #[must_use]
     pub fn certain(self) -> bool {
         matches!(self, WorkError::NotDone | WorkError::Refused(_))
     }
 }
 
-/// Why a connection is gone.
+/// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// `close` or `reject` was called here.
+    /// The local side called `close` or `reject`.
     #[error("closed here")]
     Local,
-    /// The peer closed it in order.
+    /// The peer closed the connection in order.
     #[error("closed by the peer")]
     Gone,
-    /// It could not be established.
+    /// The connection could not be established.
     #[error("could not be connected: {0}")]
     Unreachable(io::ErrorKind),
-    /// The peer said no.
+    /// The peer rejected the request.
     #[error("rejected by the peer")]
     Rejected,
     /// The connection broke.
     #[error("lost: {0}")]
     Lost(io::ErrorKind),
-    /// It did not come to be in time, or took nothing for too long.
+    /// The deadline passed: the connection was not established in time, or the peer accepted no bytes for too long.
     #[error("the deadline passed")]
     Late,
-    /// The peer made a mistake that we told it about.
+    /// The peer violated the protocol and was sent a terminate message.
     #[error("the peer broke the protocol: {0}")]
     Broken(TerminateCode),
-    /// The peer says that we made a mistake.
+    /// The peer reports a protocol violation of this side.
     #[error("terminated by the peer: {0}")]
     Terminated(TerminateCode),
 }
@@ -146,7 +147,8 @@ enum Entry {
     Immediate { peer: PeerId, data: [u8; 8], solicited: bool },
 }
 
-/// The events of one or more polls. Keep it and [`clear`](Self::clear) it: it grows to what is needed and stays there.
+/// Events of one or more polls. Reuse the buffer and [`clear`](Self::clear) it: its capacity grows to the peak and
+/// stays there.
 #[derive(Default)]
 pub struct Events {
     entries: Vec<Entry>,
@@ -154,37 +156,37 @@ pub struct Events {
 }
 
 impl Events {
-    /// An empty one.
+    /// Returns an empty buffer.
     #[must_use]
     pub fn new() -> Self {
         Self { entries: Vec::with_capacity(256), bytes: Vec::with_capacity(16 << 10) }
     }
 
-    /// How many there are.
+    /// Returns the number of events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Forgets them and keeps the memory.
+    /// Removes all events and keeps the capacity.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.bytes.clear();
     }
 
-    /// The event at a position. `None` past the end.
+    /// Returns the event at a position. `None` past the end.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Event<'_>> {
         self.entries.get(index).map(|entry| self.view(*entry))
     }
 
-    /// In the order in which they happened.
+    /// Iterates over the events in order of occurrence.
     pub fn iter(&self) -> impl Iterator<Item = Event<'_>> {
         self.entries.iter().map(|entry| self.view(*entry))
     }

@@ -1,4 +1,4 @@
-//! The trait that every road between nodes fulfils.
+//! The `Fabric` trait and the types of its control operations.
 
 use std::any::Any;
 use std::fmt;
@@ -24,13 +24,13 @@ macro_rules! handle {
                 Self { index, generation }
             }
 
-            /// As one number, for tables and logs.
+            /// Returns the handle as one number, for tables and logs.
             #[must_use]
             pub const fn to_bits(self) -> u64 {
                 ((self.generation as u64) << 32) | self.index as u64
             }
 
-            /// Back from [`Self::to_bits`]. One that was never handed out names nothing.
+            /// Restores a handle from [`Self::to_bits`]. A number that no fabric issued names nothing.
             #[must_use]
             pub const fn from_bits(bits: u64) -> Self {
                 Self { index: bits as u32, generation: (bits >> 32) as u32 }
@@ -52,68 +52,68 @@ macro_rules! handle {
 }
 
 handle! {
-    /// One connection. A new connection to the same node is a new peer, and old ids name nothing.
+    /// Handle of one connection. A new connection to the same node gets a new id, and old ids name nothing.
     PeerId, "p"
 }
 handle! {
-    /// One piece of registered memory.
+    /// Handle of one piece of registered memory.
     RegionId, "r"
 }
 
-/// What a window allows.
+/// Operations that a window allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Rights(u8);
 
 impl Rights {
-    /// Reads.
+    /// Read access.
     pub const READ: Rights = Rights(1);
-    /// Writes.
+    /// Write access.
     pub const WRITE: Rights = Rights(2);
-    /// Compare-and-swap, fetch-and-add.
+    /// Atomic access: compare-and-swap, fetch-and-add.
     pub const ATOMIC: Rights = Rights(4);
 
-    /// Both.
+    /// Returns the rights of both operands.
     #[must_use]
     pub const fn and(self, more: Rights) -> Rights {
         Rights(self.0 | more.0)
     }
 
-    /// Whether all of `asked` is allowed.
+    /// Returns true if every right in `required` is granted.
     #[must_use]
     pub const fn allow(self, asked: Rights) -> bool {
         self.0 & asked.0 == asked.0
     }
 }
 
-/// Why memory behind a file descriptor may be mapped without fear of losing it (and of a `SIGBUS`), and who writes it.
+/// Reason why a file descriptor may be mapped without the risk of a `SIGBUS`, and which threads write the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// It is a memfd sealed against shrinking; that is checked. Anybody may write it at any time.
+    /// A memfd sealed against shrinking, which is checked. Any process may write it at any time.
     Sealed,
-    /// A file that no one but the caller can shrink; the caller vouches for that. Anybody may write it at any time.
+    /// A file that only the caller can shrink, as the caller guarantees. Any process may write it at any time.
     Vouched,
-    /// The caller vouches that no one else can shrink it, and that no one but the thread that polls the fabric writes it:
-    /// nothing changes it during a poll but that poll. So what is sent of it need not be copied to be summed. If that is
-    /// not true, sums are wrong and connections end.
+    /// Memory that only the caller can shrink and only the polling thread writes, as the caller guarantees. Nothing
+    /// changes it during a poll except that poll, so payload need not be copied before it is checksummed. If the
+    /// guarantee is false, checksums are wrong and connections end.
     Own,
 }
 
-/// A piece of a region that one peer may reach with a key. The key is random and dies with the connection.
+/// Part of a region that one peer may access with a key. The key is random and is valid for one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// What the peer names it by.
+    /// Key that the peer presents.
     pub key: u32,
-    /// The address of its first byte.
+    /// Address of the first byte.
     pub base: u64,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
-/// What a fabric can and cannot do.
+/// Capabilities and limits of a fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// `iwarp`, `rdma`, `sim`.
+    /// Name of the implementation: `iwarp`, `rdma` or `sim`.
     pub name: &'static str,
     /// Bytes of the largest read or write.
     pub work_bytes_max: u64,
@@ -121,161 +121,161 @@ pub struct Capabilities {
     pub message_bytes_max: usize,
     /// Bytes of the largest hello.
     pub hello_bytes_max: usize,
-    /// Reads and atomics that can be under way to one peer, before its own limit is known; more are queued.
+    /// Reads and atomics in flight to one peer, before the peer's own limit is known; more are queued.
     pub reads_outstanding_max: usize,
-    /// A read of so many bytes is taken from the home's memory by the home's polling thread in one go, so
-    /// it is whole against everything that thread writes itself.
+    /// Largest read that the home's polling thread takes from memory in one go. Such a read is consistent with
+    /// everything that this thread writes itself.
     pub snapshot_bytes: u64,
-    /// Each aligned 8-byte word of a transfer is whole, whoever writes it.
+    /// True if each aligned 8-byte word of a transfer is atomic, regardless of the writer.
     pub words_whole: bool,
-    /// Who executes atomics on a word of this node.
+    /// Unit that executes atomics on a word of this node.
     pub atomics: AtomicScope,
-    /// [`Fabric::abandon`] works: a posted read can be told not to touch local memory any more.
+    /// True if [`Fabric::abandon`] works: a posted read can be stopped from touching local memory.
     pub reads_abandonable: bool,
-    /// The reads of one batch are under way together and look at the peer's memory in their order: one round trip for all.
-    /// Without it each waits for the one before it, which keeps the order as well.
+    /// True if the reads of one batch are in flight together and access the peer's memory in order: one round trip for
+    /// all. Otherwise each read waits for its predecessor, which keeps the order as well.
     pub reads_overlap: bool,
-    /// A write's completion says that the bytes are in the peer's memory. (Not so on iWARP.)
+    /// True if the completion of a write means that the bytes are in the peer's memory. False on iWARP.
     pub write_done_is_placed: bool,
-    /// An operation that the peer refuses comes back as
-    /// [`Refused`](crate::WorkError::Refused), and both ends are told why they are
-    /// closed. Without it, a refusal can look like a connection that was lost.
+    /// True if a refused operation completes with [`Refused`](crate::WorkError::Refused) and both ends learn why the
+    /// connection closes. Otherwise a refusal can look like a lost connection.
     pub refusals_named: bool,
-    /// [`Fabric::guard`] works: strangers are heard and judged by a thread of the fabric's own.
+    /// True if [`Fabric::set_admission_filter`] works: a thread of the fabric accepts and judges unauthenticated
+    /// peers.
     pub guarded: bool,
 }
 
-/// Who executes atomics on this node's memory. The two are never mixed on one word.
+/// Unit that executes atomics on this node's memory. The two are never mixed on one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicScope {
-    /// The thread that polls the fabric, with the processor's own atomics.
+    /// The thread that polls the fabric, with the processor's atomics.
     Thread,
-    /// The adapter.
+    /// The RDMA adapter.
     Adapter,
 }
 
-/// A control operation failed.
+/// Error of a control operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FabricError {
     /// A table is full.
     #[error("no room for another {0}")]
     Full(&'static str),
-    /// There is no such peer.
+    /// The peer does not exist.
     #[error("there is no peer {0}")]
     UnknownPeer(PeerId),
-    /// The peer is not in a state in which this can be done.
+    /// The peer is not in a state that permits the operation.
     #[error("peer {0} is not waiting for this")]
     WrongState(PeerId),
-    /// There is no such region.
+    /// The region does not exist.
     #[error("there is no region {0}")]
     UnknownRegion(RegionId),
-    /// Outside of the memory.
+    /// The range is outside the memory.
     #[error("{bytes} bytes from {offset} are outside of the memory")]
     OutOfBounds {
-        /// From where.
+        /// Start of the range in bytes.
         offset: u64,
-        /// How many.
+        /// Length of the range in bytes.
         bytes: u64,
     },
-    /// An offset that cannot be mapped.
+    /// The offset is not page-aligned.
     #[error("offset {0} is not a multiple of the page")]
     Unaligned(u64),
-    /// The memory could be taken away while it is used.
+    /// The memory could be truncated while it is used.
     #[error("the memory is not sealed against shrinking")]
     NotSealed,
-    /// The adapter may not lock so much memory.
+    /// The process may not lock this much memory for the adapter.
     #[error(
         "cannot lock {bytes} bytes of memory for the adapter: the limit is {limit}; raise it (ulimit -l unlimited, or LimitMEMLOCK=infinity in the service's unit)"
     )]
     NotLocked {
-        /// How much would be locked in all.
+        /// Bytes that would be locked in all.
         bytes: u64,
-        /// How much may be.
+        /// Limit on locked memory (`RLIMIT_MEMLOCK`) in bytes.
         limit: u64,
     },
-    /// More private data than fits.
+    /// The hello exceeds the private data of a connection request.
     #[error("a hello of {0} bytes is too long")]
     HelloTooLong(usize),
-    /// The operating system said no.
+    /// A system call failed.
     #[error("the system refused to {0}")]
     System(&'static str, #[source] io::Error),
 }
 
-/// What a guard gives to one whom it admits, for the owner of the fabric.
+/// Value that an admission filter attaches to an admitted peer, for the owner of the fabric.
 pub type AdmissionToken = Box<dyn Any + Send>;
 
-/// What a guard says of a first message.
+/// Decision of an admission filter on a first message.
 pub enum Admission {
-    /// Let in.
+    /// Admits the peer.
     Admit(AdmissionToken),
-    /// Turned away, with what the other side is told; more than fits is cut off.
+    /// Rejects the peer with a reason that it receives; excess bytes are cut off.
     TurnAway(String),
 }
 
-/// Judges first messages, so that the thread that polls does not have to.
+/// Judges first messages, so that the polling thread does not have to.
 pub trait AdmissionFilter: Send {
-    /// Somebody at `address` wants to connect, and said `hello`. A panic turns only him away.
+    /// Decides whether the peer at `address`, which sent `hello`, may connect. A panic rejects only this peer.
     fn judge(&mut self, address: SocketAddr, hello: &[u8]) -> Admission;
 }
 
-/// One road between nodes. One thread owns it and polls it; nothing in it blocks.
+/// One transport between nodes. One thread owns and polls it; no method blocks.
 ///
-/// The life of a peer: [`connect`](Self::connect) or [`Event::Asked`](crate::Event::Asked)
-/// ([`Event::Admitted`](crate::Event::Admitted) behind a [guard](Self::guard)) →
+/// Life of a peer: [`connect`](Self::connect) or [`Event::ConnectRequest`](crate::Event::ConnectRequest)
+/// ([`Event::Admitted`](crate::Event::Admitted) with an [admission filter](Self::set_admission_filter)) →
 /// [`accept`](Self::accept) → [`Event::Connected`](crate::Event::Connected) → work →
-/// [`Event::Closed`](crate::Event::Closed). *Closed* comes exactly once for each peer, after the last *done* of
-/// that peer, whatever happened; the id names nothing from then on.
+/// [`Event::Closed`](crate::Event::Closed). *Closed* comes exactly once for each peer, after the last *done* of that
+/// peer, on every path. The id names nothing from then on.
 pub trait Fabric: Send {
-    /// What this fabric can do.
+    /// Returns the capabilities of this fabric.
     fn capabilities(&self) -> Capabilities;
 
-    /// Takes connections on an address; returns the one that was bound (port 0 picks one).
+    /// Accepts connections on an address; returns the bound address (port 0 picks a free port).
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr>;
 
-    /// Puts a guard in front of every address it listens on: who connects is heard and judged by a thread of the fabric's
-    /// own, started on whatever cores the caller may use. Whoever polls hears only of those who were
-    /// [admitted](crate::Event::Admitted), and of few at a time.
+    /// Filters connections on every listening address. A thread of the fabric, which may run on any core of the
+    /// caller, accepts each connection and reads and judges its first message. The polling thread sees only
+    /// [admitted](crate::Event::Admitted) peers, at a limited rate.
     ///
     /// # Errors
-    /// No thread to be had; [`Unsupported`](io::ErrorKind::Unsupported) without the
-    /// [capability](Capabilities::guarded).
+    /// The thread cannot be started; [`Unsupported`](io::ErrorKind::Unsupported) without the
+    /// [capability](Capabilities::has_admission_filter).
     fn guard(&mut self, guard: Box<dyn AdmissionFilter>) -> io::Result<()> {
         drop(guard);
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// What the guard gave to one who was admitted. `None` if he was not, or it was taken already.
+    /// Takes the token that the admission filter attached to a peer. `None` if there is none or it was taken before.
     fn take_pass(&mut self, peer: PeerId) -> Option<AdmissionToken> {
         let _ = peer;
         None
     }
 
-    /// Starts to connect. How it ended comes as an event, within the configured deadline.
+    /// Starts to connect. The result arrives as an event, within the configured deadline.
     ///
     /// # Errors
-    /// No room for a peer, the hello too long, or no socket to be had.
+    /// The peer table is full, the hello is too long, or no socket can be created.
     fn connect(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError>;
 
-    /// Takes a peer that asked.
+    /// Accepts a peer that requested a connection.
     ///
     /// # Errors
-    /// The peer is gone or did not ask.
+    /// The peer is gone or has no pending request.
     fn accept(&mut self, peer: PeerId, hello: &[u8]) -> Result<(), FabricError>;
 
-    /// Turns away a peer that asked, with a reason that it gets to read.
+    /// Rejects a peer that requested a connection, with a reason that the peer receives.
     ///
     /// # Errors
-    /// The peer is gone or did not ask.
+    /// The peer is gone or has no pending request.
     fn reject(&mut self, peer: PeerId, reason: &[u8]) -> Result<(), FabricError>;
 
-    /// Ends a connection. Its operations end, then comes *closed*.
+    /// Closes a connection. Its operations complete first, then *closed* follows.
     fn close(&mut self, peer: PeerId);
 
-    /// Maps memory for transfers. The descriptor is not kept.
+    /// Maps memory for transfers. The fabric does not retain the descriptor.
     ///
     /// # Errors
     /// The memory could shrink, the range is outside of it, or it cannot be mapped.
@@ -287,13 +287,13 @@ pub trait Fabric: Send {
         bytes: u64,
     ) -> Result<RegionId, FabricError>;
 
-    /// Ends a region and every window on it. What is under way keeps the mapping until it is done.
+    /// Ends a region and every window on it. Operations in flight keep the mapping until they complete.
     fn deregister(&mut self, region: RegionId);
 
-    /// Lets one peer reach a piece of a region.
+    /// Opens a window on a region for one peer.
     ///
     /// # Errors
-    /// Unknown peer or region, out of bounds, no room.
+    /// Unknown peer or region, range out of bounds, or the window table is full.
     fn expose(
         &mut self,
         peer: PeerId,
@@ -303,42 +303,43 @@ pub trait Fabric: Send {
         rights: Rights,
     ) -> Result<Window, FabricError>;
 
-    /// Ends a window. Reads that were already asked for are still answered; whoever uses the key later breaks
-    /// its connection.
+    /// Closes a window. Reads that the peer requested before are still answered; a later use of the key ends the
+    /// connection.
     fn withdraw(&mut self, peer: PeerId, key: u32);
 
-    /// Takes a batch, in order. Nothing blocks; it goes out with the next [`poll`](Self::poll).
+    /// Posts a batch, in order and without blocking; the next [`poll`](Self::poll) sends it.
     ///
     /// # Errors
-    /// Names the first that was not taken. Those before it were.
+    /// The index of the first operation that was not posted. Earlier ones were.
     fn post(&mut self, work: &[Work<'_>]) -> Result<(), PostError>;
 
-    /// Tells a posted read that its local memory is not to be touched any more. Its *done* says
-    /// `Abandoned`. False if there is no such read or the fabric cannot do it.
+    /// Stops a posted read from touching local memory. The read completes as `Abandoned`. Returns false if there is no
+    /// such read or the fabric lacks the capability.
     fn abandon(&mut self, peer: PeerId, tag: u64) -> bool;
 
-    /// Reads, works and writes once, within a budget. Events are appended; returns how many.
+    /// Receives, processes and sends once, within a budget. Appends events and returns their number.
     ///
-    /// Made to be called without a pause: what has been silent is looked at only once in hundreds of calls, or thousands while
-    /// nobody is connected. Who pauses between two calls has to [`arm`](Self::arm) before and [`disarm`](Self::disarm) behind, or
-    /// whoever comes meanwhile is seen late.
+    /// The caller is expected to poll without pause: silent connections are checked only once in hundreds of polls, or
+    /// thousands while no peer is connected. A caller that pauses between two polls calls [`arm`](Self::arm) before
+    /// and [`disarm`](Self::disarm) after the pause. Otherwise new connections and messages are noticed late.
     fn poll(&mut self, events: &mut Events) -> usize;
 
-    /// Whether the last poll moved bytes. A peer's reads and writes are no events, but whoever polls for their sake is not
-    /// idle; where an adapter serves them by itself, that is false.
+    /// Returns true if the last poll moved bytes. A peer's reads and writes cause no event, yet a thread that serves
+    /// them is not idle. Always false if an adapter serves them without the thread.
     fn has_moved(&self) -> bool {
         false
     }
 
-    /// Prepares to sleep on [`descriptor`](Self::descriptor): false if there is work right now.
+    /// Prepares to sleep on [`descriptor`](Self::descriptor). Returns false if there is work now.
     fn arm(&mut self) -> bool;
 
-    /// Awake again.
+    /// Ends the sleep that [`arm`](Self::arm) prepared.
     fn disarm(&mut self);
 
-    /// Readable when [`poll`](Self::poll) has something to do, after [`arm`](Self::arm) returned true.
+    /// Returns a descriptor that is readable when [`poll`](Self::poll) has work, after [`arm`](Self::arm) returned
+    /// true.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// When to call [`poll`](Self::poll) at the latest.
+    /// Returns the latest time of the next [`poll`](Self::poll).
     fn next_deadline(&self) -> Option<Instant>;
 }

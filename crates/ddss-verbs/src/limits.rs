@@ -1,45 +1,46 @@
-//! Every bound of a fabric, in one place, with what relates them.
+//! Every limit of a fabric, and the relations between them.
 
 use ddss_core::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, NODES_MAX, TRANSFER_BYTES_MAX};
 
-/// Peers of one fabric, connected or on their way.
+/// Peers of one fabric, connected or connecting.
 pub const PEERS_MAX: usize = 2 * NODES_MAX;
-/// Peers that connected to us and have not yet been accepted.
+/// Peers with an unanswered connect request.
 pub const HALF_OPEN_MAX: usize = 64;
-/// Closed connections whose last bytes (a terminate, say) are still being sent.
+/// Closed connections whose last bytes (such as a terminate message) are still being sent.
 pub const LINGERING_MAX: usize = 64;
 /// Regions of registered memory.
 pub const REGIONS_MAX: usize = 4096;
-/// Windows that one peer may see at the same time.
+/// Windows of one peer at the same time.
 pub const WINDOWS_PER_PEER_MAX: usize = 1 << 16;
-/// Operations posted to one peer and not yet put on the wire; the next one is answered `Busy`.
+/// Operations posted to one peer and not yet encoded; the next one is answered `Busy`.
 pub const BACKLOG_MAX: usize = 1024;
-/// Reads and atomics that one connection may have under way in each direction, when nothing else is configured.
+/// Default for reads and atomics in flight on one connection, in each direction.
 pub const READS_OUTSTANDING_DEFAULT: u16 = 256;
 /// Bytes of one read or write.
 pub const WORK_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of a read response that is taken from memory in one go, by the thread that polls.
+/// Bytes of a read response that the polling thread takes from memory in one go.
 pub const SNAPSHOT_BYTES: usize = 64 << 10;
-/// Bytes that wait encoded for a connection's socket before nothing more is encoded.
+/// Encoded bytes that wait for a connection's socket before encoding pauses.
 pub const OUTBOX_BYTES: usize = 256 << 10;
-/// The same together with what is sent from where it lies.
+/// Bytes that wait for a connection's socket, including payload that is sent from registered memory.
 pub const BULK_BYTES: usize = 1 << 20;
-/// Bytes of a lone message that are sent while all others are encoded. Words stay whole between the two.
+/// Bytes of a lone message that are sent while the rest is encoded. Words stay atomic across the boundary.
 pub const EARLY_BYTES: usize = 56 << 10;
-/// Fewer than so many bytes that wait in a busy connection's socket are acknowledged as they come, by the core that brings them, and
-/// not by who receives them, who has better things to do at the end of an answer. Only just more than a lone message's first
-/// part: where much more is under way, it is the sender's core that has better things to do.
+/// Low-water mark of a busy connection's socket (`SO_RCVLOWAT`). The core that processes the incoming packets
+/// acknowledges less than this at once, because the receiving thread has better things to do at the end of an answer.
+/// The mark is only just above the first part of a lone message: with much more in flight, the sender's core is the
+/// busier one.
 pub const LOW_WATER_BYTES: usize = EARLY_BYTES + (4 << 10);
 /// Bytes that one `recv` asks for.
 pub const RECEIVE_BYTES: usize = 256 << 10;
-/// The same where a large segment is expected: it is to have its headers, with some of its payload, and a number of small ones if it
-/// is those that come.
+/// The same before a large segment: room for its headers and the start of its payload, or for a few small segments if
+/// those arrive instead.
 pub const NEXT_BYTES: usize = 2 << 10;
-/// Bytes taken from one connection in one poll before the next one has its turn.
+/// Bytes received from one connection in one poll before the next connection is served.
 pub const RECEIVE_BUDGET_BYTES: usize = 1 << 20;
-/// The same from one that has ended: they are thrown away, and whoever sends them may do so without end.
+/// The same for a closed connection: the bytes are discarded, and the peer may send them without end.
 pub const LINGER_BYTES: usize = 16 << 10;
-/// Bytes given to one connection in one poll before the next one has its turn.
+/// Bytes sent to one connection in one poll before the next connection is served.
 pub const SEND_BUDGET_BYTES: usize = 1 << 20;
 /// Events of one poll after which no further connection is served.
 pub const EVENTS_BUDGET: usize = 4096;

@@ -1,4 +1,4 @@
-//! Registered memory: regions, and the windows on them that one peer may use.
+//! Registered memory: regions, and the windows that give a peer access to them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,11 +14,11 @@ use crate::terminate_code::TerminateCode;
 struct Slot {
     generation: u32,
     mapping: Option<Mapping>,
-    /// Only the thread that polls the fabric writes it.
+    /// True if only the thread that polls the fabric writes the memory.
     own: bool,
-    /// Operations under way that will still touch the mapping.
+    /// Operations in flight that will still touch the mapping.
     holds: u32,
-    /// Deregistered: nothing new may use it, and it goes with the last hold.
+    /// True after deregistration: no new operation may use the region, and the last hold unmaps it.
     ending: bool,
 }
 
@@ -61,7 +61,7 @@ impl Registry {
         }
     }
 
-    /// A region that new work may use.
+    /// Returns a region that new work may use.
     pub(crate) fn usable(&self, region: RegionId) -> Option<&Mapping> {
         let slot = self.slots.get(region.index as usize)?;
         if slot.generation != region.generation || slot.ending {
@@ -70,19 +70,19 @@ impl Registry {
         slot.mapping.as_ref()
     }
 
-    /// A region that the caller holds.
+    /// Returns the mapping of a region on which the caller has a hold.
     pub(crate) fn held(&self, region: RegionId) -> &Mapping {
         let slot = &self.slots[region.index as usize];
         assert_eq!(slot.generation, region.generation, "region {region} is held, so it cannot have been reused");
         slot.mapping.as_ref().expect("a held region stays mapped")
     }
 
-    /// Whether a region that the caller holds changes only by the hand of the polling thread.
+    /// Returns true if only the polling thread writes the region.
     pub(crate) fn is_own(&self, region: RegionId) -> bool {
         self.slots[region.index as usize].own
     }
 
-    /// Whether a range lies inside of a region that new work may use.
+    /// Returns whether a range lies inside a region that new work may use. `None` if there is no such region.
     pub(crate) fn covers(&self, region: RegionId, offset: u64, bytes: u64) -> Option<bool> {
         let size = self.usable(region)?.bytes() as u64;
         Some(offset.checked_add(bytes).is_some_and(|end| end <= size))
@@ -102,12 +102,12 @@ impl Registry {
         }
     }
 
-    /// Mappings that stand, those of ended regions that are still held included.
+    /// Returns the number of mappings, including deregistered regions with holds.
     pub(crate) fn mapped(&self) -> usize {
         self.slots.iter().filter(|slot| slot.mapping.is_some()).count()
     }
 
-    /// Holds that have not been given back.
+    /// Returns the number of holds that were not released.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn holds(&self) -> u32 {
         self.slots.iter().map(|slot| slot.holds).sum()
@@ -126,7 +126,7 @@ impl Registry {
     }
 }
 
-/// Maps memory that will stay: the range is inside of it, and nobody can take it away.
+/// Maps memory that stays mapped: the range is inside of it, and no process can truncate it.
 pub(crate) fn map(memory: BorrowedFd<'_>, trust: Trust, offset: u64, bytes: u64) -> Result<Mapping, FabricError> {
     let page = rustix::param::page_size() as u64;
     if !offset.is_multiple_of(page) {
@@ -146,7 +146,7 @@ pub(crate) fn map(memory: BorrowedFd<'_>, trust: Trust, offset: u64, bytes: u64)
     Mapping::new(memory, offset, bytes as usize).map_err(|error| FabricError::System("map the memory", error))
 }
 
-/// What a key opens.
+/// Access that a key grants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant {
     pub(crate) region: RegionId,
@@ -155,7 +155,7 @@ pub(crate) struct Grant {
     rights: Rights,
 }
 
-/// Why a peer's access is refused, before a layer's own code for it is chosen.
+/// Reason to refuse a peer's access, before a protocol layer picks its own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessDenied {
     Key,
@@ -165,7 +165,7 @@ pub(crate) enum AccessDenied {
 }
 
 impl AccessDenied {
-    /// As DDP says it, for tagged segments.
+    /// Returns the DDP code, for tagged segments.
     pub(crate) fn ddp(self) -> TerminateCode {
         match self {
             AccessDenied::Key => TerminateCode::DDP_KEY,
@@ -175,7 +175,7 @@ impl AccessDenied {
         }
     }
 
-    /// As RDMAP says it, for read and atomic requests.
+    /// Returns the RDMAP code, for read and atomic requests.
     pub(crate) fn rdmap(self) -> TerminateCode {
         match self {
             AccessDenied::Key => TerminateCode::RDMAP_KEY,
@@ -186,7 +186,7 @@ impl AccessDenied {
     }
 }
 
-/// Keys are random already; this spreads them over the table's high bits too.
+/// Hasher for keys. Keys are random already; the multiplication spreads them over the high bits of the table's hash.
 #[derive(Default)]
 pub(crate) struct KeyHasher(u64);
 
@@ -206,7 +206,7 @@ impl Hasher for KeyHasher {
     }
 }
 
-/// The windows that one peer may use.
+/// Windows that one peer may use.
 #[derive(Default)]
 pub(crate) struct Windows {
     grants: HashMap<u32, Grant, BuildHasherDefault<KeyHasher>>,
@@ -248,8 +248,8 @@ impl Windows {
         self.grants.clear();
     }
 
-    /// What the address of a peer's access means: a region, and an offset in it, both checked. The window of a
-    /// region that has ended is none.
+    /// Translates a peer's address to a region and an offset, both checked. A window on a deregistered region grants
+    /// nothing.
     pub(crate) fn translate(
         &self,
         memory: &Registry,
@@ -273,16 +273,16 @@ impl Windows {
     }
 }
 
-/// Random numbers from the system, a few at a time.
+/// Source of random keys, drawn from the system in batches.
 #[derive(Default)]
 pub(crate) struct Keys {
     drawn: Vec<u32>,
-    /// Where they come from instead, in a simulation.
+    /// State of the deterministic generator, in a simulation.
     seed: Option<u64>,
 }
 
 impl Keys {
-    /// The same ones in each run.
+    /// Returns a source that yields the same keys in each run.
     pub(crate) fn seeded(seed: u64) -> Self {
         Self { drawn: Vec::new(), seed: Some(seed) }
     }
@@ -310,11 +310,11 @@ mod tests {
 
     #[test]
     fn keys_cannot_be_guessed_from_others() {
-        // If this failed, a node could name a window of another one's memory that nobody opened to it.
+        // If this failed, a node could guess the key of another node's window that was not opened to it.
         let (mut one, mut other) = (Keys::default(), Keys::default());
         let drawn: Vec<u32> = (0..2048).flat_map(|_| [one.draw().unwrap(), other.draw().unwrap()]).collect();
         let different: HashSet<u32> = drawn.iter().copied().collect();
-        // Of 4,096 random ones two are the same once in 512 runs, and eight never.
+        // Of 4,096 random keys two are equal once in 512 runs, and eight never.
         assert!(different.len() > drawn.len() - 8, "{} different keys of {}", different.len(), drawn.len());
         let steps: HashSet<u32> = drawn.windows(2).map(|two| two[1].wrapping_sub(two[0])).collect();
         assert!(steps.len() > drawn.len() - 9, "{} different steps: keys are counted", steps.len());

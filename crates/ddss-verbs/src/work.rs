@@ -1,56 +1,57 @@
-//! What is asked of a fabric: work, and why it is not taken.
+//! Operations that are posted to a fabric, and the reasons to refuse them.
 
 use crate::fabric::{PeerId, RegionId};
 
-/// A piece of registered memory of this process.
+/// Part of a registered region of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalRange {
-    /// The region.
+    /// Region.
     pub region: RegionId,
-    /// Bytes from the start of the region.
+    /// Offset from the start of the region in bytes.
     pub offset: u64,
-    /// Length.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
-/// Where in the memory of a peer: a key it gave us, and an address inside the window that the key opens.
+/// Address in a peer's memory: a key, and an address inside the window of that key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRange {
-    /// The key of the window.
+    /// Key of the window.
     pub key: u32,
     /// `window.base + offset`.
     pub address: u64,
 }
 
-/// What a message does besides arriving.
+/// Options of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendMode {
-    /// The receiver is asked to wake up for it.
+    /// Requests a solicited event, so that the receiver wakes up.
     pub solicited: bool,
-    /// The receiver withdraws this window of its own on arrival, before the message is seen.
+    /// Local window that the receiver invalidates on arrival, before it sees the message.
     pub invalidate: Option<u32>,
 }
 
-/// One operation. The `tag` comes back in exactly one [`Event::Done`](crate::Event::Done).
+/// One operation. Its `tag` comes back in exactly one [`Event::Done`](crate::Event::Done).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are the same everywhere: whom, which tag, what here, what there")]
 pub enum Work<'a> {
-    /// Remote memory into local memory. Reads and atomics of one peer are executed there in the order they were posted.
+    /// Copies remote memory to local memory. A peer executes reads and atomics in the order of posting.
     Read { peer: PeerId, tag: u64, local: LocalRange, remote: RemoteRange },
-    /// Local memory into remote memory. *Done* says that the local bytes may be changed again, not that they arrived.
+    /// Copies local memory to remote memory. *Done* means that the local bytes may change again, not that they
+    /// arrived.
     Write { peer: PeerId, tag: u64, local: LocalRange, remote: RemoteRange },
-    /// Replaces the remote word by `swap` if it is `compare`; *done* carries what was there.
+    /// Replaces the remote word by `swap` if it equals `compare`; *done* carries the previous value.
     CompareSwap { peer: PeerId, tag: u64, remote: RemoteRange, compare: u64, swap: u64 },
-    /// Adds to the remote word; *done* carries what was there.
+    /// Adds to the remote word; *done* carries the previous value.
     FetchAdd { peer: PeerId, tag: u64, remote: RemoteRange, add: u64 },
-    /// A message, delivered in order and after every write posted before it. The bytes are copied at once.
+    /// Sends a message in order, after every write posted before it. The bytes are copied at once.
     Send { peer: PeerId, tag: u64, message: &'a [u8], mode: SendMode },
-    /// Eight bytes without a message, in order with the messages.
+    /// Sends eight bytes of immediate data, in order with the messages.
     Immediate { peer: PeerId, tag: u64, data: [u8; 8], solicited: bool },
 }
 
 impl Work<'_> {
-    /// Whom it goes to.
+    /// Returns the peer that the operation addresses.
     #[must_use]
     pub fn peer(&self) -> PeerId {
         match *self {
@@ -63,7 +64,7 @@ impl Work<'_> {
         }
     }
 
-    /// What its completion will carry.
+    /// Returns the tag that the completion carries.
     #[must_use]
     pub fn tag(&self) -> u64 {
         match *self {
@@ -77,48 +78,48 @@ impl Work<'_> {
     }
 }
 
-/// A batch was taken up to here and no further.
+/// A batch that was posted only in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("work {index} of the batch was not taken: {kind}")]
 pub struct PostError {
-    /// The first one that was not taken; those before it were.
+    /// Index of the first operation that was not posted; earlier ones were.
     pub index: usize,
-    /// Why.
+    /// Reason.
     pub kind: PostErrorKind,
 }
 
-/// Why work was not taken. It certainly did nothing.
+/// Reason to refuse an operation. The operation certainly did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PostErrorKind {
-    /// Too much is queued for this peer; try again after a completion.
+    /// The queue of this peer is full; retry after a completion.
     #[error("too much is queued for this peer")]
     Busy,
-    /// There is no such peer (any more).
+    /// The peer does not exist, or no longer.
     #[error("there is no such peer")]
     UnknownPeer,
-    /// The peer has not been connected yet.
+    /// The peer is not connected yet.
     #[error("the peer is not connected yet")]
     NotConnected,
-    /// There is no such region.
+    /// The region does not exist.
     #[error("there is no such region")]
     UnknownRegion,
-    /// Outside of the region, or the remote address wraps around.
+    /// The range is outside the region, or the remote address wraps around.
     #[error("the range is outside of the region")]
     OutOfBounds,
-    /// An atomic on an address that is no multiple of eight.
+    /// The address of an atomic is not a multiple of eight.
     #[error("the address of an atomic is not a multiple of eight")]
     Unaligned,
-    /// The peer works on no reads and no atomics.
+    /// The peer accepts neither reads nor atomics.
     #[error("the peer takes no reads and no atomics")]
     NoReads,
-    /// The memory cannot be locked for the adapter; the log says why.
+    /// The memory cannot be locked for the adapter; the log names the limit.
     #[error("the memory cannot be locked for the adapter")]
     NotLocked,
-    /// This peer, or the adapter, cannot do this.
+    /// The peer or the adapter does not support this operation.
     #[error("the connection carries nothing of this kind")]
     Unsupported,
-    /// Longer than the fabric's capabilities say.
+    /// The operation exceeds a limit in the fabric's capabilities.
     #[error("longer than the fabric carries")]
     TooLong,
 }

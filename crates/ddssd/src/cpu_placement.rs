@@ -50,9 +50,9 @@ fn ranges(cores: &[usize]) -> String {
 
 /// A seat for each of so many progress threads.
 pub(crate) fn seats(choice: &CoreChoice, threads: u8) -> Result<Vec<CorePlacement>, StartError> {
-    let topology = Topology::here();
+    let topology = Topology::detect();
     let at = |core: usize| {
-        let memory = if topology.is_uniform() { None } else { topology.node_of(core) };
+        let memory = if topology.is_uniform() { None } else { topology.node_of_core(core) };
         CorePlacement { core: Some(core), memory, _claim: None }
     };
     let named: Vec<usize> = match choice {
@@ -101,7 +101,7 @@ fn spread<T>(
     // The cores of each memory node that are left, the last one first; first the node of the last core.
     let mut nodes: Vec<(Option<usize>, Vec<usize>)> = Vec::new();
     for &core in others.iter().rev() {
-        let node = topology.node_of(core);
+        let node = topology.node_of_core(core);
         match nodes.iter_mut().find(|(known, _)| *known == node) {
             Some((_, cores)) => cores.push(core),
             None => nodes.push((node, vec![core])),

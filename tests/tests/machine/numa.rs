@@ -24,7 +24,7 @@ fn pages_of(pid: u32, folder: &str) -> Vec<usize> {
 // If this failed, each get and put on a machine with two sockets would cross to the other one and back.
 #[test]
 fn segments_lie_beside_the_core_that_serves_them() {
-    let topology = Topology::here();
+    let topology = Topology::detect();
     if topology.is_uniform() {
         skipped("segments_lie_beside_the_core_that_serves_them", "one memory node; scripts/vm has two");
         return;

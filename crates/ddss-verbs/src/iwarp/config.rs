@@ -1,10 +1,10 @@
-//! What one side wants; what the two agree on is in [`Terms`](super::mpa::NegotiatedTerms).
+//! Configuration of one side. [`NegotiatedTerms`](super::mpa::NegotiatedTerms) holds the result of the negotiation.
 
 use std::time::Duration;
 
 use crate::limits::READS_OUTSTANDING_DEFAULT;
 
-/// The revision of MPA's start frames.
+/// Revision of the MPA start frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Revision {
     /// RFC 5044.
@@ -13,29 +13,32 @@ pub enum Revision {
     Two,
 }
 
-/// How an [`Iwarp`](super::Iwarp) behaves.
+/// Configuration of an [`Iwarp`](super::Iwarp) fabric.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct IwarpConfig {
-    /// Ask for CRC32c on every frame. If either side asks, both use it.
+    /// Requests CRC32c on every frame. If either side requests it, both use it.
     ///
-    /// With it, payload is copied into a private buffer while the checksum is made, so that a process that changes
-    /// the memory meanwhile cannot make it wrong. Without it, large payload goes between socket and memory uncopied.
+    /// With CRC, payload is copied to a private buffer while its checksum is computed, so that a process that changes
+    /// the memory meanwhile cannot invalidate it. Without CRC, large payload moves between socket and memory without a
+    /// copy.
     pub crc: bool,
-    /// Ask for markers in what we receive. They cost both sides; adapters may need them, we do not.
+    /// Requests markers in received frames. They cost both sides; some adapters need them, this implementation does
+    /// not.
     pub markers: bool,
-    /// The revision in which we connect. Who connects to us is answered in his own.
+    /// Revision of outgoing connection requests. An incoming request is answered in its own revision.
     pub revision: Revision,
-    /// Reads and atomics of a peer that we work on at the same time.
+    /// Reads and atomics of a peer that are executed at the same time.
     pub reads_inbound: u16,
-    /// Reads and atomics that we have under way to one peer at the same time; the peer's own limit counts too.
+    /// Reads and atomics in flight to one peer at the same time; the peer's own limit applies as well.
     pub reads_outbound: u16,
-    /// Connecting, and the start frames, take so long at the most.
+    /// Limit for connecting and the start frames.
     pub handshake_timeout: Duration,
-    /// A peer that takes nothing for so long while something waits for it is given up. What it takes is what TCP says of it, and
-    /// a receiver tells of new room in large steps: one that takes less than a megabyte a second is silent for a second at a time.
+    /// Time after which a peer is given up that accepts no bytes while some wait for it. TCP reports progress, and a
+    /// receiver announces new window space in large steps: one that accepts less than a megabyte a second is silent
+    /// for a second at a time.
     pub stall_timeout: Duration,
-    /// The last bytes of a closed connection may take so long.
+    /// Limit for the last bytes of a closed connection.
     pub linger_timeout: Duration,
 }
 

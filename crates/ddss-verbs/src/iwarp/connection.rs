@@ -1,17 +1,17 @@
-//! The state machine of one connection: bytes in, bytes and events out. No socket, no clock.
+//! State machine of one connection: bytes in, bytes and events out, without socket and clock.
 //!
 //! ```text
-//! connecting side                accepting side
-//!   Reply    request sent          Request  nothing yet
-//!     |                            Asked    the owner was asked
-//!     |                            First    reply sent; silent until a first frame comes
-//!   Open  <----------------------> Open
-//!            Ended (from anywhere): everything told, only the outbox may still drain
+//! connecting side                          accepting side
+//!   AwaitReply   request sent                AwaitRequest     nothing yet
+//!     |                                      AwaitAccept      the owner was asked
+//!     |                                      AwaitFirstFrame  reply sent; silent until a first frame arrives
+//!   Open  <------------------------------->  Open
+//!              Ended (from any stage): everything is reported, only the send queue may still drain
 //! ```
 //!
-//! - [`start`] is the handshake, [`receive`] takes frames apart ([`partial`]: those that are not whole yet), [`request`]
-//!   sends what was posted, [`respond`] answers the peer's reads and atomics, [`finish`] ends it and tells every operation
-//!   how it ended.
+//! - [`handshake`] exchanges start frames, [`receive`] parses frames, and [`placement`] places incomplete ones.
+//!   [`requester`] sends posted work, [`responder`] answers the peer's reads and atomics, and [`terminate`] ends the
+//!   connection and completes every operation.
 
 mod handshake;
 mod placement;
@@ -39,16 +39,16 @@ use responder::{Response, Source, Stream};
 
 pub(crate) use responder::GATHERED_SNAPSHOT_BYTES;
 
-/// Messages that are few: what a get from afar asks for.
+/// Upper bound of "few" messages: what one remote get needs.
 const LITTLE_MAX: usize = 3;
 
-/// What a step may touch besides the connection.
+/// Memory and events that a step may touch besides the connection.
 pub(crate) struct Context<'a> {
     pub(crate) memory: &'a mut Registry,
     pub(crate) events: &'a mut Events,
 }
 
-/// See the module.
+/// Stage of a connection; the module documentation has the diagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Request,
@@ -59,12 +59,12 @@ pub(crate) enum Stage {
     Ended,
 }
 
-/// Why a step could not be done: the connection ends.
+/// Error of a step that ends the connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ConnectionError {
-    /// Tell the peer what it did.
+    /// Ends with a terminate message to the peer.
     Fault(TerminateCode),
-    /// Just close.
+    /// Ends without a terminate message.
     Close(CloseReason),
 }
 
@@ -74,7 +74,7 @@ impl From<TerminateCode> for ConnectionError {
     }
 }
 
-/// See the module.
+/// State of one connection.
 pub(crate) struct Connection {
     id: PeerId,
     address: SocketAddr,
@@ -82,14 +82,14 @@ pub(crate) struct Connection {
     config: Arc<IwarpConfig>,
     asked: Option<PeerRequest>,
     terms: NegotiatedTerms,
-    /// The owner knows it as connected, so it may post.
+    /// True after the owner received *connected* and may post.
     connected: bool,
-    /// The owner is to be told so at the next step.
+    /// True if the next step reports *connected* to the owner.
     announce: bool,
     outbox: SendQueue,
     pub(crate) windows: Windows,
 
-    // What was posted here.
+    // Posted work.
     backlog: Backlog,
     receipts: VecDeque<Receipt>,
     reads: VecDeque<PendingRead>,
@@ -99,20 +99,20 @@ pub(crate) struct Connection {
     send_sequence: u32,
     request_sequence: u32,
 
-    // What the peer asked for.
+    // Requests of the peer.
     responses: VecDeque<Response>,
     streaming: Option<Stream>,
     respond_next: bool,
     reply_sequence: u32,
 
-    // What arrives.
+    // Received bytes.
     position: u64,
     partial: Option<PartialSegment>,
-    /// The last segment was a large one with a place of its own.
+    /// True if the last segment was a large tagged one.
     large: bool,
-    /// The key of a write of which segments are still to come.
+    /// Key of an incomplete write.
     writing: Option<u32>,
-    /// The same, if its window was withdrawn meanwhile: the rest of that write goes nowhere.
+    /// The same key, if its window was withdrawn meanwhile: the rest of that write is discarded.
     orphaned: Option<u32>,
     ulpdu: Vec<u8>,
     message: Vec<u8>,
@@ -169,7 +169,7 @@ impl Connection {
         }
     }
 
-    /// Another fabric takes it over, and names it so.
+    /// Gives the connection a new id, in another fabric.
     pub(crate) fn rename(&mut self, id: PeerId) {
         self.id = id;
     }
@@ -178,7 +178,7 @@ impl Connection {
         self.id
     }
 
-    /// The other side's.
+    /// Returns the peer's address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -187,7 +187,7 @@ impl Connection {
         self.stage
     }
 
-    /// Whether the owner knows it as connected.
+    /// Returns true if the owner received *connected*.
     pub(crate) fn is_connected(&self) -> bool {
         self.connected
     }
@@ -196,8 +196,8 @@ impl Connection {
         &self.outbox
     }
 
-    /// The peer may not use that window any more. A write that has begun to arrive is no mistake of the peer: what is
-    /// still to come of it is thrown away. Only a later use of the key ends the connection.
+    /// Closes a window. A write that is arriving is no error of the peer: the rest of it is discarded. Only a later
+    /// use of the key ends the connection.
     pub(crate) fn withdraw(&mut self, key: u32, memory: &mut Registry) {
         self.windows.withdraw(key);
         if self.writing == Some(key) {
@@ -208,30 +208,30 @@ impl Connection {
         }
     }
 
-    /// It has become quiet: gives back what it does not need now.
+    /// Frees buffers that a quiet connection does not need.
     pub(crate) fn relax(&mut self) {
         self.outbox.relax();
     }
 
-    /// The socket took so many bytes of the outbox.
+    /// Removes bytes that the socket has accepted, and completes their operations.
     pub(crate) fn sent(&mut self, count: usize, cx: &mut Context<'_>) {
         self.outbox.sent(count, cx.memory);
         self.acknowledge(cx);
     }
 
-    /// Whether the next step will encode something for certain, once there is room.
+    /// Returns true if the next step certainly encodes something, once there is room.
     pub(crate) fn has_more(&self) -> bool {
         self.stage == Stage::Open && (self.streaming.is_some() || !self.responses.is_empty())
     }
 
-    /// Whether there is at most one large message to encode, and few small ones, so that it pays to send its start before its
-    /// end is encoded.
+    /// Returns true if at most one large and few small messages remain. Then it pays to send the start of the large
+    /// one before its end is encoded.
     pub(crate) fn has_little(&self) -> bool {
         let (waiting, streaming) = (self.waiting(), usize::from(self.streaming.is_some()));
         waiting + streaming <= 1 || waiting <= LITTLE_MAX && self.large() + streaming <= 1
     }
 
-    /// Whether something is still to be encoded, and all of it is small.
+    /// Returns true if something remains to be encoded, and all of it is small.
     pub(crate) fn ends_soon(&self) -> bool {
         self.streaming.is_none() && (1..=LITTLE_MAX).contains(&self.waiting()) && self.large() == 0
     }
@@ -245,8 +245,8 @@ impl Connection {
         answers.count() + self.backlog.queue.iter().filter(|queued| queued.is_large()).count()
     }
 
-    /// Encodes while less than `limit` bytes wait: answers and own work take turns, message by message. What is not sent at
-    /// once has to be [taken in](Self::take_in) before anybody changes memory.
+    /// Encodes while less than `limit` bytes wait. Answers and local work alternate, message by message. Unsent
+    /// payload has to be [copied](Self::copy_in_place_payload) before memory changes.
     pub(crate) fn pump(&mut self, limit: usize, cx: &mut Context<'_>) {
         if self.announce {
             self.tell_connected(cx);
@@ -268,12 +268,12 @@ impl Connection {
         }
     }
 
-    /// Whether there is nothing to send and nothing to tell.
+    /// Returns true if there is nothing to send and nothing to report.
     pub(crate) fn idle(&self) -> bool {
         self.outbox.is_empty() && !self.has_more() && !self.announce && !self.can_go_on()
     }
 
-    /// Where the next bytes of the stream go, if they need not be looked at: region, offset, length.
+    /// Returns the place of the next stream bytes, if they are payload that needs no check: region, offset, length.
     pub(crate) fn direct(&self) -> Option<(RegionId, u64, usize)> {
         self.partial.as_ref().and_then(PartialSegment::direct)
     }

@@ -1,4 +1,4 @@
-//! DDP (RFC 5041): which buffer a segment belongs to.
+//! DDP (RFC 5041): the header that names the buffer of a segment.
 //!
 //! ```text
 //! tagged:    T L 0 0 0 0 V V | rdmap (1) | STag (4) | target offset (8) | payload
@@ -17,7 +17,7 @@ const LAST: u8 = 0x40;
 const VERSION_MASK: u8 = 0x03;
 const VERSION: u8 = 1;
 
-/// The queues of untagged messages.
+/// Queue numbers of untagged messages.
 pub(crate) mod queue {
     pub(crate) const SEND: u32 = 0;
     pub(crate) const REQUEST: u32 = 1;
@@ -25,7 +25,7 @@ pub(crate) mod queue {
     pub(crate) const ATOMIC: u32 = 3;
 }
 
-/// A header, taken apart.
+/// A parsed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     Tagged(Tagged),
@@ -53,7 +53,7 @@ pub(crate) struct Untagged {
 }
 
 impl Header {
-    /// Takes the header off a ULPDU: the header and its length.
+    /// Parses the header of a ULPDU; returns the header and its length.
     #[inline]
     pub(crate) fn parse(ulpdu: &[u8]) -> Result<(Header, usize), TerminateCode> {
         let Some(&control) = ulpdu.first() else { return Err(TerminateCode::MPA_FRAME) };

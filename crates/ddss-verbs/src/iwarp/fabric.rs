@@ -1,8 +1,9 @@
-//! Many connections over real sockets, driven by one thread.
+//! Many iWARP connections over real sockets, driven by one thread.
 //!
-//! A poll sends what was posted, receives from the few connections that were busy lately without asking anybody, asks
-//! epoll for the others now and then (and at once after a sleep), and sends the answers. Behind a guard, strangers are heard
-//! by a thread of their own, in the [`porch`].
+//! A poll sends posted work, receives from the few recently active connections without epoll, and sends the answers.
+//! It asks epoll about the other connections only now and then, and at once after a sleep. With an admission filter,
+//! the thread of the [`acceptor`] handles unauthenticated peers; [`connect`] holds the handshakes, [`poll`] the event
+//! loop, [`peer_table`] the slots.
 
 mod acceptor;
 mod connect;
@@ -34,14 +35,14 @@ use crate::work::{PostError, PostErrorKind, Work};
 use acceptor::Acceptor;
 use peer_table::PeerTable;
 
-/// iWARP in user space. See the crate's page for how to use it.
+/// iWARP in user space. The crate documentation has an example.
 pub struct Iwarp {
     config: Arc<IwarpConfig>,
     epoll: OwnedFd,
     listeners: Vec<OwnedFd>,
-    /// Where strangers are heard, if there is a guard.
+    /// Acceptor thread, if there is an admission filter.
     porch: Option<Acceptor>,
-    /// Accepting is put off until then, because the system ran out of descriptors.
+    /// End of a pause in accepting, after the system ran out of descriptors.
     listen_again: Option<Instant>,
     memory: Registry,
     keys: Keys,
@@ -49,34 +50,34 @@ pub struct Iwarp {
     scratch: Scratch,
     /// Slots with something to send.
     dirty: Vec<u32>,
-    /// The same, while they are worked on.
+    /// The dirty slots that the current poll works on.
     dirty_now: Vec<u32>,
-    /// Slots that are received from in each poll.
+    /// Slots that every poll receives from.
     hot: Vec<u32>,
     /// Slots with a deadline.
     timed: Vec<u32>,
-    /// Peers to be closed by the next poll.
+    /// Peers that the next poll closes.
     closing: Vec<PeerId>,
-    /// Events that happened outside of a poll.
+    /// Abandoned reads, reported by the next poll.
     early: Vec<(PeerId, u64)>,
     half_open: usize,
     lingering: usize,
     polls: u32,
-    /// Bytes moved since epoll was last looked at.
+    /// Bytes moved since the last epoll wait.
     moved: usize,
-    /// Look at the clock in the next poll.
+    /// The next poll waits on epoll and reads the clock.
     look: bool,
-    /// The last look left some who want to be let in.
+    /// The last epoll wait left connection requests unserved.
     crowded: bool,
     /// The last poll sent or received something.
     has_moved: bool,
 }
 
 impl Iwarp {
-    /// A fabric without peers.
+    /// Creates a fabric without peers.
     ///
     /// # Errors
-    /// No epoll to be had.
+    /// No epoll descriptor is available.
     pub fn new(config: IwarpConfig) -> io::Result<Self> {
         Ok(Self {
             config: Arc::new(config),
@@ -104,19 +105,19 @@ impl Iwarp {
         })
     }
 
-    /// Regions that are mapped now, those included that have ended and are still used by something under way.
+    /// Returns the number of mapped regions, including deregistered ones that operations in flight still use.
     #[must_use]
     pub fn regions_mapped(&self) -> usize {
         self.memory.mapped()
     }
 
-    /// Sockets that are open now, listeners not included.
+    /// Returns the number of open sockets, without listeners.
     #[must_use]
     pub fn sockets_open(&self) -> usize {
         self.peers.len()
     }
 
-    /// Bytes of payload that were received straight into their memory, and copied by nobody but the kernel.
+    /// Returns the payload bytes received directly into registered memory, copied only by the kernel.
     #[must_use]
     pub fn straight_bytes(&self) -> u64 {
         self.scratch.straight
@@ -270,7 +271,7 @@ impl Fabric for Iwarp {
 
 impl Drop for Iwarp {
     fn drop(&mut self) {
-        // Whoever waits for us learns it from the end of the stream; what we have still to say is lost.
+        // A waiting peer learns of the end from the end of the stream; unsent bytes are lost.
         let mut events = Events::new();
         for slot in self.peers.slots() {
             if let Some(mut peer) = self.peers.take(slot) {

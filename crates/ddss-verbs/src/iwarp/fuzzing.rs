@@ -1,7 +1,7 @@
-//! Drivers for fuzzers and property tests: any bytes become a life of one connection, or of two that talk.
+//! Drivers for fuzzers and property tests: any input becomes the life of one connection, or of two connected ones.
 //!
-//! What has to hold whatever comes: no panic, no byte outside of what was opened, each posted tag told exactly once, and
-//! every hold on memory given back.
+//! Invariants: no panic, no access outside the open window, exactly one completion for each posted tag, and no leaked
+//! hold on memory.
 
 #[cfg(test)]
 mod path_coverage;
@@ -26,13 +26,13 @@ use crate::memory::{Keys, Registry};
 use crate::sys::{Part, crc};
 use crate::work::{LocalRange, RemoteRange, SendMode, Work};
 
-/// Bytes of the memory that each side has; the middle half is open to the other: more than what is copied on each road.
+/// Bytes of memory on each side. The middle half is open to the peer, and is larger than the copy limit of each path.
 const MEMORY: u64 = 48 << 10;
 const OPEN: u64 = MEMORY / 2;
 const GUARD: u8 = 0xa5;
 const GUARDED: [u8; (OPEN / 2) as usize] = [GUARD; (OPEN / 2) as usize];
 
-/// Fuzz input, taken a number at a time; zeros when it is used up.
+/// Fuzz input, read number by number; zeros after its end.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -58,11 +58,11 @@ impl<'a> Input<'a> {
 }
 
 thread_local! {
-    /// Memory of earlier lives, used again: mapping it is most of the cost of a short one.
+    /// Memory of earlier runs, reused because mapping it is most of the cost of a short run.
     static POOL: RefCell<Vec<(Registry, [RegionId; 2])>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The same memory twice: as everybody's, and as the polling thread's own.
+/// Registers the same memory twice: as shared memory, and as memory that only the polling thread writes.
 fn register() -> (Registry, [RegionId; 2]) {
     let fd = memfd_create("fuzz", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("a fuzzer has memory");
     ftruncate(&fd, MEMORY).expect("a fuzzer has memory");
@@ -72,7 +72,7 @@ fn register() -> (Registry, [RegionId; 2]) {
     (memory, regions.map(|region| region.expect("it is sealed")))
 }
 
-/// One connection, its memory, and what it still owes an answer for.
+/// One connection, its memory, and its operations without completion.
 struct Side {
     connection: Connection,
     memory: Registry,
@@ -84,11 +84,11 @@ struct Side {
     tag: u64,
     closed: Option<CloseReason>,
     kept: Vec<u8>,
-    /// Messages that came, that were posted, and operations that did not end well.
+    /// Messages received, messages posted, and failed operations.
     messages: usize,
     sent: usize,
     failed: usize,
-    /// Numbers of the next message and the next request that a peer would send.
+    /// Sequence numbers of the peer's next message and next request.
     turns: [u32; 2],
 }
 
@@ -137,7 +137,7 @@ impl Side {
     /// Offers bytes of the stream as a socket would.
     fn feed(&mut self, bytes: &[u8]) {
         let mut bytes = bytes;
-        // Payload that may go straight into memory does.
+        // Payload that may be received in place is.
         while let Some((region, offset, want)) = self.connection.direct()
             && !bytes.is_empty()
         {
@@ -155,7 +155,7 @@ impl Side {
         assert!(self.kept.len() <= 70_000, "an incomplete frame is bounded");
     }
 
-    /// The socket takes up to `count` bytes.
+    /// Sends up to `count` bytes as a socket would.
     fn drain(&mut self, count: usize) -> Vec<u8> {
         self.with(|connection, cx| connection.pump(OUTBOX_BYTES, cx));
         let mut out = Vec::new();
@@ -188,7 +188,7 @@ impl Side {
             _ => input.word() % (OPEN + 1),
         };
         let at = input.word() % (OPEN - bytes + 1);
-        // Local memory outside of the window, so that a peer's writes and our reads do not race in a test.
+        // Local memory outside the window, so that a peer's writes and local reads do not race in a test.
         let offset = if bytes <= OPEN / 2 { at % (OPEN / 2 - bytes + 1) } else { OPEN / 2 + at };
         let local = LocalRange { region: self.region, offset, bytes };
         let remote = RemoteRange { key: other_key, address: at };
@@ -233,7 +233,7 @@ impl Side {
         self.events.clear();
     }
 
-    /// Ends it and checks that nothing is left. `guarded`: nobody here may have touched what is not open.
+    /// Ends the connection and checks for leaks. `guarded`: memory outside the window must be untouched.
     fn finish(mut self, guarded: bool) {
         self.look();
         self.with(|connection, cx| connection.end(CloseReason::Local, &[], false, None, cx));
@@ -263,7 +263,7 @@ fn configure(bits: u8) -> IwarpConfig {
     }
 }
 
-/// One connection against a peer that sends whatever the input says: raw bytes, or frames that are right on the outside.
+/// Drives one connection against a peer that sends arbitrary input: raw bytes, or well-formed frames.
 pub fn stream(data: &[u8]) {
     let mut input = Input(data);
     let bits = input.byte();
@@ -325,7 +325,7 @@ pub fn stream(data: &[u8]) {
     side.finish(!posts);
 }
 
-/// The other side's part of a handshake.
+/// Plays the peer's part of a handshake.
 fn shake(side: &mut Side, connects: bool, markers: bool) {
     let frame = Start { markers, crc: false, reject: false, revision: 1, enhanced: None, private: b"hi" };
     let mut bytes = Vec::new();
@@ -339,7 +339,7 @@ fn shake(side: &mut Side, connects: bool, markers: bool) {
     side.look();
 }
 
-/// A segment with a header of the input's choice.
+/// Composes a segment with a header from the input.
 fn compose(input: &mut Input<'_>, side: &Side) -> Vec<u8> {
     let control = input.byte();
     let mut ulpdu = vec![control & 0xc0 | 1 | (control & 0x02), 0x40 | (input.byte() % 16)];
@@ -381,7 +381,7 @@ fn compose(input: &mut Input<'_>, side: &Side) -> Vec<u8> {
     ulpdu
 }
 
-/// A segment that is right in all but, perhaps, its address.
+/// Composes a segment that is valid except, perhaps, for its address.
 fn obey(input: &mut Input<'_>, side: &mut Side) -> Vec<u8> {
     let kind = input.byte() % 4;
     let (key, at) = (side.key, input.word() % (OPEN + 8));
@@ -410,7 +410,7 @@ fn obey(input: &mut Input<'_>, side: &mut Side) -> Vec<u8> {
     [&header.encode()[..], &body].concat()
 }
 
-/// A frame whose length, padding and checksum are right.
+/// Wraps a ULPDU in a frame with correct length, padding and checksum.
 fn wrap(ulpdu: &[u8], bits: u8, position: u64) -> Vec<u8> {
     let mut frame = (ulpdu.len() as u16).to_be_bytes().to_vec();
     frame.extend(ulpdu);
@@ -426,12 +426,12 @@ fn wrap(ulpdu: &[u8], bits: u8, position: u64) -> Vec<u8> {
     frame
 }
 
-/// Two connections that talk, cut into pieces of any size. Everything that is posted has to succeed.
+/// Drives two connections, with the stream cut into pieces of any size. Every posted operation has to succeed.
 pub fn pipe(data: &[u8]) {
     let mut input = Input(data);
     let (mut first, mut second) = (configure(input.byte()), configure(input.byte()));
     if first.revision == Revision::One || second.revision == Revision::One {
-        // Nothing is agreed on about reads then, so both have to take what the other may send.
+        // Without negotiated read limits, both sides have to accept what the other may send.
         (first.reads_inbound, second.reads_inbound) = (64, 64);
     }
     let mut sides = [Side::new(&first, true), Side::new(&second, false)];
@@ -439,7 +439,7 @@ pub fn pipe(data: &[u8]) {
     assert_eq!(sides[1].connection.accept(b"yes"), Ok(true), "a request is a request");
     exchange(&mut sides, &mut Input(&[]), usize::MAX);
     let keys = [sides[0].key, sides[1].key];
-    // In revision 1 the accepting side may not speak before it was spoken to.
+    // In revision 1 the accepting side may not send before it has received a frame.
     let open = sides[1].connection.stage() == Stage::Open;
     while !input.is_empty() {
         let which = usize::from(input.byte() & 1 == 1 && open);
@@ -494,13 +494,13 @@ mod tests {
 
         #[test]
         fn no_frames_do_harm(bits in any::<u8>(), data in proptest::collection::vec(any::<u8>(), 0..400)) {
-            // The same behind a handshake, where frames are looked at.
+            // The same after a handshake, where frames are parsed.
             super::stream(&[&[bits | 64][..], &data].concat());
         }
 
         #[test]
         fn two_of_us_understand_each_other(data in proptest::collection::vec(any::<u8>(), 0..600)) {
-            // If this failed, some mix of operations, cut in some way, would hang or break a good connection.
+            // If this failed, some mix of operations, cut in some way, would hang or break a valid connection.
             super::pipe(&data);
         }
     }

@@ -1,8 +1,9 @@
 //! iWARP in user space over plain TCP.
 //!
-//! From the wire upwards: [`mpa`] frames a TCP stream, [`ddp`] says where the bytes of a frame go, [`rdmap`] says
-//! what they are for. [`connection`] is the state machine over the three: bytes in, bytes and events out, no
-//! socket and no clock inside. [`fabric`] drives hundreds of them over real sockets.
+//! Bottom up: [`mpa`] frames a TCP stream, [`ddp`] names the buffer of a frame, [`rdmap`] names its operation.
+//! [`connection`] is the state machine over the three: bytes in, bytes and events out, without socket and clock.
+//! [`send_queue`] holds its encoded output, [`peer`] joins it to a socket, and [`fabric`] drives hundreds of peers
+//! from one thread.
 
 mod config;
 mod connection;

@@ -1,4 +1,4 @@
-//! MPA (RFC 5044, 6581): start frames, what they agree on, and the frames of the stream.
+//! MPA (RFC 5044, 6581): start frames, their negotiation, and the frames of the stream.
 //!
 //! ```text
 //! start:  key (16) | M C R S 0 0 0 0 | revision (1) | length (2) | private data (length)
@@ -7,8 +7,8 @@
 //! frame:  length (2) | ULPDU (length) | 0..3 padding | CRC32c (4, least significant byte first)
 //! ```
 //!
-//! With markers, each 512 bytes of the stream, counted from the first frame, are preceded by
-//! `0 (2) | distance back to the start of the frame (2)`.
+//! With markers, each 512 bytes of the stream, counted from the first frame, are preceded by `0 (2) | distance back to
+//! the start of the frame (2)`.
 
 use crate::iwarp::config::{IwarpConfig, Revision};
 use crate::sys::crc;
@@ -16,7 +16,7 @@ use crate::terminate_code::TerminateCode;
 
 /// Bytes of a start frame without its private data.
 pub(crate) const START_BYTES: usize = 20;
-/// Private data that a start frame may carry.
+/// Maximum private data of a start frame.
 pub(crate) const PRIVATE_BYTES_MAX: usize = 512;
 /// Bytes between markers.
 pub(crate) const MARKER_SPACING: u64 = 512;
@@ -38,19 +38,19 @@ const READY_BY_WRITE: u16 = 0x8000;
 const READY_BY_READ: u16 = 0x4000;
 const LIMIT_MASK: u16 = 0x3fff;
 
-/// Bytes of a frame with a ULPDU of so many bytes, without markers.
+/// Returns the length of a frame with a ULPDU of `ulpdu` bytes, without markers.
 pub(crate) const fn frame_bytes(ulpdu: usize) -> usize {
     (2 + ulpdu).next_multiple_of(4) + 4
 }
 
-/// Which side of a start frame.
+/// Direction of a start frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Request,
     Reply,
 }
 
-/// How the connecting side says that it is ready, when both sides may send first.
+/// Ready-to-receive message of the connecting side, when both sides may send first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
     Send,
@@ -58,7 +58,7 @@ pub(crate) enum Ready {
     Read,
 }
 
-/// The part that revision 2 adds.
+/// Fields that revision 2 adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Enhanced {
     pub(crate) ird: u16,
@@ -69,7 +69,7 @@ pub(crate) struct Enhanced {
     pub(crate) by_read: bool,
 }
 
-/// A start frame, taken apart.
+/// A parsed start frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Start<'a> {
     pub(crate) markers: bool,
@@ -80,7 +80,7 @@ pub(crate) struct Start<'a> {
     pub(crate) private: &'a [u8],
 }
 
-/// Why a start frame is none.
+/// Error of a malformed start frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartError {
     Key,
@@ -91,13 +91,14 @@ pub(crate) enum StartError {
 }
 
 impl<'a> Start<'a> {
-    /// Takes a start frame off the front of a stream: the frame and its length. `None` if more bytes are needed.
+    /// Parses a start frame at the front of a stream; returns the frame and its length. `None` if more bytes are
+    /// needed.
     pub(crate) fn parse(bytes: &'a [u8], side: Side) -> Result<Option<(Start<'a>, usize)>, StartError> {
         let key = match side {
             Side::Request => REQUEST_KEY,
             Side::Reply => REPLY_KEY,
         };
-        // A stranger is told apart by the first byte that is wrong, not after twenty.
+        // A foreign protocol is detected at the first wrong byte, not after twenty.
         let known = bytes.len().min(key.len());
         if bytes[..known] != key[..known] {
             return Err(StartError::Key);
@@ -132,7 +133,7 @@ impl<'a> Start<'a> {
         Ok(Some((start, START_BYTES + private_bytes)))
     }
 
-    /// Writes the frame.
+    /// Encodes the frame.
     pub(crate) fn encode(&self, side: Side, out: &mut Vec<u8>) {
         out.extend_from_slice(if side == Side::Request { REQUEST_KEY } else { REPLY_KEY });
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
@@ -188,24 +189,24 @@ impl Enhanced {
     }
 }
 
-/// What the two sides agreed on.
+/// Parameters that both sides agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NegotiatedTerms {
     pub(crate) crc: bool,
-    /// The peer wants markers in what it receives.
+    /// The peer requested markers in the frames that it receives.
     pub(crate) markers_out: bool,
-    /// We asked for markers.
+    /// This side requested markers.
     pub(crate) markers_in: bool,
-    /// Reads of the peer that may be under way.
+    /// Reads and atomics of the peer that may be in flight.
     pub(crate) ird: u16,
-    /// Reads of ours that may be under way.
+    /// Local reads and atomics that may be in flight.
     pub(crate) ord: u16,
-    /// What the connecting side sends first of all.
+    /// Ready-to-receive message that the connecting side sends first.
     pub(crate) ready: Option<Ready>,
 }
 
 impl NegotiatedTerms {
-    /// The request of the connecting side.
+    /// Builds the request of the connecting side.
     pub(crate) fn request<'a>(config: &IwarpConfig, hello: &'a [u8]) -> Start<'a> {
         let enhanced = (config.revision == Revision::Two).then_some(Enhanced {
             ird: config.reads_inbound.min(LIMIT_MASK - 1),
@@ -225,7 +226,7 @@ impl NegotiatedTerms {
         }
     }
 
-    /// What the accepting side answers, and what then holds. `asked` is the request.
+    /// Builds the reply of the accepting side to `request`, and the parameters that then apply.
     pub(crate) fn answer<'a>(
         config: &IwarpConfig,
         asked: &Start<'_>,
@@ -267,7 +268,7 @@ impl NegotiatedTerms {
         Ok((reply, terms))
     }
 
-    /// What holds for the connecting side after the reply.
+    /// Returns the parameters of the connecting side after the reply.
     pub(crate) fn agreed(config: &IwarpConfig, reply: &Start<'_>) -> Result<NegotiatedTerms, TerminateCode> {
         let mut terms = NegotiatedTerms {
             crc: config.crc || reply.crc,
@@ -282,7 +283,7 @@ impl NegotiatedTerms {
                 terms.ready = Some(theirs.ready().ok_or(TerminateCode::MPA_RTR)?);
             }
             if terms.ready == Some(Ready::Send) {
-                // It was not offered: it would use up one of the peer's receive buffers.
+                // Never offered, because it would use one of the peer's receive buffers.
                 return Err(TerminateCode::MPA_RTR);
             }
             terms.ord = terms.ord.min(theirs.ird);
@@ -293,13 +294,13 @@ impl NegotiatedTerms {
         Ok(terms)
     }
 
-    /// The reply that says no.
+    /// Builds the reply that rejects a request.
     pub(crate) fn refusal<'a>(revision: u8, reason: &'a [u8]) -> Start<'a> {
         Start { markers: false, crc: false, reject: true, revision, enhanced: None, private: reason }
     }
 }
 
-/// A whole frame at the front of a stream, its checksum not yet looked at.
+/// A complete frame at the front of a stream, its checksum not yet verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
     bytes: &'a [u8],
@@ -307,7 +308,7 @@ pub(crate) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Takes a frame without markers off the front. `None` if more bytes are needed.
+    /// Finds a frame without markers at the front. `None` if more bytes are needed.
     #[inline]
     pub(crate) fn take(bytes: &'a [u8]) -> Option<Self> {
         let head = bytes.first_chunk::<2>()?;
@@ -316,7 +317,7 @@ impl<'a> Frame<'a> {
         Some(Self { bytes, ulpdu_bytes })
     }
 
-    /// Bytes of the stream that it takes.
+    /// Returns the length of the frame in the stream.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
@@ -327,15 +328,15 @@ impl<'a> Frame<'a> {
         &self.bytes[2..2 + self.ulpdu_bytes]
     }
 
-    /// Whether its checksum is right.
+    /// Returns true if the checksum is correct.
     #[inline]
     pub(crate) fn is_good(&self) -> bool {
         let (covered, sum) = self.bytes.split_at(self.bytes.len() - 4);
         crc::checksum(covered).to_le_bytes() == *sum
     }
 
-    /// The same for one whose payload was summed apart: it starts at `at` in the ULPDU, and `sum_payload` continues a
-    /// checksum over it.
+    /// Returns true if the checksum is correct, with the payload summed by the caller. The payload starts at `at` in
+    /// the ULPDU, and `sum_payload` continues a checksum over it.
     pub(crate) fn is_good_with(&self, at: usize, sum_payload: impl FnOnce(u32, &[u8]) -> u32) -> bool {
         let (covered, sum) = self.bytes.split_at(self.bytes.len() - 4);
         let (head, rest) = covered.split_at(2 + at);
@@ -345,8 +346,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Takes a whole frame with markers off the front, and puts its ULPDU into `ulpdu`. `position` is where in the
-/// stream `bytes` starts. Returns how many bytes of the stream it took, or `None` if more are needed.
+/// Takes a complete frame with markers from the front and stores its ULPDU in `ulpdu`. `position` is the stream
+/// position of `bytes`. Returns the bytes that the frame takes, or `None` if more are needed.
 pub(crate) fn take_marked_frame(
     bytes: &[u8],
     position: u64,
@@ -360,7 +361,7 @@ pub(crate) fn take_marked_frame(
     while ulpdu.len() < wanted {
         if (position + at as u64).is_multiple_of(MARKER_SPACING) {
             let Some(marker) = bytes.get(at..at + MARKER_BYTES) else { return Ok(None) };
-            // The last two bits count as zero, whatever they are, as all that is reserved.
+            // The last two bits are reserved and count as zero.
             if usize::from(u16::from_be_bytes([marker[2], marker[3] & !3])) != at & 0xffff {
                 return Err(TerminateCode::MPA_FRAME);
             }
@@ -386,8 +387,8 @@ pub(crate) fn take_marked_frame(
     Ok(Some(at))
 }
 
-/// Copies one finished frame (its CRC not yet made) to `out`, with markers in it and a CRC that covers them.
-/// `position` is where in the stream it starts. Everything is a multiple of four bytes, so no field is split.
+/// Copies a frame, whose CRC is not yet computed, to `out` with markers and a CRC that covers them. `position` is its
+/// stream position. Every length is a multiple of four bytes, so no field is split.
 pub(crate) fn mark_frame(frame: &[u8], position: u64, crc: bool, out: &mut Vec<u8>) {
     let start = out.len();
     let body = &frame[..frame.len() - 4];
@@ -418,7 +419,7 @@ mod tests {
 
     #[test]
     fn who_connects_chooses_the_revision() {
-        // If this failed, a node that is told to connect in the older revision could not be reached in the newer one.
+        // If this failed, a node configured for the older revision could not connect to one with the newer revision.
         let config = |revision| IwarpConfig { revision, ..IwarpConfig::default() };
         for (asks, answers) in [(Revision::Two, Revision::One), (Revision::One, Revision::Two)] {
             let request = NegotiatedTerms::request(&config(asks), b"hello");

@@ -1,4 +1,4 @@
-//! One connection and its socket: how bytes get from the one to the other.
+//! One connection with its socket: moves bytes between the two.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,14 +17,14 @@ use crate::limits::{
 };
 use crate::sys::{receive_into, send_parts, set_low_water};
 
-/// Where a receive lands. One for all connections of a fabric.
+/// Receive buffer, shared by all connections of a fabric.
 pub(crate) struct Scratch {
     bytes: Vec<u8>,
-    /// Bytes of payload that did not land here, but went straight to their place.
+    /// Payload bytes that bypassed this buffer and were received in place.
     pub(crate) straight: u64,
 }
 
-/// The longest frame that may have to be kept until its end arrives, markers included.
+/// Longest incomplete frame to be buffered until its end arrives, markers included.
 const KEPT_BYTES_MAX: usize = 68 << 10;
 
 const _: () = {
@@ -39,62 +39,62 @@ impl Scratch {
     }
 }
 
-/// How far a socket is.
+/// State of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     /// TCP is still connecting.
     Connecting,
     Up,
-    /// The last bytes are being sent; what comes in is thrown away.
+    /// The last bytes are being sent; received bytes are discarded.
     Lingering,
-    /// Nothing more can be done with it.
+    /// The socket is of no more use.
     Dead,
 }
 
-/// See the module.
+/// A connection, its socket, and its place in the fabric's lists.
 pub(crate) struct Peer {
     pub(crate) socket: OwnedFd,
     pub(crate) connection: Connection,
     pub(crate) link: Link,
-    /// An incomplete frame, until more of it arrives.
+    /// Incomplete frame, until more of it arrives.
     kept: Vec<u8>,
-    /// The socket took less than there is.
+    /// The socket accepted less than was offered.
     pub(crate) blocked: bool,
     /// The write side is shut down, after the last byte.
     shut: bool,
-    /// It is in the list of those with something to send.
+    /// Listed among the slots with something to send.
     pub(crate) dirty: bool,
-    /// It is in the list of those that are polled directly.
+    /// Listed among the slots that every poll receives from.
     pub(crate) hot: bool,
-    /// Polls in a row without a byte.
+    /// Consecutive polls without a byte.
     pub(crate) quiet: u32,
-    /// Bytes that the last receive brought.
+    /// Bytes of the last receive.
     pub(crate) received: usize,
-    /// Receives that brought something since the last sleep.
+    /// Receives with data since the last sleep.
     pub(crate) busy: u32,
-    /// What epoll watches it for.
+    /// Flags that epoll watches the socket for.
     pub(crate) watched: EventFlags,
-    /// Its socket is not readable for epoll before [`LOW_WATER_BYTES`] are there.
+    /// The socket is not readable for epoll until [`LOW_WATER_BYTES`] have arrived.
     low_water: bool,
     /// `close` was called.
     pub(crate) closing: bool,
-    /// It is counted among those whose last bytes are being sent.
+    /// Counted among the connections that send their last bytes.
     pub(crate) lingers: bool,
-    /// Nobody accepted it yet.
+    /// Not accepted yet.
     pub(crate) half_open: bool,
-    /// Its socket behaves as this fabric wants it.
+    /// The options of its socket are set.
     pub(crate) tuned: bool,
-    /// What the guard gave it.
+    /// Token from the admission filter.
     pub(crate) pass: Option<AdmissionToken>,
     pub(crate) deadline: Option<Instant>,
 }
 
-/// What a receive brought.
+/// Result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     Nothing,
     Some,
-    /// The budget is used up and there may be more.
+    /// The budget is used up; more bytes may wait.
     More,
 }
 
@@ -127,8 +127,8 @@ impl Peer {
         self.connection.id()
     }
 
-    /// While nothing but [`receive`](Self::receive) looks at its socket: what comes is acknowledged as it comes. It has to end before
-    /// epoll watches the socket.
+    /// Raises the low-water mark while only [`receive`](Self::receive) reads the socket, so that the kernel
+    /// acknowledges packets on arrival. The mark is restored before epoll watches the socket.
     pub(crate) fn acknowledge_early(&mut self, early: bool) -> io::Result<()> {
         if early != self.low_water {
             set_low_water(self.socket.as_fd(), if early { LOW_WATER_BYTES } else { 1 })?;
@@ -137,7 +137,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Receives and works, up to a budget.
+    /// Receives and processes, up to a budget.
     pub(crate) fn receive(&mut self, scratch: &mut Scratch, cx: &mut Context<'_>) -> Received {
         let mut budget = if self.link == Link::Lingering { LINGER_BYTES } else { RECEIVE_BUDGET_BYTES };
         let mut result = Received::Nothing;
@@ -217,15 +217,15 @@ impl Peer {
         self.kept.extend_from_slice(rest);
     }
 
-    /// Sends what there is, as far as the socket takes it.
+    /// Sends encoded bytes, as far as the socket accepts them.
     pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
         if !matches!(self.link, Link::Up | Link::Lingering) {
             return;
         }
         self.blocked = false;
         let mut budget = SEND_BUDGET_BYTES;
-        // A lone large message is sent while it is encoded, so that the other side has something to do meanwhile; many are
-        // sent together.
+        // The start of a lone large message is sent while the rest is encoded, so that the receiver can begin. Many
+        // messages are sent together.
         loop {
             let early = self.connection.has_little();
             let limit = match early {
@@ -235,7 +235,7 @@ impl Peer {
             };
             self.connection.pump(limit, cx);
             if early && self.connection.ends_soon() {
-                // A packet of its own costs more than what is left.
+                // A packet of its own costs more than the rest.
                 self.connection.pump(BULK_BYTES, cx);
             }
             if self.connection.outbox().is_empty() {
@@ -264,14 +264,14 @@ impl Peer {
         }
         if self.link == Link::Lingering && !self.shut {
             self.shut = true;
-            // The other side may already be gone; there is nobody left to tell.
+            // The other side may be gone already; then there is no receiver.
             let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
         }
     }
 
     fn send_once(&mut self, early: bool, cx: &Context<'_>) -> io::Result<usize> {
         let outbox = self.connection.outbox();
-        // More follows at once, so a packet that is not full may wait for it.
+        // More bytes follow at once, so a packet that is not full may wait for them.
         let more = !early && self.connection.has_more();
         match outbox.single() {
             Some(bytes) => {
@@ -283,14 +283,14 @@ impl Peer {
         }
     }
 
-    /// The socket is of no more use. A reason that is already known to the owner stays.
+    /// Ends the connection and gives up the socket. An earlier reason, which the owner knows, stays.
     pub(crate) fn lose(&mut self, reason: CloseReason, cx: &mut Context<'_>) {
         self.connection.end(reason, &[], false, None, cx);
         self.link = Link::Dead;
         self.connection.discard(cx.memory);
     }
 
-    /// Whether the connection has ended but the socket has not yet been told.
+    /// Returns true if the connection has ended but its socket is still open.
     pub(crate) fn should_linger(&self) -> bool {
         self.connection.stage() == Stage::Ended && self.link == Link::Up
     }

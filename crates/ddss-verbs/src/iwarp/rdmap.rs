@@ -1,10 +1,10 @@
-//! RDMAP (RFC 5040) and its extensions (RFC 7306): what a message is for.
+//! RDMAP (RFC 5040) and its extensions (RFC 7306): the operation of a message.
 //!
 //! ```text
 //! control:          V V 0 0 | opcode (4 bits)
 //! read request:     sink STag (4) | sink offset (8) | length (4) | source STag (4) | source offset (8)
 //! atomic request:   0, kind (4) | id (4) | STag (4) | offset (8) | operand (8) | mask (8) | compare (8) | mask (8)
-//! atomic response:  id (4) | what was there (8)
+//! atomic response:  id (4) | previous value (8)
 //! terminate:        layer, type (1) | code (1) | M D R 0 (1) | 0 (1) | length (2) | DDP header | read request
 //! ```
 
@@ -24,7 +24,7 @@ const VERSION: u8 = 0x40;
 const VERSION_MASK: u8 = 0xc0;
 const OPCODE_MASK: u8 = 0x0f;
 
-/// What a message is.
+/// Operation code of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opcode {
     Write,
@@ -38,7 +38,7 @@ pub(crate) enum Opcode {
 }
 
 impl Opcode {
-    /// From the control byte.
+    /// Decodes the control byte.
     #[inline]
     pub(crate) fn parse(control: u8) -> Result<Self, TerminateCode> {
         if control & VERSION_MASK != VERSION {
@@ -61,7 +61,7 @@ impl Opcode {
         })
     }
 
-    /// As the control byte.
+    /// Encodes the control byte.
     #[inline]
     pub(crate) fn control(self) -> u8 {
         VERSION
@@ -116,17 +116,17 @@ impl ReadRequest {
     }
 }
 
-/// What an atomic does to the word.
+/// Operation of an atomic on a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtomicKind {
-    /// Adds. A set bit in the mask is the last of its field: no carry goes past it.
+    /// Adds. A set bit in the mask is the highest bit of a field: no carry leaves it.
     FetchAdd { add: u64, mask: u64 },
-    /// Compares under one mask and replaces under the other.
+    /// Compares under one mask and swaps under the other.
     CompareSwap { swap: u64, swap_mask: u64, compare: u64, compare_mask: u64 },
 }
 
 impl AtomicKind {
-    /// The word after it, or `None` if it stays as it is.
+    /// Returns the new value of the word, or `None` if it does not change.
     #[inline]
     pub(crate) fn apply(self, old: u64) -> Option<u64> {
         match self {
@@ -139,7 +139,7 @@ impl AtomicKind {
     }
 }
 
-/// Adds without a carry out of the bits that `tops` names: they are summed apart, where a carry has nowhere to go.
+/// Adds without a carry out of the bits in `tops`, which are added separately without carry.
 fn add_in_fields(old: u64, add: u64, tops: u64) -> u64 {
     let below = (old & !tops).wrapping_add(add & !tops);
     below ^ ((old ^ add) & tops)
@@ -211,16 +211,16 @@ impl AtomicReply {
     }
 }
 
-/// Which of our messages a terminate speaks of.
+/// The request that a terminate message names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Blamed {
-    /// Its queue, if it was untagged.
+    /// Queue of the message, if it was untagged.
     pub(crate) queue: u32,
-    /// Its number.
+    /// Message sequence number.
     pub(crate) sequence: u32,
 }
 
-/// A terminate message, as far as we use it.
+/// The parsed fields of a terminate message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terminate {
     pub(crate) fault: TerminateCode,
@@ -232,7 +232,7 @@ const HAS_DDP: u8 = 0x40;
 const HAS_RDMAP: u8 = 0x20;
 
 impl Terminate {
-    /// `None` if it is too short to be one.
+    /// Parses a terminate message. `None` if it is too short.
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         let (head, rest) = body.split_first_chunk::<4>()?;
         let fault = TerminateCode { layer: head[0] >> 4, kind: head[0] & 0xf, code: head[1] };
@@ -247,7 +247,8 @@ impl Terminate {
         Some(Self { fault, blamed })
     }
 
-    /// Writes a terminate that blames a segment, or nothing: its ULPDU as far as it has arrived, and its length.
+    /// Encodes a terminate message that names a segment, or none. The segment is its ULPDU as far as it has arrived,
+    /// and its length.
     pub(crate) fn encode(
         fault: TerminateCode,
         blamed: Option<(&[u8], usize)>,

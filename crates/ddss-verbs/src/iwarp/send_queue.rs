@@ -1,10 +1,9 @@
-//! What waits for a connection's socket: frames in a private buffer, and payload that is sent straight from
-//! registered memory.
+//! Queue of encoded bytes for a connection's socket: frames in a private buffer, and payload sent from registered
+//! memory.
 //!
-//! Bytes in the private buffer never change once they are there, so a frame that was sent in part stays what it was.
-//! Payload in registered memory may change while it waits; only its length is fixed. So where a CRC covers it, it is left
-//! there only if nobody but the polling thread writes that memory, and only until the end of the poll
-//! ([`SendQueue::take_in`]).
+//! Bytes in the private buffer never change, so a frame that was sent in part stays consistent. Payload in registered
+//! memory may change while it waits; only its length is fixed. Payload under a CRC therefore stays in memory only if
+//! the polling thread is its sole writer, and only until the end of the poll ([`SendQueue::copy_in_place_payload`]).
 
 use std::collections::VecDeque;
 
@@ -14,13 +13,13 @@ use crate::limits::{OUTBOX_BYTES, SNAPSHOT_BYTES};
 use crate::memory::Registry;
 use crate::sys::{Part, crc};
 
-/// What a connection that has become quiet may keep: an answer of [`SNAPSHOT_BYTES`] with the small ones around it. Who
-/// asks for one now and then makes nobody allocate.
+/// Buffer that a quiet connection retains: one answer of [`SNAPSHOT_BYTES`] and the small messages around it. An
+/// occasional read of that size then causes no allocation.
 const RELAXED_BYTES: usize = 128 << 10;
 
 const _: () = assert!(SNAPSHOT_BYTES + (32 << 10) <= RELAXED_BYTES);
 
-/// Chunks that wait before nothing more is encoded.
+/// Chunks that wait before encoding pauses.
 const CHUNKS_MAX: usize = 72;
 
 #[derive(Clone, Copy)]
@@ -29,11 +28,11 @@ enum Chunk {
     Memory { region: RegionId, offset: u64, bytes: usize },
 }
 
-/// Where the payload of a frame comes from.
+/// Source of a frame's payload.
 #[derive(Clone, Copy)]
 pub(crate) enum Payload<'a> {
     Bytes(&'a [u8]),
-    /// Registered memory that the caller holds.
+    /// Registered memory on which the caller has a hold.
     Memory {
         region: RegionId,
         offset: u64,
@@ -41,21 +40,21 @@ pub(crate) enum Payload<'a> {
     },
 }
 
-/// See the module.
+/// Encoded bytes that wait for the socket.
 #[derive(Default)]
 pub(crate) struct SendQueue {
     /// Initialized memory; `head..tail` waits.
     buffer: Vec<u8>,
-    /// What [`take_in`](SendQueue::take_in) used before.
+    /// Previous buffer of [`copy_in_place_payload`](SendQueue::copy_in_place_payload).
     spare: Vec<u8>,
     head: usize,
     tail: usize,
     chunks: VecDeque<Chunk>,
     waiting: usize,
-    /// Bytes of the stream, start frames included.
+    /// Bytes appended to the stream, start frames included.
     appended: u64,
     consumed: u64,
-    /// Where in the stream the first frame starts; markers count from there.
+    /// Stream position of the first frame, from which markers count.
     origin: u64,
     crc: bool,
     markers: bool,
@@ -64,24 +63,24 @@ pub(crate) struct SendQueue {
 }
 
 impl SendQueue {
-    /// From here on frames are sent, in this way.
+    /// Starts to send frames, with these options.
     pub(crate) fn begin(&mut self, crc: bool, markers: bool) {
         self.origin = self.appended;
         self.crc = crc;
         self.markers = markers;
     }
 
-    /// Whether payload may be left in memory until it is sent. `steady`: nobody changes it before the end of the poll.
+    /// Returns true if payload may stay in memory until it is sent. `steady`: only the polling thread writes it.
     pub(crate) fn gathers(&self, steady: bool) -> bool {
         !self.markers && (!self.crc || steady && crc::is_wide())
     }
 
-    /// Bytes of the stream so far.
+    /// Returns the bytes appended to the stream so far.
     pub(crate) fn appended(&self) -> u64 {
         self.appended
     }
 
-    /// Bytes of the stream that the socket has taken.
+    /// Returns the bytes of the stream that the socket has accepted.
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed
     }
@@ -90,18 +89,18 @@ impl SendQueue {
         self.waiting == 0
     }
 
-    /// Whether less than `limit` bytes wait, and not too many of them in private memory.
+    /// Returns true if less than `limit` bytes wait, and the private buffer and the chunks have room.
     pub(crate) fn has_room(&self, limit: usize) -> bool {
         self.waiting < limit && self.tail - self.head < OUTBOX_BYTES && self.chunks.len() < CHUNKS_MAX
     }
 
-    /// Bytes of a start frame.
+    /// Appends a start frame.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.room(bytes.len()).copy_from_slice(bytes);
         self.commit(bytes.len());
     }
 
-    /// One frame: two parts of a header, and payload. Payload in memory is copied here and now.
+    /// Appends a frame with a header and payload. Payload in memory is copied now.
     pub(crate) fn frame(&mut self, header: &[u8], payload: Payload<'_>, memory: &Registry) {
         let payload_bytes = match payload {
             Payload::Bytes(bytes) => bytes.len(),
@@ -126,7 +125,7 @@ impl SendQueue {
         self.commit(total);
     }
 
-    /// One frame whose payload stays in memory until the socket takes it. The region is held until then.
+    /// Appends a frame whose payload stays in memory, under a hold, until the socket accepts it.
     pub(crate) fn gather(&mut self, header: &[u8], region: RegionId, offset: u64, bytes: usize, memory: &mut Registry) {
         debug_assert!(!self.markers);
         let (ulpdu, summed) = (header.len() + bytes, self.crc);
@@ -147,7 +146,7 @@ impl SendQueue {
         self.commit(trailer);
     }
 
-    /// What to send next, in one go.
+    /// Returns the parts to send next, in one call.
     pub(crate) fn parts<'a>(&'a self, memory: &'a Registry) -> impl Iterator<Item = Part<'a>> {
         let mut at = self.head;
         self.chunks.iter().map(move |chunk| match *chunk {
@@ -161,7 +160,7 @@ impl SendQueue {
         })
     }
 
-    /// The same, if all of it is private.
+    /// Returns the bytes to send next, if all of them are in one private chunk.
     pub(crate) fn single(&self) -> Option<&[u8]> {
         match (self.chunks.len(), self.chunks.front()) {
             (1, Some(Chunk::Owned(bytes))) => Some(&self.buffer[self.head..self.head + bytes]),
@@ -169,7 +168,7 @@ impl SendQueue {
         }
     }
 
-    /// The socket took so many bytes.
+    /// Removes bytes that the socket has accepted.
     pub(crate) fn sent(&mut self, mut count: usize, memory: &mut Registry) {
         assert!(count <= self.waiting, "a socket cannot take more than it was given");
         self.waiting -= count;
@@ -204,7 +203,7 @@ impl SendQueue {
         }
     }
 
-    /// The poll ends, and memory may change: payload that was summed and still waits is copied.
+    /// Copies payload under a CRC that still waits in memory, because memory may change after the poll.
     pub(crate) fn take_in(&mut self, memory: &mut Registry) {
         let is_outside = |chunk: &Chunk| matches!(chunk, Chunk::Memory { .. });
         if !self.crc || !self.chunks.iter().any(is_outside) {
@@ -235,7 +234,7 @@ impl SendQueue {
         self.chunks.push_back(Chunk::Owned(at));
     }
 
-    /// Forgets everything that waits, and lets go of the memory it would have come from.
+    /// Drops everything that waits, and the holds on its memory.
     pub(crate) fn clear(&mut self, memory: &mut Registry) {
         for chunk in self.chunks.drain(..) {
             if let Chunk::Memory { region, .. } = chunk {
@@ -247,7 +246,7 @@ impl SendQueue {
         self.tail = 0;
     }
 
-    /// Gives back what a burst needed, if nothing waits.
+    /// Frees the buffers of a burst, if nothing waits.
     pub(crate) fn relax(&mut self) {
         if self.waiting == 0 && self.buffer.len() > RELAXED_BYTES {
             self.buffer.truncate(RELAXED_BYTES);
@@ -256,7 +255,7 @@ impl SendQueue {
         self.spare = Vec::new();
     }
 
-    /// Room for so many bytes at the tail.
+    /// Returns `bytes` of space at the tail.
     fn room(&mut self, bytes: usize) -> &mut [u8] {
         if self.tail + bytes > self.buffer.len() {
             if self.head >= self.buffer.len() / 2 && self.head > 0 {
@@ -287,7 +286,7 @@ impl SendQueue {
     }
 }
 
-/// A whole frame. Payload from memory is read once: what is summed is what was copied.
+/// Encodes a complete frame. Payload in memory is read once, so the checksum covers exactly the copied bytes.
 fn fill(out: &mut [u8], header: &[u8], payload: Payload<'_>, crc: bool, memory: &Registry) {
     let (body, sum) = out.split_at_mut(out.len() - 4);
     let (head, rest) = body.split_at_mut(2 + header.len());

@@ -1,4 +1,4 @@
-//! TCP sockets, as this fabric wants them: non-blocking, no delay, and not forgotten when the other host dies.
+//! TCP sockets with the options of this fabric: non-blocking, no delay, and dead hosts detected.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
-/// Connections that the kernel keeps for us to accept.
+/// Connections that the kernel queues before they are accepted.
 const LISTEN_BACKLOG: i32 = 512;
-/// Loss-based and without pacing; built into every kernel.
+/// Congestion control without pacing, based on loss; built into every kernel.
 const CONGESTION_CONTROL: &str = "reno";
-/// Silence after which the kernel asks whether the other host is still there, and how often and how long it asks.
+/// Silence after which the kernel sends keepalive probes, their interval and their number.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 const KEEPALIVE_COUNT: u32 = 5;
-/// Sent bytes that are not acknowledged for so long mean that the other host is gone.
+/// Time after which unacknowledged bytes mean that the other host is gone.
 const USER_TIMEOUT_MS: u32 = 10_000;
 
-/// A listening socket.
+/// Opens a listening socket.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     let socket = open(address)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -29,7 +29,7 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((socket, bound))
 }
 
-/// A socket that is on its way to `address`.
+/// Opens a socket and starts to connect it to `address`.
 pub(crate) fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = open(address)?;
     tune(&socket)?;
@@ -39,7 +39,8 @@ pub(crate) fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
     }
 }
 
-/// Takes one connection, if there is one. It is [tuned](tune) when it is accepted: strangers are not worth the system calls.
+/// Accepts one connection, if there is one. Its [options](tune) are set later: unauthenticated peers are not worth the
+/// system calls.
 pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<(OwnedFd, SocketAddr)>> {
     use rustix::io::Errno;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -52,7 +53,7 @@ pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<(OwnedFd, SocketAd
     Ok(Some((socket, address)))
 }
 
-/// How a connect ended.
+/// Returns the result of a connect.
 pub(crate) fn connected(socket: &OwnedFd) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
 }
@@ -63,12 +64,12 @@ fn open(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?)
 }
 
-/// Has a connection behave as its module says.
+/// Sets the options of a connection's socket.
 pub(crate) fn tune(socket: impl AsFd) -> io::Result<()> {
     let socket = socket.as_fd();
     sockopt::set_tcp_nodelay(socket, true)?;
-    // Pacing is for long fat networks; between nodes it holds back what could go out at once. Where this choice is not
-    // to be had, the system's own will do.
+    // Pacing suits long fat networks; between nodes it delays packets that could be sent at once. Where the choice is
+    // unavailable, the system's default will do.
     let _ = sockopt::set_tcp_congestion(socket, CONGESTION_CONTROL);
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_connection_does_not_wait_and_notices_a_host_that_vanished() {
-        // If this failed, small messages would wait for an acknowledgement, or a get would wait for a dead host for hours.
+        // If this failed, small messages would wait for acknowledgements, or a get would wait hours for a dead host.
         let (listener, address) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let socket = connect(address).unwrap();
         assert!(sockopt::tcp_nodelay(&socket).unwrap());

@@ -1,47 +1,51 @@
-//! What an owner may choose.
+//! Configuration of the RDMA fabric.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::fabric::AtomicScope;
 
-/// What messages look like on the wire.
+/// Format of messages on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Framing {
-    /// With our header: credits, immediates, atomics at the home's thread. The other side is one of us, too.
+    /// With the DDSS frame header: credits, immediate data, and atomics executed by the home's thread. The peer must
+    /// be a DDSS node too.
     #[default]
     Ours,
-    /// As they are, for a peer that is not: user-space iWARP, or somebody else's program. There are no credits, so a peer
-    /// that sends more than is polled for breaks its connection. With [`Ours`](Self::Ours), one that connects to us over
-    /// iWARP without our private data is spoken to like this, too; over InfiniBand and RoCE nobody can tell.
+    /// Without a header, for a foreign peer such as another iWARP program. There are no credits, so a peer that sends
+    /// faster than this node polls breaks its connection. With [`Ddss`](Self::Ddss), an iWARP peer that connects
+    /// without the DDSS private data gets this format as well; over InfiniBand and RoCE such a peer cannot be
+    /// recognized.
     Plain,
 }
 
-/// How an [`Rdma`](super::Rdma) behaves.
+/// Configuration of an [`Rdma`](super::Rdma) fabric.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RdmaConfig {
-    /// The adapter by name, as in `rdma link`.
+    /// Name of the adapter, as in `rdma link`.
     pub device: Option<String>,
-    /// The adapter that has this address. Connections start from it, too.
+    /// Address that selects the adapter. Connections start from it, too.
     pub address: Option<IpAddr>,
-    /// Who executes atomics on words of this node. [`AtomicScope::Adapter`] asks for an adapter that can.
+    /// Unit that executes atomics on words of this node. [`AtomicScope::Adapter`] needs an adapter with atomics.
     pub atomics: AtomicScope,
-    /// How peers are spoken to.
+    /// Message format for peers.
     pub framing: Framing,
-    /// Reads and atomics that may be under way in each direction of a connection; the adapter's own limit counts too.
+    /// Reads and atomics in flight in each direction of a connection; the adapter's own limit applies as well.
     pub reads: u8,
-    /// Whether each read of a batch waits for the one before it: an adapter may otherwise look at memory in another order
-    /// than it was asked to, and a get proves by that order that its value is whole. It costs a round trip for each read. By
-    /// itself it is so for adapters, and not for the kernel's Soft-RoCE and Soft-iWARP, which keep the order (and Soft-iWARP takes no fence on a read).
+    /// Orders the reads of a batch with fences. An adapter may otherwise read memory in another order than requested,
+    /// and a get relies on that order to prove that its value is consistent. A fence costs a round trip for each read.
+    /// `None`: fences for adapters, but not for the kernel's Soft-RoCE and Soft-iWARP, which keep the order
+    /// (Soft-iWARP rejects a fence on a read).
     pub fence_reads: Option<bool>,
-    /// Finding the way, connecting and being accepted take so long at the most.
+    /// Limit for address resolution, connecting and being accepted.
     pub handshake_timeout: Duration,
-    /// A peer that ends nothing for so long while something is under way is given up.
+    /// Time after which a peer is given up that completes nothing while operations are in flight.
     pub stall_timeout: Duration,
-    /// What is under way when a connection ends may take so long to come back.
+    /// Limit for completions of operations in flight after a connection ends.
     pub drain_timeout: Duration,
-    /// The adapter sends again after 4.096 µs × 2 to the power of this, eight times in all (16: 0.27 s, 2 s).
+    /// Retransmission timeout of the adapter: 4.096 µs × 2 to the power of this, eight attempts in all (16: 0.27 s, 2
+    /// s).
     pub ack_timeout: u8,
 }
 

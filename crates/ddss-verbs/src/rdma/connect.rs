@@ -1,4 +1,4 @@
-//! Choosing an adapter; listening, connecting, accepting, turning away.
+//! Connection set-up: the choice of an adapter; listen, connect, accept and reject.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,12 +20,12 @@ use crate::sys::rdma_core::{
 
 /// Connections that may wait at a listener.
 const BACKLOG: i32 = 64;
-/// The token of a listener; peers have their id's bits, and no generation is so large before the sun dies.
+/// Token of a listener. Peers use the bits of their id, whose generation never grows this large.
 const LISTENER: u64 = u64::MAX;
-/// What the other side's manager says when nobody listens, and when its owner says no (InfiniBand); iWARP has errno.
+/// Reject status of the InfiniBand connection manager without a listener; iWARP reports an errno.
 const NOBODY_LISTENS: i32 = 8;
 
-/// The adapter that the configuration means.
+/// Finds the adapter that the configuration selects.
 pub(super) fn choose(hub: &Arc<CmEventChannel>, config: &RdmaConfig) -> Result<Adapter, RdmaError> {
     let all = Adapter::all()?;
     let there = || all.iter().map(Adapter::name).collect::<Vec<_>>().join(", ");
@@ -44,12 +44,12 @@ pub(super) fn choose(hub: &Arc<CmEventChannel>, config: &RdmaConfig) -> Result<A
     all.iter().find(up).cloned().ok_or_else(|| RdmaError::LinkDown(there()))
 }
 
-/// The first port whose link is up.
+/// Returns the first port with an active link.
 pub(super) fn active_port(adapter: &Adapter, facts: &AdapterFacts) -> Option<PortFacts> {
     (1..=facts.ports).filter_map(|number| adapter.port(number).ok()).find(|port| port.is_active)
 }
 
-/// How many reads may be under way.
+/// Returns the number of reads that may be in flight.
 pub(super) fn reads(wanted: u8, adapter: u32) -> u8 {
     wanted.min(u8::try_from(adapter).unwrap_or(u8::MAX))
 }
@@ -117,7 +117,7 @@ impl Rdma {
         let made = holdings.make_queue(&mut peer.endpoint, &channel, in_order);
         let accepted = made.and_then(|()| peer.endpoint.accept(ConnectParameters { hello: &words, ..dial }));
         if let Err(error) = accepted {
-            // The owner learns its end as *closed*, like any other.
+            // The owner receives *closed*, as for any other peer.
             peer.closing = true;
             self.closing.push(id);
             return Err(FabricError::System("accept the peer", locked(error)));
@@ -129,12 +129,12 @@ impl Rdma {
     }
 
     pub(super) fn answer_no(&mut self, id: PeerId, reason: &[u8]) -> Result<(), FabricError> {
-        // InfiniBand carries 148 bytes of reason; a longer one is cut.
+        // InfiniBand carries 148 bytes of reason; a longer reason is cut off.
         let reason = &reason[..reason.len().min(148 - frame::PREAMBLE_BYTES)];
         let atomics = self.adapter_atomics();
         let peer = self.asked(id)?;
         let words = if peer.traffic.plain { reason.to_vec() } else { frame::preamble(atomics, reason) };
-        // If it could not be told, it sees the end of the connection.
+        // If the reject fails, the peer sees the end of the connection.
         let _ = peer.endpoint.reject(&words);
         peer.closing = true;
         self.closing.push(id);
@@ -146,7 +146,7 @@ impl Rdma {
         if peer.stage == Stage::Asked { Ok(peer) } else { Err(FabricError::WrongState(id)) }
     }
 
-    /// Somebody asked.
+    /// Adds the peer of a connection request, or rejects it.
     fn take_asked(&mut self, event: ConnectionEvent, events: &mut Events, now: Instant) {
         let Some(mut endpoint) = event.endpoint else { return };
         let address = endpoint.peer_address();
@@ -165,14 +165,14 @@ impl Rdma {
         let ours = match (self.config.framing, is_iwarp) {
             (Framing::Plain, _) => None,
             (Framing::Ours, true) => frame::read_preamble(&event.data),
-            // Over InfiniBand its first frame tells the rest.
+            // Over InfiniBand the first frame carries the rest.
             (Framing::Ours, false) => frame::read_request(&event.data, event.flow_control).map(|hello| (false, hello)),
         };
         peer.traffic.plain = ours.is_none();
         let (atomics, hello) = ours.unwrap_or((false, &event.data));
         peer.traffic.adapter_atomics = atomics;
         peer.holdings = Some(holdings);
-        // Over iWARP of the first revision the other side says nothing about reads.
+        // Over iWARP revision 1 the peer states no read limits.
         let unsaid = is_iwarp && event.reads == (0, 0);
         peer.reads = if unsaid { (u8::MAX, u8::MAX) } else { event.reads };
         peer.deadline = Some(now + self.config.handshake_timeout);
@@ -181,7 +181,7 @@ impl Rdma {
         self.peers.insert(peer);
     }
 
-    /// One thing that the connection manager tells.
+    /// Processes an event of the connection manager.
     pub(super) fn take_connection_event(&mut self, event: ConnectionEvent, events: &mut Events, now: Instant) {
         if event.what == CmEventKind::Asked {
             return self.take_asked(event, events, now);
@@ -225,7 +225,7 @@ impl Rdma {
             tracing::warn!(address = %peer.address, device, "the way to this address does not lead over the adapter");
             return Err(io::ErrorKind::AddrNotAvailable.into());
         }
-        // Older kernels do not know this option, and wait longer.
+        // Older kernels lack this option and wait longer.
         let _ = peer.endpoint.set_ack_timeout(self.config.ack_timeout);
         peer.stage = Stage::Routing;
         peer.endpoint.resolve_route(timeout_ms)
@@ -257,13 +257,13 @@ impl Rdma {
         let mut hello: &[u8] = &[];
         if connected {
             let ours = frame::read_preamble(data);
-            // One that answers plainly is spoken to plainly.
+            // A peer that answers without the DDSS header gets plain messages.
             peer.traffic.plain |= ours.is_none();
             let (atomics, words) = ours.unwrap_or((false, data));
             peer.traffic.adapter_atomics = atomics;
             hello = words;
         }
-        // Over iWARP the side that connected has to speak first; so it does everywhere.
+        // Over iWARP the connecting side has to send first, so it does on every adapter.
         peer.traffic.may_speak = connected || peer.traffic.plain;
         events.connected(id, hello);
         if connected && let (Some(queue), Some(holdings)) = (peer.endpoint.queue(), &peer.holdings) {
@@ -286,7 +286,8 @@ impl Rdma {
         (self.facts.is_iwarp, self.adapter_atomics())
     }
 
-    /// What the standard lets an iWARP adapter ask for; Soft-iWARP does not.
+    /// Returns true if an iWARP adapter may require write access to read targets, as the standard allows. Soft-iWARP
+    /// does not.
     fn sinks_are_written(&self) -> bool {
         self.facts.is_iwarp && !self.facts.is_software
     }

@@ -1,4 +1,4 @@
-//! The adapters of this machine as data, for whoever wants to look or to choose.
+//! Inventory of this machine's adapters, for display and selection.
 
 use std::fs;
 use std::net::Ipv6Addr;
@@ -6,74 +6,75 @@ use std::path::Path;
 
 use crate::sys::rdma_core::{Adapter, Unavailable};
 
-/// An adapter.
+/// An RDMA adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdapterInfo {
-    /// Its name, such as `mlx5_0`.
+    /// Device name, such as `mlx5_0`.
     pub name: String,
-    /// Whether it speaks iWARP; else InfiniBand or RoCE.
+    /// True for iWARP; otherwise InfiniBand or RoCE.
     pub is_iwarp: bool,
-    /// Whether it executes atomics.
+    /// True if the adapter executes atomics.
     pub has_atomics: bool,
-    /// Reads of one connection that it works on, and has under way, at the same time.
+    /// Reads of a peer that the adapter executes at the same time, on one connection.
     pub reads_inbound_max: u32,
-    /// The same in the other direction.
+    /// Reads that the adapter may have in flight to a peer, on one connection.
     pub reads_outbound_max: u32,
-    /// Its ports.
+    /// Ports.
     pub ports: Vec<PortInfo>,
 }
 
-/// A port of an adapter.
+/// Port of an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PortInfo {
-    /// Its number, from 1.
+    /// Port number, from 1.
     pub number: u8,
-    /// Whether its link is up.
+    /// True if the link is up.
     pub is_active: bool,
-    /// Whether that is Ethernet; else InfiniBand.
+    /// True for Ethernet; otherwise InfiniBand.
     pub is_ethernet: bool,
-    /// Bytes of a packet's payload.
+    /// Payload bytes of a packet.
     pub mtu_bytes: u32,
     /// Bytes of the largest message.
     pub message_bytes_max: u32,
-    /// Its addresses.
+    /// Entries of the address table.
     pub gids: Vec<GidInfo>,
 }
 
-/// An address of a port.
+/// Address of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GidInfo {
-    /// Its place in the port's table.
+    /// Index in the port's table.
     pub index: u32,
-    /// The address; one of IPv4 is mapped.
+    /// Address; an IPv4 address is mapped to IPv6.
     pub address: Ipv6Addr,
-    /// `RoCE v2`, `IB/RoCE v1`.
+    /// Type: `RoCE v2`, `IB/RoCE v1`.
     pub kind: String,
-    /// The network device that it belongs to, if any.
+    /// Network device of the address, if any.
     pub interface: String,
 }
 
 impl PortInfo {
-    /// The entry that connections over IPv4 and RoCE v2 use. Its index depends on the order in which addresses came.
+    /// Returns the entry that connections over IPv4 and RoCE v2 use. Its index depends on the order in which addresses
+    /// were assigned.
     #[must_use]
     pub fn ipv4_gid(&self) -> Option<&GidInfo> {
         self.gids.iter().find(|gid| gid.kind == "RoCE v2" && gid.address.to_ipv4_mapped().is_some())
     }
 }
 
-/// Every adapter that rdma-core knows.
+/// Lists every adapter that rdma-core knows.
 ///
 /// # Errors
-/// No library, or no device.
+/// The library is missing, or there is no device.
 pub fn adapters() -> Result<Vec<AdapterInfo>, Unavailable> {
     Ok(Adapter::all()?.iter().filter_map(describe).collect())
 }
 
 fn describe(adapter: &Adapter) -> Option<AdapterInfo> {
-    // One that cannot be asked has just been taken away.
+    // An adapter that cannot be queried has just been removed.
     let facts = adapter.facts().ok()?;
     let name = adapter.name();
     let ports = (1..=facts.ports).filter_map(|number| {
@@ -97,7 +98,7 @@ fn describe(adapter: &Adapter) -> Option<AdapterInfo> {
     })
 }
 
-/// The port's table, as the kernel shows it; entries that are not in use cannot be read.
+/// Reads the port's table from sysfs. Unused entries cannot be read.
 fn gids(port: &Path) -> Vec<GidInfo> {
     let Ok(folder) = fs::read_dir(port.join("gids")) else { return Vec::new() };
     let mut found: Vec<GidInfo> = folder

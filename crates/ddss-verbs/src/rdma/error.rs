@@ -1,53 +1,53 @@
-//! Why there is no fabric over an adapter.
+//! Errors of creating a fabric over an adapter.
 
 use std::io;
 use std::net::IpAddr;
 
 use crate::sys::rdma_core::Unavailable;
 
-/// A fabric over an adapter could not be made.
+/// Error of creating a fabric over an adapter.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RdmaError {
-    /// No library, or no device.
+    /// The library is missing, or there is no device.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// None of the devices has this name.
+    /// No device has this name.
     #[error("there is no rdma device {wanted}; there is {there}")]
     NoSuchDevice {
-        /// What was asked for.
+        /// Requested name.
         wanted: String,
-        /// What there is.
+        /// Existing devices.
         there: String,
     },
-    /// None of the devices has this address.
+    /// No device has this address.
     #[error("{address} is not the address of an rdma device; there is {there}")]
     NoSuchAddress {
-        /// What was asked for.
+        /// Requested address.
         address: IpAddr,
-        /// What there is.
+        /// Existing devices.
         there: String,
-        /// What the connection manager said.
+        /// Error of the connection manager.
         #[source]
         source: io::Error,
     },
-    /// The device is there, and its link is not.
+    /// The device exists, but its link is down.
     #[error("the link of rdma device {0} is down")]
     LinkDown(String),
-    /// The adapter was to execute atomics, and has none.
+    /// The adapter has no atomics, but the configuration needs them.
     #[error("rdma device {0} has no atomics: leave them to the thread")]
     NoAtomics(String),
-    /// Reads were to wait for each other, and the adapter does not take that.
+    /// The adapter rejects fences on reads, but the configuration needs them.
     #[error("rdma device {0} takes no fence on a read, and keeps the order by itself: leave fences off")]
     NoFences(String),
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {what} on rdma device {device}")]
     System {
-        /// What was tried.
+        /// Attempted operation.
         what: &'static str,
-        /// Where.
+        /// Device.
         device: String,
-        /// Why not.
+        /// Cause.
         #[source]
         source: io::Error,
     },

@@ -1,4 +1,4 @@
-//! The fabric over one adapter: what its owner calls.
+//! The fabric over one adapter: its state, and the `Fabric` methods.
 
 use std::fmt;
 use std::io;
@@ -25,10 +25,10 @@ use crate::limits::WORK_BYTES_MAX;
 use crate::sys::rdma_core::{Adapter, AdapterFacts, Channel, CmEventChannel, Endpoint, PortFacts};
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
 
-/// Bytes of private data in a request over iWARP: Soft-iWARP counts them, and four of its own, in eight bits.
+/// Private data of a request over iWARP: Soft-iWARP counts it, and four bytes of its own, in eight bits.
 const REQUEST_BYTES_IWARP: usize = 251;
 
-/// A fabric over one RDMA adapter. See the crate's page for how to use it.
+/// Fabric over one RDMA adapter. The crate documentation shows the use of a fabric.
 pub struct Rdma {
     pub(super) peers: PeerTable,
     pub(super) listeners: Vec<Endpoint>,
@@ -39,27 +39,27 @@ pub struct Rdma {
     pub(super) facts: AdapterFacts,
     port: PortFacts,
     pub(super) config: RdmaConfig,
-    /// Where our connections start from.
+    /// Local address of outgoing connections.
     pub(super) source: Option<IpAddr>,
     epoll: OwnedFd,
     pub(super) scratch: Scratch,
-    /// Peers to be closed by the next poll.
+    /// Peers that the next poll closes.
     pub(super) closing: Vec<PeerId>,
     pub(super) half_open: usize,
     pub(super) polls: u32,
-    /// Look at the clock, the connections and the device in the next poll.
+    /// The next poll checks the clock, the connections and the device.
     pub(super) look: bool,
-    /// Something was posted since the last poll.
+    /// Work was posted since the last poll.
     posted: bool,
-    /// Reads of one batch are told to wait for each other.
+    /// Reads of one batch are ordered by fences.
     fences: bool,
 }
 
 impl Rdma {
-    /// A fabric without peers, over the adapter that the configuration names, or over the first whose link is up.
+    /// Creates a fabric without peers, over the configured adapter, or over the first one with an active link.
     ///
     /// # Errors
-    /// There is no such adapter, and the words say what there is.
+    /// There is no such adapter; the message lists the existing ones.
     pub fn new(config: RdmaConfig) -> Result<Self, RdmaError> {
         super::regions::raise_lock_limit();
         let hub = CmEventChannel::new()?;
@@ -109,19 +109,19 @@ impl Rdma {
         })
     }
 
-    /// The adapter's name.
+    /// Returns the adapter's name.
     #[must_use]
     pub fn device(&self) -> String {
         self.adapter.name()
     }
 
-    /// Whether the adapter speaks iWARP; else InfiniBand or RoCE.
+    /// Returns true if the adapter uses iWARP; otherwise InfiniBand or RoCE.
     #[must_use]
     pub fn is_iwarp(&self) -> bool {
         self.facts.is_iwarp
     }
 
-    /// Connections that stand, or are on their way in or out.
+    /// Returns the number of connections, including those being established or closed.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.peers.len()
@@ -140,7 +140,7 @@ impl Rdma {
         WORK_BYTES_MAX.min(u64::from(self.port.message_bytes_max))
     }
 
-    /// Gives one piece of work to the adapter, or keeps it in line.
+    /// Posts one operation to the adapter, or queues it.
     fn take(&mut self, work: &Work<'_>, fenced: bool) -> Result<(), PostErrorKind> {
         let bytes_max = self.work_bytes_max();
         let peer = self.peers.get_mut(work.peer()).filter(|peer| !peer.closing).ok_or(PostErrorKind::UnknownPeer)?;
@@ -200,7 +200,7 @@ impl Rdma {
 
 type Prepared = (Arc<crate::sys::rdma_core::Registered>, u64, u32);
 
-/// Checks both ends of a transfer and finds the local one as the adapter knows it.
+/// Checks both ends of a transfer and returns the local one as registered with the adapter.
 fn prepare(
     peer: &mut Peer,
     regions: &Regions,
@@ -247,7 +247,7 @@ impl Fabric for Rdma {
             message_bytes_max: MESSAGE_BYTES_MAX,
             hello_bytes_max: self.hello_bytes_max(),
             reads_outstanding_max: usize::from(connect::reads(self.config.reads, self.facts.reads_outbound_max)),
-            // The adapter reads memory by itself, whatever the home's threads do meanwhile.
+            // The adapter reads memory independently of the home's threads.
             snapshot_bytes: 0,
             words_whole: true,
             atomics: self.config.atomics,
@@ -328,7 +328,7 @@ impl Fabric for Rdma {
         self.posted = true;
         let mut before: Option<&Work<'_>> = None;
         for (index, work) in work.iter().enumerate() {
-            // Who posts reads in one batch may count on the order in which they look at memory.
+            // The order in which reads of one batch access memory is guaranteed.
             let follows = matches!(before, Some(Work::Read { peer, .. }) if *peer == work.peer());
             self.take(work, follows && self.fences).map_err(|kind| PostError { index, kind })?;
             before = Some(work);
@@ -337,7 +337,7 @@ impl Fabric for Rdma {
     }
 
     fn abandon(&mut self, _peer: PeerId, _tag: u64) -> bool {
-        // The adapter cannot be told to stop.
+        // A posted operation cannot be recalled from the adapter.
         false
     }
 
@@ -356,7 +356,7 @@ impl Fabric for Rdma {
         let mut quiet = true;
         for peer in self.peers.iter_mut() {
             if let Some(queue) = peer.endpoint.queue() {
-                // One that cannot be armed is found dead by the next poll.
+                // The next poll detects a dead queue that cannot be armed.
                 quiet &= queue.arm().unwrap_or(false);
             }
         }

@@ -1,4 +1,4 @@
-//! What two of us send each other: one send of the adapter each.
+//! Frames between two DDSS nodes: one send of the adapter each.
 //!
 //! ```text
 //!  0      1       2         4       8
@@ -9,28 +9,28 @@
 //! +------+-------+---------+-------+------------------------------------------------------------------+
 //! ```
 //!
-//! Little-endian. `credits` is how many receive slots were given back to the adapter since the last frame. `key` is the
-//! window that is withdrawn (flag 2), or the one that an atomic goes to. Flag 1 is *solicited*. A frame of kind
-//! *credits* costs no credit itself: there are slots besides for the few that can be under way.
+//! Little-endian. `credits` counts the receive slots that were posted again since the last frame. `key` names the
+//! window to invalidate (flag 2), or the target of an atomic. Flag 1 is *solicited*. A *credits* frame costs no credit
+//! itself: spare slots cover the few that can be in flight.
 //!
-//! Flag 4 on *credits*: the sender leaves atomics on its words to its adapter. The side that connected sends *credits*
+//! Flag 4 on *credits*: the sender leaves atomics on its words to its adapter. The connecting side sends *credits*
 //! first.
 //!
-//! The private data of a connection begins with `0xDD`, the version, flags and the length of the hello, since InfiniBand's
-//! manager pads. Only its request has no room for that: there the 56 bytes are the hello, or, with *flow control*
-//! set (a bit that is carried for us and means nothing to the adapter), a shorter one and its length at the end.
+//! The private data of a connection begins with `0xDD`, the version, flags and the length of the hello, because
+//! InfiniBand's manager pads it. Its request has no room for that: there the 56 bytes are the hello, or, with *flow
+//! control* set (a bit that is carried and means nothing to the adapter), a shorter hello and its length at the end.
 
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 
 use crate::terminate_code::TerminateCode;
 
-/// In front of every frame.
+/// Bytes of the header of a frame.
 pub(super) const HEADER_BYTES: usize = 8;
-/// The longest frame, and what a receive slot holds.
+/// Bytes of the longest frame, and of a receive slot.
 pub(super) const FRAME_BYTES_MAX: usize = (HEADER_BYTES + MESSAGE_BYTES_MAX).next_multiple_of(64);
-/// What InfiniBand's manager carries in a request, and always pads to.
+/// Private data of an InfiniBand request, which is always padded to this length.
 pub(super) const REQUEST_BYTES: usize = 56;
-/// In front of the hello.
+/// Bytes of the preamble of a hello.
 pub(super) const PREAMBLE_BYTES: usize = 4;
 
 const MAGIC: u8 = 0xdd;
@@ -39,7 +39,7 @@ const SOLICITED: u8 = 1;
 const INVALIDATES: u8 = 2;
 const ADAPTER_ATOMICS: u8 = 4;
 
-/// What to do with a word.
+/// Operation of an atomic on a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AtomicOp {
     CompareSwap { compare: u64, swap: u64 },
@@ -57,12 +57,12 @@ pub(super) enum Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Whether the other side counts it against what it may receive.
+    /// Returns true if the frame uses one of the peer's receive credits.
     pub(super) fn costs_credit(&self) -> bool {
         !matches!(self, Frame::Credits { .. })
     }
 
-    /// Writes it; returns its length.
+    /// Encodes the frame; returns its length.
     pub(super) fn encode(&self, credits: u16, out: &mut [u8; FRAME_BYTES_MAX]) -> usize {
         let (mut flags, mut key) = (0, 0_u32);
         let body = &mut out[HEADER_BYTES..];
@@ -116,7 +116,7 @@ impl Frame<'_> {
     }
 }
 
-/// Reads a frame and its credits; `None` if it is none.
+/// Decodes a frame and its credits. `None` if it is malformed.
 pub(super) fn decode(bytes: &[u8]) -> Option<(Frame<'_>, u16)> {
     let (header, body) = bytes.split_first_chunk::<HEADER_BYTES>()?;
     let [kind, flags, credits @ .., k0, k1, k2, k3] = *header;
@@ -150,7 +150,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(Frame<'_>, u16)> {
     Some((frame, credits))
 }
 
-/// The private data of a connection: ours, with a hello in it.
+/// Builds the private data of a connection, with a hello.
 pub(super) fn preamble(adapter_atomics: bool, hello: &[u8]) -> Vec<u8> {
     let bytes = u8::try_from(hello.len()).expect("whoever says hello has looked at its length");
     let mut out = vec![MAGIC, VERSION, u8::from(adapter_atomics), bytes];
@@ -158,7 +158,7 @@ pub(super) fn preamble(adapter_atomics: bool, hello: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The private data of a request over InfiniBand, and whether its flow control is to be set.
+/// Builds the private data of a request over InfiniBand; returns whether its flow control bit is set.
 pub(super) fn request(hello: &[u8]) -> (Vec<u8>, bool) {
     let mut out = hello.to_vec();
     if hello.len() >= REQUEST_BYTES {
@@ -169,7 +169,7 @@ pub(super) fn request(hello: &[u8]) -> (Vec<u8>, bool) {
     (out, true)
 }
 
-/// The hello of such a request; `None` if it is none.
+/// Extracts the hello of such a request. `None` if it is malformed.
 pub(super) fn read_request(data: &[u8], flow_control: bool) -> Option<&[u8]> {
     let data = data.get(..REQUEST_BYTES)?;
     if flow_control {
@@ -179,7 +179,8 @@ pub(super) fn read_request(data: &[u8], flow_control: bool) -> Option<&[u8]> {
     }
 }
 
-/// The hello in private data of ours, and whether that side leaves atomics to its adapter; `None` if it is not ours.
+/// Extracts the hello from DDSS private data, and whether that side leaves atomics to its adapter. `None` for foreign
+/// private data.
 pub(super) fn read_preamble(data: &[u8]) -> Option<(bool, &[u8])> {
     let ([magic, version, flags, bytes], rest) = data.split_first_chunk::<PREAMBLE_BYTES>()?;
     let hello = rest.get(..usize::from(*bytes))?;
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_is_no_frame_is_refused() {
-        // If this failed, a peer that runs wild would make us read outside of what it sent, or act on garbage.
+        // If this failed, a faulty peer could make this node read outside the frame, or act on garbage.
         let mut out = [0; FRAME_BYTES_MAX];
         for kind in 0..=255 {
             for bytes in 0..FRAME_BYTES_MAX {
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_request_of_infiniband_carries_every_length() {
-        // If this failed, the hello by which nodes prove themselves would not fit, or not be what was said.
+        // If this failed, the hello that authenticates a node would not fit, or would be altered.
         for bytes in 0..=REQUEST_BYTES {
             let hello = vec![0xdd; bytes];
             let (data, flow_control) = request(&hello);
@@ -249,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_hello_survives_padding_and_strangers_are_told_apart() {
-        // If this failed, a node would read zeros behind a hello, or take a stranger's private data for ours.
+        // If this failed, a node would read zeros behind a hello, or accept foreign private data.
         let mut data = preamble(true, b"hello");
         data.resize(56, 0);
         assert_eq!(read_preamble(&data), Some((true, &b"hello"[..])));

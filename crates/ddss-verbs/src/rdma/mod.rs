@@ -1,14 +1,17 @@
 //! RDMA adapters through rdma-core: InfiniBand, RoCE and iWARP, connected by rdma_cm.
 //!
-//! One protection domain a peer: a window is a registration in the domain of the peer that it is for, so its key means
-//! nothing to anybody else and dies with the connection. What is moved here is registered in that domain, too, when it
-//! is used with that peer for the first time.
+//! Each peer has its own protection domain: a window is a registration in the domain of its peer. The key therefore
+//! means nothing to other peers and dies with the connection. Memory for local transfers is registered in that domain,
+//! too, when it is first used with that peer.
 //!
-//! Two nodes that both speak this send each other frames (`frame.rs`): messages with a header that carries credits, so
-//! that nobody ever sends into a receive queue that is empty; and atomics for the home's polling thread, which is the
-//! arbiter of its words unless it was told to leave that to the adapter. Somebody else's iWARP is spoken to plainly.
+//! Two DDSS nodes send each other frames (`frame.rs`) with a header that carries credits, so that no sender overruns a
+//! receive queue. Frames also carry atomics for the home's polling thread, which executes them unless the
+//! configuration leaves them to the adapter. Foreign iWARP peers get plain messages.
 //!
-//! # What the types forbid
+//! [`fabric`] implements the trait, [`connect`] the handshakes and [`poll`] the event loop. Each [`peer`] has a
+//! [`send_queue`] and its [`peer_resources`]; [`regions`] holds registered memory, [`devices`] lists adapters.
+//!
+//! # Misuse that does not compile
 //!
 //! This compiles:
 //!
@@ -24,13 +27,13 @@
 //! let mut fabric = Rdma::new(RdmaConfig::default())?;
 //! let mut events = Events::new();
 //! fabric.poll(&mut events);
-//! // A fabric may move to the thread that is to drive it.
+//! // A fabric may move to the thread that drives it.
 //! std::thread::spawn(move || fabric.poll(&mut Events::new()));
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Queue pairs and completion queues have one owner: it cannot be doubled,
+//! Queue pairs and completion queues have one owner: a fabric cannot be cloned,
 //!
 //! ```compile_fail
 //! # use ddss_verbs::rdma::Rdma;
@@ -50,7 +53,7 @@
 //! }
 //! ```
 //!
-//! nor be posted to while somebody else looks at it.
+//! nor be posted to while it is borrowed.
 //!
 //! ```compile_fail
 //! # use ddss_verbs::{Fabric, Work, rdma::Rdma};
@@ -61,7 +64,7 @@
 //! }
 //! ```
 //!
-//! A message may not be given away before it was posted,
+//! A message must live until it is posted,
 //!
 //! ```compile_fail
 //! # use ddss_verbs::{Fabric, PeerId, SendMode, Work, rdma::Rdma};
@@ -72,7 +75,7 @@
 //! }
 //! ```
 //!
-//! what arrived is not kept beyond its list,
+//! an event does not outlive its list,
 //!
 //! ```compile_fail
 //! # use ddss_verbs::{Fabric, Events, rdma::Rdma};
@@ -83,7 +86,7 @@
 //! }
 //! ```
 //!
-//! and nobody makes up the name of a peer or of memory.
+//! and ids of peers and memory cannot be forged.
 //!
 //! ```compile_fail
 //! let peer = ddss_verbs::PeerId::new(0, 1);
@@ -93,8 +96,8 @@
 //! let region = ddss_verbs::RegionId { index: 0, generation: 1 };
 //! ```
 //!
-//! What types cannot forbid is counted and checked: memory that the adapter may touch is held by its operation until that has
-//! ended, and every object by what was made of it, so that nothing has to be dropped in an order.
+//! Reference counts cover the rest: an operation in flight holds the memory that the adapter may access, and each
+//! object holds the objects that it was made from. The order of drops therefore does not matter.
 
 mod config;
 mod connect;

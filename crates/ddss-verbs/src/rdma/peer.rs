@@ -1,9 +1,9 @@
-//! One connection: its stage, what belongs to it, and what arrives on it.
+//! One connection: its stage, its resources, and its received frames.
 //!
 //! ```text
-//!  Resolving ─► Routing ─► Dialling ─┐
-//!                                    ├─► Up ─► Ending ─► gone
-//!              Asked ─► Accepting ───┘
+//!  Resolving ─► Routing ─► Connecting ─┐
+//!                                      ├─► Up ─► Ending ─► removed
+//!            AwaitAccept ─► Accepting ─┘
 //! ```
 
 use std::io;
@@ -21,20 +21,20 @@ use ddss_core::limits::MESSAGE_BYTES_MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The way to the address is being found.
+    /// The address is being resolved.
     Resolving,
     Routing,
-    /// The other side has been asked.
+    /// The connection request was sent.
     Dialling,
-    /// The other side asks.
+    /// The peer requested a connection; the owner has not answered yet.
     Asked,
     Accepting,
     Up,
-    /// What is under way comes back.
+    /// Operations in flight are completing.
     Ending(CloseReason),
 }
 
-/// See the module. The endpoint goes before what it uses: fields drop in order.
+/// One peer. The endpoint drops before the resources that it uses: fields drop in order.
 pub(super) struct Peer {
     pub(super) id: PeerId,
     pub(super) address: SocketAddr,
@@ -42,17 +42,17 @@ pub(super) struct Peer {
     pub(super) endpoint: Endpoint,
     pub(super) holdings: Option<PeerResources>,
     pub(super) traffic: SendQueue,
-    /// What we say when the way is found; later, what the other side said when it turned us away.
+    /// Hello to send when the route is found; later, the reason of a reject.
     pub(super) hello: Vec<u8>,
-    /// Reads that the other side asked for, in both directions.
+    /// Read limits that the peer requested, in both directions.
     pub(super) reads: (u8, u8),
-    /// The next stage comes until then.
+    /// Deadline of the current stage.
     pub(super) deadline: Option<Instant>,
-    /// Something ended last at about that time.
+    /// Approximate time of the last completion.
     pub(super) progress_at: Instant,
-    /// The peer was told that it broke the rules, and is given a moment to read it.
+    /// Protocol violation that was reported to the peer, which gets a moment to read it.
     pub(super) leaving: Option<TerminateCode>,
-    /// The owner asked for its end.
+    /// The owner called `close`.
     pub(super) closing: bool,
     is_iwarp: bool,
 }
@@ -66,7 +66,7 @@ pub(super) struct Scratch {
 }
 
 impl Peer {
-    /// `kind`: whether the adapter speaks iWARP, and whether it is the arbiter of our words.
+    /// Creates a peer. `kind`: the adapter uses iWARP, and the adapter executes atomics on local words.
     pub(super) fn new(
         id: PeerId,
         address: SocketAddr,
@@ -92,7 +92,7 @@ impl Peer {
         }
     }
 
-    /// Gives to the adapter what was posted and takes what it has. The answer says why the connection is over, if it is.
+    /// Posts queued work to the adapter and processes its completions. Returns a reason if the connection is over.
     pub(super) fn drive(&mut self, scratch: &mut Scratch, events: &mut Events) -> Option<CloseReason> {
         let (Some(queue), Some(holdings)) = (self.endpoint.queue(), &self.holdings) else { return None };
         let ending = matches!(self.stage, Stage::Ending(_));
@@ -130,7 +130,7 @@ impl Peer {
         flushed.err().map(|error| CloseReason::Lost(error.kind()))
     }
 
-    /// Whether what the adapter said means that the connection is over, and why.
+    /// Returns the reason if the adapter's reports mean that the connection is over.
     pub(super) fn over(&mut self) -> Option<CloseReason> {
         let queue = self.endpoint.queue()?;
         if self.traffic.is_well() && !queue.receives_flushed() && queue.trouble().is_none() {
@@ -148,7 +148,8 @@ impl Peer {
         match self.traffic.failing {
             Some(FailureCause::Unanswered) => Some(CloseReason::Lost(io::ErrorKind::TimedOut)),
             Some(_) => Some(CloseReason::Lost(io::ErrorKind::ConnectionReset)),
-            // An iWARP connection ends like this, too. Elsewhere only a mistake of the peer's stops a queue by itself.
+            // On iWARP a normal end looks like this, too. On other adapters only a peer's violation stops a queue by
+            // itself.
             None if queue.receives_flushed() && self.is_iwarp => {
                 Some(CloseReason::Lost(io::ErrorKind::ConnectionReset))
             }
@@ -157,7 +158,7 @@ impl Peer {
         }
     }
 
-    /// Reads what arrived; the answer is what was wrong with it.
+    /// Processes received frames; returns the first protocol violation.
     fn take_arrived(&mut self, scratch: &mut Scratch, events: &mut Events) -> Option<TerminateCode> {
         for index in 0..scratch.arrived.len() {
             let queue = self.endpoint.queue()?;
@@ -197,7 +198,7 @@ impl Peer {
             }
             Frame::Immediate { data, solicited } => events.immediate(self.id, data, solicited),
             Frame::Atomic { ticket, key, address, change } => {
-                // Behind a refusal nothing is done.
+                // Nothing is executed after a refusal.
                 let result = self.leaving.map_or_else(|| holdings.change(key, address, change), Err);
                 if let Err(fault) = result {
                     self.leaving = Some(fault);
@@ -216,7 +217,7 @@ impl Peer {
         None
     }
 
-    /// Why the other side has gone, when it has.
+    /// Returns the reason for the peer's disconnect.
     pub(super) fn gone(&mut self) -> CloseReason {
         if let Some(fault) = self.leaving {
             return CloseReason::Broken(fault);

@@ -1,5 +1,5 @@
-//! What belongs to one peer on the adapter: its protection domain, the memory of its messages, the windows that it may
-//! use, and the memory that is moved to and from it.
+//! Adapter resources of one peer: its protection domain, the memory of its messages, its windows, and the memory of
+//! transfers to and from it.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,34 +13,34 @@ use crate::sys::Mapping;
 use crate::sys::rdma_core::{Access, Adapter, Channel, Completions, Depths, Domain, Endpoint, Registered};
 use crate::terminate_code::TerminateCode;
 
-/// Operations that one connection has in the adapter's hands.
+/// Operations of one connection in the adapter's queue.
 pub(super) const SENDS: usize = 256;
-/// Messages that a peer may send before it is given credits again.
+/// Messages that a peer may send before it receives credits again.
 pub(super) const RECEIVES: usize = 256;
-/// Slots besides, for frames that cost no credit.
+/// Spare slots for frames that cost no credit.
 const RECEIVES_SPARE: usize = 8;
-/// Writes and messages up to this travel inside the request.
+/// Writes and messages up to this length travel inside the work request.
 const INLINE_BYTES: u32 = 64;
 
 const SENDS_AT: u64 = ((RECEIVES + RECEIVES_SPARE) * FRAME_BYTES_MAX) as u64;
 const WORDS_AT: u64 = SENDS_AT + (SENDS * FRAME_BYTES_MAX) as u64;
 const SLOTS_BYTES: u64 = WORDS_AT + (SENDS * 8) as u64;
 
-/// A piece of a region that the peer may reach.
+/// Part of a region that the peer may access.
 struct OpenWindow {
     region: RegionId,
     rights: Rights,
     registered: Arc<Registered>,
 }
 
-/// See the module.
+/// Adapter resources of one peer.
 pub(super) struct PeerResources {
     windows: HashMap<u32, OpenWindow>,
-    /// By the index of their regions.
+    /// Registrations by region index.
     local: Vec<Option<(RegionId, Arc<Registered>)>>,
     slots: Arc<Registered>,
     domain: Arc<Domain>,
-    /// Iwarp adapters answer a read by a write into its target, and may insist on being allowed to.
+    /// True if the adapter writes read responses with remote access rights, which an iWARP adapter may require.
     sinks_are_written: bool,
     adapter_atomics: bool,
 }
@@ -53,7 +53,7 @@ impl PeerResources {
         Ok(Self { windows: HashMap::new(), local: Vec::new(), slots, domain, sinks_are_written, adapter_atomics })
     }
 
-    /// Makes the queue pair of the peer, with its receive slots posted.
+    /// Creates the queue pair of the peer and posts its receive slots.
     pub(super) fn make_queue(&self, endpoint: &mut Endpoint, channel: &Arc<Channel>, in_order: bool) -> io::Result<()> {
         let receives = (RECEIVES + RECEIVES_SPARE) as u32;
         let depths =
@@ -62,23 +62,23 @@ impl PeerResources {
         endpoint.make_queue(&self.domain, completions, depths, Arc::clone(&self.slots), in_order)
     }
 
-    /// The memory of an outgoing message.
+    /// Returns the memory of an outgoing message.
     pub(super) fn send_slot(&self, token: usize) -> (&Arc<Registered>, u64) {
         (&self.slots, SENDS_AT + (token * FRAME_BYTES_MAX) as u64)
     }
 
-    /// Where the adapter puts what an atomic found.
+    /// Returns the memory for the result of an atomic.
     pub(super) fn word_slot(&self, token: usize) -> (Arc<Registered>, u64) {
         (Arc::clone(&self.slots), WORDS_AT + (token * 8) as u64)
     }
 
-    /// Copies into a message's memory.
+    /// Copies bytes to a message's memory.
     pub(super) fn fill(&self, offset: u64, bytes: &[u8]) {
         let (memory, start) = self.slots.memory();
         memory.copy_in(start + offset as usize, bytes);
     }
 
-    /// What the adapter put there.
+    /// Reads the result of an atomic.
     pub(super) fn word(&self, token: usize) -> u64 {
         let (memory, start) = self.slots.memory();
         let mut word = [0; 8];
@@ -86,10 +86,10 @@ impl PeerResources {
         u64::from_ne_bytes(word)
     }
 
-    /// A region as the adapter knows it for this peer; registered when it is used for the first time.
+    /// Returns a region as registered for this peer; the first use registers it.
     pub(super) fn local(&mut self, regions: &Regions, region: RegionId) -> Option<io::Result<&Arc<Registered>>> {
         let index = region.index as usize;
-        // What is kept here has not been deregistered: `forget` takes it away.
+        // Entries here are still registered: `forget` removes the others.
         if self.local.get(index).and_then(Option::as_ref).is_none_or(|(known, _)| *known != region) {
             let mapping = regions.get(region)?;
             let access = Access { local_write: true, remote_write: self.sinks_are_written, ..Access::default() };
@@ -123,7 +123,7 @@ impl PeerResources {
             local_write: false,
             remote_read: rights.allow(Rights::READ),
             remote_write: rights.allow(Rights::WRITE),
-            // Words have one arbiter: where it is the thread, the adapter is not even allowed to.
+            // A word has one unit that executes atomics: if that is the thread, the adapter gets no right to it.
             remote_atomic: self.adapter_atomics && rights.allow(Rights::ATOMIC),
         };
         let registered = self
@@ -135,12 +135,12 @@ impl PeerResources {
         Ok(window)
     }
 
-    /// Whether there was such a window.
+    /// Closes a window; returns whether it existed.
     pub(super) fn withdraw(&mut self, key: u32) -> bool {
         self.windows.remove(&key).is_some()
     }
 
-    /// A region has ended: nothing of it can be reached any more, and what is under way keeps what it needs.
+    /// Removes a deregistered region. Operations in flight keep their registrations.
     pub(super) fn forget(&mut self, region: RegionId) {
         self.windows.retain(|_, opening| opening.region != region);
         if let Some(place) = self.local.get_mut(region.index as usize) {
@@ -148,7 +148,7 @@ impl PeerResources {
         }
     }
 
-    /// Executes an atomic that the peer asked for.
+    /// Executes an atomic of the peer.
     pub(super) fn change(&self, key: u32, address: u64, change: AtomicOp) -> Result<u64, TerminateCode> {
         if self.adapter_atomics {
             return Err(TerminateCode::RDMAP_OPCODE);
@@ -175,7 +175,7 @@ impl PeerResources {
     }
 }
 
-/// The kernel says "out of memory" when a limit is in the way; we say which one.
+/// Names the limit behind the kernel's "out of memory".
 pub(super) fn locked(error: io::Error) -> io::Error {
     if error.raw_os_error() != Some(libc::ENOMEM) {
         return error;

@@ -1,4 +1,4 @@
-//! The peers of a fabric, by slot.
+//! Table of a fabric's peers, by slot.
 
 use super::peer::Peer;
 use crate::fabric::PeerId;
@@ -10,7 +10,7 @@ struct Slot {
     peer: Option<Box<Peer>>,
 }
 
-/// See the module.
+/// Peers by slot, with a generation for each slot.
 #[derive(Default)]
 pub(super) struct PeerTable {
     slots: Vec<Slot>,
@@ -20,7 +20,7 @@ pub(super) struct PeerTable {
 }
 
 impl PeerTable {
-    /// The id that the next peer will have.
+    /// Returns the id of the next peer.
     pub(super) fn next(&mut self) -> Option<PeerId> {
         if self.free.is_empty() {
             if self.slots.len() >= PEERS_MAX {
@@ -33,7 +33,7 @@ impl PeerTable {
         Some(PeerId::new(index, self.slots[index as usize].generation.wrapping_add(1)))
     }
 
-    /// Puts a peer where [`next`](Self::next) said.
+    /// Inserts a peer with the id from [`next`](Self::next).
     pub(super) fn insert(&mut self, peer: Peer) {
         let index = self.free.pop().expect("`next` made sure that there is one");
         assert_eq!(index, peer.id.index, "a peer goes where `next` said");
@@ -43,7 +43,7 @@ impl PeerTable {
         self.used.push(index);
     }
 
-    /// A peer, whatever its stage.
+    /// Returns a peer in any stage.
     pub(super) fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation != id.generation {
@@ -52,17 +52,17 @@ impl PeerTable {
         slot.peer.as_deref_mut()
     }
 
-    /// How many there are.
+    /// Returns the number of peers.
     pub(super) fn len(&self) -> usize {
         self.used.len()
     }
 
-    /// The peer at a position of those that there are.
+    /// Returns the peer at a position in the list of used slots.
     pub(super) fn at(&mut self, position: usize) -> Option<&mut Peer> {
         self.slots[*self.used.get(position)? as usize].peer.as_deref_mut()
     }
 
-    /// All of them.
+    /// Iterates over all peers.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
         self.used.iter().filter_map(|slot| self.slots[*slot as usize].peer.as_deref())
     }

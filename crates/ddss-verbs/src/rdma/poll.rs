@@ -1,5 +1,4 @@
-//! One poll: what was posted goes out, what ended and arrived comes in, and now and then the clock, the connections and
-//! the device are looked at.
+//! The poll loop: posted work, completions and messages; now and then the clock, the connections and the device.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,13 +10,13 @@ use crate::fabric::PeerId;
 use crate::limits::EVENTS_BUDGET;
 use crate::sys::rdma_core::AsyncNotice;
 
-/// Polls between two looks at everything that is not a completion: each of those looks is a system call.
+/// Polls between two checks of everything except completions: each check is a system call.
 const POLLS_PER_LOOK: u32 = 64;
-/// The same while something is under way, when somebody polls for its end and little else.
+/// The same while operations are in flight, when the caller mostly polls for completions.
 const POLLS_PER_LOOK_BUSY: u32 = 1024;
-/// Connections that one look begins.
+/// Connection events that one check processes.
 const CONNECTION_EVENTS_PER_LOOK: usize = 64;
-/// A peer that broke the rules may take so long to read that it did.
+/// Time for a peer to read the report of its protocol violation.
 const LEAVE: Duration = Duration::from_millis(200);
 
 impl Rdma {
@@ -42,7 +41,7 @@ impl Rdma {
             if let Some(reason) = over {
                 self.lose(id, reason, events, Instant::now());
             }
-            // One that was removed has left its place to another.
+            // A removed peer leaves its position to another one.
             if self.peers.at(position).is_some_and(|peer| peer.id == id) && !self.settle(id, events) {
                 position += 1;
             }
@@ -55,7 +54,7 @@ impl Rdma {
         }
     }
 
-    /// Ends a peer of which nothing is under way any more. Says whether it was removed.
+    /// Removes a peer without operations in flight. Returns whether it was removed.
     fn settle(&mut self, id: PeerId, events: &mut Events) -> bool {
         let Some(peer) = self.peers.get_mut(id) else { return true };
         let drained = peer.endpoint.queue().is_none_or(|queue| queue.under_way() == 0);
@@ -68,7 +67,7 @@ impl Rdma {
         }
     }
 
-    /// The device, the connections, the clock.
+    /// Checks the device, the connections and the clock.
     fn look_around(&mut self, events: &mut Events) {
         let now = Instant::now();
         while let Some(notice) = self.adapter.next_notice() {
@@ -104,7 +103,7 @@ impl Rdma {
             if peer.stage == Stage::Accepting
                 && peer.endpoint.queue().is_some_and(|queue| queue.trouble().is_established())
             {
-                // If the manager does not take the hint, the word itself may still come.
+                // If the manager ignores the hint, its own event may still arrive.
                 let _ = peer.endpoint.notify_established();
             }
             if std::mem::take(&mut peer.traffic.progressed) || !peer.traffic.is_waiting() {
@@ -150,7 +149,7 @@ impl Rdma {
         }
     }
 
-    /// Begins the end of a peer: nothing more goes out, and what is under way comes back.
+    /// Starts to end a peer: nothing more is sent, and operations in flight complete.
     pub(super) fn lose(&mut self, id: PeerId, reason: CloseReason, events: &mut Events, now: Instant) {
         let Some(peer) = self.peers.get_mut(id) else { return };
         let before = peer.stage;
@@ -171,7 +170,7 @@ impl Rdma {
         } else if before == Stage::Dialling && self.facts.is_iwarp && !was_answered(reason) {
             return self.leave_behind(id, reason, events);
         } else if matches!(before, Stage::Up | Stage::Accepting | Stage::Dialling) {
-            // Where the other side was faster there is nothing left to end.
+            // If the peer disconnected first there is nothing left to end.
             let _ = peer.endpoint.disconnect();
         }
         if peer.endpoint.queue().is_none_or(|queue| queue.under_way() == 0) {
@@ -179,17 +178,18 @@ impl Rdma {
         }
     }
 
-    /// The last of one that was asked and has not answered, over iWARP. The kernel lets who gives up such a connection, its queue pair
-    /// or its id wait until it has (Soft-iWARP: ten seconds), so a thread of its own does that.
+    /// Ends a peer that did not answer a connection request, over iWARP. The kernel blocks the release of such a
+    /// connection, its queue pair or its id until the answer (Soft-iWARP: ten seconds), so a separate thread does
+    /// that.
     fn leave_behind(&mut self, id: PeerId, reason: CloseReason, events: &mut Events) {
         let Some(mut peer) = self.peers.remove(id) else { return };
         peer.traffic.give_up(events);
         events.closed(id, reason, &peer.hello);
-        // Where there is no thread to be had, it is dropped here.
+        // Without a thread the peer is dropped here.
         let _ = std::thread::Builder::new().name("ddss-left".to_owned()).spawn(move || drop(peer));
     }
 
-    /// The last of a peer.
+    /// Removes a peer and reports *closed*.
     fn finish(&mut self, id: PeerId, reason: CloseReason, events: &mut Events) {
         let Some(mut peer) = self.peers.remove(id) else { return };
         peer.endpoint.destroy_queue(&mut self.scratch.ended);
@@ -201,12 +201,12 @@ impl Rdma {
     }
 }
 
-/// Whether the other side, or the road to it, has said no.
+/// Returns true if the peer, or the path to it, rejected the connection.
 fn was_answered(reason: CloseReason) -> bool {
     matches!(reason, CloseReason::Rejected | CloseReason::Unreachable(_))
 }
 
-/// When a peer has to be looked at again.
+/// Returns the time of the next check of a peer.
 fn deadline(peer: &Peer, stall: Duration) -> Option<Instant> {
     let stalled = (peer.stage == Stage::Up && peer.traffic.is_waiting()).then(|| peer.progress_at + stall);
     [peer.deadline, stalled].into_iter().flatten().min()

@@ -1,4 +1,4 @@
-//! Memory that may be used for transfers. What the adapter makes of it belongs to the peers.
+//! Memory that may be used for transfers. Registrations with the adapter belong to the peers.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ struct Slot {
     mapping: Option<Arc<Mapping>>,
 }
 
-/// All regions of one fabric. One that ended stays mapped while something is under way on it.
+/// All regions of one fabric. A deregistered region stays mapped while operations on it are in flight.
 #[derive(Default)]
 pub(super) struct Regions {
     slots: Vec<Slot>,
@@ -46,7 +46,7 @@ impl Regions {
         Ok(RegionId::new(index, slot.generation))
     }
 
-    /// Whether there was such a region.
+    /// Removes a region; returns whether it existed.
     pub(super) fn deregister(&mut self, region: RegionId) -> bool {
         let Some(slot) = self.slots.get_mut(region.index as usize) else { return false };
         if slot.generation != region.generation {
@@ -58,7 +58,7 @@ impl Regions {
         true
     }
 
-    /// A region that new work may use.
+    /// Returns a region that new work may use.
     pub(super) fn get(&self, region: RegionId) -> Option<&Arc<Mapping>> {
         let slot = self.slots.get(region.index as usize)?;
         if slot.generation != region.generation {
@@ -68,8 +68,8 @@ impl Regions {
     }
 }
 
-/// The adapter locks what it may reach, and the kernel counts that, once for each peer that it is used with. Less than all
-/// of it once is certainly not enough.
+/// Checks the limit on locked memory. The kernel counts each registration, once for each peer, so a limit below the
+/// size of all regions is certainly too low.
 fn check_lock_limit(bytes: u64) -> Result<(), FabricError> {
     use rustix::process::{Resource, getrlimit};
     check_limit(bytes, getrlimit(Resource::Memlock).current, may_lock_anything)
@@ -82,8 +82,8 @@ fn check_limit(bytes: u64, limit: Option<u64>, is_free: impl FnOnce() -> bool) -
     }
 }
 
-/// As much as this process may lock, it wants to be able to: root can lift the limit, others can use all of theirs. It is
-/// no failure if neither works; what is missing is said when it is needed.
+/// Raises the limit on locked memory as far as permitted: root can lift it, other users can use their hard limit.
+/// Failure is no error; a later registration reports the lack.
 pub(super) fn raise_lock_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Memlock);
@@ -92,7 +92,7 @@ pub(super) fn raise_lock_limit() {
     }
 }
 
-/// `CAP_IPC_LOCK`, which lifts the limit.
+/// Returns true if the process has `CAP_IPC_LOCK`, which lifts the limit.
 fn may_lock_anything() -> bool {
     const IPC_LOCK: u32 = 14;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn more_than_may_be_locked_is_refused_in_words_that_help() {
-        // If this failed, a node of a user who may lock little would start, and each get would fail later.
+        // If this failed, a node with a low limit would start, and each get would fail later.
         assert!(check_limit(8 << 20, None, || false).is_ok());
         assert!(check_limit(8 << 20, Some(8 << 20), || false).is_ok());
         assert!(check_limit((8 << 20) + 1, Some(8 << 20), || true).is_ok());

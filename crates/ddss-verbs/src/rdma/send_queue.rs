@@ -1,7 +1,7 @@
-//! What one connection has to do, is doing, and owes: the queue in front of the adapter's.
+//! Send queue of one connection, in front of the adapter's: queued work, operations in flight, answers and credits.
 //!
-//! Work is kept in order. The first that cannot be given to the adapter yet stops the rest: a message without a credit, a
-//! read behind an atomic that the home's thread has not answered, an atomic behind reads (both would overtake).
+//! Work stays in order. The first operation that cannot be posted stops the rest: a message without a credit, a read
+//! after an atomic that the home's thread has not answered, an atomic after reads (both would overtake).
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,12 +15,12 @@ use crate::limits::BACKLOG_MAX;
 use crate::sys::rdma_core::{FailureCause, FinishedWork, Queue, Registered, Request};
 use crate::terminate_code::TerminateCode;
 
-/// Operations that are kept for answers and credits, whatever else waits.
+/// Operations reserved for answers and credits.
 const RESERVED: usize = 4;
-/// Credits are given back when so many are owed and nothing else goes there.
+/// Credits are returned when this many are due and no other frame carries them.
 const OWED_MAX: u32 = RECEIVES as u32 / 2;
 
-/// One piece of work that waits, with whatever it needs.
+/// Queued work with its resources.
 pub(super) enum PendingWork {
     Read { local: (Arc<Registered>, u64, u32), key: u32, address: u64, fenced: bool },
     Write { local: (Arc<Registered>, u64, u32), key: u32, address: u64 },
@@ -29,20 +29,20 @@ pub(super) enum PendingWork {
     Atomic { key: u32, address: u64, change: AtomicOp },
 }
 
-/// An operation in the adapter's hands; its place in the table is the token.
+/// An operation in the adapter's queue; its index in the table is the token.
 #[derive(Clone, Copy, Debug)]
 enum PostedWork {
     Read(u64),
     Write(u64),
     Word(u64),
     Message(u64),
-    /// The request of an atomic; the answer ends it.
+    /// Request of an atomic; the answer completes it.
     Ticket(u32),
     /// An answer, or credits.
     Ours,
 }
 
-/// See the module.
+/// Send queue of one connection.
 pub(super) struct SendQueue {
     id: PeerId,
     ops: Vec<PostedWork>,
@@ -55,21 +55,21 @@ pub(super) struct SendQueue {
     reads: usize,
     /// Messages that the peer can still receive.
     credits: u32,
-    /// Receive slots that were given back and not yet told of.
+    /// Receive slots that were posted again and not yet reported as credits.
     owed: u32,
-    /// The peer has no credits and no frames.
+    /// The peer uses neither credits nor frames.
     pub(super) plain: bool,
-    /// Our words belong to our adapter.
+    /// The local adapter executes atomics on local words.
     our_adapter_atomics: bool,
-    /// The peer's words belong to its adapter.
+    /// The peer's adapter executes atomics on the peer's words.
     pub(super) adapter_atomics: bool,
-    /// The other side may be spoken to.
+    /// Messages may be sent to the peer.
     pub(super) may_speak: bool,
-    /// What the peer refused: nothing behind it was done.
+    /// The peer's refusal: nothing after it was executed.
     pub(super) refused: Option<TerminateCode>,
-    /// The first thing that went wrong.
+    /// The first failure.
     pub(super) failing: Option<FailureCause>,
-    /// Something ended or was allowed since somebody looked.
+    /// Something completed, or credits arrived, since the last check.
     pub(super) progressed: bool,
 }
 
@@ -96,12 +96,12 @@ impl SendQueue {
         }
     }
 
-    /// Whether nothing went wrong.
+    /// Returns true if nothing failed.
     pub(super) fn is_well(&self) -> bool {
         self.refused.is_none() && self.failing.is_none()
     }
 
-    /// Whether somebody waits for the peer.
+    /// Returns true if operations wait for the peer.
     pub(super) fn is_waiting(&self) -> bool {
         self.free.len() < SENDS || !self.backlog.is_empty() || !self.asked.is_empty()
     }
@@ -110,7 +110,7 @@ impl SendQueue {
         self.backlog.len() >= BACKLOG_MAX
     }
 
-    /// Whether nothing is in front of new work.
+    /// Returns true if no queued work is ahead of new work.
     pub(super) fn is_clear(&self) -> bool {
         self.backlog.is_empty()
     }
@@ -119,7 +119,7 @@ impl SendQueue {
         self.backlog.push_back((tag, step));
     }
 
-    /// Whether this can be given to the adapter now.
+    /// Returns true if this work can be posted to the adapter now.
     pub(super) fn can(&self, queue: &Queue, step: &PendingWork) -> bool {
         if !self.may_speak || queue.room() <= RESERVED {
             return false;
@@ -133,12 +133,12 @@ impl SendQueue {
         }
     }
 
-    /// Whether a message can be given to the adapter now.
+    /// Returns true if a message can be posted to the adapter now.
     pub(super) fn can_send(&self, queue: &Queue) -> bool {
         self.may_speak && queue.room() > RESERVED && (self.plain || self.credits > 0)
     }
 
-    /// Gives one step to the adapter, with the next ring.
+    /// Adds one operation to the next batch for the adapter.
     pub(super) fn go(&mut self, queue: &mut Queue, holdings: &PeerResources, tag: u64, step: PendingWork) {
         match step {
             PendingWork::Read { local, key, address, fenced } => {
@@ -182,7 +182,7 @@ impl SendQueue {
         }
     }
 
-    /// Gives a message to the adapter, with the next ring.
+    /// Adds one message to the next batch for the adapter.
     pub(super) fn send(&mut self, queue: &mut Queue, holdings: &PeerResources, tag: u64, frame: Frame<'_>) {
         self.frame(queue, holdings, PostedWork::Message(tag), &frame);
     }
@@ -216,7 +216,7 @@ impl SendQueue {
         token
     }
 
-    /// The first word of the side that connected, so that the other one may speak.
+    /// Sends the first frame of the connecting side, after which the accepting side may send.
     pub(super) fn greet(&mut self, queue: &mut Queue, holdings: &PeerResources) {
         if !self.plain {
             self.give_credits(queue, holdings);
@@ -228,7 +228,7 @@ impl SendQueue {
         self.frame(queue, holdings, PostedWork::Ours, &frame);
     }
 
-    /// Gives to the adapter what can go: answers, then work in order, then credits if nothing carried them.
+    /// Posts to the adapter: answers, then work in order, then credits if no frame carried them.
     pub(super) fn flush(
         &mut self,
         queue: &mut Queue,
@@ -249,30 +249,30 @@ impl SendQueue {
         queue.ring(ended)
     }
 
-    /// Whether there is anything that [`flush`](Self::flush) could give to the adapter.
+    /// Returns true if [`flush`](Self::flush) could post anything.
     pub(super) fn has_more(&self) -> bool {
         !self.backlog.is_empty() || !self.answers.is_empty() || self.owed >= OWED_MAX
     }
 
-    /// A receive slot was given back to the adapter.
+    /// Counts a receive slot that was posted again.
     pub(super) fn owe(&mut self) {
         self.owed += 1;
     }
 
-    /// The peer can receive more. False if it claims more than there is.
+    /// Adds credits from the peer. False if the total exceeds its receive slots.
     pub(super) fn credit(&mut self, more: u16) -> bool {
         self.credits += u32::from(more);
         self.progressed |= more > 0;
         self.credits <= RECEIVES as u32
     }
 
-    /// Queues what an atomic of the peer found. False if the peer asks for more than it may have under way.
+    /// Queues the result of a peer's atomic. False if the peer has too many in flight.
     pub(super) fn answer(&mut self, ticket: u32, result: Result<u64, TerminateCode>) -> bool {
         self.answers.push_back((ticket, result));
         self.answers.len() <= RECEIVES
     }
 
-    /// An atomic of ours was answered. False if it is not the one whose turn it is.
+    /// Completes the atomic that the peer answered. False if the answer is out of order.
     pub(super) fn answered(&mut self, ticket: u32, result: Result<u64, TerminateCode>, events: &mut Events) -> bool {
         let Some((expected, tag)) = self.asked.pop_front() else { return false };
         self.progressed = true;
@@ -283,7 +283,7 @@ impl SendQueue {
         expected == ticket
     }
 
-    /// What the adapter says has ended.
+    /// Processes completions of the adapter.
     pub(super) fn take_ended(&mut self, holdings: &PeerResources, ended: &mut Vec<FinishedWork>, events: &mut Events) {
         for FinishedWork { token, result } in ended.drain(..) {
             let token = token as usize;
@@ -315,7 +315,7 @@ impl SendQueue {
         }
     }
 
-    /// What a failure means for the one who asked.
+    /// Maps a failure to the error of the operation.
     fn judge(&mut self, failing: FailureCause) -> WorkError {
         self.failing = self.failing.or(Some(failing));
         match failing {
@@ -325,7 +325,7 @@ impl SendQueue {
                 WorkError::Refused(fault)
             }
             FailureCause::NotPosted => WorkError::NotDone,
-            // The peer stopped at what it refused, and this came behind it.
+            // The peer stopped at the refused operation, which was ahead of this one.
             FailureCause::Flushed if self.refused.is_some() => WorkError::NotDone,
             FailureCause::Flushed | FailureCause::Unanswered | FailureCause::Other(_) | FailureCause::Unsaid => {
                 WorkError::Unknown
@@ -333,14 +333,14 @@ impl SendQueue {
         }
     }
 
-    /// What was never given to the adapter ends.
+    /// Completes the work that was never posted to the adapter.
     pub(super) fn drop_backlog(&mut self, events: &mut Events) {
         for (tag, _) in self.backlog.drain(..) {
             events.done(self.id, tag, Err(WorkError::NotDone));
         }
     }
 
-    /// Nothing more will be heard: what the home's thread has not answered ends.
+    /// Completes the rest: no more answers will arrive.
     pub(super) fn give_up(&mut self, events: &mut Events) {
         self.drop_backlog(events);
         for (_, tag) in self.asked.drain(..) {

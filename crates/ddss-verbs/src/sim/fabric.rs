@@ -17,12 +17,12 @@ use crate::limits::{BACKLOG_MAX, PEERS_MAX, WORK_BYTES_MAX};
 use crate::memory::{Keys, Registry, Windows};
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
 
-/// See the module.
+/// A node of a simulated network.
 pub struct Sim {
     net: SimNet,
     node: usize,
     start: Instant,
-    /// Always readable: there is no waiting for a simulation.
+    /// Always readable: a simulation never waits.
     descriptor: OwnedFd,
     memory: Registry,
     keys: Keys,
@@ -353,7 +353,7 @@ impl Fabric for Sim {
 }
 
 impl Peer {
-    /// Everything that is due.
+    /// Processes everything that is due.
     fn step(&mut self, cx: &mut Context<'_>) {
         if self.stage == Stage::Closed {
             return;

@@ -1,12 +1,13 @@
-//! A network within one process: virtual time, a seed, and faults on demand.
+//! A network within one process: virtual time, a seed, and fault injection.
 //!
-//! A [`SimNet`] makes nodes; each [`Sim`] is a [`Fabric`](crate::Fabric). Nothing moves by itself: time goes by with
-//! [`SimNet::advance`], and what is due happens in the polls. The same seed and the same calls give the same run.
+//! A [`SimNet`] makes nodes; each [`Sim`] is a [`Fabric`](crate::Fabric). Time passes only with [`SimNet::advance`],
+//! and due events happen in the polls. The same seed and the same calls give the same run.
 //!
-//! What may differ from one moment to the next on a real network differs here: each packet has its own delay (in
-//! order on one connection, in any order between connections), reads and writes larger than a snapshot are torn into
-//! pieces that are taken and placed at different times, connections can be cut and nodes killed with packets
-//! under way.
+//! The simulation varies what a real network varies. Each packet has its own delay (in order on one connection, in any
+//! order between connections). Reads and writes larger than a snapshot are torn into pieces that are taken and placed
+//! at different times. Connections can be cut and nodes killed with packets in flight.
+//!
+//! [`net`] holds the packets, [`fabric`] the nodes, and [`peer`] the connections.
 
 mod fabric;
 mod net;

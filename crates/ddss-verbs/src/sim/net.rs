@@ -1,4 +1,4 @@
-//! What is between the nodes: packets, each with the time at which it arrives.
+//! The simulated network: packets, each with its time of arrival.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,19 +12,19 @@ use crate::iwarp::AtomicKind;
 use crate::terminate_code::TerminateCode;
 use crate::work::SendMode;
 
-/// How a simulated network behaves.
+/// Configuration of a simulated network.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SimConfig {
-    /// Everything random follows from it.
+    /// Seed of everything random.
     pub seed: u64,
-    /// A packet takes at least so long,
+    /// Minimum delay of a packet.
     pub delay_min: Duration,
-    /// and at most so long.
+    /// Maximum delay of a packet.
     pub delay_max: Duration,
-    /// Reads up to here are taken in one go; what is larger is torn into pieces of any size.
+    /// Reads up to this length are taken in one go; larger reads are torn into pieces of any size.
     pub snapshot_bytes: u64,
-    /// An accepting side that does not answer for so long is given up.
+    /// Time after which an unanswered connection request fails.
     pub handshake_timeout: Duration,
 }
 
@@ -40,7 +40,7 @@ impl Default for SimConfig {
     }
 }
 
-/// What one end sends to the other.
+/// Packet from one end to the other.
 #[derive(Clone, Debug)]
 pub(super) enum Packet {
     Accept(Vec<u8>),
@@ -56,7 +56,7 @@ pub(super) enum Packet {
     Terminate { fault: TerminateCode, blamed: Option<u32> },
 }
 
-/// One end of a connection: the node it belongs to, and what is on its way to it.
+/// One end of a connection: its node, and the packets in flight to it.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) node: usize,
@@ -64,7 +64,7 @@ pub(super) struct End {
     pub(super) gone: bool,
 }
 
-/// Somebody who wants to connect.
+/// A connection request in flight.
 #[derive(Debug)]
 pub(super) struct ConnectRequest {
     pub(super) due: Duration,
@@ -86,12 +86,12 @@ pub(super) struct State {
     port: u16,
 }
 
-/// See the module. Clones are the same network.
+/// A simulated network. Clones refer to the same network.
 #[derive(Clone, Debug)]
 pub struct SimNet(Arc<Mutex<State>>);
 
 impl SimNet {
-    /// A network without nodes.
+    /// Creates a network without nodes.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
         let seed = config.seed;
@@ -108,10 +108,10 @@ impl SimNet {
         })))
     }
 
-    /// Another node.
+    /// Adds a node.
     ///
     /// # Panics
-    /// No descriptor is to be had.
+    /// No descriptor is available.
     #[must_use]
     pub fn node(&self) -> Sim {
         let mut state = self.state();
@@ -122,18 +122,18 @@ impl SimNet {
         Sim::new(self.clone(), node, seed)
     }
 
-    /// What time it is.
+    /// Returns the virtual time.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.state().now
     }
 
-    /// Lets time go by.
+    /// Advances the virtual time.
     pub fn advance(&self, span: Duration) {
         self.state().now += span;
     }
 
-    /// Lets time go by until something arrives. False if nothing is under way.
+    /// Advances the virtual time to the next arrival. False if nothing is in flight.
     pub fn advance_to_next(&self) -> bool {
         let mut state = self.state();
         let packets = state.links.iter().flatten().filter_map(|end| end.inbox.front().map(|packet| packet.0));
@@ -143,7 +143,7 @@ impl SimNet {
         true
     }
 
-    /// Breaks every connection between two nodes. Of what is under way, a part still arrives.
+    /// Breaks every connection between two nodes. A part of the packets in flight still arrives.
     pub fn cut(&self, a: &Sim, b: &Sim) {
         let mut state = self.state();
         for link in 0..state.links.len() {
@@ -154,7 +154,7 @@ impl SimNet {
         }
     }
 
-    /// A node stops existing. Its connections break; it is not to be polled any more.
+    /// Kills a node: its connections break, and it must not be polled any more.
     pub fn kill(&self, node: &Sim) {
         let mut state = self.state();
         let node = node.node();
@@ -196,7 +196,7 @@ impl State {
         Ok(address)
     }
 
-    /// A new connection; returns its link. Nobody there is told to the connecting end.
+    /// Creates a connection; returns its link. Without a listener the connecting end receives a refusal.
     pub(super) fn connect(&mut self, node: usize, address: SocketAddr, hello: &[u8]) -> usize {
         let link = self.links.len();
         let target = self.listeners.get(&address).copied();
@@ -216,7 +216,7 @@ impl State {
         link
     }
 
-    /// The next one who wants to connect to a node, if it is due.
+    /// Takes the next connection request for a node, if it is due.
     pub(super) fn take_ask(&mut self, node: usize) -> Option<ConnectRequest> {
         let now = self.now;
         let asks = self.asks.get_mut(&node)?;
@@ -226,7 +226,7 @@ impl State {
         asks.pop_front()
     }
 
-    /// Sends to the other end, behind everything that is already on its way there.
+    /// Sends to the other end, behind all packets in flight there.
     pub(super) fn send(&mut self, link: usize, to: usize, packet: Packet) {
         let due = self.now + self.delay();
         let end = &mut self.links[link][to];
@@ -237,7 +237,7 @@ impl State {
         end.inbox.push_back((due, packet));
     }
 
-    /// The next packet for an end, if it is due.
+    /// Takes the next packet for an end, if it is due.
     pub(super) fn receive(&mut self, link: usize, end: usize) -> Option<Packet> {
         let now = self.now;
         let inbox = &mut self.links[link][end].inbox;

@@ -9,7 +9,7 @@ use crate::memory::{Registry, Windows};
 use crate::terminate_code::TerminateCode;
 use crate::work::SendMode;
 
-/// How far a connection is.
+/// Stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Waits for the other side's answer.
@@ -20,33 +20,33 @@ pub(super) enum Stage {
     Closed,
 }
 
-/// A read or an atomic that was asked for.
+/// A requested read or atomic.
 pub(super) struct Pending {
     pub(super) id: u64,
     pub(super) tag: Option<u64>,
     pub(super) sequence: u32,
-    /// Held. `None`: an atomic, or abandoned.
+    /// Region with a hold. `None`: an atomic, or abandoned.
     pub(super) region: Option<RegionId>,
     pub(super) offset: u64,
 }
 
-/// What a step may touch.
+/// State that a step may touch besides the connection.
 pub(super) struct Context<'a> {
     pub(super) net: &'a mut State,
     pub(super) memory: &'a mut Registry,
     pub(super) events: &'a mut Events,
 }
 
-/// See the module.
+/// One end of a connection.
 pub(super) struct Peer {
     pub(super) id: PeerId,
     pub(super) link: usize,
-    /// Which end of the link we are.
+    /// Index of this end in the link.
     pub(super) end: usize,
     pub(super) stage: Stage,
     pub(super) windows: Windows,
     pub(super) pending: VecDeque<Pending>,
-    /// Writes and messages that are under way: told as done by the next poll.
+    /// Writes and messages in flight: the next poll completes them.
     pub(super) sent: VecDeque<u64>,
     pub(super) sequence: u32,
     pub(super) deadline: Option<std::time::Duration>,
@@ -57,7 +57,7 @@ impl Peer {
         net.send(self.link, 1 - self.end, packet);
     }
 
-    /// Tells how everything ended, once.
+    /// Completes every operation and reports *closed*, once.
     pub(super) fn close(
         &mut self,
         reason: CloseReason,
@@ -97,7 +97,7 @@ impl Peer {
         self.close(CloseReason::Broken(fault), &[], None, cx);
     }
 
-    /// One packet.
+    /// Processes one packet.
     pub(super) fn receive(&mut self, packet: Packet, cx: &mut Context<'_>) {
         match packet {
             Packet::Accept(hello) => {
@@ -162,7 +162,7 @@ impl Peer {
                 let last = piece == bytes;
                 self.send(Packet::Data { id, data, last }, cx.net);
                 if !last {
-                    // The rest is read later: as if the same request came again, before anything that came after it.
+                    // The rest is read later: as if the same request arrived again, before all later packets.
                     let rest = Packet::Read { id, sequence, key, address: address + piece, bytes: bytes - piece };
                     let due = cx.net.now + std::time::Duration::from_nanos(1);
                     cx.net.links[self.link][self.end].inbox.push_front((due, rest));
@@ -207,7 +207,7 @@ impl Peer {
     }
 }
 
-/// A part of a transfer, in whole words.
+/// Draws the length of a part of a transfer, in whole words.
 pub(super) fn piece(bytes: u64, net: &mut State) -> u64 {
     let words = net.random() % (bytes / 8).max(1) + 1;
     (words * 8).min(bytes)

@@ -1,6 +1,6 @@
-//! Numbers that look random and are the same in each run.
+//! Deterministic pseudo-random numbers.
 
-/// The next number of a seed.
+/// Returns the next number of a seed (SplitMix64).
 pub(crate) fn mix(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut value = *seed;

@@ -1,18 +1,19 @@
-//! CRC32c, alone and while copying: payload is touched once, not twice. And the copy alone, by the same vectors.
+//! CRC32c, alone and combined with a copy, so that payload is read once; and the copy alone with the same vectors.
 //!
-//! Processors with wide carry-less multiplication sum faster than a core copies out of its second cache ([`wide`]); the others
-//! use the crc32c crate and copy apart. What has a few words only is summed by the bare instruction ([`short`]).
+//! Processors with wide carry-less multiplication sum faster than a core copies from its second-level cache
+//! ([`vector`]). The others use the crc32c crate and copy separately. A few words are summed by the CRC instruction
+//! alone ([`scalar`]).
 
 #[cfg(target_arch = "x86_64")]
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod vector;
 
-/// Below this, vectors are not worth their start and end.
+/// Length below which vectors do not pay.
 #[cfg(target_arch = "x86_64")]
 const WIDE_MIN: usize = 512;
 
-/// The side of a copy that nobody else can change meanwhile: what has to be read twice is read there.
+/// The side of a copy that no other process can change: repeated reads use that side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Private {
     Source,
@@ -26,33 +27,33 @@ pub(crate) fn append(crc: u32, bytes: &[u8]) -> u32 {
     if bytes.len() >= WIDE_MIN && vector::available() {
         let whole = bytes.len() / vector::VECTOR * vector::VECTOR;
         let (folded, rest) = bytes.split_at(whole);
-        // SAFETY: `available` says that the processor has what the function is compiled for; the range is a
-        // slice; nothing is written without a target.
+        // SAFETY: `available` says that the processor has the features of the function; the range is a slice; nothing
+        // is written without a target.
         let crc = unsafe { vector::fold::<false>(crc, folded.as_ptr(), std::ptr::null_mut(), folded.as_ptr(), whole) };
         return append_few(crc, rest);
     }
     append_few(crc, bytes)
 }
 
-/// As [`append`], where vectors are not worth it.
+/// As [`append`], for lengths where vectors do not pay.
 #[inline]
 fn append_few(crc: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if bytes.len() <= scalar::BYTES_MAX && scalar::available() {
-        // SAFETY: `available` says that the processor has what the function is compiled for.
+        // SAFETY: `available` says that the processor has the features of the function.
         return unsafe { scalar::append(crc, bytes) };
     }
     crc32c::crc32c_append(crc, bytes)
 }
 
-/// The CRC over `bytes`.
+/// Returns the CRC of `bytes`.
 #[inline]
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     append(0, bytes)
 }
 
-/// Whether this processor sums so fast that a sum over memory and then a copy by the kernel take no longer than one copy
-/// with a sum.
+/// Returns true if this processor sums so fast that a sum in memory and a copy by the kernel take no longer than one
+/// copy with a sum.
 #[inline]
 pub(crate) fn is_wide() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -62,8 +63,8 @@ pub(crate) fn is_wide() -> bool {
     wide
 }
 
-/// Whether a copy with a sum takes this processor about as long as the sum alone. AMD's cores multiply every other cycle, in
-/// which a vector is stored as well; on Intel's the copy takes twice as long.
+/// Returns true if a copy with a sum takes this processor about as long as the sum alone. AMD cores multiply every
+/// other cycle and store a vector in between; on Intel cores the copy takes twice as long.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn copies_meanwhile() -> bool {
     static AMD: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
@@ -73,24 +74,24 @@ pub(crate) fn copies_meanwhile() -> bool {
     is_wide() && *AMD
 }
 
-/// As above.
+/// Always false without these vectors.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn copies_meanwhile() -> bool {
     false
 }
 
-/// Continues `crc` over whole vectors from `from` on, if this processor is good at it. Returns how many bytes it did and the
-/// CRC.
+/// Continues `crc` over whole vectors from `from` on, if this processor has them. Returns the number of bytes summed
+/// and the CRC.
 ///
 /// # Safety
-/// The range of `bytes` bytes is valid, and nobody changes it meanwhile.
+/// The range of `bytes` bytes is valid, and nothing changes it during the call.
 #[inline]
 pub(super) unsafe fn sum_whole(crc: u32, from: *const u8, bytes: usize) -> (usize, u32) {
     #[cfg(target_arch = "x86_64")]
     if bytes >= WIDE_MIN && vector::available() {
         let whole = bytes / vector::VECTOR * vector::VECTOR;
-        // SAFETY: `available` says that the processor has what the function is compiled for; the caller vouches
-        // for the range; nothing is written without a target.
+        // SAFETY: `available` says that the processor has the features of the function; the caller guarantees the
+        // range; nothing is written without a target.
         let crc = unsafe { vector::fold::<false>(crc, from, std::ptr::null_mut(), from, whole) };
         return (whole, crc);
     }
@@ -98,12 +99,12 @@ pub(super) unsafe fn sum_whole(crc: u32, from: *const u8, bytes: usize) -> (usiz
     (0, crc)
 }
 
-/// Copies whole vectors from `from` to `to` and continues `crc` over them, if this processor is good at it. Returns how
-/// many bytes it did and the CRC.
+/// Copies whole vectors from `from` to `to` and continues `crc` over them, if this processor has them. Returns the
+/// number of bytes copied and the CRC.
 ///
 /// # Safety
-/// Both ranges of `bytes` bytes are valid and do not overlap. Other processes may change the one that is not `private`
-/// meanwhile: it is read once, and what was read is what is written and summed.
+/// Both ranges of `bytes` bytes are valid and do not overlap. Other processes may change the range that is not
+/// `private` during the call: it is read once, and the bytes read are the bytes written and summed.
 #[inline]
 pub(super) unsafe fn copy_summed(
     crc: u32,
@@ -116,8 +117,8 @@ pub(super) unsafe fn copy_summed(
     if bytes >= WIDE_MIN && vector::available() {
         let whole = bytes / vector::VECTOR * vector::VECTOR;
         let words = if private == Private::Source { from } else { to.cast_const() };
-        // SAFETY: `available` says that the processor has what the function is compiled for; the caller vouches
-        // for both ranges.
+        // SAFETY: `available` says that the processor has the features of the function; the caller guarantees both
+        // ranges.
         let crc = unsafe { vector::fold::<true>(crc, from, to, words, whole) };
         return (whole, crc);
     }
@@ -125,17 +126,18 @@ pub(super) unsafe fn copy_summed(
     (0, crc)
 }
 
-/// Copies whole vectors from `from` to `to`, if this processor is good at it. Returns how many bytes it did.
+/// Copies whole vectors from `from` to `to`, if this processor has them. Returns the number of bytes copied.
 ///
 /// # Safety
-/// As for [`copy_summed`], whoever changes either side: what is written was read once, and no aligned word is split.
+/// As for [`copy_summed`]. Other processes may change both sides: each byte is read once, and no aligned word is
+/// split.
 #[inline]
 pub(super) unsafe fn copy_plain(from: *const u8, to: *mut u8, bytes: usize) -> usize {
     #[cfg(target_arch = "x86_64")]
     if bytes >= WIDE_MIN && vector::available() {
         let whole = bytes / vector::VECTOR * vector::VECTOR;
-        // SAFETY: `available` says that the processor has what the function is compiled for; the caller vouches
-        // for both ranges.
+        // SAFETY: `available` says that the processor has the features of the function; the caller guarantees both
+        // ranges.
         unsafe { vector::copy(from, to, whole) };
         return whole;
     }
@@ -154,7 +156,7 @@ mod tests {
         (0..bytes as u32).map(|value| (value.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
     }
 
-    /// Copies what it can, and returns how much that was.
+    /// Copies whole vectors; returns the number of bytes copied.
     fn copied(crc: u32, from: &[u8], to: &mut [u8], private: Private) -> (usize, u32) {
         assert_eq!(from.len(), to.len());
         // SAFETY: two separate buffers of that length.
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn it_is_the_crc_of_the_standard() {
-        // If this failed, no other iWARP would talk to us, or damaged frames would be taken for good.
+        // If this failed, no other iWARP would accept our frames, or damaged frames would be accepted.
         assert_eq!(checksum(b"123456789"), 0xe306_9283);
         let data = data(200_000);
         // Each length of one block, and some of two and four.
@@ -178,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_copy_copies_and_sums() {
-        // If this failed, what is sent and what is summed would differ, and each large read would kill its connection.
+        // If this failed, sent bytes and summed bytes would differ, and each large read would end its connection.
         let data = data(70_000);
         for bytes in [0, 1, 255, 256, 511, 512, 513, 704, 960, 1024, 4096, 8192, 9000, 65_536, 70_000] {
             for (at, private) in [(0, Private::Source), (3, Private::Target)] {
@@ -194,7 +196,8 @@ mod tests {
 
     #[test]
     fn what_is_summed_is_what_was_copied_while_others_write() {
-        // If this failed, a client that writes its memory while its node sends it would end the connection between two nodes.
+        // If this failed, a client that writes its memory while its node sends it would end the connection between two
+        // nodes.
         const BYTES: usize = 8192;
         const MIXED: u32 = 20_000;
         let shared: Vec<AtomicU64> = (0..BYTES / 8).map(|_| AtomicU64::new(0)).collect();
@@ -209,7 +212,7 @@ mod tests {
             let mut out = vec![0; BYTES];
             let begun = Instant::now();
             while is_wide() && mixed < MIXED && begun.elapsed() < Duration::from_secs(10) {
-                // SAFETY: both are valid and apart; the source changes meanwhile, the target is ours.
+                // SAFETY: both are valid and disjoint; the source changes during the call, the target is private.
                 let (done, crc) =
                     unsafe { copy_summed(0, shared.as_ptr().cast(), out.as_mut_ptr(), Private::Target, BYTES) };
                 wrong += u32::from(crc != append(0, &out[..done]));

@@ -1,7 +1,7 @@
-//! Memory behind a file descriptor, mapped and reached by bounded copies only.
+//! Mapped memory of a file descriptor, accessed by bounded copies only.
 //!
-//! Other processes read and write the same memory at any time. So there is never a reference into it: every
-//! access is a copy through atomics (each aligned 8-byte word is whole) or a transfer by the kernel.
+//! Other processes read and write the same memory at any time. There is never a reference into it: every access is a
+//! copy through atomics (each aligned 8-byte word is atomic) or a transfer by the kernel.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,28 +14,28 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::crc::{self, Private};
 
-/// Mappings of so many bytes are asked to lie in huge pages. Where the machine gives those to shared memory
-/// (`shmem_enabled`), an adapter registers them in a fraction of the time, and copies miss fewer translations.
+/// Size from which mappings request huge pages. Where the machine grants them to shared memory (`shmem_enabled`), an
+/// adapter registers the mapping in a fraction of the time, and copies miss the TLB less often.
 const HUGE_FROM: usize = 2 << 20;
 
-/// A shared mapping of a range of a file. Unmapped on drop.
+/// Shared mapping of a range of a file. Unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone (it is not tied to a thread), and every access goes through
-// `&self` methods that copy by atomics.
+// SAFETY: the mapping belongs to this value alone (it is not tied to a thread), and every access goes through `&self`
+// methods that copy by atomics.
 unsafe impl Send for Mapping {}
-// SAFETY: as above: nobody who has a `&Mapping` takes the memory to be theirs alone, since other processes write it too.
+// SAFETY: as above. A `&Mapping` never implies exclusive access, because other processes write the memory too.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes` bytes from `offset`, which the caller has checked to be inside of the file, for good.
+    /// Maps `bytes` bytes from `offset`. The caller has checked that the range is inside the file, for good.
     pub(crate) fn new(fd: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Self> {
         let flags = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: no address is asked for, so no existing mapping is touched.
+        // SAFETY: no address is requested, so no existing mapping is touched.
         let base = unsafe { mmap(std::ptr::null_mut(), bytes, flags, MapFlags::SHARED, fd, offset) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         let mapping = Self { base, bytes };
@@ -45,36 +45,36 @@ impl Mapping {
 
     fn prefer_huge_pages(&self) {
         if self.bytes >= HUGE_FROM {
-            // SAFETY: advice about a mapping of this value's, which changes none of its bytes.
+            // SAFETY: advice about a mapping of this value, which changes none of its bytes.
             let asked = unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxHugepage) };
-            // A kernel without huge pages refuses; small ones do.
+            // A kernel without huge pages refuses; small pages suffice.
             let _ = asked;
         }
     }
 
-    /// Memory of this process alone, for what an adapter reads and writes besides the users' bytes.
+    /// Maps memory of this process alone, for buffers of an adapter.
     #[cfg(feature = "rdma")]
     pub(crate) fn private(bytes: usize) -> io::Result<Self> {
         let flags = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: no address is asked for, so no existing mapping is touched.
+        // SAFETY: no address is requested, so no existing mapping is touched.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, flags, MapFlags::PRIVATE) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(Self { base, bytes })
     }
 
-    /// Its length.
+    /// Returns the length in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The address of a range, for the kernel. Panics if it is outside.
+    /// Returns the address of a range, for the kernel. Panics if the range is outside.
     pub(super) fn span(&self, offset: usize, bytes: usize) -> *mut u8 {
         let end = offset.checked_add(bytes).expect("a range that was checked does not wrap");
         assert!(end <= self.bytes, "a transfer of {bytes} bytes at {offset} is outside of {}", self.bytes);
         self.base.as_ptr().wrapping_add(offset)
     }
 
-    /// Copies out of the mapping. Panics if the range is outside.
+    /// Copies from the mapping. Panics if the range is outside.
     pub(crate) fn copy_out(&self, offset: usize, out: &mut [u8]) {
         let base = self.span(offset, out.len());
         let head = base.align_offset(8).min(out.len());
@@ -83,8 +83,8 @@ impl Mapping {
             *byte = byte_at(base.wrapping_add(index)).load(Ordering::Relaxed);
         }
         let base = base.wrapping_add(head);
-        // SAFETY: `span` checked the source, which is aligned from here on so that no word is split; the target is
-        // a slice of ours and no mapping.
+        // SAFETY: `span` checked the source, which is aligned from here on so that no word is split; the target is a
+        // private slice and no mapping.
         let done = unsafe { crc::copy_plain(base, rest.as_mut_ptr(), rest.len()) };
         let base = base.wrapping_add(done);
         let (words, last) = rest[done..].as_chunks_mut::<8>();
@@ -97,7 +97,7 @@ impl Mapping {
         }
     }
 
-    /// Copies into the mapping. Panics if the range is outside.
+    /// Copies to the mapping. Panics if the range is outside.
     pub(crate) fn copy_in(&self, offset: usize, data: &[u8]) {
         let base = self.span(offset, data.len());
         let head = base.align_offset(8).min(data.len());
@@ -106,8 +106,8 @@ impl Mapping {
             byte_at(base.wrapping_add(index)).store(*byte, Ordering::Relaxed);
         }
         let base = base.wrapping_add(head);
-        // SAFETY: `span` checked the target, which is aligned from here on so that no word is split; the source is
-        // a slice of ours and no mapping.
+        // SAFETY: `span` checked the target, which is aligned from here on so that no word is split; the source is a
+        // private slice and no mapping.
         let done = unsafe { crc::copy_plain(rest.as_ptr(), base, rest.len()) };
         let base = base.wrapping_add(done);
         let (words, last) = rest[done..].as_chunks::<8>();
@@ -120,15 +120,15 @@ impl Mapping {
         }
     }
 
-    /// Copies out of the mapping and continues `crc` over what was copied. Panics if the range is outside.
+    /// Copies from the mapping and continues `crc` over the copied bytes. Panics if the range is outside.
     pub(crate) fn copy_out_summed(&self, offset: usize, out: &mut [u8], crc: u32) -> u32 {
         let base = self.span(offset, out.len());
         let head = base.align_offset(8).min(out.len());
         let (first, rest) = out.split_at_mut(head);
         self.copy_out(offset, first);
         let crc = crc::append(crc, first);
-        // SAFETY: `span` checked the source, which is aligned from here on so that no word is split; the target is
-        // a slice of ours and no mapping.
+        // SAFETY: `span` checked the source, which is aligned from here on so that no word is split; the target is a
+        // private slice and no mapping.
         let (done, crc) =
             unsafe { crc::copy_summed(crc, base.wrapping_add(head), rest.as_mut_ptr(), Private::Target, rest.len()) };
         let rest = &mut rest[done..];
@@ -136,15 +136,15 @@ impl Mapping {
         crc::append(crc, rest)
     }
 
-    /// Copies into the mapping and continues `crc` over what was copied. Panics if the range is outside.
+    /// Copies to the mapping and continues `crc` over the copied bytes. Panics if the range is outside.
     pub(crate) fn copy_in_summed(&self, offset: usize, data: &[u8], crc: u32) -> u32 {
         let base = self.span(offset, data.len());
         let head = base.align_offset(8).min(data.len());
         let (first, rest) = data.split_at(head);
         self.copy_in(offset, first);
         let crc = crc::append(crc, first);
-        // SAFETY: `span` checked the target, which is aligned from here on so that no word is split; the source is
-        // a slice of ours and no mapping.
+        // SAFETY: `span` checked the target, which is aligned from here on so that no word is split; the source is a
+        // private slice and no mapping.
         let (done, crc) =
             unsafe { crc::copy_summed(crc, rest.as_ptr(), base.wrapping_add(head), Private::Source, rest.len()) };
         let rest = &rest[done..];
@@ -152,7 +152,7 @@ impl Mapping {
         crc::append(crc, rest)
     }
 
-    /// Continues `crc` over a range that nobody changes meanwhile. Panics if it is outside.
+    /// Continues `crc` over a range that nothing changes during the call. Panics if the range is outside.
     pub(crate) fn sum(&self, offset: usize, bytes: usize, crc: u32) -> u32 {
         let base = self.span(offset, bytes);
         // SAFETY: `span` checked the range.
@@ -166,8 +166,8 @@ impl Mapping {
         crc
     }
 
-    /// One step of an atomic: what was there, after `change` of it was put there. Panics if the word is outside
-    /// or its offset is no multiple of eight.
+    /// Updates a word atomically with `change`; returns the previous value. Panics if the word is outside or
+    /// unaligned.
     pub(crate) fn update(&self, offset: usize, mut change: impl FnMut(u64) -> Option<u64>) -> u64 {
         assert!(offset.is_multiple_of(8), "an atomic at {offset} is not aligned");
         let word = word_at(self.span(offset, 8));
@@ -178,9 +178,9 @@ impl Mapping {
 }
 
 fn byte_at<'a>(address: *mut u8) -> &'a AtomicU8 {
-    // SAFETY: `span` checked that the address is inside of a live mapping, and the callers are methods of that
-    // mapping and drop the reference before they return. Whoever else touches the byte does so atomically or
-    // is another process.
+    // SAFETY: `span` checked that the address is inside a live mapping, and the callers are methods of that mapping
+    // and drop the reference before they return. Every other access to the byte is atomic or comes from another
+    // process.
     unsafe { AtomicU8::from_ptr(address) }
 }
 

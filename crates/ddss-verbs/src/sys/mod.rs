@@ -1,4 +1,5 @@
-//! The unsafe part: mapped memory, sockets that read into and write from it, and adapters that do so by themselves.
+//! The unsafe part of the crate. [`mapping`] accesses shared memory, [`socket`] reads into and writes from it, [`crc`]
+//! sums it with vector instructions, and [`rdma_core`] wraps the adapter libraries.
 
 pub(crate) mod crc;
 mod mapping;

@@ -31,7 +31,7 @@ use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX};
 use ddss_core::status::Counter;
 use ddss_core::{ClientId, Failure, Message, Name, NodeId, PeerHello, Principal, Shard, Storage};
 use ddss_ipc::{Arrival, IdleMode, IpcServer, Session, SharedMemory};
-use ddss_runtime::{Work, YieldTo};
+use ddss_runtime::{ProgressTask, YieldTo};
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -465,7 +465,7 @@ impl EventLoop {
     }
 }
 
-impl Work for EventLoop {
+impl ProgressTask for EventLoop {
     fn poll(&mut self) -> usize {
         self.hands.tally.count(Counter::Rounds);
         let arrivals = self.take_arrivals();
@@ -500,33 +500,33 @@ impl Work for EventLoop {
     }
 
     /// Who answers other nodes' reads hears nothing of it: the next one would find it asleep.
-    fn is_of_use(&self) -> bool {
+    fn has_served_peers(&self) -> bool {
         self.hands.fabric.has_moved()
     }
 
-    fn has_company(&mut self) -> bool {
+    fn has_computing_client(&mut self) -> bool {
         std::mem::take(&mut self.hands.has_company)
     }
 
     /// Who waits for several answers takes more at once if they are out when he is let in; and others are served first.
-    fn owes_core(&mut self, idle: bool) -> bool {
+    fn should_yield_core(&mut self, idle: bool) -> bool {
         self.owes_core |= self.station.take_owed_core();
         self.owes_core
             && (idle || self.hands.engine.pending() == 0 && self.station.serves_one())
             && std::mem::take(&mut self.owes_core)
     }
 
-    fn let_in(&mut self) -> YieldTo {
+    fn last_yielded_to(&mut self) -> YieldTo {
         let woken = self.station.take_woken();
         match self.station.has_one_beside() {
             _ if woken && self.station.serves_few() => YieldTo::Woken,
-            true => YieldTo::Waiting,
-            false => YieldTo::Nobody,
+            true => YieldTo::Waiter,
+            false => YieldTo::Unknown,
         }
     }
 
-    fn set_core_unwanted(&mut self, unwanted: bool) {
-        self.station.tell_core_unwanted(unwanted);
+    fn set_core_uncontended(&mut self, uncontended: bool) {
+        self.station.tell_core_unwanted(uncontended);
     }
 
     fn arm(&mut self) -> bool {
@@ -560,7 +560,7 @@ impl Work for EventLoop {
 
     /// Clients that poll count on a thread that does; with those only that sleep in the kernel there is nothing to spin
     /// for, unless other nodes are at work here.
-    fn spin(&self, usual: Duration) -> Duration {
+    fn spin_limit(&self, usual: Duration) -> Duration {
         match self.station.idling() {
             IdleMode::Poll => usual * Self::POLL_SPINS,
             IdleMode::Sleep if self.hands.engine.pending() == 0 => Duration::ZERO,
@@ -568,7 +568,7 @@ impl Work for EventLoop {
         }
     }
 
-    fn nap(&self) -> Duration {
+    fn park_limit(&self) -> Duration {
         let due = [Some(self.next_tick), self.next_connect, self.hands.fabric.next_deadline()];
         let next = due.into_iter().flatten().min().unwrap_or(self.next_tick);
         next.saturating_duration_since(Instant::now()).min(self.pause())

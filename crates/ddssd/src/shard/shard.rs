@@ -22,7 +22,7 @@ use ddss_core::limits::{CLIENTS_MAX, PLANES_MAX};
 use ddss_core::status::DaemonState;
 use ddss_core::{Name, PeerHello, Shard};
 use ddss_ipc::{Acceptor, AcceptorConfig, Inbox, InheritedSocket, IpcServer, UserLimit, socket_name};
-use ddss_runtime::{ProgressThread, prefer_memory_of};
+use ddss_runtime::{ProgressThread, prefer_memory_node};
 use ddss_verbs::Fabric;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -40,7 +40,7 @@ pub(crate) struct PreparedShard {
 
 /// What this thread is the first to touch comes from that memory node from now on.
 fn ask_for_memory_of(node: usize) {
-    if let Err(error) = prefer_memory_of(node) {
+    if let Err(error) = prefer_memory_node(node) {
         tracing::warn!(node, %error, "cannot ask for memory beside the progress thread's core");
     }
 }

@@ -8,7 +8,7 @@ use ddss_core::{
     Payload, PutConditions, Ranges, ReadOptions, Request, RequestId, SegmentId, Spec,
 };
 use ddss_ipc::{AttachOptions, Attachment, Channel, Strategy, WaitClass, WaitOutcome};
-use ddss_runtime::Work;
+use ddss_runtime::ProgressTask;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -40,29 +40,29 @@ impl Counted {
     }
 }
 
-impl Work for Counted {
+impl ProgressTask for Counted {
     fn poll(&mut self) -> usize {
-        self.count(Work::poll)
+        self.count(ProgressTask::poll)
     }
 
     fn arm(&mut self) -> bool {
-        self.count(Work::arm)
+        self.count(ProgressTask::arm)
     }
 
     fn disarm(&mut self) {
-        self.count(Work::disarm);
+        self.count(ProgressTask::disarm);
     }
 
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {
         self.node.with_descriptors(wait);
     }
 
-    fn spin(&self, usual: Duration) -> Duration {
-        self.node.spin(usual)
+    fn spin_limit(&self, usual: Duration) -> Duration {
+        self.node.spin_limit(usual)
     }
 
-    fn nap(&self) -> Duration {
-        self.node.nap()
+    fn park_limit(&self) -> Duration {
+        self.node.park_limit()
     }
 
     fn finish(&mut self) {

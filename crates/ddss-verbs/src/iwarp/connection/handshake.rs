@@ -1,4 +1,4 @@
-//! The handshake.
+//! Handshake of a connection: the start frames and the ready-to-receive message.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::iwarp::config::IwarpConfig;
 use crate::iwarp::mpa::{Enhanced, NegotiatedTerms, Ready, Side, Start, StartError};
 use crate::terminate_code::TerminateCode;
 
-/// What the other side asked for, until the owner has answered.
+/// The peer's request, until the owner has answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerRequest {
     markers: bool,
@@ -22,7 +22,7 @@ pub(super) struct PeerRequest {
 }
 
 impl Connection {
-    /// The connecting side. The request waits in the outbox at once.
+    /// Creates the connecting side, with its request in the send queue.
     pub(crate) fn connecting(
         id: PeerId,
         address: SocketAddr,
@@ -37,12 +37,12 @@ impl Connection {
         connection
     }
 
-    /// The accepting side.
+    /// Creates the accepting side.
     pub(crate) fn accepting(id: PeerId, address: SocketAddr, config: Arc<IwarpConfig>, seed: u32) -> Self {
         Self::new(id, address, Stage::Request, config, seed)
     }
 
-    /// The owner says yes. False if nobody asked.
+    /// Accepts the peer's request. False if there is none.
     pub(crate) fn accept(&mut self, hello: &[u8]) -> Result<bool, TerminateCode> {
         if self.stage != Stage::Asked {
             return Ok(false);
@@ -63,12 +63,12 @@ impl Connection {
         self.outbox.begin(terms.crc, terms.markers_out);
         self.terms = terms;
         self.stage = Stage::First;
-        // Without a ready message nothing says when the other side is there, so it counts as there now.
+        // Without a ready-to-receive message nothing tells when the peer is there, so it counts as connected now.
         self.announce = terms.ready.is_none();
         Ok(true)
     }
 
-    /// The owner says no. False if nobody asked. The connection is then to be closed.
+    /// Rejects the peer's request; the caller then closes the connection. False if there is no request.
     pub(crate) fn reject(&mut self, reason: &[u8]) -> bool {
         if self.stage != Stage::Asked {
             return false;
@@ -84,7 +84,7 @@ impl Connection {
         self.outbox.raw(&frame);
     }
 
-    /// The request, on the accepting side. Returns the bytes it took.
+    /// Processes the request, on the accepting side. Returns the bytes used.
     pub(super) fn receive_request(
         &mut self,
         bytes: &[u8],
@@ -94,7 +94,7 @@ impl Connection {
             Ok(Some(whole)) => whole,
             Ok(None) => return Ok(None),
             Err(error) => {
-                // Whoever sent the right key gets an answer; a stranger does not.
+                // A peer with the right key gets an answer; a foreign protocol does not.
                 if error != StartError::Key {
                     self.refuse(2, b"");
                 }
@@ -112,7 +112,7 @@ impl Connection {
         Ok(Some(used))
     }
 
-    /// The reply, on the connecting side. Returns the bytes it took.
+    /// Processes the reply, on the connecting side. Returns the bytes used.
     pub(super) fn receive_reply(
         &mut self,
         bytes: &[u8],
@@ -143,7 +143,7 @@ impl Connection {
         Ok(Some(used))
     }
 
-    /// The first frame of all, when both sides may send first: it carries nothing.
+    /// Sends the ready-to-receive message, an operation of length zero, when both sides may send first.
     fn say_ready(&mut self, cx: &mut Context<'_>) {
         match self.terms.ready {
             Some(Ready::Write) => self.send_empty_write(cx),
@@ -152,14 +152,14 @@ impl Connection {
         }
     }
 
-    /// A first frame arrived on the accepting side: from now on it may send. The owner learns it before it learns what is in the
-    /// frame.
+    /// Processes the first frame on the accepting side, which may send from now on. The owner receives *connected*
+    /// before the content of the frame.
     pub(super) fn first_frame(&mut self, cx: &mut Context<'_>) {
         self.stage = Stage::Open;
         self.tell_connected(cx);
     }
 
-    /// Tells the owner of the accepting side, once.
+    /// Reports *connected* to the owner of the accepting side, once.
     pub(super) fn tell_connected(&mut self, cx: &mut Context<'_>) {
         self.announce = false;
         if !self.connected {

@@ -1,4 +1,4 @@
-//! Segments that are placed while they are still arriving, so that nothing is kept and no byte is moved twice.
+//! Placement of segments that are still arriving, so that nothing is buffered and no byte is copied twice.
 
 use super::receive::SUMMED_BYTES_MIN;
 use super::{Connection, ConnectionError, Context, Stage};
@@ -9,67 +9,67 @@ use crate::iwarp::rdmap::Opcode;
 use crate::sys::crc;
 use crate::terminate_code::TerminateCode;
 
-/// Payload of at least so many bytes is received straight into its memory, where nothing has to be checked first.
+/// Payload that needs no check is received directly into its memory from this length on.
 const DIRECT_BYTES_MIN: usize = 2048;
 
-/// A segment with so many bytes is large: what comes before its payload is received by itself, so that most of the payload goes
+/// Length of a large segment. The bytes before its payload are received separately, so that most of the payload goes
 /// from the socket to its place.
 pub(super) const LARGE_BYTES: usize = 16 << 10;
 
-/// A segment that comes in pieces is placed and summed up to a multiple of so many bytes.
+/// A segment in pieces is placed and summed up to a multiple of this length.
 const PIECE_BYTES: usize = 64;
 
-/// Where the payload of a tagged segment goes. `None`: it was abandoned, and goes nowhere.
+/// Place of a tagged segment's payload. `None`: the payload is discarded.
 #[derive(Clone, Copy)]
 pub(super) struct Target {
     pub(super) region: Option<RegionId>,
     pub(super) offset: u64,
     pub(super) response: bool,
     pub(super) last: bool,
-    /// What it named.
+    /// Key that the segment named.
     pub(super) key: u32,
 }
 
-/// A tagged segment whose header was taken and whose payload is still arriving. Only without markers, and with CRC only
-/// if it answers our oldest read.
+/// A tagged segment with a parsed header and incomplete payload. Used only without markers, and with CRC only for an
+/// answer to the oldest local read.
 pub(super) struct PartialSegment {
     target: Target,
     left: usize,
     trailer: usize,
-    /// With CRC: the sum of what has come so far.
+    /// With CRC: the checksum of the bytes so far.
     sum: Option<u32>,
 }
 
 impl PartialSegment {
     pub(super) fn direct(&self) -> Option<(RegionId, u64, usize)> {
         let region = self.target.region?;
-        // What is summed has to be summed in private memory.
+        // Payload under a CRC has to be summed in private memory.
         let fits = self.sum.is_none() && self.left >= DIRECT_BYTES_MIN;
         fits.then_some((region, self.target.offset, self.left))
     }
 
-    /// The rest of its payload goes nowhere: the region that was held for it. Only a read can be
-    /// abandoned while the connection lives.
+    /// Discards the rest of the payload; returns the region whose hold is to be released. Only a read can be abandoned
+    /// while the connection is open.
     pub(super) fn abandon(&mut self, ended: bool) -> Option<RegionId> {
         if ended || self.target.response { self.target.region.take() } else { None }
     }
 
-    /// The same for a write into a window that is no more.
+    /// Discards the rest of a write into a withdrawn window; returns the region to release.
     pub(super) fn withdraw(&mut self, key: u32) -> Option<RegionId> {
         if !self.target.response && self.target.key == key { self.target.region.take() } else { None }
     }
 }
 
 impl Connection {
-    /// Whether a large segment is likely to come next that may be placed as it comes: after another one, or as the answer to a
-    /// large read. With CRC all is received into private memory first.
+    /// Returns true if a large segment that may be placed on arrival probably comes next: after another one, or in
+    /// answer to a large read. With CRC all bytes are received into private memory first.
     pub(crate) fn expects_large(&self) -> bool {
-        // The end of one answer comes together with the beginning of the next one.
+        // The end of one answer arrives together with the start of the next one.
         let asked = || self.reads.iter().take(2).any(|read| read.left() as usize >= LARGE_BYTES);
         self.stage == Stage::Open && !self.terms.crc && !self.terms.markers_in && (self.large || asked())
     }
 
-    /// So many bytes of the stream were put where [`direct`](Self::direct) said.
+    /// Records payload bytes that were put at the place of [`direct_target`](Self::direct_target).
     pub(crate) fn placed(&mut self, count: usize, cx: &mut Context<'_>) {
         let partial = self.partial.as_mut().expect("bytes are placed only where a partial segment wants them");
         partial.left -= count;
@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// A frame that is not whole: if it is tagged, its payload is placed as it comes.
+    /// Starts an incomplete frame: the payload of a tagged segment is placed as it arrives.
     pub(super) fn receive_head(
         &mut self,
         bytes: &[u8],
@@ -116,7 +116,7 @@ impl Connection {
         Ok(Some(head.len()))
     }
 
-    /// More of the payload and trailer of a partial segment.
+    /// Continues with the payload and trailer of a partial segment.
     pub(super) fn receive_rest(
         &mut self,
         bytes: &[u8],
@@ -132,7 +132,7 @@ impl Connection {
         let Target { region, offset, .. } = partial.target;
         let mut count = partial.left.min(bytes.len());
         if partial.sum.is_some() && count < partial.left {
-            // The next piece is to begin where a vector and a word do: neither is ever split.
+            // The next piece has to start at a vector and word boundary: neither is ever split.
             let beyond = (offset as usize).wrapping_add(count) % PIECE_BYTES;
             let Some(whole) = count.checked_sub(beyond).filter(|whole| *whole > 0) else { return Ok(None) };
             count = whole;
@@ -149,7 +149,7 @@ impl Connection {
         Ok(Some(count))
     }
 
-    /// Padding and a CRC that nobody made.
+    /// Skips padding and an unused CRC.
     fn receive_trailer(&mut self, bytes: &[u8]) -> usize {
         let partial = self.partial.as_mut().expect("the caller has looked");
         let count = partial.trailer.min(bytes.len());
@@ -160,7 +160,7 @@ impl Connection {
         count
     }
 
-    /// Padding and CRC: the segment counts only if that is right.
+    /// Verifies padding and CRC: the segment counts only if the CRC is correct.
     fn receive_summed_trailer(
         &mut self,
         sum: u32,
@@ -178,7 +178,7 @@ impl Connection {
         Ok(Some(trailer))
     }
 
-    /// The payload of a partial segment is complete; its padding and CRC are still to come.
+    /// Completes the payload of a partial segment; its padding and CRC are still to come.
     fn payload_complete(&mut self, cx: &mut Context<'_>) {
         let partial = self.partial.as_mut().expect("it was just filled");
         let (target, summed) = (partial.target, partial.sum.is_some());
@@ -190,8 +190,8 @@ impl Connection {
         }
     }
 
-    /// With CRC, the start of a large segment that answers our oldest read: what comes of it is placed and summed. Whatever
-    /// else it is, or not as it has to be, is looked at when it is whole.
+    /// With CRC, starts a large segment in answer to the oldest local read: its payload is placed and summed as it
+    /// arrives. Every other frame, or a malformed one, is processed when it is complete.
     pub(super) fn receive_summed_head(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Option<usize> {
         let head = bytes.first_chunk::<{ 2 + TAGGED_BYTES }>()?;
         let ulpdu_bytes = usize::from(u16::from_be_bytes([head[0], head[1]]));

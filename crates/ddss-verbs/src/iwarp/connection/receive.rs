@@ -1,4 +1,4 @@
-//! Frames that arrive: each is checked whole, header by header, and then placed.
+//! Received frames: each is checked, header by header, and then placed.
 
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 
@@ -14,11 +14,11 @@ use crate::iwarp::rdmap::{
 };
 use crate::terminate_code::TerminateCode;
 
-/// A segment of at least so many bytes is summed while it is copied.
+/// A segment is summed while it is copied from this length on.
 pub(super) const SUMMED_BYTES_MIN: usize = 1024;
 
 impl Connection {
-    /// Takes what is whole off the front of `bytes` and returns how much that was. The rest is to be offered
+    /// Processes the complete frames at the front of `bytes` and returns the bytes used. The caller offers the rest
     /// again, with more behind it.
     pub(crate) fn receive(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> usize {
         let mut used = 0;
@@ -70,9 +70,9 @@ impl Connection {
         Ok(Some(frame.len()))
     }
 
-    /// A large segment of the response to our oldest read is placed while it is summed: it can go nowhere but where that
-    /// read wants it, and the read is done only when the sum is right. False if it is anything else. (A write
-    /// says itself where it goes, so its sum has to be right first.)
+    /// Places a large segment that answers the oldest local read while summing it. It can go nowhere but to the place
+    /// of that read, and the read completes only if the checksum is correct. False for any other frame. (A write names
+    /// its own place, so its checksum is verified first.)
     fn receive_response(&mut self, frame: Frame<'_>, cx: &mut Context<'_>) -> Result<bool, ConnectionError> {
         let ulpdu = frame.ulpdu();
         if ulpdu.len() < SUMMED_BYTES_MIN || self.stage != Stage::Open {
@@ -84,7 +84,7 @@ impl Connection {
         }
         let Ok(target) = self.tagged(header, ulpdu.len() - at, cx) else { return Ok(false) };
         let Some(region) = target.region else {
-            // It was abandoned.
+            // The read was abandoned.
             if !frame.is_good() {
                 return Err(TerminateCode::MPA_CRC.into());
             }
@@ -110,7 +110,7 @@ impl Connection {
         Ok(taken?)
     }
 
-    /// A whole ULPDU, its checksum already good.
+    /// Processes a complete ULPDU with a verified checksum.
     fn segment(&mut self, ulpdu: &[u8], cx: &mut Context<'_>) {
         if self.stage == Stage::First {
             self.first_frame(cx);
@@ -133,7 +133,7 @@ impl Connection {
         }
     }
 
-    /// Checks a tagged header, says where its payload goes, and counts it as arrived.
+    /// Checks a tagged header, returns the place of its payload, and counts the payload as arrived.
     pub(super) fn tagged(
         &mut self,
         header: Tagged,
@@ -170,7 +170,7 @@ impl Connection {
         }
     }
 
-    /// The payload of a tagged segment is in its place.
+    /// Completes a read after the payload of its last segment is placed.
     pub(super) fn tagged_placed(&mut self, target: Target, cx: &mut Context<'_>) {
         if target.response && target.last {
             let read = self.reads.pop_front().expect("the response was checked against it");
@@ -221,7 +221,7 @@ impl Connection {
         }
     }
 
-    /// A message of fixed length in one segment.
+    /// Checks a message of fixed length in one segment.
     fn single<const N: usize>(&self, header: Untagged, body: &[u8], expected: u32) -> Result<[u8; N], TerminateCode> {
         if header.sequence != expected {
             return Err(TerminateCode::DDP_SEQUENCE);
@@ -262,7 +262,7 @@ impl Connection {
         }
         if !header.last {
             if body.is_empty() {
-                // Nothing would ever end such a message.
+                // Such a message would never end.
                 return Err(TerminateCode::RDMAP_STREAM);
             }
             self.message.extend_from_slice(body);
@@ -285,7 +285,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a request of the peer into the queue of answers.
+    /// Queues a request of the peer.
     fn admit(&mut self, response: Response, cx: &mut Context<'_>) -> Result<(), TerminateCode> {
         if self.responses.len() + usize::from(self.is_responding()) >= usize::from(self.terms.ird) {
             return Err(TerminateCode::DDP_NO_BUFFER);

@@ -1,4 +1,4 @@
-//! What was posted here: encoded at once if there is room, queued in order if not.
+//! Posted work: encoded at once if there is room, else queued in order.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use crate::memory::Registry;
 use crate::terminate_code::TerminateCode;
 use crate::work::{LocalRange, PostErrorKind, RemoteRange, SendMode, Work};
 
-/// A write or a message that is encoded: done when the socket has taken it.
+/// An encoded write or message; it completes when the socket has accepted it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Receipt {
     pub(super) tag: u64,
@@ -23,15 +23,15 @@ pub(super) struct Receipt {
     pub(super) end: u64,
 }
 
-/// A read that was asked for.
+/// A requested read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingRead {
-    /// `None` if nobody is to be told.
+    /// `None` if its completion is not reported.
     pub(super) tag: Option<u64>,
     pub(super) sequence: u32,
     pub(super) start: u64,
     key: u32,
-    /// `None` if it was abandoned.
+    /// `None` if the read was abandoned.
     pub(super) region: Option<RegionId>,
     offset: u64,
     bytes: u32,
@@ -39,7 +39,7 @@ pub(super) struct PendingRead {
 }
 
 impl PendingRead {
-    /// Checks a segment of the response and says where it goes. Segments come in order.
+    /// Checks a segment of the response and returns its place. Segments arrive in order.
     pub(super) fn take(&mut self, header: Tagged, bytes: usize) -> Result<(Option<RegionId>, u64), TerminateCode> {
         if header.key != self.key {
             return Err(TerminateCode::DDP_KEY);
@@ -55,12 +55,12 @@ impl PendingRead {
         Ok((if bytes == 0 { None } else { self.region }, offset))
     }
 
-    /// Bytes of which no segment has come yet.
+    /// Returns the bytes whose segments have not arrived.
     pub(super) fn left(&self) -> u32 {
         self.bytes - self.arrived
     }
 
-    /// The last segment is in its place.
+    /// Completes the read: the last segment is in its place.
     pub(super) fn done(self, peer: PeerId, cx: &mut Context<'_>) {
         if let Some(region) = self.region {
             cx.memory.release(region);
@@ -71,7 +71,7 @@ impl PendingRead {
     }
 }
 
-/// An atomic that was asked for.
+/// A requested atomic.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingAtomic {
     pub(super) tag: u64,
@@ -80,7 +80,7 @@ pub(super) struct PendingAtomic {
     id: u32,
 }
 
-/// Work in order, its regions held.
+/// Queued work, with a hold on its region.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Queued {
     Read {
@@ -122,7 +122,7 @@ impl Queued {
         }
     }
 
-    /// Whether it is worth a packet of its own.
+    /// Returns true if the work is worth a packet of its own.
     pub(super) fn is_large(&self) -> bool {
         matches!(self, Queued::Write { .. })
     }
@@ -135,7 +135,7 @@ impl Queued {
     }
 }
 
-/// What was posted and is not yet encoded.
+/// Posted work that is not yet encoded.
 #[derive(Default)]
 pub(super) struct Backlog {
     pub(super) queue: VecDeque<Queued>,
@@ -143,7 +143,7 @@ pub(super) struct Backlog {
 }
 
 impl Connection {
-    /// Takes one piece of work, or says why not.
+    /// Posts one operation, or returns the reason for refusal.
     pub(crate) fn post(&mut self, work: &Work<'_>, memory: &mut Registry) -> Result<(), PostErrorKind> {
         match self.stage {
             Stage::Ended => return Err(PostErrorKind::UnknownPeer),
@@ -170,7 +170,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A read that was posted is not to touch memory any more; nobody is told how it ends. False if there is none.
+    /// Stops a posted read from touching memory; its completion is not reported. False if there is no such read.
     pub(crate) fn abandon(&mut self, tag: u64, memory: &mut Registry) -> bool {
         let asked = self.reads.iter_mut().find(|read| read.tag == Some(tag));
         if let Some(read) = asked {
@@ -229,7 +229,7 @@ impl Connection {
         Ok((queued, &[]))
     }
 
-    /// Whether this could be encoded now.
+    /// Returns true if this work could be encoded now.
     fn can_request(&self, queued: &Queued) -> bool {
         let limited = matches!(queued, Queued::Read { .. } | Queued::Atomic { .. });
         self.stage == Stage::Open
@@ -238,12 +238,12 @@ impl Connection {
             && (!limited || self.reads.len() + self.atomics.len() < usize::from(self.terms.ord))
     }
 
-    /// Whether the next piece of queued work could be encoded now.
+    /// Returns true if the next queued work could be encoded now.
     pub(super) fn can_go_on(&self) -> bool {
         self.backlog.queue.front().is_some_and(|queued| self.can_request(queued))
     }
 
-    /// Encodes the next piece of queued work, if it can be. False if not.
+    /// Encodes the next queued work. False if that is impossible now.
     pub(super) fn request(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(queued) = self.backlog.queue.front().copied() else { return false };
         if !self.can_request(&queued) {
@@ -269,7 +269,7 @@ impl Connection {
             Queued::Atomic { tag, remote, kind } => self.encode_atomic(tag, remote, kind, memory),
             Queued::Write { tag, local, remote } => {
                 self.streaming = Some(Stream::write(tag, local, remote, start));
-                // A long one is encoded while it is sent.
+                // A long write is encoded while it is sent.
                 if local.bytes <= EARLY_BYTES as u64 {
                     self.stream(Some(OUTBOX_BYTES), Source::Copied, memory);
                 }
@@ -345,14 +345,14 @@ impl Connection {
         self.outbox.frame(&header.encode(), Payload::Bytes(message), memory);
     }
 
-    /// A write of nothing: the ready message.
+    /// Sends an empty write as ready-to-receive message.
     pub(super) fn send_empty_write(&mut self, cx: &mut Context<'_>) {
         let header: [u8; TAGGED_BYTES] =
             Tagged { last: true, rdmap: Opcode::Write.control(), key: 0, address: 0 }.encode();
         self.outbox.frame(&header, Payload::Bytes(&[]), cx.memory);
     }
 
-    /// A read of nothing: the other ready message.
+    /// Sends an empty read, the other ready-to-receive message.
     pub(super) fn send_empty_read(&mut self, cx: &mut Context<'_>) {
         let read = PendingRead {
             tag: None,
@@ -368,7 +368,7 @@ impl Connection {
         self.encode_read_request(read, RemoteRange { key: 0, address: 0 }, cx.memory);
     }
 
-    /// Tells the writes and messages that the socket has taken.
+    /// Completes the writes and messages that the socket has accepted.
     pub(super) fn acknowledge(&mut self, cx: &mut Context<'_>) {
         let consumed = self.outbox.consumed();
         while let Some(receipt) = self.receipts.front()
@@ -379,7 +379,7 @@ impl Connection {
         }
     }
 
-    /// An atomic was answered.
+    /// Completes the atomic that a reply answers.
     pub(super) fn atomic_done(&mut self, reply: AtomicReply, cx: &mut Context<'_>) -> Result<(), TerminateCode> {
         let position = self.atomics.iter().position(|atomic| atomic.id == reply.id);
         let atomic = position.and_then(|position| self.atomics.remove(position)).ok_or(TerminateCode::RDMAP_OPCODE)?;

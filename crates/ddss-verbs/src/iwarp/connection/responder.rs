@@ -1,4 +1,4 @@
-//! The peer's reads and atomics, in order, and long messages that leave in pieces.
+//! Answers to the peer's reads and atomics, in order, and long messages that are sent segment by segment.
 
 use super::requester::Receipt;
 use super::{Connection, Context};
@@ -12,34 +12,35 @@ use crate::sys::crc;
 use crate::terminate_code::TerminateCode;
 use crate::work::{LocalRange, RemoteRange};
 
-/// Payload of one segment when it is copied: small enough to stay in the cache between copy and checksum.
+/// Payload of one segment that is copied: small enough to stay in the cache between copy and checksum.
 const COPIED_BYTES: usize = 16 << 10;
-/// Payload of one segment when it is gathered from memory.
+/// Payload of one segment that is gathered from memory.
 const GATHERED_BYTES: usize = 60 << 10;
-/// Payload up to here is copied even where it could be gathered: the socket takes one long part sooner than many short ones.
+/// Payload up to this length is copied even where it could be gathered: the socket accepts one long part faster than
+/// many short ones.
 const COPY_ANYWAY_BYTES: usize = 8 << 10;
-/// The same where payload is summed by a processor that copies meanwhile.
+/// The same limit where the processor checksums payload while copying it.
 const COPY_SUMMED_BYTES: usize = 16 << 10;
 
-/// An answer up to here is small: it goes along with others.
+/// An answer up to this length is small: it is sent along with others.
 const SMALL_BYTES: usize = 4 << 10;
 
 const _: () = assert!(COPIED_BYTES.is_multiple_of(8), "words stay whole across segments");
 const _: () = assert!(GATHERED_BYTES.is_multiple_of(8), "words stay whole across segments");
 const _: () = assert!(GATHERED_BYTES + 14 < u16::MAX as usize, "a segment's length has 16 bits");
 
-/// Whether payload is taken from memory when it is encoded. Where nobody else can change it, and it goes out at once, it is
-/// summed where it lies and left to the socket.
+/// Rule for payload in memory. Payload that only this thread can change, and that is sent at once, is summed in place
+/// and left to the socket. Other payload is copied when it is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     InPlace,
     Copied,
 }
 
-/// A read of so many bytes is taken in one go where it is gathered.
+/// Largest read that is taken in one go where payload is gathered.
 pub(crate) const GATHERED_SNAPSHOT_BYTES: u64 = COPY_ANYWAY_BYTES as u64;
 
-/// What the peer asked for, checked, its region held.
+/// A checked request of the peer, with a hold on its region.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Response {
     Read { region: Option<RegionId>, offset: u64, bytes: u32, key: u32, address: u64 },
@@ -54,7 +55,7 @@ impl Response {
         }
     }
 
-    /// Whether it is worth a packet of its own.
+    /// Returns true if the answer is worth a packet of its own.
     pub(super) fn is_large(&self) -> bool {
         matches!(*self, Response::Read { bytes, .. } if bytes as usize > SMALL_BYTES)
     }
@@ -66,19 +67,19 @@ impl Response {
     }
 }
 
-/// A long tagged message on its way out: nothing else is sent between its segments.
+/// A long tagged message that is being sent. Nothing else is sent between its segments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     opcode: Opcode,
-    /// Held, if there is any.
+    /// Region with a hold, if there is any.
     pub(super) region: Option<RegionId>,
     offset: u64,
     left: u64,
     key: u32,
     address: u64,
-    /// It is read from memory within one poll.
+    /// True if it has to be read from memory within one poll.
     whole: bool,
-    /// Of a write: its tag, and where in the stream it started.
+    /// Of a write: its tag and its start in the stream.
     pub(super) receipt: Option<(u64, u64)>,
 }
 
@@ -98,7 +99,7 @@ impl Stream {
 }
 
 impl Connection {
-    /// Checks a read of the peer.
+    /// Checks a read request of the peer.
     pub(super) fn asked_to_read(&self, read: ReadRequest, cx: &Context<'_>) -> Result<Response, TerminateCode> {
         let bytes = u64::from(read.bytes);
         if bytes > WORK_BYTES_MAX {
@@ -117,7 +118,7 @@ impl Connection {
         Ok(Response::Read { region, offset, bytes: read.bytes, key: read.sink_key, address: read.sink_address })
     }
 
-    /// Checks an atomic of the peer.
+    /// Checks an atomic request of the peer.
     pub(super) fn asked_to_update(&self, update: AtomicRequest, cx: &Context<'_>) -> Result<Response, TerminateCode> {
         let AtomicRequest { id, key, address, kind } = update;
         let (region, offset) =
@@ -128,12 +129,12 @@ impl Connection {
         Ok(Response::Atomic { region, offset, kind, id })
     }
 
-    /// Whether an answer is on its way out in pieces.
+    /// Returns true if an answer is being sent segment by segment.
     pub(super) fn is_responding(&self) -> bool {
         self.streaming.is_some_and(|stream| stream.opcode == Opcode::ReadResponse)
     }
 
-    /// Works on the next request of the peer. False if there is none.
+    /// Executes the next request of the peer. False if there is none.
     pub(super) fn respond(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(response) = self.responses.pop_front() else { return false };
         match response {
@@ -144,7 +145,7 @@ impl Connection {
                 self.streaming = Some(Stream { opcode, region, offset, left, key, address, whole, receipt: None });
             }
             Response::Atomic { region, offset, kind, id } => {
-                // What was summed before it is to leave as it was.
+                // Payload that was summed before has to leave unchanged.
                 self.outbox.take_in(cx.memory);
                 let value = cx.memory.held(region).update(offset as usize, |old| kind.apply(old));
                 cx.memory.release(region);
@@ -165,8 +166,8 @@ impl Connection {
         self.outbox.frame(&head, Payload::Bytes(&[]), memory);
     }
 
-    /// Nothing more can be sent in this poll. What was summed in its place, and what was promised to be of one moment, is now
-    /// taken from memory to its end.
+    /// Copies payload from memory at the end of a poll's sending: payload that was summed in place, and the rest of
+    /// answers that are guaranteed to be a snapshot.
     pub(crate) fn take_in(&mut self, memory: &mut Registry) {
         self.outbox.take_in(memory);
         if self.streaming.is_some_and(|stream| stream.whole) {
@@ -174,7 +175,7 @@ impl Connection {
         }
     }
 
-    /// Goes on with a message, segment by segment, while less than `limit` bytes wait, or to its end.
+    /// Encodes the current long message, segment by segment, while less than `limit` bytes wait, or to its end.
     pub(super) fn stream(&mut self, limit: Option<usize>, source: Source, memory: &mut Registry) {
         let Some(mut stream) = self.streaming.take() else { return };
         loop {

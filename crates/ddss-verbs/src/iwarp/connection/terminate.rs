@@ -1,4 +1,4 @@
-//! The end: a terminate if there is something to say, and to every operation how it ended.
+//! End of a connection: the terminate message, and the completion of every operation.
 
 use super::responder::Source;
 use super::{Connection, Context, Stage};
@@ -11,13 +11,13 @@ use crate::memory::Registry;
 use crate::terminate_code::TerminateCode;
 
 impl Connection {
-    /// The peer made a mistake: say which, and end. The segment to blame, if there is one, as far as it has arrived, and its
-    /// length.
+    /// Ends the connection because of a protocol violation, with a terminate message. `segment` is the offending
+    /// ULPDU, if there is one, as far as it has arrived, and its length.
     pub(super) fn fail(&mut self, fault: TerminateCode, blamed: Option<(&[u8], usize)>, cx: &mut Context<'_>) {
         if self.stage == Stage::Ended {
             return;
         }
-        // What was asked for before the mistake is still answered, as far as there is room.
+        // Earlier requests are still answered, as far as there is room.
         while self.stage == Stage::Open && self.outbox.has_room(OUTBOX_BYTES) {
             if self.streaming.is_some() {
                 self.stream(Some(OUTBOX_BYTES), Source::Copied, cx.memory);
@@ -34,8 +34,8 @@ impl Connection {
         self.end(CloseReason::Broken(fault), &[], true, None, cx);
     }
 
-    /// The end, once. With `flush` the outbox is still to be sent as far as possible; so what is encoded may yet
-    /// happen. `terminate` is what the peer said, and may name one of our requests.
+    /// Ends the connection, once. With `flush` the send queue is still sent as far as possible, so encoded operations
+    /// may yet take effect. `terminate` is the peer's message, which may name a local request.
     pub(crate) fn end(
         &mut self,
         reason: CloseReason,
@@ -66,12 +66,12 @@ impl Connection {
         cx.events.closed(self.id, reason, hello);
     }
 
-    /// Nothing more will be sent: lets go of the outbox.
+    /// Drops the send queue: nothing more will be sent.
     pub(crate) fn discard(&mut self, memory: &mut Registry) {
         self.outbox.clear(memory);
     }
 
-    /// A segment that is arriving goes nowhere from here on.
+    /// Discards the rest of an arriving segment.
     pub(super) fn abandon_partial(&mut self, memory: &mut Registry) {
         if let Some(partial) = self.partial.as_mut()
             && let Some(region) = partial.abandon(self.stage == Stage::Ended)
@@ -91,7 +91,7 @@ impl Connection {
         });
         let requested = |sequence: u32, start: u64| match blamed {
             Some((named, fault)) if sequence == named => WorkError::Refused(fault),
-            // Requests are worked on in order, and the peer stopped at the one it named.
+            // The peer executes requests in order and stopped at the one it named.
             Some((named, _)) if sequence.wrapping_sub(named) < u32::MAX / 2 => WorkError::NotDone,
             _ => lost(start),
         };

@@ -1,14 +1,16 @@
-//! A thread in front of a fabric: whoever connects is accepted, heard and judged there, and only those whom the guard admits
-//! come to the one who polls, each address's at a measured pace. So neither a flood of connections nor one of first messages,
-//! good or bad, is felt by those who are inside.
+//! Acceptor thread in front of a fabric.
+//!
+//! The thread accepts each connection, reads its first message and asks the admission filter. Admitted peers reach the
+//! polling thread at a limited rate for each address. Connected peers therefore feel neither a flood of connections
+//! nor one of first messages, good or bad.
 //!
 //! ```text
-//!   porch                                                     who polls
-//!   accept ─► first message ─► judge ─┬► turned away
-//!                                     └► waits its turn ─────► adopt ─► Event::Admitted
+//!   acceptor thread                                           polling thread
+//!   accept ─► first message ─► filter ─┬► reject
+//!                                      └► rate limiter ──────► adopt ─► Event::Admitted
 //! ```
 //!
-//! The porch is a fabric like any other, without memory: what bounds those who say nothing bounds them here as well.
+//! The acceptor owns a fabric without memory, so the limits on half-open connections apply to it as well.
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,20 +35,20 @@ use crate::iwarp::socket;
 use ddss_core::RateLimiter;
 use ddss_core::limits::HELLO_BYTES_MAX;
 
-/// Those who were admitted and whom nobody has taken in yet.
+/// Admitted peers that the polling thread has not adopted yet.
 const NEWCOMERS_MAX: usize = 16;
-/// One address may have so many let in at once.
+/// Peers that one address may have admitted at once.
 const BURST: u32 = 8;
-/// Then one in so long: each costs who polls some tens of microseconds in three or four pieces, and clients should not find him
-/// at it in more than one call of a hundred.
+/// Interval of further admissions from one address. Each costs the polling thread some tens of microseconds in three
+/// or four pieces, and at most one client call in a hundred should wait for one.
 const PACE: Duration = Duration::from_millis(100);
-/// Addresses whose pace is known. With more, the one that was let in longest ago is forgotten.
+/// Addresses in the rate limiter. Beyond that, the least recently admitted address is forgotten.
 const ADDRESSES_MAX: usize = 256;
 
-/// The end of it that is held by who polls.
+/// The polling thread's end of the acceptor.
 pub(super) struct Acceptor {
     newcomers: Receiver<Box<Peer>>,
-    /// Says that there are some; readable for the fabric's epoll.
+    /// Eventfd that signals admitted peers to the fabric's epoll.
     bell: Arc<OwnedFd>,
     listeners: SyncSender<OwnedFd>,
     leave: Arc<AtomicBool>,
@@ -55,7 +57,7 @@ pub(super) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Has another listener looked after.
+    /// Hands another listener to the acceptor thread.
     pub(super) fn watch(&self, listener: OwnedFd) -> io::Result<()> {
         let taken = self.listeners.try_send(listener);
         ring(&self.wake);
@@ -68,13 +70,13 @@ impl Drop for Acceptor {
         self.leave.store(true, Ordering::Relaxed);
         ring(&self.wake);
         if let Some(thread) = self.thread.take() {
-            // A panic in there was reported where it happened.
+            // The panic hook has reported a panic of the thread already.
             let _ = thread.join();
         }
     }
 }
 
-/// The counter of an eventfd that is read now and then is never full.
+/// Adds to an eventfd. Its counter never fills up, because the reader resets it.
 fn ring(bell: &OwnedFd) {
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
@@ -120,13 +122,13 @@ impl Iwarp {
         Ok(())
     }
 
-    /// Takes in one of those who were admitted.
+    /// Adopts one admitted peer.
     pub(super) fn take_newcomer(&mut self, events: &mut Events) {
         let Some(porch) = &self.porch else { return };
         let next = match porch.newcomers.try_recv() {
             Ok(peer) => Some(peer),
             Err(TryRecvError::Empty) => {
-                // Hushed before the last look: who comes after it rings again.
+                // Cleared before the last check, so that a later peer signals again.
                 hush(&porch.bell);
                 porch.newcomers.try_recv().ok()
             }
@@ -143,14 +145,14 @@ impl Iwarp {
     }
 }
 
-/// One who may come in.
+/// A peer that waits for its turn in the rate limiter.
 struct PendingPeer {
     peer: PeerId,
     from: IpAddr,
     pass: AdmissionToken,
 }
 
-/// The porch's own thread.
+/// State of the acceptor thread.
 struct AcceptorThread {
     fabric: Iwarp,
     guard: Box<dyn AdmissionFilter>,
@@ -159,10 +161,10 @@ struct AcceptorThread {
     bell: Arc<OwnedFd>,
     wake: Arc<OwnedFd>,
     leave: Arc<AtomicBool>,
-    /// In the order in which they came.
+    /// In order of arrival.
     waiting: VecDeque<PendingPeer>,
     pace: RateLimiter<IpAddr>,
-    /// What its times are counted from.
+    /// Start of the rate limiter's clock.
     began: Instant,
 }
 
@@ -198,13 +200,13 @@ impl AcceptorThread {
         };
         let reason = &refused.as_bytes()[..refused.len().min(HELLO_BYTES_MAX)];
         match self.fabric.reject(peer, reason) {
-            // It is gone by now, and needs no reason.
+            // A peer that is gone needs no reason.
             Ok(()) | Err(FabricError::UnknownPeer(_)) => {}
             Err(error) => debug!(%address, %error, "cannot turn a peer away"),
         }
     }
 
-    /// Lets in whose turn it is; says when the next turn comes.
+    /// Admits the peers whose turn has come; returns the time of the next turn.
     fn let_in(&mut self, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         let mut index = 0;
@@ -217,13 +219,13 @@ impl AcceptorThread {
             }
             let Some(PendingPeer { peer, from, pass }) = self.waiting.remove(index) else { break };
             let Some(mut peer) = self.fabric.let_go(peer) else { continue };
-            // What fails here fails again when it is answered, and is told then.
+            // A failure here repeats when the owner accepts the peer, and is reported then.
             peer.tuned = socket::tune(&peer.socket).is_ok();
             peer.pass = Some(pass);
             self.pace.took_turn(from, now - self.began);
             match self.admit.try_send(peer) {
                 Ok(()) => ring(&self.bell),
-                // Who polls stands still. The others wait here; this one has to come again.
+                // The polling thread is stalled. The other peers wait here; this one has to reconnect.
                 Err(TrySendError::Full(peer)) => debug!(peer = %peer.id(), "dropped a connection: nobody takes it in"),
                 Err(TrySendError::Disconnected(_)) => return None,
             }
@@ -240,7 +242,7 @@ impl AcceptorThread {
             PollFd::from_borrowed_fd(self.fabric.descriptor(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
         ];
-        // An interrupted sleep was a short one.
+        // An interrupted sleep is a short one.
         let _ = poll(descriptors, patience.as_ref());
         if !descriptors[1].revents().is_empty() {
             hush(&self.wake);

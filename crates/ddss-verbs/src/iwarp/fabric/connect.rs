@@ -1,4 +1,4 @@
-//! Connecting, accepting, answering.
+//! Connection set-up: connect, accept, reject, and the limit on half-open peers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use crate::iwarp::peer::{Link, Peer};
 use crate::iwarp::socket;
 use crate::limits::HALF_OPEN_MAX;
 
-/// How long accepting is put off when there are no descriptors left.
+/// Pause in accepting when the process has no descriptors left.
 const LISTEN_PAUSE: Duration = Duration::from_millis(100);
 
 impl Iwarp {
@@ -52,7 +52,7 @@ impl Iwarp {
             Some(Ok(true)) => true,
             Some(Ok(false)) => return Err(FabricError::WrongState(id)),
             Some(Err(fault)) => {
-                // Nothing that both know: the other side is told no, and the owner learns it as *closed*.
+                // No common parameters: the other side is rejected, and the owner receives *closed*.
                 debug!(peer = %id, %fault, "turned away a peer that cannot be answered");
                 false
             }
@@ -77,7 +77,7 @@ impl Iwarp {
         Ok(())
     }
 
-    /// Takes the connections that wait at a listener, a few at a time.
+    /// Accepts a few waiting connections of a listener.
     pub(super) fn take_connections(&mut self, index: usize, events: &mut Events) {
         if self.listen_again.is_some() {
             return;
@@ -98,7 +98,7 @@ impl Iwarp {
         }
     }
 
-    /// One whom the guard let in.
+    /// Adds a peer that the acceptor admitted.
     pub(super) fn adopt(&mut self, mut peer: Box<Peer>, events: &mut Events) {
         if self.half_open >= HALF_OPEN_MAX {
             self.make_room(events);
@@ -121,7 +121,7 @@ impl Iwarp {
         events.admitted(id, address);
     }
 
-    /// Lets go of one who asked: another fabric takes him over. `None` if he has gone.
+    /// Detaches a peer with a pending request, for adoption by another fabric. `None` if it is gone.
     pub(super) fn let_go(&mut self, id: PeerId) -> Option<Box<Peer>> {
         let waits = self.peers.get_mut(id).is_some_and(|peer| peer.half_open && !peer.closing);
         let mut peer = waits.then(|| self.peers.take(id.index)).flatten()?;
@@ -129,7 +129,7 @@ impl Iwarp {
         self.set_deadline(&mut peer, None);
         peer.half_open = false;
         self.half_open -= 1;
-        // Whoever takes it over has a list of his own of those with something to send.
+        // The adopting fabric has its own list of dirty slots.
         peer.dirty = false;
         self.dirty.retain(|other| *other != id.index);
         self.peers.release(id.index);
@@ -158,11 +158,11 @@ impl Iwarp {
         self.insert(peer);
     }
 
-    /// One of those who wait to be accepted goes. A new one is as likely to be somebody's as any that waits already, and who
-    /// says nothing must not keep the others out.
+    /// Evicts one of the peers that wait to be accepted. A new peer is as likely to be legitimate as a waiting one,
+    /// and a silent peer must not keep others out.
     fn make_room(&mut self, events: &mut Events) {
         let half_open = |slot: &u32| self.peers.at(*slot).filter(|peer| peer.half_open);
-        // Those with a deadline stand there in the order in which they came.
+        // Peers with a deadline are listed in order of arrival.
         let waiting = || self.timed.iter().copied().filter(|slot| half_open(slot).is_some());
         let addresses = waiting().filter_map(|slot| Some(self.peers.at(slot)?.connection.address().ip()));
         let Some(slot) = select_eviction(addresses).and_then(|index| waiting().nth(index)) else { return };
@@ -179,11 +179,11 @@ impl Iwarp {
         self.peers.insert(peer);
     }
 
-    /// Out of descriptors: a listener that stays readable must not keep us awake.
+    /// Stops watching the listeners: without free descriptors they stay readable and would keep the thread awake.
     fn pause_listening(&mut self) {
         self.listen_again = Some(Instant::now() + LISTEN_PAUSE);
         for listener in &self.listeners {
-            // It was added by us; if it could not be removed, we would only be woken more often.
+            // The listener is registered; if removal failed, the cost would be extra wake-ups.
             let _ = epoll::delete(&self.epoll, listener);
         }
     }

@@ -1,4 +1,4 @@
-//! The peers of a fabric, by slot.
+//! Table of a fabric's peers, by slot.
 
 use crate::fabric::PeerId;
 use crate::iwarp::connection::Stage;
@@ -11,7 +11,7 @@ struct Slot {
     peer: Option<Box<Peer>>,
 }
 
-/// See the module.
+/// Peers by slot, with a generation for each slot.
 #[derive(Default)]
 pub(super) struct PeerTable {
     slots: Vec<Slot>,
@@ -20,12 +20,12 @@ pub(super) struct PeerTable {
 }
 
 impl PeerTable {
-    /// Sockets that are open.
+    /// Returns the number of open sockets.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// The id that the next peer will have.
+    /// Returns the id of the next peer.
     pub(super) fn next(&mut self) -> Option<PeerId> {
         if self.free.is_empty() {
             if self.slots.len() >= PEERS_MAX {
@@ -39,7 +39,7 @@ impl PeerTable {
         Some(PeerId::new(index, slot.generation.wrapping_add(1)))
     }
 
-    /// Puts a peer where [`next`](Self::next) said.
+    /// Inserts a peer with the id from [`next`](Self::next).
     pub(super) fn insert(&mut self, peer: Peer) {
         let id = peer.id();
         let index = self.free.pop().expect("`next` made sure that there is one");
@@ -50,7 +50,7 @@ impl PeerTable {
         self.count += 1;
     }
 
-    /// A peer that the owner knows. One that has ended and only lingers is nobody.
+    /// Returns a peer that the owner knows. A closed peer that only lingers is not found.
     pub(super) fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation != id.generation {
@@ -59,12 +59,12 @@ impl PeerTable {
         slot.peer.as_deref_mut().filter(|peer| peer.connection.stage() != Stage::Ended)
     }
 
-    /// Whoever is in a slot.
+    /// Returns the peer in a slot.
     pub(super) fn at(&self, slot: u32) -> Option<&Peer> {
         self.slots.get(slot as usize)?.peer.as_deref()
     }
 
-    /// Takes whoever is in a slot out of it, to be put back or dropped.
+    /// Takes a peer out of its slot, to be put back or dropped.
     pub(super) fn take(&mut self, slot: u32) -> Option<Box<Peer>> {
         self.slots.get_mut(slot as usize)?.peer.take()
     }
@@ -74,7 +74,7 @@ impl PeerTable {
         slot.peer = Some(peer);
     }
 
-    /// The slot of a peer that was taken out for good.
+    /// Frees the slot of a peer that was taken out for good.
     pub(super) fn release(&mut self, slot: u32) {
         self.free.push(slot);
         self.count -= 1;

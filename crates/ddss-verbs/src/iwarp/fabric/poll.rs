@@ -1,4 +1,4 @@
-//! One poll.
+//! The poll loop: send, receive from active connections, wait on epoll, check deadlines.
 
 use std::mem::MaybeUninit;
 use std::time::Instant;
@@ -13,38 +13,39 @@ use crate::iwarp::peer::{Link, Peer, Received};
 use crate::iwarp::socket;
 use crate::limits::{EVENTS_BUDGET, LINGERING_MAX};
 
-/// Sockets that one look at epoll reports.
+/// Sockets that one epoll wait reports.
 const READY_MAX: usize = 64;
-/// Connections that one look takes from a listener, and those not accepted yet, or told to go, that it serves. Each costs some
-/// ten microseconds, and whoever reaches the port can make as many as he likes: clients and peers wait for one of them.
+/// Connections that one epoll wait accepts from a listener, and half-open or lingering connections that it serves.
+/// Each costs some ten microseconds, and any host that reaches the port can make many; clients and peers wait for one
+/// of them at most.
 pub(super) const STRANGERS_PER_LOOK: usize = 1;
-/// Marks a listener in what epoll reports.
+/// Marks a listener in epoll data.
 pub(super) const LISTENER: u64 = 1 << 63;
-/// Marks the porch there.
+/// Marks the acceptor's eventfd in epoll data.
 pub(super) const PORCH: u64 = 1 << 62;
-/// Connections that are received from in each poll, without asking epoll first.
+/// Connections that every poll receives from without epoll.
 const HOT_MAX: usize = 4;
-/// Polls without a byte after which a connection is left to epoll.
+/// Polls without a byte after which a hot connection is left to epoll.
 const QUIET_MAX: u32 = 4096;
-/// Polls between two looks at epoll, while the hot ones are few.
+/// Polls between two epoll waits, while hot connections are few.
 const LOOK_EVERY: u32 = 64;
-/// The same while there are none. A look is a system call of some 250 ns, more than all else that the thread does for a
-/// call of a local client; so who comes first after a silence waits some microseconds longer (a few tens if the thread is
-/// busy with local clients).
+/// The same without hot connections. An epoll wait is a system call of some 250 ns, more than everything else that the
+/// thread does for a call of a local client. The first message after a silence therefore waits some microseconds
+/// longer (a few tens if local clients keep the thread busy).
 const LOOK_EVERY_SILENT: u32 = 256;
-/// The same while no peer is connected: only a new one can come.
+/// The same without any peer: only a new connection can arrive.
 const LOOK_EVERY_ALONE: u32 = 16 << 10;
-/// The same while strangers may wait: not in each poll, and soon enough that none of them is late by it.
+/// The same while connection requests may wait: often enough that none of them times out.
 const LOOK_EVERY_CROWDED: u32 = 16;
-/// Bytes moved, a packet counting as some, after which epoll is looked at in any case: the quiet ones must not wait for long
-/// behind the busy ones.
+/// Bytes moved after which the next poll waits on epoll in any case, so that quiet connections do not wait long behind
+/// busy ones.
 const LOOK_BYTES: usize = 128 << 10;
-/// What a packet counts at the least.
+/// Minimum that one packet counts towards that limit.
 const PACKET_BYTES: usize = 4 << 10;
-/// Receives that brought something, since the last sleep, after which epoll no longer watches a hot connection: being
-/// watched costs each packet some 0.2 us.
+/// Receives with data since the last sleep after which epoll stops watching a hot connection. Being watched costs each
+/// packet some 0.2 us.
 const BUSY_MIN: u32 = 64;
-/// Polls between two looks at the clock.
+/// Polls between two readings of the clock.
 const CLOCK_EVERY: u32 = 64;
 
 impl Iwarp {
@@ -76,12 +77,12 @@ impl Iwarp {
         self.look = false;
     }
 
-    /// True if nothing is to be done before a socket or a deadline says so.
+    /// Returns true if there is nothing to do before a socket or a deadline is ready.
     pub(super) fn prepare_to_sleep(&mut self) -> bool {
         for index in 0..self.hot.len() {
             if let Some(mut peer) = self.peers.take(self.hot[index]) {
                 if peer.busy == 0 {
-                    // Nothing came since the last sleep either.
+                    // Nothing arrived since the last sleep either.
                     peer.connection.relax();
                 }
                 peer.busy = 0;
@@ -146,7 +147,7 @@ impl Iwarp {
         }
     }
 
-    /// Receives from those that were busy lately.
+    /// Receives from the hot connections.
     fn serve_hot(&mut self, events: &mut Events) {
         let mut index = 0;
         while index < self.hot.len() {
@@ -167,7 +168,7 @@ impl Iwarp {
             if peer.busy == BUSY_MIN && peer.link == Link::Up {
                 self.watch(&mut peer, epoll::EventFlags::empty());
                 if peer.watched.is_empty() {
-                    // If it cannot be had, it is only slower.
+                    // Without it the connection is only slower.
                     let _ = peer.acknowledge_early(true);
                 }
             }
@@ -187,11 +188,11 @@ impl Iwarp {
         }
     }
 
-    /// Serves whoever epoll names.
+    /// Serves the sockets that epoll reports.
     fn serve_ready(&mut self, events: &mut Events) {
         let mut room = [MaybeUninit::uninit(); READY_MAX];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // An interrupted look found nothing; the next poll looks again.
+        // An interrupted wait reports nothing; the next poll waits again.
         let Ok((ready, _)) = epoll::wait(&self.epoll, &mut room, Some(&now)) else { return };
         self.crowded = false;
         let mut strangers = 0;
@@ -209,7 +210,7 @@ impl Iwarp {
             if peer.half_open || peer.link == Link::Lingering {
                 strangers += 1;
                 if strangers > STRANGERS_PER_LOOK {
-                    // It stays ready, behind those that were served.
+                    // The socket stays ready, behind those that were served.
                     self.crowded = true;
                     self.peers.put(peer);
                     continue;
@@ -239,7 +240,7 @@ impl Iwarp {
             self.mark_dirty(peer);
         }
         if peer.hot {
-            // It was served already in this poll; its end must not wait for that, though.
+            // This poll has served it already, but its end must not wait.
             if !flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
                 return;
             }
@@ -247,7 +248,7 @@ impl Iwarp {
         let mut cx = Context { memory: &mut self.memory, events };
         let received = peer.receive(&mut self.scratch, &mut cx);
         self.has_moved |= received != Received::Nothing;
-        // Who only wants to be let in takes no place from those who are.
+        // A half-open connection takes no hot slot from a connected one.
         let at_work = received != Received::Nothing && peer.connection.is_connected();
         if at_work && !peer.hot && self.hot.len() < HOT_MAX && peer.link == Link::Up {
             peer.hot = true;
@@ -256,7 +257,7 @@ impl Iwarp {
         }
     }
 
-    /// Brings the lists up to date after a peer was worked on, and puts it back or lets it go.
+    /// Updates the lists after work on a peer, then puts the peer back or removes it.
     pub(super) fn settle(&mut self, mut peer: Box<Peer>) {
         if peer.half_open && peer.connection.stage() == Stage::Ended {
             peer.half_open = false;
@@ -321,7 +322,7 @@ impl Iwarp {
         peer.deadline = deadline;
     }
 
-    /// Has epoll watch a peer for `flags`; not at all if there are none.
+    /// Sets the epoll flags of a peer; empty flags remove it from epoll.
     pub(super) fn watch(&self, peer: &mut Peer, flags: epoll::EventFlags) {
         let data = epoll::EventData::new_u64(u64::from(peer.id().index));
         let changed = match (peer.watched.is_empty(), flags.is_empty()) {
@@ -358,7 +359,7 @@ impl Iwarp {
             let mut cx = Context { memory: &mut self.memory, events };
             peer.lose(CloseReason::Late, &mut cx);
             self.settle(peer);
-            // Burying it moved the list.
+            // Settling the peer may have reordered the list.
             index = 0;
         }
     }

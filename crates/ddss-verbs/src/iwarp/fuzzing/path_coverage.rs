@@ -1,14 +1,14 @@
-//! Which road bytes take: from the socket into their memory and back without a stop between, and small ones together.
+//! Tests of the data paths: zero-copy receive and send, and batched small messages.
 
 use super::*;
 use crate::iwarp::connection::GATHERED_SNAPSHOT_BYTES;
 use crate::iwarp::mpa::frame_bytes;
 
-/// Bytes of the head of a tagged segment in its frame, and of an untagged one's without the length.
+/// Bytes of a tagged segment's header in its frame, and of an untagged one without the length.
 const TAGGED_HEAD: usize = 2 + 14;
 const UNTAGGED_HEADER: usize = 18;
 
-/// Two connections that know each other; the first one connected.
+/// Creates two open connections; the first one connected.
 fn pair(crc: bool) -> [Side; 2] {
     let config = IwarpConfig { crc, ..IwarpConfig::default() };
     let mut sides = [Side::new(&config, true), Side::new(&config, false)];
@@ -25,7 +25,7 @@ impl Side {
         assert!(self.connection.post(work, &mut self.memory).is_ok());
     }
 
-    /// Of what waits for the socket: bytes in private memory, and bytes that are sent from where they lie.
+    /// Returns the waiting bytes in private memory and in registered memory.
     fn waiting(&mut self) -> (usize, usize) {
         self.with(|connection, cx| connection.pump(OUTBOX_BYTES, cx));
         self.connection.outbox().parts(&self.memory).fold((0, 0), |(private, memory), part| match part {
@@ -41,7 +41,7 @@ impl Side {
     }
 }
 
-/// A read of the whole window of the second, and the stream that answers it.
+/// Posts a read of the second side's whole window; returns the stream that answers it.
 fn answer(sides: &mut [Side; 2]) -> Vec<u8> {
     let pattern: Vec<u8> = (0..OPEN).map(|at| at as u8 ^ (at >> 8) as u8).collect();
     sides[1].memory.held(sides[1].region).copy_in((OPEN / 2) as usize, &pattern);
@@ -57,7 +57,7 @@ fn answer(sides: &mut [Side; 2]) -> Vec<u8> {
 
 #[test]
 fn an_answer_without_crc_goes_from_the_socket_into_its_memory() {
-    // If this failed, each large read would be copied once more than it has to be.
+    // If this failed, each large read would be copied once more than necessary.
     let mut sides = pair(false);
     let answer = answer(&mut sides);
     let first = TAGGED_HEAD + 100;
@@ -74,7 +74,7 @@ fn an_answer_without_crc_goes_from_the_socket_into_its_memory() {
 
 #[test]
 fn an_answer_with_crc_is_placed_as_it_arrives() {
-    // If this failed, a large read would wait for its last byte before its first one was moved.
+    // If this failed, the first byte of a large read would be placed only after its last byte arrived.
     let mut sides = pair(true);
     let answer = answer(&mut sides);
     let (piece, first) = (2048, TAGGED_HEAD + 2048 + 7);
@@ -91,7 +91,7 @@ fn an_answer_with_crc_is_placed_as_it_arrives() {
 
 #[test]
 fn payload_is_sent_from_where_it_lies() {
-    // If this failed, each large write and answer would be copied once more than it has to be.
+    // If this failed, each large write and answer would be copied once more than necessary.
     let mut sides = pair(false);
     let (peer, region, key) = (sides[0].connection.id(), sides[0].region, sides[1].key);
     let (local, remote) = (LocalRange { region, offset: 0, bytes: OPEN }, RemoteRange { key, address: 0 });
@@ -106,7 +106,7 @@ fn payload_is_sent_from_where_it_lies() {
     assert!(sides[0].owed.values().all(|told| *told));
     sides.into_iter().for_each(|side| side.finish(false));
 
-    // With a CRC only what nobody else writes may stay where it lies: the second's memory is the polling thread's own.
+    // With a CRC only memory with one writer may be sent in place: the second side's belongs to the polling thread.
     let mut sides = pair(true);
     sides[0].posts(&Work::Write { peer, tag: 1, local, remote });
     assert_eq!(sides[0].waiting().1, 0, "a process could change it under its CRC");
@@ -121,7 +121,8 @@ fn payload_is_sent_from_where_it_lies() {
 
 #[test]
 fn small_messages_that_wait_are_sent_together() {
-    // If this failed, a hundred small requests would be a hundred system calls, or the last one would wait for a full packet.
+    // If this failed, a hundred small requests would be a hundred system calls, or the last one would wait for a full
+    // packet.
     let mut sides = pair(true);
     let peer = sides[0].connection.id();
     for tag in 1..=100 {
@@ -139,7 +140,8 @@ fn small_messages_that_wait_are_sent_together() {
 
 #[test]
 fn an_answer_that_is_promised_whole_is_taken_at_once() {
-    // If this failed, a get without CRC would return bytes of two versions: what waits for a full socket changes under it.
+    // If this failed, a get without CRC could return bytes of two versions: payload that waits for a full socket
+    // changes meanwhile.
     let promised = GATHERED_SNAPSHOT_BYTES;
     for (bytes, whole) in [(promised, true), (promised + 8, false)] {
         let mut sides = pair(false);

@@ -1,11 +1,11 @@
-//! The CRC of a few words, as headers and requests have: the instruction and nothing around it.
+//! CRC32c of a few words, such as headers and requests: the CRC instruction alone.
 
 use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
 
-/// Up to here one chain of instructions is as quick as three with what it takes to put them together.
+/// Length up to which one chain of instructions is as fast as three chains and their combination.
 pub(super) const BYTES_MAX: usize = 256;
 
-/// Whether this processor has the instruction.
+/// Returns true if this processor has the instruction.
 #[inline]
 pub(super) fn available() -> bool {
     std::arch::is_x86_feature_detected!("sse4.2")

@@ -1,16 +1,16 @@
-//! CRC32c by vectors of 512 bits, and by the processor's own CRC instruction beside them.
+//! CRC32c with 512-bit vectors and the CRC instruction side by side.
 //!
-//! Carry-less multiplication and the CRC instruction are units of their own, and each alone is slower than memory in the
-//! cache. So a block is cut in four, and a loop takes some words of three chains for each four vectors:
+//! Carry-less multiplication and the CRC instruction use separate units, and each alone is slower than cached memory.
+//! A block is therefore cut in four, and a loop takes some words of three chains for each four vectors:
 //!
 //! ```text
 //! | chain 0 | chain 1 | chain 2 | vectors . . . . . . . . . . . . . . |
 //! ```
 //!
-//! What a part sums to is then moved behind the bytes that follow it: multiplied by a power of x. Powers are modulo the
-//! polynomial, in the bit-reflected form that the CRC works in (Gopal et al., *Fast CRC Computation Using PCLMULQDQ*):
-//! folding over `t` bits multiplies by `x^(t±32)`, and moving a CRC of 32 bits over `t` bits by `x^(t-33)`, the rest of
-//! which the CRC instruction does.
+//! The sum of a part is then moved behind the bytes that follow it: multiplied by a power of x. Powers are modulo the
+//! polynomial, in the bit-reflected form of the CRC (Gopal et al., *Fast CRC Computation Using PCLMULQDQ*): folding
+//! over `t` bits multiplies by `x^(t±32)`, and moving a 32-bit CRC over `t` bits multiplies by `x^(t-33)`; the CRC
+//! instruction does the rest.
 
 use std::arch::x86_64::{
     __m128i, __m512i, _mm_clmulepi64_si128, _mm_crc32_u64, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_extract_epi64,
@@ -18,16 +18,16 @@ use std::arch::x86_64::{
     _mm512_extracti32x4_epi32, _mm512_loadu_si512, _mm512_set4_epi64, _mm512_storeu_si512, _mm512_ternarylogic_epi64,
 };
 
-/// Bytes of one vector: what is summed is a multiple of it.
+/// Bytes of one vector: the summed length is a multiple of it.
 pub(super) const VECTOR: usize = 64;
-/// Vectors that are folded side by side.
+/// Bytes of the vectors that are folded side by side.
 const STEP: usize = 4 * VECTOR;
 /// Bytes of each chain for one step of the vectors.
 const LINK: usize = 32;
 const CHAINS: usize = 3;
-/// Rounds come in twos, so that each chain is whole vectors long.
+/// Rounds come in pairs, so that each chain is a whole number of vectors.
 const ROUNDS: usize = 2;
-/// Bytes of one block at the most.
+/// Maximum bytes of one block.
 const BLOCK: usize = 64 << 10;
 
 const POLYNOMIAL: u32 = 0x1edc_6f41;
@@ -36,7 +36,7 @@ const XOR3: i32 = 0x96;
 
 const _: () = assert!((ROUNDS * LINK).is_multiple_of(VECTOR) && BLOCK.is_multiple_of(VECTOR));
 
-/// The product of two polynomials, modulo the one of the CRC.
+/// Returns the product of two polynomials, modulo the polynomial of the CRC.
 const fn times(left: u32, right: u32) -> u32 {
     let mut product = 0;
     let mut bit = 32;
@@ -54,7 +54,7 @@ const fn times(left: u32, right: u32) -> u32 {
     product
 }
 
-/// `x^exponent`.
+/// Returns `x^exponent`.
 const fn power(exponent: u32) -> u32 {
     let mut value = 1;
     let mut left = exponent;
@@ -65,7 +65,7 @@ const fn power(exponent: u32) -> u32 {
     value
 }
 
-/// `x^exponent`, reflected, as a 33-bit factor.
+/// Returns `x^exponent`, reflected, as a 33-bit factor.
 const fn factor(exponent: u32) -> i64 {
     (power(exponent).reverse_bits() as i64) << 1
 }
@@ -74,7 +74,7 @@ const BY_STEP: (i64, i64) = (factor(2048 + 32), factor(2048 - 32));
 const BY_VECTOR: (i64, i64) = (factor(512 + 32), factor(512 - 32));
 const BY_LANE: (i64, i64) = (factor(128 + 32), factor(128 - 32));
 
-/// What moves a CRC behind so many vectors.
+/// Factors that move a CRC behind a number of vectors.
 static BEHIND: [u32; BLOCK / VECTOR + 1] = {
     let mut table = [0; BLOCK / VECTOR + 1];
     let (mut value, one) = (power(512 - 33), power(512));
@@ -111,7 +111,8 @@ fn fold_lane(accumulator: __m128i, factors: __m128i, next: __m128i) -> __m128i {
     _mm_xor_si128(_mm_xor_si128(low, high), next)
 }
 
-/// What a CRC adds to the last word that the CRC instruction takes, if `vectors` vectors follow what it sums.
+/// Returns the contribution of a CRC to the last word of the CRC instruction, if `vectors` vectors follow the summed
+/// bytes.
 #[inline]
 #[target_feature(enable = "pclmulqdq,sse4.2")]
 fn moved(crc: u64, vectors: usize) -> u64 {
@@ -126,16 +127,16 @@ fn moved(crc: u64, vectors: usize) -> u64 {
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn take<const COPY: bool>(from: *const u8, to: *mut u8) -> __m512i {
-    // SAFETY: the caller vouches for the source; an unaligned load has no further needs.
+    // SAFETY: the caller guarantees the source; an unaligned load has no further requirements.
     let vector = unsafe { _mm512_loadu_si512(from.cast()) };
     if COPY {
-        // SAFETY: the caller vouches for the target; an unaligned store has no further needs.
+        // SAFETY: the caller guarantees the target; an unaligned store has no further requirements.
         unsafe { _mm512_storeu_si512(to.cast(), vector) };
     }
     vector
 }
 
-/// Four vectors in a row.
+/// Reads four consecutive vectors, as [`take`].
 ///
 /// # Safety
 /// As [`take`], for 256 bytes.
@@ -143,7 +144,7 @@ unsafe fn take<const COPY: bool>(from: *const u8, to: *mut u8) -> __m512i {
 #[target_feature(enable = "avx512f")]
 unsafe fn take_step<const COPY: bool>(from: *const u8, to: *mut u8) -> [__m512i; 4] {
     [0, 64, 128, 192].map(|at| {
-        // SAFETY: the caller vouches for 256 bytes at both.
+        // SAFETY: the caller guarantees 256 bytes at both.
         unsafe { take::<COPY>(from.wrapping_add(at), to.wrapping_add(at)) }
     })
 }
@@ -156,13 +157,13 @@ unsafe fn take_step<const COPY: bool>(from: *const u8, to: *mut u8) -> [__m512i;
 #[target_feature(enable = "avx512f,sse4.2")]
 unsafe fn take_link<const COPY: bool>(crc: u64, from: *const u8, to: *mut u8, words: *const u8) -> u64 {
     if COPY {
-        // SAFETY: the caller vouches for the source; an unaligned load has no further needs.
+        // SAFETY: the caller guarantees the source; an unaligned load has no further requirements.
         let half = unsafe { _mm256_loadu_si256(from.cast()) };
-        // SAFETY: the caller vouches for the target; an unaligned store has no further needs.
+        // SAFETY: the caller guarantees the target; an unaligned store has no further requirements.
         unsafe { _mm256_storeu_si256(to.cast(), half) };
     }
     [0, 8, 16, 24].into_iter().fold(crc, |crc, at| {
-        // SAFETY: `words` is a valid range of 32 bytes, if it is the target a written one.
+        // SAFETY: `words` is a valid range of 32 bytes, and written if it is the target.
         _mm_crc32_u64(crc, unsafe { words.wrapping_add(at).cast::<u64>().read_unaligned() })
     })
 }
@@ -174,13 +175,13 @@ unsafe fn take_link<const COPY: bool>(crc: u64, from: *const u8, to: *mut u8, wo
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     for at in (0..bytes).step_by(VECTOR) {
-        // SAFETY: a whole vector is left, for which the caller vouches.
+        // SAFETY: a whole vector remains, which the caller guarantees.
         unsafe { take::<true>(from.wrapping_add(at), to.wrapping_add(at)) };
     }
 }
 
-/// The CRC continued over `bytes` bytes at `from`, a multiple of [`VECTOR`]; copies them if `COPY`. What is read more than
-/// once is read at `words`: `from` or, if it was copied there, `to`, whichever nobody else can change.
+/// Continues the CRC over `bytes` bytes at `from`, a multiple of [`VECTOR`]; copies them if `COPY`. Repeated reads use
+/// `words`: `from` or, if it was copied there, `to`, whichever no other process can change.
 ///
 /// # Safety
 /// The processor has the features; `bytes` bytes are valid at `from`, and at `to` if `COPY`, without overlap.
@@ -193,13 +194,13 @@ pub(super) unsafe fn fold<const COPY: bool>(
     bytes: usize,
 ) -> u32 {
     debug_assert!(bytes.is_multiple_of(VECTOR));
-    // Blocks of the same length: a short one at the end would take as long as a longer one.
+    // Blocks have equal length: a short one at the end would take as long as a longer one.
     let blocks = bytes.div_ceil(BLOCK).max(1);
     let block = bytes.div_ceil(blocks).next_multiple_of(VECTOR);
     let mut at = 0;
     while at < bytes {
         let here = block.min(bytes - at);
-        // SAFETY: the range is inside of the one for which the caller vouches.
+        // SAFETY: the range is inside the one that the caller guarantees.
         crc = unsafe {
             fold_block::<COPY>(crc, from.wrapping_add(at), to.wrapping_add(at), words.wrapping_add(at), here)
         };
@@ -208,7 +209,7 @@ pub(super) unsafe fn fold<const COPY: bool>(
     crc
 }
 
-/// [`fold`] for one block: not longer than [`BLOCK`].
+/// Sums one block of at most [`BLOCK`] bytes, as [`fold`].
 ///
 /// # Safety
 /// As [`fold`].
@@ -222,7 +223,7 @@ unsafe fn fold_block<const COPY: bool>(crc: u32, from: *const u8, to: *mut u8, w
     let by_vector = _mm512_set4_epi64(BY_VECTOR.1, BY_VECTOR.0, BY_VECTOR.1, BY_VECTOR.0);
     let mut folded = if bytes - at >= STEP {
         let by_step = _mm512_set4_epi64(BY_STEP.1, BY_STEP.0, BY_STEP.1, BY_STEP.0);
-        // SAFETY: for all that is taken: `at` goes from the first vector behind the chains to the end, and each chain has a
+        // SAFETY: for all reads: `at` goes from the first vector behind the chains to the end, and each chain has a
         // link for each round.
         let [mut a, mut b, mut c, mut d] = unsafe { take_step::<COPY>(from.wrapping_add(at), to.wrapping_add(at)) };
         at += STEP;
@@ -267,7 +268,7 @@ unsafe fn fold_block<const COPY: bool>(crc: u32, from: *const u8, to: *mut u8, w
     let of_chains = moved(chains[0], vectors + 2 * chain / VECTOR)
         ^ moved(chains[1], vectors + chain / VECTOR)
         ^ moved(chains[2], vectors);
-    // What is left is congruent to all that was folded, so its CRC is the CRC.
+    // The rest is congruent to everything that was folded, so its CRC is the CRC.
     let crc = _mm_crc32_u64(0, _mm_cvtsi128_si64(lane) as u64);
     !(_mm_crc32_u64(crc, _mm_extract_epi64::<1>(lane) as u64 ^ of_chains) as u32)
 }

@@ -1,18 +1,18 @@
-//! What rdma-core's two libraries and we agree on in memory: the structures of `infiniband/verbs.h` and
-//! `rdma/rdma_cma.h` that we touch, in the layout of 64-bit Linux.
+//! Binary interface of rdma-core's two libraries: the used structures of `infiniband/verbs.h` and `rdma/rdma_cma.h`,
+//! in the layout of 64-bit Linux.
 //!
-//! rdma-core promises that these never change (its symbols are versioned). The asserts below pin ours; the emulated
-//! machine's build compares them with the headers of the day (`tests/vm/layout.c`).
+//! rdma-core guarantees that these never change (its symbols are versioned). The asserts below pin our copy; the build
+//! of the emulated machine compares it with the installed headers (`tests/vm/layout.c`).
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// Something of the library's that we only pass around.
+/// A library object that is only passed around.
 #[repr(C)]
 pub(super) struct Opaque {
     _private: [u8; 0],
 }
 
-/// A function that is called through the context; its real type is spelled where it is called.
+/// A function that is called through the context; the call site states its real type.
 pub(super) type Untyped = Option<unsafe extern "C" fn()>;
 
 #[repr(C)]
@@ -31,7 +31,7 @@ pub(super) type NotifyCq = unsafe extern "C" fn(*mut Cq, c_int) -> c_int;
 pub(super) type PostSend = unsafe extern "C" fn(*mut Qp, *mut SendRequest, *mut *mut SendRequest) -> c_int;
 pub(super) type PostReceive = unsafe extern "C" fn(*mut Qp, *mut ReceiveRequest, *mut *mut ReceiveRequest) -> c_int;
 
-/// `struct ibv_context`, with the table of `struct ibv_context_ops` in it.
+/// `struct ibv_context`, including the table of `struct ibv_context_ops`.
 #[repr(C)]
 pub(super) struct Context {
     pub(super) device: *mut Device,
@@ -45,7 +45,7 @@ pub(super) struct Context {
     pub(super) cmd_fd: c_int,
     pub(super) async_fd: c_int,
     pub(super) num_comp_vectors: c_int,
-    // A mutex and a pointer follow; a context is only ever reached by reference.
+    // A mutex and a pointer follow; a context is only accessed by reference.
 }
 
 #[repr(C)]
@@ -121,7 +121,7 @@ pub(super) struct CompletionChannel {
     pub(super) refcnt: c_int,
 }
 
-/// `struct ibv_cq`, as far as we look.
+/// `struct ibv_cq`, as far as it is used.
 #[repr(C)]
 pub(super) struct Cq {
     pub(super) context: *mut Context,
@@ -131,7 +131,7 @@ pub(super) struct Cq {
     pub(super) cqe: c_int,
 }
 
-/// `struct ibv_qp`, as far as we look.
+/// `struct ibv_qp`, as far as it is used.
 #[repr(C)]
 pub(super) struct Qp {
     pub(super) context: *mut Context,
@@ -193,8 +193,8 @@ pub(super) struct Piece {
     pub(super) lkey: u32,
 }
 
-/// `struct ibv_send_wr`. The union for reads, writes and atomics is spelled as the atomics' four fields: reads and
-/// writes have their key where `compare_add` begins.
+/// `struct ibv_send_wr`. The union for reads, writes and atomics is declared as the four fields of atomics: the key of
+/// reads and writes is at the start of `compare_add`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendRequest {
@@ -215,7 +215,7 @@ pub(super) struct SendRequest {
 }
 
 impl SendRequest {
-    /// One that says nothing yet.
+    /// An empty request.
     pub(super) const EMPTY: Self = Self {
         wr_id: 0,
         next: std::ptr::null_mut(),
@@ -244,7 +244,7 @@ pub(super) struct ReceiveRequest {
     pub(super) num_sge: c_int,
 }
 
-/// `struct ibv_async_event`: a queue pair, a completion queue or a port, and what happened to it.
+/// `struct ibv_async_event`: a queue pair, a completion queue or a port, and its event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AsyncEvent {
@@ -258,7 +258,7 @@ pub(super) struct EventChannel {
     pub(super) fd: c_int,
 }
 
-/// `struct rdma_cm_id`, as far as we look.
+/// `struct rdma_cm_id`, as far as it is used.
 #[repr(C)]
 pub(super) struct CmId {
     pub(super) verbs: *mut Context,
@@ -299,12 +299,12 @@ pub(super) struct CmEvent {
     pub(super) event: c_int,
     pub(super) status: c_int,
     pub(super) connection: ConnectionParameters,
-    // The union's other side is longer; an event is only ever reached by reference.
+    // The other member of the union is longer; an event is only accessed by reference.
 }
 
-/// Soft-iWARP's, "bmt".
+/// Vendor id of Soft-iWARP, "bmt".
 pub(super) const VENDOR_SOFT_IWARP: u32 = 0x62_6d74;
-/// Soft-RoCE's: no vendor has all bits.
+/// Vendor id of Soft-RoCE: no vendor has all bits.
 pub(super) const VENDOR_SOFT_ROCE: u32 = 0xff_ffff;
 
 macro_rules! values {
@@ -372,7 +372,7 @@ values! {
     CM_OPTION_ACK_TIMEOUT = 3;
 }
 
-/// Where a field has to lie, and how long a structure has to be: the same numbers are in `tests/vm/layout.c`.
+/// Asserts the offsets of fields and the sizes of structures: the same numbers are in `tests/vm/layout.c`.
 macro_rules! pinned {
     ($($type:ident { $($field:ident = $offset:literal),* $(,)? } $(size = $size:literal)?;)*) => {
         $(

@@ -1,4 +1,4 @@
-//! Devices: which there are, what they can do, and what happens to them.
+//! Devices: their list, their limits, and their events.
 
 use std::ffi::{CStr, c_int};
 use std::fmt;
@@ -12,7 +12,7 @@ use super::abi::{AsyncEvent, Context, DeviceAttributes, PortAttributes};
 use super::async_events;
 use super::library::{Library, Unavailable, outcome};
 
-/// The library's list of opened devices: they stay open as long as it is not given back.
+/// The library's list of opened devices: they stay open until the list is freed.
 struct List {
     library: &'static Library,
     contexts: NonNull<*mut Context>,
@@ -25,39 +25,39 @@ unsafe impl Sync for List {}
 
 impl Drop for List {
     fn drop(&mut self) {
-        // SAFETY: the library made the list, and whoever has a context of it also has an `Arc` of this.
+        // SAFETY: the library made the list, and each holder of one of its contexts also has an `Arc` of this value.
         unsafe { (self.library.rdma_free_devices)(self.contexts.as_ptr()) };
     }
 }
 
-/// One device, open.
+/// One open device.
 #[derive(Clone)]
 pub(crate) struct Adapter {
     list: Arc<List>,
     context: NonNull<Context>,
 }
 
-// SAFETY: the context is kept open by the list, and rdma-core's functions may be called from any thread.
+// SAFETY: the list keeps the context open, and rdma-core's functions may be called from any thread.
 unsafe impl Send for Adapter {}
 // SAFETY: as above.
 unsafe impl Sync for Adapter {}
 
-/// What a device can do.
+/// Capabilities and limits of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdapterFacts {
     pub(crate) is_iwarp: bool,
-    /// The kernel's own, which looks at memory in the order in which it was asked.
+    /// True for the kernel's software devices, which access memory in request order.
     pub(crate) is_software: bool,
     pub(crate) has_atomics: bool,
     pub(crate) work_max: u32,
     pub(crate) completions_max: u32,
-    /// Reads and atomics of others under way here, and ours elsewhere.
+    /// Reads and atomics of peers in flight here, and local ones in flight to peers.
     pub(crate) reads_inbound_max: u32,
     pub(crate) reads_outbound_max: u32,
     pub(crate) ports: u8,
 }
 
-/// What a port is like.
+/// Attributes of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortFacts {
     pub(crate) is_active: bool,
@@ -66,10 +66,10 @@ pub(crate) struct PortFacts {
     pub(crate) message_bytes_max: u32,
 }
 
-/// Something that happened to the device and not to one connection.
+/// Event of the device, as opposed to one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AsyncNotice {
-    /// To a connection, whose [`Trouble`](super::Trouble) knows it now.
+    /// Event of a connection, recorded in its [`AsyncErrors`](super::AsyncErrors).
     Noted,
     PortUp(u32),
     PortDown(u32),
@@ -78,11 +78,11 @@ pub(crate) enum AsyncNotice {
 }
 
 impl Adapter {
-    /// All devices that the kernel knows.
+    /// Lists all devices that the kernel knows.
     pub(crate) fn all() -> Result<Vec<Self>, Unavailable> {
         let library = Library::get()?;
         let mut count: c_int = 0;
-        // SAFETY: the count is ours; the answer is a list that stays valid until `rdma_free_devices`.
+        // SAFETY: the count is a local; the answer is a list that stays valid until `rdma_free_devices`.
         let contexts = unsafe { (library.rdma_get_devices)(&raw mut count) };
         let Some(contexts) = NonNull::new(contexts) else {
             return Err(Unavailable::NoDevice(io::Error::last_os_error().to_string()));
@@ -108,13 +108,13 @@ impl Adapter {
         self.context.as_ptr()
     }
 
-    /// The context's fields, most of which never change; those that others write are behind pointers.
+    /// Returns the context's fields, most of which never change; the fields that others write are behind pointers.
     pub(super) fn view(&self) -> &Context {
-        // SAFETY: open as long as the list is, and the fields that we know are written only when it is opened.
+        // SAFETY: open as long as the list is, and the used fields are written only when the context is opened.
         unsafe { self.context.as_ref() }
     }
 
-    /// Its name, such as `mlx5_0`.
+    /// Returns the device name, such as `mlx5_0`.
     pub(crate) fn name(&self) -> String {
         let device = self.view().device;
         // SAFETY: a context's device lives as long as the context, and its name never changes.
@@ -150,10 +150,11 @@ impl Adapter {
         })
     }
 
-    /// What one of its ports (they are numbered from 1) is like.
+    /// Queries a port; ports are numbered from 1.
     pub(crate) fn port(&self, number: u8) -> io::Result<PortFacts> {
         let mut found = std::mem::MaybeUninit::<PortAttributes>::zeroed();
-        // SAFETY: an open context, and room for an answer of today's length, of which the function fills what it knows.
+        // SAFETY: an open context, and room for an answer of today's length, of which the function fills what it
+        // knows.
         let answer = unsafe { (self.library().ibv_query_port)(self.context(), number, found.as_mut_ptr()) };
         outcome(answer)?;
         // SAFETY: zeroed before and filled by the library; plain numbers have no invalid values.
@@ -166,17 +167,17 @@ impl Adapter {
         })
     }
 
-    /// Readable when something happened to the device or one of its queues. Nobody is kept waiting by a read of it.
+    /// Returns a non-blocking descriptor that is readable after an event of the device or one of its queues.
     pub(crate) fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         let fd = self.view().async_fd;
-        // SAFETY: the context's own descriptor, open as long as the context is, which `self` keeps.
+        // SAFETY: the context's own descriptor, open as long as the context, which `self` keeps open.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         rustix::io::ioctl_fionbio(fd, true)?;
         Ok(fd)
     }
 
-    /// The next thing that happened, if any. What concerns one queue is noted in its trouble, whoever of this process
-    /// owns it: the descriptor is shared by everybody who uses the device.
+    /// Returns the next event, if any. An event of a queue is recorded in that queue's error set, regardless of its
+    /// owner in this process: all users of the device share the descriptor.
     pub(crate) fn next_notice(&self) -> Option<AsyncNotice> {
         let mut event = AsyncEvent { element: std::ptr::null_mut(), event_type: -1 };
         // SAFETY: an open context, and room for the answer. The descriptor does not block.

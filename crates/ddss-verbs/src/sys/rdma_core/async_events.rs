@@ -1,5 +1,4 @@
-//! What happened to a queue without its asking: found by the address of the library's object, which is all that the
-//! library's event names.
+//! Asynchronous events of queues, found by the address of the library's object, which is all that the event names.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,18 +10,18 @@ use super::abi;
 static WATCHED: Mutex<Option<HashMap<usize, Arc<AtomicU32>>>> = Mutex::new(None);
 
 fn watched() -> MutexGuard<'static, Option<HashMap<usize, Arc<AtomicU32>>>> {
-    // The map is whole between any two of its calls, whoever panicked.
+    // The map is consistent between any two calls, even after a panic.
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notes an event for whoever watches this object, if anybody still does.
+/// Records an event for the watcher of this object, if there is one.
 pub(super) fn note(object: usize, event: i32) {
     if let Some(bits) = watched().as_ref().and_then(|map| map.get(&object)) {
         bits.fetch_or(1 << event, Ordering::Release);
     }
 }
 
-/// What happened to one object; it is watched as long as this lives.
+/// Asynchronous events of one object, which is watched as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct AsyncErrors {
     object: usize,
@@ -41,22 +40,22 @@ impl AsyncErrors {
         events.iter().any(|event| bits & (1 << event) != 0)
     }
 
-    /// Nothing has happened.
+    /// Returns true if no event was recorded.
     pub(crate) fn is_none(&self) -> bool {
         self.bits.load(Ordering::Acquire) == 0
     }
 
-    /// The peer asked for what it may not have.
+    /// Returns true if the peer violated access rights.
     pub(crate) fn is_peers_fault(&self) -> bool {
         self.has(&[abi::ASYNC_QP_REQUEST, abi::ASYNC_QP_ACCESS])
     }
 
-    /// The queue is dead for another reason.
+    /// Returns true if the queue is dead for another reason.
     pub(crate) fn is_fatal(&self) -> bool {
         self.has(&[abi::ASYNC_QP_FATAL, abi::ASYNC_CQ_ERROR])
     }
 
-    /// The first bytes came before the word that the connection stands.
+    /// Returns true if the first bytes arrived before the event that the connection is established.
     pub(crate) fn is_established(&self) -> bool {
         self.has(&[abi::ASYNC_ESTABLISHED])
     }
@@ -76,7 +75,7 @@ mod tests {
 
     #[test]
     fn each_queue_hears_of_its_own_trouble_only() {
-        // If this failed, one peer's mistake would end another peer's connection.
+        // If this failed, one peer's error would end another peer's connection.
         let (one, other) = (AsyncErrors::watch(0x1000), AsyncErrors::watch(0x2000));
         note(0x1000, abi::ASYNC_QP_ACCESS);
         note(0x3000, abi::ASYNC_QP_FATAL);

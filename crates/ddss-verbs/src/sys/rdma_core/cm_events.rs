@@ -1,4 +1,4 @@
-//! Where the library tells what becomes of connections.
+//! Event channel of the connection manager.
 
 use std::ffi::c_int;
 use std::io;
@@ -11,7 +11,7 @@ use super::abi::{CmEvent, EventChannel};
 use super::endpoint::Endpoint;
 use super::library::{Library, Unavailable};
 
-/// An event channel of the connection manager.
+/// Event channel of the connection manager.
 pub(crate) struct CmEventChannel {
     library: &'static Library,
     channel: NonNull<EventChannel>,
@@ -22,7 +22,7 @@ unsafe impl Send for CmEventChannel {}
 // SAFETY: as above.
 unsafe impl Sync for CmEventChannel {}
 
-/// What became of a connection.
+/// Kind of a connection event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CmEventKind {
     AddressResolved,
@@ -36,24 +36,24 @@ pub(crate) enum CmEventKind {
     Other(c_int),
 }
 
-/// One thing that happened, copied out of the library's memory.
+/// A connection event, copied from the library's memory.
 pub(crate) struct ConnectionEvent {
-    /// Of the endpoint that it happened to; with `Asked`, of the listener.
+    /// Token of the endpoint; for a connect request, of the listener.
     pub(crate) token: u64,
     pub(crate) what: CmEventKind,
     pub(crate) status: i32,
     pub(crate) data: Vec<u8>,
     pub(crate) flow_control: bool,
-    /// Reads that the other side wants to have under way here, and takes from us there.
+    /// Reads that the peer wants in flight here, and accepts from this node.
     pub(crate) reads: (u8, u8),
-    /// With `Asked`, the new endpoint.
+    /// New endpoint of a connect request.
     pub(crate) endpoint: Option<Endpoint>,
 }
 
 impl CmEventChannel {
     pub(crate) fn new() -> Result<Arc<Self>, Unavailable> {
         let library = Library::get()?;
-        // SAFETY: no arguments; it makes a descriptor.
+        // SAFETY: no arguments; the call makes a descriptor.
         let channel = unsafe { (library.rdma_create_event_channel)() };
         let gone = || Unavailable::NoDevice(io::Error::last_os_error().to_string());
         let channel = NonNull::new(channel).ok_or_else(gone)?;
@@ -77,7 +77,7 @@ impl CmEventChannel {
         unsafe { BorrowedFd::borrow_raw(fd) }
     }
 
-    /// The next thing that happened, if any.
+    /// Returns the next event, if any.
     pub(crate) fn next(self: &Arc<Self>) -> Option<ConnectionEvent> {
         let mut found: *mut CmEvent = null_mut();
         // SAFETY: a live channel and room for the answer; the descriptor does not block.
@@ -104,8 +104,8 @@ impl CmEventChannel {
         let flow_control = event.connection.flow_control != 0;
         let status = event.status;
         let id = event.id;
-        // SAFETY: an event names a live id of ours, or, with `Asked`, a new one; both are there until it is acknowledged,
-        // and the context is written by `Endpoint` only.
+        // SAFETY: an event names a live id of ours, or, for a connect request, a new one; both live until the event is
+        // acknowledged, and only `Endpoint` writes the context.
         let mut token = unsafe { (*id).context } as u64;
         let mut endpoint = None;
         if what == CmEventKind::Asked {
@@ -127,13 +127,14 @@ fn private_data(event: &CmEvent) -> Vec<u8> {
     if start.is_null() || bytes == 0 {
         return Vec::new();
     }
-    // SAFETY: with these events the library lends so many bytes until the event is acknowledged, and nobody writes them.
+    // SAFETY: with these events the library lends this many bytes until the event is acknowledged, and nothing writes
+    // them.
     unsafe { std::slice::from_raw_parts(start, bytes) }.to_vec()
 }
 
 impl Drop for CmEventChannel {
     fn drop(&mut self) {
-        // SAFETY: every endpoint of it holds an `Arc` of it, so all of them are gone.
+        // SAFETY: every endpoint of the channel holds an `Arc` of it, so all of them are gone.
         unsafe { (self.library.rdma_destroy_event_channel)(self.raw()) };
     }
 }

@@ -1,4 +1,4 @@
-//! One end of a connection, or a listener: an id of the connection manager, with the queue pair that was made on it.
+//! One end of a connection, or a listener: an id of the connection manager, with its queue pair.
 
 use std::ffi::c_void;
 use std::io;
@@ -15,19 +15,20 @@ use super::library::outcome;
 use super::memory::{Domain, Registered};
 use super::queue::{Completions, Depths, Queue};
 
-/// What is said when a connection is made.
+/// Parameters of a connect or accept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectParameters<'a> {
     pub(crate) hello: &'a [u8],
-    /// One bit that a request carries to the other side; it means nothing to the adapters.
+    /// One bit that a request carries to the peer; it means nothing to the adapters.
     pub(crate) flow_control: bool,
-    /// Reads and atomics of the peer that may be under way here.
+    /// Reads and atomics of the peer that may be in flight here.
     pub(crate) reads_inbound: u8,
-    /// Reads and atomics of ours that may be under way there.
+    /// Local reads and atomics that may be in flight to the peer.
     pub(crate) reads_outbound: u8,
 }
 
-/// See the module. The queue pair is destroyed before the id, and both before what the queue kept for the adapter.
+/// One end of a connection, or a listener. The queue pair is destroyed before the id, and both before the memory that
+/// the queue keeps for the adapter.
 pub(crate) struct Endpoint {
     id: NonNull<CmId>,
     queue: Option<Queue>,
@@ -48,18 +49,18 @@ impl Endpoint {
         Ok(Self { id, queue: None, hub: Arc::clone(hub) })
     }
 
-    /// The id that came with somebody's request.
+    /// Wraps the id of a connect request.
     pub(super) fn adopt(hub: &Arc<CmEventChannel>, id: NonNull<CmId>) -> Self {
         Self { id, queue: None, hub: Arc::clone(hub) }
     }
 
-    /// What its events will name it by.
+    /// Sets the token that events of this endpoint carry.
     pub(crate) fn set_token(&mut self, token: u64) {
         // SAFETY: a live id; the field is the user's.
         unsafe { (*self.id.as_ptr()).context = token as *mut c_void };
     }
 
-    /// Whether the connection manager has chosen this device for it.
+    /// Returns true if the connection manager has chosen this device for the endpoint.
     pub(crate) fn is_on(&self, adapter: &Adapter) -> bool {
         // SAFETY: a live id; the library sets the field when the device is chosen.
         let context = unsafe { (*self.id.as_ptr()).verbs };
@@ -70,27 +71,27 @@ impl Endpoint {
         self.queue.as_mut()
     }
 
-    /// Takes an address of this machine, and with it the device that has it.
+    /// Binds to an address of this machine, and thereby to its device.
     pub(crate) fn bind(&mut self, address: SocketAddr) -> io::Result<()> {
         let mut address = encode(address);
-        // SAFETY: a live id and a whole address, which is copied.
+        // SAFETY: a live id and a complete address, which is copied.
         outcome(unsafe { (self.hub.library().rdma_bind_addr)(self.id.as_ptr(), &raw mut address) })
     }
 
-    /// A port that was just given up may be taken again.
+    /// Allows a port to be bound again soon after its release.
     pub(crate) fn reuse_address(&mut self) -> io::Result<()> {
         let mut yes: i32 = 1;
         self.option(abi::CM_OPTION_REUSE_ADDRESS, (&raw mut yes).cast(), 4)
     }
 
-    /// How long the adapter waits for an acknowledgement before it sends again: 4.096 µs × 2^`exponent`.
+    /// Sets the retransmission timeout of the adapter: 4.096 µs × 2^`exponent`.
     pub(crate) fn set_ack_timeout(&mut self, exponent: u8) -> io::Result<()> {
         let mut exponent = exponent;
         self.option(abi::CM_OPTION_ACK_TIMEOUT, (&raw mut exponent).cast(), 1)
     }
 
     fn option(&mut self, name: i32, value: *mut c_void, bytes: usize) -> io::Result<()> {
-        // SAFETY: a live id, and a value of ours of the length that this option has, which is copied.
+        // SAFETY: a live id, and a local value with the length of this option, which is copied.
         let answer = unsafe {
             (self.hub.library().rdma_set_option)(self.id.as_ptr(), abi::CM_OPTION_LEVEL_ID, name, value, bytes)
         };
@@ -107,31 +108,31 @@ impl Endpoint {
         u16::from_be(unsafe { (self.hub.library().rdma_get_src_port)(self.id.as_ptr()) })
     }
 
-    /// Where the other side is.
+    /// Returns the peer's address.
     pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
-        // SAFETY: a live id, whose addresses the library set before it told of it.
+        // SAFETY: a live id, whose addresses the library set before its first event.
         let address = unsafe { (*self.id.as_ptr()).target };
         decode(&address)
     }
 
-    /// Finds the way to an address; an event says how that ended.
+    /// Starts to resolve an address; an event reports the result.
     pub(crate) fn resolve(&mut self, source: Option<IpAddr>, address: SocketAddr, timeout_ms: i32) -> io::Result<()> {
         let mut source = source.map(|source| encode(SocketAddr::new(source, 0)));
         let mut address = encode(address);
         let from = source.as_mut().map_or(null_mut(), |source| source as *mut SocketAddress);
-        // SAFETY: a live id and whole addresses, which are copied.
+        // SAFETY: a live id and complete addresses, which are copied.
         let answer =
             unsafe { (self.hub.library().rdma_resolve_addr)(self.id.as_ptr(), from, &raw mut address, timeout_ms) };
         outcome(answer)
     }
 
-    /// The second half of finding the way.
+    /// Starts to resolve the route, after the address.
     pub(crate) fn resolve_route(&mut self, timeout_ms: i32) -> io::Result<()> {
         // SAFETY: a live id.
         outcome(unsafe { (self.hub.library().rdma_resolve_route)(self.id.as_ptr(), timeout_ms) })
     }
 
-    /// Makes the queue pair and gives its receive slots to the adapter.
+    /// Creates the queue pair and posts its receive slots.
     pub(crate) fn make_queue(
         &mut self,
         domain: &Arc<Domain>,
@@ -144,7 +145,7 @@ impl Endpoint {
         assert!(self.is_on(domain.adapter()), "a queue is made where its endpoint is");
         let mut depths = depths;
         let mut answer = -1;
-        // Not every adapter carries so much inline; then it carries nothing inline.
+        // An adapter without that much inline data gets none.
         for inline_bytes in [depths.inline_bytes, 0] {
             let mut wanted = QpInit {
                 qp_context: null_mut(),
@@ -161,8 +162,8 @@ impl Endpoint {
                 qp_type: abi::QP_CONNECTED,
                 sq_sig_all: 0,
             };
-            // SAFETY: a live id on the domain's device, a live domain and a live completion queue, both of which the queue
-            // keeps until its queue pair is destroyed.
+            // SAFETY: a live id on the domain's device, a live domain and a live completion queue, both of which the
+            // queue keeps until its queue pair is destroyed.
             answer = unsafe { (self.hub.library().rdma_create_qp)(self.id.as_ptr(), domain.raw(), &raw mut wanted) };
             if answer == 0 {
                 depths.inline_bytes = inline_bytes;
@@ -170,53 +171,53 @@ impl Endpoint {
             }
         }
         outcome(answer)?;
-        // SAFETY: a live id, on which a queue pair has just been made.
+        // SAFETY: a live id, whose queue pair has just been created.
         let qp = NonNull::new(unsafe { (*self.id.as_ptr()).qp }).expect("the library sets what it has made");
         let queue = self.queue.insert(Queue::new(qp, domain, completions, depths, slots, in_order));
         queue.ring_receives()
     }
 
-    /// Asks the other side; an event says how that ended.
+    /// Sends a connection request; an event reports the result.
     pub(crate) fn connect(&mut self, dial: ConnectParameters<'_>) -> io::Result<()> {
         let mut parameters = parameters(dial);
         // SAFETY: a live id with a queue pair; the private data is copied.
         outcome(unsafe { (self.hub.library().rdma_connect)(self.id.as_ptr(), &raw mut parameters) })
     }
 
-    /// Takes the other side.
+    /// Accepts a connection request.
     pub(crate) fn accept(&mut self, dial: ConnectParameters<'_>) -> io::Result<()> {
         let mut parameters = parameters(dial);
         // SAFETY: as above.
         outcome(unsafe { (self.hub.library().rdma_accept)(self.id.as_ptr(), &raw mut parameters) })
     }
 
-    /// Turns the other side away, with a reason that it gets to read.
+    /// Rejects a connection request, with a reason that the peer receives.
     pub(crate) fn reject(&mut self, reason: &[u8]) -> io::Result<()> {
         let bytes = u8::try_from(reason.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: a live id; the reason is copied.
         outcome(unsafe { (self.hub.library().rdma_reject)(self.id.as_ptr(), reason.as_ptr().cast(), bytes) })
     }
 
-    /// Ends the connection: what is under way comes back as flushed.
+    /// Ends the connection: operations in flight complete as flushed.
     pub(crate) fn disconnect(&mut self) -> io::Result<()> {
         // SAFETY: a live id.
         outcome(unsafe { (self.hub.library().rdma_disconnect)(self.id.as_ptr()) })
     }
 
-    /// The first bytes are here, so the connection stands, whether or not the word of that was lost.
+    /// Reports to the connection manager that the first bytes are here, in case its own message was lost.
     pub(crate) fn notify_established(&mut self) -> io::Result<()> {
         // SAFETY: a live id.
         outcome(unsafe { (self.hub.library().rdma_notify)(self.id.as_ptr(), abi::ASYNC_ESTABLISHED) })
     }
 
-    /// Destroys the queue pair, and says how the rest of what was under way ended: it is not known.
+    /// Destroys the queue pair and completes the operations in flight with an unknown result.
     pub(crate) fn destroy_queue(&mut self, ended: &mut Vec<FinishedWork>) {
         if let Some(mut queue) = self.queue.take() {
-            // SAFETY: a live id with a queue pair, which nothing uses after this; what the adapter still had is kept by
-            // `queue`, which is dropped below.
+            // SAFETY: a live id with a queue pair, which nothing uses after this; `queue`, dropped below, keeps the
+            // memory that the adapter still used.
             unsafe { (self.hub.library().rdma_destroy_qp)(self.id.as_ptr()) };
             let mut arrived = Vec::new();
-            // What the adapter had said before it was stopped still counts.
+            // Completions from before the destruction still count.
             let _ = queue.poll(ended, &mut arrived);
             queue.give_up(ended);
         }
@@ -226,7 +227,7 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.destroy_queue(&mut Vec::new());
-        // SAFETY: made by the library for us and given back once; all its events are acknowledged as they are taken.
+        // SAFETY: created by the library and destroyed once; all its events are acknowledged when they are taken.
         let answer = unsafe { (self.hub.library().rdma_destroy_id)(self.id.as_ptr()) };
         if let Err(error) = outcome(answer) {
             tracing::warn!(%error, "a connection's id could not be given back");
@@ -242,14 +243,14 @@ fn parameters(dial: ConnectParameters<'_>) -> ConnectionParameters {
         initiator_depth: dial.reads_outbound,
         flow_control: u8::from(dial.flow_control),
         retry_count: 7,
-        // For ever: there are credits, and a peer that takes nothing is given up by its deadline.
+        // Unlimited: there are credits, and the deadline ends a peer that receives nothing.
         rnr_retry_count: 7,
         srq: 0,
         qp_num: 0,
     }
 }
 
-/// `struct sockaddr_in` or `struct sockaddr_in6`.
+/// Encodes a `struct sockaddr_in` or `struct sockaddr_in6`.
 fn encode(address: SocketAddr) -> SocketAddress {
     let mut bytes = [0; 128];
     bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
@@ -290,7 +291,7 @@ mod tests {
 
     #[test]
     fn addresses_are_the_systems_own() {
-        // If this failed, a node would be looked for at another address than its owner wrote.
+        // If this failed, a node would connect to another address than the configured one.
         for text in ["10.9.0.2:7400", "127.0.0.1:1", "[fd00::9]:65535"] {
             let address: SocketAddr = text.parse().unwrap();
             assert_eq!(decode(&encode(address)), Some(address));

@@ -1,39 +1,40 @@
-//! What was given to a queue pair and has not ended: kept in order, with the memory it uses, until it is known how it
-//! ended. Only some of it is asked to say so.
+//! Operations in flight on a queue pair, in order, with the memory that they use, until their result is known. Only
+//! some of them request a completion.
 //!
-//! An end of one says something about those before it. On InfiniBand and RoCE work ends in order, so all of them have
-//! ended well (what fails always says so). On iWARP a write ends when it was handed to TCP, which can be before an older
-//! read was answered: there the end of a write speaks for older writes only, and the end of a read for all.
+//! A completion says something about earlier operations. On InfiniBand and RoCE operations complete in order, so all
+//! earlier ones succeeded (a failure is always reported). On iWARP a write completes when it was handed to TCP,
+//! possibly before an older read was answered. There the completion of a write covers older writes only, and the
+//! completion of a read covers all.
 
 use std::collections::VecDeque;
 
-/// What an operation waits for.
+/// Event that an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An answer: reads and atomics.
     Answered,
-    /// Nothing, or a mere acknowledgement: writes and sends.
+    /// Nothing, or an acknowledgement: writes and sends.
     OneWay,
 }
 
-/// Why an operation failed, as far as the adapter knows.
+/// Cause of a failure, as far as the adapter knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureCause {
-    /// It was not given to the adapter at all.
+    /// Never posted to the adapter.
     NotPosted,
-    /// The queue was dead before its turn came, or while it was under way.
+    /// The queue failed before the operation, or while it was in flight.
     Flushed,
-    /// The peer said no.
+    /// The peer refused the operation.
     Refused,
-    /// The peer answers no more.
+    /// The peer no longer answers.
     Unanswered,
-    /// Anything else, in the library's number.
+    /// Any other status, in the library's number.
     Other(i32),
-    /// The queue is gone and never said.
+    /// The queue was destroyed without a completion.
     Unsaid,
 }
 
-/// One operation ended.
+/// An operation with a known result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FinishedWork {
     pub(crate) token: u64,
@@ -44,16 +45,16 @@ struct Entry<H> {
     kind: Kind,
     token: u64,
     open: bool,
-    /// Kept until the operation has ended.
+    /// Kept until the operation has completed.
     _held: Option<H>,
 }
 
-/// See the module.
+/// Operations in flight on one queue pair.
 pub(super) struct InFlight<H> {
     entries: VecDeque<Entry<H>>,
-    /// The number of the first entry.
+    /// Number of the first entry.
     first: u64,
-    /// The ends come in the order of the beginnings.
+    /// Operations complete in the order of posting.
     in_order: bool,
 }
 
@@ -66,7 +67,7 @@ impl<H> InFlight<H> {
         self.entries.len()
     }
 
-    /// The number that the next one will have.
+    /// Returns the number of the next operation.
     pub(super) fn next(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
@@ -75,7 +76,7 @@ impl<H> InFlight<H> {
         self.entries.push_back(Entry { kind, token, open: true, _held: held });
     }
 
-    /// Number `number` ended. A number that is not under way says nothing.
+    /// Completes an operation by its number. A number that is not in flight has no effect.
     pub(super) fn end(&mut self, number: u64, result: Result<(), FailureCause>, ended: &mut Vec<FinishedWork>) {
         let Some(index) = number.checked_sub(self.first).map(|index| index as usize) else { return };
         let Some(entry) = self.entries.get(index) else { return };
@@ -95,7 +96,7 @@ impl<H> InFlight<H> {
         }
     }
 
-    /// Those from `number` on were never given to the adapter.
+    /// Takes back the operations from `number` on, which were never posted to the adapter.
     pub(super) fn take_back(&mut self, number: u64, ended: &mut Vec<FinishedWork>) {
         let keep = number.saturating_sub(self.first) as usize;
         for entry in self.entries.drain(keep.min(self.entries.len())..) {
@@ -103,7 +104,7 @@ impl<H> InFlight<H> {
         }
     }
 
-    /// The queue is gone: how the rest ended will not be known.
+    /// Completes the rest with an unknown result: the queue is gone.
     pub(super) fn give_up(&mut self, ended: &mut Vec<FinishedWork>) {
         self.first = self.next();
         for entry in self.entries.drain(..).filter(|entry| entry.open) {
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn an_end_speaks_for_those_before_it_where_order_is_kept() {
-        // If this failed, an operation would be told twice, never, or before its bytes were there.
+        // If this failed, an operation would complete twice, never, or before its bytes were there.
         let mut ended = Vec::new();
         let mut ordered = flight(true, &[Answered, OneWay, Answered, OneWay]);
         ordered.end(1, Ok(()), &mut ended);
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn on_iwarp_a_write_says_nothing_about_a_read() {
-        // If this failed, a get over an iWARP adapter would return memory that the answer has not reached.
+        // If this failed, a get over an iWARP adapter would return memory before the answer arrived.
         let mut ended = Vec::new();
         let mut free = flight(false, &[OneWay, Answered, OneWay, Answered, OneWay]);
         free.end(2, Ok(()), &mut ended);
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_was_never_posted_is_told_apart() {
-        // If this failed, an operation that certainly did nothing would be called uncertain.
+        // If this failed, an operation that certainly did nothing would be reported as indeterminate.
         let mut ended = Vec::new();
         let mut flight = flight(true, &[OneWay, OneWay, OneWay]);
         flight.take_back(1, &mut ended);
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn memory_is_held_until_its_operation_has_ended() {
-        // If this failed, the adapter would write into memory that is already somebody else's.
+        // If this failed, the adapter would write into memory that already has another owner.
         let memory = Rc::new(());
         let mut flight = InFlight::new(true, 8);
         flight.push(Answered, 0, Some(Rc::clone(&memory)));

@@ -1,4 +1,4 @@
-//! The two libraries, found and opened when somebody asks for an adapter, and never closed again.
+//! The two libraries of rdma-core, opened at the first request for an adapter and never closed.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
@@ -9,23 +9,23 @@ use super::abi::{
     Mr, Pd, PortAttributes, QpInit, SocketAddress,
 };
 
-/// Why there is no adapter to be had.
+/// Reason why no adapter is available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// rdma-core is not installed.
     #[error("rdma-core is not installed: {0}")]
     NoLibrary(String),
-    /// rdma-core is older than what is needed.
+    /// rdma-core is older than required.
     #[error("rdma-core is too old: it has no {0}")]
     TooOld(&'static str),
-    /// The libraries are there, and the kernel knows no device.
+    /// The libraries exist, but the kernel knows no device.
     #[error("there is no rdma device: {0}")]
     NoDevice(String),
 }
 
 macro_rules! table {
     ($($field:ident in $library:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*) => {
-        /// What we call, by its own name.
+        /// Functions of the libraries, by their own names.
         pub(super) struct Library {
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) $(-> $answer)?,)*
         }
@@ -38,7 +38,7 @@ macro_rules! table {
                 $(
                     let name = concat!(stringify!($field), "\0");
                     let found = symbol($library!(verbs, cm), name).ok_or(Unavailable::TooOld(stringify!($field)))?;
-                    // SAFETY: the symbol is a function of this name in a library whose names promise this type
+                    // SAFETY: the symbol is a function of this name in a library whose names guarantee this type
                     // (`infiniband/verbs.h`, `rdma/rdma_cma.h`), and it is never unloaded.
                     let $field = unsafe {
                         std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $answer)?>(found)
@@ -100,8 +100,8 @@ table! {
 }
 
 impl Library {
-    /// The libraries, opened once for the process. A failure stays one: a program that was started without them has to be
-    /// started again.
+    /// Returns the libraries, opened once for the process. A failure is permanent: a program that was started without
+    /// them has to be restarted.
     pub(super) fn get() -> Result<&'static Self, Unavailable> {
         static LIBRARY: OnceLock<Result<Library, Unavailable>> = OnceLock::new();
         LIBRARY.get_or_init(Library::open).as_ref().map_err(Clone::clone)
@@ -109,18 +109,18 @@ impl Library {
 }
 
 fn open(name: &CStr) -> Result<*mut c_void, Unavailable> {
-    // SAFETY: the name is a C string; what the libraries run when they are loaded is their business, and they are
-    // made to be opened like this by programs that do not link them.
+    // SAFETY: the name is a C string. The libraries may run code when they are loaded, and they are made to be opened
+    // like this by programs that do not link them.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     if !handle.is_null() {
         return Ok(handle);
     }
-    // SAFETY: no other call into the loader comes in between on this thread, which is what the answer belongs to.
+    // SAFETY: no other call to the loader comes in between on this thread, to which the answer belongs.
     let why = unsafe { libc::dlerror() };
     if why.is_null() {
         return Err(Unavailable::NoLibrary(name.to_string_lossy().into_owned()));
     }
-    // SAFETY: the loader's own C string, which lives until the thread's next call into it.
+    // SAFETY: the loader's own C string, which lives until the thread's next call to it.
     let why = unsafe { CStr::from_ptr(why) };
     Err(Unavailable::NoLibrary(why.to_string_lossy().into_owned()))
 }
@@ -132,7 +132,7 @@ fn symbol(library: *mut c_void, name: &str) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// What a call that answers -1 and `errno`, an errno, or (some drivers) a negative errno, says.
+/// Converts an answer that is -1 with `errno`, an errno, or (some drivers) a negative errno.
 pub(super) fn outcome(answer: c_int) -> io::Result<()> {
     match answer {
         0 => Ok(()),

@@ -1,4 +1,4 @@
-//! Protection domains, and memory that the adapter may reach.
+//! Protection domains, and memory registered with the adapter.
 
 use std::ffi::c_int;
 use std::io;
@@ -11,19 +11,19 @@ use super::adapter::Adapter;
 use super::library::outcome;
 use crate::sys::Mapping;
 
-/// A protection domain: keys of one mean nothing in another.
+/// A protection domain: a key is valid only in its own domain.
 pub(crate) struct Domain {
     adapter: Adapter,
     pd: NonNull<Pd>,
 }
 
-// SAFETY: rdma-core's functions may be called from any thread, and this is only handed to them.
+// SAFETY: rdma-core's functions may be called from any thread, and this is only passed to them.
 unsafe impl Send for Domain {}
 // SAFETY: as above.
 unsafe impl Sync for Domain {}
 
-/// Who may do what with registered memory. Relaxed ordering is never asked for: what is published after a write has to
-/// be seen after it.
+/// Access rights to registered memory. Relaxed ordering is never requested: a value that is published after a write
+/// has to become visible after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(crate) local_write: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Access {
 impl Access {
     fn flags(self) -> c_int {
         let one = |wanted, flag| if wanted { flag } else { 0 };
-        // The adapter insists on local writes where remote ones are allowed.
+        // The adapter requires local writes where remote writes are allowed.
         one(self.local_write || self.remote_write || self.remote_atomic, abi::ACCESS_LOCAL_WRITE)
             | one(self.remote_read, abi::ACCESS_REMOTE_READ)
             | one(self.remote_write, abi::ACCESS_REMOTE_WRITE)
@@ -59,7 +59,7 @@ impl Domain {
         self.pd.as_ptr()
     }
 
-    /// Lets the adapter reach a range of a mapping. Panics if it is outside.
+    /// Registers a range of a mapping with the adapter. Panics if the range is outside.
     pub(crate) fn register(
         self: &Arc<Self>,
         memory: &Arc<Mapping>,
@@ -69,7 +69,7 @@ impl Domain {
     ) -> io::Result<Arc<Registered>> {
         let start = memory.span(offset as usize, bytes as usize);
         // SAFETY: `span` checked that the range lies in the mapping, which the result keeps mapped until the adapter
-        // has been told to forget it.
+        // has released it.
         let mr =
             unsafe { (self.adapter.library().ibv_reg_mr)(self.raw(), start.cast(), bytes as usize, access.flags()) };
         let mr = NonNull::new(mr).ok_or_else(io::Error::last_os_error)?;
@@ -91,7 +91,7 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: whatever was made in this domain holds an `Arc` of it, so nothing is left in it.
+        // SAFETY: every object of this domain holds an `Arc` of it, so none exists.
         let answer = unsafe { (self.adapter.library().ibv_dealloc_pd)(self.raw()) };
         if let Err(error) = outcome(answer) {
             tracing::warn!(%error, device = ?self.adapter, "a protection domain could not be given back");
@@ -99,14 +99,14 @@ impl Drop for Domain {
     }
 }
 
-/// A range of memory that the adapter may reach. The adapter forgets it before it is unmapped: fields drop in order.
+/// A range of memory that the adapter may access. It is deregistered before it is unmapped: fields drop in order.
 pub(crate) struct Registered {
     mr: NonNull<Mr>,
     local_key: u32,
     remote_key: u32,
     address: u64,
     bytes: u64,
-    /// Where in the mapping it begins.
+    /// Offset in the mapping.
     start: u64,
     memory: Arc<Mapping>,
     domain: Arc<Domain>,
@@ -122,22 +122,22 @@ impl Registered {
         self.local_key
     }
 
-    /// What a peer names it by.
+    /// Returns the key for peers.
     pub(crate) fn remote_key(&self) -> u32 {
         self.remote_key
     }
 
-    /// Where it begins, for peers and for the adapter.
+    /// Returns the address of the first byte, for peers and for the adapter.
     pub(crate) fn address(&self) -> u64 {
         self.address
     }
 
-    /// Its length.
+    /// Returns the length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The mapping, and where in it this begins.
+    /// Returns the mapping, and the offset of this range in it.
     pub(crate) fn memory(&self) -> (&Mapping, usize) {
         (&self.memory, self.start as usize)
     }
@@ -149,10 +149,10 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: made by `register`, and given back once: whatever was in flight on it held an `Arc` of it.
+        // SAFETY: made by `register`, and deregistered once: every operation in flight on it held an `Arc` of it.
         let answer = unsafe { (self.domain.adapter().library().ibv_dereg_mr)(self.mr.as_ptr()) };
         if let Err(error) = outcome(answer) {
-            // The adapter may still reach it: then it must stay mapped.
+            // The adapter may still access it: then it must stay mapped.
             tracing::error!(%error, "registered memory could not be given back, and stays mapped");
             std::mem::forget(Arc::clone(&self.memory));
         }

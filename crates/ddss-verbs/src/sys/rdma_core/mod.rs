@@ -1,17 +1,17 @@
-//! rdma-core, opened at run time: what is unsafe about devices, protection domains, queues and connections, behind types
-//! that cannot be used wrongly.
+//! rdma-core, opened at run time: safe types around devices, protection domains, queues and connections.
 //!
 //! ```text
 //!  Adapter ◄── Domain ◄── Registered (a range of a Mapping, which it keeps)
 //!     ▲           ▲            ▲
-//!     │           └── Queue ───┘  holds what is in flight until it has ended
+//!     │           └── Queue ───┘  holds the operations in flight until they complete
 //!     ├── Completions ◄─┘ │
 //!     └── Channel ◄┘      ▼
-//!                     Endpoint ──► Hub (events of connections)
+//!                     Endpoint ──► CmEventChannel (events of connections)
 //! ```
 //!
-//! Every arrow is an `Arc`, so nothing is given back to the library before what was made of it. No type here is tied to a
-//! thread; the libraries themselves may be called from any.
+//! Every arrow is an `Arc`, so no object is returned to the library before the objects made from it. No type here is
+//! tied to a thread; the libraries may be called from any thread. [`library`] loads the functions, [`abi`] declares
+//! the structures, [`in_flight`] tracks posted operations, and [`async_events`] records errors of queues.
 
 mod abi;
 mod adapter;

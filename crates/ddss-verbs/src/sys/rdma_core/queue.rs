@@ -14,16 +14,16 @@ use super::in_flight::{FailureCause, FinishedWork, InFlight, Kind};
 use super::library::outcome;
 use super::memory::{Domain, Registered};
 
-/// Completions taken from the adapter in one go.
+/// Completions taken from the adapter in one call.
 const SCOOP: usize = 32;
-/// Scoops of one poll, before other queues have their turn.
+/// Calls of one poll, before other queues are served.
 const SCOOPS_MAX: usize = 8;
-/// A batch longer than this is asked for a completion in between.
+/// Operations of a batch between two requests for a completion.
 const SIGNAL_EVERY: usize = 32;
-/// Set in the number of a receive; the rest is its slot.
+/// Marks the number of a receive; the rest is its slot.
 const RECEIVE: u64 = 1 << 63;
 
-/// Where the adapter says that a completion queue has something.
+/// Channel on which the adapter reports that a completion queue is not empty.
 pub(crate) struct Channel {
     adapter: Adapter,
     channel: NonNull<CompletionChannel>,
@@ -51,7 +51,7 @@ impl Channel {
         unsafe { BorrowedFd::borrow_raw(fd) }
     }
 
-    /// Takes every notice off it: one that stays would hide the next.
+    /// Removes all pending notices: a leftover one would hide the next.
     pub(crate) fn drain(&self) {
         loop {
             let (mut cq, mut context): (*mut Cq, *mut c_void) = (null_mut(), null_mut());
@@ -62,7 +62,7 @@ impl Channel {
             if answer != 0 {
                 return;
             }
-            // SAFETY: the queue that the notice is about waits for this before it can be destroyed.
+            // SAFETY: the queue of the notice waits for this call before it can be destroyed.
             unsafe { (self.adapter.library().ibv_ack_cq_events)(cq, 1) };
         }
     }
@@ -70,7 +70,7 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: every completion queue of it holds an `Arc` of it.
+        // SAFETY: every completion queue of the channel holds an `Arc` of it.
         let answer = unsafe { (self.adapter.library().ibv_destroy_comp_channel)(self.channel.as_ptr()) };
         if let Err(error) = outcome(answer) {
             tracing::warn!(%error, "a completion channel could not be given back");
@@ -78,7 +78,7 @@ impl Drop for Channel {
     }
 }
 
-/// A completion queue of one queue pair, large enough that it never overruns.
+/// Completion queue of one queue pair, large enough that it never overruns.
 pub(crate) struct Completions {
     cq: NonNull<Cq>,
     channel: Arc<Channel>,
@@ -110,7 +110,7 @@ impl Completions {
 
     fn scoop(&self, found: &mut [WorkCompletion; SCOOP]) -> io::Result<usize> {
         let poll = self.channel.adapter.view().poll_cq.expect("every driver can be polled");
-        // SAFETY: a live queue, and room for so many.
+        // SAFETY: a live queue, and room for this many.
         let count = unsafe { poll(self.raw(), SCOOP as c_int, found.as_mut_ptr()) };
         usize::try_from(count).map_err(|_| io::Error::from_raw_os_error(libc::EIO))
     }
@@ -124,7 +124,7 @@ impl Completions {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        // SAFETY: its queue pair was destroyed before, as `Endpoint` says.
+        // SAFETY: its queue pair was destroyed before, as `Endpoint` documents.
         let answer = unsafe { (self.channel.adapter.library().ibv_destroy_cq)(self.raw()) };
         if let Err(error) = outcome(answer) {
             tracing::warn!(%error, "a completion queue could not be given back");
@@ -132,7 +132,7 @@ impl Drop for Completions {
     }
 }
 
-/// How much a queue pair takes.
+/// Capacities of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depths {
     pub(crate) sends: u32,
@@ -141,9 +141,9 @@ pub(crate) struct Depths {
     pub(crate) inline_bytes: u32,
 }
 
-/// What is asked of the adapter.
+/// A request to the adapter.
 pub(crate) enum Request {
-    /// With `fenced`, it begins when every read before it has been answered.
+    /// With `fenced`, it starts after every earlier read has been answered.
     Read {
         local: (Arc<Registered>, u64, u32),
         key: u32,
@@ -174,15 +174,15 @@ pub(crate) enum Request {
     },
 }
 
-/// A message in one of the receive slots.
+/// A message in a receive slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) slot: u32,
     pub(crate) bytes: u32,
 }
 
-/// A queue pair with its memory. It is part of an [`Endpoint`](super::Endpoint), which destroys it before this is
-/// dropped.
+/// A queue pair with its memory. It belongs to an [`Endpoint`](super::Endpoint), which destroys the queue pair before
+/// this value is dropped.
 pub(crate) struct Queue {
     qp: NonNull<Qp>,
     trouble: AsyncErrors,
@@ -190,13 +190,13 @@ pub(crate) struct Queue {
     in_order: bool,
     batch: Vec<SendRequest>,
     pieces: Vec<Piece>,
-    /// The batch asks for a completion from here on only.
+    /// Index in the batch after the last request for a completion.
     signalled: usize,
     flight: InFlight<Arc<Registered>>,
     returned: Vec<u32>,
     receiving: Vec<(ReceiveRequest, Piece)>,
     stash: Vec<WorkCompletion>,
-    /// Where the adapter puts what it has; made once, since a poll that finds nothing has no time to clear it.
+    /// Buffer for completions, allocated once: an empty poll has no time to clear it.
     found: Box<[WorkCompletion; SCOOP]>,
     receives_flushed: bool,
     slots: Arc<Registered>,
@@ -209,8 +209,8 @@ pub(crate) struct Queue {
 unsafe impl Send for Queue {}
 
 impl Queue {
-    /// Takes over a queue pair that was made in `domain` with these completions and depths. The receive slots are not yet
-    /// posted.
+    /// Wraps a queue pair that was created in `domain` with these completions and depths. The receive slots are not
+    /// yet posted.
     pub(super) fn new(
         qp: NonNull<Qp>,
         domain: &Arc<Domain>,
@@ -242,12 +242,12 @@ impl Queue {
         }
     }
 
-    /// How many more operations fit.
+    /// Returns the number of operations that still fit.
     pub(crate) fn room(&self) -> usize {
         self.depths.sends as usize - self.flight.len()
     }
 
-    /// How many are under way.
+    /// Returns the number of operations in flight.
     pub(crate) fn under_way(&self) -> usize {
         self.flight.len()
     }
@@ -256,13 +256,13 @@ impl Queue {
         &self.trouble
     }
 
-    /// The adapter has thrown back the receives: the queue is dead.
+    /// Returns true if the adapter has flushed the receives: the queue is dead.
     pub(crate) fn receives_flushed(&self) -> bool {
         self.receives_flushed
     }
 
-    /// Puts an operation into the batch that the next [`ring`](Self::ring) gives to the adapter. Panics if there is no
-    /// room, or the local range is not of this queue's domain or outside of its memory.
+    /// Adds an operation to the batch that the next [`ring`](Self::ring) posts. Panics if there is no room, or if the
+    /// local range is not of this queue's domain or outside of its memory.
     pub(crate) fn push(&mut self, token: u64, request: Request) {
         assert!(self.room() > 0, "whoever pushes has looked for room");
         let mut wr = SendRequest { wr_id: self.flight.next(), ..SendRequest::EMPTY };
@@ -314,8 +314,8 @@ impl Queue {
         self.batch[index].send_flags |= abi::SEND_SIGNALED as u32;
     }
 
-    /// Asks the last of the batch to say when it has ended, and, where a write does not speak for a read, every read: of
-    /// two reads of which the second is refused, nobody else would say that the first was answered.
+    /// Requests a completion of the last operation of the batch. Where a write does not cover a read, also of every
+    /// read: if the second of two reads is refused, no other completion would cover the first.
     fn signal_last(&mut self) {
         let last = self.batch.len() - 1;
         self.signal(last);
@@ -326,10 +326,10 @@ impl Queue {
         }
     }
 
-    /// Gives the batch to the adapter, in one go.
+    /// Posts the batch to the adapter, in one call.
     ///
     /// # Errors
-    /// The adapter did not take all of it; what it did not take has ended as not posted.
+    /// The adapter refused a part of it, which completes as not posted.
     pub(crate) fn ring(&mut self, ended: &mut Vec<FinishedWork>) -> io::Result<()> {
         if self.batch.is_empty() {
             return Ok(());
@@ -343,8 +343,8 @@ impl Queue {
         }
         let post = self.domain.adapter().view().post_send.expect("every driver can send");
         let mut bad: *mut SendRequest = null_mut();
-        // SAFETY: a live queue pair, a list that ends, ranges of registered memory that `flight` keeps until the adapter has
-        // ended with them, and no more of them than the queue has room for.
+        // SAFETY: a live queue pair, a terminated list, ranges of registered memory that `flight` keeps until the
+        // adapter has completed them, and no more of them than the queue has room for.
         let answer = unsafe { post(self.qp.as_ptr(), first, &raw mut bad) };
         let result = outcome(answer);
         if result.is_err() {
@@ -361,10 +361,10 @@ impl Queue {
         result
     }
 
-    /// What ended and what arrived. Returns whether there was anything.
+    /// Collects completions and received messages. Returns whether there were any.
     ///
     /// # Errors
-    /// The adapter cannot be asked any more.
+    /// The adapter cannot be polled any more.
     pub(crate) fn poll(&mut self, ended: &mut Vec<FinishedWork>, arrived: &mut Vec<Arrived>) -> io::Result<bool> {
         let mut any = !self.stash.is_empty();
         for index in 0..self.stash.len() {
@@ -404,7 +404,7 @@ impl Queue {
         self.flight.end(completion.wr_id, result, ended);
     }
 
-    /// Asks to be woken by what comes next; false if there is something already.
+    /// Requests a notice for the next completion; false if there is one already.
     pub(crate) fn arm(&mut self) -> io::Result<bool> {
         self.completions.arm()?;
         let count = self.completions.scoop(&mut self.found)?;
@@ -412,20 +412,20 @@ impl Queue {
         Ok(self.stash.is_empty())
     }
 
-    /// Copies out what arrived in a slot.
+    /// Copies a received message out of its slot.
     pub(crate) fn copy_out(&self, arrived: Arrived, out: &mut Vec<u8>) {
         let (memory, start) = self.slots.memory();
         out.resize(arrived.bytes as usize, 0);
         memory.copy_out(start + (arrived.slot * self.depths.receive_bytes) as usize, out);
     }
 
-    /// A slot may be received into again, with the next [`ring_receives`](Self::ring_receives).
+    /// Queues a slot to be posted again, by the next [`ring_receives`](Self::ring_receives).
     pub(crate) fn give_back(&mut self, slot: u32) {
         assert!(self.returned.len() < self.depths.receives as usize, "each slot is given back once");
         self.returned.push(slot);
     }
 
-    /// Gives the slots that were given back to the adapter.
+    /// Posts the returned slots to the adapter.
     pub(crate) fn ring_receives(&mut self) -> io::Result<()> {
         if self.returned.is_empty() {
             return Ok(());
@@ -443,28 +443,28 @@ impl Queue {
         for (index, (wr, piece)) in self.receiving.iter_mut().enumerate() {
             wr.sg_list = piece;
             let next = first.wrapping_add(index + 1);
-            // The field's address is computed, and nothing is read there.
+            // Only the address of the field is computed; nothing is read there.
             wr.next = if index + 1 == count { null_mut() } else { next.cast() };
         }
         let post = self.domain.adapter().view().post_recv.expect("every driver can receive");
         let mut bad: *mut ReceiveRequest = null_mut();
-        // SAFETY: a live queue pair, a list that ends, and slots of registered memory that this value keeps, each of which is
-        // in the adapter's hands once.
+        // SAFETY: a live queue pair, a terminated list, and slots of registered memory that this value keeps, each of
+        // which the adapter has once.
         outcome(unsafe { post(self.qp.as_ptr(), first.cast(), &raw mut bad) })
     }
 
-    /// The queue pair is gone, or will be: how the rest ended will not be known.
+    /// Completes the rest with an unknown result: the queue pair is gone, or will be.
     pub(super) fn give_up(&mut self, ended: &mut Vec<FinishedWork>) {
         self.flight.give_up(ended);
     }
 }
 
-/// A read's or a write's key, where the atomics have their first operand: in the first four bytes of it.
+/// Encodes the key of a read or write in the first four bytes of the field that atomics use for their first operand.
 fn key_field(key: u32) -> u64 {
     let mut field = [0; 8];
     field[..4].copy_from_slice(&key.to_ne_bytes());
     u64::from_ne_bytes(field)
 }
 
-/// A receive and its piece lie side by side, the receive first: a pointer to the pair is one to the receive.
+/// A receive and its piece lie side by side, the receive first: a pointer to the pair is a pointer to the receive.
 const _: () = assert!(std::mem::offset_of!((ReceiveRequest, Piece), 0) == 0);
