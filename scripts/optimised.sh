@@ -4,6 +4,6 @@ optimised=(-p ddssd -p ddss-tests -p ddss-apps -p ddss-sim -p ddss-verbs --featu
 # Those that run here, and those of the emulated machine.
 optimised_here=(--bin ddssd --bin ddss-sim --bin chaos --bin checkpoint)
 optimised_there=(--bin ddssd --bin client)
-for test in adapter adapter_islands adapter_trust adapter_life adapter_mixed adapter_latency machine; do
+for test in adapter adapter_namespaces adapter_zero_copy adapter_lifecycle adapter_interop adapter_latency machine; do
     optimised_there+=(--test "$test")
 done

@@ -267,8 +267,8 @@ impl Fabrics {
         for _ in 0..LOOKS_MAX {
             there.poll(&mut events[1]);
             for event in events[1].iter() {
-                if let Event::Asked { peer, .. } = event {
-                    let rights = Rights::READ.and(Rights::WRITE);
+                if let Event::ConnectRequest { peer, .. } = event {
+                    let rights = Rights::READ.union(Rights::WRITE);
                     window = there.expose(peer, home, 0, REGION_BYTES, rights).ok();
                     there.accept(peer, b"").expect("it asked");
                 }

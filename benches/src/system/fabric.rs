@@ -62,7 +62,7 @@ impl FabricPair {
         // Made by a thread of its own, as it would be by a process of its own: what both write must not share cache lines.
         let home = thread::spawn(move || {
             // As they are in a daemon: clients write what they read into, and only the home writes its segments.
-            let (mut home, region) = fabric(Trust::Own);
+            let (mut home, region) = fabric(Trust::Exclusive);
             let address = home.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback listens");
             tell.send(address).expect("somebody wants to know");
             let window = admit(&mut home, region);
@@ -119,8 +119,8 @@ impl FabricPair {
 /// Accepts, and lets the other side into all of the home's memory.
 fn admit(home: &mut Iwarp, region: RegionId) -> Window {
     let window = until(home, |home, event| match event {
-        Event::Asked { peer, .. } => {
-            let rights = Rights::READ.and(Rights::WRITE).and(Rights::ATOMIC);
+        Event::ConnectRequest { peer, .. } => {
+            let rights = Rights::READ.union(Rights::WRITE).union(Rights::ATOMIC);
             let opened = home.expose(peer, region, 0, REGION_BYTES as u64, rights);
             home.accept(peer, b"").expect("it asked");
             Some(opened.expect("a fresh peer has room for a window"))

@@ -1,12 +1,14 @@
-//! How far iWARP in user space is from the bare sockets that it runs on, in one run.
+//! Compares user-space iWARP with the bare sockets that it uses, in one run.
 //!
-//! Two threads on two cores. Blocks of bare round trips and blocks of remote operations take turns on the same loopback;
-//! each line is the median of the blocks' ratios. Many operations are under way in two ways: `batch` posts 32 and waits for
-//! all of them, as the benchmark `fabric` does; `window` posts one for each that ended. The bare sockets do the same with
-//! the same sizes, the same congestion control as the fabric and the same ranges of memory.
+//! Two threads on two cores. Blocks of bare round trips and blocks of remote operations take turns on the same
+//! loopback; each line is the median of the blocks' ratios. Throughput is measured in two ways: `batch` posts 32
+//! operations and waits for all of them, as the benchmark `fabric` does; `window` posts one for each completion. The
+//! bare sockets do the same with the same sizes, the same congestion control as the fabric and the same ranges of
+//! memory.
 //!
-//! `cargo run --release -p ddss-verbs --example fabric_ratio [-- [--plain] [--shared] [--paced] [BYTES]]`: without CRC; from
-//! memory that others may write, too; with the system's congestion control for the bare sockets; one size only.
+//! `cargo run --release -p ddss-verbs --example fabric_ratio [-- [--plain] [--shared] [--paced] [BYTES]]`: without
+//! CRC; from memory that other processes may write, too; with the system's congestion control for the bare sockets;
+//! one size only.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program that prints what it measured")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -27,7 +29,7 @@ const STOP: u64 = u64::MAX;
 const BLOCKS: usize = 15;
 const OUTSTANDING: u64 = 32;
 
-/// What the server does now: 0 the fabric, `STOP`, or the size of a bare answer.
+/// Mode of the server: 0 the fabric, `STOP`, or the size of a bare answer.
 static MODE: AtomicU64 = AtomicU64::new(FABRIC);
 static SEEN: AtomicU64 = AtomicU64::new(FABRIC);
 
@@ -42,11 +44,11 @@ fn pin(core: usize) {
     let mut set = CpuSet::new();
     set.set(core % std::thread::available_parallelism().unwrap().get());
     sched_setaffinity(None, &set).unwrap();
-    // Niceness does nothing across sessions; this does, where it is allowed.
+    // Niceness has no effect across sessions; this does, where it is permitted.
     let _ = std::fs::write("/proc/self/autogroup", "-20");
 }
 
-/// As the fabric has its sockets, but for `--paced`.
+/// Sets the socket options of the fabric, except for `--paced`.
 fn tune(bare: &TcpStream) {
     bare.set_nodelay(true).unwrap();
     bare.set_nonblocking(true).unwrap();
@@ -66,8 +68,8 @@ fn serve(listener: TcpListener, config: IwarpConfig, hello: std::sync::mpsc::Sen
     pin(1);
     let mut fabric = Iwarp::new(config).unwrap();
     let fd = memory();
-    // As a daemon's segments are.
-    let trust = if std::env::args().any(|arg| arg == "--shared") { Trust::Sealed } else { Trust::Own };
+    // The guarantee of a daemon's segments.
+    let trust = if std::env::args().any(|arg| arg == "--shared") { Trust::Sealed } else { Trust::Exclusive };
     let region = fabric.register(fd.as_fd(), trust, 0, MEMORY).unwrap();
     hello.send(fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
     let (mut bare, _) = listener.accept().unwrap();
@@ -75,7 +77,7 @@ fn serve(listener: TcpListener, config: IwarpConfig, hello: std::sync::mpsc::Sen
     let mut events = Events::new();
     let answer = vec![1_u8; MEMORY as usize];
     let mut requests = vec![0_u8; 1 << 16];
-    let (mut owed, mut odd, mut at) = (0_u64, 0, 0);
+    let (mut pending_bytes, mut odd, mut at) = (0_u64, 0, 0);
     loop {
         let mode = MODE.load(Ordering::Relaxed);
         SEEN.store(mode, Ordering::SeqCst);
@@ -84,8 +86,8 @@ fn serve(listener: TcpListener, config: IwarpConfig, hello: std::sync::mpsc::Sen
                 for _ in 0..64 {
                     fabric.poll(&mut events);
                     for event in events.iter() {
-                        if let Event::Asked { peer, .. } = event {
-                            let rights = Rights::READ.and(Rights::WRITE).and(Rights::ATOMIC);
+                        if let Event::ConnectRequest { peer, .. } = event {
+                            let rights = Rights::READ.union(Rights::WRITE).union(Rights::ATOMIC);
                             let window = fabric.expose(peer, region, 0, MEMORY, rights).unwrap();
                             fabric.accept(peer, &window.key.to_le_bytes()).unwrap();
                         }
@@ -97,17 +99,17 @@ fn serve(listener: TcpListener, config: IwarpConfig, hello: std::sync::mpsc::Sen
             size => {
                 if let Ok(count) = bare.read(&mut requests) {
                     odd += count as u64;
-                    owed += odd / 8 * size;
+                    pending_bytes += odd / 8 * size;
                     odd %= 8;
                 }
-                // From the same range of memory that the fabric's answers come from.
+                // From the same range of memory as the fabric's answers.
                 let range = size * 32;
                 at %= range;
-                let end = range.min(at + owed);
-                if owed > 0
+                let end = range.min(at + pending_bytes);
+                if pending_bytes > 0
                     && let Ok(count) = bare.write(&answer[at as usize..end as usize])
                 {
-                    owed -= count as u64;
+                    pending_bytes -= count as u64;
                     at = (at + count as u64) % range;
                 }
             }
@@ -164,7 +166,7 @@ impl Client {
         }
     }
 
-    /// One at a time: the latency of each.
+    /// Runs operations one at a time, and records the latency of each.
     fn ping(&mut self, kind: Kind, bytes: u64, count: usize, times: &mut Vec<u64>) {
         for tag in 0..count as u64 {
             let start = Instant::now();
@@ -196,7 +198,7 @@ impl Client {
         }
     }
 
-    /// 32 at a time: operations in `span`.
+    /// Keeps 32 operations in flight; returns operations per second over `span`.
     fn flood(&mut self, kind: Kind, bytes: u64, batches: bool, span: Duration) -> f64 {
         let (mut tag, mut done) = (0, 0_u64);
         let start = Instant::now();

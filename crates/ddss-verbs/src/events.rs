@@ -11,7 +11,7 @@ use crate::terminate_code::TerminateCode;
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A peer requests a connection; answer with `accept` or `reject` before the deadline.
-    Asked {
+    ConnectRequest {
         /// The new peer.
         peer: PeerId,
         /// Address of the peer.
@@ -79,14 +79,14 @@ pub enum Event<'a> {
 #[non_exhaustive]
 pub enum WorkError {
     /// Certainly not executed: the connection ended before the operation left this node.
-    #[error("did nothing: the connection ended before")]
-    NotDone,
+    #[error("not executed: the connection ended before")]
+    NotExecuted,
     /// Certainly not executed: the peer named the operation and the reason.
-    #[error("did nothing: the peer refused it: {0}")]
+    #[error("not executed: refused by the peer: {0}")]
     Refused(TerminateCode),
     /// Possibly executed: the connection ended while the operation was in flight.
-    #[error("may have happened: the connection ended in between")]
-    Unknown,
+    #[error("outcome unknown: the connection ended while the operation was in flight")]
+    Indeterminate,
     /// An abandoned read; local memory is not touched any more.
     #[error("the read was abandoned")]
     Abandoned,
@@ -95,8 +95,8 @@ pub enum WorkError {
 impl WorkError {
     /// Returns true if the operation certainly did nothing at the peer.
     #[must_use]
-    pub fn certain(self) -> bool {
-        matches!(self, WorkError::NotDone | WorkError::Refused(_))
+    pub fn is_definite(self) -> bool {
+        matches!(self, WorkError::NotExecuted | WorkError::Refused(_))
     }
 }
 
@@ -105,13 +105,13 @@ impl WorkError {
 #[non_exhaustive]
 pub enum CloseReason {
     /// The local side called `close` or `reject`.
-    #[error("closed here")]
+    #[error("closed locally")]
     Local,
     /// The peer closed the connection in order.
     #[error("closed by the peer")]
-    Gone,
+    ClosedByPeer,
     /// The connection could not be established.
-    #[error("could not be connected: {0}")]
+    #[error("cannot connect: {0}")]
     Unreachable(io::ErrorKind),
     /// The peer rejected the request.
     #[error("rejected by the peer")]
@@ -121,10 +121,10 @@ pub enum CloseReason {
     Lost(io::ErrorKind),
     /// The deadline passed: the connection was not established in time, or the peer accepted no bytes for too long.
     #[error("the deadline passed")]
-    Late,
+    TimedOut,
     /// The peer violated the protocol and was sent a terminate message.
-    #[error("the peer broke the protocol: {0}")]
-    Broken(TerminateCode),
+    #[error("protocol violation by the peer: {0}")]
+    ProtocolViolation(TerminateCode),
     /// The peer reports a protocol violation of this side.
     #[error("terminated by the peer: {0}")]
     Terminated(TerminateCode),
@@ -138,7 +138,7 @@ struct Span {
 
 #[derive(Clone, Copy)]
 enum Entry {
-    Asked { peer: PeerId, address: SocketAddr, hello: Span },
+    ConnectRequest { peer: PeerId, address: SocketAddr, hello: Span },
     Admitted { peer: PeerId, address: SocketAddr },
     Connected { peer: PeerId, hello: Span },
     Closed { peer: PeerId, reason: CloseReason, hello: Span },
@@ -193,7 +193,9 @@ impl Events {
 
     fn view(&self, entry: Entry) -> Event<'_> {
         match entry {
-            Entry::Asked { peer, address, hello } => Event::Asked { peer, address, hello: self.slice(hello) },
+            Entry::ConnectRequest { peer, address, hello } => {
+                Event::ConnectRequest { peer, address, hello: self.slice(hello) }
+            }
             Entry::Admitted { peer, address } => Event::Admitted { peer, address },
             Entry::Connected { peer, hello } => Event::Connected { peer, hello: self.slice(hello) },
             Entry::Closed { peer, reason, hello } => Event::Closed { peer, reason, hello: self.slice(hello) },
@@ -209,41 +211,41 @@ impl Events {
         &self.bytes[span.start as usize..][..span.bytes as usize]
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> Span {
+    fn store(&mut self, bytes: &[u8]) -> Span {
         let start = u32::try_from(self.bytes.len()).expect("a poll is budgeted to far less than 4 GiB of messages");
         self.bytes.extend_from_slice(bytes);
         Span { start, bytes: bytes.len() as u32 }
     }
 
-    pub(crate) fn asked(&mut self, peer: PeerId, address: SocketAddr, hello: &[u8]) {
-        let hello = self.keep(hello);
-        self.entries.push(Entry::Asked { peer, address, hello });
+    pub(crate) fn push_connect_request(&mut self, peer: PeerId, address: SocketAddr, hello: &[u8]) {
+        let hello = self.store(hello);
+        self.entries.push(Entry::ConnectRequest { peer, address, hello });
     }
 
-    pub(crate) fn admitted(&mut self, peer: PeerId, address: SocketAddr) {
+    pub(crate) fn push_admitted(&mut self, peer: PeerId, address: SocketAddr) {
         self.entries.push(Entry::Admitted { peer, address });
     }
 
-    pub(crate) fn connected(&mut self, peer: PeerId, hello: &[u8]) {
-        let hello = self.keep(hello);
+    pub(crate) fn push_connected(&mut self, peer: PeerId, hello: &[u8]) {
+        let hello = self.store(hello);
         self.entries.push(Entry::Connected { peer, hello });
     }
 
-    pub(crate) fn closed(&mut self, peer: PeerId, reason: CloseReason, hello: &[u8]) {
-        let hello = self.keep(hello);
+    pub(crate) fn push_closed(&mut self, peer: PeerId, reason: CloseReason, hello: &[u8]) {
+        let hello = self.store(hello);
         self.entries.push(Entry::Closed { peer, reason, hello });
     }
 
-    pub(crate) fn done(&mut self, peer: PeerId, tag: u64, outcome: Result<u64, WorkError>) {
+    pub(crate) fn push_done(&mut self, peer: PeerId, tag: u64, outcome: Result<u64, WorkError>) {
         self.entries.push(Entry::Done { peer, tag, outcome });
     }
 
-    pub(crate) fn message(&mut self, peer: PeerId, bytes: &[u8], solicited: bool, invalidated: Option<u32>) {
-        let bytes = self.keep(bytes);
+    pub(crate) fn push_message(&mut self, peer: PeerId, bytes: &[u8], solicited: bool, invalidated: Option<u32>) {
+        let bytes = self.store(bytes);
         self.entries.push(Entry::Message { peer, bytes, solicited, invalidated });
     }
 
-    pub(crate) fn immediate(&mut self, peer: PeerId, data: [u8; 8], solicited: bool) {
+    pub(crate) fn push_immediate(&mut self, peer: PeerId, data: [u8; 8], solicited: bool) {
         self.entries.push(Entry::Immediate { peer, data, solicited });
     }
 }

@@ -74,14 +74,14 @@ impl Rights {
 
     /// Returns the rights of both operands.
     #[must_use]
-    pub const fn and(self, more: Rights) -> Rights {
-        Rights(self.0 | more.0)
+    pub const fn union(self, other: Rights) -> Rights {
+        Rights(self.0 | other.0)
     }
 
     /// Returns true if every right in `required` is granted.
     #[must_use]
-    pub const fn allow(self, asked: Rights) -> bool {
-        self.0 & asked.0 == asked.0
+    pub const fn contains(self, required: Rights) -> bool {
+        self.0 & required.0 == required.0
     }
 }
 
@@ -91,11 +91,11 @@ pub enum Trust {
     /// A memfd sealed against shrinking, which is checked. Any process may write it at any time.
     Sealed,
     /// A file that only the caller can shrink, as the caller guarantees. Any process may write it at any time.
-    Vouched,
+    CallerAssured,
     /// Memory that only the caller can shrink and only the polling thread writes, as the caller guarantees. Nothing
     /// changes it during a poll except that poll, so payload need not be copied before it is checksummed. If the
     /// guarantee is false, checksums are wrong and connections end.
-    Own,
+    Exclusive,
 }
 
 /// Part of a region that one peer may access with a key. The key is random and is valid for one connection.
@@ -127,22 +127,22 @@ pub struct Capabilities {
     /// everything that this thread writes itself.
     pub snapshot_bytes: u64,
     /// True if each aligned 8-byte word of a transfer is atomic, regardless of the writer.
-    pub words_whole: bool,
+    pub has_atomic_words: bool,
     /// Unit that executes atomics on a word of this node.
     pub atomics: AtomicScope,
     /// True if [`Fabric::abandon`] works: a posted read can be stopped from touching local memory.
-    pub reads_abandonable: bool,
+    pub can_abandon_reads: bool,
     /// True if the reads of one batch are in flight together and access the peer's memory in order: one round trip for
     /// all. Otherwise each read waits for its predecessor, which keeps the order as well.
     pub reads_overlap: bool,
     /// True if the completion of a write means that the bytes are in the peer's memory. False on iWARP.
-    pub write_done_is_placed: bool,
+    pub has_remote_write_completion: bool,
     /// True if a refused operation completes with [`Refused`](crate::WorkError::Refused) and both ends learn why the
     /// connection closes. Otherwise a refusal can look like a lost connection.
-    pub refusals_named: bool,
+    pub can_report_refusals: bool,
     /// True if [`Fabric::set_admission_filter`] works: a thread of the fabric accepts and judges unauthenticated
     /// peers.
-    pub guarded: bool,
+    pub has_admission_filter: bool,
 }
 
 /// Unit that executes atomics on this node's memory. The two are never mixed on one word.
@@ -159,19 +159,19 @@ pub enum AtomicScope {
 #[non_exhaustive]
 pub enum FabricError {
     /// A table is full.
-    #[error("no room for another {0}")]
+    #[error("no room for another {0}: the table is full")]
     Full(&'static str),
     /// The peer does not exist.
-    #[error("there is no peer {0}")]
+    #[error("unknown peer {0}")]
     UnknownPeer(PeerId),
     /// The peer is not in a state that permits the operation.
-    #[error("peer {0} is not waiting for this")]
+    #[error("peer {0} is in another state")]
     WrongState(PeerId),
     /// The region does not exist.
-    #[error("there is no region {0}")]
+    #[error("unknown region {0}")]
     UnknownRegion(RegionId),
     /// The range is outside the memory.
-    #[error("{bytes} bytes from {offset} are outside of the memory")]
+    #[error("{bytes} bytes at offset {offset} are outside the memory")]
     OutOfBounds {
         /// Start of the range in bytes.
         offset: u64,
@@ -179,10 +179,10 @@ pub enum FabricError {
         bytes: u64,
     },
     /// The offset is not page-aligned.
-    #[error("offset {0} is not a multiple of the page")]
+    #[error("offset {0} is not a multiple of the page size")]
     Unaligned(u64),
     /// The memory could be truncated while it is used.
-    #[error("the memory is not sealed against shrinking")]
+    #[error("the memory is not sealed against shrinking; add F_SEAL_SHRINK")]
     NotSealed,
     /// The process may not lock this much memory for the adapter.
     #[error(
@@ -195,10 +195,10 @@ pub enum FabricError {
         limit: u64,
     },
     /// The hello exceeds the private data of a connection request.
-    #[error("a hello of {0} bytes is too long")]
+    #[error("a hello of {0} bytes exceeds the limit")]
     HelloTooLong(usize),
     /// A system call failed.
-    #[error("the system refused to {0}")]
+    #[error("cannot {0}")]
     System(&'static str, #[source] io::Error),
 }
 
@@ -210,13 +210,13 @@ pub enum Admission {
     /// Admits the peer.
     Admit(AdmissionToken),
     /// Rejects the peer with a reason that it receives; excess bytes are cut off.
-    TurnAway(String),
+    Reject(String),
 }
 
 /// Judges first messages, so that the polling thread does not have to.
 pub trait AdmissionFilter: Send {
     /// Decides whether the peer at `address`, which sent `hello`, may connect. A panic rejects only this peer.
-    fn judge(&mut self, address: SocketAddr, hello: &[u8]) -> Admission;
+    fn evaluate(&mut self, address: SocketAddr, hello: &[u8]) -> Admission;
 }
 
 /// One transport between nodes. One thread owns and polls it; no method blocks.
@@ -243,13 +243,13 @@ pub trait Fabric: Send {
     /// # Errors
     /// The thread cannot be started; [`Unsupported`](io::ErrorKind::Unsupported) without the
     /// [capability](Capabilities::has_admission_filter).
-    fn guard(&mut self, guard: Box<dyn AdmissionFilter>) -> io::Result<()> {
-        drop(guard);
+    fn set_admission_filter(&mut self, filter: Box<dyn AdmissionFilter>) -> io::Result<()> {
+        drop(filter);
         Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Takes the token that the admission filter attached to a peer. `None` if there is none or it was taken before.
-    fn take_pass(&mut self, peer: PeerId) -> Option<AdmissionToken> {
+    fn take_admission_token(&mut self, peer: PeerId) -> Option<AdmissionToken> {
         let _ = peer;
         None
     }
@@ -326,7 +326,7 @@ pub trait Fabric: Send {
 
     /// Returns true if the last poll moved bytes. A peer's reads and writes cause no event, yet a thread that serves
     /// them is not idle. Always false if an adapter serves them without the thread.
-    fn has_moved(&self) -> bool {
+    fn has_moved_bytes(&self) -> bool {
         false
     }
 

@@ -1,14 +1,13 @@
-//! The road between nodes: one-sided transfers behind one trait.
+//! Transport between nodes: one-sided transfers behind the [`Fabric`] trait.
 //!
-//! *The stop before:* `ddssd` turns the engine's actions into [`Work`] and posts it.
-//! *The stop after:* the same fabric in another node, which places the bytes; the answer comes back as an
-//! [`Event`] and goes to the engine.
+//! A [`Fabric`] registers memory, connects peers, and moves bytes with `read`, `write`, `compare_swap`, `fetch_add` and
+//! `send`. It knows nothing of segments, locks or coherence: `ddssd` turns the engine's actions into [`Work`], posts it,
+//! and passes each [`Event`] back to the engine.
 //!
-//! A [`Fabric`] registers memory, connects peers, and moves bytes with `read`, `write`, `compare_swap`,
-//! `fetch_add` and `send`. [`Iwarp`] is iWARP in user space over plain TCP: MPA, DDP and RDMAP as the
-//! RFCs say, so that kernel and adapter implementations are its peers. It needs no driver and no privilege.
-//! `rdma::Rdma` (with the feature `rdma`) is an adapter through rdma-core, which is looked for when it is asked for and not before.
-//! [`sim::Sim`] is a network within one process, in virtual time, for tests.
+//! - [`Iwarp`] is iWARP in user space over plain TCP: MPA, DDP and RDMAP by the RFCs, so that kernel and adapter
+//!   implementations can be its peers. It needs no driver and no privilege.
+//! - `rdma::Rdma` (feature `rdma`) uses an adapter through rdma-core, which is loaded at the first use.
+//! - [`sim::Sim`] is a network within one process, in virtual time, for tests.
 //!
 //! ```
 //! use std::os::fd::AsFd;
@@ -34,7 +33,7 @@
 //! 'outer: loop {
 //!     other.poll(&mut there);
 //!     for event in there.iter() {
-//!         if let Event::Asked { peer, .. } = event {
+//!         if let Event::ConnectRequest { peer, .. } = event {
 //!             window = Some(other.expose(peer, source, 0, 4096, Rights::READ)?);
 //!             other.accept(peer, b"welcome")?;
 //!         }
@@ -44,7 +43,7 @@
 //!     for event in here.iter() {
 //!         match event {
 //!             Event::Connected { peer, .. } => {
-//!                 let window = window.expect("the other side exposed it before it accepted");
+//!                 let window = window.expect("the other side exposes it before it accepts");
 //!                 let local = LocalRange { region: target, offset: 0, bytes: 8 };
 //!                 let remote = RemoteRange { key: window.key, address: window.base };
 //!                 fabric.post(&[Work::Read { peer, tag: 7, local, remote }])?;

@@ -21,21 +21,21 @@ pub const WORK_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a read response that the polling thread takes from memory in one go.
 pub const SNAPSHOT_BYTES: usize = 64 << 10;
 /// Encoded bytes that wait for a connection's socket before encoding pauses.
-pub const OUTBOX_BYTES: usize = 256 << 10;
+pub const SEND_QUEUE_BYTES: usize = 256 << 10;
 /// Bytes that wait for a connection's socket, including payload that is sent from registered memory.
-pub const BULK_BYTES: usize = 1 << 20;
+pub const SEND_QUEUE_GATHERED_BYTES: usize = 1 << 20;
 /// Bytes of a lone message that are sent while the rest is encoded. Words stay atomic across the boundary.
-pub const EARLY_BYTES: usize = 56 << 10;
+pub const EARLY_SEND_BYTES: usize = 56 << 10;
 /// Low-water mark of a busy connection's socket (`SO_RCVLOWAT`). The core that processes the incoming packets
 /// acknowledges less than this at once, because the receiving thread has better things to do at the end of an answer.
 /// The mark is only just above the first part of a lone message: with much more in flight, the sender's core is the
 /// busier one.
-pub const LOW_WATER_BYTES: usize = EARLY_BYTES + (4 << 10);
+pub const LOW_WATER_BYTES: usize = EARLY_SEND_BYTES + (4 << 10);
 /// Bytes that one `recv` asks for.
 pub const RECEIVE_BYTES: usize = 256 << 10;
 /// The same before a large segment: room for its headers and the start of its payload, or for a few small segments if
 /// those arrive instead.
-pub const NEXT_BYTES: usize = 2 << 10;
+pub const HEADER_RECEIVE_BYTES: usize = 2 << 10;
 /// Bytes received from one connection in one poll before the next connection is served.
 pub const RECEIVE_BUDGET_BYTES: usize = 1 << 20;
 /// The same for a closed connection: the bytes are discarded, and the peer may send them without end.
@@ -46,7 +46,15 @@ pub const SEND_BUDGET_BYTES: usize = 1 << 20;
 pub const EVENTS_BUDGET: usize = 4096;
 
 const _: () = assert!(TRANSFER_BYTES_MAX as u64 <= WORK_BYTES_MAX);
-const _: () = assert!(EARLY_BYTES.is_multiple_of(8) && BULK_BYTES.is_multiple_of(8) && EARLY_BYTES < BULK_BYTES);
-const _: () = assert!(SNAPSHOT_BYTES <= OUTBOX_BYTES && OUTBOX_BYTES <= BULK_BYTES && BULK_BYTES <= SEND_BUDGET_BYTES);
+const _: () = assert!(
+    EARLY_SEND_BYTES.is_multiple_of(8)
+        && SEND_QUEUE_GATHERED_BYTES.is_multiple_of(8)
+        && EARLY_SEND_BYTES < SEND_QUEUE_GATHERED_BYTES
+);
+const _: () = assert!(
+    SNAPSHOT_BYTES <= SEND_QUEUE_BYTES
+        && SEND_QUEUE_BYTES <= SEND_QUEUE_GATHERED_BYTES
+        && SEND_QUEUE_GATHERED_BYTES <= SEND_BUDGET_BYTES
+);
 const _: () = assert!(HELLO_BYTES_MAX <= 508, "MPA carries 512 bytes of private data, four of which are ours");
 const _: () = assert!(MESSAGE_BYTES_MAX <= 1024, "a message is one segment on every path");

@@ -15,21 +15,21 @@ struct Slot {
     generation: u32,
     mapping: Option<Mapping>,
     /// True if only the thread that polls the fabric writes the memory.
-    own: bool,
+    exclusive: bool,
     /// Operations in flight that will still touch the mapping.
     holds: u32,
     /// True after deregistration: no new operation may use the region, and the last hold unmaps it.
-    ending: bool,
+    deregistered: bool,
 }
 
 /// All regions of one fabric.
 #[derive(Default)]
-pub(crate) struct Registry {
+pub(crate) struct RegionTable {
     slots: Vec<Slot>,
     free: Vec<u32>,
 }
 
-impl Registry {
+impl RegionTable {
     pub(crate) fn register(
         &mut self,
         memory: BorrowedFd<'_>,
@@ -42,74 +42,74 @@ impl Registry {
         }
         let mapping = map(memory, trust, offset, bytes)?;
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, mapping: None, own: false, holds: 0, ending: false });
+            self.slots.push(Slot { generation: 0, mapping: None, exclusive: false, holds: 0, deregistered: false });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
         slot.generation = slot.generation.wrapping_add(1);
         slot.mapping = Some(mapping);
-        slot.own = trust == Trust::Own;
+        slot.exclusive = trust == Trust::Exclusive;
         slot.holds = 0;
-        slot.ending = false;
+        slot.deregistered = false;
         Ok(RegionId::new(index, slot.generation))
     }
 
     pub(crate) fn deregister(&mut self, region: RegionId) {
         if let Some(slot) = self.slot(region) {
-            slot.ending = true;
-            self.settle(region.index);
+            slot.deregistered = true;
+            self.unmap_if_unused(region.index);
         }
     }
 
     /// Returns a region that new work may use.
-    pub(crate) fn usable(&self, region: RegionId) -> Option<&Mapping> {
+    pub(crate) fn usable_mapping(&self, region: RegionId) -> Option<&Mapping> {
         let slot = self.slots.get(region.index as usize)?;
-        if slot.generation != region.generation || slot.ending {
+        if slot.generation != region.generation || slot.deregistered {
             return None;
         }
         slot.mapping.as_ref()
     }
 
     /// Returns the mapping of a region on which the caller has a hold.
-    pub(crate) fn held(&self, region: RegionId) -> &Mapping {
+    pub(crate) fn mapping(&self, region: RegionId) -> &Mapping {
         let slot = &self.slots[region.index as usize];
-        assert_eq!(slot.generation, region.generation, "region {region} is held, so it cannot have been reused");
-        slot.mapping.as_ref().expect("a held region stays mapped")
+        assert_eq!(slot.generation, region.generation, "a region with a hold cannot have been reused: {region}");
+        slot.mapping.as_ref().expect("a region with a hold stays mapped")
     }
 
     /// Returns true if only the polling thread writes the region.
-    pub(crate) fn is_own(&self, region: RegionId) -> bool {
-        self.slots[region.index as usize].own
+    pub(crate) fn is_exclusive(&self, region: RegionId) -> bool {
+        self.slots[region.index as usize].exclusive
     }
 
     /// Returns whether a range lies inside a region that new work may use. `None` if there is no such region.
     pub(crate) fn covers(&self, region: RegionId, offset: u64, bytes: u64) -> Option<bool> {
-        let size = self.usable(region)?.bytes() as u64;
+        let size = self.usable_mapping(region)?.bytes() as u64;
         Some(offset.checked_add(bytes).is_some_and(|end| end <= size))
     }
 
     /// Keeps a region mapped until [`release`](Self::release).
     pub(crate) fn hold(&mut self, region: RegionId) {
-        let slot = self.slot(region).expect("only a usable region is held");
+        let slot = self.slot(region).expect("only a usable region gets a hold");
         slot.holds += 1;
     }
 
     pub(crate) fn release(&mut self, region: RegionId) {
-        let slot = self.slot(region).expect("a held region has not been reused");
+        let slot = self.slot(region).expect("a region with a hold has not been reused");
         slot.holds = slot.holds.checked_sub(1).expect("a region is released once for each hold");
-        if slot.ending {
-            self.settle(region.index);
+        if slot.deregistered {
+            self.unmap_if_unused(region.index);
         }
     }
 
     /// Returns the number of mappings, including deregistered regions with holds.
-    pub(crate) fn mapped(&self) -> usize {
+    pub(crate) fn mapped_count(&self) -> usize {
         self.slots.iter().filter(|slot| slot.mapping.is_some()).count()
     }
 
     /// Returns the number of holds that were not released.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn holds(&self) -> u32 {
+    pub(crate) fn hold_count(&self) -> u32 {
         self.slots.iter().map(|slot| slot.holds).sum()
     }
 
@@ -118,9 +118,9 @@ impl Registry {
         (slot.generation == region.generation && slot.mapping.is_some()).then_some(slot)
     }
 
-    fn settle(&mut self, index: u32) {
+    fn unmap_if_unused(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        if slot.ending && slot.holds == 0 && slot.mapping.take().is_some() {
+        if slot.deregistered && slot.holds == 0 && slot.mapping.take().is_some() {
             self.free.push(index);
         }
     }
@@ -133,7 +133,7 @@ pub(crate) fn map(memory: BorrowedFd<'_>, trust: Trust, offset: u64, bytes: u64)
         return Err(FabricError::Unaligned(offset));
     }
     let end = offset.checked_add(bytes).ok_or(FabricError::OutOfBounds { offset, bytes })?;
-    let size = fstat(memory).map_err(|error| FabricError::System("look at the memory", error.into()))?.st_size;
+    let size = fstat(memory).map_err(|error| FabricError::System("query the memory file", error.into()))?.st_size;
     if bytes == 0 || bytes > isize::MAX as u64 || end > size as u64 {
         return Err(FabricError::OutOfBounds { offset, bytes });
     }
@@ -215,8 +215,8 @@ pub(crate) struct Windows {
 impl Windows {
     pub(crate) fn expose(
         &mut self,
-        memory: &Registry,
-        keys: &mut Keys,
+        memory: &RegionTable,
+        keys: &mut KeySource,
         region: RegionId,
         offset: u64,
         bytes: u64,
@@ -227,7 +227,7 @@ impl Windows {
             return Err(FabricError::OutOfBounds { offset, bytes });
         }
         if self.grants.len() >= WINDOWS_PER_PEER_MAX {
-            self.grants.retain(|_, grant| memory.usable(grant.region).is_some());
+            self.grants.retain(|_, grant| memory.usable_mapping(grant.region).is_some());
         }
         if self.grants.len() >= WINDOWS_PER_PEER_MAX {
             return Err(FabricError::Full("window"));
@@ -252,7 +252,7 @@ impl Windows {
     /// nothing.
     pub(crate) fn translate(
         &self,
-        memory: &Registry,
+        memory: &RegionTable,
         key: u32,
         address: u64,
         bytes: u64,
@@ -260,13 +260,13 @@ impl Windows {
     ) -> Result<(RegionId, u64), AccessDenied> {
         let grant = self.grants.get(&key).ok_or(AccessDenied::Key)?;
         let end = address.checked_add(bytes).ok_or(AccessDenied::Wrap)?;
-        if !grant.rights.allow(rights) {
+        if !grant.rights.contains(rights) {
             return Err(AccessDenied::Rights);
         }
         if end > grant.bytes {
             return Err(AccessDenied::Bounds);
         }
-        if memory.usable(grant.region).is_none() {
+        if memory.usable_mapping(grant.region).is_none() {
             return Err(AccessDenied::Key);
         }
         Ok((grant.region, grant.offset + address))
@@ -275,30 +275,30 @@ impl Windows {
 
 /// Source of random keys, drawn from the system in batches.
 #[derive(Default)]
-pub(crate) struct Keys {
-    drawn: Vec<u32>,
+pub(crate) struct KeySource {
+    batch: Vec<u32>,
     /// State of the deterministic generator, in a simulation.
     seed: Option<u64>,
 }
 
-impl Keys {
+impl KeySource {
     /// Returns a source that yields the same keys in each run.
     pub(crate) fn seeded(seed: u64) -> Self {
-        Self { drawn: Vec::new(), seed: Some(seed) }
+        Self { batch: Vec::new(), seed: Some(seed) }
     }
 
     pub(crate) fn draw(&mut self) -> Result<u32, FabricError> {
         if let Some(seed) = &mut self.seed {
             return Ok(crate::sim::mix(seed) as u32);
         }
-        if self.drawn.is_empty() {
+        if self.batch.is_empty() {
             let mut bytes = [0; 256];
             getrandom::fill(&mut bytes)
                 .map_err(|error| FabricError::System("draw a random key", std::io::Error::other(error)))?;
             let (words, _) = bytes.as_chunks::<4>();
-            self.drawn.extend(words.iter().map(|word| u32::from_ne_bytes(*word)));
+            self.batch.extend(words.iter().map(|word| u32::from_ne_bytes(*word)));
         }
-        Ok(self.drawn.pop().expect("it was just filled"))
+        Ok(self.batch.pop().expect("the batch was just filled"))
     }
 }
 
@@ -309,19 +309,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_cannot_be_guessed_from_others() {
+    fn keys_are_unpredictable() {
         // If this failed, a node could guess the key of another node's window that was not opened to it.
-        let (mut one, mut other) = (Keys::default(), Keys::default());
-        let drawn: Vec<u32> = (0..2048).flat_map(|_| [one.draw().unwrap(), other.draw().unwrap()]).collect();
-        let different: HashSet<u32> = drawn.iter().copied().collect();
+        let (mut one, mut other) = (KeySource::default(), KeySource::default());
+        let batch: Vec<u32> = (0..2048).flat_map(|_| [one.draw().unwrap(), other.draw().unwrap()]).collect();
+        let different: HashSet<u32> = batch.iter().copied().collect();
         // Of 4,096 random keys two are equal once in 512 runs, and eight never.
-        assert!(different.len() > drawn.len() - 8, "{} different keys of {}", different.len(), drawn.len());
-        let steps: HashSet<u32> = drawn.windows(2).map(|two| two[1].wrapping_sub(two[0])).collect();
-        assert!(steps.len() > drawn.len() - 9, "{} different steps: keys are counted", steps.len());
+        assert!(different.len() > batch.len() - 8, "{} different keys of {}", different.len(), batch.len());
+        let steps: HashSet<u32> = batch.windows(2).map(|two| two[1].wrapping_sub(two[0])).collect();
+        assert!(steps.len() > batch.len() - 9, "{} different steps: keys are counted", steps.len());
         for bit in 0..32 {
-            let ones = drawn.iter().filter(|key| *key >> bit & 1 == 1).count();
+            let ones = batch.iter().filter(|key| *key >> bit & 1 == 1).count();
             // Sixteen standard deviations.
-            assert!((1536..2560).contains(&ones), "bit {bit} is set in {ones} of {}", drawn.len());
+            assert!((1536..2560).contains(&ones), "bit {bit} is set in {ones} of {}", batch.len());
         }
     }
 }

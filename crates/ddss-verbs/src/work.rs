@@ -33,7 +33,7 @@ pub struct SendMode {
 
 /// One operation. Its `tag` comes back in exactly one [`Event::Done`](crate::Event::Done).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are the same everywhere: whom, which tag, what here, what there")]
+#[allow(missing_docs, reason = "all variants share the fields: peer, tag, local range, remote range")]
 pub enum Work<'a> {
     /// Copies remote memory to local memory. A peer executes reads and atomics in the order of posting.
     Read { peer: PeerId, tag: u64, local: LocalRange, remote: RemoteRange },
@@ -80,7 +80,7 @@ impl Work<'_> {
 
 /// A batch that was posted only in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("work {index} of the batch was not taken: {kind}")]
+#[error("cannot post operation {index} of the batch: {kind}")]
 pub struct PostError {
     /// Index of the first operation that was not posted; earlier ones were.
     pub index: usize,
@@ -93,33 +93,33 @@ pub struct PostError {
 #[non_exhaustive]
 pub enum PostErrorKind {
     /// The queue of this peer is full; retry after a completion.
-    #[error("too much is queued for this peer")]
+    #[error("the queue of this peer is full")]
     Busy,
     /// The peer does not exist, or no longer.
-    #[error("there is no such peer")]
+    #[error("unknown peer")]
     UnknownPeer,
     /// The peer is not connected yet.
     #[error("the peer is not connected yet")]
     NotConnected,
     /// The region does not exist.
-    #[error("there is no such region")]
+    #[error("unknown region")]
     UnknownRegion,
     /// The range is outside the region, or the remote address wraps around.
-    #[error("the range is outside of the region")]
+    #[error("the range is outside the region")]
     OutOfBounds,
     /// The address of an atomic is not a multiple of eight.
     #[error("the address of an atomic is not a multiple of eight")]
     Unaligned,
     /// The peer accepts neither reads nor atomics.
-    #[error("the peer takes no reads and no atomics")]
+    #[error("the peer accepts neither reads nor atomics")]
     NoReads,
     /// The memory cannot be locked for the adapter; the log names the limit.
     #[error("the memory cannot be locked for the adapter")]
     NotLocked,
     /// The peer or the adapter does not support this operation.
-    #[error("the connection carries nothing of this kind")]
+    #[error("the connection does not support this operation")]
     Unsupported,
     /// The operation exceeds a limit in the fabric's capabilities.
-    #[error("longer than the fabric carries")]
+    #[error("the length exceeds the limit of the fabric")]
     TooLong,
 }

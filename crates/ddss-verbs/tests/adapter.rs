@@ -1,5 +1,7 @@
-//! The one suite over an RDMA adapter. Without one (`DDSS_RDMA_A` and `DDSS_RDMA_B`: two addresses of adapters of this
-//! machine) every test says so and passes; `scripts/vm` runs them on the kernel's own adapters.
+//! Conformance suite over an RDMA adapter.
+//!
+//! Without adapters (`DDSS_RDMA_A` and `DDSS_RDMA_B`: two addresses of adapters of this machine) every test reports
+//! that and passes. `scripts/vm` runs them on the kernel's software adapters.
 
 #![cfg(feature = "rdma")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
@@ -10,17 +12,17 @@ mod suite;
 
 use std::net::{IpAddr, SocketAddr};
 
-use common::{Lab, addresses};
+use common::{FabricFactory, addresses};
 use ddss_verbs::rdma::{Rdma, RdmaConfig};
 
-/// `a` on one adapter, `b` on the other.
+/// Factory with `a` on one adapter and `b` on the other.
 struct Adapters {
     ways: (IpAddr, IpAddr),
     made: usize,
     change: fn(&mut RdmaConfig),
 }
 
-impl Lab for Adapters {
+impl FabricFactory for Adapters {
     type Fabric = Rdma;
 
     fn fabric(&mut self) -> Rdma {
@@ -35,7 +37,7 @@ impl Lab for Adapters {
         SocketAddr::new(self.ways.1, 0)
     }
 
-    fn checks_reads(&self) -> bool {
+    fn checks_read_rights(&self) -> bool {
         !is_soft_iwarp()
     }
 }
@@ -53,12 +55,12 @@ macro_rules! adapters {
     };
 }
 
-every!(adapter, adapters!(|_| {}));
-every!(
+all_tests!(adapter, adapters!(|_| {}));
+all_tests!(
     careful,
     adapters!(|config| {
-        config.reads = 3;
-        // Soft-iWARP refuses a fence on a read.
+        config.reads_outstanding_max = 3;
+        // Soft-iWARP rejects a fence on a read.
         config.fence_reads = Some(!is_soft_iwarp());
     })
 );

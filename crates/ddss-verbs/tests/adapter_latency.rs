@@ -1,5 +1,6 @@
-//! The time of an 8-byte read over an RDMA adapter, printed: `scripts/vm` puts it beside perftest's of the same boot.
-//! Nothing here fails because of a time. Skipped without an adapter, as in `adapter.rs`.
+//! Latency of an 8-byte read over an RDMA adapter, printed: `scripts/vm` compares it with perftest in the same boot.
+//!
+//! No latency makes this test fail. Skipped without an adapter, as in `adapter.rs`.
 
 #![cfg(feature = "rdma")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
@@ -9,18 +10,18 @@ mod common;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use common::{Lab, Memory, Pair, Seen, addresses};
+use common::{FabricFactory, Memory, OwnedEvent, Pair, addresses};
 use ddss_verbs::rdma::{Rdma, RdmaConfig};
 use ddss_verbs::{Event, Events, Fabric};
 use ddss_verbs::{LocalRange, RemoteRange, Rights, Work};
 
-/// Reads that are counted, as many as perftest counts, and those before.
+/// Measured reads, as many as perftest measures, and warm-up reads.
 const READS: u64 = 2000;
 const READS_BEFORE: u64 = 200;
 
 struct Two(IpAddr, IpAddr, bool);
 
-impl Lab for Two {
+impl FabricFactory for Two {
     type Fabric = Rdma;
 
     fn fabric(&mut self) -> Rdma {
@@ -36,14 +37,14 @@ impl Lab for Two {
 
 #[test]
 fn reads_of_eight_bytes() {
-    // If this failed, a read would not come back, or nobody could compare it with what the adapter can do.
+    // If this failed, a read would not complete, or could not be compared with the adapter's own speed.
     let Some((a, b)) = addresses() else { return };
     let mut pair = Pair::new(Two(a, b, true));
     let (there, here) = pair.connect();
     let (mine, theirs) = (Memory::new(4096), Memory::new(4096));
     theirs.set(0, b"8 bytes!");
     let region = pair.a.register(&mine);
-    let (_, window) = pair.open(&theirs, here, Rights::READ);
+    let (_, window) = pair.expose(&theirs, here, Rights::READ);
     pair.wait("the greeting", |pair| (pair.b.seen.is_empty() && pair.a.seen.is_empty()).then_some(()));
     for _ in 0..100 {
         pair.step();
@@ -52,20 +53,20 @@ fn reads_of_eight_bytes() {
     let remote = RemoteRange { key: window.key, address: window.base };
     let mut events = Events::new();
     let mut times = Vec::with_capacity(READS as usize);
-    // The clock is looked at once for each read, as perftest looks at the processor's counter.
+    // The clock is read once for each read, as perftest reads the processor's counter.
     let mut start = Instant::now();
     for tag in 0..READS_BEFORE + READS {
         pair.a.fabric.post(&[Work::Read { peer: there, tag, local, remote }]).unwrap();
         let mut polls = 0_u32;
         while pair.a.fabric.poll(&mut events) == 0 {
-            // Who polls does not look at the clock each time, and perftest never does.
+            // A polling thread does not read the clock in each round, and perftest never does.
             polls += 1;
             assert!(!polls.is_multiple_of(1 << 16) || start.elapsed().as_secs() < 20, "no answer to read {tag}");
         }
         assert!(
             matches!(events.get(0), Some(Event::Done { outcome: Ok(0), .. })),
             "{:?}",
-            events.get(0).map(Seen::from)
+            events.get(0).map(OwnedEvent::from)
         );
         events.clear();
         let now = Instant::now();

@@ -43,7 +43,7 @@ impl Host {
         self.fabric.poll(&mut events);
         for event in events.iter() {
             match event {
-                Event::Asked { peer, .. } => {
+                Event::ConnectRequest { peer, .. } => {
                     let window = self.fabric.expose(peer, self.region, 0, BYTES, Rights::READ).unwrap();
                     let hello = [&window.key.to_le_bytes()[..], &window.base.to_le_bytes()].concat();
                     self.fabric.accept(peer, &hello).unwrap();
@@ -115,8 +115,8 @@ fn a_host_that_vanished_is_noticed() {
         for (peer, reason) in &host.closed {
             assert!(matches!(reason, CloseReason::Lost(std::io::ErrorKind::TimedOut)), "{peer:?}: {reason:?}");
         }
-        assert_eq!(host.fabric.sockets_open(), 0);
+        assert_eq!(host.fabric.open_socket_count(), 0);
     }
     assert_eq!(hosts[1].done, [(1, Ok(0))]);
-    assert_eq!(hosts[2].done, [(1, Ok(0)), (2, Err(WorkError::Unknown))], "it may have been read, or not");
+    assert_eq!(hosts[2].done, [(1, Ok(0)), (2, Err(WorkError::Indeterminate))], "it may have been read, or not");
 }

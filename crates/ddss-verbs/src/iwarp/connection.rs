@@ -29,7 +29,7 @@ use crate::events::{CloseReason, Events};
 use crate::fabric::{PeerId, RegionId};
 use crate::iwarp::config::IwarpConfig;
 use crate::iwarp::mpa::NegotiatedTerms;
-use crate::memory::{Registry, Windows};
+use crate::memory::{RegionTable, Windows};
 use crate::terminate_code::TerminateCode;
 
 use handshake::PeerRequest;
@@ -40,21 +40,21 @@ use responder::{Response, Source, Stream};
 pub(crate) use responder::GATHERED_SNAPSHOT_BYTES;
 
 /// Upper bound of "few" messages: what one remote get needs.
-const LITTLE_MAX: usize = 3;
+const FEW_MESSAGES_MAX: usize = 3;
 
 /// Memory and events that a step may touch besides the connection.
 pub(crate) struct Context<'a> {
-    pub(crate) memory: &'a mut Registry,
+    pub(crate) memory: &'a mut RegionTable,
     pub(crate) events: &'a mut Events,
 }
 
 /// Stage of a connection; the module documentation has the diagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    Request,
-    Asked,
-    Reply,
-    First,
+    AwaitRequest,
+    AwaitAccept,
+    AwaitReply,
+    AwaitFirstFrame,
     Open,
     Ended,
 }
@@ -80,13 +80,13 @@ pub(crate) struct Connection {
     address: SocketAddr,
     stage: Stage,
     config: Arc<IwarpConfig>,
-    asked: Option<PeerRequest>,
+    peer_request: Option<PeerRequest>,
     terms: NegotiatedTerms,
     /// True after the owner received *connected* and may post.
     connected: bool,
     /// True if the next step reports *connected* to the owner.
-    announce: bool,
-    outbox: SendQueue,
+    has_unreported_connect: bool,
+    send_queue: SendQueue,
     pub(crate) windows: Windows,
 
     // Posted work.
@@ -101,19 +101,19 @@ pub(crate) struct Connection {
 
     // Requests of the peer.
     responses: VecDeque<Response>,
-    streaming: Option<Stream>,
-    respond_next: bool,
+    stream: Option<Stream>,
+    is_responder_turn: bool,
     reply_sequence: u32,
 
     // Received bytes.
     position: u64,
     partial: Option<PartialSegment>,
     /// True if the last segment was a large tagged one.
-    large: bool,
+    was_large_segment: bool,
     /// Key of an incomplete write.
-    writing: Option<u32>,
+    open_write: Option<u32>,
     /// The same key, if its window was withdrawn meanwhile: the rest of that write is discarded.
-    orphaned: Option<u32>,
+    withdrawn_write: Option<u32>,
     ulpdu: Vec<u8>,
     message: Vec<u8>,
     message_opcode: u8,
@@ -137,11 +137,11 @@ impl Connection {
             address,
             stage,
             config,
-            asked: None,
+            peer_request: None,
             terms,
             connected: false,
-            announce: false,
-            outbox: SendQueue::default(),
+            has_unreported_connect: false,
+            send_queue: SendQueue::default(),
             windows: Windows::default(),
             backlog: Backlog::default(),
             receipts: VecDeque::new(),
@@ -152,14 +152,14 @@ impl Connection {
             send_sequence: 1,
             request_sequence: 1,
             responses: VecDeque::new(),
-            streaming: None,
-            respond_next: false,
+            stream: None,
+            is_responder_turn: false,
             reply_sequence: 1,
             position: 0,
             partial: None,
-            large: false,
-            writing: None,
-            orphaned: None,
+            was_large_segment: false,
+            open_write: None,
+            withdrawn_write: None,
             ulpdu: Vec::new(),
             message: Vec::new(),
             message_opcode: 0,
@@ -192,16 +192,16 @@ impl Connection {
         self.connected
     }
 
-    pub(crate) fn outbox(&self) -> &SendQueue {
-        &self.outbox
+    pub(crate) fn send_queue(&self) -> &SendQueue {
+        &self.send_queue
     }
 
     /// Closes a window. A write that is arriving is no error of the peer: the rest of it is discarded. Only a later
     /// use of the key ends the connection.
-    pub(crate) fn withdraw(&mut self, key: u32, memory: &mut Registry) {
+    pub(crate) fn withdraw(&mut self, key: u32, memory: &mut RegionTable) {
         self.windows.withdraw(key);
-        if self.writing == Some(key) {
-            self.orphaned = Some(key);
+        if self.open_write == Some(key) {
+            self.withdrawn_write = Some(key);
         }
         if let Some(region) = self.partial.as_mut().and_then(|partial| partial.withdraw(key)) {
             memory.release(region);
@@ -209,58 +209,58 @@ impl Connection {
     }
 
     /// Frees buffers that a quiet connection does not need.
-    pub(crate) fn relax(&mut self) {
-        self.outbox.relax();
+    pub(crate) fn shrink_buffers(&mut self) {
+        self.send_queue.shrink_buffers();
     }
 
     /// Removes bytes that the socket has accepted, and completes their operations.
     pub(crate) fn sent(&mut self, count: usize, cx: &mut Context<'_>) {
-        self.outbox.sent(count, cx.memory);
+        self.send_queue.sent(count, cx.memory);
         self.acknowledge(cx);
     }
 
     /// Returns true if the next step certainly encodes something, once there is room.
     pub(crate) fn has_more(&self) -> bool {
-        self.stage == Stage::Open && (self.streaming.is_some() || !self.responses.is_empty())
+        self.stage == Stage::Open && (self.stream.is_some() || !self.responses.is_empty())
     }
 
     /// Returns true if at most one large and few small messages remain. Then it pays to send the start of the large
     /// one before its end is encoded.
-    pub(crate) fn has_little(&self) -> bool {
-        let (waiting, streaming) = (self.waiting(), usize::from(self.streaming.is_some()));
-        waiting + streaming <= 1 || waiting <= LITTLE_MAX && self.large() + streaming <= 1
+    pub(crate) fn has_few_messages(&self) -> bool {
+        let (waiting, streaming) = (self.pending_count(), usize::from(self.stream.is_some()));
+        waiting + streaming <= 1 || waiting <= FEW_MESSAGES_MAX && self.large_count() + streaming <= 1
     }
 
     /// Returns true if something remains to be encoded, and all of it is small.
-    pub(crate) fn ends_soon(&self) -> bool {
-        self.streaming.is_none() && (1..=LITTLE_MAX).contains(&self.waiting()) && self.large() == 0
+    pub(crate) fn has_only_small_messages(&self) -> bool {
+        self.stream.is_none() && (1..=FEW_MESSAGES_MAX).contains(&self.pending_count()) && self.large_count() == 0
     }
 
-    fn waiting(&self) -> usize {
+    fn pending_count(&self) -> usize {
         self.responses.len() + self.backlog.queue.len()
     }
 
-    fn large(&self) -> usize {
+    fn large_count(&self) -> usize {
         let answers = self.responses.iter().filter(|response| response.is_large());
         answers.count() + self.backlog.queue.iter().filter(|queued| queued.is_large()).count()
     }
 
     /// Encodes while less than `limit` bytes wait. Answers and local work alternate, message by message. Unsent
     /// payload has to be [copied](Self::copy_in_place_payload) before memory changes.
-    pub(crate) fn pump(&mut self, limit: usize, cx: &mut Context<'_>) {
-        if self.announce {
-            self.tell_connected(cx);
+    pub(crate) fn encode_pending(&mut self, limit: usize, cx: &mut Context<'_>) {
+        if self.has_unreported_connect {
+            self.report_connected(cx);
         }
         if self.stage != Stage::Open {
             return;
         }
-        while self.outbox.has_room(limit) {
-            if self.streaming.is_some() {
-                self.stream(Some(limit), Source::InPlace, cx.memory);
+        while self.send_queue.has_room(limit) {
+            if self.stream.is_some() {
+                self.encode_stream(Some(limit), Source::InPlace, cx.memory);
                 continue;
             }
-            self.respond_next = !self.respond_next;
-            let answered = self.respond_next && self.respond(cx);
+            self.is_responder_turn = !self.is_responder_turn;
+            let answered = self.is_responder_turn && self.respond(cx);
             let moved = answered || self.request(cx) || self.respond(cx);
             if !moved {
                 break;
@@ -269,12 +269,12 @@ impl Connection {
     }
 
     /// Returns true if there is nothing to send and nothing to report.
-    pub(crate) fn idle(&self) -> bool {
-        self.outbox.is_empty() && !self.has_more() && !self.announce && !self.can_go_on()
+    pub(crate) fn is_idle(&self) -> bool {
+        self.send_queue.is_empty() && !self.has_more() && !self.has_unreported_connect && !self.can_encode_next()
     }
 
     /// Returns the place of the next stream bytes, if they are payload that needs no check: region, offset, length.
-    pub(crate) fn direct(&self) -> Option<(RegionId, u64, usize)> {
-        self.partial.as_ref().and_then(PartialSegment::direct)
+    pub(crate) fn direct_target(&self) -> Option<(RegionId, u64, usize)> {
+        self.partial.as_ref().and_then(PartialSegment::direct_target)
     }
 }

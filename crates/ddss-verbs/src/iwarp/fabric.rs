@@ -29,7 +29,7 @@ use crate::iwarp::connection::Context;
 use crate::iwarp::peer::Scratch;
 use crate::iwarp::socket;
 use crate::limits::{SNAPSHOT_BYTES, WORK_BYTES_MAX};
-use crate::memory::{Keys, Registry};
+use crate::memory::{KeySource, RegionTable};
 use crate::work::{PostError, PostErrorKind, Work};
 
 use acceptor::Acceptor;
@@ -41,11 +41,11 @@ pub struct Iwarp {
     epoll: OwnedFd,
     listeners: Vec<OwnedFd>,
     /// Acceptor thread, if there is an admission filter.
-    porch: Option<Acceptor>,
+    acceptor: Option<Acceptor>,
     /// End of a pause in accepting, after the system ran out of descriptors.
-    listen_again: Option<Instant>,
-    memory: Registry,
-    keys: Keys,
+    listen_resume_at: Option<Instant>,
+    memory: RegionTable,
+    keys: KeySource,
     peers: PeerTable,
     scratch: Scratch,
     /// Slots with something to send.
@@ -59,18 +59,18 @@ pub struct Iwarp {
     /// Peers that the next poll closes.
     closing: Vec<PeerId>,
     /// Abandoned reads, reported by the next poll.
-    early: Vec<(PeerId, u64)>,
+    abandoned: Vec<(PeerId, u64)>,
     half_open: usize,
     lingering: usize,
     polls: u32,
     /// Bytes moved since the last epoll wait.
-    moved: usize,
+    bytes_moved: usize,
     /// The next poll waits on epoll and reads the clock.
-    look: bool,
+    force_wait: bool,
     /// The last epoll wait left connection requests unserved.
-    crowded: bool,
+    has_connect_backlog: bool,
     /// The last poll sent or received something.
-    has_moved: bool,
+    has_moved_bytes: bool,
 }
 
 impl Iwarp {
@@ -83,10 +83,10 @@ impl Iwarp {
             config: Arc::new(config),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             listeners: Vec::new(),
-            porch: None,
-            listen_again: None,
-            memory: Registry::default(),
-            keys: Keys::default(),
+            acceptor: None,
+            listen_resume_at: None,
+            memory: RegionTable::default(),
+            keys: KeySource::default(),
             peers: PeerTable::default(),
             scratch: Scratch::new(),
             dirty: Vec::new(),
@@ -94,33 +94,33 @@ impl Iwarp {
             hot: Vec::new(),
             timed: Vec::new(),
             closing: Vec::new(),
-            early: Vec::new(),
+            abandoned: Vec::new(),
             half_open: 0,
             lingering: 0,
             polls: 0,
-            moved: 0,
-            look: false,
-            crowded: false,
-            has_moved: false,
+            bytes_moved: 0,
+            force_wait: false,
+            has_connect_backlog: false,
+            has_moved_bytes: false,
         })
     }
 
     /// Returns the number of mapped regions, including deregistered ones that operations in flight still use.
     #[must_use]
-    pub fn regions_mapped(&self) -> usize {
-        self.memory.mapped()
+    pub fn mapped_region_count(&self) -> usize {
+        self.memory.mapped_count()
     }
 
     /// Returns the number of open sockets, without listeners.
     #[must_use]
-    pub fn sockets_open(&self) -> usize {
+    pub fn open_socket_count(&self) -> usize {
         self.peers.len()
     }
 
     /// Returns the payload bytes received directly into registered memory, copied only by the kernel.
     #[must_use]
-    pub fn straight_bytes(&self) -> u64 {
-        self.scratch.straight
+    pub fn zero_copy_bytes(&self) -> u64 {
+        self.scratch.zero_copy_bytes
     }
 }
 
@@ -135,20 +135,20 @@ impl Fabric for Iwarp {
             hello_bytes_max: HELLO_BYTES_MAX,
             reads_outstanding_max: usize::from(self.config.reads_outbound),
             snapshot_bytes: snapshot,
-            words_whole: self.config.crc,
+            has_atomic_words: self.config.crc,
             atomics: AtomicScope::Thread,
-            reads_abandonable: true,
+            can_abandon_reads: true,
             reads_overlap: true,
-            write_done_is_placed: false,
-            refusals_named: true,
-            guarded: true,
+            has_remote_write_completion: false,
+            can_report_refusals: true,
+            has_admission_filter: true,
         }
     }
 
     fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let (listener, bound) = socket::listen(address)?;
-        if let Some(porch) = &self.porch {
-            porch.watch(listener)?;
+        if let Some(acceptor) = &self.acceptor {
+            acceptor.watch(listener)?;
         } else {
             self.watch_listener(&listener)?;
             self.listeners.push(listener);
@@ -156,12 +156,12 @@ impl Fabric for Iwarp {
         Ok(bound)
     }
 
-    fn guard(&mut self, guard: Box<dyn AdmissionFilter>) -> io::Result<()> {
-        self.open_porch(guard)
+    fn set_admission_filter(&mut self, filter: Box<dyn AdmissionFilter>) -> io::Result<()> {
+        self.start_acceptor(filter)
     }
 
-    fn take_pass(&mut self, peer: PeerId) -> Option<AdmissionToken> {
-        self.peers.get_mut(peer)?.pass.take()
+    fn take_admission_token(&mut self, peer: PeerId) -> Option<AdmissionToken> {
+        self.peers.get_mut(peer)?.admission_token.take()
     }
 
     fn connect(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError> {
@@ -169,11 +169,11 @@ impl Fabric for Iwarp {
     }
 
     fn accept(&mut self, peer: PeerId, hello: &[u8]) -> Result<(), FabricError> {
-        self.answer(peer, hello, true)
+        self.answer_request(peer, hello, true)
     }
 
     fn reject(&mut self, peer: PeerId, reason: &[u8]) -> Result<(), FabricError> {
-        self.answer(peer, reason, false)
+        self.answer_request(peer, reason, false)
     }
 
     fn close(&mut self, peer: PeerId) {
@@ -237,18 +237,18 @@ impl Fabric for Iwarp {
         if !found.connection.abandon(tag, &mut self.memory) {
             return false;
         }
-        self.early.push((peer, tag));
+        self.abandoned.push((peer, tag));
         true
     }
 
     fn poll(&mut self, events: &mut Events) -> usize {
         let before = events.len();
-        self.drive(events);
+        self.poll_once(events);
         events.len() - before
     }
 
-    fn has_moved(&self) -> bool {
-        self.has_moved
+    fn has_moved_bytes(&self) -> bool {
+        self.has_moved_bytes
     }
 
     fn arm(&mut self) -> bool {
@@ -256,7 +256,7 @@ impl Fabric for Iwarp {
     }
 
     fn disarm(&mut self) {
-        self.look = true;
+        self.force_wait = true;
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
@@ -265,7 +265,7 @@ impl Fabric for Iwarp {
 
     fn next_deadline(&self) -> Option<Instant> {
         let timed = self.timed.iter().filter_map(|slot| self.peers.at(*slot)?.deadline);
-        timed.chain(self.listen_again).min()
+        timed.chain(self.listen_resume_at).min()
     }
 }
 
@@ -276,7 +276,7 @@ impl Drop for Iwarp {
         for slot in self.peers.slots() {
             if let Some(mut peer) = self.peers.take(slot) {
                 let mut cx = Context { memory: &mut self.memory, events: &mut events };
-                peer.lose(crate::events::CloseReason::Local, &mut cx);
+                peer.abort(crate::events::CloseReason::Local, &mut cx);
             }
         }
     }

@@ -19,23 +19,23 @@ use crate::fabric::{PeerId, RegionId, Rights, Trust};
 use crate::iwarp::config::{IwarpConfig, Revision};
 use crate::iwarp::connection::{Connection, Context, Stage};
 use crate::iwarp::ddp::{Tagged, Untagged};
-use crate::iwarp::mpa::{Start, mark_frame};
+use crate::iwarp::mpa::{StartFrame, mark_frame};
 use crate::iwarp::rdmap::{AtomicKind, AtomicRequest, Opcode, ReadRequest};
-use crate::limits::{OUTBOX_BYTES, SNAPSHOT_BYTES};
-use crate::memory::{Keys, Registry};
+use crate::limits::{SEND_QUEUE_BYTES, SNAPSHOT_BYTES};
+use crate::memory::{KeySource, RegionTable};
 use crate::sys::{Part, crc};
 use crate::work::{LocalRange, RemoteRange, SendMode, Work};
 
 /// Bytes of memory on each side. The middle half is open to the peer, and is larger than the copy limit of each path.
-const MEMORY: u64 = 48 << 10;
-const OPEN: u64 = MEMORY / 2;
+const MEMORY_BYTES: u64 = 48 << 10;
+const WINDOW_BYTES: u64 = MEMORY_BYTES / 2;
 const GUARD: u8 = 0xa5;
-const GUARDED: [u8; (OPEN / 2) as usize] = [GUARD; (OPEN / 2) as usize];
+const GUARDED: [u8; (WINDOW_BYTES / 2) as usize] = [GUARD; (WINDOW_BYTES / 2) as usize];
 
 /// Fuzz input, read number by number; zeros after its end.
-struct Input<'a>(&'a [u8]);
+struct FuzzInput<'a>(&'a [u8]);
 
-impl<'a> Input<'a> {
+impl<'a> FuzzInput<'a> {
     fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
@@ -59,44 +59,44 @@ impl<'a> Input<'a> {
 
 thread_local! {
     /// Memory of earlier runs, reused because mapping it is most of the cost of a short run.
-    static POOL: RefCell<Vec<(Registry, [RegionId; 2])>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Vec<(RegionTable, [RegionId; 2])>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Registers the same memory twice: as shared memory, and as memory that only the polling thread writes.
-fn register() -> (Registry, [RegionId; 2]) {
+fn register() -> (RegionTable, [RegionId; 2]) {
     let fd = memfd_create("fuzz", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("a fuzzer has memory");
-    ftruncate(&fd, MEMORY).expect("a fuzzer has memory");
+    ftruncate(&fd, MEMORY_BYTES).expect("a fuzzer has memory");
     fcntl_add_seals(&fd, SealFlags::SHRINK).expect("a memfd can be sealed");
-    let mut memory = Registry::default();
-    let regions = [Trust::Sealed, Trust::Own].map(|trust| memory.register(fd.as_fd(), trust, 0, MEMORY));
-    (memory, regions.map(|region| region.expect("it is sealed")))
+    let mut memory = RegionTable::default();
+    let regions = [Trust::Sealed, Trust::Exclusive].map(|trust| memory.register(fd.as_fd(), trust, 0, MEMORY_BYTES));
+    (memory, regions.map(|region| region.expect("the memfd is sealed")))
 }
 
 /// One connection, its memory, and its operations without completion.
 struct Side {
     connection: Connection,
-    memory: Registry,
+    memory: RegionTable,
     events: Events,
     regions: [RegionId; 2],
     region: RegionId,
     key: u32,
-    owed: HashMap<u64, bool>,
+    posted: HashMap<u64, bool>,
     tag: u64,
     closed: Option<CloseReason>,
-    kept: Vec<u8>,
+    partial_frame: Vec<u8>,
     /// Messages received, messages posted, and failed operations.
     messages: usize,
     sent: usize,
     failed: usize,
     /// Sequence numbers of the peer's next message and next request.
-    turns: [u32; 2],
+    sequences: [u32; 2],
 }
 
 impl Side {
     fn new(config: &IwarpConfig, connects: bool) -> Self {
         let (memory, regions) = POOL.with_borrow_mut(Vec::pop).unwrap_or_else(register);
         let region = regions[usize::from(!connects)];
-        memory.held(region).copy_in(0, &[GUARD; MEMORY as usize]);
+        memory.mapping(region).copy_in(0, &[GUARD; MEMORY_BYTES as usize]);
         let id = PeerId::new(0, 1);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let config = Arc::new(config.clone());
@@ -105,11 +105,11 @@ impl Side {
         } else {
             Connection::accepting(id, address, config, 7)
         };
-        let rights = Rights::READ.and(Rights::WRITE).and(Rights::ATOMIC);
-        let mut keys = Keys::seeded(if connects { 1 } else { 2 });
+        let rights = Rights::READ.union(Rights::WRITE).union(Rights::ATOMIC);
+        let mut keys = KeySource::seeded(if connects { 1 } else { 2 });
         let window = connection
             .windows
-            .expose(&memory, &mut keys, region, OPEN / 2, OPEN, rights)
+            .expose(&memory, &mut keys, region, WINDOW_BYTES / 2, WINDOW_BYTES, rights)
             .expect("the first window finds room");
         Self {
             connection,
@@ -118,14 +118,14 @@ impl Side {
             regions,
             region,
             key: window.key,
-            owed: HashMap::new(),
+            posted: HashMap::new(),
             tag: 0,
             closed: None,
-            kept: Vec::new(),
+            partial_frame: Vec::new(),
             messages: 0,
             sent: 0,
             failed: 0,
-            turns: [1, 1],
+            sequences: [1, 1],
         }
     }
 
@@ -138,28 +138,28 @@ impl Side {
     fn feed(&mut self, bytes: &[u8]) {
         let mut bytes = bytes;
         // Payload that may be received in place is.
-        while let Some((region, offset, want)) = self.connection.direct()
+        while let Some((region, offset, want)) = self.connection.direct_target()
             && !bytes.is_empty()
         {
-            assert!(self.kept.is_empty(), "payload follows its header at once");
+            assert!(self.partial_frame.is_empty(), "payload follows its header at once");
             let count = want.min(bytes.len());
-            self.memory.held(region).copy_in(offset as usize, &bytes[..count]);
-            self.with(|connection, cx| connection.placed(count, cx));
+            self.memory.mapping(region).copy_in(offset as usize, &bytes[..count]);
+            self.with(|connection, cx| connection.advance_placement(count, cx));
             bytes = &bytes[count..];
         }
-        self.kept.extend_from_slice(bytes);
-        let kept = std::mem::take(&mut self.kept);
-        let used = self.with(|connection, cx| connection.receive(&kept, cx));
-        assert!(used <= kept.len(), "no more is used than is there");
-        self.kept.extend_from_slice(&kept[used..]);
-        assert!(self.kept.len() <= 70_000, "an incomplete frame is bounded");
+        self.partial_frame.extend_from_slice(bytes);
+        let partial_frame = std::mem::take(&mut self.partial_frame);
+        let used = self.with(|connection, cx| connection.receive(&partial_frame, cx));
+        assert!(used <= partial_frame.len(), "no more bytes are used than offered");
+        self.partial_frame.extend_from_slice(&partial_frame[used..]);
+        assert!(self.partial_frame.len() <= 70_000, "an incomplete frame is bounded");
     }
 
     /// Sends up to `count` bytes as a socket would.
     fn drain(&mut self, count: usize) -> Vec<u8> {
-        self.with(|connection, cx| connection.pump(OUTBOX_BYTES, cx));
+        self.with(|connection, cx| connection.encode_pending(SEND_QUEUE_BYTES, cx));
         let mut out = Vec::new();
-        for part in self.connection.outbox().parts(&self.memory) {
+        for part in self.connection.send_queue().parts(&self.memory) {
             match part {
                 Part::Bytes(bytes) => out.extend_from_slice(bytes),
                 Part::Memory { mapping, offset, bytes } => {
@@ -169,14 +169,14 @@ impl Side {
                 }
             }
         }
-        assert!(out.len() <= OUTBOX_BYTES + SNAPSHOT_BYTES + (80 << 10), "what waits is bounded");
+        assert!(out.len() <= SEND_QUEUE_BYTES + SNAPSHOT_BYTES + (80 << 10), "the send queue is bounded");
         out.truncate(count);
         self.with(|connection, cx| connection.sent(out.len(), cx));
-        self.connection.take_in(&mut self.memory);
+        self.connection.copy_in_place_payload(&mut self.memory);
         out
     }
 
-    fn post(&mut self, input: &mut Input<'_>, other_key: u32) {
+    fn post(&mut self, input: &mut FuzzInput<'_>, other_key: u32) {
         let peer = self.connection.id();
         self.tag += 1;
         let tag = self.tag;
@@ -185,14 +185,15 @@ impl Side {
             0 => 0,
             1 => 8,
             2 => input.word() % 600,
-            _ => input.word() % (OPEN + 1),
+            _ => input.word() % (WINDOW_BYTES + 1),
         };
-        let at = input.word() % (OPEN - bytes + 1);
+        let at = input.word() % (WINDOW_BYTES - bytes + 1);
         // Local memory outside the window, so that a peer's writes and local reads do not race in a test.
-        let offset = if bytes <= OPEN / 2 { at % (OPEN / 2 - bytes + 1) } else { OPEN / 2 + at };
+        let offset =
+            if bytes <= WINDOW_BYTES / 2 { at % (WINDOW_BYTES / 2 - bytes + 1) } else { WINDOW_BYTES / 2 + at };
         let local = LocalRange { region: self.region, offset, bytes };
         let remote = RemoteRange { key: other_key, address: at };
-        let word = RemoteRange { key: other_key, address: at / 8 * 8 % OPEN };
+        let word = RemoteRange { key: other_key, address: at / 8 * 8 % WINDOW_BYTES };
         let message = [kind; 512];
         let mode = SendMode { solicited: kind & 8 != 0, invalidate: None };
         let work = match kind % 6 {
@@ -204,22 +205,22 @@ impl Side {
             _ => Work::Immediate { peer, tag, data: [kind; 8], solicited: mode.solicited },
         };
         if self.connection.post(&work, &mut self.memory).is_ok() {
-            self.owed.insert(tag, false);
+            self.posted.insert(tag, false);
             self.sent += usize::from(matches!(work, Work::Send { .. } | Work::Immediate { .. }));
         }
     }
 
-    fn look(&mut self) {
+    fn check_events(&mut self) {
         for event in self.events.iter() {
             match event {
                 Event::Done { tag, outcome, .. } => {
                     self.failed += usize::from(outcome.is_err());
-                    assert!(self.closed.is_none(), "nothing is told after the end");
-                    let told = self.owed.insert(tag, true);
-                    assert_eq!(told, Some(false), "each tag is told once");
+                    assert!(self.closed.is_none(), "no event follows the end");
+                    let is_completed = self.posted.insert(tag, true);
+                    assert_eq!(is_completed, Some(false), "each tag completes once");
                 }
                 Event::Closed { reason, .. } => {
-                    assert!(self.closed.is_none(), "the end comes once");
+                    assert!(self.closed.is_none(), "closed comes once");
                     self.closed = Some(reason);
                 }
                 Event::Message { bytes, .. } => {
@@ -235,19 +236,22 @@ impl Side {
 
     /// Ends the connection and checks for leaks. `guarded`: memory outside the window must be untouched.
     fn finish(mut self, guarded: bool) {
-        self.look();
+        self.check_events();
         self.with(|connection, cx| connection.end(CloseReason::Local, &[], false, None, cx));
-        self.look();
-        assert!(self.closed.is_some() && self.owed.values().all(|told| *told), "every tag is told by the end");
+        self.check_events();
+        assert!(
+            self.closed.is_some() && self.posted.values().all(|is_completed| *is_completed),
+            "every tag completes by the end"
+        );
         self.connection.discard(&mut self.memory);
         if guarded {
-            let mut all = [0; MEMORY as usize];
-            self.memory.held(self.region).copy_out(0, &mut all);
-            let quarter = (OPEN / 2) as usize;
+            let mut all = [0; MEMORY_BYTES as usize];
+            self.memory.mapping(self.region).copy_out(0, &mut all);
+            let quarter = (WINDOW_BYTES / 2) as usize;
             assert!(all[..quarter] == GUARDED, "memory in front of the window is untouched");
             assert!(all[3 * quarter..] == GUARDED, "memory behind the window is untouched");
         }
-        assert_eq!(self.memory.holds(), 0, "every hold on memory is given back");
+        assert_eq!(self.memory.hold_count(), 0, "every hold on memory is released");
         POOL.with_borrow_mut(|pool| pool.push((self.memory, self.regions)));
     }
 }
@@ -265,14 +269,14 @@ fn configure(bits: u8) -> IwarpConfig {
 
 /// Drives one connection against a peer that sends arbitrary input: raw bytes, or well-formed frames.
 pub fn stream(data: &[u8]) {
-    let mut input = Input(data);
+    let mut input = FuzzInput(data);
     let bits = input.byte();
     let config = configure(bits);
     let connects = bits & 32 != 0;
     let mut side = Side::new(&config, connects);
-    let mut posts = false;
+    let mut has_posted = false;
     if bits & 64 != 0 {
-        shake(&mut side, connects, bits & 128 != 0);
+        complete_handshake(&mut side, connects, bits & 128 != 0);
     }
     let mut position = 0;
     while !input.is_empty() {
@@ -284,16 +288,19 @@ pub fn stream(data: &[u8]) {
                 side.feed(bytes);
             }
             1..=3 => {
-                let ulpdu =
-                    if input.byte() & 1 == 0 { compose(&mut input, &side) } else { obey(&mut input, &mut side) };
-                let frame = wrap(&ulpdu, bits, position);
+                let ulpdu = if input.byte() & 1 == 0 {
+                    compose(&mut input, &side)
+                } else {
+                    compose_valid(&mut input, &mut side)
+                };
+                let frame = wrap_frame(&ulpdu, bits, position);
                 let cut = if bits & 128 != 0 { frame.len() / 2 } else { 0 };
                 position += frame.len() as u64;
                 side.feed(&frame[..cut]);
                 side.feed(&frame[cut..]);
             }
             4 => {
-                posts = true;
+                has_posted = true;
                 let key = side.key;
                 side.post(&mut input, key);
             }
@@ -310,44 +317,44 @@ pub fn stream(data: &[u8]) {
                 3 => {
                     let tag = u64::from(input.byte());
                     if side.connection.abandon(tag, &mut side.memory) {
-                        assert_eq!(side.owed.insert(tag, true), Some(false), "only what is owed is abandoned");
+                        assert_eq!(side.posted.insert(tag, true), Some(false), "only posted work is abandoned");
                     }
                 }
-                4 => side.with(|connection, cx| connection.end(CloseReason::Gone, &[], true, None, cx)),
+                4 => side.with(|connection, cx| connection.end(CloseReason::ClosedByPeer, &[], true, None, cx)),
                 _ => {}
             },
             _ => {
                 side.drain(usize::MAX);
             }
         }
-        side.look();
+        side.check_events();
     }
-    side.finish(!posts);
+    side.finish(!has_posted);
 }
 
 /// Plays the peer's part of a handshake.
-fn shake(side: &mut Side, connects: bool, markers: bool) {
-    let frame = Start { markers, crc: false, reject: false, revision: 1, enhanced: None, private: b"hi" };
+fn complete_handshake(side: &mut Side, connects: bool, markers: bool) {
+    let frame = StartFrame { markers, crc: false, reject: false, revision: 1, enhanced: None, private: b"hi" };
     let mut bytes = Vec::new();
-    let from = if connects { crate::iwarp::mpa::Side::Reply } else { crate::iwarp::mpa::Side::Request };
+    let from = if connects { crate::iwarp::mpa::StartKind::Reply } else { crate::iwarp::mpa::StartKind::Request };
     frame.encode(from, &mut bytes);
     side.drain(usize::MAX);
     side.feed(&bytes);
-    if side.connection.stage() == Stage::Asked {
-        assert_eq!(side.connection.accept(b"yes"), Ok(true), "who asked can be accepted");
+    if side.connection.stage() == Stage::AwaitAccept {
+        assert_eq!(side.connection.accept(b"yes"), Ok(true), "a pending request can be accepted");
     }
-    side.look();
+    side.check_events();
 }
 
 /// Composes a segment with a header from the input.
-fn compose(input: &mut Input<'_>, side: &Side) -> Vec<u8> {
+fn compose(input: &mut FuzzInput<'_>, side: &Side) -> Vec<u8> {
     let control = input.byte();
     let mut ulpdu = vec![control & 0xc0 | 1 | (control & 0x02), 0x40 | (input.byte() % 16)];
     let key = if input.byte().is_multiple_of(8) { 0 } else { side.key };
     if control & 0x80 != 0 {
         let key = if input.byte() & 1 == 0 { key } else { 7 + u32::from(input.byte() % 4) };
         ulpdu.extend(key.to_be_bytes());
-        ulpdu.extend((input.word() % (OPEN + 64)).to_be_bytes());
+        ulpdu.extend((input.word() % (WINDOW_BYTES + 64)).to_be_bytes());
     } else {
         ulpdu.extend(key.to_be_bytes());
         ulpdu.extend(u32::from(input.byte() % 5).to_be_bytes());
@@ -360,13 +367,13 @@ fn compose(input: &mut Input<'_>, side: &Side) -> Vec<u8> {
             ulpdu.extend(0_u64.to_be_bytes());
             ulpdu.extend((input.word() as u32 % 9000).to_be_bytes());
             ulpdu.extend(key.to_be_bytes());
-            ulpdu.extend((input.word() % (OPEN + 64)).to_be_bytes());
+            ulpdu.extend((input.word() % (WINDOW_BYTES + 64)).to_be_bytes());
         }
         1 => {
             ulpdu.extend(u32::from(input.byte() % 3).to_be_bytes());
             ulpdu.extend(u32::from(7 + input.byte() % 4).to_be_bytes());
             ulpdu.extend(key.to_be_bytes());
-            ulpdu.extend((input.word() % (OPEN + 64)).to_be_bytes());
+            ulpdu.extend((input.word() % (WINDOW_BYTES + 64)).to_be_bytes());
             ulpdu.resize(ulpdu.len() + 32, input.byte());
         }
         2 => {
@@ -382,21 +389,21 @@ fn compose(input: &mut Input<'_>, side: &Side) -> Vec<u8> {
 }
 
 /// Composes a segment that is valid except, perhaps, for its address.
-fn obey(input: &mut Input<'_>, side: &mut Side) -> Vec<u8> {
+fn compose_valid(input: &mut FuzzInput<'_>, side: &mut Side) -> Vec<u8> {
     let kind = input.byte() % 4;
-    let (key, at) = (side.key, input.word() % (OPEN + 8));
+    let (key, at) = (side.key, input.word() % (WINDOW_BYTES + 8));
     if kind == 0 {
         let tagged = Tagged { last: true, rdmap: Opcode::Write.control(), key, address: at };
         let bytes = input.word() as usize % 3000;
         return [&tagged.encode()[..], &vec![kind; bytes]].concat();
     }
     let which = usize::from(kind != 1);
-    let sequence = side.turns[which];
-    side.turns[which] = sequence.wrapping_add(1);
+    let sequence = side.sequences[which];
+    side.sequences[which] = sequence.wrapping_add(1);
     let (opcode, body) = match kind {
         1 => (Opcode::Send { solicited: false, invalidate: false }, vec![7; input.word() as usize % 513]),
         2 => {
-            let bytes = input.word() as u32 % OPEN as u32;
+            let bytes = input.word() as u32 % WINDOW_BYTES as u32;
             let read = ReadRequest { sink_key: 9, sink_address: 0, bytes, source_key: key, source_address: at };
             (Opcode::ReadRequest, read.encode().to_vec())
         }
@@ -411,7 +418,7 @@ fn obey(input: &mut Input<'_>, side: &mut Side) -> Vec<u8> {
 }
 
 /// Wraps a ULPDU in a frame with correct length, padding and checksum.
-fn wrap(ulpdu: &[u8], bits: u8, position: u64) -> Vec<u8> {
+fn wrap_frame(ulpdu: &[u8], bits: u8, position: u64) -> Vec<u8> {
     let mut frame = (ulpdu.len() as u16).to_be_bytes().to_vec();
     frame.extend(ulpdu);
     frame.resize(frame.len().next_multiple_of(4), 0);
@@ -428,16 +435,16 @@ fn wrap(ulpdu: &[u8], bits: u8, position: u64) -> Vec<u8> {
 
 /// Drives two connections, with the stream cut into pieces of any size. Every posted operation has to succeed.
 pub fn pipe(data: &[u8]) {
-    let mut input = Input(data);
+    let mut input = FuzzInput(data);
     let (mut first, mut second) = (configure(input.byte()), configure(input.byte()));
     if first.revision == Revision::One || second.revision == Revision::One {
         // Without negotiated read limits, both sides have to accept what the other may send.
         (first.reads_inbound, second.reads_inbound) = (64, 64);
     }
     let mut sides = [Side::new(&first, true), Side::new(&second, false)];
-    exchange(&mut sides, &mut Input(&[]), usize::MAX);
+    exchange(&mut sides, &mut FuzzInput(&[]), usize::MAX);
     assert_eq!(sides[1].connection.accept(b"yes"), Ok(true), "a request is a request");
-    exchange(&mut sides, &mut Input(&[]), usize::MAX);
+    exchange(&mut sides, &mut FuzzInput(&[]), usize::MAX);
     let keys = [sides[0].key, sides[1].key];
     // In revision 1 the accepting side may not send before it has received a frame.
     let open = sides[1].connection.stage() == Stage::Open;
@@ -448,18 +455,21 @@ pub fn pipe(data: &[u8]) {
             _ => sides[which].post(&mut input, keys[1 - which]),
         }
     }
-    exchange(&mut sides, &mut Input(&[]), usize::MAX);
+    exchange(&mut sides, &mut FuzzInput(&[]), usize::MAX);
     for side in &sides {
-        assert_eq!(side.closed, None, "two of us understand each other");
-        assert!(side.owed.values().all(|told| *told), "everything is done when nothing is under way");
-        assert_eq!(side.failed, 0, "nothing was asked that may not be done");
+        assert_eq!(side.closed, None, "two valid connections stay open");
+        assert!(
+            side.posted.values().all(|is_completed| *is_completed),
+            "everything completes when nothing is in flight"
+        );
+        assert_eq!(side.failed, 0, "every operation is permitted");
     }
-    assert_eq!([sides[0].messages, sides[1].messages], [sides[1].sent, sides[0].sent], "each message came once");
+    assert_eq!([sides[0].messages, sides[1].messages], [sides[1].sent, sides[0].sent], "each message arrives once");
     sides.into_iter().for_each(|side| side.finish(false));
 }
 
 /// Moves pieces back and forth until nothing moves any more, or `rounds` times.
-fn exchange(sides: &mut [Side; 2], input: &mut Input<'_>, rounds: usize) {
+fn exchange(sides: &mut [Side; 2], input: &mut FuzzInput<'_>, rounds: usize) {
     for _ in 0..rounds {
         let mut moved = false;
         for from in 0..2 {
@@ -471,7 +481,7 @@ fn exchange(sides: &mut [Side; 2], input: &mut Input<'_>, rounds: usize) {
             let bytes = sides[from].drain(count);
             moved |= !bytes.is_empty();
             sides[1 - from].feed(&bytes);
-            sides.iter_mut().for_each(Side::look);
+            sides.iter_mut().for_each(Side::check_events);
         }
         if !moved && input.is_empty() {
             return;
@@ -487,19 +497,19 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn no_stream_of_bytes_does_harm(data in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn arbitrary_bytes_are_harmless(data in proptest::collection::vec(any::<u8>(), 0..400)) {
             // If this failed, a peer could crash a daemon, or make it touch memory that is not open to the peer.
             super::stream(&data);
         }
 
         #[test]
-        fn no_frames_do_harm(bits in any::<u8>(), data in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn arbitrary_frames_are_harmless(bits in any::<u8>(), data in proptest::collection::vec(any::<u8>(), 0..400)) {
             // The same after a handshake, where frames are parsed.
             super::stream(&[&[bits | 64][..], &data].concat());
         }
 
         #[test]
-        fn two_of_us_understand_each_other(data in proptest::collection::vec(any::<u8>(), 0..600)) {
+        fn two_connections_exchange_any_mix_of_operations(data in proptest::collection::vec(any::<u8>(), 0..600)) {
             // If this failed, some mix of operations, cut in some way, would hang or break a valid connection.
             super::pipe(&data);
         }

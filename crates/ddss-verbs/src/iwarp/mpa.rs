@@ -45,14 +45,14 @@ pub(crate) const fn frame_bytes(ulpdu: usize) -> usize {
 
 /// Direction of a start frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum StartKind {
     Request,
     Reply,
 }
 
 /// Ready-to-receive message of the connecting side, when both sides may send first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ready {
+pub(crate) enum ReadyMessage {
     Send,
     Write,
     Read,
@@ -71,7 +71,7 @@ pub(crate) struct Enhanced {
 
 /// A parsed start frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Start<'a> {
+pub(crate) struct StartFrame<'a> {
     pub(crate) markers: bool,
     pub(crate) crc: bool,
     pub(crate) reject: bool,
@@ -90,17 +90,17 @@ pub(crate) enum StartError {
     TooShort,
 }
 
-impl<'a> Start<'a> {
+impl<'a> StartFrame<'a> {
     /// Parses a start frame at the front of a stream; returns the frame and its length. `None` if more bytes are
     /// needed.
-    pub(crate) fn parse(bytes: &'a [u8], side: Side) -> Result<Option<(Start<'a>, usize)>, StartError> {
+    pub(crate) fn parse(bytes: &'a [u8], side: StartKind) -> Result<Option<(StartFrame<'a>, usize)>, StartError> {
         let key = match side {
-            Side::Request => REQUEST_KEY,
-            Side::Reply => REPLY_KEY,
+            StartKind::Request => REQUEST_KEY,
+            StartKind::Reply => REPLY_KEY,
         };
         // A foreign protocol is detected at the first wrong byte, not after twenty.
-        let known = bytes.len().min(key.len());
-        if bytes[..known] != key[..known] {
+        let available = bytes.len().min(key.len());
+        if bytes[..available] != key[..available] {
             return Err(StartError::Key);
         }
         let Some((head, rest)) = bytes.split_first_chunk::<START_BYTES>() else { return Ok(None) };
@@ -109,7 +109,7 @@ impl<'a> Start<'a> {
         if private_bytes > PRIVATE_BYTES_MAX {
             return Err(StartError::TooLong);
         }
-        if side == Side::Request && flags & REJECT != 0 {
+        if side == StartKind::Request && flags & REJECT != 0 {
             return Err(StartError::Flags);
         }
         if revision == 0 || revision > 2 {
@@ -122,7 +122,7 @@ impl<'a> Start<'a> {
             enhanced = Some(Enhanced::parse(*head));
             private = rest;
         }
-        let start = Start {
+        let start = StartFrame {
             markers: flags & MARKERS != 0,
             crc: flags & CRC != 0,
             reject: flags & REJECT != 0,
@@ -134,8 +134,8 @@ impl<'a> Start<'a> {
     }
 
     /// Encodes the frame.
-    pub(crate) fn encode(&self, side: Side, out: &mut Vec<u8>) {
-        out.extend_from_slice(if side == Side::Request { REQUEST_KEY } else { REPLY_KEY });
+    pub(crate) fn encode(&self, side: StartKind, out: &mut Vec<u8>) {
+        out.extend_from_slice(if side == StartKind::Request { REQUEST_KEY } else { REPLY_KEY });
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         out.push(
             flag(self.markers, MARKERS)
@@ -145,7 +145,7 @@ impl<'a> Start<'a> {
         );
         out.push(self.revision);
         let bytes = self.private.len() + self.enhanced.map_or(0, |_| 4);
-        assert!(bytes <= PRIVATE_BYTES_MAX, "the length of a hello was checked when it was given");
+        assert!(bytes <= PRIVATE_BYTES_MAX, "the caller checks the length of a hello");
         out.extend_from_slice(&(bytes as u16).to_be_bytes());
         if let Some(enhanced) = self.enhanced {
             out.extend_from_slice(&enhanced.encode());
@@ -176,13 +176,13 @@ impl Enhanced {
         [a, b, c, d]
     }
 
-    fn ready(self) -> Option<Ready> {
+    fn ready(self) -> Option<ReadyMessage> {
         if self.by_write {
-            Some(Ready::Write)
+            Some(ReadyMessage::Write)
         } else if self.by_read {
-            Some(Ready::Read)
+            Some(ReadyMessage::Read)
         } else if self.by_send {
-            Some(Ready::Send)
+            Some(ReadyMessage::Send)
         } else {
             None
         }
@@ -202,12 +202,12 @@ pub(crate) struct NegotiatedTerms {
     /// Local reads and atomics that may be in flight.
     pub(crate) ord: u16,
     /// Ready-to-receive message that the connecting side sends first.
-    pub(crate) ready: Option<Ready>,
+    pub(crate) ready: Option<ReadyMessage>,
 }
 
 impl NegotiatedTerms {
     /// Builds the request of the connecting side.
-    pub(crate) fn request<'a>(config: &IwarpConfig, hello: &'a [u8]) -> Start<'a> {
+    pub(crate) fn request<'a>(config: &IwarpConfig, hello: &'a [u8]) -> StartFrame<'a> {
         let enhanced = (config.revision == Revision::Two).then_some(Enhanced {
             ird: config.reads_inbound.min(LIMIT_MASK - 1),
             ord: config.reads_outbound.min(LIMIT_MASK - 1),
@@ -216,7 +216,7 @@ impl NegotiatedTerms {
             by_write: true,
             by_read: true,
         });
-        Start {
+        StartFrame {
             markers: config.markers,
             crc: config.crc,
             reject: false,
@@ -227,20 +227,20 @@ impl NegotiatedTerms {
     }
 
     /// Builds the reply of the accepting side to `request`, and the parameters that then apply.
-    pub(crate) fn answer<'a>(
+    pub(crate) fn negotiate<'a>(
         config: &IwarpConfig,
-        asked: &Start<'_>,
+        request: &StartFrame<'_>,
         hello: &'a [u8],
-    ) -> Result<(Start<'a>, NegotiatedTerms), TerminateCode> {
+    ) -> Result<(StartFrame<'a>, NegotiatedTerms), TerminateCode> {
         let mut terms = NegotiatedTerms {
-            crc: config.crc || asked.crc,
-            markers_out: asked.markers,
+            crc: config.crc || request.crc,
+            markers_out: request.markers,
             markers_in: config.markers,
             ird: config.reads_inbound,
             ord: config.reads_outbound,
             ready: None,
         };
-        let enhanced = match asked.enhanced {
+        let enhanced = match request.enhanced {
             None => None,
             Some(theirs) => {
                 if theirs.peer_to_peer {
@@ -251,17 +251,17 @@ impl NegotiatedTerms {
                     ird: terms.ird.min(LIMIT_MASK - 1),
                     ord: terms.ord.min(LIMIT_MASK - 1),
                     peer_to_peer: theirs.peer_to_peer,
-                    by_send: terms.ready == Some(Ready::Send),
-                    by_write: terms.ready == Some(Ready::Write),
-                    by_read: terms.ready == Some(Ready::Read),
+                    by_send: terms.ready == Some(ReadyMessage::Send),
+                    by_write: terms.ready == Some(ReadyMessage::Write),
+                    by_read: terms.ready == Some(ReadyMessage::Read),
                 })
             }
         };
-        let reply = Start {
+        let reply = StartFrame {
             markers: config.markers,
             crc: terms.crc,
             reject: false,
-            revision: asked.revision,
+            revision: request.revision,
             enhanced,
             private: hello,
         };
@@ -269,7 +269,7 @@ impl NegotiatedTerms {
     }
 
     /// Returns the parameters of the connecting side after the reply.
-    pub(crate) fn agreed(config: &IwarpConfig, reply: &Start<'_>) -> Result<NegotiatedTerms, TerminateCode> {
+    pub(crate) fn from_reply(config: &IwarpConfig, reply: &StartFrame<'_>) -> Result<NegotiatedTerms, TerminateCode> {
         let mut terms = NegotiatedTerms {
             crc: config.crc || reply.crc,
             markers_out: reply.markers,
@@ -282,7 +282,7 @@ impl NegotiatedTerms {
             if theirs.peer_to_peer {
                 terms.ready = Some(theirs.ready().ok_or(TerminateCode::MPA_RTR)?);
             }
-            if terms.ready == Some(Ready::Send) {
+            if terms.ready == Some(ReadyMessage::Send) {
                 // Never offered, because it would use one of the peer's receive buffers.
                 return Err(TerminateCode::MPA_RTR);
             }
@@ -295,8 +295,8 @@ impl NegotiatedTerms {
     }
 
     /// Builds the reply that rejects a request.
-    pub(crate) fn refusal<'a>(revision: u8, reason: &'a [u8]) -> Start<'a> {
-        Start { markers: false, crc: false, reject: true, revision, enhanced: None, private: reason }
+    pub(crate) fn reject<'a>(revision: u8, reason: &'a [u8]) -> StartFrame<'a> {
+        StartFrame { markers: false, crc: false, reject: true, revision, enhanced: None, private: reason }
     }
 }
 
@@ -330,14 +330,14 @@ impl<'a> Frame<'a> {
 
     /// Returns true if the checksum is correct.
     #[inline]
-    pub(crate) fn is_good(&self) -> bool {
+    pub(crate) fn has_valid_crc(&self) -> bool {
         let (covered, sum) = self.bytes.split_at(self.bytes.len() - 4);
         crc::checksum(covered).to_le_bytes() == *sum
     }
 
     /// Returns true if the checksum is correct, with the payload summed by the caller. The payload starts at `at` in
     /// the ULPDU, and `sum_payload` continues a checksum over it.
-    pub(crate) fn is_good_with(&self, at: usize, sum_payload: impl FnOnce(u32, &[u8]) -> u32) -> bool {
+    pub(crate) fn has_valid_crc_with(&self, at: usize, sum_payload: impl FnOnce(u32, &[u8]) -> u32) -> bool {
         let (covered, sum) = self.bytes.split_at(self.bytes.len() - 4);
         let (head, rest) = covered.split_at(2 + at);
         let (payload, padding) = rest.split_at(self.ulpdu_bytes - at);
@@ -357,7 +357,7 @@ pub(crate) fn take_marked_frame(
     ulpdu.clear();
     let mut at = 0;
     let mut wanted = 2;
-    let mut known = false;
+    let mut is_length_known = false;
     while ulpdu.len() < wanted {
         if (position + at as u64).is_multiple_of(MARKER_SPACING) {
             let Some(marker) = bytes.get(at..at + MARKER_BYTES) else { return Ok(None) };
@@ -372,9 +372,9 @@ pub(crate) fn take_marked_frame(
         let Some(piece) = bytes.get(at..at + chunk) else { return Ok(None) };
         ulpdu.extend_from_slice(piece);
         at += chunk;
-        if !known && ulpdu.len() == 2 {
+        if !is_length_known && ulpdu.len() == 2 {
             wanted = frame_bytes(usize::from(u16::from_be_bytes([ulpdu[0], ulpdu[1]])));
-            known = true;
+            is_length_known = true;
         }
     }
     let covered = at - 4;
@@ -418,15 +418,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_connects_chooses_the_revision() {
+    fn connecting_side_chooses_the_revision() {
         // If this failed, a node configured for the older revision could not connect to one with the newer revision.
         let config = |revision| IwarpConfig { revision, ..IwarpConfig::default() };
         for (asks, answers) in [(Revision::Two, Revision::One), (Revision::One, Revision::Two)] {
             let request = NegotiatedTerms::request(&config(asks), b"hello");
-            let (reply, there) = NegotiatedTerms::answer(&config(answers), &request, b"yes").unwrap();
+            let (reply, there) = NegotiatedTerms::negotiate(&config(answers), &request, b"yes").unwrap();
             assert_eq!(reply.revision, request.revision);
-            assert_eq!(reply.enhanced.is_some(), asks == Revision::Two, "read limits are said by both or by none");
-            let here = NegotiatedTerms::agreed(&config(asks), &reply).unwrap();
+            assert_eq!(reply.enhanced.is_some(), asks == Revision::Two, "both sides state read limits or neither does");
+            let here = NegotiatedTerms::from_reply(&config(asks), &reply).unwrap();
             assert_eq!((here.ready, here.ord), (there.ready, there.ird));
         }
     }

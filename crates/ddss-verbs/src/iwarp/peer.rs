@@ -12,8 +12,8 @@ use crate::events::CloseReason;
 use crate::fabric::{AdmissionToken, PeerId};
 use crate::iwarp::connection::{Connection, Context, Stage};
 use crate::limits::{
-    BULK_BYTES, EARLY_BYTES, LINGER_BYTES, LOW_WATER_BYTES, NEXT_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES,
-    SEND_BUDGET_BYTES,
+    EARLY_SEND_BYTES, HEADER_RECEIVE_BYTES, LINGER_BYTES, LOW_WATER_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES,
+    SEND_BUDGET_BYTES, SEND_QUEUE_GATHERED_BYTES,
 };
 use crate::sys::{receive_into, send_parts, set_low_water};
 
@@ -21,21 +21,27 @@ use crate::sys::{receive_into, send_parts, set_low_water};
 pub(crate) struct Scratch {
     bytes: Vec<u8>,
     /// Payload bytes that bypassed this buffer and were received in place.
-    pub(crate) straight: u64,
+    pub(crate) zero_copy_bytes: u64,
 }
 
 /// Longest incomplete frame to be buffered until its end arrives, markers included.
-const KEPT_BYTES_MAX: usize = 68 << 10;
+const PARTIAL_FRAME_BYTES_MAX: usize = 68 << 10;
 
 const _: () = {
     let frame = super::mpa::FRAME_BYTES_MAX;
-    assert!(frame + (frame / 508 + 2) * super::mpa::MARKER_BYTES <= KEPT_BYTES_MAX, "a marked frame is kept whole");
-    assert!(super::mpa::START_BYTES + super::mpa::PRIVATE_BYTES_MAX <= KEPT_BYTES_MAX, "a start frame is kept whole");
+    assert!(
+        frame + (frame / 508 + 2) * super::mpa::MARKER_BYTES <= PARTIAL_FRAME_BYTES_MAX,
+        "a marked frame fits the buffer"
+    );
+    assert!(
+        super::mpa::START_BYTES + super::mpa::PRIVATE_BYTES_MAX <= PARTIAL_FRAME_BYTES_MAX,
+        "a start frame fits the buffer"
+    );
 };
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        Self { bytes: vec![0; KEPT_BYTES_MAX + RECEIVE_BYTES], straight: 0 }
+        Self { bytes: vec![0; PARTIAL_FRAME_BYTES_MAX + RECEIVE_BYTES], zero_copy_bytes: 0 }
     }
 }
 
@@ -57,21 +63,21 @@ pub(crate) struct Peer {
     pub(crate) connection: Connection,
     pub(crate) link: Link,
     /// Incomplete frame, until more of it arrives.
-    kept: Vec<u8>,
+    partial_frame: Vec<u8>,
     /// The socket accepted less than was offered.
     pub(crate) blocked: bool,
     /// The write side is shut down, after the last byte.
-    shut: bool,
+    is_write_shut: bool,
     /// Listed among the slots with something to send.
     pub(crate) dirty: bool,
     /// Listed among the slots that every poll receives from.
     pub(crate) hot: bool,
     /// Consecutive polls without a byte.
-    pub(crate) quiet: u32,
+    pub(crate) quiet_polls: u32,
     /// Bytes of the last receive.
     pub(crate) received: usize,
     /// Receives with data since the last sleep.
-    pub(crate) busy: u32,
+    pub(crate) busy_receives: u32,
     /// Flags that epoll watches the socket for.
     pub(crate) watched: EventFlags,
     /// The socket is not readable for epoll until [`LOW_WATER_BYTES`] have arrived.
@@ -83,9 +89,9 @@ pub(crate) struct Peer {
     /// Not accepted yet.
     pub(crate) half_open: bool,
     /// The options of its socket are set.
-    pub(crate) tuned: bool,
+    pub(crate) has_options: bool,
     /// Token from the admission filter.
-    pub(crate) pass: Option<AdmissionToken>,
+    pub(crate) admission_token: Option<AdmissionToken>,
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -104,21 +110,21 @@ impl Peer {
             socket,
             connection,
             link,
-            kept: Vec::new(),
+            partial_frame: Vec::new(),
             blocked: false,
-            shut: false,
+            is_write_shut: false,
             dirty: false,
             hot: false,
-            quiet: 0,
+            quiet_polls: 0,
             received: 0,
-            busy: 0,
+            busy_receives: 0,
             watched: EventFlags::empty(),
             low_water: false,
             closing: false,
             lingers: false,
             half_open: false,
-            tuned: false,
-            pass: None,
+            has_options: false,
+            admission_token: None,
             deadline: None,
         }
     }
@@ -129,10 +135,10 @@ impl Peer {
 
     /// Raises the low-water mark while only [`receive`](Self::receive) reads the socket, so that the kernel
     /// acknowledges packets on arrival. The mark is restored before epoll watches the socket.
-    pub(crate) fn acknowledge_early(&mut self, early: bool) -> io::Result<()> {
-        if early != self.low_water {
-            set_low_water(self.socket.as_fd(), if early { LOW_WATER_BYTES } else { 1 })?;
-            self.low_water = early;
+    pub(crate) fn set_low_water_mark(&mut self, raised: bool) -> io::Result<()> {
+        if raised != self.low_water {
+            set_low_water(self.socket.as_fd(), if raised { LOW_WATER_BYTES } else { 1 })?;
+            self.low_water = raised;
         }
         Ok(())
     }
@@ -143,7 +149,7 @@ impl Peer {
         let mut result = Received::Nothing;
         self.received = 0;
         while matches!(self.link, Link::Up | Link::Lingering) {
-            let received = match self.connection.direct() {
+            let received = match self.connection.direct_target() {
                 Some(direct) => self.receive_direct(direct, scratch, cx),
                 None => self.receive_plain(scratch, cx),
             };
@@ -152,12 +158,12 @@ impl Peer {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    self.lose(CloseReason::Lost(error.kind()), cx);
+                    self.abort(CloseReason::Lost(error.kind()), cx);
                     return Received::Some;
                 }
             };
             if count == 0 {
-                self.lose(CloseReason::Gone, cx);
+                self.abort(CloseReason::ClosedByPeer, cx);
                 return Received::Some;
             }
             result = Received::Some;
@@ -174,19 +180,19 @@ impl Peer {
     }
 
     fn receive_plain(&mut self, scratch: &mut Scratch, cx: &mut Context<'_>) -> io::Result<(usize, bool)> {
-        let kept = self.kept.len();
-        scratch.bytes[..kept].copy_from_slice(&self.kept);
+        let buffered = self.partial_frame.len();
+        scratch.bytes[..buffered].copy_from_slice(&self.partial_frame);
         let wanted = match self.link {
             Link::Lingering => LINGER_BYTES,
-            _ if self.connection.expects_large() => NEXT_BYTES,
+            _ if self.connection.expects_large() => HEADER_RECEIVE_BYTES,
             _ => RECEIVE_BYTES,
         };
-        let room = &mut scratch.bytes[kept..kept + wanted];
+        let room = &mut scratch.bytes[buffered..buffered + wanted];
         let (_, count) = rustix::net::recv(&self.socket, room, RecvFlags::DONTWAIT)?;
         if count > 0 && self.link == Link::Up {
-            let bytes = &scratch.bytes[..kept + count];
+            let bytes = &scratch.bytes[..buffered + count];
             let used = self.connection.receive(bytes, cx);
-            self.keep(&scratch.bytes[used..kept + count]);
+            self.buffer_rest(&scratch.bytes[used..buffered + count]);
         }
         Ok((count, count < wanted))
     }
@@ -197,24 +203,24 @@ impl Peer {
         scratch: &mut Scratch,
         cx: &mut Context<'_>,
     ) -> io::Result<(usize, bool)> {
-        let rest = &mut scratch.bytes[..NEXT_BYTES];
-        let mapping = cx.memory.held(region);
+        let rest = &mut scratch.bytes[..HEADER_RECEIVE_BYTES];
+        let mapping = cx.memory.mapping(region);
         let count = receive_into(self.socket.as_fd(), mapping, offset as usize, bytes, rest)?;
         let placed = count.min(bytes);
-        scratch.straight += placed as u64;
+        scratch.zero_copy_bytes += placed as u64;
         if placed > 0 {
-            self.connection.placed(placed, cx);
+            self.connection.advance_placement(placed, cx);
         }
         let more = &scratch.bytes[..count - placed];
         let used = self.connection.receive(more, cx);
-        self.keep(&scratch.bytes[used..count - placed]);
-        Ok((count, count < bytes + NEXT_BYTES))
+        self.buffer_rest(&scratch.bytes[used..count - placed]);
+        Ok((count, count < bytes + HEADER_RECEIVE_BYTES))
     }
 
-    fn keep(&mut self, rest: &[u8]) {
-        assert!(rest.len() <= KEPT_BYTES_MAX, "an incomplete frame is shorter than the longest one");
-        self.kept.clear();
-        self.kept.extend_from_slice(rest);
+    fn buffer_rest(&mut self, rest: &[u8]) {
+        assert!(rest.len() <= PARTIAL_FRAME_BYTES_MAX, "an incomplete frame is shorter than the longest one");
+        self.partial_frame.clear();
+        self.partial_frame.extend_from_slice(rest);
     }
 
     /// Sends encoded bytes, as far as the socket accepts them.
@@ -227,64 +233,64 @@ impl Peer {
         // The start of a lone large message is sent while the rest is encoded, so that the receiver can begin. Many
         // messages are sent together.
         loop {
-            let early = self.connection.has_little();
-            let limit = match early {
-                true if budget == SEND_BUDGET_BYTES => EARLY_BYTES,
-                true => BULK_BYTES - EARLY_BYTES,
-                false => BULK_BYTES,
+            let send_early = self.connection.has_few_messages();
+            let limit = match send_early {
+                true if budget == SEND_BUDGET_BYTES => EARLY_SEND_BYTES,
+                true => SEND_QUEUE_GATHERED_BYTES - EARLY_SEND_BYTES,
+                false => SEND_QUEUE_GATHERED_BYTES,
             };
-            self.connection.pump(limit, cx);
-            if early && self.connection.ends_soon() {
+            self.connection.encode_pending(limit, cx);
+            if send_early && self.connection.has_only_small_messages() {
                 // A packet of its own costs more than the rest.
-                self.connection.pump(BULK_BYTES, cx);
+                self.connection.encode_pending(SEND_QUEUE_GATHERED_BYTES, cx);
             }
-            if self.connection.outbox().is_empty() {
+            if self.connection.send_queue().is_empty() {
                 break;
             }
-            match self.send_once(early, cx) {
+            match self.send_once(send_early, cx) {
                 Ok(count) => {
                     self.connection.sent(count, cx);
                     budget = budget.saturating_sub(count);
                     if budget == 0 {
-                        self.connection.take_in(cx.memory);
+                        self.connection.copy_in_place_payload(cx.memory);
                         return;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.blocked = true;
-                    self.connection.take_in(cx.memory);
+                    self.connection.copy_in_place_payload(cx.memory);
                     return;
                 }
                 Err(error) => {
-                    self.lose(CloseReason::Lost(error.kind()), cx);
+                    self.abort(CloseReason::Lost(error.kind()), cx);
                     return;
                 }
             }
         }
-        if self.link == Link::Lingering && !self.shut {
-            self.shut = true;
+        if self.link == Link::Lingering && !self.is_write_shut {
+            self.is_write_shut = true;
             // The other side may be gone already; then there is no receiver.
             let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
         }
     }
 
-    fn send_once(&mut self, early: bool, cx: &Context<'_>) -> io::Result<usize> {
-        let outbox = self.connection.outbox();
+    fn send_once(&mut self, send_early: bool, cx: &Context<'_>) -> io::Result<usize> {
+        let send_queue = self.connection.send_queue();
         // More bytes follow at once, so a packet that is not full may wait for them.
-        let more = !early && self.connection.has_more();
-        match outbox.single() {
+        let more = !send_early && self.connection.has_more();
+        match send_queue.single() {
             Some(bytes) => {
                 let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
                 flags.set(SendFlags::MORE, more);
                 rustix::net::send(&self.socket, bytes, flags).map_err(|error: Errno| error.into())
             }
-            None => send_parts(self.socket.as_fd(), outbox.parts(cx.memory), more),
+            None => send_parts(self.socket.as_fd(), send_queue.parts(cx.memory), more),
         }
     }
 
     /// Ends the connection and gives up the socket. An earlier reason, which the owner knows, stays.
-    pub(crate) fn lose(&mut self, reason: CloseReason, cx: &mut Context<'_>) {
+    pub(crate) fn abort(&mut self, reason: CloseReason, cx: &mut Context<'_>) {
         self.connection.end(reason, &[], false, None, cx);
         self.link = Link::Dead;
         self.connection.discard(cx.memory);

@@ -213,7 +213,7 @@ impl AtomicReply {
 
 /// The request that a terminate message names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Blamed {
+pub(crate) struct NamedSegment {
     /// Queue of the message, if it was untagged.
     pub(crate) queue: u32,
     /// Message sequence number.
@@ -224,7 +224,7 @@ pub(crate) struct Blamed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terminate {
     pub(crate) fault: TerminateCode,
-    pub(crate) blamed: Option<Blamed>,
+    pub(crate) named_segment: Option<NamedSegment>,
 }
 
 const HAS_LENGTH: u8 = 0x80;
@@ -236,27 +236,27 @@ impl Terminate {
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         let (head, rest) = body.split_first_chunk::<4>()?;
         let fault = TerminateCode { layer: head[0] >> 4, kind: head[0] & 0xf, code: head[1] };
-        let mut blamed = None;
+        let mut named_segment = None;
         if head[2] & HAS_DDP != 0
             && let Some(header) = rest.get(2..2 + UNTAGGED_BYTES)
             && header[0] & 0x80 == 0
         {
             let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-            blamed = Some(Blamed { queue: word(6), sequence: word(10) });
+            named_segment = Some(NamedSegment { queue: word(6), sequence: word(10) });
         }
-        Some(Self { fault, blamed })
+        Some(Self { fault, named_segment })
     }
 
     /// Encodes a terminate message that names a segment, or none. The segment is its ULPDU as far as it has arrived,
     /// and its length.
     pub(crate) fn encode(
         fault: TerminateCode,
-        blamed: Option<(&[u8], usize)>,
+        named_segment: Option<(&[u8], usize)>,
         out: &mut [u8; TERMINATE_BYTES_MAX],
     ) -> usize {
         out[0] = (fault.layer << 4) | fault.kind;
         out[1] = fault.code;
-        let Some((ulpdu, length)) = blamed else { return 4 };
+        let Some((ulpdu, length)) = named_segment else { return 4 };
         let tagged = ulpdu.first().is_some_and(|control| control & 0x80 != 0);
         let header = if tagged { TAGGED_BYTES } else { UNTAGGED_BYTES };
         let Some(ddp) = ulpdu.get(..header) else { return 4 };

@@ -9,15 +9,15 @@ use std::collections::VecDeque;
 
 use crate::fabric::RegionId;
 use crate::iwarp::mpa::{self, frame_bytes};
-use crate::limits::{OUTBOX_BYTES, SNAPSHOT_BYTES};
-use crate::memory::Registry;
+use crate::limits::{SEND_QUEUE_BYTES, SNAPSHOT_BYTES};
+use crate::memory::RegionTable;
 use crate::sys::{Part, crc};
 
 /// Buffer that a quiet connection retains: one answer of [`SNAPSHOT_BYTES`] and the small messages around it. An
 /// occasional read of that size then causes no allocation.
-const RELAXED_BYTES: usize = 128 << 10;
+const QUIET_BUFFER_BYTES: usize = 128 << 10;
 
-const _: () = assert!(SNAPSHOT_BYTES + (32 << 10) <= RELAXED_BYTES);
+const _: () = assert!(SNAPSHOT_BYTES + (32 << 10) <= QUIET_BUFFER_BYTES);
 
 /// Chunks that wait before encoding pauses.
 const CHUNKS_MAX: usize = 72;
@@ -71,8 +71,8 @@ impl SendQueue {
     }
 
     /// Returns true if payload may stay in memory until it is sent. `steady`: only the polling thread writes it.
-    pub(crate) fn gathers(&self, steady: bool) -> bool {
-        !self.markers && (!self.crc || steady && crc::is_wide())
+    pub(crate) fn can_gather(&self, steady: bool) -> bool {
+        !self.markers && (!self.crc || steady && crc::has_wide_vectors())
     }
 
     /// Returns the bytes appended to the stream so far.
@@ -91,17 +91,17 @@ impl SendQueue {
 
     /// Returns true if less than `limit` bytes wait, and the private buffer and the chunks have room.
     pub(crate) fn has_room(&self, limit: usize) -> bool {
-        self.waiting < limit && self.tail - self.head < OUTBOX_BYTES && self.chunks.len() < CHUNKS_MAX
+        self.waiting < limit && self.tail - self.head < SEND_QUEUE_BYTES && self.chunks.len() < CHUNKS_MAX
     }
 
     /// Appends a start frame.
-    pub(crate) fn raw(&mut self, bytes: &[u8]) {
-        self.room(bytes.len()).copy_from_slice(bytes);
+    pub(crate) fn append_raw(&mut self, bytes: &[u8]) {
+        self.reserve(bytes.len()).copy_from_slice(bytes);
         self.commit(bytes.len());
     }
 
     /// Appends a frame with a header and payload. Payload in memory is copied now.
-    pub(crate) fn frame(&mut self, header: &[u8], payload: Payload<'_>, memory: &Registry) {
+    pub(crate) fn append_frame(&mut self, header: &[u8], payload: Payload<'_>, memory: &RegionTable) {
         let payload_bytes = match payload {
             Payload::Bytes(bytes) => bytes.len(),
             Payload::Memory { bytes, .. } => bytes,
@@ -111,35 +111,42 @@ impl SendQueue {
         if self.markers {
             let mut plain = std::mem::take(&mut self.plain);
             plain.resize(total, 0);
-            fill(&mut plain, header, payload, false, memory);
+            encode_frame(&mut plain, header, payload, false, memory);
             let mut marked = std::mem::take(&mut self.marked);
             marked.clear();
             mpa::mark_frame(&plain, self.appended - self.origin, self.crc, &mut marked);
-            self.raw(&marked);
+            self.append_raw(&marked);
             (self.plain, self.marked) = (plain, marked);
             return;
         }
         let crc = self.crc;
-        let room = self.room(total);
-        fill(room, header, payload, crc, memory);
+        let reserve = self.reserve(total);
+        encode_frame(reserve, header, payload, crc, memory);
         self.commit(total);
     }
 
     /// Appends a frame whose payload stays in memory, under a hold, until the socket accepts it.
-    pub(crate) fn gather(&mut self, header: &[u8], region: RegionId, offset: u64, bytes: usize, memory: &mut Registry) {
+    pub(crate) fn append_gathered(
+        &mut self,
+        header: &[u8],
+        region: RegionId,
+        offset: u64,
+        bytes: usize,
+        memory: &mut RegionTable,
+    ) {
         debug_assert!(!self.markers);
         let (ulpdu, summed) = (header.len() + bytes, self.crc);
-        let head = self.room(2 + header.len());
+        let head = self.reserve(2 + header.len());
         head[..2].copy_from_slice(&(ulpdu as u16).to_be_bytes());
         head[2..].copy_from_slice(header);
-        let sum = if summed { memory.held(region).sum(offset as usize, bytes, crc::checksum(head)) } else { 0 };
+        let sum = if summed { memory.mapping(region).sum(offset as usize, bytes, crc::checksum(head)) } else { 0 };
         self.commit(2 + header.len());
         memory.hold(region);
         self.chunks.push_back(Chunk::Memory { region, offset, bytes });
         self.waiting += bytes;
         self.appended += bytes as u64;
         let trailer = frame_bytes(ulpdu) - 2 - ulpdu;
-        let (padding, last) = self.room(trailer).split_at_mut(trailer - 4);
+        let (padding, last) = self.reserve(trailer).split_at_mut(trailer - 4);
         padding.fill(0);
         let sum = if summed { crc::append(sum, padding) } else { 0 };
         last.copy_from_slice(&sum.to_le_bytes());
@@ -147,7 +154,7 @@ impl SendQueue {
     }
 
     /// Returns the parts to send next, in one call.
-    pub(crate) fn parts<'a>(&'a self, memory: &'a Registry) -> impl Iterator<Item = Part<'a>> {
+    pub(crate) fn parts<'a>(&'a self, memory: &'a RegionTable) -> impl Iterator<Item = Part<'a>> {
         let mut at = self.head;
         self.chunks.iter().map(move |chunk| match *chunk {
             Chunk::Owned(bytes) => {
@@ -155,7 +162,7 @@ impl SendQueue {
                 Part::Bytes(&self.buffer[at - bytes..at])
             }
             Chunk::Memory { region, offset, bytes } => {
-                Part::Memory { mapping: memory.held(region), offset: offset as usize, bytes }
+                Part::Memory { mapping: memory.mapping(region), offset: offset as usize, bytes }
             }
         })
     }
@@ -169,7 +176,7 @@ impl SendQueue {
     }
 
     /// Removes bytes that the socket has accepted.
-    pub(crate) fn sent(&mut self, mut count: usize, memory: &mut Registry) {
+    pub(crate) fn sent(&mut self, mut count: usize, memory: &mut RegionTable) {
         assert!(count <= self.waiting, "a socket cannot take more than it was given");
         self.waiting -= count;
         self.consumed += count as u64;
@@ -204,7 +211,7 @@ impl SendQueue {
     }
 
     /// Copies payload under a CRC that still waits in memory, because memory may change after the poll.
-    pub(crate) fn take_in(&mut self, memory: &mut Registry) {
+    pub(crate) fn copy_in_place_payload(&mut self, memory: &mut RegionTable) {
         let is_outside = |chunk: &Chunk| matches!(chunk, Chunk::Memory { .. });
         if !self.crc || !self.chunks.iter().any(is_outside) {
             return;
@@ -235,7 +242,7 @@ impl SendQueue {
     }
 
     /// Drops everything that waits, and the holds on its memory.
-    pub(crate) fn clear(&mut self, memory: &mut Registry) {
+    pub(crate) fn clear(&mut self, memory: &mut RegionTable) {
         for chunk in self.chunks.drain(..) {
             if let Chunk::Memory { region, .. } = chunk {
                 memory.release(region);
@@ -247,16 +254,16 @@ impl SendQueue {
     }
 
     /// Frees the buffers of a burst, if nothing waits.
-    pub(crate) fn relax(&mut self) {
-        if self.waiting == 0 && self.buffer.len() > RELAXED_BYTES {
-            self.buffer.truncate(RELAXED_BYTES);
+    pub(crate) fn shrink_buffers(&mut self) {
+        if self.waiting == 0 && self.buffer.len() > QUIET_BUFFER_BYTES {
+            self.buffer.truncate(QUIET_BUFFER_BYTES);
             self.buffer.shrink_to_fit();
         }
         self.spare = Vec::new();
     }
 
     /// Returns `bytes` of space at the tail.
-    fn room(&mut self, bytes: usize) -> &mut [u8] {
+    fn reserve(&mut self, bytes: usize) -> &mut [u8] {
         if self.tail + bytes > self.buffer.len() {
             if self.head >= self.buffer.len() / 2 && self.head > 0 {
                 self.buffer.copy_within(self.head..self.tail, 0);
@@ -287,7 +294,7 @@ impl SendQueue {
 }
 
 /// Encodes a complete frame. Payload in memory is read once, so the checksum covers exactly the copied bytes.
-fn fill(out: &mut [u8], header: &[u8], payload: Payload<'_>, crc: bool, memory: &Registry) {
+fn encode_frame(out: &mut [u8], header: &[u8], payload: Payload<'_>, crc: bool, memory: &RegionTable) {
     let (body, sum) = out.split_at_mut(out.len() - 4);
     let (head, rest) = body.split_at_mut(2 + header.len());
     let bytes = match payload {
@@ -304,7 +311,7 @@ fn fill(out: &mut [u8], header: &[u8], payload: Payload<'_>, crc: bool, memory: 
             if crc { crc::checksum(body) } else { 0 }
         }
         Payload::Memory { region, offset, .. } => {
-            let mapping = memory.held(region);
+            let mapping = memory.mapping(region);
             if crc {
                 let value = mapping.copy_out_summed(offset as usize, target, crc::checksum(head));
                 crc::append(value, padding)

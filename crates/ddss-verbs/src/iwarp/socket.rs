@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_does_not_wait_and_notices_a_host_that_vanished() {
+    fn connection_has_no_delay_and_detects_dead_hosts() {
         // If this failed, small messages would wait for acknowledgements, or a get would wait hours for a dead host.
         let (listener, address) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let socket = connect(address).unwrap();
@@ -93,7 +93,11 @@ mod tests {
         let asks = sockopt::tcp_keepidle(&socket).unwrap()
             + sockopt::tcp_keepintvl(&socket).unwrap() * sockopt::tcp_keepcnt(&socket).unwrap();
         assert_eq!(asks, Duration::from_secs(10), "a silent host is given up");
-        assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 10_000, "and one that acknowledges nothing");
+        assert_eq!(
+            sockopt::tcp_user_timeout(&socket).unwrap(),
+            10_000,
+            "a host that acknowledges nothing is given up too"
+        );
         drop(listener);
     }
 }

@@ -11,7 +11,7 @@ pub enum Framing {
     /// With the DDSS frame header: credits, immediate data, and atomics executed by the home's thread. The peer must
     /// be a DDSS node too.
     #[default]
-    Ours,
+    Ddss,
     /// Without a header, for a foreign peer such as another iWARP program. There are no credits, so a peer that sends
     /// faster than this node polls breaks its connection. With [`Ddss`](Self::Ddss), an iWARP peer that connects
     /// without the DDSS private data gets this format as well; over InfiniBand and RoCE such a peer cannot be
@@ -32,7 +32,7 @@ pub struct RdmaConfig {
     /// Message format for peers.
     pub framing: Framing,
     /// Reads and atomics in flight in each direction of a connection; the adapter's own limit applies as well.
-    pub reads: u8,
+    pub reads_outstanding_max: u8,
     /// Orders the reads of a batch with fences. An adapter may otherwise read memory in another order than requested,
     /// and a get relies on that order to prove that its value is consistent. A fence costs a round trip for each read.
     /// `None`: fences for adapters, but not for the kernel's Soft-RoCE and Soft-iWARP, which keep the order
@@ -55,8 +55,8 @@ impl Default for RdmaConfig {
             device: None,
             address: None,
             atomics: AtomicScope::Thread,
-            framing: Framing::Ours,
-            reads: 128,
+            framing: Framing::Ddss,
+            reads_outstanding_max: 128,
             fence_reads: None,
             handshake_timeout: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(10),

@@ -10,12 +10,12 @@ use super::error::RdmaError;
 use super::fabric::Rdma;
 use super::frame;
 use super::peer::{Peer, Stage};
-use super::peer_resources::{PeerResources, locked};
+use super::peer_resources::{PeerResources, explain_lock_limit};
 use crate::events::{CloseReason, Events};
 use crate::fabric::{FabricError, PeerId};
 use crate::limits::HALF_OPEN_MAX;
 use crate::sys::rdma_core::{
-    Adapter, AdapterFacts, CmEventChannel, CmEventKind, ConnectParameters, ConnectionEvent, Endpoint, PortFacts,
+    Adapter, AdapterAttributes, CmEventChannel, CmEventKind, ConnectParameters, ConnectionEvent, Endpoint, PortState,
 };
 
 /// Connections that may wait at a listener.
@@ -23,30 +23,33 @@ const BACKLOG: i32 = 64;
 /// Token of a listener. Peers use the bits of their id, whose generation never grows this large.
 const LISTENER: u64 = u64::MAX;
 /// Reject status of the InfiniBand connection manager without a listener; iWARP reports an errno.
-const NOBODY_LISTENS: i32 = 8;
+const REJECT_NO_LISTENER: i32 = 8;
 
 /// Finds the adapter that the configuration selects.
-pub(super) fn choose(hub: &Arc<CmEventChannel>, config: &RdmaConfig) -> Result<Adapter, RdmaError> {
-    let all = Adapter::all()?;
-    let there = || all.iter().map(Adapter::name).collect::<Vec<_>>().join(", ");
+pub(super) fn select_adapter(cm_events: &Arc<CmEventChannel>, config: &RdmaConfig) -> Result<Adapter, RdmaError> {
+    let all = Adapter::list()?;
+    let available = || all.iter().map(Adapter::name).collect::<Vec<_>>().join(", ");
     if let Some(wanted) = &config.device {
         let found = all.iter().find(|adapter| adapter.name() == *wanted);
-        return found.cloned().ok_or_else(|| RdmaError::NoSuchDevice { wanted: wanted.clone(), there: there() });
+        return found
+            .cloned()
+            .ok_or_else(|| RdmaError::NoSuchDevice { requested: wanted.clone(), available: available() });
     }
     if let Some(address) = config.address {
-        let none = |source| RdmaError::NoSuchAddress { address, there: there(), source };
-        let mut endpoint = Endpoint::new(hub, LISTENER).map_err(none)?;
+        let none = |source| RdmaError::NoSuchAddress { address, available: available(), source };
+        let mut endpoint = Endpoint::new(cm_events, LISTENER).map_err(none)?;
         endpoint.bind(SocketAddr::new(address, 0)).map_err(none)?;
         let found = all.iter().find(|adapter| endpoint.is_on(adapter));
         return found.cloned().ok_or_else(|| none(io::ErrorKind::AddrNotAvailable.into()));
     }
-    let up = |adapter: &&Adapter| adapter.facts().is_ok_and(|facts| active_port(adapter, &facts).is_some());
-    all.iter().find(up).cloned().ok_or_else(|| RdmaError::LinkDown(there()))
+    let up =
+        |adapter: &&Adapter| adapter.attributes().is_ok_and(|attributes| active_port(adapter, &attributes).is_some());
+    all.iter().find(up).cloned().ok_or_else(|| RdmaError::LinkDown(available()))
 }
 
 /// Returns the first port with an active link.
-pub(super) fn active_port(adapter: &Adapter, facts: &AdapterFacts) -> Option<PortFacts> {
-    (1..=facts.ports).filter_map(|number| adapter.port(number).ok()).find(|port| port.is_active)
+pub(super) fn active_port(adapter: &Adapter, attributes: &AdapterAttributes) -> Option<PortState> {
+    (1..=attributes.ports).filter_map(|number| adapter.port(number).ok()).find(|port| port.is_active)
 }
 
 /// Returns the number of reads that may be in flight.
@@ -55,17 +58,17 @@ pub(super) fn reads(wanted: u8, adapter: u32) -> u8 {
 }
 
 impl Rdma {
-    fn dial<'a>(&self, hello: &'a [u8], theirs: (u8, u8)) -> ConnectParameters<'a> {
+    fn connect_parameters<'a>(&self, hello: &'a [u8], theirs: (u8, u8)) -> ConnectParameters<'a> {
         ConnectParameters {
             hello,
             flow_control: true,
-            reads_inbound: reads(self.config.reads, self.facts.reads_inbound_max).min(theirs.0),
-            reads_outbound: reads(self.config.reads, self.facts.reads_outbound_max).min(theirs.1),
+            reads_inbound: reads(self.config.reads_outstanding_max, self.attributes.reads_inbound_max).min(theirs.0),
+            reads_outbound: reads(self.config.reads_outstanding_max, self.attributes.reads_outbound_max).min(theirs.1),
         }
     }
 
     pub(super) fn start_listening(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
-        let mut listener = Endpoint::new(&self.hub, LISTENER)?;
+        let mut listener = Endpoint::new(&self.cm_events, LISTENER)?;
         if address.port() != 0 {
             listener.reuse_address()?;
         }
@@ -89,38 +92,39 @@ impl Rdma {
         }
         let id = self.peers.next().ok_or(FabricError::Full("peer"))?;
         let refused = |what| move |error| FabricError::System(what, error);
-        let mut endpoint = Endpoint::new(&self.hub, id.to_bits()).map_err(refused("make an endpoint"))?;
+        let mut endpoint = Endpoint::new(&self.cm_events, id.to_bits()).map_err(refused("create an endpoint"))?;
         let timeout_ms = self.config.handshake_timeout.as_millis().try_into().unwrap_or(i32::MAX);
-        endpoint.resolve(self.source, address, timeout_ms).map_err(refused("look for the way to the peer"))?;
+        endpoint.resolve(self.source, address, timeout_ms).map_err(refused("resolve the address of the peer"))?;
         let now = Instant::now();
         let mut peer = Peer::new(id, address, Stage::Resolving, endpoint, self.kind(), now);
-        peer.traffic.plain = self.config.framing == Framing::Plain;
+        peer.traffic.is_plain = self.config.framing == Framing::Plain;
         peer.hello = hello.to_vec();
         peer.deadline = Some(now + self.config.handshake_timeout);
         self.peers.insert(peer);
         Ok(id)
     }
 
-    pub(super) fn answer_yes(&mut self, id: PeerId, hello: &[u8]) -> Result<(), FabricError> {
+    pub(super) fn accept_request(&mut self, id: PeerId, hello: &[u8]) -> Result<(), FabricError> {
         if hello.len() > self.hello_bytes_max() {
             return Err(FabricError::HelloTooLong(hello.len()));
         }
         let atomics = self.adapter_atomics();
-        let in_order = !self.facts.is_iwarp;
+        let in_order = !self.attributes.is_iwarp;
         let theirs = self.asked(id)?.reads;
-        let dial = self.dial(&[], theirs);
+        let connect_parameters = self.connect_parameters(&[], theirs);
         let channel = Arc::clone(&self.channel);
         let deadline = Instant::now() + self.config.handshake_timeout;
         let peer = self.asked(id)?;
-        let words = if peer.traffic.plain { hello.to_vec() } else { frame::preamble(atomics, hello) };
-        let holdings = peer.holdings.as_ref().ok_or(FabricError::WrongState(id))?;
-        let made = holdings.make_queue(&mut peer.endpoint, &channel, in_order);
-        let accepted = made.and_then(|()| peer.endpoint.accept(ConnectParameters { hello: &words, ..dial }));
+        let words = if peer.traffic.is_plain { hello.to_vec() } else { frame::preamble(atomics, hello) };
+        let resources = peer.resources.as_ref().ok_or(FabricError::WrongState(id))?;
+        let made = resources.make_queue(&mut peer.endpoint, &channel, in_order);
+        let accepted =
+            made.and_then(|()| peer.endpoint.accept(ConnectParameters { hello: &words, ..connect_parameters }));
         if let Err(error) = accepted {
             // The owner receives *closed*, as for any other peer.
             peer.closing = true;
             self.closing.push(id);
-            return Err(FabricError::System("accept the peer", locked(error)));
+            return Err(FabricError::System("accept the peer", explain_lock_limit(error)));
         }
         peer.stage = Stage::Accepting;
         peer.deadline = Some(deadline);
@@ -128,12 +132,12 @@ impl Rdma {
         Ok(())
     }
 
-    pub(super) fn answer_no(&mut self, id: PeerId, reason: &[u8]) -> Result<(), FabricError> {
+    pub(super) fn reject_request(&mut self, id: PeerId, reason: &[u8]) -> Result<(), FabricError> {
         // InfiniBand carries 148 bytes of reason; a longer reason is cut off.
         let reason = &reason[..reason.len().min(148 - frame::PREAMBLE_BYTES)];
         let atomics = self.adapter_atomics();
         let peer = self.asked(id)?;
-        let words = if peer.traffic.plain { reason.to_vec() } else { frame::preamble(atomics, reason) };
+        let words = if peer.traffic.is_plain { reason.to_vec() } else { frame::preamble(atomics, reason) };
         // If the reject fails, the peer sees the end of the connection.
         let _ = peer.endpoint.reject(&words);
         peer.closing = true;
@@ -143,77 +147,77 @@ impl Rdma {
 
     fn asked(&mut self, id: PeerId) -> Result<&mut Peer, FabricError> {
         let peer = self.peers.get_mut(id).filter(|peer| !peer.closing).ok_or(FabricError::UnknownPeer(id))?;
-        if peer.stage == Stage::Asked { Ok(peer) } else { Err(FabricError::WrongState(id)) }
+        if peer.stage == Stage::AwaitAccept { Ok(peer) } else { Err(FabricError::WrongState(id)) }
     }
 
     /// Adds the peer of a connection request, or rejects it.
-    fn take_asked(&mut self, event: ConnectionEvent, events: &mut Events, now: Instant) {
+    fn take_connect_request(&mut self, event: ConnectionEvent, events: &mut Events, now: Instant) {
         let Some(mut endpoint) = event.endpoint else { return };
         let address = endpoint.peer_address();
-        let holdings = PeerResources::new(&self.adapter, self.sinks_are_written(), self.adapter_atomics());
-        let (Some(id), Some(address), Ok(holdings), true) =
-            (self.peers.next(), address, holdings, self.half_open < HALF_OPEN_MAX && endpoint.is_on(&self.adapter))
+        let resources = PeerResources::new(&self.adapter, self.needs_remote_write_sinks(), self.adapter_atomics());
+        let (Some(id), Some(address), Ok(resources), true) =
+            (self.peers.next(), address, resources, self.half_open < HALF_OPEN_MAX && endpoint.is_on(&self.adapter))
         else {
-            tracing::debug!(?address, "turned away a connection: too many, or no memory for it");
+            tracing::debug!(?address, "rejected a connection: too many peers or no memory");
             let _ = endpoint.reject(&[]);
             return;
         };
         endpoint.set_token(id.to_bits());
         let _ = endpoint.set_ack_timeout(self.config.ack_timeout);
-        let is_iwarp = self.facts.is_iwarp;
-        let mut peer = Peer::new(id, address, Stage::Asked, endpoint, self.kind(), now);
+        let is_iwarp = self.attributes.is_iwarp;
+        let mut peer = Peer::new(id, address, Stage::AwaitAccept, endpoint, self.kind(), now);
         let ours = match (self.config.framing, is_iwarp) {
             (Framing::Plain, _) => None,
-            (Framing::Ours, true) => frame::read_preamble(&event.data),
+            (Framing::Ddss, true) => frame::parse_preamble(&event.data),
             // Over InfiniBand the first frame carries the rest.
-            (Framing::Ours, false) => frame::read_request(&event.data, event.flow_control).map(|hello| (false, hello)),
+            (Framing::Ddss, false) => frame::parse_request(&event.data, event.flow_control).map(|hello| (false, hello)),
         };
-        peer.traffic.plain = ours.is_none();
+        peer.traffic.is_plain = ours.is_none();
         let (atomics, hello) = ours.unwrap_or((false, &event.data));
         peer.traffic.adapter_atomics = atomics;
-        peer.holdings = Some(holdings);
+        peer.resources = Some(resources);
         // Over iWARP revision 1 the peer states no read limits.
         let unsaid = is_iwarp && event.reads == (0, 0);
         peer.reads = if unsaid { (u8::MAX, u8::MAX) } else { event.reads };
         peer.deadline = Some(now + self.config.handshake_timeout);
         self.half_open += 1;
-        events.asked(id, address, hello);
+        events.push_connect_request(id, address, hello);
         self.peers.insert(peer);
     }
 
     /// Processes an event of the connection manager.
     pub(super) fn take_connection_event(&mut self, event: ConnectionEvent, events: &mut Events, now: Instant) {
-        if event.what == CmEventKind::Asked {
-            return self.take_asked(event, events, now);
+        if event.what == CmEventKind::ConnectRequest {
+            return self.take_connect_request(event, events, now);
         }
         let id = PeerId::from_bits(event.token);
         let Some(peer) = self.peers.get_mut(id) else { return };
         let outcome = match (event.what, peer.stage) {
             (CmEventKind::AddressResolved, Stage::Resolving) => self.find_route(id),
             (CmEventKind::RouteResolved, Stage::Routing) => self.ask(id),
-            (CmEventKind::Established, Stage::Dialling | Stage::Accepting) => {
+            (CmEventKind::Established, Stage::Connecting | Stage::Accepting) => {
                 self.established(id, &event.data, events, now);
                 Ok(())
             }
-            (CmEventKind::Rejected, Stage::Dialling) => return self.turned_away(id, &event, events, now),
+            (CmEventKind::Rejected, Stage::Connecting) => return self.rejected_by_peer(id, &event, events, now),
             (CmEventKind::Unreachable, stage) if !matches!(stage, Stage::Ending(_)) => {
                 Err(io::Error::from_raw_os_error(event.status.wrapping_abs()))
             }
             (CmEventKind::Disconnected, Stage::Up) => {
-                let reason = self.peers.get_mut(id).map_or(CloseReason::Gone, Peer::gone);
-                return self.lose(id, reason, events, now);
+                let reason = self.peers.get_mut(id).map_or(CloseReason::ClosedByPeer, Peer::disconnect_reason);
+                return self.start_ending(id, reason, events, now);
             }
-            (CmEventKind::Disconnected | CmEventKind::Rejected, Stage::Accepting | Stage::Asked) => {
-                return self.lose(id, CloseReason::Gone, events, now);
+            (CmEventKind::Disconnected | CmEventKind::Rejected, Stage::Accepting | Stage::AwaitAccept) => {
+                return self.start_ending(id, CloseReason::ClosedByPeer, events, now);
             }
             (CmEventKind::DeviceRemoved, _) => {
-                return self.lose(id, CloseReason::Lost(io::ErrorKind::NotConnected), events, now);
+                return self.start_ending(id, CloseReason::Lost(io::ErrorKind::NotConnected), events, now);
             }
             _ => Ok(()),
         };
         if let Err(error) = outcome {
-            tracing::debug!(peer = %id, error = %locked(error.kind().into()), "cannot connect");
-            self.lose(id, CloseReason::Unreachable(error.kind()), events, now);
+            tracing::debug!(peer = %id, error = %explain_lock_limit(error.kind().into()), "cannot connect");
+            self.start_ending(id, CloseReason::Unreachable(error.kind()), events, now);
         }
     }
 
@@ -222,7 +226,7 @@ impl Rdma {
         let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
         if !peer.endpoint.is_on(&self.adapter) {
             let device = self.adapter.name();
-            tracing::warn!(address = %peer.address, device, "the way to this address does not lead over the adapter");
+            tracing::warn!(address = %peer.address, device, "the route to this address does not use the adapter");
             return Err(io::ErrorKind::AddrNotAvailable.into());
         }
         // Older kernels lack this option and wait longer.
@@ -232,63 +236,68 @@ impl Rdma {
     }
 
     fn ask(&mut self, id: PeerId) -> io::Result<()> {
-        let holdings = PeerResources::new(&self.adapter, self.sinks_are_written(), self.adapter_atomics())?;
-        let dial = self.dial(&[], (u8::MAX, u8::MAX));
+        let resources = PeerResources::new(&self.adapter, self.needs_remote_write_sinks(), self.adapter_atomics())?;
+        let connect_parameters = self.connect_parameters(&[], (u8::MAX, u8::MAX));
         let atomics = self.adapter_atomics();
         let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
-        holdings.make_queue(&mut peer.endpoint, &self.channel, !self.facts.is_iwarp).map_err(locked)?;
-        peer.holdings = Some(holdings);
-        peer.stage = Stage::Dialling;
+        resources
+            .make_queue(&mut peer.endpoint, &self.channel, !self.attributes.is_iwarp)
+            .map_err(explain_lock_limit)?;
+        peer.resources = Some(resources);
+        peer.stage = Stage::Connecting;
         let hello = std::mem::take(&mut peer.hello);
-        let (hello, flow_control) = match (peer.traffic.plain, self.facts.is_iwarp) {
+        let (hello, flow_control) = match (peer.traffic.is_plain, self.attributes.is_iwarp) {
             (true, _) => (hello, true),
             (false, true) => (frame::preamble(atomics, &hello), true),
             (false, false) => frame::request(&hello),
         };
-        peer.endpoint.connect(ConnectParameters { hello: &hello, flow_control, ..dial })
+        peer.endpoint.connect(ConnectParameters { hello: &hello, flow_control, ..connect_parameters })
     }
 
     fn established(&mut self, id: PeerId, data: &[u8], events: &mut Events, now: Instant) {
         let Some(peer) = self.peers.get_mut(id) else { return };
-        let connected = peer.stage == Stage::Dialling;
+        let connected = peer.stage == Stage::Connecting;
         peer.stage = Stage::Up;
         peer.deadline = None;
         peer.progress_at = now;
         let mut hello: &[u8] = &[];
         if connected {
-            let ours = frame::read_preamble(data);
+            let ours = frame::parse_preamble(data);
             // A peer that answers without the DDSS header gets plain messages.
-            peer.traffic.plain |= ours.is_none();
+            peer.traffic.is_plain |= ours.is_none();
             let (atomics, words) = ours.unwrap_or((false, data));
             peer.traffic.adapter_atomics = atomics;
             hello = words;
         }
         // Over iWARP the connecting side has to send first, so it does on every adapter.
-        peer.traffic.may_speak = connected || peer.traffic.plain;
-        events.connected(id, hello);
-        if connected && let (Some(queue), Some(holdings)) = (peer.endpoint.queue(), &peer.holdings) {
-            peer.traffic.greet(queue, holdings);
+        peer.traffic.can_send_frames = connected || peer.traffic.is_plain;
+        events.push_connected(id, hello);
+        if connected && let (Some(queue), Some(resources)) = (peer.endpoint.queue(), &peer.resources) {
+            peer.traffic.send_first_credits(queue, resources);
         }
     }
 
-    fn turned_away(&mut self, id: PeerId, event: &ConnectionEvent, events: &mut Events, now: Instant) {
-        let said = frame::read_preamble(&event.data);
-        let refused = if self.facts.is_iwarp { -libc::ECONNREFUSED } else { NOBODY_LISTENS };
-        let nobody = said.is_none() && event.status == refused;
+    fn rejected_by_peer(&mut self, id: PeerId, event: &ConnectionEvent, events: &mut Events, now: Instant) {
+        let said = frame::parse_preamble(&event.data);
+        let refused = if self.attributes.is_iwarp { -libc::ECONNREFUSED } else { REJECT_NO_LISTENER };
+        let has_no_listener = said.is_none() && event.status == refused;
         let Some(peer) = self.peers.get_mut(id) else { return };
         peer.hello = said.map_or(&event.data[..], |(_, reason)| reason).to_vec();
-        let reason =
-            if nobody { CloseReason::Unreachable(io::ErrorKind::ConnectionRefused) } else { CloseReason::Rejected };
-        self.lose(id, reason, events, now);
+        let reason = if has_no_listener {
+            CloseReason::Unreachable(io::ErrorKind::ConnectionRefused)
+        } else {
+            CloseReason::Rejected
+        };
+        self.start_ending(id, reason, events, now);
     }
 
     fn kind(&self) -> (bool, bool) {
-        (self.facts.is_iwarp, self.adapter_atomics())
+        (self.attributes.is_iwarp, self.adapter_atomics())
     }
 
     /// Returns true if an iWARP adapter may require write access to read targets, as the standard allows. Soft-iWARP
     /// does not.
-    fn sinks_are_written(&self) -> bool {
-        self.facts.is_iwarp && !self.facts.is_software
+    fn needs_remote_write_sinks(&self) -> bool {
+        self.attributes.is_iwarp && !self.attributes.is_software
     }
 }

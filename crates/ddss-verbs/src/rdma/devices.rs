@@ -70,14 +70,14 @@ impl PortInfo {
 /// # Errors
 /// The library is missing, or there is no device.
 pub fn adapters() -> Result<Vec<AdapterInfo>, Unavailable> {
-    Ok(Adapter::all()?.iter().filter_map(describe).collect())
+    Ok(Adapter::list()?.iter().filter_map(describe).collect())
 }
 
 fn describe(adapter: &Adapter) -> Option<AdapterInfo> {
     // An adapter that cannot be queried has just been removed.
-    let facts = adapter.facts().ok()?;
+    let attributes = adapter.attributes().ok()?;
     let name = adapter.name();
-    let ports = (1..=facts.ports).filter_map(|number| {
+    let ports = (1..=attributes.ports).filter_map(|number| {
         let port = adapter.port(number).ok()?;
         Some(PortInfo {
             number,
@@ -89,10 +89,10 @@ fn describe(adapter: &Adapter) -> Option<AdapterInfo> {
         })
     });
     Some(AdapterInfo {
-        is_iwarp: facts.is_iwarp,
-        has_atomics: facts.has_atomics,
-        reads_inbound_max: facts.reads_inbound_max,
-        reads_outbound_max: facts.reads_outbound_max,
+        is_iwarp: attributes.is_iwarp,
+        has_atomics: attributes.has_atomics,
+        reads_inbound_max: attributes.reads_inbound_max,
+        reads_outbound_max: attributes.reads_outbound_max,
         ports: ports.collect(),
         name,
     })

@@ -13,20 +13,20 @@ pub enum RdmaError {
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
     /// No device has this name.
-    #[error("there is no rdma device {wanted}; there is {there}")]
+    #[error("no rdma device {requested}; available: {available}")]
     NoSuchDevice {
         /// Requested name.
-        wanted: String,
+        requested: String,
         /// Existing devices.
-        there: String,
+        available: String,
     },
     /// No device has this address.
-    #[error("{address} is not the address of an rdma device; there is {there}")]
+    #[error("{address} is not the address of an rdma device; available: {available}")]
     NoSuchAddress {
         /// Requested address.
         address: IpAddr,
         /// Existing devices.
-        there: String,
+        available: String,
         /// Error of the connection manager.
         #[source]
         source: io::Error,
@@ -35,10 +35,10 @@ pub enum RdmaError {
     #[error("the link of rdma device {0} is down")]
     LinkDown(String),
     /// The adapter has no atomics, but the configuration needs them.
-    #[error("rdma device {0} has no atomics: leave them to the thread")]
+    #[error("rdma device {0} has no atomics; leave them to the thread")]
     NoAtomics(String),
     /// The adapter rejects fences on reads, but the configuration needs them.
-    #[error("rdma device {0} takes no fence on a read, and keeps the order by itself: leave fences off")]
+    #[error("rdma device {0} rejects fences on reads and keeps the order without them; disable fences")]
     NoFences(String),
     /// A system call failed.
     #[error("cannot {what} on rdma device {device}")]

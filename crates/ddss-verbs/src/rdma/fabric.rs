@@ -15,14 +15,14 @@ use super::connect;
 use super::error::RdmaError;
 use super::frame::{AtomicOp, Frame, PREAMBLE_BYTES, REQUEST_BYTES};
 use super::peer::{Peer, Scratch, Stage};
-use super::peer_resources::locked;
+use super::peer_resources::explain_lock_limit;
 use super::peer_table::PeerTable;
 use super::regions::Regions;
 use super::send_queue::PendingWork;
 use crate::events::Events;
 use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
 use crate::limits::WORK_BYTES_MAX;
-use crate::sys::rdma_core::{Adapter, AdapterFacts, Channel, CmEventChannel, Endpoint, PortFacts};
+use crate::sys::rdma_core::{Adapter, AdapterAttributes, Channel, CmEventChannel, Endpoint, PortState};
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
 
 /// Private data of a request over iWARP: Soft-iWARP counts it, and four bytes of its own, in eight bits.
@@ -34,10 +34,10 @@ pub struct Rdma {
     pub(super) listeners: Vec<Endpoint>,
     pub(super) regions: Regions,
     pub(super) channel: Arc<Channel>,
-    pub(super) hub: Arc<CmEventChannel>,
+    pub(super) cm_events: Arc<CmEventChannel>,
     pub(super) adapter: Adapter,
-    pub(super) facts: AdapterFacts,
-    port: PortFacts,
+    pub(super) attributes: AdapterAttributes,
+    port: PortState,
     pub(super) config: RdmaConfig,
     /// Local address of outgoing connections.
     pub(super) source: Option<IpAddr>,
@@ -48,11 +48,11 @@ pub struct Rdma {
     pub(super) half_open: usize,
     pub(super) polls: u32,
     /// The next poll checks the clock, the connections and the device.
-    pub(super) look: bool,
+    pub(super) check_due: bool,
     /// Work was posted since the last poll.
     posted: bool,
     /// Reads of one batch are ordered by fences.
-    fences: bool,
+    has_fences: bool,
 }
 
 impl Rdma {
@@ -62,39 +62,39 @@ impl Rdma {
     /// There is no such adapter; the message lists the existing ones.
     pub fn new(config: RdmaConfig) -> Result<Self, RdmaError> {
         super::regions::raise_lock_limit();
-        let hub = CmEventChannel::new()?;
-        let adapter = connect::choose(&hub, &config)?;
+        let cm_events = CmEventChannel::new()?;
+        let adapter = connect::select_adapter(&cm_events, &config)?;
         let name = adapter.name();
         let refused = |what| {
             let device = name.clone();
-            move |source: io::Error| RdmaError::System { what, device, source: locked(source) }
+            move |source: io::Error| RdmaError::System { what, device, source: explain_lock_limit(source) }
         };
-        let facts = adapter.facts().map_err(refused("ask for the limits"))?;
-        let port = connect::active_port(&adapter, &facts).ok_or_else(|| RdmaError::LinkDown(name.clone()))?;
-        if config.atomics == AtomicScope::Adapter && !facts.has_atomics {
+        let attributes = adapter.attributes().map_err(refused("query the limits"))?;
+        let port = connect::active_port(&adapter, &attributes).ok_or_else(|| RdmaError::LinkDown(name.clone()))?;
+        if config.atomics == AtomicScope::Adapter && !attributes.has_atomics {
             return Err(RdmaError::NoAtomics(name));
         }
-        let fences = config.fence_reads.unwrap_or(!facts.is_software);
-        if fences && facts.is_software && facts.is_iwarp {
+        let has_fences = config.fence_reads.unwrap_or(!attributes.is_software);
+        if has_fences && attributes.is_software && attributes.is_iwarp {
             return Err(RdmaError::NoFences(name));
         }
-        let channel = Channel::new(&adapter).map_err(refused("make a completion channel"))?;
+        let channel = Channel::new(&adapter).map_err(refused("create a completion channel"))?;
         let epoll = (|| -> io::Result<OwnedFd> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-            for descriptor in [channel.descriptor(), hub.descriptor(), adapter.descriptor()?] {
+            for descriptor in [channel.descriptor(), cm_events.descriptor(), adapter.descriptor()?] {
                 epoll::add(&epoll, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
             }
             Ok(epoll)
         })()
-        .map_err(refused("watch the descriptors"))?;
+        .map_err(refused("add descriptors to epoll"))?;
         Ok(Self {
             peers: PeerTable::default(),
             listeners: Vec::new(),
             regions: Regions::default(),
             channel,
-            hub,
+            cm_events,
             adapter,
-            facts,
+            attributes,
             port,
             source: config.address,
             config,
@@ -103,9 +103,9 @@ impl Rdma {
             closing: Vec::new(),
             half_open: 0,
             polls: 0,
-            look: true,
+            check_due: true,
             posted: false,
-            fences,
+            has_fences,
         })
     }
 
@@ -118,12 +118,12 @@ impl Rdma {
     /// Returns true if the adapter uses iWARP; otherwise InfiniBand or RoCE.
     #[must_use]
     pub fn is_iwarp(&self) -> bool {
-        self.facts.is_iwarp
+        self.attributes.is_iwarp
     }
 
     /// Returns the number of connections, including those being established or closed.
     #[must_use]
-    pub fn connections(&self) -> usize {
+    pub fn connection_count(&self) -> usize {
         self.peers.len()
     }
 
@@ -132,7 +132,7 @@ impl Rdma {
     }
 
     pub(super) fn hello_bytes_max(&self) -> usize {
-        let bytes = if self.facts.is_iwarp { REQUEST_BYTES_IWARP - PREAMBLE_BYTES } else { REQUEST_BYTES };
+        let bytes = if self.attributes.is_iwarp { REQUEST_BYTES_IWARP - PREAMBLE_BYTES } else { REQUEST_BYTES };
         bytes.min(HELLO_BYTES_MAX)
     }
 
@@ -141,11 +141,11 @@ impl Rdma {
     }
 
     /// Posts one operation to the adapter, or queues it.
-    fn take(&mut self, work: &Work<'_>, fenced: bool) -> Result<(), PostErrorKind> {
+    fn post_one(&mut self, work: &Work<'_>, fenced: bool) -> Result<(), PostErrorKind> {
         let bytes_max = self.work_bytes_max();
         let peer = self.peers.get_mut(work.peer()).filter(|peer| !peer.closing).ok_or(PostErrorKind::UnknownPeer)?;
         match peer.stage {
-            Stage::Up if peer.leaving.is_none() => {}
+            Stage::Up if peer.violation.is_none() => {}
             Stage::Up | Stage::Ending(_) => return Err(PostErrorKind::UnknownPeer),
             _ => return Err(PostErrorKind::NotConnected),
         }
@@ -169,30 +169,31 @@ impl Rdma {
                 if message.len() > MESSAGE_BYTES_MAX {
                     return Err(PostErrorKind::TooLong);
                 }
-                if peer.traffic.plain && mode.invalidate.is_some() {
+                if peer.traffic.is_plain && mode.invalidate.is_some() {
                     return Err(PostErrorKind::Unsupported);
                 }
                 let (solicited, invalidate) = (mode.solicited, mode.invalidate);
-                let (queue, holdings) =
-                    peer.endpoint.queue().zip(peer.holdings.as_ref()).ok_or(PostErrorKind::NotConnected)?;
-                if peer.traffic.is_clear() && peer.traffic.can_send(queue) {
-                    peer.traffic.send(queue, holdings, tag, Frame::Message { bytes: message, solicited, invalidate });
+                let (queue, resources) =
+                    peer.endpoint.queue().zip(peer.resources.as_ref()).ok_or(PostErrorKind::NotConnected)?;
+                if peer.traffic.has_no_backlog() && peer.traffic.can_send(queue) {
+                    peer.traffic.send(queue, resources, tag, Frame::Message { bytes: message, solicited, invalidate });
                     return Ok(());
                 }
                 PendingWork::Message { bytes: message.into(), solicited, invalidate }
             }
             Work::Immediate { data, solicited, .. } => {
-                if peer.traffic.plain {
+                if peer.traffic.is_plain {
                     return Err(PostErrorKind::Unsupported);
                 }
                 PendingWork::Immediate { data, solicited }
             }
         };
-        let (queue, holdings) = peer.endpoint.queue().zip(peer.holdings.as_ref()).ok_or(PostErrorKind::NotConnected)?;
-        if peer.traffic.is_clear() && peer.traffic.can(queue, &step) {
-            peer.traffic.go(queue, holdings, work.tag(), step);
+        let (queue, resources) =
+            peer.endpoint.queue().zip(peer.resources.as_ref()).ok_or(PostErrorKind::NotConnected)?;
+        if peer.traffic.has_no_backlog() && peer.traffic.can_post(queue, &step) {
+            peer.traffic.post(queue, resources, work.tag(), step);
         } else {
-            peer.traffic.wait(work.tag(), step);
+            peer.traffic.enqueue(work.tag(), step);
         }
         Ok(())
     }
@@ -216,11 +217,11 @@ fn prepare(
     if local.bytes > bytes_max {
         return Err(PostErrorKind::TooLong);
     }
-    let holdings = peer.holdings.as_mut().ok_or(PostErrorKind::NotConnected)?;
-    match holdings.local(regions, local.region).ok_or(PostErrorKind::UnknownRegion)? {
+    let resources = peer.resources.as_mut().ok_or(PostErrorKind::NotConnected)?;
+    match resources.local(regions, local.region).ok_or(PostErrorKind::UnknownRegion)? {
         Ok(registered) => Ok((Arc::clone(registered), local.offset, local.bytes as u32)),
         Err(error) => {
-            tracing::warn!(peer = %peer.id, region = %local.region, error = %locked(error), "cannot register memory with the adapter");
+            tracing::warn!(peer = %peer.id, region = %local.region, error = %explain_lock_limit(error), "cannot register memory with the adapter");
             Err(PostErrorKind::NotLocked)
         }
     }
@@ -233,7 +234,7 @@ fn atomic(peer: &Peer, remote: RemoteRange, change: AtomicOp) -> Result<PendingW
     if remote.address.checked_add(8).is_none() {
         return Err(PostErrorKind::OutOfBounds);
     }
-    if peer.traffic.plain && !peer.traffic.adapter_atomics {
+    if peer.traffic.is_plain && !peer.traffic.adapter_atomics {
         return Err(PostErrorKind::Unsupported);
     }
     Ok(PendingWork::Atomic { key: remote.key, address: remote.address, change })
@@ -246,16 +247,19 @@ impl Fabric for Rdma {
             work_bytes_max: self.work_bytes_max(),
             message_bytes_max: MESSAGE_BYTES_MAX,
             hello_bytes_max: self.hello_bytes_max(),
-            reads_outstanding_max: usize::from(connect::reads(self.config.reads, self.facts.reads_outbound_max)),
+            reads_outstanding_max: usize::from(connect::reads(
+                self.config.reads_outstanding_max,
+                self.attributes.reads_outbound_max,
+            )),
             // The adapter reads memory independently of the home's threads.
             snapshot_bytes: 0,
-            words_whole: true,
+            has_atomic_words: true,
             atomics: self.config.atomics,
-            reads_abandonable: false,
-            reads_overlap: !self.fences,
-            write_done_is_placed: !self.facts.is_iwarp,
-            refusals_named: !self.facts.is_iwarp,
-            guarded: false,
+            can_abandon_reads: false,
+            reads_overlap: !self.has_fences,
+            has_remote_write_completion: !self.attributes.is_iwarp,
+            can_report_refusals: !self.attributes.is_iwarp,
+            has_admission_filter: false,
         }
     }
 
@@ -268,11 +272,11 @@ impl Fabric for Rdma {
     }
 
     fn accept(&mut self, peer: PeerId, hello: &[u8]) -> Result<(), FabricError> {
-        self.answer_yes(peer, hello)
+        self.accept_request(peer, hello)
     }
 
     fn reject(&mut self, peer: PeerId, reason: &[u8]) -> Result<(), FabricError> {
-        self.answer_no(peer, reason)
+        self.reject_request(peer, reason)
     }
 
     fn close(&mut self, peer: PeerId) {
@@ -298,8 +302,8 @@ impl Fabric for Rdma {
     fn deregister(&mut self, region: RegionId) {
         if self.regions.deregister(region) {
             for peer in self.peers.iter_mut() {
-                if let Some(holdings) = &mut peer.holdings {
-                    holdings.forget(region);
+                if let Some(resources) = &mut peer.resources {
+                    resources.forget(region);
                 }
             }
         }
@@ -314,13 +318,13 @@ impl Fabric for Rdma {
         rights: Rights,
     ) -> Result<Window, FabricError> {
         let found = self.peers.get_mut(peer).ok_or(FabricError::UnknownPeer(peer))?;
-        let holdings = found.holdings.as_mut().ok_or(FabricError::WrongState(peer))?;
-        holdings.expose(&self.regions, region, offset, bytes, rights)
+        let resources = found.resources.as_mut().ok_or(FabricError::WrongState(peer))?;
+        resources.expose(&self.regions, region, offset, bytes, rights)
     }
 
     fn withdraw(&mut self, peer: PeerId, key: u32) {
-        if let Some(holdings) = self.peers.get_mut(peer).and_then(|peer| peer.holdings.as_mut()) {
-            holdings.withdraw(key);
+        if let Some(resources) = self.peers.get_mut(peer).and_then(|peer| peer.resources.as_mut()) {
+            resources.withdraw(key);
         }
     }
 
@@ -330,7 +334,7 @@ impl Fabric for Rdma {
         for (index, work) in work.iter().enumerate() {
             // The order in which reads of one batch access memory is guaranteed.
             let follows = matches!(before, Some(Work::Read { peer, .. }) if *peer == work.peer());
-            self.take(work, follows && self.fences).map_err(|kind| PostError { index, kind })?;
+            self.post_one(work, follows && self.has_fences).map_err(|kind| PostError { index, kind })?;
             before = Some(work);
         }
         Ok(())
@@ -344,12 +348,12 @@ impl Fabric for Rdma {
     fn poll(&mut self, events: &mut Events) -> usize {
         let before = events.len();
         self.posted = false;
-        self.drive(events);
+        self.poll_once(events);
         events.len() - before
     }
 
     fn arm(&mut self) -> bool {
-        if self.posted || self.look || !self.closing.is_empty() {
+        if self.posted || self.check_due || !self.closing.is_empty() {
             return false;
         }
         self.channel.drain();
@@ -360,12 +364,12 @@ impl Fabric for Rdma {
                 quiet &= queue.arm().unwrap_or(false);
             }
         }
-        self.look = !quiet;
+        self.check_due = !quiet;
         quiet
     }
 
     fn disarm(&mut self) {
-        self.look = true;
+        self.check_due = true;
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

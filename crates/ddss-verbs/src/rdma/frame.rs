@@ -152,7 +152,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(Frame<'_>, u16)> {
 
 /// Builds the private data of a connection, with a hello.
 pub(super) fn preamble(adapter_atomics: bool, hello: &[u8]) -> Vec<u8> {
-    let bytes = u8::try_from(hello.len()).expect("whoever says hello has looked at its length");
+    let bytes = u8::try_from(hello.len()).expect("the caller checks the length of a hello");
     let mut out = vec![MAGIC, VERSION, u8::from(adapter_atomics), bytes];
     out.extend_from_slice(hello);
     out
@@ -170,7 +170,7 @@ pub(super) fn request(hello: &[u8]) -> (Vec<u8>, bool) {
 }
 
 /// Extracts the hello of such a request. `None` if it is malformed.
-pub(super) fn read_request(data: &[u8], flow_control: bool) -> Option<&[u8]> {
+pub(super) fn parse_request(data: &[u8], flow_control: bool) -> Option<&[u8]> {
     let data = data.get(..REQUEST_BYTES)?;
     if flow_control {
         data.get(..usize::from(*data.last()?)).filter(|hello| hello.len() < REQUEST_BYTES)
@@ -181,7 +181,7 @@ pub(super) fn read_request(data: &[u8], flow_control: bool) -> Option<&[u8]> {
 
 /// Extracts the hello from DDSS private data, and whether that side leaves atomics to its adapter. `None` for foreign
 /// private data.
-pub(super) fn read_preamble(data: &[u8]) -> Option<(bool, &[u8])> {
+pub(super) fn parse_preamble(data: &[u8]) -> Option<(bool, &[u8])> {
     let ([magic, version, flags, bytes], rest) = data.split_first_chunk::<PREAMBLE_BYTES>()?;
     let hello = rest.get(..usize::from(*bytes))?;
     (*magic == MAGIC && *version == VERSION).then_some((flags & 1 != 0, hello))
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_back_as_they_were() {
+    fn frames_survive_encoding() {
         // If this failed, two nodes would misunderstand each other.
         let long = [7; MESSAGE_BYTES_MAX];
         let change = AtomicOp::CompareSwap { compare: u64::MAX, swap: 3 };
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused() {
+    fn malformed_frames_are_rejected() {
         // If this failed, a faulty peer could make this node read outside the frame, or act on garbage.
         let mut out = [0; FRAME_BYTES_MAX];
         for kind in 0..=255 {
@@ -231,32 +231,32 @@ mod tests {
         let change = AtomicOp::FetchAdd { add: 1 };
         let bytes = Frame::Atomic { ticket: 1, key: 1, address: 8, change }.encode(0, &mut out);
         out[HEADER_BYTES + 4] = 9;
-        assert_eq!(decode(&out[..bytes]), None, "an operation that is unknown");
+        assert_eq!(decode(&out[..bytes]), None, "an unknown operation");
         assert_eq!(decode(&out[..bytes - 1]), None);
     }
 
     #[test]
-    fn a_request_of_infiniband_carries_every_length() {
+    fn infiniband_request_carries_every_length() {
         // If this failed, the hello that authenticates a node would not fit, or would be altered.
         for bytes in 0..=REQUEST_BYTES {
             let hello = vec![0xdd; bytes];
             let (data, flow_control) = request(&hello);
             assert_eq!(data.len(), REQUEST_BYTES);
-            assert_eq!(read_request(&data, flow_control), Some(&hello[..]));
+            assert_eq!(parse_request(&data, flow_control), Some(&hello[..]));
         }
-        assert_eq!(read_request(&[0; 20], true), None);
-        assert_eq!(read_request(&[0xff; 56], true), None);
+        assert_eq!(parse_request(&[0; 20], true), None);
+        assert_eq!(parse_request(&[0xff; 56], true), None);
     }
 
     #[test]
-    fn a_hello_survives_padding_and_strangers_are_told_apart() {
+    fn hello_survives_padding_and_foreign_data_is_rejected() {
         // If this failed, a node would read zeros behind a hello, or accept foreign private data.
         let mut data = preamble(true, b"hello");
         data.resize(56, 0);
-        assert_eq!(read_preamble(&data), Some((true, &b"hello"[..])));
-        assert_eq!(read_preamble(&preamble(false, b"")), Some((false, &b""[..])));
-        for stranger in [&b""[..], b"DDSSpeer", &[0xdd, 1, 0], &[0xdd, 1, 0, 9, 1], &[0xdd, 2, 0, 0]] {
-            assert_eq!(read_preamble(stranger), None);
+        assert_eq!(parse_preamble(&data), Some((true, &b"hello"[..])));
+        assert_eq!(parse_preamble(&preamble(false, b"")), Some((false, &b""[..])));
+        for foreign in [&b""[..], b"DDSSpeer", &[0xdd, 1, 0], &[0xdd, 1, 0, 9, 1], &[0xdd, 2, 0, 0]] {
+            assert_eq!(parse_preamble(foreign), None);
         }
     }
 }

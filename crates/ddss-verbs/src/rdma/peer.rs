@@ -15,7 +15,7 @@ use super::peer_resources::PeerResources;
 use super::send_queue::SendQueue;
 use crate::events::{CloseReason, Events};
 use crate::fabric::PeerId;
-use crate::sys::rdma_core::{Arrived, Endpoint, FailureCause, FinishedWork};
+use crate::sys::rdma_core::{Endpoint, FailureCause, FinishedWork, ReceivedMessage};
 use crate::terminate_code::TerminateCode;
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 
@@ -25,9 +25,9 @@ pub(super) enum Stage {
     Resolving,
     Routing,
     /// The connection request was sent.
-    Dialling,
+    Connecting,
     /// The peer requested a connection; the owner has not answered yet.
-    Asked,
+    AwaitAccept,
     Accepting,
     Up,
     /// Operations in flight are completing.
@@ -40,7 +40,7 @@ pub(super) struct Peer {
     pub(super) address: SocketAddr,
     pub(super) stage: Stage,
     pub(super) endpoint: Endpoint,
-    pub(super) holdings: Option<PeerResources>,
+    pub(super) resources: Option<PeerResources>,
     pub(super) traffic: SendQueue,
     /// Hello to send when the route is found; later, the reason of a reject.
     pub(super) hello: Vec<u8>,
@@ -51,7 +51,7 @@ pub(super) struct Peer {
     /// Approximate time of the last completion.
     pub(super) progress_at: Instant,
     /// Protocol violation that was reported to the peer, which gets a moment to read it.
-    pub(super) leaving: Option<TerminateCode>,
+    pub(super) violation: Option<TerminateCode>,
     /// The owner called `close`.
     pub(super) closing: bool,
     is_iwarp: bool,
@@ -60,8 +60,8 @@ pub(super) struct Peer {
 /// Buffers of one poll.
 #[derive(Default)]
 pub(super) struct Scratch {
-    pub(super) ended: Vec<FinishedWork>,
-    pub(super) arrived: Vec<Arrived>,
+    pub(super) completions: Vec<FinishedWork>,
+    pub(super) received: Vec<ReceivedMessage>,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -80,102 +80,102 @@ impl Peer {
             address,
             stage,
             endpoint,
-            holdings: None,
+            resources: None,
             traffic: SendQueue::new(id, kind.1),
             hello: Vec::new(),
             reads: (0, 0),
             deadline: None,
             progress_at: now,
-            leaving: None,
+            violation: None,
             closing: false,
             is_iwarp: kind.0,
         }
     }
 
     /// Posts queued work to the adapter and processes its completions. Returns a reason if the connection is over.
-    pub(super) fn drive(&mut self, scratch: &mut Scratch, events: &mut Events) -> Option<CloseReason> {
-        let (Some(queue), Some(holdings)) = (self.endpoint.queue(), &self.holdings) else { return None };
+    pub(super) fn poll_once(&mut self, scratch: &mut Scratch, events: &mut Events) -> Option<CloseReason> {
+        let (Some(queue), Some(resources)) = (self.endpoint.queue(), &self.resources) else { return None };
         let ending = matches!(self.stage, Stage::Ending(_));
-        if !ending && let Err(error) = self.traffic.flush(queue, holdings, &mut scratch.ended) {
-            self.traffic.take_ended(holdings, &mut scratch.ended, events);
+        if !ending && let Err(error) = self.traffic.flush(queue, resources, &mut scratch.completions) {
+            self.traffic.take_completions(resources, &mut scratch.completions, events);
             return Some(CloseReason::Lost(error.kind()));
         }
-        match queue.poll(&mut scratch.ended, &mut scratch.arrived) {
-            Ok(false) if scratch.ended.is_empty() => return None,
+        match queue.poll(&mut scratch.completions, &mut scratch.received) {
+            Ok(false) if scratch.completions.is_empty() => return None,
             Ok(_) => {}
             Err(error) => return Some(CloseReason::Lost(error.kind())),
         }
-        let fault = if ending { None } else { self.take_arrived(scratch, events) };
-        let (Some(queue), Some(holdings)) = (self.endpoint.queue(), &self.holdings) else { return None };
-        for arrived in scratch.arrived.drain(..) {
-            queue.give_back(arrived.slot);
+        let fault = if ending { None } else { self.take_received(scratch, events) };
+        let (Some(queue), Some(resources)) = (self.endpoint.queue(), &self.resources) else { return None };
+        for received in scratch.received.drain(..) {
+            queue.return_slot(received.slot);
         }
         let given = if ending { Ok(()) } else { queue.ring_receives() };
-        self.traffic.take_ended(holdings, &mut scratch.ended, events);
+        self.traffic.take_completions(resources, &mut scratch.completions, events);
         if ending {
             return None;
         }
         if let Some(fault) = fault {
-            return Some(CloseReason::Broken(fault));
+            return Some(CloseReason::ProtocolViolation(fault));
         }
-        if let Some(reason) = self.over() {
+        if let Some(reason) = self.end_reason() {
             return Some(reason);
         }
         if given.is_ok() && !self.traffic.has_more() {
             return None;
         }
-        let (Some(queue), Some(holdings)) = (self.endpoint.queue(), &self.holdings) else { return None };
-        let flushed = given.and_then(|()| self.traffic.flush(queue, holdings, &mut scratch.ended));
-        self.traffic.take_ended(holdings, &mut scratch.ended, events);
+        let (Some(queue), Some(resources)) = (self.endpoint.queue(), &self.resources) else { return None };
+        let flushed = given.and_then(|()| self.traffic.flush(queue, resources, &mut scratch.completions));
+        self.traffic.take_completions(resources, &mut scratch.completions, events);
         flushed.err().map(|error| CloseReason::Lost(error.kind()))
     }
 
     /// Returns the reason if the adapter's reports mean that the connection is over.
-    pub(super) fn over(&mut self) -> Option<CloseReason> {
+    pub(super) fn end_reason(&mut self) -> Option<CloseReason> {
         let queue = self.endpoint.queue()?;
-        if self.traffic.is_well() && !queue.receives_flushed() && queue.trouble().is_none() {
+        if self.traffic.is_healthy() && !queue.receives_flushed() && queue.async_errors().is_none() {
             return None;
         }
         if let Some(fault) = self.traffic.refused {
             return Some(CloseReason::Terminated(fault));
         }
-        if queue.trouble().is_peers_fault() {
-            return Some(CloseReason::Broken(TerminateCode::RDMAP_PROTECTION));
+        if queue.async_errors().is_peer_violation() {
+            return Some(CloseReason::ProtocolViolation(TerminateCode::RDMAP_PROTECTION));
         }
-        if queue.trouble().is_fatal() {
+        if queue.async_errors().is_fatal() {
             return Some(CloseReason::Lost(io::ErrorKind::ConnectionAborted));
         }
         match self.traffic.failing {
-            Some(FailureCause::Unanswered) => Some(CloseReason::Lost(io::ErrorKind::TimedOut)),
+            Some(FailureCause::NoAnswer) => Some(CloseReason::Lost(io::ErrorKind::TimedOut)),
             Some(_) => Some(CloseReason::Lost(io::ErrorKind::ConnectionReset)),
             // On iWARP a normal end looks like this, too. On other adapters only a peer's violation stops a queue by
             // itself.
             None if queue.receives_flushed() && self.is_iwarp => {
                 Some(CloseReason::Lost(io::ErrorKind::ConnectionReset))
             }
-            None if queue.receives_flushed() => Some(CloseReason::Broken(TerminateCode::RDMAP_PROTECTION)),
+            None if queue.receives_flushed() => Some(CloseReason::ProtocolViolation(TerminateCode::RDMAP_PROTECTION)),
             None => None,
         }
     }
 
     /// Processes received frames; returns the first protocol violation.
-    fn take_arrived(&mut self, scratch: &mut Scratch, events: &mut Events) -> Option<TerminateCode> {
-        for index in 0..scratch.arrived.len() {
+    fn take_received(&mut self, scratch: &mut Scratch, events: &mut Events) -> Option<TerminateCode> {
+        for index in 0..scratch.received.len() {
             let queue = self.endpoint.queue()?;
-            queue.copy_out(scratch.arrived[index], &mut scratch.bytes);
-            self.traffic.may_speak = true;
-            if self.traffic.plain {
+            queue.copy_out(scratch.received[index], &mut scratch.bytes);
+            self.traffic.can_send_frames = true;
+            if self.traffic.is_plain {
                 if scratch.bytes.len() > MESSAGE_BYTES_MAX {
                     return Some(TerminateCode::DDP_TOO_LONG);
                 }
-                events.message(self.id, &scratch.bytes, false, None);
+                events.push_message(self.id, &scratch.bytes, false, None);
                 continue;
             }
             let Some((frame, credits)) = frame::decode(&scratch.bytes) else {
                 return Some(TerminateCode::RDMAP_OPCODE);
             };
             if frame.costs_credit() {
-                self.traffic.owe();
+                self.traffic.count_returned_slot();
             }
             if !self.traffic.credit(credits) {
                 return Some(TerminateCode::RDMAP_STREAM);
@@ -188,20 +188,20 @@ impl Peer {
     }
 
     fn take_frame(&mut self, frame: Frame<'_>, events: &mut Events) -> Option<TerminateCode> {
-        let holdings = self.holdings.as_mut()?;
+        let resources = self.resources.as_mut()?;
         match frame {
             Frame::Message { bytes, solicited, invalidate } => {
-                if invalidate.is_some_and(|key| !holdings.withdraw(key)) {
+                if invalidate.is_some_and(|key| !resources.withdraw(key)) {
                     return Some(TerminateCode::RDMAP_INVALIDATE);
                 }
-                events.message(self.id, bytes, solicited, invalidate);
+                events.push_message(self.id, bytes, solicited, invalidate);
             }
-            Frame::Immediate { data, solicited } => events.immediate(self.id, data, solicited),
+            Frame::Immediate { data, solicited } => events.push_immediate(self.id, data, solicited),
             Frame::Atomic { ticket, key, address, change } => {
                 // Nothing is executed after a refusal.
-                let result = self.leaving.map_or_else(|| holdings.change(key, address, change), Err);
+                let result = self.violation.map_or_else(|| resources.change(key, address, change), Err);
                 if let Err(fault) = result {
-                    self.leaving = Some(fault);
+                    self.violation = Some(fault);
                 }
                 if !self.traffic.answer(ticket, result) {
                     return Some(TerminateCode::RDMAP_STREAM);
@@ -218,13 +218,13 @@ impl Peer {
     }
 
     /// Returns the reason for the peer's disconnect.
-    pub(super) fn gone(&mut self) -> CloseReason {
-        if let Some(fault) = self.leaving {
-            return CloseReason::Broken(fault);
+    pub(super) fn disconnect_reason(&mut self) -> CloseReason {
+        if let Some(fault) = self.violation {
+            return CloseReason::ProtocolViolation(fault);
         }
-        match self.over() {
-            Some(reason @ (CloseReason::Broken(_) | CloseReason::Terminated(_))) => reason,
-            _ => CloseReason::Gone,
+        match self.end_reason() {
+            Some(reason @ (CloseReason::ProtocolViolation(_) | CloseReason::Terminated(_))) => reason,
+            _ => CloseReason::ClosedByPeer,
         }
     }
 }

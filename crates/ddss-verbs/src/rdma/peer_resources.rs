@@ -10,7 +10,7 @@ use super::regions::Regions;
 use crate::fabric::{FabricError, RegionId, Rights, Window};
 use crate::limits::WINDOWS_PER_PEER_MAX;
 use crate::sys::Mapping;
-use crate::sys::rdma_core::{Access, Adapter, Channel, Completions, Depths, Domain, Endpoint, Registered};
+use crate::sys::rdma_core::{Access, Adapter, Channel, Completions, Domain, Endpoint, QueueDepths, Registered};
 use crate::terminate_code::TerminateCode;
 
 /// Operations of one connection in the adapter's queue.
@@ -41,23 +41,34 @@ pub(super) struct PeerResources {
     slots: Arc<Registered>,
     domain: Arc<Domain>,
     /// True if the adapter writes read responses with remote access rights, which an iWARP adapter may require.
-    sinks_are_written: bool,
+    needs_remote_write_sinks: bool,
     adapter_atomics: bool,
 }
 
 impl PeerResources {
-    pub(super) fn new(adapter: &Adapter, sinks_are_written: bool, adapter_atomics: bool) -> io::Result<Self> {
+    pub(super) fn new(adapter: &Adapter, needs_remote_write_sinks: bool, adapter_atomics: bool) -> io::Result<Self> {
         let domain = Domain::new(adapter)?;
         let memory = Arc::new(Mapping::private(SLOTS_BYTES as usize)?);
         let slots = domain.register(&memory, 0, SLOTS_BYTES, Access { local_write: true, ..Access::default() })?;
-        Ok(Self { windows: HashMap::new(), local: Vec::new(), slots, domain, sinks_are_written, adapter_atomics })
+        Ok(Self {
+            windows: HashMap::new(),
+            local: Vec::new(),
+            slots,
+            domain,
+            needs_remote_write_sinks,
+            adapter_atomics,
+        })
     }
 
     /// Creates the queue pair of the peer and posts its receive slots.
     pub(super) fn make_queue(&self, endpoint: &mut Endpoint, channel: &Arc<Channel>, in_order: bool) -> io::Result<()> {
         let receives = (RECEIVES + RECEIVES_SPARE) as u32;
-        let depths =
-            Depths { sends: SENDS as u32, receives, receive_bytes: FRAME_BYTES_MAX as u32, inline_bytes: INLINE_BYTES };
+        let depths = QueueDepths {
+            sends: SENDS as u32,
+            receives,
+            receive_bytes: FRAME_BYTES_MAX as u32,
+            inline_bytes: INLINE_BYTES,
+        };
         let completions = Completions::new(channel, SENDS as u32 + receives)?;
         endpoint.make_queue(&self.domain, completions, depths, Arc::clone(&self.slots), in_order)
     }
@@ -92,7 +103,7 @@ impl PeerResources {
         // Entries here are still registered: `forget` removes the others.
         if self.local.get(index).and_then(Option::as_ref).is_none_or(|(known, _)| *known != region) {
             let mapping = regions.get(region)?;
-            let access = Access { local_write: true, remote_write: self.sinks_are_written, ..Access::default() };
+            let access = Access { local_write: true, remote_write: self.needs_remote_write_sinks, ..Access::default() };
             let made = match self.domain.register(mapping, 0, mapping.bytes() as u64, access) {
                 Ok(made) => made,
                 Err(error) => return Some(Err(error)),
@@ -121,15 +132,15 @@ impl PeerResources {
         }
         let access = Access {
             local_write: false,
-            remote_read: rights.allow(Rights::READ),
-            remote_write: rights.allow(Rights::WRITE),
+            remote_read: rights.contains(Rights::READ),
+            remote_write: rights.contains(Rights::WRITE),
             // A word has one unit that executes atomics: if that is the thread, the adapter gets no right to it.
-            remote_atomic: self.adapter_atomics && rights.allow(Rights::ATOMIC),
+            remote_atomic: self.adapter_atomics && rights.contains(Rights::ATOMIC),
         };
         let registered = self
             .domain
             .register(mapping, offset, bytes, access)
-            .map_err(|error| FabricError::System("register memory with the adapter", locked(error)))?;
+            .map_err(|error| FabricError::System("register memory with the adapter", explain_lock_limit(error)))?;
         let window = Window { key: registered.remote_key(), base: registered.address(), bytes };
         self.windows.insert(window.key, OpenWindow { region, rights, registered });
         Ok(window)
@@ -156,7 +167,7 @@ impl PeerResources {
         let opening = self.windows.get(&key).ok_or(TerminateCode::RDMAP_KEY)?;
         let end = address.checked_add(8).ok_or(TerminateCode::RDMAP_WRAP)?;
         let registered = &opening.registered;
-        if !opening.rights.allow(Rights::ATOMIC) {
+        if !opening.rights.contains(Rights::ATOMIC) {
             return Err(TerminateCode::RDMAP_RIGHTS);
         }
         let offset = address.checked_sub(registered.address()).ok_or(TerminateCode::RDMAP_BOUNDS)?;
@@ -176,14 +187,14 @@ impl PeerResources {
 }
 
 /// Names the limit behind the kernel's "out of memory".
-pub(super) fn locked(error: io::Error) -> io::Error {
+pub(super) fn explain_lock_limit(error: io::Error) -> io::Error {
     if error.raw_os_error() != Some(libc::ENOMEM) {
         return error;
     }
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
     let limit = limit.map_or_else(|| "unlimited".to_owned(), |bytes| format!("{bytes} bytes"));
     io::Error::other(format!(
-        "{error}: memory that may be locked is {limit}; raise it (ulimit -l unlimited, or LimitMEMLOCK=infinity in the service's unit)"
+        "{error}: the limit on locked memory is {limit}; raise it (ulimit -l unlimited, or LimitMEMLOCK=infinity in the service's unit)"
     ))
 }
 

@@ -11,35 +11,35 @@ use crate::limits::EVENTS_BUDGET;
 use crate::sys::rdma_core::AsyncNotice;
 
 /// Polls between two checks of everything except completions: each check is a system call.
-const POLLS_PER_LOOK: u32 = 64;
+const POLLS_PER_CHECK: u32 = 64;
 /// The same while operations are in flight, when the caller mostly polls for completions.
-const POLLS_PER_LOOK_BUSY: u32 = 1024;
+const POLLS_PER_CHECK_BUSY: u32 = 1024;
 /// Connection events that one check processes.
-const CONNECTION_EVENTS_PER_LOOK: usize = 64;
+const CONNECTION_EVENTS_PER_CHECK: usize = 64;
 /// Time for a peer to read the report of its protocol violation.
-const LEAVE: Duration = Duration::from_millis(200);
+const TERMINATE_DELAY: Duration = Duration::from_millis(200);
 
 impl Rdma {
-    pub(super) fn drive(&mut self, events: &mut Events) {
+    pub(super) fn poll_once(&mut self, events: &mut Events) {
         let before = events.len();
         for id in std::mem::take(&mut self.closing) {
-            self.lose(id, CloseReason::Local, events, Instant::now());
+            self.start_ending(id, CloseReason::Local, events, Instant::now());
         }
         let (mut position, mut busy) = (0, false);
         while position < self.peers.len() && events.len() - before < EVENTS_BUDGET {
             let Some(peer) = self.peers.at(position) else { break };
             let id = peer.id;
             busy |= peer.stage == Stage::Up && peer.traffic.is_waiting();
-            let over = match peer.stage {
-                Stage::Up | Stage::Ending(_) => peer.drive(&mut self.scratch, events),
+            let end_reason = match peer.stage {
+                Stage::Up | Stage::Ending(_) => peer.poll_once(&mut self.scratch, events),
                 _ => None,
             };
-            if over.is_none() && peer.stage == Stage::Up {
+            if end_reason.is_none() && peer.stage == Stage::Up {
                 position += 1;
                 continue;
             }
-            if let Some(reason) = over {
-                self.lose(id, reason, events, Instant::now());
+            if let Some(reason) = end_reason {
+                self.start_ending(id, reason, events, Instant::now());
             }
             // A removed peer leaves its position to another one.
             if self.peers.at(position).is_some_and(|peer| peer.id == id) && !self.settle(id, events) {
@@ -47,17 +47,17 @@ impl Rdma {
             }
         }
         self.polls = self.polls.wrapping_add(1);
-        let polls_per_look = if busy { POLLS_PER_LOOK_BUSY } else { POLLS_PER_LOOK };
-        if self.look || self.polls.is_multiple_of(polls_per_look) {
-            self.look = false;
-            self.look_around(events);
+        let polls_per_look = if busy { POLLS_PER_CHECK_BUSY } else { POLLS_PER_CHECK };
+        if self.check_due || self.polls.is_multiple_of(polls_per_look) {
+            self.check_due = false;
+            self.check_environment(events);
         }
     }
 
     /// Removes a peer without operations in flight. Returns whether it was removed.
     fn settle(&mut self, id: PeerId, events: &mut Events) -> bool {
         let Some(peer) = self.peers.get_mut(id) else { return true };
-        let drained = peer.endpoint.queue().is_none_or(|queue| queue.under_way() == 0);
+        let drained = peer.endpoint.queue().is_none_or(|queue| queue.in_flight_count() == 0);
         match peer.stage {
             Stage::Ending(reason) if drained => {
                 self.finish(id, reason, events);
@@ -68,40 +68,40 @@ impl Rdma {
     }
 
     /// Checks the device, the connections and the clock.
-    fn look_around(&mut self, events: &mut Events) {
+    fn check_environment(&mut self, events: &mut Events) {
         let now = Instant::now();
         while let Some(notice) = self.adapter.next_notice() {
             match notice {
-                AsyncNotice::Noted => {}
+                AsyncNotice::Recorded => {}
                 AsyncNotice::PortUp(port) => tracing::info!(device = ?self.adapter, port, "the link is up"),
                 AsyncNotice::PortDown(port) => {
-                    tracing::warn!(device = ?self.adapter, port, "the link is down: its connections end");
-                    self.lose_all(CloseReason::Lost(io::ErrorKind::NetworkDown), events, now);
+                    tracing::warn!(device = ?self.adapter, port, "the link is down; its connections end");
+                    self.start_ending_all(CloseReason::Lost(io::ErrorKind::NetworkDown), events, now);
                 }
                 AsyncNotice::DeviceLost => {
-                    tracing::error!(device = ?self.adapter, "the device is lost: its connections end");
-                    self.lose_all(CloseReason::Lost(io::ErrorKind::NotConnected), events, now);
+                    tracing::error!(device = ?self.adapter, "the device is lost; its connections end");
+                    self.start_ending_all(CloseReason::Lost(io::ErrorKind::NotConnected), events, now);
                 }
                 AsyncNotice::Other(event) => {
-                    tracing::debug!(device = ?self.adapter, event, "the device says something")
+                    tracing::debug!(device = ?self.adapter, event, "unknown device event")
                 }
             }
         }
-        for _ in 0..CONNECTION_EVENTS_PER_LOOK {
-            let Some(event) = self.hub.next() else { break };
+        for _ in 0..CONNECTION_EVENTS_PER_CHECK {
+            let Some(event) = self.cm_events.next() else { break };
             self.take_connection_event(event, events, now);
-            self.look = true;
+            self.check_due = true;
         }
-        self.look_at_clock(events, now);
+        self.check_deadlines(events, now);
     }
 
-    fn look_at_clock(&mut self, events: &mut Events, now: Instant) {
+    fn check_deadlines(&mut self, events: &mut Events, now: Instant) {
         let mut position = 0;
         while let Some(peer) = self.peers.at(position) {
             let id = peer.id;
-            let mut over = if peer.stage == Stage::Up { peer.over() } else { None };
+            let mut end_reason = if peer.stage == Stage::Up { peer.end_reason() } else { None };
             if peer.stage == Stage::Accepting
-                && peer.endpoint.queue().is_some_and(|queue| queue.trouble().is_established())
+                && peer.endpoint.queue().is_some_and(|queue| queue.async_errors().is_established())
             {
                 // If the manager ignores the hint, its own event may still arrive.
                 let _ = peer.endpoint.notify_established();
@@ -109,23 +109,23 @@ impl Rdma {
             if std::mem::take(&mut peer.traffic.progressed) || !peer.traffic.is_waiting() {
                 peer.progress_at = now;
             }
-            if let (Stage::Up, Some(fault), None) = (peer.stage, peer.leaving, peer.deadline) {
-                peer.deadline = Some(now + LEAVE);
-                tracing::debug!(peer = %id, %fault, "the peer broke the rules");
+            if let (Stage::Up, Some(fault), None) = (peer.stage, peer.violation, peer.deadline) {
+                peer.deadline = Some(now + TERMINATE_DELAY);
+                tracing::debug!(peer = %id, %fault, "protocol violation by the peer; the connection ends");
             }
-            if over.is_none() && self.deadline_at(position).is_some_and(|deadline| deadline <= now) {
-                over = self.peers.at(position).map(|peer| match (peer.stage, peer.leaving) {
-                    (Stage::Up, Some(fault)) => CloseReason::Broken(fault),
+            if end_reason.is_none() && self.deadline_at(position).is_some_and(|deadline| deadline <= now) {
+                end_reason = self.peers.at(position).map(|peer| match (peer.stage, peer.violation) {
+                    (Stage::Up, Some(fault)) => CloseReason::ProtocolViolation(fault),
                     (Stage::Ending(reason), _) => reason,
-                    _ => CloseReason::Late,
+                    _ => CloseReason::TimedOut,
                 });
                 if let Some(Stage::Ending(reason)) = self.peers.at(position).map(|peer| peer.stage) {
                     self.finish(id, reason, events);
                     continue;
                 }
             }
-            if let Some(reason) = over {
-                self.lose(id, reason, events, now);
+            if let Some(reason) = end_reason {
+                self.start_ending(id, reason, events, now);
             }
             if self.peers.at(position).is_some_and(|peer| peer.id == id) {
                 position += 1;
@@ -142,15 +142,15 @@ impl Rdma {
         deadline(peer, self.config.stall_timeout)
     }
 
-    fn lose_all(&mut self, reason: CloseReason, events: &mut Events, now: Instant) {
+    fn start_ending_all(&mut self, reason: CloseReason, events: &mut Events, now: Instant) {
         let ids: Vec<PeerId> = self.peers.iter().map(|peer| peer.id).collect();
         for id in ids {
-            self.lose(id, reason, events, now);
+            self.start_ending(id, reason, events, now);
         }
     }
 
     /// Starts to end a peer: nothing more is sent, and operations in flight complete.
-    pub(super) fn lose(&mut self, id: PeerId, reason: CloseReason, events: &mut Events, now: Instant) {
+    pub(super) fn start_ending(&mut self, id: PeerId, reason: CloseReason, events: &mut Events, now: Instant) {
         let Some(peer) = self.peers.get_mut(id) else { return };
         let before = peer.stage;
         if matches!(before, Stage::Ending(_)) {
@@ -162,18 +162,18 @@ impl Rdma {
             peer.hello.clear();
         }
         peer.traffic.drop_backlog(events);
-        if before == Stage::Asked {
+        if before == Stage::AwaitAccept {
             self.half_open -= 1;
             if !peer.closing {
                 let _ = peer.endpoint.reject(&[]);
             }
-        } else if before == Stage::Dialling && self.facts.is_iwarp && !was_answered(reason) {
-            return self.leave_behind(id, reason, events);
-        } else if matches!(before, Stage::Up | Stage::Accepting | Stage::Dialling) {
+        } else if before == Stage::Connecting && self.attributes.is_iwarp && !was_rejected(reason) {
+            return self.drop_in_background(id, reason, events);
+        } else if matches!(before, Stage::Up | Stage::Accepting | Stage::Connecting) {
             // If the peer disconnected first there is nothing left to end.
             let _ = peer.endpoint.disconnect();
         }
-        if peer.endpoint.queue().is_none_or(|queue| queue.under_way() == 0) {
+        if peer.endpoint.queue().is_none_or(|queue| queue.in_flight_count() == 0) {
             self.finish(id, reason, events);
         }
     }
@@ -181,28 +181,28 @@ impl Rdma {
     /// Ends a peer that did not answer a connection request, over iWARP. The kernel blocks the release of such a
     /// connection, its queue pair or its id until the answer (Soft-iWARP: ten seconds), so a separate thread does
     /// that.
-    fn leave_behind(&mut self, id: PeerId, reason: CloseReason, events: &mut Events) {
+    fn drop_in_background(&mut self, id: PeerId, reason: CloseReason, events: &mut Events) {
         let Some(mut peer) = self.peers.remove(id) else { return };
-        peer.traffic.give_up(events);
-        events.closed(id, reason, &peer.hello);
+        peer.traffic.abandon_pending(events);
+        events.push_closed(id, reason, &peer.hello);
         // Without a thread the peer is dropped here.
-        let _ = std::thread::Builder::new().name("ddss-left".to_owned()).spawn(move || drop(peer));
+        let _ = std::thread::Builder::new().name("ddss-rdma-drop".to_owned()).spawn(move || drop(peer));
     }
 
     /// Removes a peer and reports *closed*.
     fn finish(&mut self, id: PeerId, reason: CloseReason, events: &mut Events) {
         let Some(mut peer) = self.peers.remove(id) else { return };
-        peer.endpoint.destroy_queue(&mut self.scratch.ended);
-        if let Some(holdings) = &peer.holdings {
-            peer.traffic.take_ended(holdings, &mut self.scratch.ended, events);
+        peer.endpoint.destroy_queue(&mut self.scratch.completions);
+        if let Some(resources) = &peer.resources {
+            peer.traffic.take_completions(resources, &mut self.scratch.completions, events);
         }
-        peer.traffic.give_up(events);
-        events.closed(id, reason, &peer.hello);
+        peer.traffic.abandon_pending(events);
+        events.push_closed(id, reason, &peer.hello);
     }
 }
 
 /// Returns true if the peer, or the path to it, rejected the connection.
-fn was_answered(reason: CloseReason) -> bool {
+fn was_rejected(reason: CloseReason) -> bool {
     matches!(reason, CloseReason::Rejected | CloseReason::Unreachable(_))
 }
 

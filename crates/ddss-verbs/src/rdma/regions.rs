@@ -72,12 +72,12 @@ impl Regions {
 /// size of all regions is certainly too low.
 fn check_lock_limit(bytes: u64) -> Result<(), FabricError> {
     use rustix::process::{Resource, getrlimit};
-    check_limit(bytes, getrlimit(Resource::Memlock).current, may_lock_anything)
+    check_limit(bytes, getrlimit(Resource::Memlock).current, has_ipc_lock_capability)
 }
 
-fn check_limit(bytes: u64, limit: Option<u64>, is_free: impl FnOnce() -> bool) -> Result<(), FabricError> {
+fn check_limit(bytes: u64, limit: Option<u64>, can_exceed: impl FnOnce() -> bool) -> Result<(), FabricError> {
     match limit {
-        Some(limit) if bytes > limit && !is_free() => Err(FabricError::NotLocked { bytes, limit }),
+        Some(limit) if bytes > limit && !can_exceed() => Err(FabricError::NotLocked { bytes, limit }),
         _ => Ok(()),
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn raise_lock_limit() {
 }
 
 /// Returns true if the process has `CAP_IPC_LOCK`, which lifts the limit.
-fn may_lock_anything() -> bool {
+fn has_ipc_lock_capability() -> bool {
     const IPC_LOCK: u32 = 14;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_may_be_locked_is_refused_in_words_that_help() {
+    fn registration_above_the_lock_limit_names_the_limit() {
         // If this failed, a node with a low limit would start, and each get would fail later.
         assert!(check_limit(8 << 20, None, || false).is_ok());
         assert!(check_limit(8 << 20, Some(8 << 20), || false).is_ok());

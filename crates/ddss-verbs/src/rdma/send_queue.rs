@@ -18,7 +18,7 @@ use crate::terminate_code::TerminateCode;
 /// Operations reserved for answers and credits.
 const RESERVED: usize = 4;
 /// Credits are returned when this many are due and no other frame carries them.
-const OWED_MAX: u32 = RECEIVES as u32 / 2;
+const RETURNED_SLOTS_MAX: u32 = RECEIVES as u32 / 2;
 
 /// Queued work with its resources.
 pub(super) enum PendingWork {
@@ -56,15 +56,15 @@ pub(super) struct SendQueue {
     /// Messages that the peer can still receive.
     credits: u32,
     /// Receive slots that were posted again and not yet reported as credits.
-    owed: u32,
+    returned_slots: u32,
     /// The peer uses neither credits nor frames.
-    pub(super) plain: bool,
+    pub(super) is_plain: bool,
     /// The local adapter executes atomics on local words.
-    our_adapter_atomics: bool,
+    local_adapter_atomics: bool,
     /// The peer's adapter executes atomics on the peer's words.
     pub(super) adapter_atomics: bool,
     /// Messages may be sent to the peer.
-    pub(super) may_speak: bool,
+    pub(super) can_send_frames: bool,
     /// The peer's refusal: nothing after it was executed.
     pub(super) refused: Option<TerminateCode>,
     /// The first failure.
@@ -74,7 +74,7 @@ pub(super) struct SendQueue {
 }
 
 impl SendQueue {
-    pub(super) fn new(id: PeerId, our_adapter_atomics: bool) -> Self {
+    pub(super) fn new(id: PeerId, local_adapter_atomics: bool) -> Self {
         Self {
             id,
             ops: vec![PostedWork::Ours; SENDS],
@@ -85,11 +85,11 @@ impl SendQueue {
             answers: VecDeque::new(),
             reads: 0,
             credits: RECEIVES as u32,
-            owed: 0,
-            plain: false,
-            our_adapter_atomics,
+            returned_slots: 0,
+            is_plain: false,
+            local_adapter_atomics,
             adapter_atomics: false,
-            may_speak: false,
+            can_send_frames: false,
             refused: None,
             failing: None,
             progressed: false,
@@ -97,7 +97,7 @@ impl SendQueue {
     }
 
     /// Returns true if nothing failed.
-    pub(super) fn is_well(&self) -> bool {
+    pub(super) fn is_healthy(&self) -> bool {
         self.refused.is_none() && self.failing.is_none()
     }
 
@@ -111,17 +111,17 @@ impl SendQueue {
     }
 
     /// Returns true if no queued work is ahead of new work.
-    pub(super) fn is_clear(&self) -> bool {
+    pub(super) fn has_no_backlog(&self) -> bool {
         self.backlog.is_empty()
     }
 
-    pub(super) fn wait(&mut self, tag: u64, step: PendingWork) {
+    pub(super) fn enqueue(&mut self, tag: u64, step: PendingWork) {
         self.backlog.push_back((tag, step));
     }
 
     /// Returns true if this work can be posted to the adapter now.
-    pub(super) fn can(&self, queue: &Queue, step: &PendingWork) -> bool {
-        if !self.may_speak || queue.room() <= RESERVED {
+    pub(super) fn can_post(&self, queue: &Queue, step: &PendingWork) -> bool {
+        if !self.can_send_frames || queue.room() <= RESERVED {
             return false;
         }
         match step {
@@ -135,11 +135,11 @@ impl SendQueue {
 
     /// Returns true if a message can be posted to the adapter now.
     pub(super) fn can_send(&self, queue: &Queue) -> bool {
-        self.may_speak && queue.room() > RESERVED && (self.plain || self.credits > 0)
+        self.can_send_frames && queue.room() > RESERVED && (self.is_plain || self.credits > 0)
     }
 
     /// Adds one operation to the next batch for the adapter.
-    pub(super) fn go(&mut self, queue: &mut Queue, holdings: &PeerResources, tag: u64, step: PendingWork) {
+    pub(super) fn post(&mut self, queue: &mut Queue, resources: &PeerResources, tag: u64, step: PendingWork) {
         match step {
             PendingWork::Read { local, key, address, fenced } => {
                 self.reads += 1;
@@ -151,15 +151,15 @@ impl SendQueue {
                 queue.push(token as u64, Request::Write { local, key, address });
             }
             PendingWork::Message { bytes, solicited, invalidate } => {
-                self.send(queue, holdings, tag, Frame::Message { bytes: &bytes, solicited, invalidate });
+                self.send(queue, resources, tag, Frame::Message { bytes: &bytes, solicited, invalidate });
             }
             PendingWork::Immediate { data, solicited } => {
-                self.send(queue, holdings, tag, Frame::Immediate { data, solicited });
+                self.send(queue, resources, tag, Frame::Immediate { data, solicited });
             }
             PendingWork::Atomic { key, address, change } if self.adapter_atomics => {
                 self.reads += 1;
                 let token = self.take(PostedWork::Word(tag));
-                let local = holdings.word_slot(token);
+                let local = resources.word_slot(token);
                 let request = match change {
                     AtomicOp::CompareSwap { compare, swap } => {
                         Request::CompareSwap { local, key, address, compare, swap }
@@ -174,7 +174,7 @@ impl SendQueue {
                 self.asked.push_back((ticket, tag));
                 self.frame(
                     queue,
-                    holdings,
+                    resources,
                     PostedWork::Ticket(ticket),
                     &Frame::Atomic { ticket, key, address, change },
                 );
@@ -183,23 +183,23 @@ impl SendQueue {
     }
 
     /// Adds one message to the next batch for the adapter.
-    pub(super) fn send(&mut self, queue: &mut Queue, holdings: &PeerResources, tag: u64, frame: Frame<'_>) {
-        self.frame(queue, holdings, PostedWork::Message(tag), &frame);
+    pub(super) fn send(&mut self, queue: &mut Queue, resources: &PeerResources, tag: u64, frame: Frame<'_>) {
+        self.frame(queue, resources, PostedWork::Message(tag), &frame);
     }
 
-    fn frame(&mut self, queue: &mut Queue, holdings: &PeerResources, op: PostedWork, frame: &Frame<'_>) {
+    fn frame(&mut self, queue: &mut Queue, resources: &PeerResources, op: PostedWork, frame: &Frame<'_>) {
         let token = self.take(op);
-        let (slots, offset) = holdings.send_slot(token);
+        let (slots, offset) = resources.send_slot(token);
         let slots = Arc::clone(slots);
         let (bytes, solicited) = match frame {
-            Frame::Message { bytes, solicited, .. } if self.plain => {
-                holdings.fill(offset, bytes);
+            Frame::Message { bytes, solicited, .. } if self.is_plain => {
+                resources.fill(offset, bytes);
                 (bytes.len(), *solicited)
             }
             framed => {
                 let mut out = [0; FRAME_BYTES_MAX];
-                let bytes = framed.encode(std::mem::take(&mut self.owed) as u16, &mut out);
-                holdings.fill(offset, &out[..bytes]);
+                let bytes = framed.encode(std::mem::take(&mut self.returned_slots) as u16, &mut out);
+                resources.fill(offset, &out[..bytes]);
                 self.credits -= u32::from(framed.costs_credit());
                 (
                     bytes,
@@ -217,46 +217,46 @@ impl SendQueue {
     }
 
     /// Sends the first frame of the connecting side, after which the accepting side may send.
-    pub(super) fn greet(&mut self, queue: &mut Queue, holdings: &PeerResources) {
-        if !self.plain {
-            self.give_credits(queue, holdings);
+    pub(super) fn send_first_credits(&mut self, queue: &mut Queue, resources: &PeerResources) {
+        if !self.is_plain {
+            self.give_credits(queue, resources);
         }
     }
 
-    fn give_credits(&mut self, queue: &mut Queue, holdings: &PeerResources) {
-        let frame = Frame::Credits { adapter_atomics: self.our_adapter_atomics };
-        self.frame(queue, holdings, PostedWork::Ours, &frame);
+    fn give_credits(&mut self, queue: &mut Queue, resources: &PeerResources) {
+        let frame = Frame::Credits { adapter_atomics: self.local_adapter_atomics };
+        self.frame(queue, resources, PostedWork::Ours, &frame);
     }
 
     /// Posts to the adapter: answers, then work in order, then credits if no frame carried them.
     pub(super) fn flush(
         &mut self,
         queue: &mut Queue,
-        holdings: &PeerResources,
-        ended: &mut Vec<FinishedWork>,
+        resources: &PeerResources,
+        completions: &mut Vec<FinishedWork>,
     ) -> io::Result<()> {
-        while !self.answers.is_empty() && self.may_speak && self.credits > 0 && queue.room() > 1 {
+        while !self.answers.is_empty() && self.can_send_frames && self.credits > 0 && queue.room() > 1 {
             let (ticket, result) = self.answers.pop_front().expect("it was looked at");
-            self.frame(queue, holdings, PostedWork::Ours, &Frame::Answer { ticket, result });
+            self.frame(queue, resources, PostedWork::Ours, &Frame::Answer { ticket, result });
         }
-        while self.backlog.front().is_some_and(|(_, step)| self.can(queue, step)) {
+        while self.backlog.front().is_some_and(|(_, step)| self.can_post(queue, step)) {
             let (tag, step) = self.backlog.pop_front().expect("it was looked at");
-            self.go(queue, holdings, tag, step);
+            self.post(queue, resources, tag, step);
         }
-        if self.owed >= OWED_MAX && !self.plain && self.may_speak && queue.room() > 0 {
-            self.give_credits(queue, holdings);
+        if self.returned_slots >= RETURNED_SLOTS_MAX && !self.is_plain && self.can_send_frames && queue.room() > 0 {
+            self.give_credits(queue, resources);
         }
-        queue.ring(ended)
+        queue.ring(completions)
     }
 
     /// Returns true if [`flush`](Self::flush) could post anything.
     pub(super) fn has_more(&self) -> bool {
-        !self.backlog.is_empty() || !self.answers.is_empty() || self.owed >= OWED_MAX
+        !self.backlog.is_empty() || !self.answers.is_empty() || self.returned_slots >= RETURNED_SLOTS_MAX
     }
 
     /// Counts a receive slot that was posted again.
-    pub(super) fn owe(&mut self) {
-        self.owed += 1;
+    pub(super) fn count_returned_slot(&mut self) {
+        self.returned_slots += 1;
     }
 
     /// Adds credits from the peer. False if the total exceeds its receive slots.
@@ -279,13 +279,18 @@ impl SendQueue {
         if let Err(fault) = result {
             self.refused = self.refused.or(Some(fault));
         }
-        events.done(self.id, tag, result.map_err(WorkError::Refused));
+        events.push_done(self.id, tag, result.map_err(WorkError::Refused));
         expected == ticket
     }
 
     /// Processes completions of the adapter.
-    pub(super) fn take_ended(&mut self, holdings: &PeerResources, ended: &mut Vec<FinishedWork>, events: &mut Events) {
-        for FinishedWork { token, result } in ended.drain(..) {
+    pub(super) fn take_completions(
+        &mut self,
+        resources: &PeerResources,
+        completions: &mut Vec<FinishedWork>,
+        events: &mut Events,
+    ) {
+        for FinishedWork { token, result } in completions.drain(..) {
             let token = token as usize;
             let op = std::mem::replace(&mut self.ops[token], PostedWork::Ours);
             self.free.push(token as u16);
@@ -294,20 +299,22 @@ impl SendQueue {
             match op {
                 PostedWork::Read(tag) => {
                     self.reads -= 1;
-                    events.done(self.id, tag, outcome.map(|()| 0));
+                    events.push_done(self.id, tag, outcome.map(|()| 0));
                 }
                 PostedWork::Word(tag) => {
                     self.reads -= 1;
-                    events.done(self.id, tag, outcome.map(|()| holdings.word(token)));
+                    events.push_done(self.id, tag, outcome.map(|()| resources.word(token)));
                 }
-                PostedWork::Write(tag) | PostedWork::Message(tag) => events.done(self.id, tag, outcome.map(|()| 0)),
+                PostedWork::Write(tag) | PostedWork::Message(tag) => {
+                    events.push_done(self.id, tag, outcome.map(|()| 0))
+                }
                 PostedWork::Ticket(ticket) => {
                     if let Err(error) = outcome
-                        && error.certain()
+                        && error.is_definite()
                         && let Some(at) = self.asked.iter().position(|(asked, _)| *asked == ticket)
                         && let Some((_, tag)) = self.asked.remove(at)
                     {
-                        events.done(self.id, tag, Err(error));
+                        events.push_done(self.id, tag, Err(error));
                     }
                 }
                 PostedWork::Ours => {}
@@ -324,11 +331,11 @@ impl SendQueue {
                 self.refused = self.refused.or(Some(fault));
                 WorkError::Refused(fault)
             }
-            FailureCause::NotPosted => WorkError::NotDone,
+            FailureCause::NotPosted => WorkError::NotExecuted,
             // The peer stopped at the refused operation, which was ahead of this one.
-            FailureCause::Flushed if self.refused.is_some() => WorkError::NotDone,
-            FailureCause::Flushed | FailureCause::Unanswered | FailureCause::Other(_) | FailureCause::Unsaid => {
-                WorkError::Unknown
+            FailureCause::Flushed if self.refused.is_some() => WorkError::NotExecuted,
+            FailureCause::Flushed | FailureCause::NoAnswer | FailureCause::Other(_) | FailureCause::NoCompletion => {
+                WorkError::Indeterminate
             }
         }
     }
@@ -336,15 +343,15 @@ impl SendQueue {
     /// Completes the work that was never posted to the adapter.
     pub(super) fn drop_backlog(&mut self, events: &mut Events) {
         for (tag, _) in self.backlog.drain(..) {
-            events.done(self.id, tag, Err(WorkError::NotDone));
+            events.push_done(self.id, tag, Err(WorkError::NotExecuted));
         }
     }
 
     /// Completes the rest: no more answers will arrive.
-    pub(super) fn give_up(&mut self, events: &mut Events) {
+    pub(super) fn abandon_pending(&mut self, events: &mut Events) {
         self.drop_backlog(events);
         for (_, tag) in self.asked.drain(..) {
-            events.done(self.id, tag, Err(WorkError::Unknown));
+            events.push_done(self.id, tag, Err(WorkError::Indeterminate));
         }
     }
 }

@@ -9,12 +9,12 @@ use ddss_core::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::net::{Packet, SimNet, State};
-use super::peer::{Context, Peer, Pending, Stage, piece};
+use super::peer::{Context, Peer, Pending, Stage, draw_piece_bytes};
 use crate::events::{CloseReason, Events, WorkError};
 use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
 use crate::iwarp::AtomicKind;
 use crate::limits::{BACKLOG_MAX, PEERS_MAX, WORK_BYTES_MAX};
-use crate::memory::{Keys, Registry, Windows};
+use crate::memory::{KeySource, RegionTable, Windows};
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
 
 /// A node of a simulated network.
@@ -24,8 +24,8 @@ pub struct Sim {
     start: Instant,
     /// Always readable: a simulation never waits.
     descriptor: OwnedFd,
-    memory: Registry,
-    keys: Keys,
+    memory: RegionTable,
+    keys: KeySource,
     peers: Vec<Peer>,
     closing: Vec<(usize, CloseReason)>,
     abandoned: Vec<(PeerId, u64)>,
@@ -40,8 +40,8 @@ impl Sim {
             node,
             start: Instant::now(),
             descriptor,
-            memory: Registry::default(),
-            keys: Keys::seeded(seed),
+            memory: RegionTable::default(),
+            keys: KeySource::seeded(seed),
             peers: Vec::new(),
             closing: Vec::new(),
             abandoned: Vec::new(),
@@ -96,7 +96,13 @@ impl Sim {
 }
 
 impl Peer {
-    fn post(&mut self, work: &Work<'_>, id: u64, net: &mut State, memory: &mut Registry) -> Result<(), PostErrorKind> {
+    fn post(
+        &mut self,
+        work: &Work<'_>,
+        id: u64,
+        net: &mut State,
+        memory: &mut RegionTable,
+    ) -> Result<(), PostErrorKind> {
         match *work {
             Work::Read { tag, local, remote, .. } => {
                 check(local, remote, memory)?;
@@ -108,10 +114,10 @@ impl Peer {
             Work::Write { tag, local, remote, .. } => {
                 check(local, remote, memory)?;
                 let mut data = vec![0; local.bytes as usize];
-                memory.held(local.region).copy_out(local.offset as usize, &mut data);
+                memory.mapping(local.region).copy_out(local.offset as usize, &mut data);
                 let mut at = 0;
                 while at < data.len() {
-                    let bytes = piece((data.len() - at) as u64, net) as usize;
+                    let bytes = draw_piece_bytes((data.len() - at) as u64, net) as usize;
                     let (key, address) = (remote.key, remote.address + at as u64);
                     self.send(Packet::Write { key, address, data: data[at..at + bytes].to_vec() }, net);
                     at += bytes;
@@ -164,7 +170,7 @@ impl Peer {
     }
 }
 
-fn check(local: LocalRange, remote: RemoteRange, memory: &Registry) -> Result<(), PostErrorKind> {
+fn check(local: LocalRange, remote: RemoteRange, memory: &RegionTable) -> Result<(), PostErrorKind> {
     if local.bytes > WORK_BYTES_MAX {
         return Err(PostErrorKind::TooLong);
     }
@@ -185,13 +191,13 @@ impl Fabric for Sim {
             hello_bytes_max: HELLO_BYTES_MAX,
             reads_outstanding_max: BACKLOG_MAX,
             snapshot_bytes: self.net.state().config.snapshot_bytes,
-            words_whole: true,
+            has_atomic_words: true,
             atomics: AtomicScope::Thread,
-            reads_abandonable: true,
+            can_abandon_reads: true,
             reads_overlap: true,
-            write_done_is_placed: false,
-            refusals_named: true,
-            guarded: false,
+            has_remote_write_completion: false,
+            can_report_refusals: true,
+            has_admission_filter: false,
         }
     }
 
@@ -218,7 +224,7 @@ impl Fabric for Sim {
         }
         let net = self.net.clone();
         let found = self.peer(peer).ok_or(FabricError::UnknownPeer(peer))?;
-        if found.stage != Stage::Asked || found.deadline.is_none() {
+        if found.stage != Stage::AwaitAccept || found.deadline.is_none() {
             return Err(FabricError::WrongState(peer));
         }
         found.deadline = None;
@@ -232,7 +238,7 @@ impl Fabric for Sim {
         }
         let net = self.net.clone();
         let found = self.peer(peer).ok_or(FabricError::UnknownPeer(peer))?;
-        if found.stage != Stage::Asked || found.deadline.is_none() {
+        if found.stage != Stage::AwaitAccept || found.deadline.is_none() {
             return Err(FabricError::WrongState(peer));
         }
         found.send(Packet::Reject(reason.to_vec()), &mut net.state());
@@ -306,16 +312,16 @@ impl Fabric for Sim {
         let net = self.net.clone();
         let mut net = net.state();
         for (peer, tag) in self.abandoned.drain(..) {
-            events.done(peer, tag, Err(WorkError::Abandoned));
+            events.push_done(peer, tag, Err(WorkError::Abandoned));
         }
         for (index, reason) in std::mem::take(&mut self.closing) {
             let peer = &mut self.peers[index];
-            peer.send(Packet::Close(CloseReason::Gone), &mut net);
+            peer.send(Packet::Close(CloseReason::ClosedByPeer), &mut net);
             peer.close(reason, &[], None, &mut Context { net: &mut net, memory: &mut self.memory, events });
         }
-        while let Some(ask) = net.take_ask(self.node) {
-            let id = self.add(ask.link, 1, Stage::Asked, &net);
-            events.asked(id, ask.from, &ask.hello);
+        while let Some(request) = net.take_connect_request(self.node) {
+            let id = self.add(request.link, 1, Stage::AwaitAccept, &net);
+            events.push_connect_request(id, request.from, &request.hello);
         }
         for peer in &mut self.peers {
             let cx = &mut Context { net: &mut net, memory: &mut self.memory, events };
@@ -329,7 +335,11 @@ impl Fabric for Sim {
             return false;
         }
         let net = self.net.state();
-        let asked = net.asks.get(&self.node).and_then(|asks| asks.front()).is_some_and(|ask| ask.due <= net.now);
+        let asked = net
+            .connect_requests
+            .get(&self.node)
+            .and_then(|connect_requests| connect_requests.front())
+            .is_some_and(|request| request.due <= net.now);
         let due = |peer: &Peer| {
             let inbox = &net.links[peer.link][peer.end].inbox;
             !peer.sent.is_empty() || inbox.front().is_some_and(|packet| packet.0 <= net.now)
@@ -346,9 +356,13 @@ impl Fabric for Sim {
     fn next_deadline(&self) -> Option<Instant> {
         let net = self.net.state();
         let packets = self.peers.iter().filter_map(|peer| net.links[peer.link][peer.end].inbox.front().map(|p| p.0));
-        let asks = net.asks.get(&self.node).and_then(|asks| asks.front()).map(|ask| ask.due);
+        let connect_requests = net
+            .connect_requests
+            .get(&self.node)
+            .and_then(|connect_requests| connect_requests.front())
+            .map(|request| request.due);
         let open = self.peers.iter().filter(|peer| peer.stage != Stage::Closed);
-        packets.chain(asks).chain(open.filter_map(|peer| peer.deadline)).min().map(|due| self.start + due)
+        packets.chain(connect_requests).chain(open.filter_map(|peer| peer.deadline)).min().map(|due| self.start + due)
     }
 }
 
@@ -358,16 +372,16 @@ impl Peer {
         if self.stage == Stage::Closed {
             return;
         }
-        if self.stage == Stage::Asked && self.deadline.is_none() {
+        if self.stage == Stage::AwaitAccept && self.deadline.is_none() {
             self.stage = Stage::Open;
-            cx.events.connected(self.id, &[]);
+            cx.events.push_connected(self.id, &[]);
         }
         for tag in self.sent.drain(..) {
-            cx.events.done(self.id, tag, Ok(0));
+            cx.events.push_done(self.id, tag, Ok(0));
         }
         if self.deadline.is_some_and(|deadline| deadline <= cx.net.now) {
-            self.send(Packet::Close(CloseReason::Gone), cx.net);
-            self.close(CloseReason::Late, &[], None, cx);
+            self.send(Packet::Close(CloseReason::ClosedByPeer), cx.net);
+            self.close(CloseReason::TimedOut, &[], None, cx);
         }
         while self.stage != Stage::Closed
             && let Some(packet) = cx.net.receive(self.link, self.end)

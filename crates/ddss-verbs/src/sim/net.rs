@@ -50,10 +50,10 @@ pub(super) enum Packet {
     Read { id: u64, sequence: u32, key: u32, address: u64, bytes: u64 },
     Data { id: u64, data: Vec<u8>, last: bool },
     Atomic { id: u64, sequence: u32, key: u32, address: u64, kind: AtomicKind },
-    Old { id: u64, value: u64 },
+    AtomicReply { id: u64, value: u64 },
     Send { data: Vec<u8>, mode: SendMode },
     Immediate { data: [u8; 8], solicited: bool },
-    Terminate { fault: TerminateCode, blamed: Option<u32> },
+    Terminate { fault: TerminateCode, named_segment: Option<u32> },
 }
 
 /// One end of a connection: its node, and the packets in flight to it.
@@ -61,7 +61,7 @@ pub(super) enum Packet {
 pub(super) struct End {
     pub(super) node: usize,
     pub(super) inbox: VecDeque<(Duration, Packet)>,
-    pub(super) gone: bool,
+    pub(super) is_closed: bool,
 }
 
 /// A connection request in flight.
@@ -80,7 +80,7 @@ pub(super) struct State {
     seed: u64,
     pub(super) links: Vec<[End; 2]>,
     listeners: BTreeMap<SocketAddr, usize>,
-    pub(super) asks: BTreeMap<usize, VecDeque<ConnectRequest>>,
+    pub(super) connect_requests: BTreeMap<usize, VecDeque<ConnectRequest>>,
     nodes: usize,
     killed: Vec<usize>,
     port: u16,
@@ -101,7 +101,7 @@ impl SimNet {
             seed,
             links: Vec::new(),
             listeners: BTreeMap::new(),
-            asks: BTreeMap::new(),
+            connect_requests: BTreeMap::new(),
             nodes: 0,
             killed: Vec::new(),
             port: 1024,
@@ -137,8 +137,11 @@ impl SimNet {
     pub fn advance_to_next(&self) -> bool {
         let mut state = self.state();
         let packets = state.links.iter().flatten().filter_map(|end| end.inbox.front().map(|packet| packet.0));
-        let asks = state.asks.values().filter_map(|asks| asks.front().map(|ask| ask.due));
-        let Some(due) = packets.chain(asks).min() else { return false };
+        let connect_requests = state
+            .connect_requests
+            .values()
+            .filter_map(|connect_requests| connect_requests.front().map(|request| request.due));
+        let Some(due) = packets.chain(connect_requests).min() else { return false };
         state.now = state.now.max(due);
         true
     }
@@ -160,7 +163,7 @@ impl SimNet {
         let node = node.node();
         state.killed.push(node);
         state.listeners.retain(|_, owner| *owner != node);
-        state.asks.remove(&node);
+        state.connect_requests.remove(&node);
         for link in 0..state.links.len() {
             if state.links[link].iter().any(|end| end.node == node) {
                 state.break_link(link);
@@ -200,37 +203,37 @@ impl State {
     pub(super) fn connect(&mut self, node: usize, address: SocketAddr, hello: &[u8]) -> usize {
         let link = self.links.len();
         let target = self.listeners.get(&address).copied();
-        let end = |node| End { node, inbox: VecDeque::new(), gone: false };
+        let end = |node| End { node, inbox: VecDeque::new(), is_closed: false };
         self.links.push([end(node), end(target.unwrap_or(usize::MAX))]);
         let due = self.now + self.delay();
         if let Some(target) = target {
             let from = SocketAddr::from((Ipv4Addr::LOCALHOST, node as u16 + 1));
-            let asks = self.asks.entry(target).or_default();
-            let due = asks.back().map_or(due, |last| last.due.max(due));
-            asks.push_back(ConnectRequest { due, link, from, hello: hello.to_vec() });
+            let connect_requests = self.connect_requests.entry(target).or_default();
+            let due = connect_requests.back().map_or(due, |last| last.due.max(due));
+            connect_requests.push_back(ConnectRequest { due, link, from, hello: hello.to_vec() });
         } else {
             let refused = CloseReason::Unreachable(std::io::ErrorKind::ConnectionRefused);
             self.links[link][0].inbox.push_back((due, Packet::Close(refused)));
-            self.links[link][1].gone = true;
+            self.links[link][1].is_closed = true;
         }
         link
     }
 
     /// Takes the next connection request for a node, if it is due.
-    pub(super) fn take_ask(&mut self, node: usize) -> Option<ConnectRequest> {
+    pub(super) fn take_connect_request(&mut self, node: usize) -> Option<ConnectRequest> {
         let now = self.now;
-        let asks = self.asks.get_mut(&node)?;
-        if asks.front()?.due > now {
+        let connect_requests = self.connect_requests.get_mut(&node)?;
+        if connect_requests.front()?.due > now {
             return None;
         }
-        asks.pop_front()
+        connect_requests.pop_front()
     }
 
     /// Sends to the other end, behind all packets in flight there.
     pub(super) fn send(&mut self, link: usize, to: usize, packet: Packet) {
         let due = self.now + self.delay();
         let end = &mut self.links[link][to];
-        if end.gone {
+        if end.is_closed {
             return;
         }
         let due = end.inbox.back().map_or(due, |last| last.0.max(due));
@@ -251,8 +254,8 @@ impl State {
         for end in 0..2 {
             let arrive = self.random() as usize;
             let inbox = &mut self.links[link][end].inbox;
-            let kept = arrive % (inbox.len() + 1);
-            inbox.truncate(kept);
+            let arriving = arrive % (inbox.len() + 1);
+            inbox.truncate(arriving);
             let reset = Packet::Close(CloseReason::Lost(std::io::ErrorKind::ConnectionReset));
             self.send(link, end, reset);
             if self.killed.contains(&self.links[link][end].node) {
@@ -260,7 +263,7 @@ impl State {
             }
         }
         for end in &mut self.links[link] {
-            end.gone = true;
+            end.is_closed = true;
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::net::{Packet, State};
 use crate::events::{CloseReason, Events, WorkError};
 use crate::fabric::{PeerId, RegionId, Rights};
-use crate::memory::{Registry, Windows};
+use crate::memory::{RegionTable, Windows};
 use crate::terminate_code::TerminateCode;
 use crate::work::SendMode;
 
@@ -15,7 +15,7 @@ pub(super) enum Stage {
     /// Waits for the other side's answer.
     Connecting,
     /// Waits for the owner's answer.
-    Asked,
+    AwaitAccept,
     Open,
     Closed,
 }
@@ -33,7 +33,7 @@ pub(super) struct Pending {
 /// State that a step may touch besides the connection.
 pub(super) struct Context<'a> {
     pub(super) net: &'a mut State,
-    pub(super) memory: &'a mut Registry,
+    pub(super) memory: &'a mut RegionTable,
     pub(super) events: &'a mut Events,
 }
 
@@ -62,7 +62,7 @@ impl Peer {
         &mut self,
         reason: CloseReason,
         hello: &[u8],
-        blamed: Option<(u32, TerminateCode)>,
+        named_segment: Option<(u32, TerminateCode)>,
         cx: &mut Context<'_>,
     ) {
         if self.stage == Stage::Closed {
@@ -70,31 +70,31 @@ impl Peer {
         }
         self.stage = Stage::Closed;
         for tag in self.sent.drain(..) {
-            cx.events.done(self.id, tag, Ok(0));
+            cx.events.push_done(self.id, tag, Ok(0));
         }
         for pending in self.pending.drain(..) {
             if let Some(region) = pending.region {
                 cx.memory.release(region);
             }
-            let error = match blamed {
+            let error = match named_segment {
                 Some((sequence, fault)) if sequence == pending.sequence => WorkError::Refused(fault),
-                Some((sequence, _)) if pending.sequence > sequence => WorkError::NotDone,
-                _ => WorkError::Unknown,
+                Some((sequence, _)) if pending.sequence > sequence => WorkError::NotExecuted,
+                _ => WorkError::Indeterminate,
             };
             if let Some(tag) = pending.tag {
-                cx.events.done(self.id, tag, Err(error));
+                cx.events.push_done(self.id, tag, Err(error));
             }
         }
         self.windows.clear();
-        let own = &mut cx.net.links[self.link][self.end];
-        own.gone = true;
-        own.inbox.clear();
-        cx.events.closed(self.id, reason, hello);
+        let local_end = &mut cx.net.links[self.link][self.end];
+        local_end.is_closed = true;
+        local_end.inbox.clear();
+        cx.events.push_closed(self.id, reason, hello);
     }
 
-    fn fail(&mut self, fault: TerminateCode, blamed: Option<u32>, cx: &mut Context<'_>) {
-        self.send(Packet::Terminate { fault, blamed }, cx.net);
-        self.close(CloseReason::Broken(fault), &[], None, cx);
+    fn fail(&mut self, fault: TerminateCode, named_segment: Option<u32>, cx: &mut Context<'_>) {
+        self.send(Packet::Terminate { fault, named_segment }, cx.net);
+        self.close(CloseReason::ProtocolViolation(fault), &[], None, cx);
     }
 
     /// Processes one packet.
@@ -103,13 +103,13 @@ impl Peer {
             Packet::Accept(hello) => {
                 self.stage = Stage::Open;
                 self.deadline = None;
-                cx.events.connected(self.id, &hello);
+                cx.events.push_connected(self.id, &hello);
             }
             Packet::Reject(reason) => self.close(CloseReason::Rejected, &reason, None, cx),
             Packet::Close(reason) => self.close(reason, &[], None, cx),
-            Packet::Terminate { fault, blamed } => {
-                let blamed = blamed.map(|sequence| (sequence, fault));
-                self.close(CloseReason::Terminated(fault), &[], blamed, cx);
+            Packet::Terminate { fault, named_segment } => {
+                let named_segment = named_segment.map(|sequence| (sequence, fault));
+                self.close(CloseReason::Terminated(fault), &[], named_segment, cx);
             }
             Packet::Write { key, address, data } => self.receive_write(key, address, &data, cx),
             Packet::Read { id, sequence, key, address, bytes } => {
@@ -119,22 +119,22 @@ impl Peer {
             Packet::Atomic { id, sequence, key, address, kind } => {
                 match self.windows.translate(cx.memory, key, address, 8, Rights::ATOMIC) {
                     Ok((region, offset)) if offset.is_multiple_of(8) => {
-                        let value = cx.memory.held(region).update(offset as usize, |old| kind.apply(old));
-                        self.send(Packet::Old { id, value }, cx.net);
+                        let value = cx.memory.mapping(region).update(offset as usize, |old| kind.apply(old));
+                        self.send(Packet::AtomicReply { id, value }, cx.net);
                     }
                     Ok(_) => self.fail(TerminateCode::RDMAP_UNSPECIFIED, Some(sequence), cx),
                     Err(denied) => self.fail(denied.rdmap(), Some(sequence), cx),
                 }
             }
-            Packet::Old { id, value } => {
+            Packet::AtomicReply { id, value } => {
                 if let Some(pending) = self.take(id)
                     && let Some(tag) = pending.tag
                 {
-                    cx.events.done(self.id, tag, Ok(value));
+                    cx.events.push_done(self.id, tag, Ok(value));
                 }
             }
             Packet::Send { data, mode } => self.receive_send(&data, mode, cx),
-            Packet::Immediate { data, solicited } => cx.events.immediate(self.id, data, solicited),
+            Packet::Immediate { data, solicited } => cx.events.push_immediate(self.id, data, solicited),
         }
     }
 
@@ -143,7 +143,7 @@ impl Peer {
             return;
         }
         match self.windows.translate(cx.memory, key, address, data.len() as u64, Rights::WRITE) {
-            Ok((region, offset)) => cx.memory.held(region).copy_in(offset as usize, data),
+            Ok((region, offset)) => cx.memory.mapping(region).copy_in(offset as usize, data),
             Err(denied) => self.fail(denied.ddp(), None, cx),
         }
     }
@@ -155,10 +155,10 @@ impl Peer {
         }
         match self.windows.translate(cx.memory, key, address, bytes, Rights::READ) {
             Ok((region, offset)) => {
-                let whole = bytes <= cx.net.config.snapshot_bytes;
-                let piece = if whole { bytes } else { piece(bytes, cx.net) };
+                let is_snapshot = bytes <= cx.net.config.snapshot_bytes;
+                let piece = if is_snapshot { bytes } else { draw_piece_bytes(bytes, cx.net) };
                 let mut data = vec![0; piece as usize];
-                cx.memory.held(region).copy_out(offset as usize, &mut data);
+                cx.memory.mapping(region).copy_out(offset as usize, &mut data);
                 let last = piece == bytes;
                 self.send(Packet::Data { id, data, last }, cx.net);
                 if !last {
@@ -175,7 +175,7 @@ impl Peer {
     fn receive_data(&mut self, id: u64, data: &[u8], last: bool, cx: &mut Context<'_>) {
         let Some(pending) = self.pending.iter_mut().find(|pending| pending.id == id) else { return };
         if let Some(region) = pending.region {
-            cx.memory.held(region).copy_in(pending.offset as usize, data);
+            cx.memory.mapping(region).copy_in(pending.offset as usize, data);
             pending.offset += data.len() as u64;
         }
         if !last {
@@ -186,7 +186,7 @@ impl Peer {
                 cx.memory.release(region);
             }
             if let Some(tag) = pending.tag {
-                cx.events.done(self.id, tag, Ok(0));
+                cx.events.push_done(self.id, tag, Ok(0));
             }
         }
     }
@@ -198,7 +198,7 @@ impl Peer {
             self.fail(TerminateCode::RDMAP_INVALIDATE, None, cx);
             return;
         }
-        cx.events.message(self.id, data, mode.solicited, mode.invalidate);
+        cx.events.push_message(self.id, data, mode.solicited, mode.invalidate);
     }
 
     fn take(&mut self, id: u64) -> Option<Pending> {
@@ -208,7 +208,7 @@ impl Peer {
 }
 
 /// Draws the length of a part of a transfer, in whole words.
-pub(super) fn piece(bytes: u64, net: &mut State) -> u64 {
+pub(super) fn draw_piece_bytes(bytes: u64, net: &mut State) -> u64 {
     let words = net.random() % (bytes / 8).max(1) + 1;
     (words * 8).min(bytes)
 }

@@ -24,10 +24,10 @@ pub(super) enum Private {
 #[inline]
 pub(crate) fn append(crc: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() >= WIDE_MIN && vector::available() {
+    if bytes.len() >= WIDE_MIN && vector::is_available() {
         let whole = bytes.len() / vector::VECTOR * vector::VECTOR;
         let (folded, rest) = bytes.split_at(whole);
-        // SAFETY: `available` says that the processor has the features of the function; the range is a slice; nothing
+        // SAFETY: `is_available` says that the processor has the features of the function; the range is a slice; nothing
         // is written without a target.
         let crc = unsafe { vector::fold::<false>(crc, folded.as_ptr(), std::ptr::null_mut(), folded.as_ptr(), whole) };
         return append_few(crc, rest);
@@ -39,8 +39,8 @@ pub(crate) fn append(crc: u32, bytes: &[u8]) -> u32 {
 #[inline]
 fn append_few(crc: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() <= scalar::BYTES_MAX && scalar::available() {
-        // SAFETY: `available` says that the processor has the features of the function.
+    if bytes.len() <= scalar::BYTES_MAX && scalar::is_available() {
+        // SAFETY: `is_available` says that the processor has the features of the function.
         return unsafe { scalar::append(crc, bytes) };
     }
     crc32c::crc32c_append(crc, bytes)
@@ -55,9 +55,9 @@ pub(crate) fn checksum(bytes: &[u8]) -> u32 {
 /// Returns true if this processor sums so fast that a sum in memory and a copy by the kernel take no longer than one
 /// copy with a sum.
 #[inline]
-pub(crate) fn is_wide() -> bool {
+pub(crate) fn has_wide_vectors() -> bool {
     #[cfg(target_arch = "x86_64")]
-    let wide = vector::available();
+    let wide = vector::is_available();
     #[cfg(not(target_arch = "x86_64"))]
     let wide = false;
     wide
@@ -66,17 +66,17 @@ pub(crate) fn is_wide() -> bool {
 /// Returns true if a copy with a sum takes this processor about as long as the sum alone. AMD cores multiply every
 /// other cycle and store a vector in between; on Intel cores the copy takes twice as long.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn copies_meanwhile() -> bool {
+pub(crate) fn has_free_copy() -> bool {
     static AMD: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
         let vendor = std::arch::x86_64::__cpuid(0);
         (vendor.ebx, vendor.edx, vendor.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163)
     });
-    is_wide() && *AMD
+    has_wide_vectors() && *AMD
 }
 
 /// Always false without these vectors.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn copies_meanwhile() -> bool {
+pub(crate) fn has_free_copy() -> bool {
     false
 }
 
@@ -88,9 +88,9 @@ pub(crate) fn copies_meanwhile() -> bool {
 #[inline]
 pub(super) unsafe fn sum_whole(crc: u32, from: *const u8, bytes: usize) -> (usize, u32) {
     #[cfg(target_arch = "x86_64")]
-    if bytes >= WIDE_MIN && vector::available() {
+    if bytes >= WIDE_MIN && vector::is_available() {
         let whole = bytes / vector::VECTOR * vector::VECTOR;
-        // SAFETY: `available` says that the processor has the features of the function; the caller guarantees the
+        // SAFETY: `is_available` says that the processor has the features of the function; the caller guarantees the
         // range; nothing is written without a target.
         let crc = unsafe { vector::fold::<false>(crc, from, std::ptr::null_mut(), from, whole) };
         return (whole, crc);
@@ -114,10 +114,10 @@ pub(super) unsafe fn copy_summed(
     bytes: usize,
 ) -> (usize, u32) {
     #[cfg(target_arch = "x86_64")]
-    if bytes >= WIDE_MIN && vector::available() {
+    if bytes >= WIDE_MIN && vector::is_available() {
         let whole = bytes / vector::VECTOR * vector::VECTOR;
         let words = if private == Private::Source { from } else { to.cast_const() };
-        // SAFETY: `available` says that the processor has the features of the function; the caller guarantees both
+        // SAFETY: `is_available` says that the processor has the features of the function; the caller guarantees both
         // ranges.
         let crc = unsafe { vector::fold::<true>(crc, from, to, words, whole) };
         return (whole, crc);
@@ -134,9 +134,9 @@ pub(super) unsafe fn copy_summed(
 #[inline]
 pub(super) unsafe fn copy_plain(from: *const u8, to: *mut u8, bytes: usize) -> usize {
     #[cfg(target_arch = "x86_64")]
-    if bytes >= WIDE_MIN && vector::available() {
+    if bytes >= WIDE_MIN && vector::is_available() {
         let whole = bytes / vector::VECTOR * vector::VECTOR;
-        // SAFETY: `available` says that the processor has the features of the function; the caller guarantees both
+        // SAFETY: `is_available` says that the processor has the features of the function; the caller guarantees both
         // ranges.
         unsafe { vector::copy(from, to, whole) };
         return whole;
@@ -157,14 +157,14 @@ mod tests {
     }
 
     /// Copies whole vectors; returns the number of bytes copied.
-    fn copied(crc: u32, from: &[u8], to: &mut [u8], private: Private) -> (usize, u32) {
+    fn copy_checked(crc: u32, from: &[u8], to: &mut [u8], private: Private) -> (usize, u32) {
         assert_eq!(from.len(), to.len());
         // SAFETY: two separate buffers of that length.
         unsafe { copy_summed(crc, from.as_ptr(), to.as_mut_ptr(), private, from.len()) }
     }
 
     #[test]
-    fn it_is_the_crc_of_the_standard() {
+    fn checksum_matches_the_standard() {
         // If this failed, no other iWARP would accept our frames, or damaged frames would be accepted.
         assert_eq!(checksum(b"123456789"), 0xe306_9283);
         let data = data(200_000);
@@ -179,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_copies_and_sums() {
+    fn summed_copy_copies_and_sums() {
         // If this failed, sent bytes and summed bytes would differ, and each large read would end its connection.
         let data = data(70_000);
         for bytes in [0, 1, 255, 256, 511, 512, 513, 704, 960, 1024, 4096, 8192, 9000, 65_536, 70_000] {
             for (at, private) in [(0, Private::Source), (3, Private::Target)] {
                 let (from, mut out) = (&data[at.min(bytes)..bytes], vec![0xee; bytes - at.min(bytes)]);
-                let (done, crc) = copied(77, from, &mut out, private);
+                let (done, crc) = copy_checked(77, from, &mut out, private);
                 assert!(done == 0 || from.len() - done < 64, "{done} of {bytes} bytes");
                 assert_eq!(crc, append(77, &from[..done]), "{bytes} bytes");
                 assert_eq!(out[..done], from[..done]);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_summed_is_what_was_copied_while_others_write() {
+    fn sum_covers_the_copied_bytes_while_the_source_changes() {
         // If this failed, a client that writes its memory while its node sends it would end the connection between two
         // nodes.
         const BYTES: usize = 8192;
@@ -211,7 +211,7 @@ mod tests {
             });
             let mut out = vec![0; BYTES];
             let begun = Instant::now();
-            while is_wide() && mixed < MIXED && begun.elapsed() < Duration::from_secs(10) {
+            while has_wide_vectors() && mixed < MIXED && begun.elapsed() < Duration::from_secs(10) {
                 // SAFETY: both are valid and disjoint; the source changes during the call, the target is private.
                 let (done, crc) =
                     unsafe { copy_summed(0, shared.as_ptr().cast(), out.as_mut_ptr(), Private::Target, BYTES) };
@@ -221,6 +221,6 @@ mod tests {
             over.store(true, Ordering::Relaxed);
         });
         assert_eq!(wrong, 0, "sums of other bytes than were copied, of {mixed}");
-        assert!(mixed > 100 || !is_wide(), "it was not changed while it was copied: {mixed}");
+        assert!(mixed > 100 || !has_wide_vectors(), "the source did not change during the copies: {mixed}");
     }
 }

@@ -16,7 +16,7 @@ use super::crc::{self, Private};
 
 /// Size from which mappings request huge pages. Where the machine grants them to shared memory (`shmem_enabled`), an
 /// adapter registers the mapping in a fraction of the time, and copies miss the TLB less often.
-const HUGE_FROM: usize = 2 << 20;
+const HUGE_PAGE_BYTES_MIN: usize = 2 << 20;
 
 /// Shared mapping of a range of a file. Unmapped on drop.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Mapping {
     }
 
     fn prefer_huge_pages(&self) {
-        if self.bytes >= HUGE_FROM {
+        if self.bytes >= HUGE_PAGE_BYTES_MIN {
             // SAFETY: advice about a mapping of this value, which changes none of its bytes.
             let asked = unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxHugepage) };
             // A kernel without huge pages refuses; small pages suffice.
@@ -70,7 +70,7 @@ impl Mapping {
     /// Returns the address of a range, for the kernel. Panics if the range is outside.
     pub(super) fn span(&self, offset: usize, bytes: usize) -> *mut u8 {
         let end = offset.checked_add(bytes).expect("a range that was checked does not wrap");
-        assert!(end <= self.bytes, "a transfer of {bytes} bytes at {offset} is outside of {}", self.bytes);
+        assert!(end <= self.bytes, "a transfer of {bytes} bytes at {offset} is outside {}", self.bytes);
         self.base.as_ptr().wrapping_add(offset)
     }
 
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn summed_copies_are_the_same_copies() {
+    fn summed_copies_equal_plain_copies() {
         // If this failed, large transfers would carry other bytes than small ones.
         let memory = mapping(1 << 16);
         let data: Vec<u8> = (0..40_000_u32).map(|value| (value.wrapping_mul(97) >> 5) as u8).collect();
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "outside")]
-    fn a_copy_past_the_end_is_refused() {
+    fn copy_past_the_end_panics() {
         // If this failed, a wrong bound in the protocol would become a wild write in the daemon.
         mapping(4096).copy_in(4090, &[0; 7]);
     }

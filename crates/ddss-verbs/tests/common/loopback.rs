@@ -1,10 +1,10 @@
-//! Embedded iWARP over this machine's loopback.
+//! User-space iWARP over this machine's loopback.
 
 use std::net::SocketAddr;
 
 use ddss_verbs::{Iwarp, IwarpConfig, Trust};
 
-use super::Lab;
+use super::FabricFactory;
 
 pub(crate) struct Loopback {
     config: IwarpConfig,
@@ -22,14 +22,14 @@ impl Loopback {
         Self { config, trust: Trust::Sealed }
     }
 
-    /// Only the polling threads write the memory of both.
-    pub(crate) fn own(mut self) -> Self {
-        self.trust = Trust::Own;
+    /// Registers the memory of both sides as exclusive to the polling threads.
+    pub(crate) fn exclusive(mut self) -> Self {
+        self.trust = Trust::Exclusive;
         self
     }
 }
 
-impl Lab for Loopback {
+impl FabricFactory for Loopback {
     type Fabric = Iwarp;
 
     fn fabric(&mut self) -> Iwarp {

@@ -1,11 +1,11 @@
-//! What every test of a fabric needs: memory to transfer, nodes that remember what they saw, and deadlines.
+//! Helpers of the fabric tests: memory to transfer, nodes that record events, and deadlines.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
 
+mod helper_process;
 mod loopback;
-mod other;
 
+pub(crate) use helper_process::{HelperProcess, helper_task, print_line, wait_until};
 pub(crate) use loopback::Loopback;
-pub(crate) use other::{Other, look_for, say, task};
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use ddss_verbs::{CloseReason, Event, Events, Fabric, PeerId, RegionId, Rights, Trust, Window, WorkError};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-/// What a test waits for at the most. It is never reached unless something is broken.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest wait of a test, reached only in case of an error.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// Memory that can be registered, and looked at from outside.
+/// Memory that can be registered, and accessed through its descriptor.
 pub(crate) struct Memory {
     pub(crate) fd: OwnedFd,
     pub(crate) bytes: u64,
@@ -54,7 +54,7 @@ impl Memory {
     }
 }
 
-/// Bytes that are different everywhere and the same in each run.
+/// Returns deterministic pseudo-random bytes.
 pub(crate) fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut out = Vec::with_capacity(bytes + 8);
@@ -68,10 +68,10 @@ pub(crate) fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
-/// An event that can be kept.
+/// An owned copy of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
-    Asked { peer: PeerId, hello: Vec<u8> },
+pub(crate) enum OwnedEvent {
+    ConnectRequest { peer: PeerId, hello: Vec<u8> },
     Connected { peer: PeerId, hello: Vec<u8> },
     Closed { peer: PeerId, reason: CloseReason, hello: Vec<u8> },
     Done { peer: PeerId, tag: u64, outcome: Result<u64, WorkError> },
@@ -79,28 +79,28 @@ pub(crate) enum Seen {
     Immediate { peer: PeerId, data: [u8; 8], solicited: bool },
 }
 
-impl From<Event<'_>> for Seen {
+impl From<Event<'_>> for OwnedEvent {
     fn from(event: Event<'_>) -> Self {
         match event {
-            Event::Asked { peer, hello, .. } => Seen::Asked { peer, hello: hello.to_vec() },
-            Event::Connected { peer, hello } => Seen::Connected { peer, hello: hello.to_vec() },
-            Event::Closed { peer, reason, hello } => Seen::Closed { peer, reason, hello: hello.to_vec() },
-            Event::Done { peer, tag, outcome } => Seen::Done { peer, tag, outcome },
+            Event::ConnectRequest { peer, hello, .. } => OwnedEvent::ConnectRequest { peer, hello: hello.to_vec() },
+            Event::Connected { peer, hello } => OwnedEvent::Connected { peer, hello: hello.to_vec() },
+            Event::Closed { peer, reason, hello } => OwnedEvent::Closed { peer, reason, hello: hello.to_vec() },
+            Event::Done { peer, tag, outcome } => OwnedEvent::Done { peer, tag, outcome },
             Event::Message { peer, bytes, solicited, invalidated } => {
-                Seen::Message { peer, bytes: bytes.to_vec(), solicited, invalidated }
+                OwnedEvent::Message { peer, bytes: bytes.to_vec(), solicited, invalidated }
             }
-            Event::Immediate { peer, data, solicited } => Seen::Immediate { peer, data, solicited },
+            Event::Immediate { peer, data, solicited } => OwnedEvent::Immediate { peer, data, solicited },
             other => panic!("an event that the tests do not know: {other:?}"),
         }
     }
 }
 
-/// A fabric and what it told.
+/// A fabric with a record of its events.
 pub(crate) struct Node<F: Fabric> {
     pub(crate) fabric: F,
     events: Events,
-    pub(crate) seen: Vec<Seen>,
-    /// As what its memory is registered.
+    pub(crate) seen: Vec<OwnedEvent>,
+    /// Guarantee with which memory is registered.
     pub(crate) trust: Trust,
 }
 
@@ -109,37 +109,37 @@ impl<F: Fabric> Node<F> {
         Self { fabric, events: Events::new(), seen: Vec::new(), trust: Trust::Sealed }
     }
 
-    /// One poll; what happened is appended to `seen`.
+    /// Polls once and appends the events to `seen`.
     pub(crate) fn poll(&mut self) -> usize {
         let count = self.fabric.poll(&mut self.events);
         assert_eq!(count, self.events.len(), "a poll says how many events it appended");
-        self.seen.extend(self.events.iter().map(Seen::from));
+        self.seen.extend(self.events.iter().map(OwnedEvent::from));
         self.events.clear();
         count
     }
 
-    pub(crate) fn take(&mut self, mut wanted: impl FnMut(&Seen) -> bool) -> Option<Seen> {
+    pub(crate) fn take(&mut self, mut wanted: impl FnMut(&OwnedEvent) -> bool) -> Option<OwnedEvent> {
         let position = self.seen.iter().position(&mut wanted)?;
         Some(self.seen.remove(position))
     }
 
     pub(crate) fn done(&mut self, tag: u64) -> Option<Result<u64, WorkError>> {
-        match self.take(|seen| matches!(seen, Seen::Done { tag: other, .. } if *other == tag)) {
-            Some(Seen::Done { outcome, .. }) => Some(outcome),
+        match self.take(|seen| matches!(seen, OwnedEvent::Done { tag: other, .. } if *other == tag)) {
+            Some(OwnedEvent::Done { outcome, .. }) => Some(outcome),
             _ => None,
         }
     }
 
     pub(crate) fn closed(&mut self, id: PeerId) -> Option<CloseReason> {
-        match self.take(|seen| matches!(seen, Seen::Closed { peer, .. } if *peer == id)) {
-            Some(Seen::Closed { reason, .. }) => Some(reason),
+        match self.take(|seen| matches!(seen, OwnedEvent::Closed { peer, .. } if *peer == id)) {
+            Some(OwnedEvent::Closed { reason, .. }) => Some(reason),
             _ => None,
         }
     }
 
     pub(crate) fn message(&mut self) -> Option<Vec<u8>> {
-        match self.take(|seen| matches!(seen, Seen::Message { .. })) {
-            Some(Seen::Message { bytes, .. }) => Some(bytes),
+        match self.take(|seen| matches!(seen, OwnedEvent::Message { .. })) {
+            Some(OwnedEvent::Message { bytes, .. }) => Some(bytes),
             _ => None,
         }
     }
@@ -149,51 +149,52 @@ impl<F: Fabric> Node<F> {
     }
 }
 
-/// How to make fabrics of one kind, and how time goes by for them.
-pub(crate) trait Lab {
+/// Makes fabrics of one kind, and advances their time.
+pub(crate) trait FabricFactory {
     type Fabric: Fabric;
     fn fabric(&mut self) -> Self::Fabric;
     fn address(&mut self) -> SocketAddr;
-    /// The tests change memory between two polls, and never during one.
+    /// Guarantee for memory: the tests change it between two polls, and never during one.
     fn trust(&self) -> Trust {
         Trust::Sealed
     }
-    /// Soft-iWARP lets a peer read a window that is open for writing only.
-    fn checks_reads(&self) -> bool {
+    /// Returns false for Soft-iWARP, which lets a peer read a write-only window.
+    fn checks_read_rights(&self) -> bool {
         true
     }
-    /// Somebody else's iWARP has no atomics and no immediates.
+    /// Returns false for foreign iWARP, which has no atomics and no immediates.
     fn has_extensions(&self) -> bool {
         true
     }
-    fn pass(&mut self) {
-        // No yield: beside threads that never do it each one costs a whole slice, and this one would hardly poll at all.
+    fn advance(&mut self) {
+        // Without a yield: beside threads that never yield each one costs a whole time slice, and this thread would
+        // hardly poll.
         std::hint::spin_loop();
     }
 }
 
 /// Two nodes and a connection from `a` to `b`.
-pub(crate) struct Pair<L: Lab> {
-    pub(crate) lab: L,
+pub(crate) struct Pair<L: FabricFactory> {
+    pub(crate) factory: L,
     pub(crate) a: Node<L::Fabric>,
     pub(crate) b: Node<L::Fabric>,
     pub(crate) address: SocketAddr,
 }
 
-impl<L: Lab> Pair<L> {
-    pub(crate) fn new(mut lab: L) -> Self {
-        let mut a = Node::new(lab.fabric());
-        let mut b = Node::new(lab.fabric());
-        (a.trust, b.trust) = (lab.trust(), lab.trust());
-        let address = lab.address();
+impl<L: FabricFactory> Pair<L> {
+    pub(crate) fn new(mut factory: L) -> Self {
+        let mut a = Node::new(factory.fabric());
+        let mut b = Node::new(factory.fabric());
+        (a.trust, b.trust) = (factory.trust(), factory.trust());
+        let address = factory.address();
         let address = b.fabric.listen(address).unwrap();
-        Self { lab, a, b, address }
+        Self { factory, a, b, address }
     }
 
     pub(crate) fn step(&mut self) {
         self.a.poll();
         self.b.poll();
-        self.lab.pass();
+        self.factory.advance();
     }
 
     pub(crate) fn wait<T>(&mut self, what: &str, mut wanted: impl FnMut(&mut Self) -> Option<T>) -> T {
@@ -203,7 +204,7 @@ impl<L: Lab> Pair<L> {
                 return found;
             }
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < WAIT_MAX,
                 "waited in vain for {what}; a saw {:?}, b saw {:?}",
                 self.a.seen,
                 self.b.seen
@@ -212,34 +213,35 @@ impl<L: Lab> Pair<L> {
         }
     }
 
-    /// Connects; returns who `b` is for `a`, and who `a` is for `b`.
+    /// Connects; returns the id of `b` at `a`, and of `a` at `b`.
     pub(crate) fn connect(&mut self) -> (PeerId, PeerId) {
         let address = self.address;
         let there = self.a.fabric.connect(address, b"from a").unwrap();
-        let asked = self.wait("being asked", |pair| pair.b.take(|seen| matches!(seen, Seen::Asked { .. })));
-        let Seen::Asked { peer: here, hello } = asked else { unreachable!() };
+        let asked =
+            self.wait("being asked", |pair| pair.b.take(|seen| matches!(seen, OwnedEvent::ConnectRequest { .. })));
+        let OwnedEvent::ConnectRequest { peer: here, hello } = asked else { unreachable!() };
         assert_eq!(hello, b"from a");
         self.b.fabric.accept(here, b"from b").unwrap();
         let connected =
-            self.wait("a to be connected", |pair| pair.a.take(|seen| matches!(seen, Seen::Connected { .. })));
-        assert_eq!(connected, Seen::Connected { peer: there, hello: b"from b".to_vec() });
+            self.wait("a to be connected", |pair| pair.a.take(|seen| matches!(seen, OwnedEvent::Connected { .. })));
+        assert_eq!(connected, OwnedEvent::Connected { peer: there, hello: b"from b".to_vec() });
         let connected =
-            self.wait("b to be connected", |pair| pair.b.take(|seen| matches!(seen, Seen::Connected { .. })));
-        assert_eq!(connected, Seen::Connected { peer: here, hello: Vec::new() });
+            self.wait("b to be connected", |pair| pair.b.take(|seen| matches!(seen, OwnedEvent::Connected { .. })));
+        assert_eq!(connected, OwnedEvent::Connected { peer: here, hello: Vec::new() });
         (there, here)
     }
 
-    /// Whether `a` is told what `b` refuses: one has to say it and the other to listen.
-    pub(crate) fn names_refusals(&self) -> bool {
-        self.a.fabric.capabilities().refusals_named && self.b.fabric.capabilities().refusals_named
+    /// Returns true if `a` learns of refusals by `b`: both fabrics have to support that.
+    pub(crate) fn reports_refusals(&self) -> bool {
+        self.a.fabric.capabilities().can_report_refusals && self.b.fabric.capabilities().can_report_refusals
     }
 
-    /// `a` did what it may not: both lose the connection, and know why if the fabric can tell.
-    pub(crate) fn both_closed_for_cause(&mut self, there: PeerId, here: PeerId, what: &str) {
-        let lost = |reason| matches!(reason, CloseReason::Lost(_) | CloseReason::Gone);
-        let unnamed = !self.names_refusals();
+    /// Checks that both sides close after a violation by `a`, with the reason if the fabric reports it.
+    pub(crate) fn assert_both_closed_for_cause(&mut self, there: PeerId, here: PeerId, what: &str) {
+        let lost = |reason| matches!(reason, CloseReason::Lost(_) | CloseReason::ClosedByPeer);
+        let unnamed = !self.reports_refusals();
         let reason = self.wait("b to be closed", |pair| pair.b.closed(here));
-        assert!(unnamed && lost(reason) || matches!(reason, CloseReason::Broken(_)), "{what}: {reason:?}");
+        assert!(unnamed && lost(reason) || matches!(reason, CloseReason::ProtocolViolation(_)), "{what}: {reason:?}");
         let reason = self.wait("a to be closed", |pair| pair.a.closed(there));
         assert!(unnamed && lost(reason) || matches!(reason, CloseReason::Terminated(_)), "{what}: {reason:?}");
     }
@@ -252,17 +254,18 @@ impl<L: Lab> Pair<L> {
         self.wait("b's completion", |pair| pair.b.done(tag))
     }
 
-    /// All of `memory` of `b`, open to `a`.
-    pub(crate) fn open(&mut self, memory: &Memory, here: PeerId, rights: Rights) -> (RegionId, Window) {
+    /// Exposes all of `memory` of `b` to `a`.
+    pub(crate) fn expose(&mut self, memory: &Memory, here: PeerId, rights: Rights) -> (RegionId, Window) {
         let region = self.b.register(memory);
         let window = self.b.fabric.expose(here, region, 0, memory.bytes, rights).unwrap();
         (region, window)
     }
 }
 
-pub(crate) const ALL: Rights = Rights::READ.and(Rights::WRITE).and(Rights::ATOMIC);
+pub(crate) const ALL: Rights = Rights::READ.union(Rights::WRITE).union(Rights::ATOMIC);
 
-/// Two addresses of RDMA adapters of this machine, if there are any; else the test says that it is skipped.
+/// Returns two addresses of RDMA adapters of this machine, if there are any; otherwise reports that the test is
+/// skipped.
 pub(crate) fn addresses() -> Option<(std::net::IpAddr, std::net::IpAddr)> {
     let find = |name| std::env::var(name).ok().map(|address: String| address.parse().unwrap());
     let found = find("DDSS_RDMA_A").zip(find("DDSS_RDMA_B"));

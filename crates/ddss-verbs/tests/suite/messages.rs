@@ -1,17 +1,17 @@
-//! Messages and immediates: in order, as they were sent, and never more than there is room for.
+//! Messages and immediates: in order, with their mode, and bounded.
 
 use ddss_verbs::{Fabric, PostErrorKind, Rights, SendMode, Work, WorkError};
 
 use super::{greet, local, remote, send};
-use crate::common::{Lab, Memory, Pair, Seen, pattern};
+use crate::common::{FabricFactory, Memory, OwnedEvent, Pair, pattern};
 
-pub(crate) fn messages_come_in_order_and_after_the_writes(lab: impl Lab) {
-    // If this failed, "commit what I wrote" would reach the home before the bytes, and a torn value would be stored.
-    let mut pair = Pair::new(lab);
+pub(crate) fn messages_arrive_in_order_after_writes(factory: impl FabricFactory) {
+    // If this failed, a commit message would reach the home before its bytes, and a torn value would be stored.
+    let mut pair = Pair::new(factory);
     let (there, here) = pair.connect();
     let (mine, theirs) = (Memory::new(1 << 20), Memory::new(1 << 20));
     let region = pair.a.register(&mine);
-    let (_, window) = pair.open(&theirs, here, Rights::WRITE);
+    let (_, window) = pair.expose(&theirs, here, Rights::WRITE);
     let mut tag = 0;
     for round in 0..40_u64 {
         let bytes = [8, 100, 5000, 200_000][round as usize % 4];
@@ -28,8 +28,9 @@ pub(crate) fn messages_come_in_order_and_after_the_writes(lab: impl Lab) {
             .unwrap();
         assert_eq!(pair.wait("the commit", |pair| pair.b.message()), message);
         assert!(theirs.get(64, bytes as usize) == pattern(round, bytes as usize), "round {round}");
-        let immediate = pair.wait("the immediate", |pair| pair.b.take(|seen| matches!(seen, Seen::Immediate { .. })));
-        assert_eq!(immediate, Seen::Immediate { peer: here, data: message, solicited: round % 2 == 0 });
+        let immediate =
+            pair.wait("the immediate", |pair| pair.b.take(|seen| matches!(seen, OwnedEvent::Immediate { .. })));
+        assert_eq!(immediate, OwnedEvent::Immediate { peer: here, data: message, solicited: round % 2 == 0 });
         assert_eq!(pair.wait("the long one", |pair| pair.b.message()), pattern(round, 512));
         for tag in tag..tag + 4 {
             assert_eq!(pair.a_done(tag), Ok(0));
@@ -40,33 +41,34 @@ pub(crate) fn messages_come_in_order_and_after_the_writes(lab: impl Lab) {
     assert_eq!(pair.wait("the empty one", |pair| pair.b.message()), b"");
 }
 
-pub(crate) fn messages_say_how_they_were_sent(lab: impl Lab) {
-    // If this failed, a node would sleep through what it was to be woken for, or a peer could go on to reach memory that it
-    // has given back.
-    let mut pair = Pair::new(lab);
+pub(crate) fn messages_carry_their_mode(factory: impl FabricFactory) {
+    // If this failed, a node would sleep through a solicited message, or a peer could access memory that it has
+    // returned.
+    let mut pair = Pair::new(factory);
     for withdrawn in 0..2 {
         let (there, here) = pair.connect();
         let (mine, theirs) = (Memory::new(4096), Memory::new(4096));
         theirs.set(0, b"8 bytes!");
-        let near = pair.a.register(&mine);
-        let far = pair.b.register(&theirs);
-        let windows = [(); 3].map(|()| pair.b.fabric.expose(here, far, 0, 4096, Rights::READ).unwrap());
-        let read = |tag, window| Work::Read { peer: there, tag, local: local(near, 0, 8), remote: remote(window, 0) };
+        let local_region = pair.a.register(&mine);
+        let remote_region = pair.b.register(&theirs);
+        let windows = [(); 3].map(|()| pair.b.fabric.expose(here, remote_region, 0, 4096, Rights::READ).unwrap());
+        let read =
+            |tag, window| Work::Read { peer: there, tag, local: local(local_region, 0, 8), remote: remote(window, 0) };
         for (tag, window) in windows.iter().enumerate() {
             pair.a.fabric.post(&[read(tag as u64, window)]).unwrap();
             assert_eq!(pair.a_done(tag as u64), Ok(0), "every window is open at first");
         }
         let modes = [(false, None), (true, None), (false, Some(windows[0].key)), (true, Some(windows[1].key))];
         let bodies = [0, 1, 2, 3].map(|index| pattern(index, index as usize * 100));
-        // Behind reads, of which only a few may be under way, some of the messages wait in line.
+        // Some of the messages wait behind reads, of which only a few may be in flight.
         let mut works: Vec<Work<'_>> = (10..18).map(|tag| read(tag, &windows[2])).collect();
         works.extend(modes.iter().zip(&bodies).zip(20..).map(|((&(solicited, invalidate), message), tag)| {
             Work::Send { peer: there, tag, message, mode: SendMode { solicited, invalidate } }
         }));
         pair.a.fabric.post(&works).unwrap();
         for ((solicited, invalidated), bytes) in modes.into_iter().zip(bodies) {
-            let seen = pair.wait("a message", |pair| pair.b.take(|seen| matches!(seen, Seen::Message { .. })));
-            assert_eq!(seen, Seen::Message { peer: here, bytes, solicited, invalidated });
+            let seen = pair.wait("a message", |pair| pair.b.take(|seen| matches!(seen, OwnedEvent::Message { .. })));
+            assert_eq!(seen, OwnedEvent::Message { peer: here, bytes, solicited, invalidated });
         }
         for tag in (10..18).chain(20..24) {
             assert_eq!(pair.a_done(tag), Ok(0));
@@ -76,16 +78,16 @@ pub(crate) fn messages_say_how_they_were_sent(lab: impl Lab) {
         mine.set(0, &[0; 8]);
         pair.a.fabric.post(&[read(31, &windows[withdrawn])]).unwrap();
         let outcome = pair.a_done(31);
-        let unnamed = !pair.names_refusals() && outcome == Err(WorkError::Unknown);
+        let unnamed = !pair.reports_refusals() && outcome == Err(WorkError::Indeterminate);
         assert!(unnamed || matches!(outcome, Err(WorkError::Refused(_))), "window {withdrawn}: {outcome:?}");
-        pair.both_closed_for_cause(there, here, "a key that was withdrawn by a message");
+        pair.assert_both_closed_for_cause(there, here, "a key that was withdrawn by a message");
         assert_eq!(mine.get(0, 8), [0; 8]);
     }
 }
 
-pub(crate) fn too_much_is_busy_and_nothing_is_lost(lab: impl Lab) {
-    // If this failed, a slow peer would make the daemon's memory grow without bound, or messages would vanish.
-    let mut pair = Pair::new(lab);
+pub(crate) fn full_queue_is_busy_and_loses_nothing(factory: impl FabricFactory) {
+    // If this failed, a slow peer would make the daemon's memory grow without bound, or messages would be lost.
+    let mut pair = Pair::new(factory);
     let (there, _here) = pair.connect();
     greet(&mut pair, there);
     let mut posted = 0_u64;

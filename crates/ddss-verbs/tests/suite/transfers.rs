@@ -1,18 +1,18 @@
-//! Bytes and words that are moved: each arrives, once, where it belongs and as it was.
+//! Transfers of bytes and words: each arrives once, unchanged, in its place.
 
 use ddss_verbs::{Fabric, Rights, Work};
 
 use super::{greet, local, remote, send};
-use crate::common::{ALL, Lab, Memory, Pair, pattern};
+use crate::common::{ALL, FabricFactory, Memory, Pair, pattern};
 
-pub(crate) fn bytes_arrive_at_every_size_and_offset(lab: impl Lab) {
+pub(crate) fn bytes_arrive_at_every_size_and_offset(factory: impl FabricFactory) {
     // If this failed, a get or a put would return other bytes than were stored, or damage its neighbours.
-    let mut pair = Pair::new(lab);
+    let mut pair = Pair::new(factory);
     let (there, here) = pair.connect();
     let size = 4 << 20;
     let (mine, theirs) = (Memory::new(size), Memory::new(size));
     let region = pair.a.register(&mine);
-    let (_, window) = pair.open(&theirs, here, ALL);
+    let (_, window) = pair.expose(&theirs, here, ALL);
     let cases = [
         (0, 0, 0),
         (0, 0, 1),
@@ -29,45 +29,45 @@ pub(crate) fn bytes_arrive_at_every_size_and_offset(lab: impl Lab) {
         (0, 0, 1 << 20),
         (33, 77, 3 << 20),
     ];
-    // What lies around: other bytes for each case, but not made anew, which would take longer than to move them.
+    // The surroundings differ in each case, but are not generated anew, which would take longer than moving them.
     let (noise, nothing) = (pattern(1, size as usize + cases.len()), vec![0; size as usize]);
-    for (step, (near, far, bytes)) in cases.into_iter().enumerate() {
+    for (step, (local_at, remote_at, bytes)) in cases.into_iter().enumerate() {
         let seed = step as u64 + 1;
         let (before, content) = (&noise[step..][..size as usize], pattern(seed ^ 77, bytes));
         theirs.set(0, before);
         mine.set(0, &nothing);
-        mine.set(near, &content);
-        let range = local(region, near, bytes as u64);
-        let put = Work::Write { peer: there, tag: 1, local: range, remote: remote(&window, far) };
+        mine.set(local_at, &content);
+        let range = local(region, local_at, bytes as u64);
+        let put = Work::Write { peer: there, tag: 1, local: range, remote: remote(&window, remote_at) };
         pair.a.fabric.post(&[put, send(there, 2, b"look")]).unwrap();
         assert_eq!(pair.a_done(1), Ok(0));
         assert_eq!(pair.a_done(2), Ok(0));
         assert_eq!(pair.wait("the message", |pair| pair.b.message()), b"look");
-        assert!(holds(&theirs, before, far, &content), "a write of {bytes} bytes from {near} to {far}");
+        assert!(holds(&theirs, before, remote_at, &content), "a write of {bytes} bytes from {local_at} to {remote_at}");
 
         let fresh = pattern(seed ^ 1234, bytes);
-        theirs.set(far, &fresh);
+        theirs.set(remote_at, &fresh);
         mine.set(0, before);
-        let get = Work::Read { peer: there, tag: 3, local: range, remote: remote(&window, far) };
+        let get = Work::Read { peer: there, tag: 3, local: range, remote: remote(&window, remote_at) };
         pair.a.fabric.post(&[get]).unwrap();
         assert_eq!(pair.a_done(3), Ok(0));
-        assert!(holds(&mine, before, near, &fresh), "a read of {bytes} bytes from {far} to {near}");
+        assert!(holds(&mine, before, local_at, &fresh), "a read of {bytes} bytes from {remote_at} to {local_at}");
     }
 }
 
-/// Whether all of `memory` is as `before`, save for `content` at `offset`.
+/// Returns true if all of `memory` equals `before`, except for `content` at `offset`.
 fn holds(memory: &Memory, before: &[u8], offset: u64, content: &[u8]) -> bool {
     let (start, all) = (offset as usize, memory.get(0, before.len()));
     let end = start + content.len();
     all[..start] == before[..start] && all[start..end] == *content && all[end..] == before[end..]
 }
 
-pub(crate) fn atomics_are_exact(lab: impl Lab) {
+pub(crate) fn atomics_are_exact(factory: impl FabricFactory) {
     // If this failed, two nodes could hold one lock, or an update would be lost.
-    let mut pair = Pair::new(lab);
+    let mut pair = Pair::new(factory);
     let (there, here) = pair.connect();
     let theirs = Memory::new(4096);
-    let (_, window) = pair.open(&theirs, here, Rights::ATOMIC);
+    let (_, window) = pair.expose(&theirs, here, Rights::ATOMIC);
     theirs.set(16, &41_u64.to_ne_bytes());
     let word = remote(&window, 16);
     let fabric = &mut pair.a.fabric;
@@ -94,13 +94,13 @@ pub(crate) fn atomics_are_exact(lab: impl Lab) {
     assert_eq!(theirs.word(16), 1501);
 }
 
-pub(crate) fn many_reads_are_under_way(lab: impl Lab) {
-    // If this failed, a busy client would get another operation's bytes, or wait for ever.
-    let mut pair = Pair::new(lab);
+pub(crate) fn many_reads_complete_correctly(factory: impl FabricFactory) {
+    // If this failed, a busy client would get another operation's bytes, or wait forever.
+    let mut pair = Pair::new(factory);
     let (there, here) = pair.connect();
     let (mine, theirs) = (Memory::new(1 << 20), Memory::new(1 << 20));
     let region = pair.a.register(&mine);
-    let (_, window) = pair.open(&theirs, here, Rights::READ);
+    let (_, window) = pair.expose(&theirs, here, Rights::READ);
     let content = pattern(5, 1 << 20);
     theirs.set(0, &content);
     let reads: Vec<Work<'_>> = (0..600)
@@ -120,15 +120,15 @@ pub(crate) fn many_reads_are_under_way(lab: impl Lab) {
     assert_eq!(pair.a.seen, [], "each completion comes once");
 }
 
-pub(crate) fn messages_pass_between_large_answers(lab: impl Lab) {
-    // If this failed, a call that comes while a large get is under way would end up in the bytes of the get, or the other way round.
-    let mut pair = Pair::new(lab);
+pub(crate) fn messages_pass_between_large_answers(factory: impl FabricFactory) {
+    // If this failed, a message during a large get would end up in the bytes of the get, or vice versa.
+    let mut pair = Pair::new(factory);
     let (there, here) = pair.connect();
     greet(&mut pair, there);
     let (bytes, reads, messages) = (1 << 20, 8, 400);
     let (mine, theirs) = (Memory::new(reads * bytes), Memory::new(reads * bytes));
     let region = pair.a.register(&mine);
-    let (_, window) = pair.open(&theirs, here, Rights::READ);
+    let (_, window) = pair.expose(&theirs, here, Rights::READ);
     let content = pattern(8, (reads * bytes) as usize);
     theirs.set(0, &content);
     for tag in 0..reads {
@@ -152,9 +152,9 @@ pub(crate) fn messages_pass_between_large_answers(lab: impl Lab) {
     assert!(mine.get(0, (reads * bytes) as usize) == content, "what was read is not what is there");
 }
 
-pub(crate) fn both_sides_talk_at_once(lab: impl Lab) {
-    // If this failed, two nodes that get from each other at full speed would lock each other up.
-    let mut pair = Pair::new(lab);
+pub(crate) fn both_sides_transfer_concurrently(factory: impl FabricFactory) {
+    // If this failed, two nodes that get from each other at full speed would deadlock.
+    let mut pair = Pair::new(factory);
     let (there, here) = pair.connect();
     greet(&mut pair, there);
     let size = 8 << 20;
@@ -162,17 +162,17 @@ pub(crate) fn both_sides_talk_at_once(lab: impl Lab) {
     let half = size / 2;
     mine.set(0, &pattern(1, half as usize));
     theirs.set(0, &pattern(2, half as usize));
-    let near = pair.a.register(&mine);
-    let (far, window) = pair.open(&theirs, here, ALL);
-    let back = pair.a.fabric.expose(there, near, 0, size, ALL).unwrap();
+    let local_region = pair.a.register(&mine);
+    let (remote_region, window) = pair.expose(&theirs, here, ALL);
+    let back = pair.a.fabric.expose(there, local_region, 0, size, ALL).unwrap();
     let chunk = 256 << 10;
     let count = half / chunk;
     for index in 0..count {
         let (at, to) = (index * chunk, half + index * chunk);
         let tag = index;
-        let get = Work::Read { peer: there, tag, local: local(near, to, chunk), remote: remote(&window, at) };
+        let get = Work::Read { peer: there, tag, local: local(local_region, to, chunk), remote: remote(&window, at) };
         pair.a.fabric.post(&[get]).unwrap();
-        let get = Work::Read { peer: here, tag, local: local(far, to, chunk), remote: remote(&back, at) };
+        let get = Work::Read { peer: here, tag, local: local(remote_region, to, chunk), remote: remote(&back, at) };
         pair.b.fabric.post(&[get]).unwrap();
     }
     for tag in 0..count {

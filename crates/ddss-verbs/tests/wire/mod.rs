@@ -1,10 +1,10 @@
-//! A second reading of the RFCs, written without a look at the first: builds and takes apart what goes over the wire,
-//! byte by byte and bit by bit, slowly and plainly. Shares no code with the crate.
+//! Independent implementation of the RFCs, written without a look at the crate's: encodes and decodes byte by byte,
+//! slowly and plainly. It shares no code with the crate.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
-pub(crate) mod away;
-pub(crate) mod home;
+pub(crate) mod accepting;
+pub(crate) mod connecting;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ddss_verbs::{Fabric, Iwarp};
 
-use crate::common::{Node, PATIENCE, Seen};
+use crate::common::{Node, OwnedEvent, WAIT_MAX};
 
 /// CRC-32C bit by bit (RFC 3385, RFC 3720 appendix B.4).
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
@@ -46,7 +46,7 @@ impl Segment {
         }
     }
 
-    /// The ULPDU.
+    /// Encodes the ULPDU.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -95,12 +95,12 @@ impl Segment {
     }
 }
 
-/// Big-endian.
+/// Decodes a big-endian number.
 pub(crate) fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// A frame without markers.
+/// Builds a frame without markers.
 pub(crate) fn frame(ulpdu: &[u8], crc: bool) -> Vec<u8> {
     let mut out = (ulpdu.len() as u16).to_be_bytes().to_vec();
     out.extend(ulpdu);
@@ -112,9 +112,9 @@ pub(crate) fn frame(ulpdu: &[u8], crc: bool) -> Vec<u8> {
     out
 }
 
-/// A frame with markers that starts at `position` of the stream, counted from the first frame. Goes byte by byte: before
-/// each that is the first of 512 there is a zero and the way back to where the frame starts, of which 16 bits are said. The
-/// length knows nothing of them, and the sum covers them.
+/// Builds a frame with markers, byte by byte. `position` is its place in the stream, counted from the first frame. A
+/// marker precedes the first byte of each 512: zero, and the distance back to the start of the frame in 16 bits. The
+/// length excludes markers, and the checksum covers them.
 pub(crate) fn marked(ulpdu: &[u8], position: u64, crc: bool) -> Vec<u8> {
     let mark = |out: &mut Vec<u8>| {
         if (position + out.len() as u64).is_multiple_of(512) {
@@ -139,7 +139,7 @@ pub(crate) fn marked(ulpdu: &[u8], position: u64, crc: bool) -> Vec<u8> {
     out
 }
 
-/// A start frame.
+/// Builds a start frame.
 pub(crate) fn start(request: bool, flags: u8, revision: u8, private: &[u8]) -> Vec<u8> {
     let mut out = if request { b"MPA ID Req Frame" } else { b"MPA ID Rep Frame" }.to_vec();
     out.extend([flags, revision]);
@@ -153,34 +153,35 @@ pub(crate) const CRC: u8 = 0x40;
 pub(crate) const REJECT: u8 = 0x20;
 pub(crate) const ENHANCED: u8 = 0x10;
 
-/// Polls after which nothing more is waited for.
+/// Polls after which no more bytes are expected.
 const POLLS_MAX: usize = 1000;
 
-/// Sends bytes in pieces, each of which arrives by itself: the fabric looks at a connection that was silent only now and then.
+/// Sends bytes in pieces, each of which arrives alone, because the fabric checks a silent connection only now and
+/// then.
 pub(crate) fn feed(node: &mut Node<Iwarp>, wire: &mut Wire, bytes: &[u8], piece: usize) {
     for piece in bytes.chunks(piece) {
         wire.send(piece);
         for _ in 0..POLLS_MAX {
             node.poll();
-            if node.fabric.has_moved() || node.seen.iter().any(|seen| matches!(seen, Seen::Closed { .. })) {
+            if node.fabric.has_moved_bytes() || node.seen.iter().any(|seen| matches!(seen, OwnedEvent::Closed { .. })) {
                 break;
             }
         }
     }
 }
 
-/// A plain socket that speaks iWARP word by word.
+/// A plain socket that sends and receives iWARP frames.
 pub(crate) struct Wire {
     pub(crate) stream: TcpStream,
     pub(crate) inbox: Vec<u8>,
-    /// Every byte since the start frame, in the order it came.
+    /// Bytes since the start frame.
     pub(crate) position: u64,
     pub(crate) crc: bool,
-    /// We asked for markers.
+    /// This side requested markers.
     pub(crate) markers: bool,
-    /// The other side asked for markers.
+    /// The fabric requested markers.
     pub(crate) marks: bool,
-    /// Bytes of the frames that were made for the other side.
+    /// Bytes of the frames that were built for the fabric.
     pub(crate) sent: u64,
 }
 
@@ -202,12 +203,12 @@ impl Wire {
             if let Ok((stream, _)) = listener.accept() {
                 return Self::new(stream);
             }
-            assert!(start.elapsed() < PATIENCE, "nobody connected");
+            assert!(start.elapsed() < WAIT_MAX, "no connection arrived");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// False if the other side is gone.
+    /// Sends bytes. False if the other side is closed.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         let mut left = bytes;
         let start = Instant::now();
@@ -215,7 +216,7 @@ impl Wire {
             match self.stream.write(left) {
                 Ok(count) => left = &left[count..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    assert!(start.elapsed() < PATIENCE, "the other side takes nothing");
+                    assert!(start.elapsed() < WAIT_MAX, "the other side takes nothing");
                 }
                 Err(_) => return false,
             }
@@ -223,7 +224,8 @@ impl Wire {
         true
     }
 
-    /// The next frame, as the other side wants it. It has to be sent as well: markers count on from its end.
+    /// Builds the next frame, as the fabric requires it. It has to be sent as well, because markers count from its
+    /// end.
     pub(crate) fn frame(&mut self, ulpdu: &[u8]) -> Vec<u8> {
         let frame = if self.marks { marked(ulpdu, self.sent, self.crc) } else { frame(ulpdu, self.crc) };
         self.sent += frame.len() as u64;
@@ -235,7 +237,7 @@ impl Wire {
         self.send(&frame)
     }
 
-    /// Takes what there is. False if the stream has ended.
+    /// Receives all available bytes. False if the stream has ended.
     pub(crate) fn receive(&mut self) -> bool {
         let mut buffer = [0; 4096];
         loop {
@@ -248,7 +250,7 @@ impl Wire {
         }
     }
 
-    /// The next bytes, if they are all there.
+    /// Takes the next bytes, if all of them are there.
     pub(crate) fn take(&mut self, count: usize) -> Option<Vec<u8>> {
         if self.inbox.len() < count {
             return None;
@@ -256,7 +258,7 @@ impl Wire {
         Some(self.inbox.drain(..count).collect())
     }
 
-    /// A start frame: flags, revision, private data.
+    /// Takes a start frame: flags, revision, private data.
     pub(crate) fn start(&mut self, request: bool) -> Option<(u8, u8, Vec<u8>)> {
         if self.inbox.len() < 20 {
             return None;
@@ -268,9 +270,9 @@ impl Wire {
         Some((whole[16], whole[17], whole[20..].to_vec()))
     }
 
-    /// The next frame, with everything about it checked.
+    /// Takes the next frame, with every field checked.
     pub(crate) fn next(&mut self) -> Option<Segment> {
-        // Markers out, one by one, as the position says.
+        // Removes markers one by one, by the stream position.
         let mut plain = Vec::new();
         let mut at = 0;
         let mut wanted = 2;

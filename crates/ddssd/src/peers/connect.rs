@@ -84,7 +84,7 @@ impl Links {
             match verdict {
                 Admission::Admit(pass) => self.take_in(fabric, peer, address, pass),
                 // It was told in the log already.
-                Admission::TurnAway(reason) => reject(fabric, peer, &reason),
+                Admission::Reject(reason) => reject(fabric, peer, &reason),
             }
         }
         met
@@ -92,7 +92,7 @@ impl Links {
 
     /// The doorkeeper has let somebody in on the fabric's porch.
     pub(crate) fn admitted(&mut self, fabric: &mut dyn Fabric, peer: PeerId, address: SocketAddr) {
-        if let Some(pass) = fabric.take_pass(peer) {
+        if let Some(pass) = fabric.take_admission_token(peer) {
             self.take_in(fabric, peer, address, pass);
         }
     }

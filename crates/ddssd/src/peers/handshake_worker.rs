@@ -56,14 +56,14 @@ impl HandshakeVerifier {
 
 impl AdmissionFilter for HandshakeVerifier {
     /// The pass is the [`Answer`].
-    fn judge(&mut self, address: SocketAddr, hello: &[u8]) -> Admission {
+    fn evaluate(&mut self, address: SocketAddr, hello: &[u8]) -> Admission {
         self.judged.0.fetch_add(1, Ordering::Relaxed);
         match respond(&self.key, self.purpose, &self.ours, hello) {
             Ok(answer) => Admission::Admit(Box::new(answer)),
             Err(error) => {
                 let reason = error.to_string();
                 tell(address, &reason);
-                Admission::TurnAway(reason)
+                Admission::Reject(reason)
             }
         }
     }
@@ -114,7 +114,7 @@ impl HandshakeWorker {
         let (answers, checked) = sync_channel(Self::KNOCKS_MAX);
         let body = move || {
             for HandshakeRequest { peer, address, hello } in asked {
-                let verdict = doorkeeper.judge(address, &hello);
+                let verdict = doorkeeper.evaluate(address, &hello);
                 if answers.send(HandshakeResult { peer, address, verdict }).is_err() {
                     return;
                 }
@@ -195,7 +195,7 @@ mod tests {
         let count = answers.len();
         let good = answers.into_iter().filter_map(|HandshakeResult { verdict, .. }| match verdict {
             Admission::Admit(pass) => answer_in(pass),
-            Admission::TurnAway(_) => None,
+            Admission::Reject(_) => None,
         });
         let good: Vec<Answer> = good.collect();
         assert_eq!((count, good.len()), (HandshakeWorker::KNOCKS_MAX, 1));

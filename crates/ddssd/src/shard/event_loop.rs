@@ -302,7 +302,7 @@ impl EventLoop {
         let change = match event {
             Event::Done { tag, outcome, .. } => return self.done(tag, outcome),
             Event::Message { peer, bytes, .. } => return self.hear(peer, bytes),
-            Event::Asked { peer, address, hello } => {
+            Event::ConnectRequest { peer, address, hello } => {
                 self.next_connect = Some(Instant::now());
                 self.hands.links.asked(self.hands.fabric.as_mut(), peer, address, hello);
                 None
@@ -501,7 +501,7 @@ impl ProgressTask for EventLoop {
 
     /// Who answers other nodes' reads hears nothing of it: the next one would find it asleep.
     fn has_served_peers(&self) -> bool {
-        self.hands.fabric.has_moved()
+        self.hands.fabric.has_moved_bytes()
     }
 
     fn has_computing_client(&mut self) -> bool {

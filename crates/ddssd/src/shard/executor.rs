@@ -311,7 +311,7 @@ impl ActionExecutor {
             let memory = self.memory.open_area(area, storage).map_err(|error| with_cause(&error))?;
             let bytes = memory.len() as u64;
             // Clients look at an area, and only this thread writes it.
-            let region = self.fabric.register(memory.descriptor(), Trust::Own, 0, bytes);
+            let region = self.fabric.register(memory.descriptor(), Trust::Exclusive, 0, bytes);
             self.area_regions[area] = Some(region.map_err(|error| error.to_string())?);
         }
         Ok(())

@@ -128,8 +128,8 @@ impl PreparedShard {
         };
         let mut doorman = None;
         if let Some(doorkeeper) = config.key.clone().map(doorkeeper) {
-            if fabric.capabilities().guarded {
-                fabric.guard(Box::new(doorkeeper)).map_err(StartError::Network)?;
+            if fabric.capabilities().has_admission_filter {
+                fabric.set_admission_filter(Box::new(doorkeeper)).map_err(StartError::Network)?;
             } else {
                 doorman = Some(HandshakeWorker::start(doorkeeper, station.inbox()).map_err(StartError::Network)?);
             }

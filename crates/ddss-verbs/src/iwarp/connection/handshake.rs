@@ -9,7 +9,7 @@ use super::{Connection, ConnectionError, Context, Stage};
 use crate::events::CloseReason;
 use crate::fabric::PeerId;
 use crate::iwarp::config::IwarpConfig;
-use crate::iwarp::mpa::{Enhanced, NegotiatedTerms, Ready, Side, Start, StartError};
+use crate::iwarp::mpa::{Enhanced, NegotiatedTerms, ReadyMessage, StartError, StartFrame, StartKind};
 use crate::terminate_code::TerminateCode;
 
 /// The peer's request, until the owner has answered.
@@ -30,25 +30,25 @@ impl Connection {
         seed: u32,
         hello: &[u8],
     ) -> Self {
-        let mut connection = Self::new(id, address, Stage::Reply, config, seed);
+        let mut connection = Self::new(id, address, Stage::AwaitReply, config, seed);
         let mut frame = Vec::new();
-        NegotiatedTerms::request(&connection.config, hello).encode(Side::Request, &mut frame);
-        connection.outbox.raw(&frame);
+        NegotiatedTerms::request(&connection.config, hello).encode(StartKind::Request, &mut frame);
+        connection.send_queue.append_raw(&frame);
         connection
     }
 
     /// Creates the accepting side.
     pub(crate) fn accepting(id: PeerId, address: SocketAddr, config: Arc<IwarpConfig>, seed: u32) -> Self {
-        Self::new(id, address, Stage::Request, config, seed)
+        Self::new(id, address, Stage::AwaitRequest, config, seed)
     }
 
     /// Accepts the peer's request. False if there is none.
     pub(crate) fn accept(&mut self, hello: &[u8]) -> Result<bool, TerminateCode> {
-        if self.stage != Stage::Asked {
+        if self.stage != Stage::AwaitAccept {
             return Ok(false);
         }
-        let Some(asked) = self.asked else { return Ok(false) };
-        let start = Start {
+        let Some(asked) = self.peer_request else { return Ok(false) };
+        let start = StartFrame {
             markers: asked.markers,
             crc: asked.crc,
             reject: false,
@@ -56,32 +56,32 @@ impl Connection {
             enhanced: asked.enhanced,
             private: &[],
         };
-        let (reply, terms) = NegotiatedTerms::answer(&self.config, &start, hello)?;
+        let (reply, terms) = NegotiatedTerms::negotiate(&self.config, &start, hello)?;
         let mut frame = Vec::new();
-        reply.encode(Side::Reply, &mut frame);
-        self.outbox.raw(&frame);
-        self.outbox.begin(terms.crc, terms.markers_out);
+        reply.encode(StartKind::Reply, &mut frame);
+        self.send_queue.append_raw(&frame);
+        self.send_queue.begin(terms.crc, terms.markers_out);
         self.terms = terms;
-        self.stage = Stage::First;
+        self.stage = Stage::AwaitFirstFrame;
         // Without a ready-to-receive message nothing tells when the peer is there, so it counts as connected now.
-        self.announce = terms.ready.is_none();
+        self.has_unreported_connect = terms.ready.is_none();
         Ok(true)
     }
 
     /// Rejects the peer's request; the caller then closes the connection. False if there is no request.
     pub(crate) fn reject(&mut self, reason: &[u8]) -> bool {
-        if self.stage != Stage::Asked {
+        if self.stage != Stage::AwaitAccept {
             return false;
         }
-        let Some(asked) = self.asked.take() else { return false };
-        self.refuse(asked.revision, reason);
+        let Some(asked) = self.peer_request.take() else { return false };
+        self.encode_reject(asked.revision, reason);
         true
     }
 
-    fn refuse(&mut self, revision: u8, reason: &[u8]) {
+    fn encode_reject(&mut self, revision: u8, reason: &[u8]) {
         let mut frame = Vec::new();
-        NegotiatedTerms::refusal(revision, reason).encode(Side::Reply, &mut frame);
-        self.outbox.raw(&frame);
+        NegotiatedTerms::reject(revision, reason).encode(StartKind::Reply, &mut frame);
+        self.send_queue.append_raw(&frame);
     }
 
     /// Processes the request, on the accepting side. Returns the bytes used.
@@ -90,25 +90,25 @@ impl Connection {
         bytes: &[u8],
         cx: &mut Context<'_>,
     ) -> Result<Option<usize>, ConnectionError> {
-        let (start, used) = match Start::parse(bytes, Side::Request) {
+        let (start, used) = match StartFrame::parse(bytes, StartKind::Request) {
             Ok(Some(whole)) => whole,
             Ok(None) => return Ok(None),
             Err(error) => {
                 // A peer with the right key gets an answer; a foreign protocol does not.
                 if error != StartError::Key {
-                    self.refuse(2, b"");
+                    self.encode_reject(2, b"");
                 }
-                return Err(ConnectionError::Close(CloseReason::Broken(TerminateCode::MPA_START)));
+                return Err(ConnectionError::Close(CloseReason::ProtocolViolation(TerminateCode::MPA_START)));
             }
         };
         if start.private.len() > HELLO_BYTES_MAX {
-            self.refuse(start.revision, b"");
-            return Err(ConnectionError::Close(CloseReason::Broken(TerminateCode::MPA_START)));
+            self.encode_reject(start.revision, b"");
+            return Err(ConnectionError::Close(CloseReason::ProtocolViolation(TerminateCode::MPA_START)));
         }
-        let Start { markers, crc, revision, enhanced, .. } = start;
-        self.asked = Some(PeerRequest { markers, crc, revision, enhanced });
-        self.stage = Stage::Asked;
-        cx.events.asked(self.id, self.address, start.private);
+        let StartFrame { markers, crc, revision, enhanced, .. } = start;
+        self.peer_request = Some(PeerRequest { markers, crc, revision, enhanced });
+        self.stage = Stage::AwaitAccept;
+        cx.events.push_connect_request(self.id, self.address, start.private);
         Ok(Some(used))
     }
 
@@ -118,9 +118,9 @@ impl Connection {
         bytes: &[u8],
         cx: &mut Context<'_>,
     ) -> Result<Option<usize>, ConnectionError> {
-        let start = Start::parse(bytes, Side::Reply);
+        let start = StartFrame::parse(bytes, StartKind::Reply);
         let Some((start, used)) =
-            start.map_err(|_| ConnectionError::Close(CloseReason::Broken(TerminateCode::MPA_START)))?
+            start.map_err(|_| ConnectionError::Close(CloseReason::ProtocolViolation(TerminateCode::MPA_START)))?
         else {
             return Ok(None);
         };
@@ -131,40 +131,40 @@ impl Connection {
         }
         let asked = NegotiatedTerms::request(&self.config, &[]);
         if start.private.len() > HELLO_BYTES_MAX || start.revision > asked.revision {
-            return Err(ConnectionError::Close(CloseReason::Broken(TerminateCode::MPA_START)));
+            return Err(ConnectionError::Close(CloseReason::ProtocolViolation(TerminateCode::MPA_START)));
         }
-        let agreed = NegotiatedTerms::agreed(&self.config, &start);
-        self.outbox.begin(self.config.crc || start.crc, start.markers);
+        let agreed = NegotiatedTerms::from_reply(&self.config, &start);
+        self.send_queue.begin(self.config.crc || start.crc, start.markers);
         self.stage = Stage::Open;
         self.terms = agreed?;
         self.connected = true;
-        self.say_ready(cx);
-        cx.events.connected(self.id, start.private);
+        self.send_ready(cx);
+        cx.events.push_connected(self.id, start.private);
         Ok(Some(used))
     }
 
     /// Sends the ready-to-receive message, an operation of length zero, when both sides may send first.
-    fn say_ready(&mut self, cx: &mut Context<'_>) {
+    fn send_ready(&mut self, cx: &mut Context<'_>) {
         match self.terms.ready {
-            Some(Ready::Write) => self.send_empty_write(cx),
-            Some(Ready::Read) => self.send_empty_read(cx),
-            Some(Ready::Send) | None => {}
+            Some(ReadyMessage::Write) => self.send_empty_write(cx),
+            Some(ReadyMessage::Read) => self.send_empty_read(cx),
+            Some(ReadyMessage::Send) | None => {}
         }
     }
 
     /// Processes the first frame on the accepting side, which may send from now on. The owner receives *connected*
     /// before the content of the frame.
-    pub(super) fn first_frame(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn receive_first_frame(&mut self, cx: &mut Context<'_>) {
         self.stage = Stage::Open;
-        self.tell_connected(cx);
+        self.report_connected(cx);
     }
 
     /// Reports *connected* to the owner of the accepting side, once.
-    pub(super) fn tell_connected(&mut self, cx: &mut Context<'_>) {
-        self.announce = false;
+    pub(super) fn report_connected(&mut self, cx: &mut Context<'_>) {
+        self.has_unreported_connect = false;
         if !self.connected {
             self.connected = true;
-            cx.events.connected(self.id, &[]);
+            cx.events.push_connected(self.id, &[]);
         }
     }
 }

@@ -34,18 +34,18 @@ pub(super) struct Target {
 /// answer to the oldest local read.
 pub(super) struct PartialSegment {
     target: Target,
-    left: usize,
+    remaining: usize,
     trailer: usize,
     /// With CRC: the checksum of the bytes so far.
     sum: Option<u32>,
 }
 
 impl PartialSegment {
-    pub(super) fn direct(&self) -> Option<(RegionId, u64, usize)> {
+    pub(super) fn direct_target(&self) -> Option<(RegionId, u64, usize)> {
         let region = self.target.region?;
         // Payload under a CRC has to be summed in private memory.
-        let fits = self.sum.is_none() && self.left >= DIRECT_BYTES_MIN;
-        fits.then_some((region, self.target.offset, self.left))
+        let fits = self.sum.is_none() && self.remaining >= DIRECT_BYTES_MIN;
+        fits.then_some((region, self.target.offset, self.remaining))
     }
 
     /// Discards the rest of the payload; returns the region whose hold is to be released. Only a read can be abandoned
@@ -65,17 +65,17 @@ impl Connection {
     /// answer to a large read. With CRC all bytes are received into private memory first.
     pub(crate) fn expects_large(&self) -> bool {
         // The end of one answer arrives together with the start of the next one.
-        let asked = || self.reads.iter().take(2).any(|read| read.left() as usize >= LARGE_BYTES);
-        self.stage == Stage::Open && !self.terms.crc && !self.terms.markers_in && (self.large || asked())
+        let asked = || self.reads.iter().take(2).any(|read| read.remaining() as usize >= LARGE_BYTES);
+        self.stage == Stage::Open && !self.terms.crc && !self.terms.markers_in && (self.was_large_segment || asked())
     }
 
     /// Records payload bytes that were put at the place of [`direct_target`](Self::direct_target).
-    pub(crate) fn placed(&mut self, count: usize, cx: &mut Context<'_>) {
+    pub(crate) fn advance_placement(&mut self, count: usize, cx: &mut Context<'_>) {
         let partial = self.partial.as_mut().expect("bytes are placed only where a partial segment wants them");
-        partial.left -= count;
+        partial.remaining -= count;
         partial.target.offset += count as u64;
-        if partial.left == 0 {
-            self.payload_complete(cx);
+        if partial.remaining == 0 {
+            self.complete_payload(cx);
         }
     }
 
@@ -91,25 +91,25 @@ impl Connection {
             return Ok(None);
         }
         let ulpdu = &head[2..];
-        let left = ulpdu_bytes - TAGGED_BYTES;
+        let remaining = ulpdu_bytes - TAGGED_BYTES;
         let target = match Header::parse(ulpdu) {
-            Ok((Header::Tagged(header), _)) => self.tagged(header, left, cx),
+            Ok((Header::Tagged(header), _)) => self.check_tagged(header, remaining, cx),
             Ok((Header::Untagged(_), _)) => return Ok(None),
             Err(fault) => Err(fault),
         };
         match target {
             Err(fault) => self.fail(fault, Some((ulpdu, ulpdu_bytes)), cx),
             Ok(target) => {
-                if self.stage == Stage::First {
-                    self.first_frame(cx);
+                if self.stage == Stage::AwaitFirstFrame {
+                    self.receive_first_frame(cx);
                 }
                 if let Some(region) = target.region {
                     cx.memory.hold(region);
                 }
                 let trailer = frame_bytes(ulpdu_bytes) - 2 - ulpdu_bytes;
-                self.partial = Some(PartialSegment { target, left, trailer, sum: None });
-                if left == 0 {
-                    self.payload_complete(cx);
+                self.partial = Some(PartialSegment { target, remaining, trailer, sum: None });
+                if remaining == 0 {
+                    self.complete_payload(cx);
                 }
             }
         }
@@ -123,29 +123,29 @@ impl Connection {
         cx: &mut Context<'_>,
     ) -> Result<Option<usize>, ConnectionError> {
         let partial = self.partial.as_mut().expect("the caller has looked");
-        if partial.left == 0 {
+        if partial.remaining == 0 {
             return match partial.sum {
                 Some(sum) => self.receive_summed_trailer(sum, bytes, cx),
                 None => Ok(Some(self.receive_trailer(bytes))),
             };
         }
         let Target { region, offset, .. } = partial.target;
-        let mut count = partial.left.min(bytes.len());
-        if partial.sum.is_some() && count < partial.left {
+        let mut count = partial.remaining.min(bytes.len());
+        if partial.sum.is_some() && count < partial.remaining {
             // The next piece has to start at a vector and word boundary: neither is ever split.
             let beyond = (offset as usize).wrapping_add(count) % PIECE_BYTES;
             let Some(whole) = count.checked_sub(beyond).filter(|whole| *whole > 0) else { return Ok(None) };
             count = whole;
         }
         let piece = &bytes[..count];
-        let mapping = region.map(|region| cx.memory.held(region));
+        let mapping = region.map(|region| cx.memory.mapping(region));
         match (&mut partial.sum, mapping) {
             (Some(sum), Some(mapping)) => *sum = mapping.copy_in_summed(offset as usize, piece, *sum),
             (Some(sum), None) => *sum = crc::append(*sum, piece),
             (None, Some(mapping)) => mapping.copy_in(offset as usize, piece),
             (None, None) => {}
         }
-        self.placed(count, cx);
+        self.advance_placement(count, cx);
         Ok(Some(count))
     }
 
@@ -174,19 +174,19 @@ impl Connection {
         if crc::append(sum, padding).to_le_bytes() != *theirs {
             return Err(TerminateCode::MPA_CRC.into());
         }
-        self.tagged_placed(target, cx);
+        self.complete_tagged(target, cx);
         Ok(Some(trailer))
     }
 
     /// Completes the payload of a partial segment; its padding and CRC are still to come.
-    fn payload_complete(&mut self, cx: &mut Context<'_>) {
+    fn complete_payload(&mut self, cx: &mut Context<'_>) {
         let partial = self.partial.as_mut().expect("it was just filled");
         let (target, summed) = (partial.target, partial.sum.is_some());
         if let Some(region) = partial.target.region.take() {
             cx.memory.release(region);
         }
         if !summed {
-            self.tagged_placed(target, cx);
+            self.complete_tagged(target, cx);
         }
     }
 
@@ -202,13 +202,13 @@ impl Connection {
         if Opcode::parse(header.rdmap) != Ok(Opcode::ReadResponse) {
             return None;
         }
-        let left = ulpdu_bytes - at;
-        let target = self.tagged(header, left, cx).ok()?;
+        let remaining = ulpdu_bytes - at;
+        let target = self.check_tagged(header, remaining, cx).ok()?;
         if let Some(region) = target.region {
             cx.memory.hold(region);
         }
         let trailer = frame_bytes(ulpdu_bytes) - 2 - ulpdu_bytes;
-        self.partial = Some(PartialSegment { target, left, trailer, sum: Some(crc::checksum(head)) });
+        self.partial = Some(PartialSegment { target, remaining, trailer, sum: Some(crc::checksum(head)) });
         Some(head.len())
     }
 }

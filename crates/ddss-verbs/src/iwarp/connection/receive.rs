@@ -25,11 +25,13 @@ impl Connection {
         while used < bytes.len() {
             let rest = &bytes[used..];
             let step = match self.stage {
-                Stage::Request => self.receive_request(rest, cx),
-                Stage::Reply => self.receive_reply(rest, cx),
+                Stage::AwaitRequest => self.receive_request(rest, cx),
+                Stage::AwaitReply => self.receive_reply(rest, cx),
                 // The other side has to wait for the reply.
-                Stage::Asked => Err(ConnectionError::Close(CloseReason::Broken(TerminateCode::MPA_START))),
-                Stage::First | Stage::Open => self.receive_frame(rest, cx),
+                Stage::AwaitAccept => {
+                    Err(ConnectionError::Close(CloseReason::ProtocolViolation(TerminateCode::MPA_START)))
+                }
+                Stage::AwaitFirstFrame | Stage::Open => self.receive_frame(rest, cx),
                 Stage::Ended => return bytes.len(),
             };
             match step {
@@ -62,11 +64,11 @@ impl Connection {
             if self.receive_response(frame, cx)? {
                 return Ok(Some(frame.len()));
             }
-            if !frame.is_good() {
+            if !frame.has_valid_crc() {
                 return Err(TerminateCode::MPA_CRC.into());
             }
         }
-        self.segment(frame.ulpdu(), cx);
+        self.receive_segment(frame.ulpdu(), cx);
         Ok(Some(frame.len()))
     }
 
@@ -82,20 +84,20 @@ impl Connection {
         if Opcode::parse(header.rdmap) != Ok(Opcode::ReadResponse) {
             return Ok(false);
         }
-        let Ok(target) = self.tagged(header, ulpdu.len() - at, cx) else { return Ok(false) };
+        let Ok(target) = self.check_tagged(header, ulpdu.len() - at, cx) else { return Ok(false) };
         let Some(region) = target.region else {
             // The read was abandoned.
-            if !frame.is_good() {
+            if !frame.has_valid_crc() {
                 return Err(TerminateCode::MPA_CRC.into());
             }
-            self.tagged_placed(target, cx);
+            self.complete_tagged(target, cx);
             return Ok(true);
         };
-        let mapping = cx.memory.held(region);
-        if !frame.is_good_with(at, |crc, payload| mapping.copy_in_summed(target.offset as usize, payload, crc)) {
+        let mapping = cx.memory.mapping(region);
+        if !frame.has_valid_crc_with(at, |crc, payload| mapping.copy_in_summed(target.offset as usize, payload, crc)) {
             return Err(TerminateCode::MPA_CRC.into());
         }
-        self.tagged_placed(target, cx);
+        self.complete_tagged(target, cx);
         Ok(true)
     }
 
@@ -104,29 +106,29 @@ impl Connection {
         let taken = mpa::take_marked_frame(bytes, self.position, self.terms.crc, &mut ulpdu);
         if let Ok(Some(count)) = taken {
             self.position += count as u64;
-            self.segment(&ulpdu, cx);
+            self.receive_segment(&ulpdu, cx);
         }
         self.ulpdu = ulpdu;
         Ok(taken?)
     }
 
     /// Processes a complete ULPDU with a verified checksum.
-    fn segment(&mut self, ulpdu: &[u8], cx: &mut Context<'_>) {
-        if self.stage == Stage::First {
-            self.first_frame(cx);
+    fn receive_segment(&mut self, ulpdu: &[u8], cx: &mut Context<'_>) {
+        if self.stage == Stage::AwaitFirstFrame {
+            self.receive_first_frame(cx);
         }
         let result = match Header::parse(ulpdu) {
             Err(fault) => Err(fault),
             Ok((Header::Tagged(header), at)) => {
                 let payload = &ulpdu[at..];
-                self.tagged(header, payload.len(), cx).map(|target| {
+                self.check_tagged(header, payload.len(), cx).map(|target| {
                     if let Some(region) = target.region {
-                        cx.memory.held(region).copy_in(target.offset as usize, payload);
+                        cx.memory.mapping(region).copy_in(target.offset as usize, payload);
                     }
-                    self.tagged_placed(target, cx);
+                    self.complete_tagged(target, cx);
                 })
             }
-            Ok((Header::Untagged(header), at)) => self.untagged(header, &ulpdu[at..], cx),
+            Ok((Header::Untagged(header), at)) => self.receive_untagged(header, &ulpdu[at..], cx),
         };
         if let Err(fault) = result {
             self.fail(fault, Some((ulpdu, ulpdu.len())), cx);
@@ -134,24 +136,24 @@ impl Connection {
     }
 
     /// Checks a tagged header, returns the place of its payload, and counts the payload as arrived.
-    pub(super) fn tagged(
+    pub(super) fn check_tagged(
         &mut self,
         header: Tagged,
         bytes: usize,
         cx: &mut Context<'_>,
     ) -> Result<Target, TerminateCode> {
-        self.large = bytes >= LARGE_BYTES;
+        self.was_large_segment = bytes >= LARGE_BYTES;
         match Opcode::parse(header.rdmap)? {
             Opcode::Write => {
                 let key = header.key;
                 let mut target = Target { region: None, offset: 0, response: false, last: header.last, key };
-                let orphaned = self.orphaned.filter(|orphaned| *orphaned == key);
-                self.writing = (!header.last).then_some(key);
+                let withdrawn_write = self.withdrawn_write.filter(|withdrawn_write| *withdrawn_write == key);
+                self.open_write = (!header.last).then_some(key);
                 if header.last {
-                    self.orphaned = None;
+                    self.withdrawn_write = None;
                 }
                 // A segment without payload touches nothing, so its key and address mean nothing.
-                if bytes > 0 && orphaned.is_none() {
+                if bytes > 0 && withdrawn_write.is_none() {
                     let (region, offset) = self
                         .windows
                         .translate(cx.memory, header.key, header.address, bytes as u64, Rights::WRITE)
@@ -171,15 +173,15 @@ impl Connection {
     }
 
     /// Completes a read after the payload of its last segment is placed.
-    pub(super) fn tagged_placed(&mut self, target: Target, cx: &mut Context<'_>) {
+    pub(super) fn complete_tagged(&mut self, target: Target, cx: &mut Context<'_>) {
         if target.response && target.last {
             let read = self.reads.pop_front().expect("the response was checked against it");
             read.done(self.id, cx);
         }
     }
 
-    fn untagged(&mut self, header: Untagged, body: &[u8], cx: &mut Context<'_>) -> Result<(), TerminateCode> {
-        self.large = false;
+    fn receive_untagged(&mut self, header: Untagged, body: &[u8], cx: &mut Context<'_>) -> Result<(), TerminateCode> {
+        self.was_large_segment = false;
         if header.queue > queue::ATOMIC {
             return Err(TerminateCode::DDP_QUEUE);
         }
@@ -189,26 +191,26 @@ impl Connection {
                 self.receive_send(header, solicited, invalidate, body, cx)
             }
             (Opcode::Immediate { solicited }, queue::SEND) => {
-                let data: [u8; 8] = self.single(header, body, self.expected_send)?;
+                let data: [u8; 8] = self.parse_single(header, body, self.expected_send)?;
                 if !self.message.is_empty() {
                     return Err(TerminateCode::RDMAP_OPCODE);
                 }
                 self.expected_send = self.expected_send.wrapping_add(1);
-                cx.events.immediate(self.id, data, solicited);
+                cx.events.push_immediate(self.id, data, solicited);
                 Ok(())
             }
             (Opcode::ReadRequest, queue::REQUEST) => {
-                let body: [u8; READ_BYTES] = self.single(header, body, self.expected_request)?;
-                let response = self.asked_to_read(ReadRequest::parse(&body), cx)?;
-                self.admit(response, cx)
+                let body: [u8; READ_BYTES] = self.parse_single(header, body, self.expected_request)?;
+                let response = self.check_read(ReadRequest::parse(&body), cx)?;
+                self.queue_response(response, cx)
             }
             (Opcode::AtomicRequest, queue::REQUEST) => {
-                let body: [u8; ATOMIC_BYTES] = self.single(header, body, self.expected_request)?;
-                let response = self.asked_to_update(AtomicRequest::parse(&body)?, cx)?;
-                self.admit(response, cx)
+                let body: [u8; ATOMIC_BYTES] = self.parse_single(header, body, self.expected_request)?;
+                let response = self.check_atomic(AtomicRequest::parse(&body)?, cx)?;
+                self.queue_response(response, cx)
             }
             (Opcode::AtomicResponse, queue::ATOMIC) => {
-                let body: [u8; ATOMIC_REPLY_BYTES] = self.single(header, body, self.expected_reply)?;
+                let body: [u8; ATOMIC_REPLY_BYTES] = self.parse_single(header, body, self.expected_reply)?;
                 self.expected_reply = self.expected_reply.wrapping_add(1);
                 self.atomic_done(AtomicReply::parse(&body), cx)
             }
@@ -222,7 +224,12 @@ impl Connection {
     }
 
     /// Checks a message of fixed length in one segment.
-    fn single<const N: usize>(&self, header: Untagged, body: &[u8], expected: u32) -> Result<[u8; N], TerminateCode> {
+    fn parse_single<const N: usize>(
+        &self,
+        header: Untagged,
+        body: &[u8],
+        expected: u32,
+    ) -> Result<[u8; N], TerminateCode> {
         if header.sequence != expected {
             return Err(TerminateCode::DDP_SEQUENCE);
         }
@@ -275,10 +282,10 @@ impl Connection {
             return Err(TerminateCode::RDMAP_INVALIDATE);
         }
         if self.message.is_empty() {
-            cx.events.message(self.id, body, solicited, invalidated);
+            cx.events.push_message(self.id, body, solicited, invalidated);
         } else {
             self.message.extend_from_slice(body);
-            cx.events.message(self.id, &self.message, solicited, invalidated);
+            cx.events.push_message(self.id, &self.message, solicited, invalidated);
             self.message.clear();
         }
         self.expected_send = self.expected_send.wrapping_add(1);
@@ -286,7 +293,7 @@ impl Connection {
     }
 
     /// Queues a request of the peer.
-    fn admit(&mut self, response: Response, cx: &mut Context<'_>) -> Result<(), TerminateCode> {
+    fn queue_response(&mut self, response: Response, cx: &mut Context<'_>) -> Result<(), TerminateCode> {
         if self.responses.len() + usize::from(self.is_responding()) >= usize::from(self.terms.ird) {
             return Err(TerminateCode::DDP_NO_BUFFER);
         }

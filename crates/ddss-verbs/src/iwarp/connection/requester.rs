@@ -10,8 +10,8 @@ use crate::fabric::{PeerId, RegionId};
 use crate::iwarp::ddp::{TAGGED_BYTES, Tagged, UNTAGGED_BYTES, Untagged, queue};
 use crate::iwarp::rdmap::{ATOMIC_BYTES, AtomicKind, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest};
 use crate::iwarp::send_queue::Payload;
-use crate::limits::{BACKLOG_MAX, EARLY_BYTES, OUTBOX_BYTES, WORK_BYTES_MAX};
-use crate::memory::Registry;
+use crate::limits::{BACKLOG_MAX, EARLY_SEND_BYTES, SEND_QUEUE_BYTES, WORK_BYTES_MAX};
+use crate::memory::RegionTable;
 use crate::terminate_code::TerminateCode;
 use crate::work::{LocalRange, PostErrorKind, RemoteRange, SendMode, Work};
 
@@ -44,9 +44,9 @@ impl PendingRead {
         if header.key != self.key {
             return Err(TerminateCode::DDP_KEY);
         }
-        let left = self.bytes - self.arrived;
-        let fits = bytes <= left as usize && header.address == u64::from(self.arrived);
-        let complete = bytes == left as usize;
+        let remaining = self.bytes - self.arrived;
+        let fits = bytes <= remaining as usize && header.address == u64::from(self.arrived);
+        let complete = bytes == remaining as usize;
         if !fits || header.last != complete {
             return Err(TerminateCode::DDP_BOUNDS);
         }
@@ -56,7 +56,7 @@ impl PendingRead {
     }
 
     /// Returns the bytes whose segments have not arrived.
-    pub(super) fn left(&self) -> u32 {
+    pub(super) fn remaining(&self) -> u32 {
         self.bytes - self.arrived
     }
 
@@ -66,7 +66,7 @@ impl PendingRead {
             cx.memory.release(region);
         }
         if let Some(tag) = self.tag {
-            cx.events.done(peer, tag, Ok(0));
+            cx.events.push_done(peer, tag, Ok(0));
         }
     }
 }
@@ -144,7 +144,7 @@ pub(super) struct Backlog {
 
 impl Connection {
     /// Posts one operation, or returns the reason for refusal.
-    pub(crate) fn post(&mut self, work: &Work<'_>, memory: &mut Registry) -> Result<(), PostErrorKind> {
+    pub(crate) fn post(&mut self, work: &Work<'_>, memory: &mut RegionTable) -> Result<(), PostErrorKind> {
         match self.stage {
             Stage::Ended => return Err(PostErrorKind::UnknownPeer),
             _ if !self.connected => return Err(PostErrorKind::NotConnected),
@@ -171,7 +171,7 @@ impl Connection {
     }
 
     /// Stops a posted read from touching memory; its completion is not reported. False if there is no such read.
-    pub(crate) fn abandon(&mut self, tag: u64, memory: &mut Registry) -> bool {
+    pub(crate) fn abandon(&mut self, tag: u64, memory: &mut RegionTable) -> bool {
         let asked = self.reads.iter_mut().find(|read| read.tag == Some(tag));
         if let Some(read) = asked {
             read.tag = None;
@@ -196,7 +196,7 @@ impl Connection {
         true
     }
 
-    fn check<'a>(&self, work: &Work<'a>, memory: &Registry) -> Result<(Queued, &'a [u8]), PostErrorKind> {
+    fn check<'a>(&self, work: &Work<'a>, memory: &RegionTable) -> Result<(Queued, &'a [u8]), PostErrorKind> {
         let queued = match *work {
             Work::Read { tag, local, remote, .. } => {
                 check_ranges(local, remote, memory)?;
@@ -233,13 +233,13 @@ impl Connection {
     fn can_request(&self, queued: &Queued) -> bool {
         let limited = matches!(queued, Queued::Read { .. } | Queued::Atomic { .. });
         self.stage == Stage::Open
-            && self.streaming.is_none()
-            && self.outbox.has_room(OUTBOX_BYTES)
+            && self.stream.is_none()
+            && self.send_queue.has_room(SEND_QUEUE_BYTES)
             && (!limited || self.reads.len() + self.atomics.len() < usize::from(self.terms.ord))
     }
 
     /// Returns true if the next queued work could be encoded now.
-    pub(super) fn can_go_on(&self) -> bool {
+    pub(super) fn can_encode_next(&self) -> bool {
         self.backlog.queue.front().is_some_and(|queued| self.can_request(queued))
     }
 
@@ -262,35 +262,35 @@ impl Connection {
         true
     }
 
-    fn encode(&mut self, queued: Queued, message: &[u8], memory: &mut Registry) {
-        let start = self.outbox.appended();
+    fn encode(&mut self, queued: Queued, message: &[u8], memory: &mut RegionTable) {
+        let start = self.send_queue.appended();
         match queued {
             Queued::Read { tag, local, remote } => self.encode_read(tag, local, remote, memory),
             Queued::Atomic { tag, remote, kind } => self.encode_atomic(tag, remote, kind, memory),
             Queued::Write { tag, local, remote } => {
-                self.streaming = Some(Stream::write(tag, local, remote, start));
+                self.stream = Some(Stream::write(tag, local, remote, start));
                 // A long write is encoded while it is sent.
-                if local.bytes <= EARLY_BYTES as u64 {
-                    self.stream(Some(OUTBOX_BYTES), Source::Copied, memory);
+                if local.bytes <= EARLY_SEND_BYTES as u64 {
+                    self.encode_stream(Some(SEND_QUEUE_BYTES), Source::Copied, memory);
                 }
             }
             Queued::Send { tag, mode, .. } => {
                 let opcode = Opcode::Send { solicited: mode.solicited, invalidate: mode.invalidate.is_some() };
                 self.encode_send(opcode, mode.invalidate.unwrap_or(0), message, memory);
-                self.receipts.push_back(Receipt { tag, start, end: self.outbox.appended() });
+                self.receipts.push_back(Receipt { tag, start, end: self.send_queue.appended() });
             }
             Queued::Immediate { tag, data, solicited } => {
                 self.encode_send(Opcode::Immediate { solicited }, 0, &data, memory);
-                self.receipts.push_back(Receipt { tag, start, end: self.outbox.appended() });
+                self.receipts.push_back(Receipt { tag, start, end: self.send_queue.appended() });
             }
         }
     }
 
-    fn encode_read(&mut self, tag: u64, local: LocalRange, remote: RemoteRange, memory: &Registry) {
+    fn encode_read(&mut self, tag: u64, local: LocalRange, remote: RemoteRange, memory: &RegionTable) {
         let mut read = PendingRead {
             tag: Some(tag),
             sequence: self.request_sequence,
-            start: self.outbox.appended(),
+            start: self.send_queue.appended(),
             key: self.sink_key,
             region: Some(local.region),
             offset: local.offset,
@@ -306,7 +306,7 @@ impl Connection {
         self.encode_read_request(read, remote, memory);
     }
 
-    fn encode_read_request(&mut self, read: PendingRead, remote: RemoteRange, memory: &Registry) {
+    fn encode_read_request(&mut self, read: PendingRead, remote: RemoteRange, memory: &RegionTable) {
         let body = ReadRequest {
             sink_key: read.key,
             sink_address: 0,
@@ -317,19 +317,19 @@ impl Connection {
         let mut head = [0; UNTAGGED_BYTES + READ_BYTES];
         head[..UNTAGGED_BYTES].copy_from_slice(&self.request_header(Opcode::ReadRequest).encode());
         head[UNTAGGED_BYTES..].copy_from_slice(&body.encode());
-        self.outbox.frame(&head, Payload::Bytes(&[]), memory);
+        self.send_queue.append_frame(&head, Payload::Bytes(&[]), memory);
     }
 
-    fn encode_atomic(&mut self, tag: u64, remote: RemoteRange, kind: AtomicKind, memory: &Registry) {
+    fn encode_atomic(&mut self, tag: u64, remote: RemoteRange, kind: AtomicKind, memory: &RegionTable) {
         let id = self.atomic_id;
         self.atomic_id = self.atomic_id.wrapping_add(1);
-        let start = self.outbox.appended();
+        let start = self.send_queue.appended();
         self.atomics.push_back(PendingAtomic { tag, sequence: self.request_sequence, start, id });
         let body = AtomicRequest { id, key: remote.key, address: remote.address, kind };
         let mut head = [0; UNTAGGED_BYTES + ATOMIC_BYTES];
         head[..UNTAGGED_BYTES].copy_from_slice(&self.request_header(Opcode::AtomicRequest).encode());
         head[UNTAGGED_BYTES..].copy_from_slice(&body.encode());
-        self.outbox.frame(&head, Payload::Bytes(&[]), memory);
+        self.send_queue.append_frame(&head, Payload::Bytes(&[]), memory);
     }
 
     fn request_header(&mut self, opcode: Opcode) -> Untagged {
@@ -338,18 +338,18 @@ impl Connection {
         Untagged { last: true, rdmap: opcode.control(), word: 0, queue: queue::REQUEST, sequence, offset: 0 }
     }
 
-    fn encode_send(&mut self, opcode: Opcode, word: u32, message: &[u8], memory: &Registry) {
+    fn encode_send(&mut self, opcode: Opcode, word: u32, message: &[u8], memory: &RegionTable) {
         let sequence = self.send_sequence;
         self.send_sequence = sequence.wrapping_add(1);
         let header = Untagged { last: true, rdmap: opcode.control(), word, queue: queue::SEND, sequence, offset: 0 };
-        self.outbox.frame(&header.encode(), Payload::Bytes(message), memory);
+        self.send_queue.append_frame(&header.encode(), Payload::Bytes(message), memory);
     }
 
     /// Sends an empty write as ready-to-receive message.
     pub(super) fn send_empty_write(&mut self, cx: &mut Context<'_>) {
         let header: [u8; TAGGED_BYTES] =
             Tagged { last: true, rdmap: Opcode::Write.control(), key: 0, address: 0 }.encode();
-        self.outbox.frame(&header, Payload::Bytes(&[]), cx.memory);
+        self.send_queue.append_frame(&header, Payload::Bytes(&[]), cx.memory);
     }
 
     /// Sends an empty read, the other ready-to-receive message.
@@ -357,7 +357,7 @@ impl Connection {
         let read = PendingRead {
             tag: None,
             sequence: self.request_sequence,
-            start: self.outbox.appended(),
+            start: self.send_queue.appended(),
             key: 0,
             region: None,
             offset: 0,
@@ -370,11 +370,11 @@ impl Connection {
 
     /// Completes the writes and messages that the socket has accepted.
     pub(super) fn acknowledge(&mut self, cx: &mut Context<'_>) {
-        let consumed = self.outbox.consumed();
+        let consumed = self.send_queue.consumed();
         while let Some(receipt) = self.receipts.front()
             && receipt.end <= consumed
         {
-            cx.events.done(self.id, receipt.tag, Ok(0));
+            cx.events.push_done(self.id, receipt.tag, Ok(0));
             self.receipts.pop_front();
         }
     }
@@ -383,12 +383,12 @@ impl Connection {
     pub(super) fn atomic_done(&mut self, reply: AtomicReply, cx: &mut Context<'_>) -> Result<(), TerminateCode> {
         let position = self.atomics.iter().position(|atomic| atomic.id == reply.id);
         let atomic = position.and_then(|position| self.atomics.remove(position)).ok_or(TerminateCode::RDMAP_OPCODE)?;
-        cx.events.done(self.id, atomic.tag, Ok(reply.value));
+        cx.events.push_done(self.id, atomic.tag, Ok(reply.value));
         Ok(())
     }
 }
 
-fn check_ranges(local: LocalRange, remote: RemoteRange, memory: &Registry) -> Result<(), PostErrorKind> {
+fn check_ranges(local: LocalRange, remote: RemoteRange, memory: &RegionTable) -> Result<(), PostErrorKind> {
     if local.bytes > WORK_BYTES_MAX {
         return Err(PostErrorKind::TooLong);
     }

@@ -7,7 +7,7 @@ use crate::iwarp::ddp::{Tagged, UNTAGGED_BYTES, Untagged, queue};
 use crate::iwarp::rdmap::{ATOMIC_REPLY_BYTES, AtomicKind, AtomicReply, AtomicRequest, Opcode, ReadRequest};
 use crate::iwarp::send_queue::Payload;
 use crate::limits::{SNAPSHOT_BYTES, WORK_BYTES_MAX};
-use crate::memory::Registry;
+use crate::memory::RegionTable;
 use crate::sys::crc;
 use crate::terminate_code::TerminateCode;
 use crate::work::{LocalRange, RemoteRange};
@@ -18,9 +18,9 @@ const COPIED_BYTES: usize = 16 << 10;
 const GATHERED_BYTES: usize = 60 << 10;
 /// Payload up to this length is copied even where it could be gathered: the socket accepts one long part faster than
 /// many short ones.
-const COPY_ANYWAY_BYTES: usize = 8 << 10;
+const COPY_MAX_BYTES: usize = 8 << 10;
 /// The same limit where the processor checksums payload while copying it.
-const COPY_SUMMED_BYTES: usize = 16 << 10;
+const COPY_SUMMED_MAX_BYTES: usize = 16 << 10;
 
 /// An answer up to this length is small: it is sent along with others.
 const SMALL_BYTES: usize = 4 << 10;
@@ -38,7 +38,7 @@ pub(super) enum Source {
 }
 
 /// Largest read that is taken in one go where payload is gathered.
-pub(crate) const GATHERED_SNAPSHOT_BYTES: u64 = COPY_ANYWAY_BYTES as u64;
+pub(crate) const GATHERED_SNAPSHOT_BYTES: u64 = COPY_MAX_BYTES as u64;
 
 /// A checked request of the peer, with a hold on its region.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ impl Response {
         matches!(*self, Response::Read { bytes, .. } if bytes as usize > SMALL_BYTES)
     }
 
-    pub(super) fn hold(&self, memory: &mut Registry) {
+    pub(super) fn hold(&self, memory: &mut RegionTable) {
         if let Some(region) = self.region() {
             memory.hold(region);
         }
@@ -74,11 +74,11 @@ pub(super) struct Stream {
     /// Region with a hold, if there is any.
     pub(super) region: Option<RegionId>,
     offset: u64,
-    left: u64,
+    remaining: u64,
     key: u32,
     address: u64,
     /// True if it has to be read from memory within one poll.
-    whole: bool,
+    is_snapshot: bool,
     /// Of a write: its tag and its start in the stream.
     pub(super) receipt: Option<(u64, u64)>,
 }
@@ -89,10 +89,10 @@ impl Stream {
             opcode: Opcode::Write,
             region: Some(local.region),
             offset: local.offset,
-            left: local.bytes,
+            remaining: local.bytes,
             key: remote.key,
             address: remote.address,
-            whole: false,
+            is_snapshot: false,
             receipt: Some((tag, start)),
         }
     }
@@ -100,7 +100,7 @@ impl Stream {
 
 impl Connection {
     /// Checks a read request of the peer.
-    pub(super) fn asked_to_read(&self, read: ReadRequest, cx: &Context<'_>) -> Result<Response, TerminateCode> {
+    pub(super) fn check_read(&self, read: ReadRequest, cx: &Context<'_>) -> Result<Response, TerminateCode> {
         let bytes = u64::from(read.bytes);
         if bytes > WORK_BYTES_MAX {
             return Err(TerminateCode::RDMAP_BOUNDS);
@@ -119,7 +119,7 @@ impl Connection {
     }
 
     /// Checks an atomic request of the peer.
-    pub(super) fn asked_to_update(&self, update: AtomicRequest, cx: &Context<'_>) -> Result<Response, TerminateCode> {
+    pub(super) fn check_atomic(&self, update: AtomicRequest, cx: &Context<'_>) -> Result<Response, TerminateCode> {
         let AtomicRequest { id, key, address, kind } = update;
         let (region, offset) =
             self.windows.translate(cx.memory, key, address, 8, Rights::ATOMIC).map_err(|denied| denied.rdmap())?;
@@ -131,7 +131,7 @@ impl Connection {
 
     /// Returns true if an answer is being sent segment by segment.
     pub(super) fn is_responding(&self) -> bool {
-        self.streaming.is_some_and(|stream| stream.opcode == Opcode::ReadResponse)
+        self.stream.is_some_and(|stream| stream.opcode == Opcode::ReadResponse)
     }
 
     /// Executes the next request of the peer. False if there is none.
@@ -139,15 +139,16 @@ impl Connection {
         let Some(response) = self.responses.pop_front() else { return false };
         match response {
             Response::Read { region, offset, bytes, key, address } => {
-                let left = u64::from(bytes);
+                let remaining = u64::from(bytes);
                 let opcode = Opcode::ReadResponse;
-                let whole = left <= SNAPSHOT_BYTES as u64;
-                self.streaming = Some(Stream { opcode, region, offset, left, key, address, whole, receipt: None });
+                let is_snapshot = remaining <= SNAPSHOT_BYTES as u64;
+                self.stream =
+                    Some(Stream { opcode, region, offset, remaining, key, address, is_snapshot, receipt: None });
             }
             Response::Atomic { region, offset, kind, id } => {
                 // Payload that was summed before has to leave unchanged.
-                self.outbox.take_in(cx.memory);
-                let value = cx.memory.held(region).update(offset as usize, |old| kind.apply(old));
+                self.send_queue.copy_in_place_payload(cx.memory);
+                let value = cx.memory.mapping(region).update(offset as usize, |old| kind.apply(old));
                 cx.memory.release(region);
                 self.encode_reply(AtomicReply { id, value }, cx.memory);
             }
@@ -155,7 +156,7 @@ impl Connection {
         true
     }
 
-    fn encode_reply(&mut self, reply: AtomicReply, memory: &Registry) {
+    fn encode_reply(&mut self, reply: AtomicReply, memory: &RegionTable) {
         let sequence = self.reply_sequence;
         self.reply_sequence = sequence.wrapping_add(1);
         let rdmap = Opcode::AtomicResponse.control();
@@ -163,68 +164,71 @@ impl Connection {
         let mut head = [0; UNTAGGED_BYTES + ATOMIC_REPLY_BYTES];
         head[..UNTAGGED_BYTES].copy_from_slice(&header.encode());
         head[UNTAGGED_BYTES..].copy_from_slice(&reply.encode());
-        self.outbox.frame(&head, Payload::Bytes(&[]), memory);
+        self.send_queue.append_frame(&head, Payload::Bytes(&[]), memory);
     }
 
     /// Copies payload from memory at the end of a poll's sending: payload that was summed in place, and the rest of
     /// answers that are guaranteed to be a snapshot.
-    pub(crate) fn take_in(&mut self, memory: &mut Registry) {
-        self.outbox.take_in(memory);
-        if self.streaming.is_some_and(|stream| stream.whole) {
-            self.stream(None, Source::Copied, memory);
+    pub(crate) fn copy_in_place_payload(&mut self, memory: &mut RegionTable) {
+        self.send_queue.copy_in_place_payload(memory);
+        if self.stream.is_some_and(|stream| stream.is_snapshot) {
+            self.encode_stream(None, Source::Copied, memory);
         }
     }
 
     /// Encodes the current long message, segment by segment, while less than `limit` bytes wait, or to its end.
-    pub(super) fn stream(&mut self, limit: Option<usize>, source: Source, memory: &mut Registry) {
-        let Some(mut stream) = self.streaming.take() else { return };
+    pub(super) fn encode_stream(&mut self, limit: Option<usize>, source: Source, memory: &mut RegionTable) {
+        let Some(mut stream) = self.stream.take() else { return };
         loop {
-            let last = self.stream_segment(&mut stream, limit, source, memory);
+            let last = self.encode_stream_segment(&mut stream, limit, source, memory);
             if last {
-                self.stream_done(stream, memory);
+                self.finish_stream(stream, memory);
                 return;
             }
-            if limit.is_some_and(|limit| !self.outbox.has_room(limit)) {
-                self.streaming = Some(stream);
+            if limit.is_some_and(|limit| !self.send_queue.has_room(limit)) {
+                self.stream = Some(stream);
                 return;
             }
         }
     }
 
-    fn stream_segment(
+    fn encode_stream_segment(
         &mut self,
         stream: &mut Stream,
         limit: Option<usize>,
         source: Source,
-        memory: &mut Registry,
+        memory: &mut RegionTable,
     ) -> bool {
-        let own = |region| source == Source::InPlace && memory.is_own(region);
-        let copied = if self.terms.crc && crc::copies_meanwhile() { COPY_SUMMED_BYTES } else { COPY_ANYWAY_BYTES };
-        let gather = stream.left > copied as u64 && self.outbox.gathers(stream.region.is_some_and(own));
+        let is_exclusive = |region| source == Source::InPlace && memory.is_exclusive(region);
+        let copied = if self.terms.crc && crc::has_free_copy() { COPY_SUMMED_MAX_BYTES } else { COPY_MAX_BYTES };
+        let gather =
+            stream.remaining > copied as u64 && self.send_queue.can_gather(stream.region.is_some_and(is_exclusive));
         let limit = if gather { limit.map_or(GATHERED_BYTES, |limit| limit.min(GATHERED_BYTES)) } else { COPIED_BYTES };
-        let bytes = stream.left.min(limit as u64) as usize;
-        let last = stream.left == bytes as u64;
+        let bytes = stream.remaining.min(limit as u64) as usize;
+        let last = stream.remaining == bytes as u64;
         let header = Tagged { last, rdmap: stream.opcode.control(), key: stream.key, address: stream.address };
         match stream.region {
-            Some(region) if gather => self.outbox.gather(&header.encode(), region, stream.offset, bytes, memory),
+            Some(region) if gather => {
+                self.send_queue.append_gathered(&header.encode(), region, stream.offset, bytes, memory)
+            }
             Some(region) => {
                 let payload = Payload::Memory { region, offset: stream.offset, bytes };
-                self.outbox.frame(&header.encode(), payload, memory);
+                self.send_queue.append_frame(&header.encode(), payload, memory);
             }
-            None => self.outbox.frame(&header.encode(), Payload::Bytes(&[]), memory),
+            None => self.send_queue.append_frame(&header.encode(), Payload::Bytes(&[]), memory),
         }
-        stream.left -= bytes as u64;
+        stream.remaining -= bytes as u64;
         stream.offset += bytes as u64;
         stream.address = stream.address.wrapping_add(bytes as u64);
         last
     }
 
-    fn stream_done(&mut self, stream: Stream, memory: &mut Registry) {
+    fn finish_stream(&mut self, stream: Stream, memory: &mut RegionTable) {
         if let Some(region) = stream.region {
             memory.release(region);
         }
         if let Some((tag, start)) = stream.receipt {
-            self.receipts.push_back(Receipt { tag, start, end: self.outbox.appended() });
+            self.receipts.push_back(Receipt { tag, start, end: self.send_queue.appended() });
         }
     }
 }

@@ -6,32 +6,32 @@ use crate::events::{CloseReason, WorkError};
 use crate::iwarp::ddp::{UNTAGGED_BYTES, Untagged, queue};
 use crate::iwarp::rdmap::{Opcode, TERMINATE_BYTES_MAX, Terminate};
 use crate::iwarp::send_queue::Payload;
-use crate::limits::OUTBOX_BYTES;
-use crate::memory::Registry;
+use crate::limits::SEND_QUEUE_BYTES;
+use crate::memory::RegionTable;
 use crate::terminate_code::TerminateCode;
 
 impl Connection {
-    /// Ends the connection because of a protocol violation, with a terminate message. `segment` is the offending
+    /// Ends the connection because of a protocol violation, with a terminate message. `named_segment` is the offending
     /// ULPDU, if there is one, as far as it has arrived, and its length.
-    pub(super) fn fail(&mut self, fault: TerminateCode, blamed: Option<(&[u8], usize)>, cx: &mut Context<'_>) {
+    pub(super) fn fail(&mut self, fault: TerminateCode, named_segment: Option<(&[u8], usize)>, cx: &mut Context<'_>) {
         if self.stage == Stage::Ended {
             return;
         }
         // Earlier requests are still answered, as far as there is room.
-        while self.stage == Stage::Open && self.outbox.has_room(OUTBOX_BYTES) {
-            if self.streaming.is_some() {
-                self.stream(Some(OUTBOX_BYTES), Source::Copied, cx.memory);
+        while self.stage == Stage::Open && self.send_queue.has_room(SEND_QUEUE_BYTES) {
+            if self.stream.is_some() {
+                self.encode_stream(Some(SEND_QUEUE_BYTES), Source::Copied, cx.memory);
             } else if !self.respond(cx) {
                 break;
             }
         }
         let mut body = [0; TERMINATE_BYTES_MAX];
-        let bytes = Terminate::encode(fault, blamed, &mut body);
+        let bytes = Terminate::encode(fault, named_segment, &mut body);
         let rdmap = Opcode::Terminate.control();
         let header = Untagged { last: true, rdmap, word: 0, queue: queue::TERMINATE, sequence: 1, offset: 0 };
         let header: [u8; UNTAGGED_BYTES] = header.encode();
-        self.outbox.frame(&header, Payload::Bytes(&body[..bytes]), cx.memory);
-        self.end(CloseReason::Broken(fault), &[], true, None, cx);
+        self.send_queue.append_frame(&header, Payload::Bytes(&body[..bytes]), cx.memory);
+        self.end(CloseReason::ProtocolViolation(fault), &[], true, None, cx);
     }
 
     /// Ends the connection, once. With `flush` the send queue is still sent as far as possible, so encoded operations
@@ -49,7 +49,7 @@ impl Connection {
         }
         self.stage = Stage::Ended;
         self.connected = false;
-        self.announce = false;
+        self.has_unreported_connect = false;
         self.abandon_partial(cx.memory);
         self.partial = None;
         self.end_work(flush, terminate, cx);
@@ -61,18 +61,18 @@ impl Connection {
         self.windows.clear();
         self.message.clear();
         if !flush {
-            self.outbox.clear(cx.memory);
+            self.send_queue.clear(cx.memory);
         }
-        cx.events.closed(self.id, reason, hello);
+        cx.events.push_closed(self.id, reason, hello);
     }
 
     /// Drops the send queue: nothing more will be sent.
-    pub(crate) fn discard(&mut self, memory: &mut Registry) {
-        self.outbox.clear(memory);
+    pub(crate) fn discard(&mut self, memory: &mut RegionTable) {
+        self.send_queue.clear(memory);
     }
 
     /// Discards the rest of an arriving segment.
-    pub(super) fn abandon_partial(&mut self, memory: &mut Registry) {
+    pub(super) fn abandon_partial(&mut self, memory: &mut RegionTable) {
         if let Some(partial) = self.partial.as_mut()
             && let Some(region) = partial.abandon(self.stage == Stage::Ended)
         {
@@ -81,48 +81,49 @@ impl Connection {
     }
 
     fn end_work(&mut self, flush: bool, terminate: Option<Terminate>, cx: &mut Context<'_>) {
-        let consumed = self.outbox.consumed();
-        let lost = |start: u64| if !flush && consumed <= start { WorkError::NotDone } else { WorkError::Unknown };
-        let blamed = terminate.and_then(|terminate| {
+        let consumed = self.send_queue.consumed();
+        let outcome_of =
+            |start: u64| if !flush && consumed <= start { WorkError::NotExecuted } else { WorkError::Indeterminate };
+        let named_segment = terminate.and_then(|terminate| {
             terminate
-                .blamed
-                .filter(|blamed| blamed.queue == queue::REQUEST)
-                .map(|blamed| (blamed.sequence, terminate.fault))
+                .named_segment
+                .filter(|named_segment| named_segment.queue == queue::REQUEST)
+                .map(|named_segment| (named_segment.sequence, terminate.fault))
         });
-        let requested = |sequence: u32, start: u64| match blamed {
+        let requested = |sequence: u32, start: u64| match named_segment {
             Some((named, fault)) if sequence == named => WorkError::Refused(fault),
             // The peer executes requests in order and stopped at the one it named.
-            Some((named, _)) if sequence.wrapping_sub(named) < u32::MAX / 2 => WorkError::NotDone,
-            _ => lost(start),
+            Some((named, _)) if sequence.wrapping_sub(named) < u32::MAX / 2 => WorkError::NotExecuted,
+            _ => outcome_of(start),
         };
         for read in self.reads.drain(..) {
             if let Some(region) = read.region {
                 cx.memory.release(region);
             }
             if let Some(tag) = read.tag {
-                cx.events.done(self.id, tag, Err(requested(read.sequence, read.start)));
+                cx.events.push_done(self.id, tag, Err(requested(read.sequence, read.start)));
             }
         }
         for atomic in self.atomics.drain(..) {
-            cx.events.done(self.id, atomic.tag, Err(requested(atomic.sequence, atomic.start)));
+            cx.events.push_done(self.id, atomic.tag, Err(requested(atomic.sequence, atomic.start)));
         }
         for receipt in self.receipts.drain(..) {
-            let outcome = if receipt.end <= consumed { Ok(0) } else { Err(lost(receipt.start)) };
-            cx.events.done(self.id, receipt.tag, outcome);
+            let outcome = if receipt.end <= consumed { Ok(0) } else { Err(outcome_of(receipt.start)) };
+            cx.events.push_done(self.id, receipt.tag, outcome);
         }
-        if let Some(stream) = self.streaming.take() {
+        if let Some(stream) = self.stream.take() {
             if let Some(region) = stream.region {
                 cx.memory.release(region);
             }
             if let Some((tag, start)) = stream.receipt {
-                cx.events.done(self.id, tag, Err(lost(start)));
+                cx.events.push_done(self.id, tag, Err(outcome_of(start)));
             }
         }
         for queued in self.backlog.queue.drain(..) {
             if let Some(region) = queued.region() {
                 cx.memory.release(region);
             }
-            cx.events.done(self.id, queued.tag(), Err(WorkError::NotDone));
+            cx.events.push_done(self.id, queued.tag(), Err(WorkError::NotExecuted));
         }
         self.backlog.messages.clear();
     }

@@ -27,7 +27,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, p
 use tracing::{debug, error};
 
 use super::Iwarp;
-use super::poll::PORCH;
+use super::poll::ACCEPTOR;
 use crate::events::{Event, Events};
 use crate::fabric::{Admission, AdmissionFilter, AdmissionToken, Fabric, FabricError, PeerId};
 use crate::iwarp::peer::Peer;
@@ -36,22 +36,22 @@ use ddss_core::RateLimiter;
 use ddss_core::limits::HELLO_BYTES_MAX;
 
 /// Admitted peers that the polling thread has not adopted yet.
-const NEWCOMERS_MAX: usize = 16;
+const ADMITTED_MAX: usize = 16;
 /// Peers that one address may have admitted at once.
-const BURST: u32 = 8;
+const ADMISSION_BURST: u32 = 8;
 /// Interval of further admissions from one address. Each costs the polling thread some tens of microseconds in three
 /// or four pieces, and at most one client call in a hundred should wait for one.
-const PACE: Duration = Duration::from_millis(100);
+const ADMISSION_INTERVAL: Duration = Duration::from_millis(100);
 /// Addresses in the rate limiter. Beyond that, the least recently admitted address is forgotten.
 const ADDRESSES_MAX: usize = 256;
 
 /// The polling thread's end of the acceptor.
 pub(super) struct Acceptor {
-    newcomers: Receiver<Box<Peer>>,
+    admitted: Receiver<Box<Peer>>,
     /// Eventfd that signals admitted peers to the fabric's epoll.
-    bell: Arc<OwnedFd>,
+    signal: Arc<OwnedFd>,
     listeners: SyncSender<OwnedFd>,
-    leave: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
@@ -59,16 +59,16 @@ pub(super) struct Acceptor {
 impl Acceptor {
     /// Hands another listener to the acceptor thread.
     pub(super) fn watch(&self, listener: OwnedFd) -> io::Result<()> {
-        let taken = self.listeners.try_send(listener);
-        ring(&self.wake);
-        taken.map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))
+        let sent = self.listeners.try_send(listener);
+        notify(&self.wake);
+        sent.map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))
     }
 }
 
 impl Drop for Acceptor {
     fn drop(&mut self) {
-        self.leave.store(true, Ordering::Relaxed);
-        ring(&self.wake);
+        self.stop.store(true, Ordering::Relaxed);
+        notify(&self.wake);
         if let Some(thread) = self.thread.take() {
             // The panic hook has reported a panic of the thread already.
             let _ = thread.join();
@@ -77,69 +77,69 @@ impl Drop for Acceptor {
 }
 
 /// Adds to an eventfd. Its counter never fills up, because the reader resets it.
-fn ring(bell: &OwnedFd) {
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+fn notify(signal: &OwnedFd) {
+    let _ = rustix::io::write(signal, &1u64.to_ne_bytes());
 }
 
-fn hush(bell: &OwnedFd) {
-    let _ = rustix::io::read(bell, &mut [0; 8]);
+fn clear(signal: &OwnedFd) {
+    let _ = rustix::io::read(signal, &mut [0; 8]);
 }
 
 impl Iwarp {
-    pub(super) fn open_porch(&mut self, guard: Box<dyn AdmissionFilter>) -> io::Result<()> {
-        if self.porch.is_some() {
+    pub(super) fn start_acceptor(&mut self, filter: Box<dyn AdmissionFilter>) -> io::Result<()> {
+        if self.acceptor.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let mut fabric = Iwarp::new((*self.config).clone())?;
-        let new_bell = || Ok::<_, io::Error>(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
-        let (bell, wake) = (new_bell()?, new_bell()?);
-        epoll::add(&self.epoll, &bell, epoll::EventData::new_u64(PORCH), epoll::EventFlags::IN)?;
+        let new_eventfd = || Ok::<_, io::Error>(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
+        let (signal, wake) = (new_eventfd()?, new_eventfd()?);
+        epoll::add(&self.epoll, &signal, epoll::EventData::new_u64(ACCEPTOR), epoll::EventFlags::IN)?;
         for listener in self.listeners.drain(..) {
-            if self.listen_again.is_none() {
+            if self.listen_resume_at.is_none() {
                 epoll::delete(&self.epoll, &listener)?;
             }
             fabric.watch_listener(&listener)?;
             fabric.listeners.push(listener);
         }
-        self.listen_again = None;
-        let (admit, newcomers) = sync_channel(NEWCOMERS_MAX);
-        let (listeners, more) = sync_channel(8);
-        let leave = Arc::new(AtomicBool::new(false));
-        let warden = AcceptorThread {
+        self.listen_resume_at = None;
+        let (admit, admitted) = sync_channel(ADMITTED_MAX);
+        let (listeners, new_listeners) = sync_channel(8);
+        let stop = Arc::new(AtomicBool::new(false));
+        let body = AcceptorThread {
             fabric,
-            guard,
+            filter,
             admit,
-            more,
-            bell: Arc::clone(&bell),
+            new_listeners,
+            signal: Arc::clone(&signal),
             wake: Arc::clone(&wake),
-            leave: Arc::clone(&leave),
-            waiting: VecDeque::new(),
-            pace: RateLimiter::new(BURST, PACE, ADDRESSES_MAX),
-            began: Instant::now(),
+            stop: Arc::clone(&stop),
+            pending: VecDeque::new(),
+            rate_limiter: RateLimiter::new(ADMISSION_BURST, ADMISSION_INTERVAL, ADDRESSES_MAX),
+            start: Instant::now(),
         };
-        let thread = std::thread::Builder::new().name("ddss-porch".to_owned()).spawn(move || warden.run())?;
-        self.porch = Some(Acceptor { newcomers, bell, listeners, leave, wake, thread: Some(thread) });
+        let thread = std::thread::Builder::new().name("ddss-acceptor".to_owned()).spawn(move || body.run())?;
+        self.acceptor = Some(Acceptor { admitted, signal, listeners, stop, wake, thread: Some(thread) });
         Ok(())
     }
 
     /// Adopts one admitted peer.
-    pub(super) fn take_newcomer(&mut self, events: &mut Events) {
-        let Some(porch) = &self.porch else { return };
-        let next = match porch.newcomers.try_recv() {
+    pub(super) fn adopt_admitted(&mut self, events: &mut Events) {
+        let Some(acceptor) = &self.acceptor else { return };
+        let next = match acceptor.admitted.try_recv() {
             Ok(peer) => Some(peer),
             Err(TryRecvError::Empty) => {
                 // Cleared before the last check, so that a later peer signals again.
-                hush(&porch.bell);
-                porch.newcomers.try_recv().ok()
+                clear(&acceptor.signal);
+                acceptor.admitted.try_recv().ok()
             }
             Err(TryRecvError::Disconnected) => {
-                error!("the thread that lets other nodes in has ended: nobody can connect any more");
-                let _ = epoll::delete(&self.epoll, &porch.bell);
+                error!("the acceptor thread has ended: no node can connect; restart the daemon");
+                let _ = epoll::delete(&self.epoll, &acceptor.signal);
                 None
             }
         };
         if let Some(peer) = next {
-            self.crowded = true;
+            self.has_connect_backlog = true;
             self.adopt(peer, events);
         }
     }
@@ -149,39 +149,39 @@ impl Iwarp {
 struct PendingPeer {
     peer: PeerId,
     from: IpAddr,
-    pass: AdmissionToken,
+    admission_token: AdmissionToken,
 }
 
 /// State of the acceptor thread.
 struct AcceptorThread {
     fabric: Iwarp,
-    guard: Box<dyn AdmissionFilter>,
+    filter: Box<dyn AdmissionFilter>,
     admit: SyncSender<Box<Peer>>,
-    more: Receiver<OwnedFd>,
-    bell: Arc<OwnedFd>,
+    new_listeners: Receiver<OwnedFd>,
+    signal: Arc<OwnedFd>,
     wake: Arc<OwnedFd>,
-    leave: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     /// In order of arrival.
-    waiting: VecDeque<PendingPeer>,
-    pace: RateLimiter<IpAddr>,
+    pending: VecDeque<PendingPeer>,
+    rate_limiter: RateLimiter<IpAddr>,
     /// Start of the rate limiter's clock.
-    began: Instant,
+    start: Instant,
 }
 
 impl AcceptorThread {
     fn run(mut self) {
         let mut events = Events::new();
-        while !self.leave.load(Ordering::Relaxed) {
+        while !self.stop.load(Ordering::Relaxed) {
             self.fabric.poll(&mut events);
             for event in events.iter() {
                 match event {
-                    Event::Asked { peer, address, hello } => self.hear(peer, address, hello),
-                    Event::Closed { peer, .. } => self.waiting.retain(|waiting| waiting.peer != peer),
+                    Event::ConnectRequest { peer, address, hello } => self.evaluate(peer, address, hello),
+                    Event::Closed { peer, .. } => self.pending.retain(|pending| pending.peer != peer),
                     _ => {}
                 }
             }
             events.clear();
-            let next = self.let_in(Instant::now());
+            let next = self.admit_due(Instant::now());
             if self.fabric.arm() {
                 self.sleep(next);
             }
@@ -189,44 +189,46 @@ impl AcceptorThread {
         }
     }
 
-    fn hear(&mut self, peer: PeerId, address: SocketAddr, hello: &[u8]) {
-        let judged = catch_unwind(AssertUnwindSafe(|| self.guard.judge(address, hello)));
-        let refused = match judged {
-            Ok(Admission::Admit(pass)) => {
-                return self.waiting.push_back(PendingPeer { peer, from: address.ip(), pass });
+    fn evaluate(&mut self, peer: PeerId, address: SocketAddr, hello: &[u8]) {
+        let decision = catch_unwind(AssertUnwindSafe(|| self.filter.evaluate(address, hello)));
+        let refused = match decision {
+            Ok(Admission::Admit(admission_token)) => {
+                return self.pending.push_back(PendingPeer { peer, from: address.ip(), admission_token });
             }
-            Ok(Admission::TurnAway(why)) => why,
-            Err(_) => "its first message cannot be judged".to_owned(),
+            Ok(Admission::Reject(reason)) => reason,
+            Err(_) => "the first message cannot be evaluated".to_owned(),
         };
         let reason = &refused.as_bytes()[..refused.len().min(HELLO_BYTES_MAX)];
         match self.fabric.reject(peer, reason) {
             // A peer that is gone needs no reason.
             Ok(()) | Err(FabricError::UnknownPeer(_)) => {}
-            Err(error) => debug!(%address, %error, "cannot turn a peer away"),
+            Err(error) => debug!(%address, %error, "cannot reject a peer"),
         }
     }
 
     /// Admits the peers whose turn has come; returns the time of the next turn.
-    fn let_in(&mut self, now: Instant) -> Option<Instant> {
+    fn admit_due(&mut self, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         let mut index = 0;
-        while let Some(waiting) = self.waiting.get(index) {
-            let turn = self.began + self.pace.turn_of(waiting.from, now - self.began);
+        while let Some(pending) = self.pending.get(index) {
+            let turn = self.start + self.rate_limiter.turn_of(pending.from, now - self.start);
             if turn > now {
                 next = Some(next.map_or(turn, |other| other.min(turn)));
                 index += 1;
                 continue;
             }
-            let Some(PendingPeer { peer, from, pass }) = self.waiting.remove(index) else { break };
-            let Some(mut peer) = self.fabric.let_go(peer) else { continue };
+            let Some(PendingPeer { peer, from, admission_token }) = self.pending.remove(index) else { break };
+            let Some(mut peer) = self.fabric.detach(peer) else { continue };
             // A failure here repeats when the owner accepts the peer, and is reported then.
-            peer.tuned = socket::tune(&peer.socket).is_ok();
-            peer.pass = Some(pass);
-            self.pace.took_turn(from, now - self.began);
+            peer.has_options = socket::tune(&peer.socket).is_ok();
+            peer.admission_token = Some(admission_token);
+            self.rate_limiter.took_turn(from, now - self.start);
             match self.admit.try_send(peer) {
-                Ok(()) => ring(&self.bell),
+                Ok(()) => notify(&self.signal),
                 // The polling thread is stalled. The other peers wait here; this one has to reconnect.
-                Err(TrySendError::Full(peer)) => debug!(peer = %peer.id(), "dropped a connection: nobody takes it in"),
+                Err(TrySendError::Full(peer)) => {
+                    debug!(peer = %peer.id(), "dropped an admitted connection: the polling thread is stalled")
+                }
                 Err(TrySendError::Disconnected(_)) => return None,
             }
         }
@@ -235,21 +237,21 @@ impl AcceptorThread {
 
     fn sleep(&mut self, next: Option<Instant>) {
         let until = [next, self.fabric.next_deadline()].into_iter().flatten().min();
-        let patience = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let patience =
-            patience.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let timeout =
+            timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         let descriptors = &mut [
             PollFd::from_borrowed_fd(self.fabric.descriptor(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
         ];
         // An interrupted sleep is a short one.
-        let _ = poll(descriptors, patience.as_ref());
+        let _ = poll(descriptors, timeout.as_ref());
         if !descriptors[1].revents().is_empty() {
-            hush(&self.wake);
-            while let Ok(listener) = self.more.try_recv() {
+            clear(&self.wake);
+            while let Ok(listener) = self.new_listeners.try_recv() {
                 match self.fabric.watch_listener(&listener) {
                     Ok(()) => self.fabric.listeners.push(listener),
-                    Err(error) => error!(%error, "cannot watch a listener"),
+                    Err(error) => error!(%error, "cannot add a listener to epoll"),
                 }
             }
         }

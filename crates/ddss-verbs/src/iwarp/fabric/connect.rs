@@ -12,7 +12,7 @@ use rustix::event::epoll;
 use tracing::debug;
 
 use super::Iwarp;
-use super::poll::{LISTENER, STRANGERS_PER_LOOK};
+use super::poll::{HALF_OPEN_PER_WAIT, LISTENER};
 use crate::events::{CloseReason, Events};
 use crate::fabric::{FabricError, PeerId};
 use crate::iwarp::connection::{Connection, Context};
@@ -33,33 +33,33 @@ impl Iwarp {
         let socket = socket::connect(address).map_err(|error| FabricError::System("connect a socket", error))?;
         let connection = Connection::connecting(id, address, Arc::clone(&self.config), seed, hello);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT;
-        self.add(&socket, id.index, flags).map_err(|error| FabricError::System("watch a socket", error))?;
+        self.add(&socket, id.index, flags).map_err(|error| FabricError::System("add a socket to epoll", error))?;
         let mut peer = Peer::new(socket, connection, Link::Connecting);
         peer.watched = flags;
         self.insert(peer);
         Ok(id)
     }
 
-    pub(super) fn answer(&mut self, id: PeerId, hello: &[u8], yes: bool) -> Result<(), FabricError> {
+    pub(super) fn answer_request(&mut self, id: PeerId, hello: &[u8], accept: bool) -> Result<(), FabricError> {
         if hello.len() > HELLO_BYTES_MAX {
             return Err(FabricError::HelloTooLong(hello.len()));
         }
         let peer = self.peers.get_mut(id).filter(|peer| !peer.closing).ok_or(FabricError::UnknownPeer(id))?;
-        if yes && !peer.tuned {
-            socket::tune(&peer.socket).map_err(|error| FabricError::System("tune a socket", error))?;
+        if accept && !peer.has_options {
+            socket::tune(&peer.socket).map_err(|error| FabricError::System("set socket options", error))?;
         }
-        let accepted = match yes.then(|| peer.connection.accept(hello)) {
+        let accepted = match accept.then(|| peer.connection.accept(hello)) {
             Some(Ok(true)) => true,
             Some(Ok(false)) => return Err(FabricError::WrongState(id)),
             Some(Err(fault)) => {
                 // No common parameters: the other side is rejected, and the owner receives *closed*.
-                debug!(peer = %id, %fault, "turned away a peer that cannot be answered");
+                debug!(peer = %id, %fault, "rejected a peer without common parameters");
                 false
             }
             None => false,
         };
         if !accepted {
-            let reason = if yes { &[] } else { hello };
+            let reason = if accept { &[] } else { hello };
             if !peer.connection.reject(reason) {
                 return Err(FabricError::WrongState(id));
             }
@@ -78,19 +78,19 @@ impl Iwarp {
     }
 
     /// Accepts a few waiting connections of a listener.
-    pub(super) fn take_connections(&mut self, index: usize, events: &mut Events) {
-        if self.listen_again.is_some() {
+    pub(super) fn accept_connections(&mut self, index: usize, events: &mut Events) {
+        if self.listen_resume_at.is_some() {
             return;
         }
-        for _ in 0..STRANGERS_PER_LOOK {
+        for _ in 0..HALF_OPEN_PER_WAIT {
             match socket::accept(&self.listeners[index]) {
                 Ok(Some((socket, address))) => {
-                    self.crowded = true;
-                    self.take_connection(socket, address, events);
+                    self.has_connect_backlog = true;
+                    self.accept_connection(socket, address, events);
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    debug!(%error, "cannot take a connection");
+                    debug!(%error, "cannot accept a connection; accepting pauses");
                     self.pause_listening();
                     return;
                 }
@@ -101,16 +101,16 @@ impl Iwarp {
     /// Adds a peer that the acceptor admitted.
     pub(super) fn adopt(&mut self, mut peer: Box<Peer>, events: &mut Events) {
         if self.half_open >= HALF_OPEN_MAX {
-            self.make_room(events);
+            self.evict_half_open(events);
         }
         let address = peer.connection.address();
         let Some(id) = self.peers.next() else {
-            debug!(%address, "turned away a connection: too many peers");
+            debug!(%address, "rejected a connection: the peer table is full");
             return;
         };
         let flags = epoll::EventFlags::IN;
         if let Err(error) = self.add(&peer.socket, id.index, flags) {
-            debug!(%address, %error, "cannot watch a connection");
+            debug!(%address, %error, "cannot add a connection to epoll");
             return;
         }
         peer.connection.rename(id);
@@ -118,13 +118,13 @@ impl Iwarp {
         peer.watched = flags;
         self.half_open += 1;
         self.insert(*peer);
-        events.admitted(id, address);
+        events.push_admitted(id, address);
     }
 
     /// Detaches a peer with a pending request, for adoption by another fabric. `None` if it is gone.
-    pub(super) fn let_go(&mut self, id: PeerId) -> Option<Box<Peer>> {
-        let waits = self.peers.get_mut(id).is_some_and(|peer| peer.half_open && !peer.closing);
-        let mut peer = waits.then(|| self.peers.take(id.index)).flatten()?;
+    pub(super) fn detach(&mut self, id: PeerId) -> Option<Box<Peer>> {
+        let is_waiting = self.peers.get_mut(id).is_some_and(|peer| peer.half_open && !peer.closing);
+        let mut peer = is_waiting.then(|| self.peers.take(id.index)).flatten()?;
         self.watch(&mut peer, epoll::EventFlags::empty());
         self.set_deadline(&mut peer, None);
         peer.half_open = false;
@@ -136,18 +136,18 @@ impl Iwarp {
         Some(peer)
     }
 
-    fn take_connection(&mut self, socket: OwnedFd, address: SocketAddr, events: &mut Events) {
+    fn accept_connection(&mut self, socket: OwnedFd, address: SocketAddr, events: &mut Events) {
         if self.half_open >= HALF_OPEN_MAX {
-            self.make_room(events);
+            self.evict_half_open(events);
         }
         let Some(id) = self.peers.next() else {
-            debug!(%address, "turned away a connection: too many peers");
+            debug!(%address, "rejected a connection: the peer table is full");
             return;
         };
         let Ok(seed) = self.keys.draw() else { return };
         let flags = epoll::EventFlags::IN;
         if let Err(error) = self.add(&socket, id.index, flags) {
-            debug!(%address, %error, "cannot watch a connection");
+            debug!(%address, %error, "cannot add a connection to epoll");
             return;
         }
         let connection = Connection::accepting(id, address, Arc::clone(&self.config), seed);
@@ -160,15 +160,15 @@ impl Iwarp {
 
     /// Evicts one of the peers that wait to be accepted. A new peer is as likely to be legitimate as a waiting one,
     /// and a silent peer must not keep others out.
-    fn make_room(&mut self, events: &mut Events) {
+    fn evict_half_open(&mut self, events: &mut Events) {
         let half_open = |slot: &u32| self.peers.at(*slot).filter(|peer| peer.half_open);
         // Peers with a deadline are listed in order of arrival.
         let waiting = || self.timed.iter().copied().filter(|slot| half_open(slot).is_some());
         let addresses = waiting().filter_map(|slot| Some(self.peers.at(slot)?.connection.address().ip()));
         let Some(slot) = select_eviction(addresses).and_then(|index| waiting().nth(index)) else { return };
         let Some(mut peer) = self.peers.take(slot) else { return };
-        debug!(peer = %peer.id(), "turned away a connection: too many are waiting to be accepted");
-        peer.lose(CloseReason::Late, &mut Context { memory: &mut self.memory, events });
+        debug!(peer = %peer.id(), "evicted a half-open connection: too many wait to be accepted");
+        peer.abort(CloseReason::TimedOut, &mut Context { memory: &mut self.memory, events });
         self.settle(peer);
     }
 
@@ -181,7 +181,7 @@ impl Iwarp {
 
     /// Stops watching the listeners: without free descriptors they stay readable and would keep the thread awake.
     fn pause_listening(&mut self) {
-        self.listen_again = Some(Instant::now() + LISTEN_PAUSE);
+        self.listen_resume_at = Some(Instant::now() + LISTEN_PAUSE);
         for listener in &self.listeners {
             // The listener is registered; if removal failed, the cost would be extra wake-ups.
             let _ = epoll::delete(&self.epoll, listener);
@@ -189,12 +189,12 @@ impl Iwarp {
     }
 
     pub(super) fn resume_listening(&mut self) {
-        self.listen_again = None;
+        self.listen_resume_at = None;
         for index in 0..self.listeners.len() {
             let flags = epoll::EventFlags::IN;
             let data = epoll::EventData::new_u64(LISTENER | index as u64);
             if let Err(error) = epoll::add(&self.epoll, &self.listeners[index], data, flags) {
-                debug!(%error, "cannot listen again");
+                debug!(%error, "cannot resume listening");
             }
         }
     }

@@ -18,81 +18,81 @@ const READY_MAX: usize = 64;
 /// Connections that one epoll wait accepts from a listener, and half-open or lingering connections that it serves.
 /// Each costs some ten microseconds, and any host that reaches the port can make many; clients and peers wait for one
 /// of them at most.
-pub(super) const STRANGERS_PER_LOOK: usize = 1;
+pub(super) const HALF_OPEN_PER_WAIT: usize = 1;
 /// Marks a listener in epoll data.
 pub(super) const LISTENER: u64 = 1 << 63;
 /// Marks the acceptor's eventfd in epoll data.
-pub(super) const PORCH: u64 = 1 << 62;
+pub(super) const ACCEPTOR: u64 = 1 << 62;
 /// Connections that every poll receives from without epoll.
 const HOT_MAX: usize = 4;
 /// Polls without a byte after which a hot connection is left to epoll.
-const QUIET_MAX: u32 = 4096;
+const QUIET_POLLS_MAX: u32 = 4096;
 /// Polls between two epoll waits, while hot connections are few.
-const LOOK_EVERY: u32 = 64;
+const POLLS_PER_WAIT: u32 = 64;
 /// The same without hot connections. An epoll wait is a system call of some 250 ns, more than everything else that the
 /// thread does for a call of a local client. The first message after a silence therefore waits some microseconds
 /// longer (a few tens if local clients keep the thread busy).
-const LOOK_EVERY_SILENT: u32 = 256;
+const POLLS_PER_WAIT_QUIET: u32 = 256;
 /// The same without any peer: only a new connection can arrive.
-const LOOK_EVERY_ALONE: u32 = 16 << 10;
+const POLLS_PER_WAIT_NO_PEER: u32 = 16 << 10;
 /// The same while connection requests may wait: often enough that none of them times out.
-const LOOK_EVERY_CROWDED: u32 = 16;
+const POLLS_PER_WAIT_BACKLOG: u32 = 16;
 /// Bytes moved after which the next poll waits on epoll in any case, so that quiet connections do not wait long behind
 /// busy ones.
-const LOOK_BYTES: usize = 128 << 10;
+const BYTES_PER_WAIT: usize = 128 << 10;
 /// Minimum that one packet counts towards that limit.
 const PACKET_BYTES: usize = 4 << 10;
 /// Receives with data since the last sleep after which epoll stops watching a hot connection. Being watched costs each
 /// packet some 0.2 us.
-const BUSY_MIN: u32 = 64;
+const BUSY_RECEIVES_MIN: u32 = 64;
 /// Polls between two readings of the clock.
-const CLOCK_EVERY: u32 = 64;
+const POLLS_PER_CLOCK: u32 = 64;
 
 impl Iwarp {
-    pub(super) fn drive(&mut self, events: &mut Events) {
+    pub(super) fn poll_once(&mut self, events: &mut Events) {
         self.polls = self.polls.wrapping_add(1);
-        self.has_moved = false;
-        for (peer, tag) in self.early.drain(..) {
-            events.done(peer, tag, Err(WorkError::Abandoned));
+        self.has_moved_bytes = false;
+        for (peer, tag) in self.abandoned.drain(..) {
+            events.push_done(peer, tag, Err(WorkError::Abandoned));
         }
-        self.close_asked(events);
+        self.close_requested(events);
         self.flush_dirty(events);
-        self.serve_hot(events);
+        self.receive_hot(events);
         let every = match (self.hot.is_empty(), self.peers.len()) {
-            _ if self.crowded => LOOK_EVERY_CROWDED,
-            (false, _) => LOOK_EVERY,
-            (true, 0) => LOOK_EVERY_ALONE,
-            (true, _) => LOOK_EVERY_SILENT,
+            _ if self.has_connect_backlog => POLLS_PER_WAIT_BACKLOG,
+            (false, _) => POLLS_PER_WAIT,
+            (true, 0) => POLLS_PER_WAIT_NO_PEER,
+            (true, _) => POLLS_PER_WAIT_QUIET,
         };
-        let quiet_long = self.polls.is_multiple_of(every);
-        if self.hot.len() >= HOT_MAX || quiet_long || self.moved >= LOOK_BYTES || self.look {
-            self.moved = 0;
-            self.serve_ready(events);
+        let is_wait_due = self.polls.is_multiple_of(every);
+        if self.hot.len() >= HOT_MAX || is_wait_due || self.bytes_moved >= BYTES_PER_WAIT || self.force_wait {
+            self.bytes_moved = 0;
+            self.wait_epoll(events);
         }
         self.flush_dirty(events);
-        let timed = !self.timed.is_empty() || self.listen_again.is_some();
-        if timed && (self.look || self.polls.is_multiple_of(CLOCK_EVERY)) {
-            self.deadlines(Instant::now(), events);
+        let timed = !self.timed.is_empty() || self.listen_resume_at.is_some();
+        if timed && (self.force_wait || self.polls.is_multiple_of(POLLS_PER_CLOCK)) {
+            self.expire_deadlines(Instant::now(), events);
         }
-        self.look = false;
+        self.force_wait = false;
     }
 
     /// Returns true if there is nothing to do before a socket or a deadline is ready.
     pub(super) fn prepare_to_sleep(&mut self) -> bool {
         for index in 0..self.hot.len() {
             if let Some(mut peer) = self.peers.take(self.hot[index]) {
-                if peer.busy == 0 {
+                if peer.busy_receives == 0 {
                     // Nothing arrived since the last sleep either.
-                    peer.connection.relax();
+                    peer.connection.shrink_buffers();
                 }
-                peer.busy = 0;
+                peer.busy_receives = 0;
                 if peer.watched.is_empty() {
                     self.watch(&mut peer, epoll::EventFlags::IN);
                 }
                 self.peers.put(peer);
             }
         }
-        if !self.closing.is_empty() || !self.early.is_empty() {
+        if !self.closing.is_empty() || !self.abandoned.is_empty() {
             return false;
         }
         while let Some(slot) = self.dirty.pop() {
@@ -110,7 +110,7 @@ impl Iwarp {
         true
     }
 
-    fn close_asked(&mut self, events: &mut Events) {
+    fn close_requested(&mut self, events: &mut Events) {
         while let Some(id) = self.closing.pop() {
             let Some(mut peer) = self.peers.take(id.index) else { continue };
             if peer.id() == id {
@@ -131,13 +131,13 @@ impl Iwarp {
             let Some(mut peer) = self.peers.take(slot) else { continue };
             peer.dirty = false;
             let was_blocked = peer.blocked;
-            let before = peer.connection.outbox().consumed();
+            let before = peer.connection.send_queue().consumed();
             let mut cx = Context { memory: &mut self.memory, events };
             peer.flush(&mut cx);
-            let sent = peer.connection.outbox().consumed() - before;
+            let sent = peer.connection.send_queue().consumed() - before;
             let progress = sent > 0;
-            self.has_moved |= progress;
-            self.moved = self.moved.saturating_add(sent as usize);
+            self.has_moved_bytes |= progress;
+            self.bytes_moved = self.bytes_moved.saturating_add(sent as usize);
             if peer.blocked && (!was_blocked || progress) && peer.link == Link::Up {
                 self.set_deadline(&mut peer, Some(Instant::now() + self.config.stall_timeout));
             } else if was_blocked && !peer.blocked && peer.link == Link::Up {
@@ -148,7 +148,7 @@ impl Iwarp {
     }
 
     /// Receives from the hot connections.
-    fn serve_hot(&mut self, events: &mut Events) {
+    fn receive_hot(&mut self, events: &mut Events) {
         let mut index = 0;
         while index < self.hot.len() {
             let slot = self.hot[index];
@@ -158,24 +158,24 @@ impl Iwarp {
             };
             let mut cx = Context { memory: &mut self.memory, events };
             if peer.receive(&mut self.scratch, &mut cx) == Received::Nothing {
-                peer.quiet += 1;
+                peer.quiet_polls += 1;
             } else {
-                self.has_moved = true;
-                peer.quiet = 0;
-                peer.busy = peer.busy.saturating_add(1);
-                self.moved = self.moved.saturating_add(peer.received.max(PACKET_BYTES));
+                self.has_moved_bytes = true;
+                peer.quiet_polls = 0;
+                peer.busy_receives = peer.busy_receives.saturating_add(1);
+                self.bytes_moved = self.bytes_moved.saturating_add(peer.received.max(PACKET_BYTES));
             }
-            if peer.busy == BUSY_MIN && peer.link == Link::Up {
+            if peer.busy_receives == BUSY_RECEIVES_MIN && peer.link == Link::Up {
                 self.watch(&mut peer, epoll::EventFlags::empty());
                 if peer.watched.is_empty() {
                     // Without it the connection is only slower.
-                    let _ = peer.acknowledge_early(true);
+                    let _ = peer.set_low_water_mark(true);
                 }
             }
-            if peer.quiet > QUIET_MAX {
+            if peer.quiet_polls > QUIET_POLLS_MAX {
                 peer.hot = false;
-                peer.busy = 0;
-                peer.connection.relax();
+                peer.busy_receives = 0;
+                peer.connection.shrink_buffers();
                 self.watch(&mut peer, epoll::EventFlags::IN);
                 self.hot.swap_remove(index);
             } else {
@@ -189,29 +189,29 @@ impl Iwarp {
     }
 
     /// Serves the sockets that epoll reports.
-    fn serve_ready(&mut self, events: &mut Events) {
+    fn wait_epoll(&mut self, events: &mut Events) {
         let mut room = [MaybeUninit::uninit(); READY_MAX];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         // An interrupted wait reports nothing; the next poll waits again.
         let Ok((ready, _)) = epoll::wait(&self.epoll, &mut room, Some(&now)) else { return };
-        self.crowded = false;
-        let mut strangers = 0;
+        self.has_connect_backlog = false;
+        let mut half_open_served = 0;
         for event in ready {
             let data = event.data.u64();
             if data & LISTENER != 0 {
-                self.take_connections((data & !LISTENER) as usize, events);
+                self.accept_connections((data & !LISTENER) as usize, events);
                 continue;
             }
-            if data & PORCH != 0 {
-                self.take_newcomer(events);
+            if data & ACCEPTOR != 0 {
+                self.adopt_admitted(events);
                 continue;
             }
             let Some(mut peer) = self.peers.take(data as u32) else { continue };
             if peer.half_open || peer.link == Link::Lingering {
-                strangers += 1;
-                if strangers > STRANGERS_PER_LOOK {
+                half_open_served += 1;
+                if half_open_served > HALF_OPEN_PER_WAIT {
                     // The socket stays ready, behind those that were served.
-                    self.crowded = true;
+                    self.has_connect_backlog = true;
                     self.peers.put(peer);
                     continue;
                 }
@@ -232,7 +232,7 @@ impl Iwarp {
                     peer.link = Link::Up;
                     self.mark_dirty(peer);
                 }
-                Err(error) => peer.lose(CloseReason::Unreachable(error.kind()), &mut cx),
+                Err(error) => peer.abort(CloseReason::Unreachable(error.kind()), &mut cx),
             }
             return;
         }
@@ -247,12 +247,12 @@ impl Iwarp {
         }
         let mut cx = Context { memory: &mut self.memory, events };
         let received = peer.receive(&mut self.scratch, &mut cx);
-        self.has_moved |= received != Received::Nothing;
+        self.has_moved_bytes |= received != Received::Nothing;
         // A half-open connection takes no hot slot from a connected one.
         let at_work = received != Received::Nothing && peer.connection.is_connected();
         if at_work && !peer.hot && self.hot.len() < HOT_MAX && peer.link == Link::Up {
             peer.hot = true;
-            peer.quiet = 0;
+            peer.quiet_polls = 0;
             self.hot.push(peer.id().index);
         }
     }
@@ -279,13 +279,13 @@ impl Iwarp {
             peer.link = Link::Dead;
         }
         if peer.link == Link::Dead {
-            self.bury(peer);
+            self.remove(peer);
             return;
         }
         if peer.connection.is_connected() && peer.link == Link::Up && !peer.blocked && peer.deadline.is_some() {
             self.set_deadline(&mut peer, None);
         }
-        if !peer.connection.idle() && matches!(peer.link, Link::Up | Link::Lingering) {
+        if !peer.connection.is_idle() && matches!(peer.link, Link::Up | Link::Lingering) {
             self.mark_dirty(&mut peer);
         } else if peer.watched.contains(epoll::EventFlags::OUT) && peer.link != Link::Connecting {
             self.watch(&mut peer, epoll::EventFlags::IN);
@@ -293,7 +293,7 @@ impl Iwarp {
         self.peers.put(peer);
     }
 
-    fn bury(&mut self, peer: Box<Peer>) {
+    fn remove(&mut self, peer: Box<Peer>) {
         let slot = peer.id().index;
         if peer.lingers {
             self.lingering -= 1;
@@ -329,8 +329,8 @@ impl Iwarp {
             (true, true) => return,
             _ if peer.watched == flags => return,
             (true, false) => {
-                if let Err(error) = peer.acknowledge_early(false) {
-                    debug!(peer = %peer.id(), %error, "its first bytes may be noticed late");
+                if let Err(error) = peer.set_low_water_mark(false) {
+                    debug!(peer = %peer.id(), %error, "cannot reset the low-water mark: the first bytes may be noticed late");
                 }
                 epoll::add(&self.epoll, &peer.socket, data, flags)
             }
@@ -339,12 +339,12 @@ impl Iwarp {
         };
         match changed {
             Ok(()) => peer.watched = flags,
-            Err(error) => debug!(peer = %peer.id(), %error, "cannot change what is watched"),
+            Err(error) => debug!(peer = %peer.id(), %error, "cannot change the epoll flags of a connection"),
         }
     }
 
-    fn deadlines(&mut self, now: Instant, events: &mut Events) {
-        if self.listen_again.is_some_and(|again| again <= now) {
+    fn expire_deadlines(&mut self, now: Instant, events: &mut Events) {
+        if self.listen_resume_at.is_some_and(|again| again <= now) {
             self.resume_listening();
         }
         let mut index = 0;
@@ -357,7 +357,7 @@ impl Iwarp {
             }
             let Some(mut peer) = self.peers.take(slot) else { continue };
             let mut cx = Context { memory: &mut self.memory, events };
-            peer.lose(CloseReason::Late, &mut cx);
+            peer.abort(CloseReason::TimedOut, &mut cx);
             self.settle(peer);
             // Settling the peer may have reordered the list.
             index = 0;

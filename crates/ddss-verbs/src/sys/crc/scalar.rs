@@ -7,7 +7,7 @@ pub(super) const BYTES_MAX: usize = 256;
 
 /// Returns true if this processor has the instruction.
 #[inline]
-pub(super) fn available() -> bool {
+pub(super) fn is_available() -> bool {
     std::arch::is_x86_feature_detected!("sse4.2")
 }
 

@@ -57,10 +57,10 @@ const fn times(left: u32, right: u32) -> u32 {
 /// Returns `x^exponent`.
 const fn power(exponent: u32) -> u32 {
     let mut value = 1;
-    let mut left = exponent;
-    while left > 0 {
+    let mut remaining = exponent;
+    while remaining > 0 {
         value = times(value, 2);
-        left -= 1;
+        remaining -= 1;
     }
     value
 }
@@ -75,7 +75,7 @@ const BY_VECTOR: (i64, i64) = (factor(512 + 32), factor(512 - 32));
 const BY_LANE: (i64, i64) = (factor(128 + 32), factor(128 - 32));
 
 /// Factors that move a CRC behind a number of vectors.
-static BEHIND: [u32; BLOCK / VECTOR + 1] = {
+static SHIFT_FACTORS: [u32; BLOCK / VECTOR + 1] = {
     let mut table = [0; BLOCK / VECTOR + 1];
     let (mut value, one) = (power(512 - 33), power(512));
     let mut vectors = 1;
@@ -88,7 +88,7 @@ static BEHIND: [u32; BLOCK / VECTOR + 1] = {
 };
 
 #[inline]
-pub(super) fn available() -> bool {
+pub(super) fn is_available() -> bool {
     std::arch::is_x86_feature_detected!("avx512f")
         && std::arch::is_x86_feature_detected!("vpclmulqdq")
         && std::arch::is_x86_feature_detected!("pclmulqdq")
@@ -115,8 +115,8 @@ fn fold_lane(accumulator: __m128i, factors: __m128i, next: __m128i) -> __m128i {
 /// bytes.
 #[inline]
 #[target_feature(enable = "pclmulqdq,sse4.2")]
-fn moved(crc: u64, vectors: usize) -> u64 {
-    let by = _mm_cvtsi64_si128(i64::from(BEHIND[vectors]));
+fn shifted(crc: u64, vectors: usize) -> u64 {
+    let by = _mm_cvtsi64_si128(i64::from(SHIFT_FACTORS[vectors]));
     _mm_cvtsi128_si64(_mm_clmulepi64_si128::<0>(_mm_cvtsi64_si128(crc as i64), by)) as u64
 }
 
@@ -265,9 +265,9 @@ unsafe fn fold_block<const COPY: bool>(crc: u32, from: *const u8, to: *mut u8, w
     lane = fold_lane(lane, by_lane, _mm512_extracti32x4_epi32::<1>(folded));
     lane = fold_lane(lane, by_lane, _mm512_extracti32x4_epi32::<2>(folded));
     lane = fold_lane(lane, by_lane, _mm512_extracti32x4_epi32::<3>(folded));
-    let of_chains = moved(chains[0], vectors + 2 * chain / VECTOR)
-        ^ moved(chains[1], vectors + chain / VECTOR)
-        ^ moved(chains[2], vectors);
+    let of_chains = shifted(chains[0], vectors + 2 * chain / VECTOR)
+        ^ shifted(chains[1], vectors + chain / VECTOR)
+        ^ shifted(chains[2], vectors);
     // The rest is congruent to everything that was folded, so its CRC is the CRC.
     let crc = _mm_crc32_u64(0, _mm_cvtsi128_si64(lane) as u64);
     !(_mm_crc32_u64(crc, _mm_extract_epi64::<1>(lane) as u64 ^ of_chains) as u32)

@@ -44,7 +44,7 @@ unsafe impl Sync for Adapter {}
 
 /// Capabilities and limits of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AdapterFacts {
+pub(crate) struct AdapterAttributes {
     pub(crate) is_iwarp: bool,
     /// True for the kernel's software devices, which access memory in request order.
     pub(crate) is_software: bool,
@@ -59,7 +59,7 @@ pub(crate) struct AdapterFacts {
 
 /// Attributes of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PortFacts {
+pub(crate) struct PortState {
     pub(crate) is_active: bool,
     pub(crate) is_ethernet: bool,
     pub(crate) mtu_bytes: u32,
@@ -69,8 +69,8 @@ pub(crate) struct PortFacts {
 /// Event of the device, as opposed to one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AsyncNotice {
-    /// Event of a connection, recorded in its [`AsyncErrors`](super::AsyncErrors).
-    Noted,
+    /// Event of a connection, recorded in its [`AsyncErrors`](super::async_events::AsyncErrors).
+    Recorded,
     PortUp(u32),
     PortDown(u32),
     DeviceLost,
@@ -79,7 +79,7 @@ pub(crate) enum AsyncNotice {
 
 impl Adapter {
     /// Lists all devices that the kernel knows.
-    pub(crate) fn all() -> Result<Vec<Self>, Unavailable> {
+    pub(crate) fn list() -> Result<Vec<Self>, Unavailable> {
         let library = Library::get()?;
         let mut count: c_int = 0;
         // SAFETY: the count is a local; the answer is a list that stays valid until `rdma_free_devices`.
@@ -97,7 +97,7 @@ impl Adapter {
                 found.push(Self { list: Arc::clone(&list), context });
             }
         }
-        if found.is_empty() { Err(Unavailable::NoDevice("the kernel's list is empty".to_owned())) } else { Ok(found) }
+        if found.is_empty() { Err(Unavailable::NoDevice("the kernel lists no device".to_owned())) } else { Ok(found) }
     }
 
     pub(super) fn library(&self) -> &'static Library {
@@ -130,7 +130,7 @@ impl Adapter {
         transport == abi::TRANSPORT_IWARP
     }
 
-    pub(crate) fn facts(&self) -> io::Result<AdapterFacts> {
+    pub(crate) fn attributes(&self) -> io::Result<AdapterAttributes> {
         let mut found = std::mem::MaybeUninit::<DeviceAttributes>::zeroed();
         // SAFETY: an open context, and room for the answer.
         let answer = unsafe { (self.library().ibv_query_device)(self.context(), found.as_mut_ptr()) };
@@ -138,7 +138,7 @@ impl Adapter {
         // SAFETY: zeroed before and filled by the library; plain numbers have no invalid values.
         let found = unsafe { found.assume_init() };
         let number = |value: c_int| u32::try_from(value).unwrap_or(0);
-        Ok(AdapterFacts {
+        Ok(AdapterAttributes {
             is_iwarp: self.is_iwarp(),
             is_software: [abi::VENDOR_SOFT_IWARP, abi::VENDOR_SOFT_ROCE].contains(&found.vendor_id),
             has_atomics: found.atomic_cap != abi::ATOMIC_NONE,
@@ -151,7 +151,7 @@ impl Adapter {
     }
 
     /// Queries a port; ports are numbered from 1.
-    pub(crate) fn port(&self, number: u8) -> io::Result<PortFacts> {
+    pub(crate) fn port(&self, number: u8) -> io::Result<PortState> {
         let mut found = std::mem::MaybeUninit::<PortAttributes>::zeroed();
         // SAFETY: an open context, and room for an answer of today's length, of which the function fills what it
         // knows.
@@ -159,7 +159,7 @@ impl Adapter {
         outcome(answer)?;
         // SAFETY: zeroed before and filled by the library; plain numbers have no invalid values.
         let found = unsafe { found.assume_init() };
-        Ok(PortFacts {
+        Ok(PortState {
             is_active: found.state == abi::PORT_ACTIVE,
             is_ethernet: i32::from(found.link_layer) == abi::LINK_ETHERNET,
             mtu_bytes: 128_u32.checked_shl(u32::try_from(found.active_mtu).unwrap_or(0)).unwrap_or(0),
@@ -195,8 +195,8 @@ impl Adapter {
             | abi::ASYNC_QP_REQUEST
             | abi::ASYNC_QP_ACCESS
             | abi::ASYNC_ESTABLISHED => {
-                async_events::note(event.element as usize, event.event_type);
-                AsyncNotice::Noted
+                async_events::record(event.element as usize, event.event_type);
+                AsyncNotice::Recorded
             }
             other => AsyncNotice::Other(other),
         };

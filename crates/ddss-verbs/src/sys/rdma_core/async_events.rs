@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::abi;
 
 /// Queues of this process, by the address of the library's object.
-static WATCHED: Mutex<Option<HashMap<usize, Arc<AtomicU32>>>> = Mutex::new(None);
+static WATCH_TABLE: Mutex<Option<HashMap<usize, Arc<AtomicU32>>>> = Mutex::new(None);
 
-fn watched() -> MutexGuard<'static, Option<HashMap<usize, Arc<AtomicU32>>>> {
+fn watch_table() -> MutexGuard<'static, Option<HashMap<usize, Arc<AtomicU32>>>> {
     // The map is consistent between any two calls, even after a panic.
-    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+    WATCH_TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Records an event for the watcher of this object, if there is one.
-pub(super) fn note(object: usize, event: i32) {
-    if let Some(bits) = watched().as_ref().and_then(|map| map.get(&object)) {
+pub(super) fn record(object: usize, event: i32) {
+    if let Some(bits) = watch_table().as_ref().and_then(|map| map.get(&object)) {
         bits.fetch_or(1 << event, Ordering::Release);
     }
 }
@@ -31,7 +31,7 @@ pub(crate) struct AsyncErrors {
 impl AsyncErrors {
     pub(super) fn watch(object: usize) -> Self {
         let bits = Arc::new(AtomicU32::new(0));
-        watched().get_or_insert_default().insert(object, Arc::clone(&bits));
+        watch_table().get_or_insert_default().insert(object, Arc::clone(&bits));
         Self { object, bits }
     }
 
@@ -46,7 +46,7 @@ impl AsyncErrors {
     }
 
     /// Returns true if the peer violated access rights.
-    pub(crate) fn is_peers_fault(&self) -> bool {
+    pub(crate) fn is_peer_violation(&self) -> bool {
         self.has(&[abi::ASYNC_QP_REQUEST, abi::ASYNC_QP_ACCESS])
     }
 
@@ -63,7 +63,7 @@ impl AsyncErrors {
 
 impl Drop for AsyncErrors {
     fn drop(&mut self) {
-        if let Some(map) = watched().as_mut() {
+        if let Some(map) = watch_table().as_mut() {
             map.remove(&self.object);
         }
     }
@@ -74,16 +74,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_queue_hears_of_its_own_trouble_only() {
+    fn each_queue_receives_only_its_own_errors() {
         // If this failed, one peer's error would end another peer's connection.
         let (one, other) = (AsyncErrors::watch(0x1000), AsyncErrors::watch(0x2000));
-        note(0x1000, abi::ASYNC_QP_ACCESS);
-        note(0x3000, abi::ASYNC_QP_FATAL);
-        assert!(one.is_peers_fault() && !one.is_fatal());
-        assert!(!other.is_peers_fault() && !other.is_fatal());
+        record(0x1000, abi::ASYNC_QP_ACCESS);
+        record(0x3000, abi::ASYNC_QP_FATAL);
+        assert!(one.is_peer_violation() && !one.is_fatal());
+        assert!(!other.is_peer_violation() && !other.is_fatal());
         drop(one);
-        note(0x1000, abi::ASYNC_QP_FATAL);
+        record(0x1000, abi::ASYNC_QP_FATAL);
         let again = AsyncErrors::watch(0x1000);
-        assert!(!again.is_fatal(), "an object of the same address is another one");
+        assert!(!again.is_fatal(), "a new object at the same address has no events");
     }
 }

@@ -27,7 +27,7 @@ unsafe impl Sync for CmEventChannel {}
 pub(crate) enum CmEventKind {
     AddressResolved,
     RouteResolved,
-    Asked,
+    ConnectRequest,
     Established,
     Rejected,
     Unreachable,
@@ -57,9 +57,10 @@ impl CmEventChannel {
         let channel = unsafe { (library.rdma_create_event_channel)() };
         let gone = || Unavailable::NoDevice(io::Error::last_os_error().to_string());
         let channel = NonNull::new(channel).ok_or_else(gone)?;
-        let hub = Arc::new(Self { library, channel });
-        rustix::io::ioctl_fionbio(hub.descriptor(), true).map_err(|error| Unavailable::NoDevice(error.to_string()))?;
-        Ok(hub)
+        let cm_events = Arc::new(Self { library, channel });
+        rustix::io::ioctl_fionbio(cm_events.descriptor(), true)
+            .map_err(|error| Unavailable::NoDevice(error.to_string()))?;
+        Ok(cm_events)
     }
 
     pub(super) fn library(&self) -> &'static Library {
@@ -88,7 +89,7 @@ impl CmEventChannel {
         let what = match event.event {
             abi::CM_ADDRESS_RESOLVED => CmEventKind::AddressResolved,
             abi::CM_ROUTE_RESOLVED => CmEventKind::RouteResolved,
-            abi::CM_CONNECT_REQUEST => CmEventKind::Asked,
+            abi::CM_CONNECT_REQUEST => CmEventKind::ConnectRequest,
             abi::CM_ESTABLISHED => CmEventKind::Established,
             abi::CM_REJECTED => CmEventKind::Rejected,
             abi::CM_ADDRESS_ERROR | abi::CM_ROUTE_ERROR | abi::CM_CONNECT_ERROR | abi::CM_UNREACHABLE => {
@@ -98,8 +99,9 @@ impl CmEventChannel {
             abi::CM_DEVICE_REMOVAL => CmEventKind::DeviceRemoved,
             other => CmEventKind::Other(other),
         };
-        let speaks = matches!(what, CmEventKind::Asked | CmEventKind::Established | CmEventKind::Rejected);
-        let data = if speaks { private_data(event) } else { Vec::new() };
+        let has_private_data =
+            matches!(what, CmEventKind::ConnectRequest | CmEventKind::Established | CmEventKind::Rejected);
+        let data = if has_private_data { private_data(event) } else { Vec::new() };
         let reads = (event.connection.responder_resources, event.connection.initiator_depth);
         let flow_control = event.connection.flow_control != 0;
         let status = event.status;
@@ -108,7 +110,7 @@ impl CmEventChannel {
         // acknowledged, and only `Endpoint` writes the context.
         let mut token = unsafe { (*id).context } as u64;
         let mut endpoint = None;
-        if what == CmEventKind::Asked {
+        if what == CmEventKind::ConnectRequest {
             let listener = event.listen_id;
             if !listener.is_null() {
                 // SAFETY: the listener is alive as long as its event is not acknowledged.

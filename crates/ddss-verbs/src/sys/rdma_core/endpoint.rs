@@ -13,7 +13,7 @@ use super::cm_events::CmEventChannel;
 use super::in_flight::FinishedWork;
 use super::library::outcome;
 use super::memory::{Domain, Registered};
-use super::queue::{Completions, Depths, Queue};
+use super::queue::{Completions, Queue, QueueDepths};
 
 /// Parameters of a connect or accept.
 #[derive(Clone, Copy, Debug)]
@@ -32,26 +32,27 @@ pub(crate) struct ConnectParameters<'a> {
 pub(crate) struct Endpoint {
     id: NonNull<CmId>,
     queue: Option<Queue>,
-    hub: Arc<CmEventChannel>,
+    cm_events: Arc<CmEventChannel>,
 }
 
 // SAFETY: rdma-core's functions may be called from any thread.
 unsafe impl Send for Endpoint {}
 
 impl Endpoint {
-    pub(crate) fn new(hub: &Arc<CmEventChannel>, token: u64) -> io::Result<Self> {
+    pub(crate) fn new(cm_events: &Arc<CmEventChannel>, token: u64) -> io::Result<Self> {
         let mut id: *mut CmId = null_mut();
         // SAFETY: a live channel and room for the answer. The token is a number that only comes back in events.
-        let answer =
-            unsafe { (hub.library().rdma_create_id)(hub.raw(), &raw mut id, token as *mut c_void, abi::CM_SPACE_TCP) };
+        let answer = unsafe {
+            (cm_events.library().rdma_create_id)(cm_events.raw(), &raw mut id, token as *mut c_void, abi::CM_SPACE_TCP)
+        };
         outcome(answer)?;
         let id = NonNull::new(id).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { id, queue: None, hub: Arc::clone(hub) })
+        Ok(Self { id, queue: None, cm_events: Arc::clone(cm_events) })
     }
 
     /// Wraps the id of a connect request.
-    pub(super) fn adopt(hub: &Arc<CmEventChannel>, id: NonNull<CmId>) -> Self {
-        Self { id, queue: None, hub: Arc::clone(hub) }
+    pub(super) fn adopt(cm_events: &Arc<CmEventChannel>, id: NonNull<CmId>) -> Self {
+        Self { id, queue: None, cm_events: Arc::clone(cm_events) }
     }
 
     /// Sets the token that events of this endpoint carry.
@@ -75,7 +76,7 @@ impl Endpoint {
     pub(crate) fn bind(&mut self, address: SocketAddr) -> io::Result<()> {
         let mut address = encode(address);
         // SAFETY: a live id and a complete address, which is copied.
-        outcome(unsafe { (self.hub.library().rdma_bind_addr)(self.id.as_ptr(), &raw mut address) })
+        outcome(unsafe { (self.cm_events.library().rdma_bind_addr)(self.id.as_ptr(), &raw mut address) })
     }
 
     /// Allows a port to be bound again soon after its release.
@@ -93,19 +94,19 @@ impl Endpoint {
     fn option(&mut self, name: i32, value: *mut c_void, bytes: usize) -> io::Result<()> {
         // SAFETY: a live id, and a local value with the length of this option, which is copied.
         let answer = unsafe {
-            (self.hub.library().rdma_set_option)(self.id.as_ptr(), abi::CM_OPTION_LEVEL_ID, name, value, bytes)
+            (self.cm_events.library().rdma_set_option)(self.id.as_ptr(), abi::CM_OPTION_LEVEL_ID, name, value, bytes)
         };
         outcome(answer)
     }
 
     pub(crate) fn listen(&mut self, backlog: i32) -> io::Result<()> {
         // SAFETY: a live id.
-        outcome(unsafe { (self.hub.library().rdma_listen)(self.id.as_ptr(), backlog) })
+        outcome(unsafe { (self.cm_events.library().rdma_listen)(self.id.as_ptr(), backlog) })
     }
 
     pub(crate) fn local_port(&self) -> u16 {
         // SAFETY: a live id; the answer is in network order.
-        u16::from_be(unsafe { (self.hub.library().rdma_get_src_port)(self.id.as_ptr()) })
+        u16::from_be(unsafe { (self.cm_events.library().rdma_get_src_port)(self.id.as_ptr()) })
     }
 
     /// Returns the peer's address.
@@ -121,15 +122,16 @@ impl Endpoint {
         let mut address = encode(address);
         let from = source.as_mut().map_or(null_mut(), |source| source as *mut SocketAddress);
         // SAFETY: a live id and complete addresses, which are copied.
-        let answer =
-            unsafe { (self.hub.library().rdma_resolve_addr)(self.id.as_ptr(), from, &raw mut address, timeout_ms) };
+        let answer = unsafe {
+            (self.cm_events.library().rdma_resolve_addr)(self.id.as_ptr(), from, &raw mut address, timeout_ms)
+        };
         outcome(answer)
     }
 
     /// Starts to resolve the route, after the address.
     pub(crate) fn resolve_route(&mut self, timeout_ms: i32) -> io::Result<()> {
         // SAFETY: a live id.
-        outcome(unsafe { (self.hub.library().rdma_resolve_route)(self.id.as_ptr(), timeout_ms) })
+        outcome(unsafe { (self.cm_events.library().rdma_resolve_route)(self.id.as_ptr(), timeout_ms) })
     }
 
     /// Creates the queue pair and posts its receive slots.
@@ -137,12 +139,12 @@ impl Endpoint {
         &mut self,
         domain: &Arc<Domain>,
         completions: Completions,
-        depths: Depths,
+        depths: QueueDepths,
         slots: Arc<Registered>,
         in_order: bool,
     ) -> io::Result<()> {
         assert!(self.queue.is_none(), "an endpoint has one queue");
-        assert!(self.is_on(domain.adapter()), "a queue is made where its endpoint is");
+        assert!(self.is_on(domain.adapter()), "a queue and its endpoint share one device");
         let mut depths = depths;
         let mut answer = -1;
         // An adapter without that much inline data gets none.
@@ -164,7 +166,8 @@ impl Endpoint {
             };
             // SAFETY: a live id on the domain's device, a live domain and a live completion queue, both of which the
             // queue keeps until its queue pair is destroyed.
-            answer = unsafe { (self.hub.library().rdma_create_qp)(self.id.as_ptr(), domain.raw(), &raw mut wanted) };
+            answer =
+                unsafe { (self.cm_events.library().rdma_create_qp)(self.id.as_ptr(), domain.raw(), &raw mut wanted) };
             if answer == 0 {
                 depths.inline_bytes = inline_bytes;
                 break;
@@ -172,7 +175,8 @@ impl Endpoint {
         }
         outcome(answer)?;
         // SAFETY: a live id, whose queue pair has just been created.
-        let qp = NonNull::new(unsafe { (*self.id.as_ptr()).qp }).expect("the library sets what it has made");
+        let qp =
+            NonNull::new(unsafe { (*self.id.as_ptr()).qp }).expect("the library sets the queue pair that it created");
         let queue = self.queue.insert(Queue::new(qp, domain, completions, depths, slots, in_order));
         queue.ring_receives()
     }
@@ -181,45 +185,45 @@ impl Endpoint {
     pub(crate) fn connect(&mut self, dial: ConnectParameters<'_>) -> io::Result<()> {
         let mut parameters = parameters(dial);
         // SAFETY: a live id with a queue pair; the private data is copied.
-        outcome(unsafe { (self.hub.library().rdma_connect)(self.id.as_ptr(), &raw mut parameters) })
+        outcome(unsafe { (self.cm_events.library().rdma_connect)(self.id.as_ptr(), &raw mut parameters) })
     }
 
     /// Accepts a connection request.
     pub(crate) fn accept(&mut self, dial: ConnectParameters<'_>) -> io::Result<()> {
         let mut parameters = parameters(dial);
         // SAFETY: as above.
-        outcome(unsafe { (self.hub.library().rdma_accept)(self.id.as_ptr(), &raw mut parameters) })
+        outcome(unsafe { (self.cm_events.library().rdma_accept)(self.id.as_ptr(), &raw mut parameters) })
     }
 
     /// Rejects a connection request, with a reason that the peer receives.
     pub(crate) fn reject(&mut self, reason: &[u8]) -> io::Result<()> {
         let bytes = u8::try_from(reason.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: a live id; the reason is copied.
-        outcome(unsafe { (self.hub.library().rdma_reject)(self.id.as_ptr(), reason.as_ptr().cast(), bytes) })
+        outcome(unsafe { (self.cm_events.library().rdma_reject)(self.id.as_ptr(), reason.as_ptr().cast(), bytes) })
     }
 
     /// Ends the connection: operations in flight complete as flushed.
     pub(crate) fn disconnect(&mut self) -> io::Result<()> {
         // SAFETY: a live id.
-        outcome(unsafe { (self.hub.library().rdma_disconnect)(self.id.as_ptr()) })
+        outcome(unsafe { (self.cm_events.library().rdma_disconnect)(self.id.as_ptr()) })
     }
 
     /// Reports to the connection manager that the first bytes are here, in case its own message was lost.
     pub(crate) fn notify_established(&mut self) -> io::Result<()> {
         // SAFETY: a live id.
-        outcome(unsafe { (self.hub.library().rdma_notify)(self.id.as_ptr(), abi::ASYNC_ESTABLISHED) })
+        outcome(unsafe { (self.cm_events.library().rdma_notify)(self.id.as_ptr(), abi::ASYNC_ESTABLISHED) })
     }
 
     /// Destroys the queue pair and completes the operations in flight with an unknown result.
-    pub(crate) fn destroy_queue(&mut self, ended: &mut Vec<FinishedWork>) {
+    pub(crate) fn destroy_queue(&mut self, completions: &mut Vec<FinishedWork>) {
         if let Some(mut queue) = self.queue.take() {
             // SAFETY: a live id with a queue pair, which nothing uses after this; `queue`, dropped below, keeps the
             // memory that the adapter still used.
-            unsafe { (self.hub.library().rdma_destroy_qp)(self.id.as_ptr()) };
-            let mut arrived = Vec::new();
+            unsafe { (self.cm_events.library().rdma_destroy_qp)(self.id.as_ptr()) };
+            let mut received = Vec::new();
             // Completions from before the destruction still count.
-            let _ = queue.poll(ended, &mut arrived);
-            queue.give_up(ended);
+            let _ = queue.poll(completions, &mut received);
+            queue.abandon_pending(completions);
         }
     }
 }
@@ -228,9 +232,9 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         self.destroy_queue(&mut Vec::new());
         // SAFETY: created by the library and destroyed once; all its events are acknowledged when they are taken.
-        let answer = unsafe { (self.hub.library().rdma_destroy_id)(self.id.as_ptr()) };
+        let answer = unsafe { (self.cm_events.library().rdma_destroy_id)(self.id.as_ptr()) };
         if let Err(error) = outcome(answer) {
-            tracing::warn!(%error, "a connection's id could not be given back");
+            tracing::warn!(%error, "cannot destroy a connection id");
         }
     }
 }
@@ -238,7 +242,7 @@ impl Drop for Endpoint {
 fn parameters(dial: ConnectParameters<'_>) -> ConnectionParameters {
     ConnectionParameters {
         private_data: dial.hello.as_ptr().cast(),
-        private_data_len: u8::try_from(dial.hello.len()).expect("whoever says hello has looked at its length"),
+        private_data_len: u8::try_from(dial.hello.len()).expect("the caller checks the length of a hello"),
         responder_resources: dial.reads_inbound,
         initiator_depth: dial.reads_outbound,
         flow_control: u8::from(dial.flow_control),
@@ -290,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_the_systems_own() {
+    fn addresses_have_the_system_layout() {
         // If this failed, a node would connect to another address than the configured one.
         for text in ["10.9.0.2:7400", "127.0.0.1:1", "[fd00::9]:65535"] {
             let address: SocketAddr = text.parse().unwrap();

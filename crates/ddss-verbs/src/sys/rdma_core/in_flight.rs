@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An answer: reads and atomics.
-    Answered,
+    WithAnswer,
     /// Nothing, or an acknowledgement: writes and sends.
     OneWay,
 }
@@ -27,11 +27,11 @@ pub(crate) enum FailureCause {
     /// The peer refused the operation.
     Refused,
     /// The peer no longer answers.
-    Unanswered,
+    NoAnswer,
     /// Any other status, in the library's number.
     Other(i32),
     /// The queue was destroyed without a completion.
-    Unsaid,
+    NoCompletion,
 }
 
 /// An operation with a known result.
@@ -77,17 +77,17 @@ impl<H> InFlight<H> {
     }
 
     /// Completes an operation by its number. A number that is not in flight has no effect.
-    pub(super) fn end(&mut self, number: u64, result: Result<(), FailureCause>, ended: &mut Vec<FinishedWork>) {
+    pub(super) fn end(&mut self, number: u64, result: Result<(), FailureCause>, completions: &mut Vec<FinishedWork>) {
         let Some(index) = number.checked_sub(self.first).map(|index| index as usize) else { return };
         let Some(entry) = self.entries.get(index) else { return };
-        let all = self.in_order || (entry.kind == Kind::Answered && result.is_ok());
+        let list = self.in_order || (entry.kind == Kind::WithAnswer && result.is_ok());
         let one_way = entry.kind == Kind::OneWay && result.is_ok();
         for (at, entry) in self.entries.range_mut(..=index).enumerate() {
             let result = if at == index { result } else { Ok(()) };
-            let speaks = at == index || all || (one_way && entry.kind == Kind::OneWay);
-            if entry.open && speaks {
+            let has_private_data = at == index || list || (one_way && entry.kind == Kind::OneWay);
+            if entry.open && has_private_data {
                 entry.open = false;
-                ended.push(FinishedWork { token: entry.token, result });
+                completions.push(FinishedWork { token: entry.token, result });
             }
         }
         while self.entries.front().is_some_and(|entry| !entry.open) {
@@ -97,18 +97,18 @@ impl<H> InFlight<H> {
     }
 
     /// Takes back the operations from `number` on, which were never posted to the adapter.
-    pub(super) fn take_back(&mut self, number: u64, ended: &mut Vec<FinishedWork>) {
+    pub(super) fn cancel_unposted(&mut self, number: u64, completions: &mut Vec<FinishedWork>) {
         let keep = number.saturating_sub(self.first) as usize;
         for entry in self.entries.drain(keep.min(self.entries.len())..) {
-            ended.push(FinishedWork { token: entry.token, result: Err(FailureCause::NotPosted) });
+            completions.push(FinishedWork { token: entry.token, result: Err(FailureCause::NotPosted) });
         }
     }
 
     /// Completes the rest with an unknown result: the queue is gone.
-    pub(super) fn give_up(&mut self, ended: &mut Vec<FinishedWork>) {
+    pub(super) fn abandon_pending(&mut self, completions: &mut Vec<FinishedWork>) {
         self.first = self.next();
         for entry in self.entries.drain(..).filter(|entry| entry.open) {
-            ended.push(FinishedWork { token: entry.token, result: Err(FailureCause::Unsaid) });
+            completions.push(FinishedWork { token: entry.token, result: Err(FailureCause::NoCompletion) });
         }
     }
 }
@@ -118,7 +118,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use Kind::{Answered, OneWay};
+    use Kind::{OneWay, WithAnswer};
 
     fn flight(in_order: bool, kinds: &[Kind]) -> InFlight<Rc<()>> {
         let mut flight = InFlight::new(in_order, 8);
@@ -128,68 +128,71 @@ mod tests {
         flight
     }
 
-    fn tokens(ended: &mut Vec<FinishedWork>) -> Vec<(u64, bool)> {
-        ended.drain(..).map(|ended| (ended.token, ended.result.is_ok())).collect()
+    fn tokens(completions: &mut Vec<FinishedWork>) -> Vec<(u64, bool)> {
+        completions.drain(..).map(|completions| (completions.token, completions.result.is_ok())).collect()
     }
 
     #[test]
-    fn an_end_speaks_for_those_before_it_where_order_is_kept() {
+    fn ordered_completion_covers_earlier_operations() {
         // If this failed, an operation would complete twice, never, or before its bytes were there.
-        let mut ended = Vec::new();
-        let mut ordered = flight(true, &[Answered, OneWay, Answered, OneWay]);
-        ordered.end(1, Ok(()), &mut ended);
-        assert_eq!(tokens(&mut ended), [(0, true), (1, true)]);
-        ordered.end(1, Ok(()), &mut ended);
-        assert_eq!(tokens(&mut ended), []);
-        ordered.end(3, Err(FailureCause::Refused), &mut ended);
-        assert_eq!(tokens(&mut ended), [(2, true), (3, false)]);
+        let mut completions = Vec::new();
+        let mut ordered = flight(true, &[WithAnswer, OneWay, WithAnswer, OneWay]);
+        ordered.end(1, Ok(()), &mut completions);
+        assert_eq!(tokens(&mut completions), [(0, true), (1, true)]);
+        ordered.end(1, Ok(()), &mut completions);
+        assert_eq!(tokens(&mut completions), []);
+        ordered.end(3, Err(FailureCause::Refused), &mut completions);
+        assert_eq!(tokens(&mut completions), [(2, true), (3, false)]);
         assert_eq!(ordered.len(), 0);
     }
 
     #[test]
-    fn on_iwarp_a_write_says_nothing_about_a_read() {
+    fn iwarp_write_completion_does_not_cover_reads() {
         // If this failed, a get over an iWARP adapter would return memory before the answer arrived.
-        let mut ended = Vec::new();
-        let mut free = flight(false, &[OneWay, Answered, OneWay, Answered, OneWay]);
-        free.end(2, Ok(()), &mut ended);
-        assert_eq!(tokens(&mut ended), [(0, true), (2, true)]);
-        free.end(3, Ok(()), &mut ended);
-        assert_eq!(tokens(&mut ended), [(1, true), (3, true)]);
+        let mut completions = Vec::new();
+        let mut free = flight(false, &[OneWay, WithAnswer, OneWay, WithAnswer, OneWay]);
+        free.end(2, Ok(()), &mut completions);
+        assert_eq!(tokens(&mut completions), [(0, true), (2, true)]);
+        free.end(3, Ok(()), &mut completions);
+        assert_eq!(tokens(&mut completions), [(1, true), (3, true)]);
         assert_eq!(free.next(), 5);
-        free.end(4, Ok(()), &mut ended);
-        assert_eq!((tokens(&mut ended), free.len()), (vec![(4, true)], 0));
+        free.end(4, Ok(()), &mut completions);
+        assert_eq!((tokens(&mut completions), free.len()), (vec![(4, true)], 0));
 
-        let mut broken = flight(false, &[OneWay, Answered, OneWay]);
-        broken.end(1, Err(FailureCause::Flushed), &mut ended);
-        assert_eq!(tokens(&mut ended), [(1, false)], "a failure there speaks for itself only");
-        broken.give_up(&mut ended);
-        assert_eq!(tokens(&mut ended), [(0, false), (2, false)]);
+        let mut broken = flight(false, &[OneWay, WithAnswer, OneWay]);
+        broken.end(1, Err(FailureCause::Flushed), &mut completions);
+        assert_eq!(tokens(&mut completions), [(1, false)], "an unordered failure covers one operation");
+        broken.abandon_pending(&mut completions);
+        assert_eq!(tokens(&mut completions), [(0, false), (2, false)]);
     }
 
     #[test]
-    fn what_was_never_posted_is_told_apart() {
+    fn unposted_operations_are_reported_as_not_posted() {
         // If this failed, an operation that certainly did nothing would be reported as indeterminate.
-        let mut ended = Vec::new();
+        let mut completions = Vec::new();
         let mut flight = flight(true, &[OneWay, OneWay, OneWay]);
-        flight.take_back(1, &mut ended);
-        assert_eq!(ended.drain(..).map(|ended| ended.result).collect::<Vec<_>>(), [Err(FailureCause::NotPosted); 2]);
+        flight.cancel_unposted(1, &mut completions);
+        assert_eq!(
+            completions.drain(..).map(|completions| completions.result).collect::<Vec<_>>(),
+            [Err(FailureCause::NotPosted); 2]
+        );
         assert_eq!(flight.next(), 1);
-        flight.end(7, Ok(()), &mut ended);
-        flight.end(0, Ok(()), &mut ended);
-        assert_eq!(tokens(&mut ended), [(0, true)]);
+        flight.end(7, Ok(()), &mut completions);
+        flight.end(0, Ok(()), &mut completions);
+        assert_eq!(tokens(&mut completions), [(0, true)]);
     }
 
     #[test]
-    fn memory_is_held_until_its_operation_has_ended() {
+    fn memory_is_held_until_its_operation_completes() {
         // If this failed, the adapter would write into memory that already has another owner.
         let memory = Rc::new(());
         let mut flight = InFlight::new(true, 8);
-        flight.push(Answered, 0, Some(Rc::clone(&memory)));
-        flight.push(Answered, 1, Some(Rc::clone(&memory)));
-        let mut ended = Vec::new();
-        flight.end(0, Ok(()), &mut ended);
+        flight.push(WithAnswer, 0, Some(Rc::clone(&memory)));
+        flight.push(WithAnswer, 1, Some(Rc::clone(&memory)));
+        let mut completions = Vec::new();
+        flight.end(0, Ok(()), &mut completions);
         assert_eq!(Rc::strong_count(&memory), 2);
-        flight.give_up(&mut ended);
+        flight.abandon_pending(&mut completions);
         assert_eq!(Rc::strong_count(&memory), 1);
     }
 }

@@ -19,7 +19,7 @@ pub enum Unavailable {
     #[error("rdma-core is too old: it has no {0}")]
     TooOld(&'static str),
     /// The libraries exist, but the kernel knows no device.
-    #[error("there is no rdma device: {0}")]
+    #[error("no rdma device: {0}")]
     NoDevice(String),
 }
 

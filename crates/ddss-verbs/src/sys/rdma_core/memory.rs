@@ -94,7 +94,7 @@ impl Drop for Domain {
         // SAFETY: every object of this domain holds an `Arc` of it, so none exists.
         let answer = unsafe { (self.adapter.library().ibv_dealloc_pd)(self.raw()) };
         if let Err(error) = outcome(answer) {
-            tracing::warn!(%error, device = ?self.adapter, "a protection domain could not be given back");
+            tracing::warn!(%error, device = ?self.adapter, "cannot free a protection domain");
         }
     }
 }
@@ -153,7 +153,7 @@ impl Drop for Registered {
         let answer = unsafe { (self.domain.adapter().library().ibv_dereg_mr)(self.mr.as_ptr()) };
         if let Err(error) = outcome(answer) {
             // The adapter may still access it: then it must stay mapped.
-            tracing::error!(%error, "registered memory could not be given back, and stays mapped");
+            tracing::error!(%error, "cannot deregister memory; it stays mapped");
             std::mem::forget(Arc::clone(&self.memory));
         }
     }

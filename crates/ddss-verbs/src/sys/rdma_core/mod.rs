@@ -23,10 +23,10 @@ mod library;
 mod memory;
 mod queue;
 
-pub(crate) use adapter::{Adapter, AdapterFacts, AsyncNotice, PortFacts};
+pub(crate) use adapter::{Adapter, AdapterAttributes, AsyncNotice, PortState};
 pub(crate) use cm_events::{CmEventChannel, CmEventKind, ConnectionEvent};
 pub(crate) use endpoint::{ConnectParameters, Endpoint};
 pub(crate) use in_flight::{FailureCause, FinishedWork};
 pub(crate) use library::Unavailable;
 pub(crate) use memory::{Access, Domain, Registered};
-pub(crate) use queue::{Arrived, Channel, Completions, Depths, Queue, Request};
+pub(crate) use queue::{Channel, Completions, Queue, QueueDepths, ReceivedMessage, Request};

@@ -15,9 +15,9 @@ use super::library::outcome;
 use super::memory::{Domain, Registered};
 
 /// Completions taken from the adapter in one call.
-const SCOOP: usize = 32;
+const COMPLETION_BATCH: usize = 32;
 /// Calls of one poll, before other queues are served.
-const SCOOPS_MAX: usize = 8;
+const COMPLETION_BATCHES_MAX: usize = 8;
 /// Operations of a batch between two requests for a completion.
 const SIGNAL_EVERY: usize = 32;
 /// Marks the number of a receive; the rest is its slot.
@@ -73,7 +73,7 @@ impl Drop for Channel {
         // SAFETY: every completion queue of the channel holds an `Arc` of it.
         let answer = unsafe { (self.adapter.library().ibv_destroy_comp_channel)(self.channel.as_ptr()) };
         if let Err(error) = outcome(answer) {
-            tracing::warn!(%error, "a completion channel could not be given back");
+            tracing::warn!(%error, "cannot destroy a completion channel");
         }
     }
 }
@@ -108,10 +108,10 @@ impl Completions {
         self.cq.as_ptr()
     }
 
-    fn scoop(&self, found: &mut [WorkCompletion; SCOOP]) -> io::Result<usize> {
+    fn poll_batch(&self, found: &mut [WorkCompletion; COMPLETION_BATCH]) -> io::Result<usize> {
         let poll = self.channel.adapter.view().poll_cq.expect("every driver can be polled");
         // SAFETY: a live queue, and room for this many.
-        let count = unsafe { poll(self.raw(), SCOOP as c_int, found.as_mut_ptr()) };
+        let count = unsafe { poll(self.raw(), COMPLETION_BATCH as c_int, found.as_mut_ptr()) };
         usize::try_from(count).map_err(|_| io::Error::from_raw_os_error(libc::EIO))
     }
 
@@ -127,14 +127,14 @@ impl Drop for Completions {
         // SAFETY: its queue pair was destroyed before, as `Endpoint` documents.
         let answer = unsafe { (self.channel.adapter.library().ibv_destroy_cq)(self.raw()) };
         if let Err(error) = outcome(answer) {
-            tracing::warn!(%error, "a completion queue could not be given back");
+            tracing::warn!(%error, "cannot destroy a completion queue");
         }
     }
 }
 
 /// Capacities of a queue pair.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Depths {
+pub(crate) struct QueueDepths {
     pub(crate) sends: u32,
     pub(crate) receives: u32,
     pub(crate) receive_bytes: u32,
@@ -176,7 +176,7 @@ pub(crate) enum Request {
 
 /// A message in a receive slot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct ReceivedMessage {
     pub(crate) slot: u32,
     pub(crate) bytes: u32,
 }
@@ -185,19 +185,19 @@ pub(crate) struct Arrived {
 /// this value is dropped.
 pub(crate) struct Queue {
     qp: NonNull<Qp>,
-    trouble: AsyncErrors,
-    depths: Depths,
+    async_errors: AsyncErrors,
+    depths: QueueDepths,
     in_order: bool,
     batch: Vec<SendRequest>,
     pieces: Vec<Piece>,
     /// Index in the batch after the last request for a completion.
     signalled: usize,
     flight: InFlight<Arc<Registered>>,
-    returned: Vec<u32>,
-    receiving: Vec<(ReceiveRequest, Piece)>,
+    returned_slots: Vec<u32>,
+    receive_batch: Vec<(ReceiveRequest, Piece)>,
     stash: Vec<WorkCompletion>,
     /// Buffer for completions, allocated once: an empty poll has no time to clear it.
-    found: Box<[WorkCompletion; SCOOP]>,
+    found: Box<[WorkCompletion; COMPLETION_BATCH]>,
     receives_flushed: bool,
     slots: Arc<Registered>,
     completions: Completions,
@@ -215,7 +215,7 @@ impl Queue {
         qp: NonNull<Qp>,
         domain: &Arc<Domain>,
         completions: Completions,
-        depths: Depths,
+        depths: QueueDepths,
         slots: Arc<Registered>,
         in_order: bool,
     ) -> Self {
@@ -224,17 +224,17 @@ impl Queue {
         let sends = depths.sends as usize;
         Self {
             qp,
-            trouble: AsyncErrors::watch(qp.as_ptr() as usize),
+            async_errors: AsyncErrors::watch(qp.as_ptr() as usize),
             depths,
             in_order,
             batch: Vec::with_capacity(sends),
             pieces: Vec::with_capacity(sends),
             signalled: 0,
             flight: InFlight::new(in_order, sends),
-            returned: (0..depths.receives).collect(),
-            receiving: Vec::with_capacity(depths.receives as usize),
+            returned_slots: (0..depths.receives).collect(),
+            receive_batch: Vec::with_capacity(depths.receives as usize),
             stash: Vec::new(),
-            found: Box::new([WorkCompletion::default(); SCOOP]),
+            found: Box::new([WorkCompletion::default(); COMPLETION_BATCH]),
             receives_flushed: false,
             slots,
             completions,
@@ -248,12 +248,12 @@ impl Queue {
     }
 
     /// Returns the number of operations in flight.
-    pub(crate) fn under_way(&self) -> usize {
+    pub(crate) fn in_flight_count(&self) -> usize {
         self.flight.len()
     }
 
-    pub(crate) fn trouble(&self) -> &AsyncErrors {
-        &self.trouble
+    pub(crate) fn async_errors(&self) -> &AsyncErrors {
+        &self.async_errors
     }
 
     /// Returns true if the adapter has flushed the receives: the queue is dead.
@@ -264,10 +264,13 @@ impl Queue {
     /// Adds an operation to the batch that the next [`ring`](Self::ring) posts. Panics if there is no room, or if the
     /// local range is not of this queue's domain or outside of its memory.
     pub(crate) fn push(&mut self, token: u64, request: Request) {
-        assert!(self.room() > 0, "whoever pushes has looked for room");
+        assert!(self.room() > 0, "the caller checks for room");
         let mut wr = SendRequest { wr_id: self.flight.next(), ..SendRequest::EMPTY };
-        let kind =
-            if matches!(request, Request::Write { .. } | Request::Send { .. }) { Kind::OneWay } else { Kind::Answered };
+        let kind = if matches!(request, Request::Write { .. } | Request::Send { .. }) {
+            Kind::OneWay
+        } else {
+            Kind::WithAnswer
+        };
         let (memory, offset, bytes) = match request {
             Request::Read { local, key, address, fenced } => {
                 wr.send_flags |= if fenced { abi::SEND_FENCE as u32 } else { 0 };
@@ -296,7 +299,7 @@ impl Queue {
         };
         assert!(memory.is_of(&self.domain), "memory is used in the domain that it was registered in");
         let end = offset.checked_add(u64::from(bytes)).expect("a range that was checked does not wrap");
-        assert!(end <= memory.bytes(), "{bytes} bytes at {offset} are outside of {}", memory.bytes());
+        assert!(end <= memory.bytes(), "{bytes} bytes at {offset} are outside {}", memory.bytes());
         if kind == Kind::OneWay && bytes <= self.depths.inline_bytes {
             wr.send_flags |= abi::SEND_INLINE as u32;
         }
@@ -330,7 +333,7 @@ impl Queue {
     ///
     /// # Errors
     /// The adapter refused a part of it, which completes as not posted.
-    pub(crate) fn ring(&mut self, ended: &mut Vec<FinishedWork>) -> io::Result<()> {
+    pub(crate) fn ring(&mut self, completions: &mut Vec<FinishedWork>) -> io::Result<()> {
         if self.batch.is_empty() {
             return Ok(());
         }
@@ -353,7 +356,7 @@ impl Queue {
                 .iter()
                 .position(|wr| std::ptr::eq(wr, bad))
                 .map_or(self.batch[0].wr_id, |index| self.batch[index].wr_id);
-            self.flight.take_back(number, ended);
+            self.flight.cancel_unposted(number, completions);
         }
         self.batch.clear();
         self.pieces.clear();
@@ -365,30 +368,39 @@ impl Queue {
     ///
     /// # Errors
     /// The adapter cannot be polled any more.
-    pub(crate) fn poll(&mut self, ended: &mut Vec<FinishedWork>, arrived: &mut Vec<Arrived>) -> io::Result<bool> {
+    pub(crate) fn poll(
+        &mut self,
+        completions: &mut Vec<FinishedWork>,
+        received: &mut Vec<ReceivedMessage>,
+    ) -> io::Result<bool> {
         let mut any = !self.stash.is_empty();
         for index in 0..self.stash.len() {
-            self.take(self.stash[index], ended, arrived);
+            self.take(self.stash[index], completions, received);
         }
         self.stash.clear();
-        for _ in 0..SCOOPS_MAX {
-            let count = self.completions.scoop(&mut self.found)?;
+        for _ in 0..COMPLETION_BATCHES_MAX {
+            let count = self.completions.poll_batch(&mut self.found)?;
             for index in 0..count {
-                self.take(self.found[index], ended, arrived);
+                self.take(self.found[index], completions, received);
             }
             any |= count > 0;
-            if count < SCOOP {
+            if count < COMPLETION_BATCH {
                 break;
             }
         }
         Ok(any)
     }
 
-    fn take(&mut self, completion: WorkCompletion, ended: &mut Vec<FinishedWork>, arrived: &mut Vec<Arrived>) {
+    fn take(
+        &mut self,
+        completion: WorkCompletion,
+        completions: &mut Vec<FinishedWork>,
+        received: &mut Vec<ReceivedMessage>,
+    ) {
         if completion.wr_id & RECEIVE != 0 {
             let slot = (completion.wr_id & !RECEIVE) as u32;
             if completion.status == abi::DONE_SUCCESS && slot < self.depths.receives {
-                arrived.push(Arrived { slot, bytes: completion.byte_len.min(self.depths.receive_bytes) });
+                received.push(ReceivedMessage { slot, bytes: completion.byte_len.min(self.depths.receive_bytes) });
             } else {
                 self.receives_flushed = true;
             }
@@ -398,49 +410,50 @@ impl Queue {
             abi::DONE_SUCCESS => Ok(()),
             abi::DONE_FLUSHED => Err(FailureCause::Flushed),
             abi::DONE_BAD_REQUEST | abi::DONE_BAD_ACCESS | abi::DONE_BAD_OPERATION => Err(FailureCause::Refused),
-            abi::DONE_RETRIES | abi::DONE_NOT_READY => Err(FailureCause::Unanswered),
+            abi::DONE_RETRIES | abi::DONE_NOT_READY => Err(FailureCause::NoAnswer),
             other => Err(FailureCause::Other(other)),
         };
-        self.flight.end(completion.wr_id, result, ended);
+        self.flight.end(completion.wr_id, result, completions);
     }
 
     /// Requests a notice for the next completion; false if there is one already.
     pub(crate) fn arm(&mut self) -> io::Result<bool> {
         self.completions.arm()?;
-        let count = self.completions.scoop(&mut self.found)?;
+        let count = self.completions.poll_batch(&mut self.found)?;
         self.stash.extend_from_slice(&self.found[..count]);
         Ok(self.stash.is_empty())
     }
 
     /// Copies a received message out of its slot.
-    pub(crate) fn copy_out(&self, arrived: Arrived, out: &mut Vec<u8>) {
+    pub(crate) fn copy_out(&self, received: ReceivedMessage, out: &mut Vec<u8>) {
         let (memory, start) = self.slots.memory();
-        out.resize(arrived.bytes as usize, 0);
-        memory.copy_out(start + (arrived.slot * self.depths.receive_bytes) as usize, out);
+        out.resize(received.bytes as usize, 0);
+        memory.copy_out(start + (received.slot * self.depths.receive_bytes) as usize, out);
     }
 
     /// Queues a slot to be posted again, by the next [`ring_receives`](Self::ring_receives).
-    pub(crate) fn give_back(&mut self, slot: u32) {
-        assert!(self.returned.len() < self.depths.receives as usize, "each slot is given back once");
-        self.returned.push(slot);
+    pub(crate) fn return_slot(&mut self, slot: u32) {
+        assert!(self.returned_slots.len() < self.depths.receives as usize, "each slot is returned once");
+        self.returned_slots.push(slot);
     }
 
     /// Posts the returned slots to the adapter.
     pub(crate) fn ring_receives(&mut self) -> io::Result<()> {
-        if self.returned.is_empty() {
+        if self.returned_slots.is_empty() {
             return Ok(());
         }
         let bytes = self.depths.receive_bytes;
-        self.receiving.clear();
-        for slot in self.returned.drain(..) {
+        self.receive_batch.clear();
+        for slot in self.returned_slots.drain(..) {
             let address = self.slots.address() + u64::from(slot * bytes);
             let piece = Piece { addr: address, length: bytes, lkey: self.slots.local_key() };
             let wr_id = RECEIVE | u64::from(slot);
-            self.receiving.push((ReceiveRequest { wr_id, next: null_mut(), sg_list: null_mut(), num_sge: 1 }, piece));
+            self.receive_batch
+                .push((ReceiveRequest { wr_id, next: null_mut(), sg_list: null_mut(), num_sge: 1 }, piece));
         }
-        let first = self.receiving.as_mut_ptr();
-        let count = self.receiving.len();
-        for (index, (wr, piece)) in self.receiving.iter_mut().enumerate() {
+        let first = self.receive_batch.as_mut_ptr();
+        let count = self.receive_batch.len();
+        for (index, (wr, piece)) in self.receive_batch.iter_mut().enumerate() {
             wr.sg_list = piece;
             let next = first.wrapping_add(index + 1);
             // Only the address of the field is computed; nothing is read there.
@@ -454,8 +467,8 @@ impl Queue {
     }
 
     /// Completes the rest with an unknown result: the queue pair is gone, or will be.
-    pub(super) fn give_up(&mut self, ended: &mut Vec<FinishedWork>) {
-        self.flight.give_up(ended);
+    pub(super) fn abandon_pending(&mut self, completions: &mut Vec<FinishedWork>) {
+        self.flight.abandon_pending(completions);
     }
 }
 

@@ -1,17 +1,14 @@
-//! What the simulated network adds: the same run for the same seed, torn transfers, cuts and deaths.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod common;
+//! Properties of the simulated network: reproducible runs, torn transfers, cuts and kills.
 
 use std::net::SocketAddr;
 
-use common::{ALL, Lab, Memory, Pair, Seen};
+use crate::common::{ALL, FabricFactory, Memory, OwnedEvent, Pair};
 use ddss_verbs::sim::{Sim, SimConfig, SimNet};
 use ddss_verbs::{CloseReason, Fabric, LocalRange, RemoteRange, Work, WorkError};
 
 struct Simulated(SimNet);
 
-impl Lab for Simulated {
+impl FabricFactory for Simulated {
     type Fabric = Sim;
 
     fn fabric(&mut self) -> Sim {
@@ -22,7 +19,7 @@ impl Lab for Simulated {
         "10.0.0.1:0".parse().unwrap()
     }
 
-    fn pass(&mut self) {
+    fn advance(&mut self) {
         self.0.advance_to_next();
     }
 }
@@ -33,13 +30,13 @@ fn pair(seed: u64) -> Pair<Simulated> {
     Pair::new(Simulated(SimNet::new(config)))
 }
 
-/// Posts some of everything, breaks it in the middle, and returns all that was seen, with the time.
-fn run(seed: u64, kill: bool) -> (Vec<Seen>, std::time::Duration, u64) {
+/// Posts every kind of work, breaks the connection in the middle, and returns all events, with the time.
+fn run(seed: u64, kill: bool) -> (Vec<OwnedEvent>, std::time::Duration, u64) {
     let mut pair = pair(seed);
     let (there, here) = pair.connect();
     let (mine, theirs) = (Memory::new(1 << 16), Memory::new(1 << 16));
     let region = pair.a.register(&mine);
-    let (_, window) = pair.open(&theirs, here, ALL);
+    let (_, window) = pair.expose(&theirs, here, ALL);
     let local = LocalRange { region, offset: 0, bytes: 1 << 16 };
     let remote = RemoteRange { key: window.key, address: window.base };
     for tag in 0..20 {
@@ -54,13 +51,13 @@ fn run(seed: u64, kill: bool) -> (Vec<Seen>, std::time::Duration, u64) {
         pair.step();
     }
     if kill {
-        pair.lab.0.kill(&pair.b.fabric);
+        pair.factory.0.kill(&pair.b.fabric);
         while pair.a.closed(there).is_none() {
             pair.a.poll();
-            assert!(pair.lab.0.advance_to_next() || !pair.a.seen.is_empty(), "the end arrives by itself");
+            assert!(pair.factory.0.advance_to_next() || !pair.a.seen.is_empty(), "the end arrives by itself");
         }
     } else {
-        pair.lab.0.cut(&pair.a.fabric, &pair.b.fabric);
+        pair.factory.0.cut(&pair.a.fabric, &pair.b.fabric);
         let reason = pair.wait("the end", |pair| pair.a.closed(there));
         assert!(matches!(reason, CloseReason::Lost(_)));
         pair.wait("the other end", |pair| pair.b.closed(here));
@@ -68,7 +65,7 @@ fn run(seed: u64, kill: bool) -> (Vec<Seen>, std::time::Duration, u64) {
     let mut done: Vec<u64> = Vec::new();
     for seen in &pair.a.seen {
         match seen {
-            Seen::Done { tag, outcome, .. } => {
+            OwnedEvent::Done { tag, outcome, .. } => {
                 assert!(!matches!(outcome, Err(WorkError::Refused(_))), "{seen:?}");
                 done.push(*tag);
             }
@@ -77,12 +74,12 @@ fn run(seed: u64, kill: bool) -> (Vec<Seen>, std::time::Duration, u64) {
     }
     done.sort_unstable();
     assert_eq!(done, (0..20).collect::<Vec<_>>(), "each operation ends once");
-    (pair.a.seen, pair.lab.0.now(), theirs.word(0))
+    (pair.a.seen, pair.factory.0.now(), theirs.word(0))
 }
 
 #[test]
-fn a_seed_is_a_run() {
-    // If this failed, a failure that the simulator found could not be looked at again.
+fn same_seed_gives_the_same_run() {
+    // If this failed, a failure that the simulator found could not be reproduced.
     for seed in 0..20 {
         for kill in [false, true] {
             assert_eq!(run(seed, kill), run(seed, kill), "seed {seed}");
@@ -92,8 +89,8 @@ fn a_seed_is_a_run() {
 }
 
 #[test]
-fn a_large_read_is_torn_and_a_small_one_is_not() {
-    // If this failed, the engine's checks for torn values would never be put to the test.
+fn large_reads_are_torn_and_small_reads_are_not() {
+    // If this failed, the engine's checks for torn values would never be exercised.
     let mut torn = 0;
     for (bytes, may_tear) in [(4096_u64, false), (32_768, true)] {
         for seed in 0..40 {
@@ -101,7 +98,7 @@ fn a_large_read_is_torn_and_a_small_one_is_not() {
             let (there, here) = pair.connect();
             let (mine, theirs) = (Memory::new(bytes), Memory::new(bytes));
             let region = pair.a.register(&mine);
-            let (_, window) = pair.open(&theirs, here, ALL);
+            let (_, window) = pair.expose(&theirs, here, ALL);
             let local = LocalRange { region, offset: 0, bytes };
             let remote = RemoteRange { key: window.key, address: window.base };
             pair.a.fabric.post(&[Work::Read { peer: there, tag: 1, local, remote }]).unwrap();
@@ -123,8 +120,8 @@ fn a_large_read_is_torn_and_a_small_one_is_not() {
 }
 
 #[test]
-fn nobody_home_is_refused() {
-    // If this failed, the engine's retries would never be put to the test.
+fn connect_without_listener_is_refused() {
+    // If this failed, the engine's retries would never be exercised.
     let mut pair = pair(3);
     let peer = pair.a.fabric.connect("10.0.0.9:7".parse().unwrap(), b"").unwrap();
     let reason = pair.wait("the refusal", |pair| pair.a.closed(peer));

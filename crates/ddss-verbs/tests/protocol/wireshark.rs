@@ -1,7 +1,5 @@
-//! What we send, read by somebody else: Wireshark's dissectors of MPA, DDP and RDMAP.
+//! Frames of this implementation, checked by Wireshark's dissectors of MPA, DDP and RDMAP.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which says what it skips")]
-
-mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,20 +10,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use common::{ALL, Loopback, Memory, Pair, pattern};
+use crate::common::{ALL, Loopback, Memory, Pair, pattern};
 use ddss_verbs::{Fabric, IwarpConfig, LocalRange, RemoteRange, SendMode, Work};
 
-/// Bytes of one recorded packet at the most: it has to fit into an IPv4 datagram.
+/// Maximum bytes of one recorded packet: it has to fit into an IPv4 datagram.
 const PACKET_BYTES_MAX: usize = 60_000;
-/// Between two looks at a connection that has nothing.
+/// Pause between two checks of an idle connection.
 const PAUSE: Duration = Duration::from_micros(20);
-/// The ports that the recording shows.
+/// Ports in the recording.
 const PORTS: [u16; 2] = [40_000, 7471];
 
-/// What went by: from whom (0 connected, 1 accepted), and what.
+/// Recorded packets: the sender (0 connected, 1 accepted), and the bytes.
 type Packets = Vec<(usize, Vec<u8>)>;
 
-/// Stands between two fabrics and writes down what they send to each other.
+/// Relay between two fabrics that records their packets.
 struct Relay {
     address: SocketAddr,
     over: Arc<AtomicBool>,
@@ -67,7 +65,7 @@ impl Relay {
     }
 }
 
-/// A peer that has gone takes nothing more; what it sent is on record.
+/// Forwards bytes; a closed peer accepts none, but they are recorded.
 fn pass_on(end: &mut TcpStream, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match end.write(bytes) {
@@ -78,17 +76,17 @@ fn pass_on(end: &mut TcpStream, mut bytes: &[u8]) {
     }
 }
 
-/// One of everything that can be posted, and a mistake at the end, so that there is a terminate as well.
+/// Posts one of every kind of work, and a violation at the end, so that there is a terminate as well.
 fn one_of_everything(config: IwarpConfig) -> Packets {
-    // Large answers are summed where they lie; writes of up to 32 KiB are copied all the same.
-    let mut pair = Pair::new(Loopback::of(config).own());
+    // Large answers are summed in place; writes of up to 32 KiB are copied all the same.
+    let mut pair = Pair::new(Loopback::of(config).exclusive());
     let relay = Relay::to(pair.address);
     pair.address = relay.address;
     let (there, here) = pair.connect();
     let (ours, theirs) = (Memory::new(1 << 20), Memory::new(1 << 20));
     theirs.set(0, &pattern(5, 1 << 20));
     let region = pair.a.register(&ours);
-    let (_, window) = pair.open(&theirs, here, ALL);
+    let (_, window) = pair.expose(&theirs, here, ALL);
     let remote = |offset| RemoteRange { key: window.key, address: window.base + offset };
     let local = |bytes| LocalRange { region, offset: 0, bytes };
     for bytes in [0, 1, 8, 1000, 5000, 100_000] {
@@ -115,7 +113,7 @@ fn one_of_everything(config: IwarpConfig) -> Packets {
     relay.packets()
 }
 
-/// A recording as Wireshark reads it: raw IPv4, checksums left out.
+/// Writes a recording in Wireshark's format: raw IPv4 without checksums.
 fn write_recording(path: &Path, packets: &Packets) {
     let mut out = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 1 << 18, 101] {
@@ -143,7 +141,7 @@ fn write_recording(path: &Path, packets: &Packets) {
     std::fs::write(path, out).unwrap();
 }
 
-/// The whole dissection; nothing where there is no tshark.
+/// Returns the complete dissection; `None` without tshark.
 fn dissect(packets: &Packets) -> Option<String> {
     let folder = std::env::temp_dir().join(format!("ddss-dissected-{}-{:p}", std::process::id(), packets));
     std::fs::create_dir_all(&folder).unwrap();
@@ -169,10 +167,10 @@ fn count(text: &str, what: &str) -> usize {
     text.lines().filter(|line| line.contains(what)).count()
 }
 
-/// Frames that the dissector has to find in any case.
+/// Minimum number of frames in a dissection.
 const FRAMES_MIN: usize = 6;
 
-/// What is in the recording at the least, by the dissector's names (it does not know the opcode of immediate data).
+/// Minimum content of the recording, in the dissector's names (it does not know the opcode of immediate data).
 const KINDS: [(&str, usize); 9] = [
     ("OpCode: Write", 6),
     ("OpCode: Read Request", 7),
@@ -188,7 +186,7 @@ const KINDS: [(&str, usize); 9] = [
 fn agrees(config: IwarpConfig) {
     let (crc, markers) = (config.crc, config.markers);
     let Some(text) = dissect(&one_of_everything(config)) else { return };
-    // This dissector loses its place where two marked frames share a packet: then it reads the first ones only.
+    // This dissector loses its place where two marked frames share a packet: then it reads only the first ones.
     for (kind, least) in KINDS.into_iter().filter(|_| !markers) {
         assert!(count(&text, kind) >= least, "{kind}: {} of {least}", count(&text, kind));
     }
@@ -202,21 +200,21 @@ fn agrees(config: IwarpConfig) {
 }
 
 #[test]
-fn frames_with_checksums_are_read_by_others() {
-    // If this failed, adapters and the kernel would not understand us, however well we understand ourselves.
+fn wireshark_reads_frames_with_crc() {
+    // If this failed, adapters and the kernel would not understand us, although we understand ourselves.
     agrees(IwarpConfig::default());
 }
 
 #[test]
-fn frames_without_checksums_are_read_by_others() {
-    // If this failed, payload that is sent straight from memory would be framed in a way that only we understand.
+fn wireshark_reads_frames_without_crc() {
+    // If this failed, payload that is sent from memory without a copy would be framed in a private way.
     let mut config = IwarpConfig::default();
     config.crc = false;
     agrees(config);
 }
 
 #[test]
-fn marked_frames_are_read_by_others() {
+fn wireshark_reads_frames_with_markers() {
     // If this failed, an adapter that insists on markers would lose its place in our stream.
     let mut config = IwarpConfig::default();
     config.markers = true;

@@ -1,31 +1,31 @@
-//! Clients whose processes stand still: what they hold is read and written all the same.
+//! Clients with stopped processes: their memory is read and written all the same.
 
 use std::os::fd::AsFd;
 
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig, Trust, Work};
 
 use super::{greet, local, remote, send};
-use crate::common::{ALL, Lab, Memory, Other, Pair, look_for, pattern, say, task};
+use crate::common::{ALL, FabricFactory, HelperProcess, Memory, Pair, helper_task, pattern, print_line, wait_until};
 
-/// What the client writes, and behind it what is written for it, and behind that a word that is counted up.
+/// Bytes that the client writes, the same again that are written for it, and then a counter.
 const PART_BYTES: usize = 64 << 10;
 const WORD: u64 = 2 * PART_BYTES as u64;
 const BYTES: u64 = WORD + 4096;
 const ROUNDS: u64 = 20;
 
-pub(crate) fn stopped_clients_do_not_matter(lab: impl Lab) {
-    // If this failed, a get would wait for the scheduler of a process that has nothing to do with it.
-    let mut pair = Pair::new(lab);
-    let counts = pair.lab.has_extensions();
+pub(crate) fn stopped_client_does_not_delay_transfers(factory: impl FabricFactory) {
+    // If this failed, a get would wait for the scheduling of an unrelated process.
+    let mut pair = Pair::new(factory);
+    let counts = pair.factory.has_extensions();
     let (peer, here) = pair.connect();
     greet(&mut pair, peer);
     let (mine, theirs) = (Memory::new(BYTES), Memory::new(BYTES));
-    let near = pair.a.register(&mine);
-    let (_, window) = pair.open(&theirs, here, ALL);
+    let local_region = pair.a.register(&mine);
+    let (_, window) = pair.expose(&theirs, here, ALL);
     let count = if counts { ROUNDS } else { 0 };
     let name = concat!(module_path!(), "::client").split_once("::").unwrap().1;
-    let mut client = Other::start(name, &count.to_string(), &theirs);
-    client.hears("it wrote");
+    let mut client = HelperProcess::start(name, &count.to_string(), &theirs);
+    client.wait_for_line("client wrote");
     client.stop();
 
     let part = PART_BYTES as u64;
@@ -36,8 +36,8 @@ pub(crate) fn stopped_clients_do_not_matter(lab: impl Lab) {
         pair.a
             .fabric
             .post(&[
-                Work::Write { peer, tag: 1, local: local(near, part, part), remote: remote(&window, part) },
-                Work::Read { peer, tag: 2, local: local(near, 0, part), remote: remote(&window, 0) },
+                Work::Write { peer, tag: 1, local: local(local_region, part, part), remote: remote(&window, part) },
+                Work::Read { peer, tag: 2, local: local(local_region, 0, part), remote: remote(&window, 0) },
                 send(peer, 3, &message),
             ])
             .unwrap();
@@ -54,23 +54,24 @@ pub(crate) fn stopped_clients_do_not_matter(lab: impl Lab) {
         assert!(theirs.get(part, PART_BYTES) == pattern(round, PART_BYTES), "round {round} wrote other bytes");
         assert!(client.is_stopped(), "round {round} was waited for until its client was awake");
     }
-    client.go_on();
-    client.hears("it saw");
+    client.resume();
+    client.wait_for_line("client found the bytes");
 }
 
-/// Not a test by itself: the client. It writes, and says when it finds what is written for it, and how often was counted.
+/// Body of the client process, no test of its own. It writes, and reports when it finds the bytes written for it and
+/// the counter.
 #[test]
 fn client() {
-    let Some((count, memory)) = task(BYTES) else { return };
+    let Some((count, memory)) = helper_task(BYTES) else { return };
     let count: u64 = count.parse().unwrap();
-    // It has the memory mapped for as long as it lives, as a client has.
+    // The memory is mapped for the life of the process, as in a client.
     let mut fabric = Iwarp::new(IwarpConfig::default()).unwrap();
     fabric.register(memory.fd.as_fd(), Trust::Sealed, 0, BYTES).unwrap();
     memory.set(0, &pattern(u64::MAX, PART_BYTES));
-    say("it wrote");
+    print_line("client wrote");
     let last = pattern(ROUNDS - 1, PART_BYTES);
-    look_for("what is written for it", || {
+    wait_until("what is written for it", || {
         memory.get(PART_BYTES as u64, PART_BYTES) == last && memory.word(WORD) == count
     });
-    say("it saw");
+    print_line("client found the bytes");
 }

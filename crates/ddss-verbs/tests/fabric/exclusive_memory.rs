@@ -1,29 +1,25 @@
-//! Memory that only the polling thread writes ([`Trust::Own`]) is summed where it lies and sent from there. It may change as
-//! soon as a poll is over, and within one by the atomics of a peer; neither may be seen in what was summed before.
+//! Exclusive memory ([`Trust::Exclusive`]) is summed and sent in place. It may change after a poll, and within one by
+//! the atomics of a peer; neither may affect payload that was summed before.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod common;
-
-use common::{ALL, Loopback, Memory, Pair};
+use crate::common::{ALL, Loopback, Memory, Pair};
 use ddss_verbs::{Fabric, LocalRange, RemoteRange, Work};
 
 const READ_BYTES: u64 = 64 << 10;
-/// A word in a part of it that is not copied.
+/// A word in a part that is not copied.
 const WORD: u64 = 1024;
 
 #[test]
-fn what_waits_for_a_full_socket_is_as_it_was() {
-    // If this failed, a put beside many gets would make a sum wrong and cut two nodes from each other, or a get would
-    // return bytes of two versions.
-    let mut pair = Pair::new(Loopback::new(|_| {}).own());
+fn payload_waiting_for_a_full_socket_does_not_change() {
+    // If this failed, a put beside many gets would invalidate a checksum and separate two nodes, or a get would return
+    // bytes of two versions.
+    let mut pair = Pair::new(Loopback::new(|_| {}).exclusive());
     let (there, here) = pair.connect();
     assert!(pair.b.fabric.capabilities().snapshot_bytes >= READ_BYTES);
-    // More than the two sockets take while nobody receives.
+    // More than the two sockets accept while neither side receives.
     let reads = 250;
     let (mine, theirs) = (Memory::new(reads * READ_BYTES), Memory::new(READ_BYTES));
     let region = pair.a.register(&mine);
-    let (_, window) = pair.open(&theirs, here, ALL);
+    let (_, window) = pair.expose(&theirs, here, ALL);
     theirs.set(0, &[1; READ_BYTES as usize]);
     let remote = RemoteRange { key: window.key, address: window.base };
     let local = |tag| LocalRange { region, offset: tag * READ_BYTES, bytes: READ_BYTES };
@@ -33,7 +29,7 @@ fn what_waits_for_a_full_socket_is_as_it_was() {
     pair.a.poll();
     let mut version = 1;
     for tag in 0..reads {
-        // One side works on while the other one does not look; and what it sends changes after each poll.
+        // One side continues while the other one does not poll; and the payload changes after each poll.
         for _ in 0..3 {
             pair.b.poll();
             version += 1;
@@ -52,15 +48,15 @@ fn what_waits_for_a_full_socket_is_as_it_was() {
 }
 
 #[test]
-fn an_atomic_comes_after_the_read_before_it() {
-    // If this failed, an atomic right behind a large read would make the read's sum wrong.
+fn atomic_takes_effect_after_the_earlier_read() {
+    // If this failed, an atomic after a large read would invalidate the read's checksum.
     for crc in [true, false] {
-        let mut pair = Pair::new(Loopback::new(|config| config.crc = crc).own());
+        let mut pair = Pair::new(Loopback::new(|config| config.crc = crc).exclusive());
         let (there, here) = pair.connect();
         let rounds = 40;
         let (mine, theirs) = (Memory::new(rounds * READ_BYTES), Memory::new(READ_BYTES));
         let region = pair.a.register(&mine);
-        let (_, window) = pair.open(&theirs, here, ALL);
+        let (_, window) = pair.expose(&theirs, here, ALL);
         let at = |address| RemoteRange { key: window.key, address: window.base + address };
         let mut works = Vec::new();
         for round in 0..rounds {

@@ -1,26 +1,22 @@
-//! How many reads and atomics of ours are under way: what the peer said that it takes, what is configured, whichever is less.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod common;
-mod wire;
+//! Limit on local reads and atomics in flight: the minimum of the peer's limit and the configured one.
 
 use std::collections::VecDeque;
 
-use common::{Memory, Node, Seen};
+use crate::common::{Memory, Node, OwnedEvent};
+use crate::wire::accepting::{Home, config, tagged, untagged};
+use crate::wire::connecting::{reached, until};
+use crate::wire::{CRC, ENHANCED, Segment, Wire, number, start};
 use ddss_verbs::{
     Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, PostError, PostErrorKind, RegionId, RemoteRange, Revision,
     SendMode, Work,
 };
-use wire::away::{reached, until};
-use wire::home::{Home, config, tagged, untagged};
-use wire::{CRC, ENHANCED, Segment, Wire, number, start};
 
-/// What is posted at once.
+/// Operations posted at once.
 const COUNT: usize = 9;
-/// Polls without a request after which there is none.
+/// Polls without a request after which none is expected.
 const SILENCE: usize = 200;
 
-/// A fabric that is connected to a raw socket, and may post.
+/// A connected fabric with a raw socket as peer.
 struct Reader {
     node: Node<Iwarp>,
     peer: PeerId,
@@ -35,7 +31,7 @@ fn limited(reads_outbound: u16, revision: Revision) -> IwarpConfig {
     })
 }
 
-/// The words of revision 2: what the sender takes, what it wants to have under way, and the flags above them.
+/// Encodes the read limits of revision 2: inbound, outbound, and the flags above them.
 fn limits(ird: u16, ord: u16, flags: [u16; 2]) -> Vec<u8> {
     [(ird | flags[0]).to_be_bytes(), (ord | flags[1]).to_be_bytes()].concat()
 }
@@ -44,14 +40,14 @@ const PEER_TO_PEER: u16 = 0x8000;
 const BY_WRITE: u16 = 0x8000;
 
 impl Reader {
-    /// One that connects.
+    /// Connects to a raw socket.
     fn connects(config: IwarpConfig, answer: Vec<u8>) -> Self {
         let (mut node, peer, wire) = reached(config, answer);
         let region = node.register(&Memory::new(4096));
         Self { node, peer, wire, region }
     }
 
-    /// One that is asked; also what it replies.
+    /// Accepts a raw socket; also returns the reply.
     fn accepts(config: IwarpConfig, request: &[u8], first: &Segment) -> (Self, Vec<u8>) {
         let mut home = Home::new(config);
         let mut wire = Wire::connect(home.address);
@@ -63,7 +59,7 @@ impl Reader {
             wire.start(false)
         });
         wire.segment(first);
-        home.wait("to be connected", |node| node.take(|seen| matches!(seen, Seen::Connected { .. })));
+        home.wait("to be connected", |node| node.take(|seen| matches!(seen, OwnedEvent::Connected { .. })));
         if first.opcode() == 3 {
             home.wait("the message", Node::message);
         }
@@ -79,7 +75,7 @@ impl Reader {
         }
     }
 
-    /// The next request of ours.
+    /// Returns the next request of the fabric.
     fn request(&mut self) -> Segment {
         let wire = &mut self.wire;
         until(&mut self.node, "a request", |_| {
@@ -88,7 +84,7 @@ impl Reader {
         })
     }
 
-    /// Answers a request; `atomics` were answered before.
+    /// Answers a request; `atomics` counts the answered atomics.
     fn answer(&mut self, request: &Segment, atomics: &mut u32) {
         let body = request.payload();
         let answer = if request.opcode() == 1 {
@@ -100,8 +96,8 @@ impl Reader {
         self.wire.segment(&answer);
     }
 
-    /// Of everything that is posted at once, `limit` are under way; each answer lets exactly one more go. `first`: which kind
-    /// comes first, then they take turns.
+    /// Checks that `limit` of the posted operations are in flight and each answer releases exactly one more. `first`
+    /// is the first kind in the rotation.
     fn holds_to(&mut self, what: &str, limit: usize, first: usize) {
         let works: Vec<Work<'_>> = (0..COUNT).map(|turn| self.work((first + turn) % 4, turn as u64)).collect();
         self.node.fabric.post(&works).unwrap();
@@ -126,13 +122,13 @@ impl Reader {
 }
 
 #[test]
-fn who_accepts_holds_to_what_the_other_side_takes() {
-    // If this failed, a home that reads from whoever connected to it would send more than that one has room for, and lose the
-    // connection; adapters take few.
+fn accepting_side_respects_the_peers_read_limit() {
+    // If this failed, a home that reads from a connecting peer would exceed its limit and lose the connection;
+    // adapters accept few.
     let empty = tagged(0, 0, 0, b"");
     let hello = untagged(3, 0, 1, b"hello");
     let cases = [
-        // What is configured here, what the other side takes, and what holds.
+        // Configured limit, peer's limit, resulting limit.
         ("the other side takes less", 256, 3, 3),
         ("the other side takes one", 256, 1, 1),
         ("we want less", 2, 5, 2),
@@ -151,8 +147,8 @@ fn who_accepts_holds_to_what_the_other_side_takes() {
 }
 
 #[test]
-fn who_connects_holds_to_what_the_other_side_takes() {
-    // If this failed, atomics, which need the same room at the peer as reads, would be sent without end.
+fn connecting_side_respects_the_peers_read_limit() {
+    // If this failed, atomics, which need the same room at the peer as reads, would be unlimited.
     for (ours, theirs, limit) in [(256, 3, 3), (2, 5, 2)] {
         for kind in 0..4 {
             let answer = start(false, CRC | ENHANCED, 2, &limits(theirs, 1, [0, 0]));
@@ -163,8 +159,8 @@ fn who_connects_holds_to_what_the_other_side_takes() {
 }
 
 #[test]
-fn revision_one_holds_to_what_is_configured() {
-    // If this failed, nothing would bound what is sent to a peer that cannot say what it takes: the kernel's iWARP, an old
+fn revision_one_uses_the_configured_read_limit() {
+    // If this failed, requests would be unlimited to a peer that cannot state its limit: the kernel's iWARP, an old
     // adapter.
     for limit in [1, 3] {
         for revision in [Revision::One, Revision::Two] {
@@ -178,7 +174,7 @@ fn revision_one_holds_to_what_is_configured() {
     }
 }
 
-/// Reads and atomics are refused here, and what needs no answer goes on.
+/// Checks that reads and atomics are refused locally and operations without an answer continue.
 fn takes_none(mut reader: Reader) {
     let peer = reader.peer;
     for kind in 0..3 {
@@ -197,9 +193,9 @@ fn takes_none(mut reader: Reader) {
 }
 
 #[test]
-fn from_a_peer_that_takes_no_reads_none_is_asked() {
-    // If this failed, a read of such a peer would wait for ever for its turn, or break the connection: it is to be refused at
-    // once, and the rest is to go on.
+fn reads_of_a_peer_without_inbound_reads_are_refused_locally() {
+    // If this failed, a read of such a peer would wait forever, or break the connection. It has to be refused at once,
+    // without effect on other operations.
     let config = || limited(256, Revision::Two);
     let answer = start(false, CRC | ENHANCED, 2, &limits(0, 4, [0, 0]));
     takes_none(Reader::connects(config(), answer));
@@ -207,6 +203,6 @@ fn from_a_peer_that_takes_no_reads_none_is_asked() {
     let (reader, reply) = Reader::accepts(config(), &request, &tagged(0, 0, 0, b""));
     assert_eq!(reply, limits(256, 0, [PEER_TO_PEER, BY_WRITE]));
     takes_none(reader);
-    // Nor if nobody here wants any.
+    // The same if this side is configured for none.
     takes_none(Reader::connects(limited(0, Revision::One), start(false, CRC, 1, b"")));
 }

@@ -1,4 +1,4 @@
-//! Another process that holds some memory's descriptor, and has neither a fabric nor a connection of the test's.
+//! A helper process with the descriptor of some memory, and without a fabric or connection of the test.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::fd::AsFd;
@@ -9,24 +9,24 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
-use super::{Memory, PATIENCE};
+use super::{Memory, WAIT_MAX};
 
-/// By which the other process knows that it is one, and what it has to do.
+/// Environment variable that marks the helper process and carries its task.
 const TASK: &str = "DDSS_TEST_TASK";
 
-/// See the module. It goes with this value, stopped or not.
-pub(crate) struct Other {
+/// A helper process. It ends with this value, stopped or not.
+pub(crate) struct HelperProcess {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
     alarm: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
-impl Other {
-    /// Runs one test of this program, by its whole name, in a process of its own.
-    pub(crate) fn start(test: &str, task: &str, memory: &Memory) -> Self {
+impl HelperProcess {
+    /// Runs one test of this program, by its full name, in a separate process.
+    pub(crate) fn start(test: &str, helper_task: &str, memory: &Memory) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
-            .env(TASK, task)
+            .env(TASK, helper_task)
             .stdin(Stdio::from(memory.fd.try_clone().unwrap()))
             .stdout(Stdio::piped())
             .spawn()
@@ -35,17 +35,17 @@ impl Other {
         Self { process, lines, alarm: None }
     }
 
-    pub(crate) fn hears(&mut self, word: &str) {
+    pub(crate) fn wait_for_line(&mut self, word: &str) {
         assert!(self.lines.by_ref().map(Result::unwrap).any(|line| line.contains(word)), "it ended without: {word}");
     }
 
-    /// Stops it, and waits until the kernel says that it stands still. Whoever waits for it in a call that does not return
-    /// wakes it up after a while, and is found out by that.
+    /// Stops the process and waits until the kernel reports that. An alarm resumes it after a while, so that a test
+    /// that blocks on it fails.
     pub(crate) fn stop(&mut self) {
         let id = Pid::from_child(&self.process);
         let (alarm, off) = channel();
         let thread = std::thread::spawn(move || {
-            if off.recv_timeout(2 * PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            if off.recv_timeout(2 * WAIT_MAX) == Err(RecvTimeoutError::Timeout) {
                 let _ = kill_process(id, Signal::CONT);
             }
         });
@@ -53,24 +53,24 @@ impl Other {
         kill_process(id, Signal::STOP).unwrap();
         let start = Instant::now();
         while !self.is_stopped() {
-            assert!(start.elapsed() < PATIENCE, "it does not stop");
+            assert!(start.elapsed() < WAIT_MAX, "it does not stop");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    pub(crate) fn go_on(&mut self) {
-        self.calm();
+    pub(crate) fn resume(&mut self) {
+        self.cancel_alarm();
         kill_process(Pid::from_child(&self.process), Signal::CONT).unwrap();
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
-        // Its name stands in brackets in front of its state, and may have any letters in it.
+        // The name stands in brackets before the state, and may contain any characters.
         let (_, rest) = stat.rsplit_once(") ").unwrap();
         rest.starts_with('T')
     }
 
-    fn calm(&mut self) {
+    fn cancel_alarm(&mut self) {
         if let Some((alarm, thread)) = self.alarm.take() {
             drop(alarm);
             let _ = thread.join();
@@ -78,33 +78,33 @@ impl Other {
     }
 }
 
-impl Drop for Other {
+impl Drop for HelperProcess {
     fn drop(&mut self) {
-        self.calm();
+        self.cancel_alarm();
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// In the other process: what it has to do, and the memory that it was given. In any other there is nothing to do.
-pub(crate) fn task(bytes: u64) -> Option<(String, Memory)> {
-    let task = std::env::var(TASK).ok()?;
-    // Whoever started it may be killed, and then it is wanted no more.
+/// Returns the task and the memory, in the helper process only.
+pub(crate) fn helper_task(bytes: u64) -> Option<(String, Memory)> {
+    let helper_task = std::env::var(TASK).ok()?;
+    // The helper must not outlive a killed parent.
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
-    Some((task, Memory { fd: std::io::stdin().as_fd().try_clone_to_owned().unwrap(), bytes }))
+    Some((helper_task, Memory { fd: std::io::stdin().as_fd().try_clone_to_owned().unwrap(), bytes }))
 }
 
-/// In the other process: a word for [`Other::hears`].
-pub(crate) fn say(word: &str) {
+/// Prints a line for [`HelperProcess::wait_for_line`], in the helper process.
+pub(crate) fn print_line(word: &str) {
     writeln!(std::io::stdout().lock(), "{word}").unwrap();
 }
 
-/// In the other process: looks until something is there.
-pub(crate) fn look_for(what: &str, mut is_there: impl FnMut() -> bool) {
+/// Waits for a condition, in the helper process.
+pub(crate) fn wait_until(what: &str, mut is_there: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_there() {
-        // It may have been stopped for as long as whoever stopped it has patience.
-        assert!(start.elapsed() < 3 * PATIENCE, "waited in vain for {what}");
+        // The process may have been stopped for as long as its parent waits.
+        assert!(start.elapsed() < 3 * WAIT_MAX, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

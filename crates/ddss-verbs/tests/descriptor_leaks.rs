@@ -1,4 +1,4 @@
-//! Connections that come and go. Alone in its binary, because descriptors are counted in the whole process.
+//! Leaks of connections that come and go. Alone in its binary, because descriptors are counted in the whole process.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
@@ -6,14 +6,14 @@ mod wire;
 
 use common::{Node, pattern};
 use ddss_verbs::{Fabric, IwarpConfig};
-use wire::home::{Home, tagged, untagged};
+use wire::accepting::{Home, tagged, untagged};
 use wire::{CRC, frame};
 
 const ROUNDS: usize = 1000;
 
 #[test]
-fn descriptors_and_memory_come_back() {
-    // If this failed, a node that flaps would use up the daemon's descriptors within a day.
+fn descriptors_and_memory_are_released() {
+    // If this failed, a flapping node would use up the daemon's descriptors within a day.
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let mut home = Home::new(IwarpConfig::default());
     let mut rounds = |count: usize| {
@@ -26,7 +26,7 @@ fn descriptors_and_memory_come_back() {
                     home.node.fabric.close(peer);
                 }
                 1 => assert!(wire.segment(&untagged(13, 0, 1, b""))),
-                // The end comes in the middle of a frame that has begun to be written.
+                // The end comes in the middle of a frame.
                 _ => {
                     let write = tagged(0, window.key, window.base, &pattern(2, 2000));
                     assert!(wire.send(&frame(&write.bytes(), true)[..1500]));
@@ -34,7 +34,7 @@ fn descriptors_and_memory_come_back() {
                 }
             }
             home.closed(peer);
-            home.is_clean(Some(&mut wire));
+            home.assert_clean(Some(&mut wire));
         }
     };
     rounds(3);

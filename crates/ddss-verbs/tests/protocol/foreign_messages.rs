@@ -1,23 +1,20 @@
-//! What other implementations may send and we never do, and still have to understand.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod common;
-mod wire;
+//! Valid messages that only other implementations send.
 
 use std::time::Instant;
 
-use common::{ALL, PATIENCE, Seen};
+use crate::common;
+use crate::common::{ALL, OwnedEvent, WAIT_MAX};
+use crate::wire::accepting::{Home, config, read_request, tagged, terminate, untagged};
+use crate::wire::{CRC, Segment, number};
 use ddss_verbs::{CloseReason, Fabric, TerminateCode};
-use wire::home::{Home, config, read_request, tagged, terminate, untagged};
-use wire::{CRC, Segment, number};
 
 fn part(last: bool, number: u32, offset: u32, payload: &[u8]) -> Segment {
     Segment::Untagged { last, opcode: 3, word: 0, queue: 0, number, offset, payload: payload.to_vec() }
 }
 
 #[test]
-fn a_message_may_come_in_segments_with_writes_between_them() {
-    // If this failed, peers with small packets could send us no message that is longer than one.
+fn message_may_arrive_in_segments_between_writes() {
+    // If this failed, peers with small packets could send no message longer than one.
     let mut home = Home::new(config(|_| {}));
     let (mut wire, peer, window) = home.meet(CRC);
     for turn in 1..4 {
@@ -31,11 +28,11 @@ fn a_message_may_come_in_segments_with_writes_between_them() {
     }
     home.node.fabric.close(peer);
     assert_eq!(home.closed(peer), CloseReason::Local);
-    home.is_clean(Some(&mut wire));
+    home.assert_clean(Some(&mut wire));
 }
 
 #[test]
-fn a_peer_may_withdraw_what_it_was_given() {
+fn peer_may_invalidate_its_window() {
     // If this failed, a kernel client that invalidates its keys would lose its connection, or keep its access.
     for (opcode, solicited) in [(4, false), (6, true)] {
         let mut home = Home::new(config(|_| {}));
@@ -43,25 +40,25 @@ fn a_peer_may_withdraw_what_it_was_given() {
         let word = window.key;
         let payload = b"thanks".to_vec();
         wire.segment(&Segment::Untagged { last: true, opcode, word, queue: 0, number: 1, offset: 0, payload });
-        let seen = home.wait("the message", |node| node.take(|seen| matches!(seen, Seen::Message { .. })));
-        assert_eq!(seen, Seen::Message { peer, bytes: b"thanks".to_vec(), solicited, invalidated: Some(word) });
+        let seen = home.wait("the message", |node| node.take(|seen| matches!(seen, OwnedEvent::Message { .. })));
+        assert_eq!(seen, OwnedEvent::Message { peer, bytes: b"thanks".to_vec(), solicited, invalidated: Some(word) });
         wire.segment(&untagged(1, 1, 1, &read_request(8, word, 0)));
         let (layer, kind, code, _) = terminate("the refusal", &mut home, &mut wire);
         assert_eq!(TerminateCode { layer, kind, code }, TerminateCode::RDMAP_KEY);
         home.closed(peer);
-        home.is_clean(Some(&mut wire));
+        home.assert_clean(Some(&mut wire));
     }
 }
 
 #[test]
-fn the_four_kinds_of_message_are_told_apart() {
-    // If this failed, a peer's word to wake up or to take a window back would be lost, or heard where nobody said it.
+fn four_send_opcodes_are_distinguished() {
+    // If this failed, a solicited event or an invalidation would be lost, or assumed without cause.
     let mut home = Home::new(config(|_| {}));
     let (mut wire, peer, _) = home.meet(CRC);
-    let (mut number, mut kept) = (0, Vec::new());
+    let (mut number, mut open_keys) = (0, Vec::new());
     for (opcode, solicited, withdraws) in [(3, false, false), (4, false, true), (5, true, false), (6, true, true)] {
         for pieces in [&[&b"whole"[..]][..], &[b"in two ", b"pieces"]] {
-            // Where nothing is withdrawn the word means nothing, whatever it is.
+            // Without an invalidation the word has no meaning.
             let word = home.node.fabric.expose(peer, home.region, 0, 4096, ALL).unwrap().key;
             number += 1;
             let mut offset = 0;
@@ -70,16 +67,20 @@ fn the_four_kinds_of_message_are_told_apart() {
                 wire.segment(&Segment::Untagged { last, opcode, word, queue: 0, number, offset, payload });
                 offset += piece.len() as u32;
             }
-            let seen = home.wait("the message", |node| node.take(|seen| matches!(seen, Seen::Message { .. })));
+            let seen = home.wait("the message", |node| node.take(|seen| matches!(seen, OwnedEvent::Message { .. })));
             let invalidated = withdraws.then_some(word);
-            assert_eq!(seen, Seen::Message { peer, bytes: pieces.concat(), solicited, invalidated }, "opcode {opcode}");
+            assert_eq!(
+                seen,
+                OwnedEvent::Message { peer, bytes: pieces.concat(), solicited, invalidated },
+                "opcode {opcode}"
+            );
             if !withdraws {
-                kept.push(word);
+                open_keys.push(word);
             }
         }
     }
     home.memory.set(0, b"8 bytes!");
-    for (turn, key) in kept.into_iter().enumerate() {
+    for (turn, key) in open_keys.into_iter().enumerate() {
         wire.segment(&untagged(1, 1, turn as u32 + 1, &read_request(8, key, 0)));
         let answer = home.wait("the answer", |_| {
             wire.receive();
@@ -89,13 +90,13 @@ fn the_four_kinds_of_message_are_told_apart() {
     }
     home.node.fabric.close(peer);
     assert_eq!(home.closed(peer), CloseReason::Local);
-    home.is_clean(Some(&mut wire));
+    home.assert_clean(Some(&mut wire));
 }
 
 #[test]
-fn a_write_whose_window_is_withdrawn_meanwhile_ends_in_nothing() {
-    // If this failed, a home that takes a window back would lose each peer that was just writing, or would let its last
-    // bytes into memory that belongs to somebody else by now.
+fn write_into_a_withdrawn_window_is_discarded() {
+    // If this failed, a home that withdraws a window would lose each peer that was just writing, or would let its last
+    // bytes into memory with a new owner.
     for crc in [CRC, 0] {
         let mut home = Home::new(config(|config| config.crc = crc != 0));
         let (mut wire, peer, window) = home.meet(crc);
@@ -107,39 +108,39 @@ fn a_write_whose_window_is_withdrawn_meanwhile_ends_in_nothing() {
             offset: window.base + offset,
             payload: payload.to_vec(),
         };
-        let told = |home: &mut Home, text: &[u8]| {
+        let expect_message = |home: &mut Home, text: &[u8]| {
             assert_eq!(home.wait("the message", |node| node.message()), text);
         };
         wire.segment(&write(true, 0, b"before"));
         wire.segment(&message(1, b"one"));
-        told(&mut home, b"one");
+        expect_message(&mut home, b"one");
         wire.segment(&write(false, 8, b"first"));
         let start = Instant::now();
         while home.memory.get(8, 5) != b"first" {
-            assert!(start.elapsed() < PATIENCE, "the first segment does not arrive");
+            assert!(start.elapsed() < WAIT_MAX, "the first segment does not arrive");
             home.node.poll();
         }
         home.node.fabric.withdraw(peer, window.key);
         wire.segment(&write(false, 13, b"second"));
         wire.segment(&write(true, 19, b"third"));
         wire.segment(&message(2, b"two"));
-        told(&mut home, b"two");
+        expect_message(&mut home, b"two");
         assert_eq!(home.memory.get(0, 24), b"before\0\0first\0\0\0\0\0\0\0\0\0\0\0");
-        // Another one is a mistake.
+        // A new write is a violation.
         wire.segment(&write(true, 0, b"late"));
         terminate("the refusal", &mut home, &mut wire);
         home.closed(peer);
-        home.is_clean(Some(&mut wire));
+        home.assert_clean(Some(&mut wire));
     }
 }
 
 #[test]
-fn masks_of_atomics_are_respected() {
-    // If this failed, an adapter's masked atomics would change bits that belong to somebody else.
+fn atomic_masks_are_respected() {
+    // If this failed, an adapter's masked atomics would change unrelated bits.
     let mut home = Home::new(config(|_| {}));
     let (mut wire, peer, window) = home.meet(CRC);
     let before = 0x00ff_00ff_1234_5678_u64;
-    // Kind, operand, mask, compare, compare mask; then what is there after it.
+    // Kind, operand, mask, compare, compare mask; then the resulting word.
     let cases: [(u32, [u64; 4], u64); 6] = [
         (0, [1, 0, 0, 0], before + 1),
         // Four fields of sixteen bits: no carry from one into the next.
@@ -168,5 +169,5 @@ fn masks_of_atomics_are_respected() {
     }
     home.node.fabric.close(peer);
     home.closed(peer);
-    home.is_clean(Some(&mut wire));
+    home.assert_clean(Some(&mut wire));
 }

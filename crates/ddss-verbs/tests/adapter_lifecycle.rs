@@ -1,5 +1,5 @@
-//! What happens around transfers over an RDMA adapter: sleeping, dying peers, stopped peers, links that go down, and
-//! nothing that is left behind. Skipped without an adapter, as in `adapter.rs`.
+//! Life cycle over an RDMA adapter: sleep, killed and stopped peers, links that go down, and leaks. Skipped without an
+//! adapter, as in `adapter.rs`.
 
 #![cfg(feature = "rdma")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{ALL, Lab, Memory, Node, PATIENCE, Pair, Seen, addresses, pattern};
+use common::{ALL, FabricFactory, Memory, Node, OwnedEvent, Pair, WAIT_MAX, addresses, pattern};
 use ddss_verbs::rdma::{Rdma, RdmaConfig, RdmaError, adapters};
 use ddss_verbs::{
     AtomicScope, CloseReason, Fabric, LocalRange, PeerId, PostErrorKind, RegionId, RemoteRange, Rights, SendMode,
@@ -37,7 +37,7 @@ fn skipped(test: &str, why: &str) {
 
 struct Two(IpAddr, IpAddr, usize, fn(&mut RdmaConfig));
 
-impl Lab for Two {
+impl FabricFactory for Two {
     type Fabric = Rdma;
 
     fn fabric(&mut self) -> Rdma {
@@ -56,8 +56,8 @@ fn read(peer: PeerId, tag: u64, region: RegionId, bytes: u64, window: &Window) -
 }
 
 #[test]
-fn what_there_is_is_told() {
-    // If this failed, nobody could find out why a node does not use its adapter.
+fn adapters_and_configuration_errors_are_reported() {
+    // If this failed, an operator could not find out why a node does not use its adapter.
     let Some((a, _)) = addresses() else { return };
     let found = adapters().unwrap();
     assert_eq!(found.len(), 2, "{found:?}");
@@ -85,8 +85,8 @@ fn what_there_is_is_told() {
 }
 
 #[test]
-fn the_adapter_can_be_the_arbiter() {
-    // If this failed, a lock that the adapters arbitrate would be held twice.
+fn adapter_executes_atomics_when_configured() {
+    // If this failed, a lock whose words the adapters update would be held twice.
     let Some((a, b)) = addresses() else { return };
     if is_iwarp() {
         let mut config = RdmaConfig::default();
@@ -99,7 +99,7 @@ fn the_adapter_can_be_the_arbiter() {
     assert_eq!(pair.b.fabric.capabilities().atomics, AtomicScope::Adapter);
     let (there, here) = pair.connect();
     let theirs = Memory::new(4096);
-    let (_, window) = pair.open(&theirs, here, Rights::ATOMIC);
+    let (_, window) = pair.expose(&theirs, here, Rights::ATOMIC);
     let word = RemoteRange { key: window.key, address: window.base + 16 };
     for tag in 0..300 {
         pair.a.fabric.post(&[Work::FetchAdd { peer: there, tag, remote: word, add: 3 }]).unwrap();
@@ -107,8 +107,8 @@ fn the_adapter_can_be_the_arbiter() {
     for tag in 0..300 {
         // The home's thread does not poll: its adapter answers.
         let start = Instant::now();
-        while !pair.a.seen.iter().any(|seen| matches!(seen, Seen::Done { tag: other, .. } if *other == tag)) {
-            assert!(start.elapsed() < PATIENCE, "no answer to {tag}");
+        while !pair.a.seen.iter().any(|seen| matches!(seen, OwnedEvent::Done { tag: other, .. } if *other == tag)) {
+            assert!(start.elapsed() < WAIT_MAX, "no answer to {tag}");
             pair.a.poll();
         }
         assert_eq!(pair.a.done(tag), Some(Ok(tag * 3)));
@@ -119,7 +119,7 @@ fn the_adapter_can_be_the_arbiter() {
     assert_eq!(theirs.word(16), 7);
 }
 
-/// Sleeps until the fabric has something, as a progress thread does.
+/// Sleeps until the fabric has work, as a progress thread does.
 fn sleep(node: &mut Node<Rdma>) {
     if node.fabric.arm() {
         let descriptor = node.fabric.descriptor();
@@ -132,8 +132,8 @@ fn sleep(node: &mut Node<Rdma>) {
 }
 
 #[test]
-fn a_sleeper_is_woken() {
-    // If this failed, an idle daemon would answer when it happens to wake up, or never.
+fn sleeping_thread_is_woken() {
+    // If this failed, an idle daemon would answer late or never.
     let Some((a, b)) = addresses() else { return };
     let mut pair = Pair::new(Two(a, b, 0, |_| {}));
     let (there, here) = pair.connect();
@@ -167,21 +167,21 @@ fn a_sleeper_is_woken() {
             sleep(&mut a);
         }
     }
-    // Whoever closes wakes the other one, too.
+    // A close wakes the other side, too.
     let mut b = echo.join().unwrap();
     a.fabric.close(there);
     let start = Instant::now();
     while a.closed(there).is_none() {
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < WAIT_MAX);
         a.poll();
     }
     while b.closed(here).is_none() {
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < WAIT_MAX);
         sleep(&mut b);
     }
 }
 
-/// Another process with a window, on stdout: its port, key, base and bytes.
+/// Another process with a window; it prints its address.
 struct Home {
     process: Child,
     address: SocketAddr,
@@ -213,7 +213,8 @@ impl Drop for Home {
     }
 }
 
-/// Not a test by itself: what [`Home`] runs. It says hello with its window and serves until it is killed.
+/// Body of the process that [`Home`] runs, no test of its own. It sends its window as hello and serves until it is
+/// killed.
 #[test]
 fn home() {
     let Ok(at) = std::env::var("DDSS_RDMA_HOME") else { return };
@@ -229,7 +230,7 @@ fn home() {
     loop {
         node.poll();
         while let Some(seen) = node.seen.pop() {
-            if let Seen::Asked { peer, .. } = seen {
+            if let OwnedEvent::ConnectRequest { peer, .. } = seen {
                 let window = node.fabric.expose(peer, region, 0, memory.bytes, ALL).unwrap();
                 let words = [u64::from(window.key), window.base, window.bytes];
                 let hello: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -240,15 +241,17 @@ fn home() {
     }
 }
 
-/// A node that is connected to such a process.
-fn meet(at: IpAddr, home: &Home) -> (Node<Rdma>, PeerId, Window) {
+/// Connects a node to such a process.
+fn connect_to_home(at: IpAddr, home: &Home) -> (Node<Rdma>, PeerId, Window) {
     let mut node = Node::new(fabric(at, |config| config.stall_timeout = Duration::from_secs(3)));
     let peer = node.fabric.connect(home.address, b"hi").unwrap();
     let start = Instant::now();
     loop {
         node.poll();
-        assert!(start.elapsed() < PATIENCE, "not connected; saw {:?}", node.seen);
-        if let Some(Seen::Connected { hello, .. }) = node.take(|seen| matches!(seen, Seen::Connected { .. })) {
+        assert!(start.elapsed() < WAIT_MAX, "not connected; saw {:?}", node.seen);
+        if let Some(OwnedEvent::Connected { hello, .. }) =
+            node.take(|seen| matches!(seen, OwnedEvent::Connected { .. }))
+        {
             let word = |at: usize| u64::from_le_bytes(hello[at * 8..][..8].try_into().unwrap());
             return (node, peer, Window { key: word(0) as u32, base: word(1), bytes: word(2) });
         }
@@ -261,17 +264,17 @@ fn done(node: &mut Node<Rdma>, tag: u64) -> Result<u64, WorkError> {
         if let Some(outcome) = node.done(tag) {
             return outcome;
         }
-        assert!(start.elapsed() < PATIENCE, "operation {tag} did not end");
+        assert!(start.elapsed() < WAIT_MAX, "operation {tag} did not end");
         node.poll();
     }
 }
 
 #[test]
-fn a_stopped_home_is_still_read() {
-    // If this failed, one process that is stopped or starved would keep every other node from its data.
+fn stopped_home_is_still_readable() {
+    // If this failed, a stopped or starved process would keep every other node from its data.
     let Some((a, b)) = addresses() else { return };
     let home = Home::start(b);
-    let (mut node, peer, window) = meet(a, &home);
+    let (mut node, peer, window) = connect_to_home(a, &home);
     let mine = Memory::new(1 << 16);
     let region = node.register(&mine);
     home.signal(rustix::process::Signal::STOP);
@@ -284,12 +287,12 @@ fn a_stopped_home_is_still_read() {
 }
 
 #[test]
-fn a_killed_peer_ends_everything_in_time() {
-    // If this failed, callers would wait for ever for a node that died.
+fn killed_peer_completes_operations_in_time() {
+    // If this failed, callers would wait forever for a dead node.
     let Some((a, b)) = addresses() else { return };
     let mut home = Home::start(b);
-    let (mut node, peer, window) = meet(a, &home);
-    /// The stall that `meet` allows, the time that an end may take, and what an emulated machine needs on top.
+    let (mut node, peer, window) = connect_to_home(a, &home);
+    /// Stall timeout of `connect_to_home`, the time of an end, and a margin for an emulated machine.
     const ALL_ENDED: Duration = Duration::from_secs(3 + 1 + 4);
     let mine = Memory::new(1 << 20);
     let region = node.register(&mine);
@@ -303,22 +306,22 @@ fn a_killed_peer_ends_everything_in_time() {
     assert!(killed.elapsed() < ALL_ENDED, "they ended {:?} after the kill", killed.elapsed());
     assert!(outcomes.iter().any(Result::is_err), "64 MiB were read before the kill");
     for outcome in outcomes.into_iter().filter_map(Result::err) {
-        assert!(matches!(outcome, WorkError::Unknown | WorkError::NotDone), "{outcome:?}");
+        assert!(matches!(outcome, WorkError::Indeterminate | WorkError::NotExecuted), "{outcome:?}");
     }
     let start = Instant::now();
     let reason = loop {
         if let Some(reason) = node.closed(peer) {
             break reason;
         }
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < WAIT_MAX);
         node.poll();
     };
     assert!(!matches!(reason, CloseReason::Local | CloseReason::Terminated(_)), "{reason:?}");
     assert!(node.seen.is_empty(), "each ends once: {:?}", node.seen);
 }
 
-/// What the kernel keeps for all adapters together, by kind, and our descriptors.
-fn kept() -> (Vec<String>, usize) {
+/// Returns the kernel's resources of all adapters, by kind, and the number of descriptors.
+fn kernel_resources() -> (Vec<String>, usize) {
     let output = Command::new("rdma").args(["resource", "show"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let fds = std::fs::read_dir("/proc/self/fd").unwrap().count();
@@ -326,43 +329,43 @@ fn kept() -> (Vec<String>, usize) {
 }
 
 #[test]
-fn who_gave_up_is_not_accepted() {
-    // If this failed, a node that answers too late would keep half a connection, or hear of its end never or twice.
+fn closed_connect_request_is_not_accepted() {
+    // If this failed, a node that answers too late would retain half a connection, or receive its end never or twice.
     let Some((a, b)) = addresses() else { return };
     let mut pair = Pair::new(Two(a, b, 0, |_| {}));
     let there = pair.a.fabric.connect(pair.address, b"from a").unwrap();
-    let asked = pair.wait("being asked", |pair| pair.b.take(|seen| matches!(seen, Seen::Asked { .. })));
-    let Seen::Asked { peer: here, .. } = asked else { unreachable!() };
+    let asked = pair.wait("being asked", |pair| pair.b.take(|seen| matches!(seen, OwnedEvent::ConnectRequest { .. })));
+    let OwnedEvent::ConnectRequest { peer: here, .. } = asked else { unreachable!() };
     pair.a.fabric.close(there);
     let start = Instant::now();
     let mut longest = Duration::ZERO;
     while pair.a.closed(there).is_none() {
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < WAIT_MAX);
         let began = Instant::now();
         pair.a.poll();
         longest = longest.max(began.elapsed());
     }
-    println!("the longest poll of who gave up: {longest:?}");
+    println!("longest poll after giving up: {longest:?}");
     if is_iwarp() {
         // Soft-iWARP tells the other side after ten seconds.
         return;
     }
-    // That `a` has gone is on its way meanwhile.
+    // The end of `a` is on its way meanwhile.
     std::thread::sleep(Duration::from_millis(100));
-    // The manager knows by now, and says "invalid argument".
+    // The manager knows the end by now and reports "invalid argument".
     let _ = pair.b.fabric.accept(here, b"from b");
     pair.wait("b to be closed", |pair| pair.b.closed(here));
     assert!(pair.b.seen.is_empty(), "it ends once: {:?}", pair.b.seen);
-    assert_eq!((pair.a.fabric.connections(), pair.b.fabric.connections()), (0, 0));
+    assert_eq!((pair.a.fabric.connection_count(), pair.b.fabric.connection_count()), (0, 0));
 }
 
 #[test]
-fn connections_leave_nothing_behind() {
-    // If this failed, a cluster whose nodes come and go would run out of queues, keys or descriptors.
+fn connections_leak_no_resources() {
+    // If this failed, a cluster with changing nodes would run out of queues, keys or descriptors.
     let Some((a, b)) = addresses() else { return };
     let cycles = std::env::var("DDSS_RDMA_CYCLES").map_or(20, |text| text.parse().unwrap());
-    // A machine that stands still for some seconds is no peer that gave up.
-    let mut pair = Pair::new(Two(a, b, 0, |config| config.handshake_timeout = PATIENCE));
+    // A machine that pauses for some seconds is no peer that gave up.
+    let mut pair = Pair::new(Two(a, b, 0, |config| config.handshake_timeout = WAIT_MAX));
     let (mine, theirs) = (Memory::new(4096), Memory::new(4096));
     theirs.set(0, b"8 bytes!");
     let region = pair.a.register(&mine);
@@ -370,7 +373,7 @@ fn connections_leave_nothing_behind() {
     let mut before = None;
     for cycle in 0..cycles {
         if cycle == 2 {
-            before = Some(kept());
+            before = Some(kernel_resources());
         }
         if cycle > 0 && cycle % 1000 == 0 {
             drop(std::io::stderr().lock().write_all(format!("{cycle} cycles\n").as_bytes()));
@@ -387,60 +390,60 @@ fn connections_leave_nothing_behind() {
         pair.wait("b to be closed", |pair| pair.b.closed(here));
         assert!(pair.a.seen.is_empty() && pair.b.seen.is_empty());
     }
-    assert_eq!((pair.a.fabric.connections(), pair.b.fabric.connections()), (0, 0));
-    // The connection manager keeps an id for a moment.
+    assert_eq!((pair.a.fabric.connection_count(), pair.b.fabric.connection_count()), (0, 0));
+    // The connection manager retains an id for a moment.
     let start = Instant::now();
-    while Some(kept()) != before {
-        assert!(start.elapsed() < PATIENCE, "{:?} and not {before:?} after {cycles} cycles", kept());
+    while Some(kernel_resources()) != before {
+        assert!(start.elapsed() < WAIT_MAX, "{:?} and not {before:?} after {cycles} cycles", kernel_resources());
         std::thread::sleep(Duration::from_millis(100));
     }
     drop(std::io::stderr().lock().write_all(format!("cycles without a leak: {cycles}\n").as_bytes()));
 }
 
 #[test]
-fn a_fabric_that_goes_in_the_middle_of_its_work_leaves_nothing_behind() {
-    // If this failed, a daemon that ends while it is at work would panic on its way out, or keep its memory locked.
+fn fabric_dropped_with_work_in_flight_leaks_nothing() {
+    // If this failed, a daemon that ends with work in flight would panic, or leave memory locked.
     let Some((a, b)) = addresses() else { return };
-    // The libraries keep what they opened once.
+    // The libraries retain what they opened once.
     drop(Pair::new(Two(a, b, 0, |_| {})));
-    let before = kept();
+    let before = kernel_resources();
     {
         let mut pair = Pair::new(Two(a, b, 0, |_| {}));
         let (there, here) = pair.connect();
         let (mine, theirs) = (Memory::new(1 << 20), Memory::new(1 << 20));
-        let (_, window) = pair.open(&theirs, here, ALL);
+        let (_, window) = pair.expose(&theirs, here, ALL);
         let region = pair.a.register(&mine);
         let reads: Vec<_> = (0..64).map(|tag| read(there, tag, region, 1 << 20, &window)).collect();
         pair.a.fabric.post(&reads).unwrap();
         pair.a.poll();
     }
     let start = Instant::now();
-    while kept() != before {
-        assert!(start.elapsed() < PATIENCE, "{:?} and not {before:?}", kept());
+    while kernel_resources() != before {
+        assert!(start.elapsed() < WAIT_MAX, "{:?} and not {before:?}", kernel_resources());
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
 #[test]
-fn too_little_memory_to_lock_is_said() {
-    // If this failed, the first get after an installation would fail, and nobody would know what to set.
+fn lock_limit_is_named_in_the_error() {
+    // If this failed, the first get after an installation would fail without a hint at the limit.
     let Some((a, b)) = addresses() else { return };
     if !is_iwarp() {
-        return skipped("too_little_memory_to_lock_is_said", "root may lock what it likes, save for Soft-iWARP");
+        return skipped("lock_limit_is_named_in_the_error", "root may lock what it likes, save for Soft-iWARP");
     }
     let mut pair = Pair::new(Two(a, b, 0, |_| {}));
     let (there, here) = pair.connect();
     let (mine, theirs) = (Memory::new(4 << 20), Memory::new(4 << 20));
-    let (near, far) = (pair.a.register(&mine), pair.b.register(&theirs));
-    let window = pair.b.fabric.expose(here, far, 0, 8, ALL).unwrap();
+    let (local_region, remote_region) = (pair.a.register(&mine), pair.b.register(&theirs));
+    let window = pair.b.fabric.expose(here, remote_region, 0, 8, ALL).unwrap();
     setrlimit(Resource::Memlock, Rlimit { current: Some(1 << 20), maximum: None }).unwrap();
-    let refused = pair.a.fabric.post(&[read(there, 1, near, 8, &window)]).unwrap_err();
-    let unopened = pair.b.fabric.expose(here, far, 0, 4 << 20, ALL).unwrap_err();
+    let refused = pair.a.fabric.post(&[read(there, 1, local_region, 8, &window)]).unwrap_err();
+    let unopened = pair.b.fabric.expose(here, remote_region, 0, 4 << 20, ALL).unwrap_err();
     setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }).unwrap();
     assert_eq!(refused.kind, PostErrorKind::NotLocked);
     let why = std::error::Error::source(&unopened).unwrap().to_string();
     assert!(why.contains("ulimit -l") && why.contains("LimitMEMLOCK"), "{why}");
-    pair.a.fabric.post(&[read(there, 2, near, 8, &window)]).unwrap();
+    pair.a.fabric.post(&[read(there, 2, local_region, 8, &window)]).unwrap();
     assert_eq!(pair.a_done(2), Ok(0));
 }
 
@@ -449,20 +452,20 @@ fn link(state: &str) {
 }
 
 #[test]
-fn a_link_that_goes_down_is_an_error() {
-    // If this failed, a pulled cable would be silence.
+fn link_down_closes_connections() {
+    // If this failed, a pulled cable would cause silence.
     let Some((a, b)) = addresses() else { return };
     let mut pair = Pair::new(Two(a, b, 0, |config| config.stall_timeout = Duration::from_secs(3)));
     let (there, here) = pair.connect();
     let theirs = Memory::new(4096);
-    let (_, window) = pair.open(&theirs, here, ALL);
+    let (_, window) = pair.expose(&theirs, here, ALL);
     let mine = Memory::new(4096);
     let region = pair.a.register(&mine);
     link("down");
-    // It may be known before anything is posted.
+    // The end may be known before anything is posted.
     let posted = pair.a.fabric.post(&[read(there, 1, region, 8, &window)]).is_ok();
     if posted {
-        assert_eq!(pair.a_done(1), Err(WorkError::Unknown));
+        assert_eq!(pair.a_done(1), Err(WorkError::Indeterminate));
     }
     let reasons = [
         pair.wait("b to be closed", |pair| pair.b.closed(here)),
@@ -470,22 +473,23 @@ fn a_link_that_goes_down_is_an_error() {
     ];
     let down = CloseReason::Lost(std::io::ErrorKind::NetworkDown);
     if is_iwarp() {
-        // Soft-iWARP resets the connections of the end whose link it is before it says why, and tells the other one nothing.
+        // Soft-iWARP resets the connections of the end with the failed link before it reports the reason, and tells
+        // the other end nothing.
         assert!(matches!(reasons[0], CloseReason::Lost(_)), "{reasons:?}");
     } else {
         assert!(reasons.iter().all(|reason| *reason == down), "{reasons:?}");
     }
     link("up");
     drop(pair);
-    // The address went with the link's routes only if somebody took it; with the link up, all is well again.
+    // The address goes with the link's routes only if it is reassigned; with the link up, everything works again.
     let start = Instant::now();
     while !adapters().unwrap().iter().all(|adapter| adapter.ports[0].is_active) {
-        assert!(start.elapsed() < PATIENCE, "the link stays down");
+        assert!(start.elapsed() < WAIT_MAX, "the link stays down");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Kilobytes of shared memory that this process has in huge pages.
+/// Returns the kilobytes of shared memory in huge pages of this process.
 fn huge_kilobytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let field = |line: &str| -> Option<u64> {
@@ -495,18 +499,18 @@ fn huge_kilobytes() -> u64 {
 }
 
 #[test]
-fn huge_pages_are_taken_where_they_are_given() {
-    // If this failed, a large segment would be registered page by page though the machine has better ones.
+fn huge_pages_are_used_if_available() {
+    // If this failed, a large segment would be registered page by page on a machine with huge pages.
     let Some((a, b)) = addresses() else { return };
     let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
     if !["[advise]", "[within_size]", "[always]"].iter().any(|given| setting.contains(given)) {
-        return skipped("huge_pages_are_taken_where_they_are_given", "shmem_enabled gives none");
+        return skipped("huge_pages_are_used_if_available", "shmem_enabled gives none");
     }
     let mut pair = Pair::new(Two(a, b, 0, |_| {}));
     let (there, here) = pair.connect();
     let (mine, theirs) = (Memory::new(8 << 20), Memory::new(8 << 20));
     let before = huge_kilobytes();
-    let (_, window) = pair.open(&theirs, here, ALL);
+    let (_, window) = pair.expose(&theirs, here, ALL);
     let region = pair.a.register(&mine);
     theirs.set(0, &pattern(3, 1 << 20));
     pair.a.fabric.post(&[read(there, 1, region, 1 << 20, &window)]).unwrap();
@@ -516,25 +520,25 @@ fn huge_pages_are_taken_where_they_are_given() {
 }
 
 #[test]
-fn a_device_that_is_removed_is_an_error() {
-    // If this failed, an adapter that is pulled out or whose driver is unloaded would leave its users waiting.
+fn device_removal_closes_connections() {
+    // If this failed, an adapter that is unplugged, or whose driver is unloaded, would leave its users waiting.
     let Some((a, b)) = addresses() else { return };
     if !is_iwarp() {
         return skipped(
-            "a_device_that_is_removed_is_an_error",
-            "Soft-RoCE works on for those who use it, and tells nobody",
+            "device_removal_closes_connections",
+            "Soft-RoCE keeps working for its users and reports nothing",
         );
     }
     let mut pair = Pair::new(Two(a, b, 0, |_| {}));
     let (there, here) = pair.connect();
     let theirs = Memory::new(4096);
-    let (_, window) = pair.open(&theirs, here, ALL);
+    let (_, window) = pair.expose(&theirs, here, ALL);
     let mine = Memory::new(4096);
     let region = pair.a.register(&mine);
     pair.a.fabric.post(&[read(there, 1, region, 8, &window)]).unwrap();
     assert_eq!(pair.a_done(1), Ok(0));
     let device = pair.a.fabric.device();
-    // It waits until nobody uses the device any more, and rdma-core keeps it open as long as this process lives.
+    // The command waits until the device is unused, and rdma-core keeps it open as long as this process lives.
     #[allow(clippy::zombie_processes, reason = "this process ends before it")]
     let _remover = Command::new("rdma").args(["link", "delete", &device]).spawn().unwrap();
     let reason = pair.wait("a to be closed", |pair| pair.a.closed(there));

@@ -6,14 +6,14 @@ use std::time::Instant;
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig, PeerId};
 
 use super::{CRC, MARKERS, Wire};
-use crate::common::{Node, PATIENCE, Seen};
+use crate::common::{Node, OwnedEvent, WAIT_MAX};
 
-/// A fabric that connects to a raw listener, up to a point.
+/// Connects a fabric to a raw listener, which optionally answers the request.
 pub(crate) fn reach(config: IwarpConfig, answer: Option<Vec<u8>>) -> (Node<Iwarp>, PeerId, Wire) {
     reach_by(&TcpListener::bind("127.0.0.1:0").unwrap(), config, answer)
 }
 
-/// The same by a listener of the caller's.
+/// Connects to a listener of the caller.
 pub(crate) fn reach_by(
     listener: &TcpListener,
     config: IwarpConfig,
@@ -35,10 +35,10 @@ pub(crate) fn reach_by(
     (node, peer, wire)
 }
 
-/// The same up to the end: it is connected.
+/// Connects and waits until the fabric is connected.
 pub(crate) fn reached(config: IwarpConfig, answer: Vec<u8>) -> (Node<Iwarp>, PeerId, Wire) {
     let (mut node, peer, wire) = reach(config, Some(answer));
-    until(&mut node, "the connection", |node| node.take(|seen| matches!(seen, Seen::Connected { .. })));
+    until(&mut node, "the connection", |node| node.take(|seen| matches!(seen, OwnedEvent::Connected { .. })));
     (node, peer, wire)
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn until<T>(node: &mut Node<Iwarp>, what: &str, mut wanted: impl FnMu
         if let Some(found) = wanted(node) {
             return found;
         }
-        assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}; saw {:?}", node.seen);
+        assert!(begin.elapsed() < WAIT_MAX, "waited in vain for {what}; saw {:?}", node.seen);
         node.poll();
         std::hint::spin_loop();
     }

@@ -1,30 +1,25 @@
-//! The one suite that every fabric passes, written against the trait.
-
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod common;
-#[macro_use]
-mod suite;
+//! Conformance suite over iWARP on loopback and over the simulated network.
 
 use std::net::SocketAddr;
 
-use common::{Lab, Loopback};
+use crate::common::{FabricFactory, Loopback};
+use crate::suite;
 use ddss_verbs::Revision;
 use ddss_verbs::sim::{Sim, SimConfig, SimNet};
 
-every!(crc, Loopback::new(|_| {}));
-every!(own, Loopback::new(|_| {}).own());
-every!(plain, Loopback::new(|config| config.crc = false));
-every!(markers, Loopback::new(|config| config.markers = true));
-every!(
-    plain_markers,
+all_tests!(crc, Loopback::new(|_| {}));
+all_tests!(exclusive_memory, Loopback::new(|_| {}).exclusive());
+all_tests!(no_crc, Loopback::new(|config| config.crc = false));
+all_tests!(markers, Loopback::new(|config| config.markers = true));
+all_tests!(
+    markers_without_crc,
     Loopback::new(|config| {
         config.markers = true;
         config.crc = false;
     })
 );
-every!(revision_one, Loopback::new(|config| config.revision = Revision::One));
-every!(
+all_tests!(revision_one, Loopback::new(|config| config.revision = Revision::One));
+all_tests!(
     few_reads,
     Loopback::new(|config| {
         config.reads_inbound = 2;
@@ -32,10 +27,10 @@ every!(
     })
 );
 
-/// A simulated network, each packet with a delay of its own.
+/// A simulated network with a random delay for each packet.
 struct Simulated(SimNet);
 
-impl Lab for Simulated {
+impl FabricFactory for Simulated {
     type Fabric = Sim;
 
     fn fabric(&mut self) -> Sim {
@@ -46,7 +41,7 @@ impl Lab for Simulated {
         "10.0.0.1:0".parse().unwrap()
     }
 
-    fn pass(&mut self) {
+    fn advance(&mut self) {
         self.0.advance_to_next();
     }
 }
@@ -57,5 +52,5 @@ fn simulated(seed: u64) -> Simulated {
     Simulated(SimNet::new(config))
 }
 
-every!(sim, simulated(1));
-every!(sim_other_seed, simulated(4711));
+all_tests!(sim, simulated(1));
+all_tests!(sim_other_seed, simulated(4711));

@@ -1,29 +1,25 @@
-//! Handshakes that end in a no, byte for byte, and what the first frame after a yes brings.
-#![allow(clippy::unwrap_used, reason = "a test may")]
+//! Rejected handshakes, byte for byte, and the first frame after an accept.
 
-mod common;
-mod wire;
-
-use common::Seen;
+use crate::common::OwnedEvent;
+use crate::wire::accepting::{Home, tagged, untagged};
+use crate::wire::connecting::{reach, until};
+use crate::wire::{CRC, ENHANCED, REJECT, Segment, Wire, start};
 use ddss_verbs::{CloseReason, Fabric, IwarpConfig, TerminateCode};
-use wire::away::{reach, until};
-use wire::home::{Home, tagged, untagged};
-use wire::{CRC, ENHANCED, REJECT, Segment, Wire, start};
 
-/// Peer to peer, four reads each way, and how the connecting side may say that it is ready.
+/// Peer to peer, four reads each way, and the ready-to-receive messages of the connecting side.
 const BY_NOTHING: [u8; 4] = [0x80, 4, 0, 4];
 const BY_SEND: [u8; 4] = [0xc0, 4, 0, 4];
 const BY_WRITE: [u8; 4] = [0x80, 4, 0x80, 4];
 
-/// Everything that the home still says.
+/// Returns everything that the home still sends.
 fn rest(home: &mut Home, wire: &mut Wire) -> Vec<u8> {
     home.wait("the end of the stream", |_| (!wire.receive()).then_some(()));
     std::mem::take(&mut wire.inbox)
 }
 
 #[test]
-fn a_no_is_said_in_the_words_of_who_asked() {
-    // If this failed, somebody else's node would not learn why it is turned away, but see a connection that breaks.
+fn reject_uses_the_revision_of_the_request() {
+    // If this failed, a foreign node would see a broken connection instead of the reason for its rejection.
     let longest = [b'x'; 256];
     for reason in [&b"wrong cluster"[..], b"", &longest] {
         let requests = [
@@ -42,50 +38,50 @@ fn a_no_is_said_in_the_words_of_who_asked() {
             assert_eq!(rest(&mut home, &mut wire), expected.concat());
             assert_eq!(home.closed(peer), CloseReason::Local);
             assert!(home.node.fabric.accept(peer, b"").is_err());
-            home.is_clean(Some(&mut wire));
+            home.assert_clean(Some(&mut wire));
         }
     }
 }
 
 #[test]
-fn a_request_that_names_no_ready_message_is_turned_away() {
-    // If this failed, both sides would wait for the other to say something first, until the deadline.
+fn request_without_ready_message_is_rejected() {
+    // If this failed, both sides would wait for each other's first message, until the deadline.
     let mut home = Home::new(IwarpConfig::default());
     let mut wire = Wire::connect(home.address);
     wire.send(&start(true, CRC | ENHANCED, 2, &[&BY_NOTHING[..], b"raw"].concat()));
     let peer = home.asked();
-    // The owner wants it, and learns as *closed* that it cannot be.
+    // The owner accepts, and receives *closed*.
     home.node.fabric.accept(peer, b"welcome").unwrap();
     assert_eq!(rest(&mut home, &mut wire), start(false, REJECT, 2, b""));
     assert_eq!(home.closed(peer), CloseReason::Local);
-    home.is_clean(Some(&mut wire));
+    home.assert_clean(Some(&mut wire));
 }
 
 #[test]
-fn a_reply_that_names_no_ready_message_of_ours_ends_the_connection() {
-    // If this failed, we would be connected to a peer that waits for something that we never send. We offer a write and a read:
-    // a send would use up one of the peer's buffers.
+fn reply_without_an_offered_ready_message_is_a_violation() {
+    // If this failed, this side would be connected to a peer that waits for a message that is never sent. It offers a
+    // write and a read: a send would use up one of the peer's buffers.
     for bits in [BY_NOTHING, BY_SEND] {
         let answer = start(false, CRC | ENHANCED, 2, &[&bits[..], b"welcome"].concat());
         let (mut node, peer, mut wire) = reach(IwarpConfig::default(), Some(answer));
         let reason = until(&mut node, "the end", |node| node.closed(peer));
-        assert_eq!(reason, CloseReason::Broken(TerminateCode::MPA_RTR));
+        assert_eq!(reason, CloseReason::ProtocolViolation(TerminateCode::MPA_RTR));
         let said = until(&mut node, "the terminate", |_| {
             wire.receive();
             wire.next()
         });
         assert_eq!(said, untagged(7, 2, 1, &[0x20, 7, 0, 0]));
         until(&mut node, "the end of the stream", |_| (!wire.receive()).then_some(()));
-        assert_eq!((wire.next(), &node.seen[..]), (None, &[][..]), "nothing else is said or told");
+        assert_eq!((wire.next(), &node.seen[..]), (None, &[][..]), "nothing else is sent or reported");
         drop(wire);
-        until(&mut node, "the socket to be closed", |node| (node.fabric.sockets_open() == 0).then_some(()));
+        until(&mut node, "the socket to be closed", |node| (node.fabric.open_socket_count() == 0).then_some(()));
     }
 }
 
 #[test]
-fn who_is_heard_was_connected_before() {
-    // If this failed, the owner of a fabric would get a message of somebody who, as far as it was told, is not there yet.
-    // Whoever connects says that it is ready and what it has to say in one go.
+fn connected_precedes_the_first_message() {
+    // If this failed, the owner of a fabric would receive a message of a peer that is not connected yet. The
+    // connecting side sends its ready-to-receive message and its first message in one go.
     let hello = untagged(3, 0, 1, b"hello");
     let cases: [(&str, [u8; 4], Vec<Segment>); 3] = [
         ("ready by a write", BY_WRITE, vec![tagged(0, 0, 0, b""), hello.clone()]),
@@ -102,19 +98,19 @@ fn who_is_heard_was_connected_before() {
             wire.receive();
             wire.start(false)
         });
-        // It takes 256 reads, and of the ways to be ready the one that was offered.
+        // It accepts 256 reads, and the offered ready-to-receive message.
         let expected = vec![bits[0] | 1, 0, bits[2], 4];
         assert_eq!((flags, revision, reply), (CRC | ENHANCED, 2, expected), "{what}");
         let frames: Vec<Vec<u8>> = segments.iter().map(|segment| wire.frame(&segment.bytes())).collect();
         wire.send(&frames.concat());
         home.wait("two events", |node| (node.seen.len() >= 2).then_some(()));
         let expected = [
-            Seen::Connected { peer, hello: vec![] },
-            Seen::Message { peer, bytes: b"hello".to_vec(), solicited: false, invalidated: None },
+            OwnedEvent::Connected { peer, hello: vec![] },
+            OwnedEvent::Message { peer, bytes: b"hello".to_vec(), solicited: false, invalidated: None },
         ];
         assert_eq!(std::mem::take(&mut home.node.seen), expected, "{what}");
         home.node.fabric.close(peer);
         assert_eq!(home.closed(peer), CloseReason::Local);
-        home.is_clean(Some(&mut wire));
+        home.assert_clean(Some(&mut wire));
     }
 }

@@ -1,5 +1,7 @@
-//! The one suite over two RDMA adapters in two network namespaces, with a cable between them and nothing else. Without them
-//! (`DDSS_RDMA_NETNS`: their names, and what `adapter.rs` needs) every test passes; `scripts/vm islands` has both.
+//! Conformance suite over two RDMA adapters in two network namespaces, connected only by a cable.
+//!
+//! Without them (`DDSS_RDMA_NETNS`: their names, and the variables of `adapter.rs`) every test passes; `scripts/vm
+//! islands` has both.
 
 #![cfg(feature = "rdma")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
@@ -14,18 +16,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
-use common::{Lab, addresses};
+use common::{FabricFactory, addresses};
 use ddss_verbs::rdma::{Rdma, RdmaConfig};
 use ddss_verbs::{Capabilities, Events, Fabric, FabricError, PeerId, PostError, RegionId, Rights, Trust, Window, Work};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A fabric whose connections begin in a namespace of its own, wherever the thread was before.
-struct Island {
+/// A fabric whose connections start in its own namespace.
+struct NamespaceFabric {
     inner: Rdma,
     namespace: File,
 }
 
-impl Island {
+impl NamespaceFabric {
     fn new(name: &str, address: IpAddr) -> Self {
         let namespace = File::open(format!("/run/netns/{name}")).unwrap();
         enter(&namespace);
@@ -39,7 +41,7 @@ fn enter(namespace: &File) {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
 }
 
-impl Fabric for Island {
+impl Fabric for NamespaceFabric {
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
     }
@@ -104,7 +106,7 @@ impl Fabric for Island {
     }
 
     fn poll(&mut self, events: &mut Events) -> usize {
-        // The way to a peer is found by whoever takes the events of the connection manager.
+        // The thread that takes the connection manager's events resolves the route to a peer.
         enter(&self.namespace);
         self.inner.poll(events)
     }
@@ -126,37 +128,43 @@ impl Fabric for Island {
     }
 }
 
-/// `a` on one island, `b` on the other.
-struct Islands {
+/// Factory with `a` in one namespace and `b` in the other.
+struct NamespacePair {
     names: Vec<String>,
     ways: (IpAddr, IpAddr),
     made: usize,
 }
 
-impl Lab for Islands {
-    type Fabric = Island;
+impl FabricFactory for NamespacePair {
+    type Fabric = NamespaceFabric;
 
-    fn fabric(&mut self) -> Island {
+    fn fabric(&mut self) -> NamespaceFabric {
         self.made += 1;
-        if self.made == 1 { Island::new(&self.names[0], self.ways.0) } else { Island::new(&self.names[1], self.ways.1) }
+        if self.made == 1 {
+            NamespaceFabric::new(&self.names[0], self.ways.0)
+        } else {
+            NamespaceFabric::new(&self.names[1], self.ways.1)
+        }
     }
 
     fn address(&mut self) -> SocketAddr {
         SocketAddr::new(self.ways.1, 0)
     }
 
-    fn checks_reads(&self) -> bool {
+    fn checks_read_rights(&self) -> bool {
         !ddss_verbs::rdma::adapters().unwrap().iter().any(|adapter| adapter.name.starts_with("siw"))
     }
 }
 
-macro_rules! islands {
+macro_rules! namespaces {
     () => {
         match (addresses(), std::env::var("DDSS_RDMA_NETNS")) {
-            (Some(ways), Ok(names)) => Islands { names: names.split(',').map(str::to_owned).collect(), ways, made: 0 },
+            (Some(ways), Ok(names)) => {
+                NamespacePair { names: names.split(',').map(str::to_owned).collect(), ways, made: 0 }
+            }
             _ => return,
         }
     };
 }
 
-every!(islands, islands!());
+all_tests!(namespaces, namespaces!());

@@ -1,4 +1,4 @@
-//! After warming up, nothing is allocated on the data path.
+//! The data path allocates nothing after warming up.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
@@ -26,7 +26,7 @@ impl Both {
     fn new(config: &IwarpConfig) -> Self {
         let (mut a, mut b) = (Iwarp::new(config.clone()).unwrap(), Iwarp::new(config.clone()).unwrap());
         let region = a.register(Memory::new(SIZE).fd.as_fd(), Trust::Sealed, 0, SIZE).unwrap();
-        let far = b.register(Memory::new(SIZE).fd.as_fd(), Trust::Sealed, 0, SIZE).unwrap();
+        let remote_region = b.register(Memory::new(SIZE).fd.as_fd(), Trust::Sealed, 0, SIZE).unwrap();
         let address = b.listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let peer = a.connect(address, b"").unwrap();
         let mut events = [Events::new(), Events::new()];
@@ -35,8 +35,8 @@ impl Both {
         while !connected {
             b.poll(&mut events[1]);
             for event in events[1].iter() {
-                if let Event::Asked { peer, .. } = event {
-                    window = Some(b.expose(peer, far, 0, SIZE, ALL).unwrap());
+                if let Event::ConnectRequest { peer, .. } = event {
+                    window = Some(b.expose(peer, remote_region, 0, SIZE, ALL).unwrap());
                     b.accept(peer, b"").unwrap();
                 }
             }
@@ -48,7 +48,7 @@ impl Both {
         Self { a, b, events, peer, region, window: window.unwrap() }
     }
 
-    /// A batch of everything, of one size, to its end.
+    /// Runs a batch of every operation, of one size, to completion.
     fn round(&mut self, bytes: u64) {
         let (peer, tag) = (self.peer, 0);
         let remote = RemoteRange { key: self.window.key, address: self.window.base };
@@ -75,14 +75,14 @@ impl Both {
         }
     }
 
-    /// One read.
+    /// Runs one read.
     fn read(&mut self, bytes: u64) {
         let remote = RemoteRange { key: self.window.key, address: self.window.base };
         let local = LocalRange { region: self.region, offset: 0, bytes };
         self.finish(&[Work::Read { peer: self.peer, tag: 0, local, remote }]);
     }
 
-    /// Sleeps until both have seen that nothing comes.
+    /// Sleeps until both sides have seen a quiet period.
     fn rest(&mut self) {
         for _ in 0..3 {
             for (fabric, events) in [&mut self.a, &mut self.b].into_iter().zip(&mut self.events) {
@@ -97,7 +97,7 @@ impl Both {
 
 #[test]
 fn transfers_allocate_nothing() {
-    // If this failed, the tail of each operation would be that of the allocator.
+    // If this failed, the tail latency of each operation would be that of the allocator.
     for crc in [true, false] {
         let mut config = IwarpConfig::default();
         config.crc = crc;
@@ -111,7 +111,7 @@ fn transfers_allocate_nothing() {
                 both.round(sizes[round % 4]);
             }
         });
-        // How the kernel cuts the stream is its own affair, so a buffer may once more find its size.
+        // The kernel cuts the stream arbitrarily, so a buffer may grow once more.
         assert!(counted.count_total <= 2, "{counted:?} with crc {crc}");
         let counted = allocation_counter::measure(|| (0..1000).for_each(|_| both.round(8)));
         assert_eq!(counted.count_total, 0, "{counted:?} with crc {crc}");
@@ -119,8 +119,8 @@ fn transfers_allocate_nothing() {
 }
 
 #[test]
-fn a_large_read_now_and_then_allocates_nothing() {
-    // If this failed, who reads 64 KiB once a second would wait for the home's allocator each time.
+fn occasional_large_reads_allocate_nothing() {
+    // If this failed, a client that reads 64 KiB once a second would wait for the home's allocator each time.
     for crc in [true, false] {
         let mut config = IwarpConfig::default();
         config.crc = crc;
@@ -134,7 +134,7 @@ fn a_large_read_now_and_then_allocates_nothing() {
                 both.read(65_536);
             }
         });
-        // How the kernel cuts the stream is its own affair, so a buffer may once more find its size.
+        // The kernel cuts the stream arbitrarily, so a buffer may grow once more.
         assert!(counted.count_total <= 2, "{counted:?} with crc {crc}");
     }
 }

@@ -1,9 +1,6 @@
-//! A fabric behind a guard: who is let in, who is turned away, and that who polls hears of nobody else.
-#![allow(clippy::unwrap_used, reason = "a test may")]
+//! A fabric with an admission filter: admitted and rejected peers, and the events of the polling thread.
 
-mod common;
-
-use common::{Node, PATIENCE, Seen};
+use crate::common::{Node, OwnedEvent, WAIT_MAX};
 use ddss_verbs::{Admission, AdmissionFilter, CloseReason, Event, Events, Fabric, Iwarp, IwarpConfig, PeerId};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,27 +8,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Lets in who says a word that begins with `friend`, with that word as his pass.
-struct Words(Arc<AtomicUsize>);
+/// Admits a hello that begins with `friend`, with that hello as token.
+struct PrefixFilter(Arc<AtomicUsize>);
 
-impl AdmissionFilter for Words {
-    fn judge(&mut self, _: SocketAddr, hello: &[u8]) -> Admission {
+impl AdmissionFilter for PrefixFilter {
+    fn evaluate(&mut self, _: SocketAddr, hello: &[u8]) -> Admission {
         self.0.fetch_add(1, Ordering::Relaxed);
-        assert!(hello != b"panic", "a word that this guard cannot bear");
+        assert!(hello != b"panic", "a hello that makes the filter panic");
         if hello.starts_with(b"friend") {
             Admission::Admit(Box::new(hello.to_vec()))
         } else {
-            Admission::TurnAway("who are you?".repeat(100))
+            Admission::Reject("unknown peer".repeat(100))
         }
     }
 }
 
-/// A fabric behind that guard, and what it saw of others.
+/// A fabric with that filter, and a record of its peers.
 struct Home {
     fabric: Iwarp,
     events: Events,
     address: SocketAddr,
-    judged: Arc<AtomicUsize>,
+    evaluated: Arc<AtomicUsize>,
     admitted: Vec<(PeerId, Vec<u8>)>,
     closed: Vec<PeerId>,
 }
@@ -40,10 +37,10 @@ impl Home {
     fn new(config: IwarpConfig) -> Self {
         let mut fabric = Iwarp::new(config).unwrap();
         let address = fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap();
-        let judged = Arc::new(AtomicUsize::new(0));
-        assert!(fabric.capabilities().guarded);
-        fabric.guard(Box::new(Words(Arc::clone(&judged)))).unwrap();
-        Self { fabric, events: Events::new(), address, judged, admitted: Vec::new(), closed: Vec::new() }
+        let evaluated = Arc::new(AtomicUsize::new(0));
+        assert!(fabric.capabilities().has_admission_filter);
+        fabric.set_admission_filter(Box::new(PrefixFilter(Arc::clone(&evaluated)))).unwrap();
+        Self { fabric, events: Events::new(), address, evaluated, admitted: Vec::new(), closed: Vec::new() }
     }
 
     fn poll(&mut self) {
@@ -53,9 +50,9 @@ impl Home {
             match event {
                 Event::Admitted { peer, address } => {
                     assert!(address.ip().is_loopback());
-                    let pass = self.fabric.take_pass(peer).unwrap().downcast::<Vec<u8>>().unwrap();
-                    assert!(self.fabric.take_pass(peer).is_none(), "a pass is for one who takes it");
-                    self.admitted.push((peer, *pass));
+                    let token = self.fabric.take_admission_token(peer).unwrap().downcast::<Vec<u8>>().unwrap();
+                    assert!(self.fabric.take_admission_token(peer).is_none(), "a token is taken once");
+                    self.admitted.push((peer, *token));
                 }
                 Event::Connected { .. } => {}
                 Event::Closed { peer, .. } => self.closed.push(peer),
@@ -68,7 +65,7 @@ impl Home {
         let begin = Instant::now();
         while !done(self) {
             self.poll();
-            assert!(begin.elapsed() < PATIENCE);
+            assert!(begin.elapsed() < WAIT_MAX);
         }
     }
 }
@@ -77,8 +74,8 @@ fn caller() -> Node<Iwarp> {
     Node::new(Iwarp::new(IwarpConfig::default()).unwrap())
 }
 
-/// What a call with such a word came to, while nobody polls at home but who is told to.
-fn outcome(caller: &mut Node<Iwarp>, home: SocketAddr, hello: &[u8], mut meanwhile: impl FnMut()) -> Seen {
+/// Connects with a hello and returns the result; at the home, only `meanwhile` polls.
+fn outcome(caller: &mut Node<Iwarp>, home: SocketAddr, hello: &[u8], mut meanwhile: impl FnMut()) -> OwnedEvent {
     caller.fabric.connect(home, hello).unwrap();
     let begin = Instant::now();
     loop {
@@ -87,39 +84,41 @@ fn outcome(caller: &mut Node<Iwarp>, home: SocketAddr, hello: &[u8], mut meanwhi
         if let Some(seen) = caller.seen.pop() {
             return seen;
         }
-        assert!(begin.elapsed() < PATIENCE);
+        assert!(begin.elapsed() < WAIT_MAX);
     }
 }
 
 #[test]
-fn who_is_turned_away_learns_why_and_who_polls_learns_nothing() {
-    // If this failed, each stranger would cost the clients of a node the time that he costs, or would wait for ever.
+fn rejected_peer_gets_a_reason_without_the_polling_thread() {
+    // If this failed, each unauthenticated peer would cost the node's clients time, or would wait forever.
     let mut home = Home::new(IwarpConfig::default());
     let mut caller = caller();
     for hello in [&b"enemy"[..], b"", b"panic", b"enemy"] {
-        // Nobody polls: the porch does it all.
+        // The home is not polled: the acceptor thread does everything.
         match outcome(&mut caller, home.address, hello, || ()) {
-            Seen::Closed { reason: CloseReason::Rejected, hello: why, .. } if hello == b"panic" => {
-                assert_eq!(why, b"its first message cannot be judged");
+            OwnedEvent::Closed { reason: CloseReason::Rejected, hello: why, .. } if hello == b"panic" => {
+                assert_eq!(why, b"the first message cannot be evaluated");
             }
-            Seen::Closed { reason: CloseReason::Rejected, hello: why, .. } => assert!(why.starts_with(b"who are you?")),
+            OwnedEvent::Closed { reason: CloseReason::Rejected, hello: why, .. } => {
+                assert!(why.starts_with(b"unknown peer"))
+            }
             other => panic!("{hello:?}: {other:?}"),
         }
     }
-    let mut stranger = TcpStream::connect(home.address).unwrap();
-    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
-    stranger.write_all(b"GET / HTTP/1.1\r\n\r\n--------------").unwrap();
-    assert_eq!(stranger.read(&mut [0; 64]).unwrap_or(0), 0, "who speaks something else hears nothing");
+    let mut foreign = TcpStream::connect(home.address).unwrap();
+    foreign.set_read_timeout(Some(WAIT_MAX)).unwrap();
+    foreign.write_all(b"GET / HTTP/1.1\r\n\r\n--------------").unwrap();
+    assert_eq!(foreign.read(&mut [0; 64]).unwrap_or(0), 0, "a foreign protocol gets no answer");
     for _ in 0..10_000 {
         home.poll();
     }
-    assert_eq!((home.fabric.sockets_open(), home.admitted.len()), (0, 0));
-    assert_eq!(home.judged.load(Ordering::Relaxed), 4);
+    assert_eq!((home.fabric.open_socket_count(), home.admitted.len()), (0, 0));
+    assert_eq!(home.evaluated.load(Ordering::Relaxed), 4);
 }
 
 #[test]
-fn who_is_admitted_is_connected_with_his_pass_and_can_work() {
-    // If this failed, no node would come into a cluster.
+fn admitted_peer_connects_with_its_token() {
+    // If this failed, no node could join a cluster.
     let mut home = Home::new(IwarpConfig::default());
     let mut caller = caller();
     for turn in 0..3 {
@@ -131,58 +130,58 @@ fn who_is_admitted_is_connected_with_his_pass_and_can_work() {
                 home.fabric.accept(peer, b"welcome").unwrap();
             }
         });
-        assert!(matches!(&seen, Seen::Connected { hello, .. } if hello == b"welcome"), "{seen:?}");
+        assert!(matches!(&seen, OwnedEvent::Connected { hello, .. } if hello == b"welcome"), "{seen:?}");
     }
-    assert_eq!(home.fabric.sockets_open(), 3);
+    assert_eq!(home.fabric.open_socket_count(), 3);
     caller.seen.clear();
     drop(caller);
     home.poll_until(|home| home.closed.len() == 3);
-    assert_eq!(home.fabric.sockets_open(), 0);
+    assert_eq!(home.fabric.open_socket_count(), 0);
 }
 
 #[test]
-fn a_crowd_of_friends_comes_in_at_a_pace_and_who_gives_up_takes_no_place() {
-    // If this failed, one who sends a good first message again and again would keep the thread that polls at answering him.
+fn admissions_are_rate_limited_per_address() {
+    // If this failed, a peer that repeats a valid first message would keep the polling thread busy with answers.
     let mut home = Home::new(IwarpConfig::default());
     let mut impatient = caller();
     for _ in 0..40 {
         impatient.fabric.connect(home.address, b"friend").unwrap();
     }
     let begin = Instant::now();
-    while home.judged.load(Ordering::Relaxed) < 40 {
+    while home.evaluated.load(Ordering::Relaxed) < 40 {
         impatient.poll();
-        assert!(begin.elapsed() < PATIENCE);
+        assert!(begin.elapsed() < WAIT_MAX);
     }
     drop(impatient);
-    // The first ones had been let in, and are found gone.
-    home.poll_until(|home| !home.admitted.is_empty() && home.fabric.sockets_open() == 0);
+    // The first ones were admitted, and are found closed.
+    home.poll_until(|home| !home.admitted.is_empty() && home.fabric.open_socket_count() == 0);
     let first = home.admitted.len();
-    assert!(first < 40, "{first} of 40 came in at once");
+    assert!(first < 40, "{first} of 40 were admitted at once");
     let mut patient = caller();
     let end = Instant::now() + Duration::from_millis(300);
     while Instant::now() < end {
         home.poll();
     }
-    assert_eq!(home.admitted.len(), first, "who is gone does not come in");
+    assert_eq!(home.admitted.len(), first, "a closed peer is not admitted");
     let seen = outcome(&mut patient, home.address, b"friend, too", || {
         home.poll();
         for (peer, _) in home.admitted.drain(..).filter(|(_, pass)| pass == b"friend, too") {
             home.fabric.accept(peer, b"").unwrap();
         }
     });
-    assert!(matches!(seen, Seen::Connected { .. }), "{seen:?}");
+    assert!(matches!(seen, OwnedEvent::Connected { .. }), "{seen:?}");
 }
 
 #[test]
-fn a_guard_comes_once_and_looks_after_what_is_listened_on_later() {
-    // If this failed, a second address of a node would be one that nobody guards.
+fn filter_is_set_once_and_covers_later_listeners() {
+    // If this failed, a second address of a node would be unfiltered.
     let mut home = Home::new(IwarpConfig::default());
-    let again = home.fabric.guard(Box::new(Words(Arc::default())));
+    let again = home.fabric.set_admission_filter(Box::new(PrefixFilter(Arc::default())));
     assert_eq!(again.unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
     let second = home.fabric.listen("127.0.0.2:0".parse().unwrap()).unwrap();
     let seen = outcome(&mut caller(), second, b"enemy", || ());
-    assert!(matches!(seen, Seen::Closed { reason: CloseReason::Rejected, .. }), "{seen:?}");
-    // It ends with the fabric, and the ports are free.
+    assert!(matches!(seen, OwnedEvent::Closed { reason: CloseReason::Rejected, .. }), "{seen:?}");
+    // The acceptor ends with the fabric, and the ports are free.
     let addresses = [home.address, second];
     drop(home);
     for address in addresses {

@@ -1,5 +1,5 @@
-//! iWARP in user space against the kernel's Soft-iWARP, in both directions: they are each other's peers by the standard
-//! alone, without frames or credits of ours. Skipped without an iWARP adapter, as in `adapter.rs`.
+//! Interoperability of user-space iWARP and the kernel's Soft-iWARP, in both directions, without the frames and
+//! credits of DDSS. Skipped without an iWARP adapter, as in `adapter.rs`.
 
 #![cfg(feature = "rdma")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
@@ -14,14 +14,14 @@ use std::os::fd::BorrowedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Lab, Memory, Node, PATIENCE, Seen, addresses, pattern};
+use common::{FabricFactory, Memory, Node, OwnedEvent, WAIT_MAX, addresses, pattern};
 use ddss_verbs::rdma::{Framing, Rdma, RdmaConfig, adapters};
 use ddss_verbs::{
     Capabilities, Events, Fabric, FabricError, Iwarp, IwarpConfig, LocalRange, PeerId, PostError, RegionId,
     RemoteRange, Revision, Rights, SendMode, Trust, Window, Work,
 };
 
-/// One of the two.
+/// Either of the two implementations.
 #[allow(clippy::large_enum_variant, reason = "there are two of it")]
 enum Either {
     User(Iwarp),
@@ -61,7 +61,7 @@ forward! {
     (&self) self: fn next_deadline() -> Option<Instant>;
 }
 
-/// `a` connects to `b`; which of them is the kernel's.
+/// Factory in which `a` connects to `b` and one of them is the kernel's.
 struct Mixed {
     ways: (IpAddr, IpAddr),
     made: usize,
@@ -69,7 +69,7 @@ struct Mixed {
     config: IwarpConfig,
 }
 
-impl Lab for Mixed {
+impl FabricFactory for Mixed {
     type Fabric = Either;
 
     fn fabric(&mut self) -> Either {
@@ -88,13 +88,13 @@ impl Lab for Mixed {
         SocketAddr::new(self.ways.1, 0)
     }
 
-    fn checks_reads(&self) -> bool {
+    fn checks_read_rights(&self) -> bool {
         self.kernel_connects
     }
 
-    // What user space answers from memory of its own comes in longer frames, summed where they lie.
+    // User space answers from exclusive memory in longer frames, summed in place.
     fn trust(&self) -> Trust {
-        Trust::Own
+        Trust::Exclusive
     }
 
     fn has_extensions(&self) -> bool {
@@ -117,7 +117,7 @@ fn mixed(kernel_connects: bool, change: impl FnOnce(&mut IwarpConfig)) -> Option
 macro_rules! kernel {
     ($connects:expr, $change:expr) => {
         match mixed($connects, $change) {
-            Some(lab) => lab,
+            Some(factory) => factory,
             None => return,
         }
     };
@@ -130,49 +130,49 @@ macro_rules! both {
     };
 }
 
-// Not the other way round: Soft-iWARP takes the first four bytes of a rejection for read limits, and shows the rest.
+// Only this direction: Soft-iWARP parses the first four bytes of a reject as read limits, and delivers the rest.
 mod kernel_rejects {
     use super::*;
 
     #[test]
-    fn a_rejected_peer_reads_why() {
-        suite::a_rejected_peer_reads_why(kernel!(false, |_| {}));
+    fn rejected_peer_receives_the_reason() {
+        suite::rejected_peer_receives_the_reason(kernel!(false, |_| {}));
     }
 }
 
-/// What the standard alone carries: no immediates and no atomics, which Soft-iWARP does not know.
+/// Tests of the standard alone: without immediates and atomics, which Soft-iWARP lacks.
 macro_rules! standard {
-    ($fabric:ident, $lab:expr) => {
+    ($fabric:ident, $factory:expr) => {
         conformance!(
             $fabric,
-            $lab,
+            $factory,
             [
                 bytes_arrive_at_every_size_and_offset,
-                many_reads_are_under_way,
-                a_bad_key_ends_the_connection_and_names_the_read,
-                bounds_and_rights_hold,
-                a_key_is_its_peers_and_dies_with_it,
-                local_mistakes_are_refused_before_anything_goes_out,
-                what_is_promised_is_carried_and_no_more,
-                closing_ends_every_operation_once,
+                many_reads_complete_correctly,
+                bad_key_ends_the_connection_and_names_the_read,
+                bounds_and_rights_are_enforced,
+                key_is_valid_for_one_connection,
+                invalid_work_is_refused_locally,
+                capability_limits_are_exact,
+                close_completes_every_operation_once,
                 messages_pass_between_large_answers,
-                both_sides_talk_at_once,
-                memory_outlives_its_deregistration_while_it_is_used,
-                stopped_clients_do_not_matter,
+                both_sides_transfer_concurrently,
+                deregistered_memory_stays_mapped_while_in_use,
+                stopped_client_does_not_delay_transfers,
             ]
         );
     };
 }
 
-both!(kernel_asks, kernel_is_asked, |_| {});
-both!(kernel_asks_without_crc, kernel_is_asked_without_crc, |config| config.crc = false);
-// There nothing is said about reads, and Soft-iWARP takes 128.
-both!(kernel_asks_revision_one, kernel_is_asked_revision_one, |config| {
+both!(kernel_connects, user_connects, |_| {});
+both!(kernel_connects_without_crc, user_connects_without_crc, |config| config.crc = false);
+// Revision 1 states no read limits, and Soft-iWARP accepts 128.
+both!(kernel_connects_revision_one, user_connects_revision_one, |config| {
     config.revision = Revision::One;
     config.reads_outbound = 128;
 });
 
-/// `rping` of rdma-core.
+/// A running `rping` of rdma-core.
 struct Rping(Child);
 
 impl Rping {
@@ -185,14 +185,14 @@ impl Rping {
 
 impl Drop for Rping {
     fn drop(&mut self) {
-        // It ends by itself when its peer goes; if it has not, it is not wanted any more.
+        // It ends with its peer; otherwise it is killed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What rping's client does: it says where its ping lies, the server reads it; it says where the pong is to go, the
-/// server writes it. Each step of the server's is told by a message.
+/// Plays rping's client: it sends the place of its ping, the server reads it; it sends the place of the pong, the
+/// server writes it. A message reports each step of the server.
 fn ping_pong(fabric: Either, server: SocketAddr) {
     let _rping = Rping::start(&["-s"], server);
     let mut node = Node::new(fabric);
@@ -200,10 +200,10 @@ fn ping_pong(fabric: Either, server: SocketAddr) {
     let mut peer = None;
     // The server may not listen yet.
     let peer = loop {
-        assert!(start.elapsed() < PATIENCE, "rping does not answer; saw {:?}", node.seen);
+        assert!(start.elapsed() < WAIT_MAX, "rping does not answer; saw {:?}", node.seen);
         let asked = *peer.get_or_insert_with(|| node.fabric.connect(server, b"").unwrap());
         node.poll();
-        if node.take(|seen| matches!(seen, Seen::Connected { .. })).is_some() {
+        if node.take(|seen| matches!(seen, OwnedEvent::Connected { .. })).is_some() {
             break asked;
         }
         if node.closed(asked).is_some() {
@@ -224,7 +224,7 @@ fn ping_pong(fabric: Either, server: SocketAddr) {
         let send = Work::Send { peer, tag: tag as u64, message: &words, mode: SendMode::default() };
         node.fabric.post(&[send]).unwrap();
         while node.message().is_none() {
-            assert!(start.elapsed() < PATIENCE, "no answer to step {tag}; saw {:?}", node.seen);
+            assert!(start.elapsed() < WAIT_MAX, "no answer to step {tag}; saw {:?}", node.seen);
             node.poll();
         }
         assert_eq!(node.done(tag as u64), Some(Ok(0)));
@@ -232,12 +232,12 @@ fn ping_pong(fabric: Either, server: SocketAddr) {
     assert_eq!(memory.get(4096, 63), text, "the server writes back what it has read");
     node.fabric.close(peer);
     while node.closed(peer).is_none() {
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < WAIT_MAX);
         node.poll();
     }
 }
 
-/// What rping's server does, for a client that pings three times and compares what comes back with what it sent.
+/// Plays rping's server, for a client that pings three times and compares the bytes that come back.
 fn pong(fabric: Either, from: IpAddr, at: IpAddr) {
     let mut node = Node::new(fabric);
     let address = node.fabric.listen(SocketAddr::new(at, 0)).unwrap();
@@ -245,8 +245,8 @@ fn pong(fabric: Either, from: IpAddr, at: IpAddr) {
     assert!(heard, "five of rping's clients were never heard; saw {:?}", node.seen);
 }
 
-/// One client. Soft-iWARP answers who connects, and only then looks at what he sends: what arrives in between it sees when more
-/// does, and rping sends nothing more. Where that happens the answer is no.
+/// Serves one client. Soft-iWARP accepts a connection and only then reads its bytes: it notices bytes that arrive in
+/// between only when more arrive, and rping sends no more. Returns false in that case.
 fn pongs(node: &mut Node<Either>, from: IpAddr, address: SocketAddr) -> bool {
     let may_miss =
         matches!(node.fabric, Either::Kernel(_)) && adapters().unwrap().iter().any(|adapter| adapter.is_iwarp);
@@ -255,31 +255,35 @@ fn pongs(node: &mut Node<Either>, from: IpAddr, address: SocketAddr) -> bool {
     let local = LocalRange { region: node.register(&memory), offset: 0, bytes: 64 };
     let start = Instant::now();
     let mut steps = 0_u64;
-    while node.take(|seen| matches!(seen, Seen::Closed { .. })).is_none() {
-        assert!(start.elapsed() < PATIENCE, "rping did not go after {steps} steps; saw {:?}", node.seen);
+    while node.take(|seen| matches!(seen, OwnedEvent::Closed { .. })).is_none() {
+        assert!(start.elapsed() < WAIT_MAX, "rping did not go after {steps} steps; saw {:?}", node.seen);
         node.poll();
         let connected = node.seen.iter().find_map(|seen| match seen {
-            Seen::Connected { peer, .. } => Some(*peer),
+            OwnedEvent::Connected { peer, .. } => Some(*peer),
             _ => None,
         });
         if let Some(peer) = connected
             && may_miss
             && steps == 0
-            && start.elapsed() > PATIENCE / 4
+            && start.elapsed() > WAIT_MAX / 4
         {
             drop(client);
             node.fabric.close(peer);
             while node.closed(peer).is_none() {
-                assert!(start.elapsed() < PATIENCE, "the peer does not close");
+                assert!(start.elapsed() < WAIT_MAX, "the peer does not close");
                 node.poll();
             }
             node.seen.clear();
             return false;
         }
-        if let Some(Seen::Asked { peer, .. }) = node.take(|seen| matches!(seen, Seen::Asked { .. })) {
+        if let Some(OwnedEvent::ConnectRequest { peer, .. }) =
+            node.take(|seen| matches!(seen, OwnedEvent::ConnectRequest { .. }))
+        {
             node.fabric.accept(peer, b"").unwrap();
         }
-        let Some(Seen::Message { peer, bytes, .. }) = node.take(|seen| matches!(seen, Seen::Message { .. })) else {
+        let Some(OwnedEvent::Message { peer, bytes, .. }) =
+            node.take(|seen| matches!(seen, OwnedEvent::Message { .. }))
+        else {
             continue;
         };
         let remote = RemoteRange {
@@ -293,14 +297,14 @@ fn pongs(node: &mut Node<Either>, from: IpAddr, address: SocketAddr) -> bool {
         };
         node.fabric.post(&[work]).unwrap();
         let outcome = loop {
-            assert!(start.elapsed() < PATIENCE, "step {steps} does not end; saw {:?}", node.seen);
+            assert!(start.elapsed() < WAIT_MAX, "step {steps} does not end; saw {:?}", node.seen);
             node.poll();
             if let Some(outcome) = node.done(steps) {
                 break outcome;
             }
         };
         assert_eq!(outcome, Ok(0));
-        // Whoever is told looks at nothing but the length.
+        // The receiver checks nothing but the length.
         node.fabric.post(&[Work::Send { peer, tag: 99, message: &[0; 16], mode: SendMode::default() }]).unwrap();
         steps += 1;
     }
@@ -318,29 +322,29 @@ fn plain(address: IpAddr) -> Either {
 }
 
 #[test]
-fn rping_serves_our_adapter() {
-    // If this failed, we would understand ourselves and nobody else.
+fn rping_server_with_adapter() {
+    // If this failed, only this implementation could be a peer.
     let Some((a, b)) = addresses() else { return };
     ping_pong(plain(a), SocketAddr::new(b, 7174));
 }
 
 #[test]
-fn rping_asks_our_adapter() {
-    // If this failed, somebody else's program could not connect to us, or would get other bytes than it sent.
+fn rping_client_with_adapter() {
+    // If this failed, a foreign program could not connect, or would get other bytes than it sent.
     let Some((a, b)) = addresses() else { return };
     pong(plain(b), a, b);
 }
 
 #[test]
-fn rping_serves_user_space() {
+fn rping_server_with_user_space() {
     // If this failed, user-space iWARP would have no peer but itself and our own use of the kernel's.
-    let Some(lab) = mixed(false, |_| {}) else { return };
-    ping_pong(Either::User(Iwarp::new(IwarpConfig::default()).unwrap()), SocketAddr::new(lab.ways.1, 7175));
+    let Some(factory) = mixed(false, |_| {}) else { return };
+    ping_pong(Either::User(Iwarp::new(IwarpConfig::default()).unwrap()), SocketAddr::new(factory.ways.1, 7175));
 }
 
 #[test]
-fn rping_asks_user_space() {
-    // If this failed, somebody else's program on an iWARP adapter could not read and write memory of user-space iWARP's.
-    let Some(lab) = mixed(false, |_| {}) else { return };
-    pong(Either::User(Iwarp::new(lab.config).unwrap()), lab.ways.0, lab.ways.1);
+fn rping_client_with_user_space() {
+    // If this failed, a foreign program on an iWARP adapter could not read and write memory of user-space iWARP.
+    let Some(factory) = mixed(false, |_| {}) else { return };
+    pong(Either::User(Iwarp::new(factory.config).unwrap()), factory.ways.0, factory.ways.1);
 }

@@ -1,4 +1,4 @@
-//! A process that runs out of descriptors. Alone in its binary, because the limit counts for the whole process.
+//! A process without free descriptors. Alone in its binary, because the limit applies to the whole process.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
@@ -6,13 +6,13 @@ mod common;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use common::{Node, PATIENCE};
+use common::{Node, WAIT_MAX};
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 #[test]
-fn without_descriptors_it_waits_and_goes_on() {
+fn accepting_pauses_without_descriptors_and_resumes() {
     // If this failed, a daemon at its limit would spin on a listener that it cannot serve, or stop listening for good.
     let mut home = Node::new(Iwarp::new(IwarpConfig::default()).unwrap());
     let address = home.fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -32,20 +32,20 @@ fn without_descriptors_it_waits_and_goes_on() {
             slept += usize::from(woken == 0);
             home.fabric.disarm();
         }
-        assert!(begin.elapsed() < PATIENCE, "it never sleeps");
+        assert!(begin.elapsed() < WAIT_MAX, "it never sleeps");
     }
-    let taken = home.fabric.sockets_open();
+    let taken = home.fabric.open_socket_count();
     assert!((1..20).contains(&taken), "{taken} were taken: the limit was not felt");
     assert!(home.fabric.next_deadline().is_some(), "it knows when to try again");
     setrlimit(Resource::Nofile, before).unwrap();
-    while home.fabric.sockets_open() < 20 {
+    while home.fabric.open_socket_count() < 20 {
         home.poll();
         std::thread::sleep(Duration::from_millis(1));
-        assert!(begin.elapsed() < PATIENCE, "it does not listen again");
+        assert!(begin.elapsed() < WAIT_MAX, "it does not listen again");
     }
     drop(streams);
-    while home.fabric.sockets_open() > 0 {
+    while home.fabric.open_socket_count() > 0 {
         home.poll();
-        assert!(begin.elapsed() < PATIENCE, "sockets are left");
+        assert!(begin.elapsed() < WAIT_MAX, "sockets are left");
     }
 }

@@ -1,4 +1,4 @@
-//! A home, and a raw socket that talks to it.
+//! A home, and a raw socket that connects to it.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use ddss_verbs::{CloseReason, Fabric, Iwarp, IwarpConfig, PeerId, RegionId, Window};
 
 use super::{CRC, MARKERS, Segment, Wire, start};
-use crate::common::{ALL, Memory, Node, PATIENCE, Seen};
+use crate::common::{ALL, Memory, Node, OwnedEvent, WAIT_MAX};
 
 pub(crate) fn config(change: impl FnOnce(&mut IwarpConfig)) -> IwarpConfig {
     let mut config = IwarpConfig::default();
@@ -37,13 +37,13 @@ impl Home {
             if let Some(found) = wanted(&mut self.node) {
                 return found;
             }
-            assert!(start.elapsed() < PATIENCE, "waited in vain for {what}; saw {:?}", self.node.seen);
+            assert!(start.elapsed() < WAIT_MAX, "waited in vain for {what}; saw {:?}", self.node.seen);
             self.node.poll();
             std::hint::spin_loop();
         }
     }
 
-    /// A raw connection of revision 1 that stands, and a window for it.
+    /// Connects a raw socket with revision 1, and exposes a window to it.
     pub(crate) fn meet(&mut self, flags: u8) -> (Wire, PeerId, Window) {
         let mut wire = Wire::connect(self.address);
         wire.send(&start(true, flags, 1, b"raw"));
@@ -57,13 +57,13 @@ impl Home {
         wire.crc = reply.0 & CRC != 0;
         wire.markers = flags & MARKERS != 0;
         wire.marks = reply.0 & MARKERS != 0;
-        self.wait("to be connected", |node| node.take(|seen| matches!(seen, Seen::Connected { .. })));
+        self.wait("to be connected", |node| node.take(|seen| matches!(seen, OwnedEvent::Connected { .. })));
         (wire, peer, window)
     }
 
     pub(crate) fn asked(&mut self) -> PeerId {
-        match self.wait("being asked", |node| node.take(|seen| matches!(seen, Seen::Asked { .. }))) {
-            Seen::Asked { peer, .. } => peer,
+        match self.wait("being asked", |node| node.take(|seen| matches!(seen, OwnedEvent::ConnectRequest { .. }))) {
+            OwnedEvent::ConnectRequest { peer, .. } => peer,
             _ => unreachable!(),
         }
     }
@@ -72,18 +72,18 @@ impl Home {
         self.wait("the end", |node| node.closed(peer))
     }
 
-    /// Everything that a connection needed is given back.
-    pub(crate) fn is_clean(&mut self, wire: Option<&mut Wire>) {
+    /// Checks that every resource of a connection was released.
+    pub(crate) fn assert_clean(&mut self, wire: Option<&mut Wire>) {
         if let Some(wire) = wire {
             self.wait("the end of the stream", |_| (!wire.receive()).then_some(()));
             wire.stream.shutdown(std::net::Shutdown::Both).ok();
         }
-        self.wait("the sockets to be closed", |node| (node.fabric.sockets_open() == 0).then_some(()));
-        // Memory that somebody still holds stays mapped when it is given up.
+        self.wait("the sockets to be closed", |node| (node.fabric.open_socket_count() == 0).then_some(()));
+        // Memory with a hold would stay mapped after its deregistration.
         self.node.fabric.deregister(self.region);
-        assert_eq!(self.node.fabric.regions_mapped(), 0, "its memory is still held");
+        assert_eq!(self.node.fabric.mapped_region_count(), 0, "its memory is still held");
         self.region = self.node.register(&self.memory);
-        assert_eq!(self.node.seen, [], "nothing is told after the end");
+        assert_eq!(self.node.seen, [], "no event follows the end");
         assert_eq!(self.node.fabric.next_deadline(), None);
     }
 }
@@ -108,7 +108,7 @@ pub(crate) fn atomic(kind: u32, stag: u32, offset: u64) -> Vec<u8> {
     out
 }
 
-/// What the home says when it ends a stream: layer, type, code, and the header it blames.
+/// Returns the home's terminate message: layer, type, code, and the named header.
 pub(crate) fn terminate(what: &str, home: &mut Home, wire: &mut Wire) -> (u8, u8, u8, Vec<u8>) {
     let segment = home.wait(what, |_| {
         wire.receive();

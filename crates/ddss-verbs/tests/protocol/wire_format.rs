@@ -1,20 +1,17 @@
-//! What goes over the wire, byte for byte, read by the second decoder.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod common;
-mod wire;
+//! Wire format, byte for byte, checked by the independent decoder.
 
 use std::net::TcpListener;
 use std::time::Instant;
 
-use common::{ALL, Memory, Node, PATIENCE, Seen, pattern};
+use crate::common::{ALL, Memory, Node, OwnedEvent, WAIT_MAX, pattern};
+use crate::wire;
+use crate::wire::accepting::{Home, read_request, untagged};
+use crate::wire::{CRC, ENHANCED, MARKERS, Segment, Wire, number, start};
 use ddss_verbs::{
     CloseReason, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RegionId, RemoteRange, Revision, SendMode, Trust, Work,
 };
-use wire::home::{Home, read_request, untagged};
-use wire::{CRC, ENHANCED, MARKERS, Segment, Wire, number, start};
 
-/// A fabric, and a raw socket that it is connected to.
+/// A fabric, connected to a raw socket.
 struct Rig {
     node: Node<Iwarp>,
     peer: PeerId,
@@ -23,7 +20,7 @@ struct Rig {
     region: RegionId,
 }
 
-/// Flags and private data of the request that `config` makes, and of the answer to it.
+/// Connects a rig. `expected` holds flags, revision and private data of the request; `answer` is the reply to it.
 fn rig(config: IwarpConfig, answer: &[u8], expected: (u8, u8, Vec<u8>), crc: bool, markers: bool) -> Rig {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut node = Node::new(Iwarp::new(config).unwrap());
@@ -40,8 +37,8 @@ fn rig(config: IwarpConfig, answer: &[u8], expected: (u8, u8, Vec<u8>), crc: boo
     wire.crc = crc;
     wire.markers = markers;
     wire.send(answer);
-    let hello = wait(&mut node, |node| node.take(|seen| matches!(seen, Seen::Connected { .. })));
-    assert_eq!(hello, Seen::Connected { peer, hello: b"welcome".to_vec() });
+    let hello = wait(&mut node, |node| node.take(|seen| matches!(seen, OwnedEvent::Connected { .. })));
+    assert_eq!(hello, OwnedEvent::Connected { peer, hello: b"welcome".to_vec() });
     Rig { node, peer, wire, memory, region }
 }
 
@@ -51,7 +48,7 @@ fn wait<T>(node: &mut Node<Iwarp>, mut wanted: impl FnMut(&mut Node<Iwarp>) -> O
         if let Some(found) = wanted(node) {
             return found;
         }
-        assert!(begin.elapsed() < PATIENCE, "waited in vain; saw {:?}", node.seen);
+        assert!(begin.elapsed() < WAIT_MAX, "waited in vain; saw {:?}", node.seen);
         node.poll();
         std::hint::spin_loop();
     }
@@ -77,7 +74,7 @@ impl Rig {
         LocalRange { region: self.region, offset, bytes }
     }
 
-    /// Everything that can be posted, each as the RFCs draw it.
+    /// Posts every kind of work and checks it against the RFCs.
     fn everything(&mut self) {
         let peer = self.peer;
         self.messages(peer);
@@ -166,7 +163,7 @@ impl Rig {
         assert!(self.memory.get(9, bytes as usize) == content);
     }
 
-    /// Sends to the fabric, which asked for no markers in these tests (so that `wire` may frame plainly).
+    /// Sends to the fabric, which requests no markers in these tests (so that `wire` may use plain frames).
     fn answer(&mut self, segment: &Segment) {
         assert!(self.wire.segment(segment));
     }
@@ -221,14 +218,14 @@ fn config(crc: bool, revision: Revision) -> IwarpConfig {
 }
 
 #[test]
-fn revision_one_is_as_rfc_5044_draws_it() {
+fn revision_one_follows_rfc_5044() {
     // If this failed, the kernel's iWARP and adapters would not understand us.
     let expected = (CRC, 1, b"hello".to_vec());
     rig(config(true, Revision::One), &start(false, CRC, 1, b"welcome"), expected, true, false).everything();
 }
 
 #[test]
-fn one_side_alone_can_ask_for_the_crc() {
+fn either_side_can_request_the_crc() {
     // If this failed, a peer that insists on checksums would get none, or see each of ours as wrong.
     let expected = (0, 1, b"hello".to_vec());
     rig(config(false, Revision::One), &start(false, CRC, 1, b"welcome"), expected.clone(), true, false).everything();
@@ -238,7 +235,7 @@ fn one_side_alone_can_ask_for_the_crc() {
 }
 
 #[test]
-fn markers_stand_where_the_peer_wants_them() {
+fn markers_are_inserted_at_the_peers_request() {
     // If this failed, adapters that insist on markers could not be peers.
     for crc in [true, false] {
         let expected = (if crc { CRC } else { 0 }, 1, b"hello".to_vec());
@@ -248,8 +245,8 @@ fn markers_stand_where_the_peer_wants_them() {
 }
 
 #[test]
-fn revision_two_says_how_many_reads_and_who_is_ready() {
-    // If this failed, peer-to-peer connections to adapters would hang, or more reads be sent than they hold.
+fn revision_two_negotiates_reads_and_ready_message() {
+    // If this failed, peer-to-peer connections to adapters would hang, or more reads be sent than they accept.
     let private = |bits: [u8; 4], rest: &[u8]| [&bits[..], rest].concat();
     let expected = (CRC | ENHANCED, 2, private([0x81, 0x23, 0xc0, 0x45], b"hello"));
     for (bits, ready) in [([0x80, 4, 0x80, 4], Some(0)), ([0x80, 4, 0x40, 4], Some(1)), ([0, 4, 0, 4], None)] {
@@ -289,11 +286,11 @@ fn revision_two_says_how_many_reads_and_who_is_ready() {
 }
 
 #[test]
-fn the_answers_are_as_the_rfcs_draw_them() {
-    // If this failed, other implementations could not read from us.
-    // Memory of its own is sent from where it lies, summed or not.
+fn answers_follow_the_rfcs() {
+    // If this failed, other implementations could not read from us. Exclusive memory is sent in place, summed or not.
     let kinds = [(true, false), (false, false), (true, true), (false, true)];
-    for ((crc, markers), trust) in kinds.into_iter().flat_map(|kind| [(kind, Trust::Sealed), (kind, Trust::Own)]) {
+    for ((crc, markers), trust) in kinds.into_iter().flat_map(|kind| [(kind, Trust::Sealed), (kind, Trust::Exclusive)])
+    {
         let mut config = IwarpConfig::default();
         config.crc = crc;
         let mut node = Node::new(Iwarp::new(config).unwrap());
@@ -306,8 +303,8 @@ fn the_answers_are_as_the_rfcs_draw_them() {
         let flags = if crc { CRC } else { 0 } | if markers { MARKERS } else { 0 };
         let bits = [0xc0, 8, 0xc0, 8];
         wire.send(&start(true, flags | ENHANCED, 2, &[&bits[..], b"hey"].concat()));
-        let asked = wait(&mut node, |node| node.take(|seen| matches!(seen, Seen::Asked { .. })));
-        let Seen::Asked { peer, hello } = asked else { unreachable!() };
+        let asked = wait(&mut node, |node| node.take(|seen| matches!(seen, OwnedEvent::ConnectRequest { .. })));
+        let OwnedEvent::ConnectRequest { peer, hello } = asked else { unreachable!() };
         assert_eq!(hello, b"hey");
         let window = node.fabric.expose(peer, region, 4096, 500_000, ALL).unwrap();
         node.fabric.accept(peer, b"ho").unwrap();
@@ -316,13 +313,13 @@ fn the_answers_are_as_the_rfcs_draw_them() {
             wire.start(false)
         });
         let ours = if crc { CRC } else { 0 };
-        // 256 inbound reads, 8 outbound as asked; peer to peer, ready by a write.
+        // 256 inbound reads, 8 outbound as requested; peer to peer, ready by a write.
         assert_eq!(reply, (ours | ENHANCED, 2, [&[0x81, 0, 0x80, 8][..], b"ho"].concat()));
         wire.crc = crc;
         wire.markers = markers;
         node.fabric.post(&[Work::Immediate { peer, tag: 0, data: [0; 8], solicited: false }]).unwrap_err();
         wire.segment(&Segment::Tagged { last: true, opcode: 0, stag: 0, offset: 0, payload: vec![] });
-        wait(&mut node, |node| node.take(|seen| matches!(seen, Seen::Connected { .. })));
+        wait(&mut node, |node| node.take(|seen| matches!(seen, OwnedEvent::Connected { .. })));
         for (turn, bytes) in [8_u32, 0, 5000, 70_000, 400_001].into_iter().enumerate() {
             let sink = 0x77_u64 << 40;
             let mut body = 0xfeed_u32.to_be_bytes().to_vec();
@@ -362,9 +359,9 @@ fn the_answers_are_as_the_rfcs_draw_them() {
 }
 
 #[test]
-fn an_empty_answer_may_come_in_two_pieces() {
-    // If this failed, a read of nothing would never end, and the read after it would break the connection. Found by
-    // the fuzzer: the header of a segment without payload was taken, and nobody noticed that it was complete.
+fn empty_answer_may_arrive_in_two_pieces() {
+    // If this failed, an empty read would never complete, and the next read would break the connection. Found by the
+    // fuzzer: the header of an empty segment was parsed, but its completion went unnoticed.
     let expected = (0, 1, b"hello".to_vec());
     let answer = start(false, 0, 1, b"welcome");
     let mut rig = rig(config(false, Revision::One), &answer, expected, false, false);
@@ -386,7 +383,8 @@ fn an_empty_answer_may_come_in_two_pieces() {
     }
 }
 
-/// A rig with CRC whose peer was asked for a read of so many bytes to `offset`, and the frame that answers it.
+/// Connects a rig with CRC and posts a read of `bytes` bytes to `offset`; returns the frame that answers it and its
+/// payload.
 fn asked_with_crc(offset: u64, bytes: usize) -> (Rig, Vec<u8>, Vec<u8>) {
     let expected = (CRC, 1, b"hello".to_vec());
     let answer = start(false, CRC, 1, b"welcome");
@@ -411,8 +409,8 @@ impl Rig {
 }
 
 #[test]
-fn an_answer_is_the_same_in_pieces_of_any_size() {
-    // If this failed, what the network cuts differently would arrive as other bytes, or break the connection.
+fn answer_is_independent_of_stream_cuts() {
+    // If this failed, a stream that the network cuts differently would deliver other bytes, or break the connection.
     for (offset, bytes) in [(0, 1200), (3, 5001), (64, 16_384)] {
         for piece in [7, 61, 500, 1021, 4096] {
             let (mut rig, frame, payload) = asked_with_crc(offset, bytes);
@@ -429,8 +427,8 @@ fn an_answer_is_the_same_in_pieces_of_any_size() {
 }
 
 #[test]
-fn a_damaged_answer_in_pieces_is_never_done() {
-    // If this failed, damaged bytes would be given to a client as what it asked for.
+fn damaged_answer_in_pieces_never_completes() {
+    // If this failed, damaged bytes would be delivered to a client.
     let length = wire::frame(&[0; 14], true).len() - 4;
     for damaged in [length + 10, length + 3000, length + 5000, 5020] {
         let (mut rig, mut frame, _) = asked_with_crc(0, 5001);
@@ -438,14 +436,14 @@ fn a_damaged_answer_in_pieces_is_never_done() {
         frame.chunks(999).for_each(|piece| rig.deliver(piece));
         let peer = rig.peer;
         let reason = wait(&mut rig.node, |node| node.closed(peer));
-        assert!(matches!(reason, CloseReason::Broken(_)), "{reason:?}");
+        assert!(matches!(reason, CloseReason::ProtocolViolation(_)), "{reason:?}");
         assert!(matches!(rig.node.done(1), Some(Err(_))), "damaged at {damaged}");
     }
 }
 
 #[test]
-fn what_is_abandoned_in_the_middle_goes_nowhere_from_then_on() {
-    // If this failed, a late answer would write over memory that a client uses for something else by then.
+fn read_abandoned_in_the_middle_stops_touching_memory() {
+    // If this failed, a late answer would overwrite memory that a client has reused.
     let (mut rig, frame, payload) = asked_with_crc(0, 5000);
     let (begin, rest) = frame.split_at(2016);
     rig.deliver(begin);
@@ -453,7 +451,7 @@ fn what_is_abandoned_in_the_middle_goes_nowhere_from_then_on() {
     rig.memory.set(0, &vec![9; 5000]);
     rig.deliver(rest);
     assert!(rig.memory.get(0, 5000) == vec![9; 5000]);
-    // The connection is as good as before.
+    // The connection still works.
     let remote = RemoteRange { key: 1, address: 0 };
     let local = rig.local(8, 5000);
     rig.node.fabric.post(&[Work::Read { peer: rig.peer, tag: 2, local, remote }]).unwrap();
@@ -465,23 +463,23 @@ fn what_is_abandoned_in_the_middle_goes_nowhere_from_then_on() {
 }
 
 #[test]
-fn who_answers_a_read_was_not_idle() {
-    // If this failed, a home that other nodes read from would fall asleep between their reads, and each of them would have
-    // to wake it: half as long again for large ones.
-    let mut home = Home::new(wire::home::config(|_| {}));
+fn answering_a_read_counts_as_activity() {
+    // If this failed, a home that other nodes read from would fall asleep between their reads, and each read would
+    // have to wake it: half as long again for large ones.
+    let mut home = Home::new(wire::accepting::config(|_| {}));
     let (mut wire, _, window) = home.meet(CRC);
     let poll = |home: &mut Home| {
-        assert_eq!(home.node.poll(), 0, "nothing is told");
-        home.node.fabric.has_moved()
+        assert_eq!(home.node.poll(), 0, "a peer's read causes no event");
+        home.node.fabric.has_moved_bytes()
     };
     home.wait("silence", |node| {
         node.poll();
-        (!node.fabric.has_moved()).then_some(())
+        (!node.fabric.has_moved_bytes()).then_some(())
     });
     wire.segment(&untagged(1, 1, 1, &read_request(100, window.key, window.base)));
     let begin = Instant::now();
     while !poll(&mut home) {
-        assert!(begin.elapsed() < PATIENCE, "it never looks");
+        assert!(begin.elapsed() < WAIT_MAX, "it never looks");
         std::hint::spin_loop();
     }
     let answer = home.wait("the answer", |_| {

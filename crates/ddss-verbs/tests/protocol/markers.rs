@@ -1,23 +1,19 @@
-//! Markers in what we receive, put there by the second reading of the RFCs; and the longest frames there are.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod common;
-mod wire;
+//! Received markers, built by the independent encoder, and frames of maximum length.
 
 use std::collections::BTreeSet;
 
-use common::{ALL, Memory, Node, Seen, pattern};
+use crate::common::{ALL, Memory, Node, OwnedEvent, pattern};
+use crate::wire::accepting::{Home, config, read_request, tagged, terminate, untagged};
+use crate::wire::connecting::{reached, until};
+use crate::wire::{CRC, MARKERS, Wire, crc32c, feed, number, start};
 use ddss_verbs::{CloseReason, Fabric, Iwarp, LocalRange, PeerId, RemoteRange, Revision, TerminateCode, Window, Work};
-use wire::away::{reached, until};
-use wire::home::{Home, config, read_request, tagged, terminate, untagged};
-use wire::{CRC, MARKERS, Wire, crc32c, feed, number, start};
 
-/// What a tagged and an untagged header take of a ULPDU.
+/// Header lengths of a tagged and an untagged ULPDU.
 const HEADERS: (usize, usize) = (14, 18);
 /// Bytes of the longest ULPDU: its length has 16 bits.
 const LONGEST: usize = 65_535;
 
-/// A home, somebody who is connected to it, and a window of all its memory.
+/// Creates a home, a connected peer, and a window of all its memory.
 fn meet(crc: bool, markers: bool, flags: u8) -> (Home, Wire, PeerId, Window) {
     let mut home = Home::new(config(|config| {
         config.crc = crc;
@@ -30,12 +26,12 @@ fn meet(crc: bool, markers: bool, flags: u8) -> (Home, Wire, PeerId, Window) {
 }
 
 #[test]
-fn a_marker_may_stand_anywhere() {
-    // If this failed, we would ask for markers and then lose our place in the stream of whoever sends them.
+fn markers_are_parsed_at_every_position() {
+    // If this failed, we would request markers and then lose our place in the stream.
     for (crc, piece) in [(true, 1 << 20), (false, 1 << 20), (true, 61), (false, 61)] {
         let (mut home, mut wire, peer, window) = meet(crc, true, MARKERS);
         let mut places = BTreeSet::new();
-        // As many rounds as there are words between two markers, each beginning at another of them.
+        // One round for each word between two markers, each starting at another word.
         for turn in 1..=127_u32 {
             let (value, message) = (pattern(turn.into(), 5000), pattern(u64::from(turn) << 20, 100));
             let offset = u64::from(turn);
@@ -58,18 +54,19 @@ fn a_marker_may_stand_anywhere() {
         assert_eq!(places, everywhere, "before the length, in the header, in the payload, before the sum");
         home.node.fabric.close(peer);
         assert_eq!(home.closed(peer), CloseReason::Local);
-        home.is_clean(Some(&mut wire));
+        home.assert_clean(Some(&mut wire));
     }
 }
 
-/// Where a frame of so many bytes that starts at `position` has markers.
+/// Returns the marker positions in a frame of this length that starts at `position`.
 fn markers_in(position: u64, bytes: usize) -> Vec<usize> {
     (0..bytes).filter(|at| (position + *at as u64).is_multiple_of(512)).collect()
 }
 
 #[test]
-fn one_bit_that_is_wrong_in_a_frame_with_markers_ends_the_stream() {
-    // If this failed, whoever asks for checksums and markers would get no checksums: damaged bytes would land in memory.
+fn bit_error_in_a_marked_frame_ends_the_stream() {
+    // If this failed, a connection with checksums and markers would have no checksums: damaged bytes would land in
+    // memory.
     let (first, second) = (384, 896);
     let end = 1032;
     let cases = [
@@ -98,19 +95,19 @@ fn one_bit_that_is_wrong_in_a_frame_with_markers_ends_the_stream() {
         wire.send(&frame);
         let (layer, kind, code, payload) = terminate(what, &mut home, &mut wire);
         assert_eq!((TerminateCode { layer, kind, code }, payload.len()), (fault, 4), "{what}");
-        assert_eq!(home.closed(peer), CloseReason::Broken(fault), "{what}");
-        home.is_clean(Some(&mut wire));
+        assert_eq!(home.closed(peer), CloseReason::ProtocolViolation(fault), "{what}");
+        home.assert_clean(Some(&mut wire));
         assert_eq!(home.memory.get(0, 1001), [0; 1001], "{what}");
     }
 }
 
 #[test]
-fn what_is_reserved_in_a_marker_is_not_looked_at() {
-    // If this failed, an adapter that uses what RFC 5044 keeps for later could not talk to us. The receiver ignores the first
-    // two bytes, and takes the last two bits of the distance for zero, whatever they are.
+fn reserved_bits_of_a_marker_are_ignored() {
+    // If this failed, an adapter that uses the reserved bits of RFC 5044 could not talk to us. The receiver ignores
+    // the first two bytes, and takes the last two bits of the distance as zero.
     let (mut home, mut wire, peer, _) = meet(true, true, 0);
     for (turn, reserved) in (1..).zip([[0xff, 0xff, 0, 0], [0, 0, 0, 3], [0x80, 1, 0, 1]]) {
-        // The first frame begins with a marker; another one follows somewhere in each.
+        // The first frame starts with a marker; another one follows in each.
         let mut frame = wire.frame(&untagged(3, 0, turn, &pattern(turn.into(), 500)).bytes());
         let at = *markers_in(wire.sent - frame.len() as u64, frame.len()).last().unwrap();
         for (byte, bits) in frame[at..].iter_mut().zip(reserved) {
@@ -124,16 +121,17 @@ fn what_is_reserved_in_a_marker_is_not_looked_at() {
     }
     home.node.fabric.close(peer);
     assert_eq!(home.closed(peer), CloseReason::Local);
-    home.is_clean(Some(&mut wire));
+    home.assert_clean(Some(&mut wire));
 }
 
-/// CRC, markers, and how much comes at a time.
+/// Iterates over CRC, markers, and the length of a piece.
 fn ways() -> impl Iterator<Item = (bool, bool, usize)> {
     let kinds = [(true, true), (true, false), (false, true), (false, false)];
     kinds.into_iter().flat_map(|(crc, markers)| [4096, 1021].map(|piece| (crc, markers, piece)))
 }
 
-/// All but the end in pieces, and the end byte by byte: as much as can be is there of a frame that is not whole.
+/// Sends all but the end in pieces, and the end byte by byte, so that the longest possible part of an incomplete frame
+/// is buffered.
 fn trickle(node: &mut Node<Iwarp>, wire: &mut Wire, frame: &[u8], piece: usize) {
     let (most, end) = frame.split_at(frame.len() - 9);
     feed(node, wire, most, piece);
@@ -141,8 +139,8 @@ fn trickle(node: &mut Node<Iwarp>, wire: &mut Wire, frame: &[u8], piece: usize) 
 }
 
 #[test]
-fn the_longest_frame_may_come_in_pieces() {
-    // If this failed, one frame that any peer may send would end the daemon, with all that is in it.
+fn longest_frame_may_arrive_in_pieces() {
+    // If this failed, a single valid frame of any peer could end the daemon.
     for (crc, markers, piece) in ways() {
         let (mut home, mut wire, peer, window) = meet(crc, markers, 0);
         let value = pattern(piece as u64, LONGEST - HEADERS.0);
@@ -153,20 +151,20 @@ fn the_longest_frame_may_come_in_pieces() {
         assert_eq!(home.wait("the message", Node::message), b"and on");
         assert!(home.memory.get(3, value.len()) == value);
         assert_eq!(home.memory.get(3 + value.len() as u64, 8), [0; 8], "nothing behind it");
-        // No message is as long as that.
+        // No message is that long.
         let frame = wire.frame(&untagged(3, 0, 2, &vec![7; LONGEST - HEADERS.1]).bytes());
         trickle(&mut home.node, &mut wire, &frame, piece);
         let (layer, kind, code, payload) = terminate("too long", &mut home, &mut wire);
         assert_eq!(TerminateCode { layer, kind, code }, TerminateCode::DDP_TOO_LONG);
         assert_eq!(number(&payload[4..6]) as usize, LONGEST, "it says how long it was");
-        assert_eq!(home.closed(peer), CloseReason::Broken(TerminateCode::DDP_TOO_LONG));
-        home.is_clean(Some(&mut wire));
+        assert_eq!(home.closed(peer), CloseReason::ProtocolViolation(TerminateCode::DDP_TOO_LONG));
+        home.assert_clean(Some(&mut wire));
     }
 }
 
 #[test]
-fn the_longest_answer_may_come_in_pieces() {
-    // If this failed, a home that answers in the longest frames it can would end the daemon that asked it.
+fn longest_answer_may_arrive_in_pieces() {
+    // If this failed, a home that answers in frames of maximum length would end the daemon that reads from it.
     for (crc, markers, piece) in ways() {
         let config = config(|config| {
             config.revision = Revision::One;
@@ -190,6 +188,6 @@ fn the_longest_answer_may_come_in_pieces() {
         assert!(memory.get(5, value.len()) == value);
         assert_eq!((memory.get(0, 5), memory.get(5 + value.len() as u64, 8)), (vec![0; 5], vec![0; 8]));
         drop(wire);
-        until(&mut node, "the end", |node| node.take(|seen| matches!(seen, Seen::Closed { .. })));
+        until(&mut node, "the end", |node| node.take(|seen| matches!(seen, OwnedEvent::Closed { .. })));
     }
 }

@@ -1,20 +1,16 @@
-//! Who has nothing to do sleeps, as a daemon does, and whatever it waits for wakes it.
-
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-mod common;
+//! Sleep and wake-up of a polling thread, as in a daemon.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{ALL, Loopback, Memory, Node, PATIENCE, Pair, Seen, pattern};
+use crate::common::{ALL, Loopback, Memory, Node, OwnedEvent, Pair, WAIT_MAX, pattern};
 use ddss_verbs::{
     Event, Events, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RemoteRange, SendMode, Trust, Window, Work,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Polls, and sleeps when it may, until `wanted` is satisfied. Returns how often it slept.
+/// Polls, and sleeps when possible, until `wanted` is satisfied. Returns the number of sleeps.
 fn run(fabric: &mut Iwarp, mut wanted: impl FnMut(&mut Iwarp, Event<'_>) -> bool) -> u64 {
     let mut events = Events::new();
     let mut sleeps = 0;
@@ -33,15 +29,15 @@ fn run(fabric: &mut Iwarp, mut wanted: impl FnMut(&mut Iwarp, Event<'_>) -> bool
         if !quiet {
             busy = Instant::now();
         }
-        assert!(busy.elapsed() < 2 * PATIENCE, "waited in vain");
-        // As a daemon does, it spins for a while before it sleeps.
+        assert!(busy.elapsed() < 2 * WAIT_MAX, "waited in vain");
+        // Like a daemon, it spins for a while before it sleeps.
         if busy.elapsed() > Duration::from_millis(1) && fabric.arm() {
-            let latest = Instant::now() + PATIENCE;
+            let latest = Instant::now() + WAIT_MAX;
             let until = fabric.next_deadline().map_or(latest, |deadline| deadline.min(latest));
             let wait = until.saturating_duration_since(Instant::now());
             let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
             let woken = poll(&mut [PollFd::new(&fabric.descriptor(), PollFlags::IN)], Some(&wait)).unwrap();
-            // Nobody but the descriptor and its own deadline wakes it: what it slept through would be asleep still.
+            // Only the descriptor and its own deadline wake it, so a missed event would still be pending.
             assert!(woken > 0 || until < latest, "it slept through what it waited for");
             sleeps += 1;
             fabric.disarm();
@@ -60,8 +56,8 @@ fn decode(hello: &[u8]) -> RemoteRange {
 }
 
 #[test]
-fn sleepers_are_woken_for_everything() {
-    // If this failed, a get would hang until a timeout because the home slept through it.
+fn sleeping_sides_serve_each_other() {
+    // If this failed, a get would hang until a timeout because the home slept.
     let size = 4 << 20;
     let theirs = Memory::new(size);
     theirs.set(0, &pattern(1, size as usize));
@@ -72,7 +68,7 @@ fn sleepers_are_woken_for_everything() {
     std::thread::scope(|scope| {
         let served = scope.spawn(|| {
             run(&mut server, |fabric, event| match event {
-                Event::Asked { peer, .. } => {
+                Event::ConnectRequest { peer, .. } => {
                     let window = fabric.expose(peer, region, 0, size, ALL).unwrap();
                     fabric.accept(peer, &encode(window)).unwrap();
                     false
@@ -103,7 +99,7 @@ fn sleepers_are_woken_for_everything() {
         });
         let remote = window.unwrap();
         for round in 0..30 {
-            // So many at once that both sides stop asking epoll, and then time for the other side to fall asleep.
+            // So many operations that both sides stop using epoll, and then time for the other side to fall asleep.
             for busy in 0..100 {
                 slept += round_trip(&mut client, peer, region, remote, 10_000 * round + 3 * busy + 1);
             }
@@ -146,28 +142,33 @@ fn is_readable(node: &Node<Iwarp>, wait: Duration) -> bool {
     poll(&mut [PollFd::new(&node.fabric.descriptor(), PollFlags::IN)], Some(&wait)).unwrap() > 0
 }
 
-/// Polls until it may sleep, and has it sleep.
+/// Polls until the fabric may sleep, and arms it.
 fn to_sleep(node: &mut Node<Iwarp>) {
     let begin = Instant::now();
     loop {
         node.poll();
         if node.fabric.arm() {
-            // What was on its way may have come in between.
+            // Bytes in flight may have arrived in between.
             if !is_readable(node, Duration::from_millis(5)) {
                 return;
             }
             node.fabric.disarm();
         }
-        assert!(begin.elapsed() < PATIENCE, "it never sleeps");
+        assert!(begin.elapsed() < WAIT_MAX, "it never sleeps");
     }
 }
 
-/// It is woken, whoever of the two has to do something for that, and sees `wanted`.
-fn is_woken(sleeper: &mut Node<Iwarp>, other: &mut Node<Iwarp>, why: &str, wanted: impl Fn(&Seen) -> bool) -> Seen {
+/// Checks that the sleeper is woken, with the other side polling, and sees `wanted`.
+fn is_woken(
+    sleeper: &mut Node<Iwarp>,
+    other: &mut Node<Iwarp>,
+    why: &str,
+    wanted: impl Fn(&OwnedEvent) -> bool,
+) -> OwnedEvent {
     let begin = Instant::now();
     while !is_readable(sleeper, Duration::ZERO) {
         other.poll();
-        assert!(begin.elapsed() < PATIENCE, "it sleeps through {why}");
+        assert!(begin.elapsed() < WAIT_MAX, "it sleeps through {why}");
     }
     sleeper.fabric.disarm();
     loop {
@@ -176,13 +177,13 @@ fn is_woken(sleeper: &mut Node<Iwarp>, other: &mut Node<Iwarp>, why: &str, wante
         }
         sleeper.poll();
         other.poll();
-        assert!(begin.elapsed() < PATIENCE, "nothing came of {why}; saw {:?}", sleeper.seen);
+        assert!(begin.elapsed() < WAIT_MAX, "nothing came of {why}; saw {:?}", sleeper.seen);
     }
 }
 
 #[test]
-fn each_cause_by_itself_wakes_a_sleeper() {
-    // If this failed, one kind of event would be seen only when another one happens to come.
+fn each_cause_alone_wakes_a_sleeper() {
+    // If this failed, one kind of event would be noticed only together with another one.
     let size = 16 << 20;
     let (theirs, mine) = (Memory::new(size), Memory::new(size));
     let mut server = Node::new(Iwarp::new(IwarpConfig::default()).unwrap());
@@ -192,26 +193,27 @@ fn each_cause_by_itself_wakes_a_sleeper() {
 
     to_sleep(&mut server);
     let there = client.fabric.connect(address, b"").unwrap();
-    let asked = is_woken(&mut server, &mut client, "a connect", |seen| matches!(seen, Seen::Asked { .. }));
-    let Seen::Asked { peer: here, .. } = asked else { unreachable!() };
+    let asked =
+        is_woken(&mut server, &mut client, "a connect", |seen| matches!(seen, OwnedEvent::ConnectRequest { .. }));
+    let OwnedEvent::ConnectRequest { peer: here, .. } = asked else { unreachable!() };
 
     to_sleep(&mut client);
     let window = server.fabric.expose(here, lent, 0, size, ALL).unwrap();
     server.fabric.accept(here, b"").unwrap();
-    is_woken(&mut client, &mut server, "an accept", |seen| matches!(seen, Seen::Connected { .. }));
+    is_woken(&mut client, &mut server, "an accept", |seen| matches!(seen, OwnedEvent::Connected { .. }));
     let remote = RemoteRange { key: window.key, address: window.base };
 
     to_sleep(&mut server);
     let message = Work::Send { peer: there, tag: 1, message: b"awake?", mode: SendMode::default() };
     client.fabric.post(&[message]).unwrap();
-    is_woken(&mut server, &mut client, "a message", |seen| matches!(seen, Seen::Message { .. }));
+    is_woken(&mut server, &mut client, "a message", |seen| matches!(seen, OwnedEvent::Message { .. }));
 
     let local = LocalRange { region, offset: 0, bytes: 8 };
     client.fabric.post(&[Work::Read { peer: there, tag: 2, local, remote }]).unwrap();
     to_sleep(&mut client);
-    is_woken(&mut client, &mut server, "an answer", |seen| matches!(seen, Seen::Done { tag: 2, .. }));
+    is_woken(&mut client, &mut server, "an answer", |seen| matches!(seen, OwnedEvent::Done { tag: 2, .. }));
 
-    // More than any socket takes; the server sleeps with the rest, because nobody takes it.
+    // More than any socket accepts; the server sleeps with the rest, because the client does not read.
     let local = LocalRange { region, offset: 0, bytes: size };
     client.fabric.post(&[Work::Read { peer: there, tag: 3, local, remote }]).unwrap();
     client.poll();
@@ -219,30 +221,31 @@ fn each_cause_by_itself_wakes_a_sleeper() {
     to_sleep(&mut server);
     let begin = Instant::now();
     while client.done(3).is_none() {
-        // It does nothing by itself any more: only what wakes it has it go on.
+        // Only wake-ups let the server continue.
         client.poll();
         if is_readable(&server, Duration::ZERO) {
             server.fabric.disarm();
             to_sleep(&mut server);
         }
-        assert!(begin.elapsed() < PATIENCE, "it sleeps through room in its socket");
+        assert!(begin.elapsed() < WAIT_MAX, "it sleeps through room in its socket");
     }
 
     client.fabric.close(there);
-    is_woken(&mut server, &mut client, "an end", |seen| matches!(seen, Seen::Closed { .. }));
+    is_woken(&mut server, &mut client, "an end", |seen| matches!(seen, OwnedEvent::Closed { .. }));
 }
 
 #[test]
-fn who_was_busy_notices_a_few_bytes() {
-    // If this failed, the first get after a burst would wait until much more has come: to the one who asked, a home that hangs.
+fn few_bytes_after_a_burst_are_noticed() {
+    // If this failed, the first get after a burst would wait until many more bytes arrive: the home would seem to
+    // hang.
     let mut pair = Pair::new(Loopback::new(|_| {}));
     let (there, here) = pair.connect();
     let (mine, theirs) = (Memory::new(4096), Memory::new(4096));
     let region = pair.a.register(&mine);
-    let (_, window) = pair.open(&theirs, here, ALL);
+    let (_, window) = pair.expose(&theirs, here, ALL);
     let local = LocalRange { region, offset: 0, bytes: 8 };
     let remote = RemoteRange { key: window.key, address: window.base };
-    // Enough, one by one, that the thread looks after this connection by itself and nobody else does.
+    // Enough, one by one, that the thread receives from this connection without epoll.
     let be_busy = |pair: &mut Pair<Loopback>| {
         for tag in 0..300 {
             pair.a.fabric.post(&[Work::Read { peer: there, tag, local, remote }]).unwrap();
@@ -254,19 +257,19 @@ fn who_was_busy_notices_a_few_bytes() {
         if sleeps {
             to_sleep(&mut pair.b);
         } else {
-            // So long that it is left alone.
+            // Long enough that the connection is left to epoll.
             (0..10_000).for_each(|_| assert_eq!(pair.b.poll(), 0));
         }
         let message = Work::Send { peer: there, tag: 1, message: b"a few", mode: SendMode::default() };
         pair.a.fabric.post(&[message]).unwrap();
         if sleeps {
-            is_woken(&mut pair.b, &mut pair.a, "a few bytes", |seen| matches!(seen, Seen::Message { .. }));
+            is_woken(&mut pair.b, &mut pair.a, "a few bytes", |seen| matches!(seen, OwnedEvent::Message { .. }));
         } else {
             pair.wait("a few bytes", |pair| pair.b.message());
         }
         assert_eq!(pair.a_done(1), Ok(0));
     }
-    // An end has no bytes at all: the other process dies in the middle of its business.
+    // An end has no bytes at all: the other process dies in the middle of its work.
     be_busy(&mut pair);
     pair.a = Node::new(Iwarp::new(IwarpConfig::default()).unwrap());
     pair.wait("an end", |pair| pair.b.closed(here));
