@@ -8,8 +8,8 @@
 //! receive queue. Frames also carry atomics for the home's polling thread, which executes them unless the
 //! configuration leaves them to the adapter. Foreign iWARP peers get plain messages.
 //!
-//! [`fabric`] implements the trait, [`connect`] the handshakes and [`poll`] the event loop. Each [`peer`] has a
-//! [`send_queue`] and its [`peer_resources`]; [`regions`] holds registered memory, [`devices`] lists adapters.
+//! `fabric` implements the trait, `connect` the handshakes and `poll` the event loop. Each `peer` has a
+//! `send_queue` and its `peer_resources`; `regions` holds registered memory, `devices` lists adapters.
 //!
 //! # Misuse that does not compile
 //!

@@ -7,7 +7,7 @@
 //! order between connections). Reads and writes larger than a snapshot are torn into pieces that are taken and placed
 //! at different times. Connections can be cut and nodes killed with packets in flight.
 //!
-//! [`net`] holds the packets, [`fabric`] the nodes, and [`peer`] the connections.
+//! `net` holds the packets, `fabric` the nodes, and `peer` the connections.
 
 mod fabric;
 mod net;
