@@ -133,7 +133,7 @@ fn every_figure_with_rows_is_drawn_with_its_command_and_the_papers_numbers() {
 #[test]
 fn the_page_of_the_documentation_shows_every_picture_with_its_command() {
     let out = rendered();
-    let text = fs::read_to_string(out.path().join("docs/FIGURES.md")).unwrap();
+    let text = fs::read_to_string(out.path().join("docs/figures.md")).unwrap();
     for figure in FIGURES {
         assert!(text.contains(&format!("(figures/{figure}.svg)")), "{figure}");
     }

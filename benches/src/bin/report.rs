@@ -12,7 +12,7 @@ use ddss_benches::scale_projection;
 use serde_json::Value;
 
 const USAGE: &str = "\
-usage: report [--quick] --out DIR [--from DIR] [--with FILE].. [--only BENCH].. [--docs DIR] [--readme FILE]
+usage: report [--quick] --out DIR [--from DIR] [--with FILE].. [--only BENCH].. [--docs DIR] [--readme FILE]..
 
 Runs the benches, one after the other, and writes into DIR: index.html (one page that needs nothing else), a picture
 NAME.svg for each figure, the rows of each bench (NAME.csv), all of them (results.csv, results.json), and what each
@@ -22,8 +22,8 @@ bench said (NAME.log).
   --from DIR    runs nothing and draws the rows that are in DIR
   --with FILE   copies another file of rows into DIR first: what `scripts/vm bench` or the applications wrote
   --only BENCH  runs only this bench; the rows of the others are those that DIR already has
-  --docs DIR    writes FIGURES.md and figures/NAME.svg there as well
-  --readme FILE fills the marked places of this page; of chaos.json and demo.txt, too, if they are beside the rows";
+  --docs DIR    writes figures.md and figures/NAME.svg there as well
+  --readme FILE fills the marked places of this page; also from chaos.json and demo.txt if they are beside the rows";
 
 #[derive(Default)]
 struct Wishes {
@@ -33,7 +33,7 @@ struct Wishes {
     with: Vec<PathBuf>,
     only: Vec<String>,
     docs: Option<PathBuf>,
-    readme: Option<PathBuf>,
+    readme: Vec<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -61,7 +61,7 @@ fn wishes(mut arguments: impl Iterator<Item = String>) -> Option<Wishes> {
             "--with" => wishes.with.push(arguments.next()?.into()),
             "--only" => wishes.only.push(arguments.next()?),
             "--docs" => wishes.docs = Some(arguments.next()?.into()),
-            "--readme" => wishes.readme = Some(arguments.next()?.into()),
+            "--readme" => wishes.readme.push(arguments.next()?.into()),
             _ => return None,
         }
     }
@@ -98,10 +98,10 @@ fn make(wishes: &Wishes) -> io::Result<bool> {
         let figures = docs.join("figures");
         fs::create_dir_all(&figures)?;
         let command = "scripts/figures";
-        fs::write(docs.join("FIGURES.md"), report::markdown(&machine, command, &pictures))?;
+        fs::write(docs.join("figures.md"), report::markdown(&machine, command, &pictures))?;
         draw(&pictures, &figures)?;
     }
-    if let Some(page) = &wishes.readme {
+    for page in &wishes.readme {
         let said = said(wishes.from.as_ref().unwrap_or(out))?;
         let text = report::readme(&fs::read_to_string(page)?, &machine, &rows, &said).map_err(io::Error::other)?;
         fs::write(page, text)?;

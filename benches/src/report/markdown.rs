@@ -3,7 +3,7 @@
 use super::machine::Machine;
 use super::picture::Picture;
 
-/// `docs/FIGURES.md`: every figure with its picture, what the paper has beside it, and the command under it.
+/// The page `docs/notes/figures.md`: every figure with its picture, the paper's result, and the command under it.
 pub fn markdown(machine: &Machine, command: &str, pictures: &[Picture]) -> String {
     let mut text = format!(
         "# Figures\n\nThe figures of the paper, measured again. Written by `{command}`; do not edit.\n\n\
@@ -27,7 +27,7 @@ pub fn markdown(machine: &Machine, command: &str, pictures: &[Picture]) -> Strin
 
 fn one(picture: &Picture) -> String {
     let Picture { id, number, title, says, beside, commands, notes, .. } = picture;
-    let mut text = format!("\n## {number}: {title}\n\n{says}\n\n![{number}: {title}. {says}](figures/{id}.svg)\n\n");
+    let mut text = format!("\n## {number}: {title}\n\n{says}\n\n![{number}: {title}](figures/{id}.svg)\n\n");
     text += "| | the paper | here | so |\n| --- | --- | --- | --- |\n";
     for line in beside {
         let cells = [&line.what, &line.paper, &line.here, &line.verdict].map(|cell| cell.replace('|', "\\|"));

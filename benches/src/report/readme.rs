@@ -1,7 +1,7 @@
-//! The figures that the README shows, written into it: no number there was typed by hand.
+//! Measured figures for README and `docs/notes/measurements.md`: no number there is typed by hand.
 //!
-//! A place begins with `<!-- begin NAME: .. -->` and ends with `<!-- end NAME -->`. What stands between is replaced, if
-//! there is something to put there; everything else is left as it is.
+//! A place begins with `<!-- begin NAME: .. -->` and ends with `<!-- end NAME -->`. The text between the marks is replaced
+//! if something was measured for it; everything else stays.
 
 use serde_json::Value;
 
@@ -35,6 +35,14 @@ struct Line {
 }
 
 const LINE: &str = "ipc:raw,pingpong,8,shm/spin/t1,1";
+
+/// The lines of [`LINES`] that the README shows.
+const README_LINES: &[&str] = &[
+    "null call, client to daemon and back, `rcq` / `auto`",
+    "local 8-byte get in place",
+    "remote 8-byte get / put, `rcq`, both daemons and the client on two cores",
+    "remote 64 KiB get / put, `rcq`",
+];
 
 const LINES: &[Line] = &[
     Line {
@@ -276,18 +284,28 @@ fn table(machine: &Machine, rows: &Rows) -> Option<String> {
     let mut text = format!("On {}:\n\n{}", machine.words(), written(LINES, rows)?);
     if let Some(get) = find(rows, "get:ddss,get,8,tcp-lo/rcq/t1,1") {
         text += &format!(
-            "\nThe 99th percentile of that remote 8-byte get is {} its median on these cores, because three threads share two of them\n\
-             and whoever has to wait for its turn waits for the kernel's.\n",
+            "\nThe 99th percentile of that remote 8-byte get is {} its median: three threads share two cores, and a preempted\n\
+             thread waits for the kernel.\n",
             units::times((get.p99_us / get.p50_us).max(1.0))
         );
     }
     Some(text)
 }
 
+/// The few lines of that table that the README shows, with the machine.
+fn readme_table(machine: &Machine, rows: &Rows) -> Option<String> {
+    let lines: String =
+        LINES.iter().filter(|line| README_LINES.contains(&line.what)).filter_map(|line| line.words(rows)).collect();
+    let Machine { processor, cores, commit, date, .. } = machine;
+    (!lines.is_empty()).then(|| format!("On {processor}, {cores} cores, commit {commit}, {date}:\n\n{HEAD}{lines}"))
+}
+
+const HEAD: &str = "| what | raw limit of the run | multiple |\n| --- | --- | --- |\n";
+
 /// The lines that were measured, below their head. Nothing if none was.
 fn written(lines: &[Line], rows: &Rows) -> Option<String> {
     let lines: String = lines.iter().filter_map(|line| line.words(rows)).collect();
-    (!lines.is_empty()).then(|| format!("| what | raw limit of the run | multiple |\n| --- | --- | --- |\n{lines}"))
+    (!lines.is_empty()).then(|| format!("{HEAD}{lines}"))
 }
 
 /// The table of two cores, of rows only that were measured on two all the time.
@@ -331,21 +349,25 @@ pub struct Said {
     pub chaos: Option<Value>,
 }
 
-/// The page with its places filled; an error names a place that the page does not have.
+/// Fills the places that the page has. An error says that the page has none, so a misspelt mark is noticed.
 pub fn readme(page: &str, machine: &Machine, rows: &Rows, said: &Said) -> Result<String, String> {
     let mut page = page.to_owned();
     let places = [
-        ("figures", table(machine, rows)),
+        ("figures", readme_table(machine, rows)),
+        ("ratios", table(machine, rows)),
         ("apart", apart(rows)),
         ("chaos", said.chaos.as_ref().and_then(chaos)),
         ("demo", said.demo.as_deref().and_then(demo)),
     ];
+    let mut has_place = false;
     for (name, text) in places {
+        let Some(empty) = filled(&page, name, "") else { continue };
+        has_place = true;
         if let Some(text) = text {
-            page = filled(&page, name, &text).ok_or_else(|| format!("there is no place called {name}"))?;
+            page = filled(&empty, name, &text).unwrap_or(page);
         }
     }
-    Ok(page)
+    has_place.then_some(page).ok_or_else(|| "the page has no place for figures (`<!-- begin NAME: .. -->`)".to_owned())
 }
 
 fn filled(page: &str, name: &str, text: &str) -> Option<String> {
@@ -384,8 +406,9 @@ mod tests {
             "{page}"
         );
         assert_eq!(readme(&page, &Machine::here(), &rows(), &said).unwrap(), page, "a second time changes nothing");
-        assert!(readme("no place", &Machine::here(), &rows(), &said).unwrap_err().contains("figures"));
-        assert_eq!(readme("no place", &Machine::here(), &Rows::default(), &Said::default()).unwrap(), "no place");
+        assert!(readme("no place", &Machine::here(), &rows(), &said).unwrap_err().contains("no place"));
+        assert_eq!(readme(PAGE, &Machine::here(), &Rows::default(), &Said::default()).unwrap(), PAGE);
+        assert!(README_LINES.iter().all(|what| LINES.iter().any(|line| line.what == *what)), "a line was renamed");
     }
 
     // If this failed, what two threads of one core did would be printed below a line that says two cores.
