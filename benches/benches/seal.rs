@@ -1,6 +1,6 @@
 //! What it costs to seal and open a message between nodes, with the cipher that was taken (as the daemon has it, and as `snow`
 //! has it) and the one that was not, and what a
-//! handshake costs both sides: the figures of `docs/decisions/0009-nodes-prove-themselves-with-one-key.md`.
+//! handshake costs both sides: the figures of `docs/decisions/0009-node-authentication.md`.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "what Criterion's macros make is no interface of ours")]
 

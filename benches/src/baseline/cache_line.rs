@@ -11,7 +11,7 @@ use crate::harness::{Cores, Figure, RoundTrip, Service, Spinner, Turn};
 /// Looks of the service within one turn.
 const LOOKS_PER_TURN: u32 = 1024;
 /// Lines that are used, one after the other. What one line takes depends on where in the processor it is at home: between the best and
-/// the worst of these 64 there are four tenths (195 to 275 ns on the machine of FIGURES.md), always the same ones. A ring goes
+/// the worst of these 64 there are four tenths (195 to 275 ns on the machine of docs/notes/figures.md), always the same ones. A ring goes
 /// through all of its lines, so what it is compared with has to go through many as well.
 const LINES: u64 = 64;
 /// Round trips on a line before the next one.

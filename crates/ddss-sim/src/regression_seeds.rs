@@ -1,4 +1,4 @@
-//! Seeds that ever failed. Each campaign begins with them; what each of them found stands in `docs/TESTING.md`.
+//! Seeds that ever failed. Each campaign begins with them; what each of them found stands in `docs/notes/found-bugs.md`.
 
 /// All of them.
 pub const KNOWN_SEEDS: &[u64] =
@@ -22,7 +22,7 @@ mod tests {
         // If this broke, a bug that was found once could come back, and a campaign of other seeds would not see it.
         let known = BTreeSet::from_iter(KNOWN_SEEDS.iter().copied());
         assert_eq!(known.len(), KNOWN_SEEDS.len(), "one stands there twice");
-        assert_eq!(told_of(include_str!("../../../docs/TESTING.md")), known);
+        assert_eq!(told_of(include_str!("../../../docs/notes/found-bugs.md")), known);
         let page =
             "seed 9\n## Found bugs\n| a | `ddss-sim`, seeds 6 and 32 | seed 1 |\n| b | `ddss-sim`, seed 374, 2, 3 |\n";
         assert_eq!(told_of(page), BTreeSet::from([2, 3, 6, 32, 374]));

@@ -3,5 +3,8 @@
 #[doc = include_str!("../../../README.md")]
 mod readme {}
 
-#[doc = include_str!("../../../docs/MODELS.md")]
+#[doc = include_str!("../../../docs/book/src/concepts/models.md")]
 mod models {}
+
+#[doc = include_str!("../../../docs/book/src/tutorial.md")]
+mod tutorial {}

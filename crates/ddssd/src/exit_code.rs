@@ -73,16 +73,15 @@ mod tests {
     #[test]
     fn the_help_and_the_page_for_operators_know_every_code() {
         // If this broke, a script would meet a code that nobody has explained.
-        let page = include_str!("../../../docs/OPERATIONS.md");
-        let chapter = page.split("## Exit codes").nth(1).unwrap().split("\n## ").next().unwrap();
+        let page = include_str!("../../../docs/book/src/reference/exit-codes.md");
+        let chapter = page.split("## ddssd").nth(1).unwrap().split("\n## ").next().unwrap();
         let rows = chapter.lines().filter(|line| line.starts_with('|')).skip(2);
-        let rows = rows.take_while(|line| !line.starts_with("| `ddss` |"));
         let rows: Vec<Vec<&str>> = rows.map(|line| line.split('|').map(str::trim).collect()).collect();
         assert_eq!(rows.len(), ExitReason::ALL.len(), "{rows:?}");
         for (index, (ending, row)) in ExitReason::ALL.iter().zip(rows).enumerate() {
             assert_eq!(usize::from(ending.code()), index);
-            assert_eq!(row[2], ending.code().to_string());
-            assert!(row[3].starts_with(ending.words()), "{ending:?}: {}", row[3]);
+            assert_eq!(row[1], ending.code().to_string());
+            assert!(row[2].starts_with(ending.words()), "{ending:?}: {}", row[2]);
         }
         let help = <crate::Arguments as clap::CommandFactory>::command().render_long_help().to_string();
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,20 +1,14 @@
-//! What the pages for people say about the tree is true.
+//! The pages for people: paths, links, commands, figures and lengths.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::fs;
 
 use ddss_testkit::repo_lints::{self, Runnable};
 
-/// The pages that are checked.
-const PAGES: &[&str] = &[
-    "README.md",
-    "docs/ARCHITECTURE.md",
-    "docs/MODELS.md",
-    "docs/OPERATIONS.md",
-    "docs/PROTOCOL.md",
-    "docs/TESTING.md",
-    "examples/README.md",
-];
+/// Pages and folders of pages, each with the most words that it may have.
+const WORDS_MAX: &[(&str, usize)] = &[("README.md", 800), ("docs/architecture.md", 2_500), ("docs/", 30_000)];
+/// The most words of one decision.
+const DECISION_WORDS_MAX: usize = 400;
 
 /// A page without the drawings that are copies out of the code (`protocol.rs` checks those): they name their neighbours.
 fn without_drawings(text: &str) -> String {
@@ -31,31 +25,87 @@ fn without_drawings(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-// If this failed, a reader would follow the road into files and functions that are not there.
+// If this failed, a reader would follow a page into files and functions that are not there.
 #[test]
 fn every_path_on_a_page_exists_and_every_name_behind_it_stands_there() {
     let root = repo_lints::workspace_root();
-    let complaints: Vec<String> = PAGES
+    let complaints: Vec<String> = all_pages()
         .iter()
-        .flat_map(|page| {
-            repo_lints::page_complaints(page, &without_drawings(&fs::read_to_string(root.join(page)).unwrap()), &root)
-        })
+        .flat_map(|(path, text)| repo_lints::page_complaints(path, &without_drawings(text), &root))
         .collect();
     assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
 }
 
-/// Every page that people read, with its path.
-fn all_pages() -> Vec<(String, String)> {
+// If this failed, a click would lead nowhere, in the repository or in the book.
+#[test]
+fn every_relative_link_leads_to_a_page_and_a_heading() {
     let root = repo_lints::workspace_root();
-    let mut paths = vec!["README.md".to_owned(), "examples/README.md".to_owned()];
-    for folder in ["docs", "docs/decisions"] {
-        let entries = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
-        let names = entries.map(|name| format!("{folder}/{}", name.to_string_lossy()));
-        paths.extend(names.filter(|name| name.ends_with(".md")));
+    let pages = all_pages();
+    let complaints: Vec<String> =
+        pages.iter().flat_map(|(path, text)| repo_lints::link_complaints(path, text, &root)).collect();
+    assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
+    // A page of the book that its table of contents does not name is not in the book.
+    let (_, contents) = pages.iter().find(|(path, _)| path == "docs/book/src/SUMMARY.md").unwrap();
+    for (path, _) in pages.iter().filter(|(path, _)| !path.ends_with("SUMMARY.md")) {
+        if let Some(name) = path.strip_prefix("docs/book/src/") {
+            assert!(contents.contains(&format!("({name})")), "{path} is not in docs/book/src/SUMMARY.md");
+        }
     }
-    paths.sort();
-    let read = |path: String| (path.clone(), fs::read_to_string(root.join(path)).unwrap());
-    paths.into_iter().map(read).collect()
+}
+
+// If this failed, the docs would grow until nobody reads them.
+#[test]
+fn pages_stay_within_their_word_limits() {
+    let pages = all_pages();
+    let mut complaints = Vec::new();
+    for (place, max) in WORDS_MAX {
+        let within =
+            pages.iter().filter(|(path, _)| path == place || (place.ends_with('/') && path.starts_with(place)));
+        let count: usize = within.map(|(_, text)| repo_lints::word_count(text)).sum();
+        assert!(count > 0, "{place} is not there");
+        if count > *max {
+            complaints.push(format!("{place} has {count} words: at most {max}"));
+        }
+    }
+    let decisions = pages.iter().filter(|(path, _)| path.starts_with("docs/decisions/0"));
+    for (path, text) in decisions {
+        let count = repo_lints::word_count(text);
+        if count > DECISION_WORDS_MAX {
+            complaints.push(format!("{path} has {count} words: at most {DECISION_WORDS_MAX}"));
+        }
+    }
+    assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
+}
+
+// If this failed, a number would name two decisions, or a decision would be missing from the list.
+#[test]
+fn decisions_are_numbered_once_and_listed() {
+    let pages = all_pages();
+    let (_, list) = pages.iter().find(|(path, _)| path == "docs/decisions/README.md").unwrap();
+    let names = pages.iter().filter_map(|(path, _)| path.strip_prefix("docs/decisions/"));
+    let mut numbers = Vec::new();
+    for (name, text) in names.clone().zip(pages.iter().filter(|(path, _)| path.starts_with("docs/decisions/"))) {
+        if name == "README.md" {
+            continue;
+        }
+        let number = name.split('-').next().unwrap();
+        assert!(list.contains(&format!("[{number}]({name})")), "{name} is not in docs/decisions/README.md");
+        assert!(text.1.starts_with(&format!("# {number} ")), "the title of {name} has another number");
+        numbers.push(number.parse::<usize>().unwrap());
+    }
+    assert_eq!(numbers, (1..=numbers.len()).collect::<Vec<_>>());
+}
+
+/// Every page that people read, with its path: those at the top, and all below `docs`.
+fn all_pages() -> Vec<(String, String)> {
+    let read = ["README.md", "CONTRIBUTING.md", "examples/README.md"];
+    let sources = repo_lints::sources(&repo_lints::workspace_root()).unwrap();
+    let is_page = |path: &str| read.contains(&path) || (path.starts_with("docs/") && path.ends_with(".md"));
+    let mut pages: Vec<(String, String)> =
+        sources.into_iter().filter(|source| is_page(&source.path)).map(|source| (source.path, source.text)).collect();
+    pages.sort();
+    assert!(pages.len() > 40, "only {} pages were found", pages.len());
+    pages
 }
 
 /// What cargo can run in this workspace.
@@ -80,10 +130,10 @@ fn every_figure_on_a_page_has_the_command_near_it_that_makes_it() {
         pages.iter().flat_map(|(path, text)| repo_lints::figure_complaints(path, text)).collect();
     assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
     // The pictures: each is on the page, and each place for one has it.
-    let page = &pages.iter().find(|(path, _)| path == "docs/FIGURES.md").unwrap().1;
-    let drawn = fs::read_dir(repo_lints::workspace_root().join("docs/figures")).unwrap();
+    let page = &pages.iter().find(|(path, _)| path == "docs/notes/figures.md").unwrap().1;
+    let drawn = fs::read_dir(repo_lints::workspace_root().join("docs/notes/figures")).unwrap();
     for entry in drawn.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
-        assert!(page.contains(&format!("(figures/{entry})")), "docs/figures/{entry} is on no page");
+        assert!(page.contains(&format!("(figures/{entry})")), "docs/notes/figures/{entry} is on no page");
     }
     let sections: Vec<&str> = page.split("\n## ").skip(1).filter(|section| section.contains("](figures/")).collect();
     assert!(sections.len() >= 8, "only {} figures", sections.len());
@@ -94,16 +144,18 @@ fn every_figure_on_a_page_has_the_command_near_it_that_makes_it() {
     }
 }
 
-// If this failed, the README would show figures that somebody typed, or keep old ones for ever.
+// If this failed, a page would show figures that were typed by hand, or keep old ones for ever.
 #[test]
-fn the_readme_has_the_places_that_its_figures_are_written_into() {
-    let readme = fs::read_to_string(repo_lints::workspace_root().join("README.md")).unwrap();
-    for name in ["demo", "figures", "chaos"] {
+fn pages_have_the_places_that_figures_are_written_into() {
+    let measurements = "docs/notes/measurements.md";
+    let places = ["ratios", "apart", "chaos", "demo"].map(|name| (measurements, name));
+    for (page, name) in [("README.md", "figures")].into_iter().chain(places) {
+        let text = fs::read_to_string(repo_lints::workspace_root().join(page)).unwrap();
         let (begin, end) = (format!("<!-- begin {name}:"), format!("<!-- end {name} -->"));
-        assert_eq!((readme.matches(&begin).count(), readme.matches(&end).count()), (1, 1), "{name}");
-        let (_, rest) = readme.split_once(&begin).unwrap();
+        assert_eq!((text.matches(&begin).count(), text.matches(&end).count()), (1, 1), "{name} in {page}");
+        let (_, rest) = text.split_once(&begin).unwrap();
         let (inside, _) = rest.split_once(&end).unwrap();
-        assert!(inside.lines().count() > 3, "{name} is empty");
+        assert!(inside.lines().count() > 3, "{name} is empty in {page}");
     }
 }
 
@@ -121,14 +173,14 @@ fn every_command_on_a_page_is_of_something_that_is_there() {
 #[test]
 fn a_wrong_path_and_a_wrong_name_planted_into_the_real_page_are_found() {
     let root = repo_lints::workspace_root();
-    let page = fs::read_to_string(root.join("docs/ARCHITECTURE.md")).unwrap();
+    let page = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
     for (right, wrong) in [
         ("crates/ddssd/src/shard/executor.rs", "crates/ddssd/src/performs.rs"),
-        ("`get_far`", "`got_far`"),
-        ("decisions/0003-one-end-per-request.md", "decisions/0003-two-ends-per-request.md"),
+        ("`RING_SLOTS`", "`RING_SLITS`"),
+        ("decisions/README.md", "decisions/CONTENTS.md"),
     ] {
         assert!(page.contains(right), "{right} is not on the page any more: plant something else");
         let planted = page.replacen(right, wrong, 1);
-        assert_eq!(repo_lints::page_complaints("docs/ARCHITECTURE.md", &planted, &root).len(), 1, "{wrong}");
+        assert_eq!(repo_lints::page_complaints("docs/architecture.md", &planted, &root).len(), 1, "{wrong}");
     }
 }

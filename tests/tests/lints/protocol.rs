@@ -12,7 +12,7 @@ fn read(path: &str) -> String {
 }
 
 fn page() -> String {
-    read("docs/PROTOCOL.md")
+    read("docs/protocol.md")
 }
 
 /// The rows of the table with that head, cell by cell.
@@ -115,7 +115,7 @@ fn each_request_has_its_row() {
 // If this failed, an error would be told in other words than the page says, or under another number.
 #[test]
 fn each_failure_has_its_row() {
-    let rows = table(&page(), "| number | name | what a client is told |");
+    let rows = table(&page(), "| number | name | message |");
     let known = (1..=u8::MAX).filter(|&code| Failure::from_code(code).code() == code).count();
     assert_eq!(rows.len(), known);
     for row in rows {

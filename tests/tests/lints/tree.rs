@@ -1,6 +1,6 @@
 //! The rules of the house: what a machine can check of it, it checks here.
 //!
-//! The tables below *are* the rules. To change the house, change them and say why in `docs/ARCHITECTURE.md`.
+//! The tables below *are* the rules. To change the house, change them and say why in `docs/architecture.md`.
 #![allow(clippy::unwrap_used, reason = "the helpers of a test may unwrap as the test may")]
 
 use std::fs;

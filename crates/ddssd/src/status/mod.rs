@@ -9,7 +9,7 @@
 //! | `inflight.rs` | requests that were not answered at once, until they are |
 //!
 //! What each word means stands in `crates/ddss-core/src/status/`, who may read it in
-//! `docs/decisions/what-a-daemon-shows.md`.
+//! `docs/decisions/0019-status-page.md`.
 
 mod inflight;
 mod page;

@@ -1,4 +1,4 @@
-//! iWARP by hand: start frames and frames, right or wrong in any place (drawn in `docs/PROTOCOL.md`).
+//! iWARP by hand: start frames and frames, right or wrong in any place (drawn in `docs/protocol.md`).
 
 use super::road::{PATIENCE, send};
 use crate::liar::{Found, wrong};

@@ -1,4 +1,4 @@
-//! The handshake of two nodes, read again from `docs/PROTOCOL.md`; it shares no code with the daemon's.
+//! The handshake of two nodes, read again from `docs/protocol.md`; it shares no code with the daemon's.
 
 use crate::liar::wrong;
 use ddss_core::PeerHello;
