@@ -13,9 +13,12 @@ fn root() -> PathBuf {
 
 /// Pages that people read, and where the programs explain themselves.
 fn texts() -> Vec<(String, String)> {
-    let mut paths = vec![root().join("README.md"), root().join("examples/README.md")];
-    let docs = fs::read_dir(root().join("docs")).expect("the pages are there").flatten().map(|entry| entry.path());
-    paths.extend(docs.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    let pages = ["README.md", "CONTRIBUTING.md", "examples/README.md"];
+    let mut paths: Vec<PathBuf> = pages.iter().map(|page| root().join(page)).collect();
+    for folder in ["docs", "docs/book/src", "docs/book/src/concepts", "docs/book/src/reference", "docs/notes"] {
+        let docs = fs::read_dir(root().join(folder)).expect("the pages are there").flatten().map(|entry| entry.path());
+        paths.extend(docs.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
     let read = |path: PathBuf| (path.display().to_string(), fs::read_to_string(&path).expect("a page can be read"));
     let mut texts: Vec<(String, String)> = paths.into_iter().map(read).collect();
     let mut command = Arguments::command();

@@ -24,6 +24,8 @@ mod generate;
 mod glob;
 mod hints;
 mod output;
+#[cfg(test)]
+mod reference_pages;
 mod status_page;
 mod top;
 
