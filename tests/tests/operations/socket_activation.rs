@@ -82,7 +82,7 @@ fn tasks_and_batches_that_a_daemon_refused_are_answered_by_the_next_one() {
     let names = ["held", "by-task", "by-tasks", "by-batch", "dropped"];
     let [held, by_task, by_tasks, by_batch, dropped] = names.map(|name| client.allocate(name, Spec::new(64)).unwrap());
     let [task, many, given_up] = ["by-task", "by-tasks", "dropped"].map(|name| block_on(tasks.open(name)).unwrap());
-    let locked = held.lock_with(LockOptions::new().lease(50 * PATIENCE)).unwrap();
+    let locked = held.lock_with(LockOptions::new().lease(30 * PATIENCE)).unwrap();
     let in_line = connect(&folder).open("held").unwrap();
     let hurried = Client::builder().folder(folder.path()).timeout(Duration::from_millis(200)).connect().unwrap();
     std::thread::scope(|scope| {
