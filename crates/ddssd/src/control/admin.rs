@@ -2,7 +2,7 @@
 //! the clients' one that only the daemon's user and root may use.
 
 use super::failure_detector::DEAD_AFTER;
-use super::identity::{forget, remove};
+use super::membership::identity::{forget, remove};
 use super::raft::types::Member;
 use super::rpc::server::Context;
 use super::rpc::types::{Call, Reply};

@@ -9,17 +9,12 @@ mod admin;
 mod bridge;
 #[cfg(test)]
 mod control_attacks;
-mod decommission;
 mod failure_detector;
-mod founding;
 mod handshake_limit;
-mod identity;
-mod incarnation;
 mod majority;
+mod membership;
 mod owned_names;
 mod raft;
-mod registration;
-mod removal;
 mod replication;
 mod rpc;
 mod runtime;
@@ -29,7 +24,7 @@ pub use admin::{ADMIN_NAME, AdminAnswer, AdminAsk, NodeReport};
 pub use runtime::ControlError;
 
 pub(crate) use bridge::{ControlBridge, ControlEvent, ControlRequest};
-pub(crate) use identity::{Identity, forget, has_come_back, has_left};
-pub(crate) use incarnation::Incarnation;
+pub(crate) use membership::identity::{Identity, forget, has_come_back, has_left};
+pub(crate) use membership::incarnation::Incarnation;
 pub(crate) use raft::network::{control_address, plane_address};
 pub(crate) use runtime::{BridgeEnd, ControlConfig, ControlPlane, join};

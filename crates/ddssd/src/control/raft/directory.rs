@@ -1,7 +1,7 @@
 //! The state that all nodes have in common: names and their homes, nodes and their epochs.
 
 use super::types::{Answer, Command};
-use crate::control::incarnation::Registration;
+use crate::control::membership::incarnation::Registration;
 use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -331,7 +331,7 @@ struct Said {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::incarnation::Incarnation;
+    use crate::control::membership::incarnation::Incarnation;
 
     fn claim(name: &str, home: u16, claim: u64) -> Command {
         Command::Claim { name: name.to_owned(), home, claim }

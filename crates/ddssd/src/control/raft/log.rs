@@ -9,7 +9,7 @@
 //! ```
 
 use super::types::{Entry, Group, LogId, Member, StorageError, Vote};
-use crate::control::identity::replace;
+use crate::control::membership::identity::replace;
 use openraft::entry::RaftPayload;
 use openraft::storage::{LogFlushed, LogState, RaftLogReader, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogId, StorageIOError};

@@ -2,7 +2,7 @@
 
 use super::types::{Group, Member};
 use crate::auth::ClusterKey;
-use crate::control::removal::Removal;
+use crate::control::membership::removal::Removal;
 use crate::control::rpc::batches::CallBatches;
 use crate::control::rpc::stream::{RpcStream, within};
 use crate::control::rpc::stream_pool::StreamPool;

@@ -2,7 +2,7 @@
 
 use super::directory::Directory;
 use super::types::Member;
-use crate::control::identity::replace;
+use crate::control::membership::identity::replace;
 use openraft::SnapshotMeta;
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -1,6 +1,6 @@
 //! The words of the Raft group.
 
-use crate::control::incarnation::Registration;
+use crate::control::membership::incarnation::Registration;
 use ddss_core::Name;
 use ddss_core::limits::NODES_MAX;
 use serde::{Deserialize, Serialize};

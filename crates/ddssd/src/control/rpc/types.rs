@@ -1,6 +1,6 @@
 //! What one control plane asks another.
 
-use crate::control::incarnation::Registration;
+use crate::control::membership::incarnation::Registration;
 use crate::control::raft::types::{Answer, Command, Group, LogId, Member};
 use openraft::error::{InstallSnapshotError, RaftError};
 use openraft::raft::{

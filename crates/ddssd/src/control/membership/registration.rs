@@ -2,11 +2,11 @@
 //! forgotten its vote could give another one, and as long as it runs.
 
 use super::incarnation::Registration;
-use super::raft::network::{LocalIdentity, control_address};
-use super::raft::types::{Answer, Command, Member};
-use super::rpc::server::Context;
-use super::rpc::stream::RpcStream;
-use super::rpc::types::{Call, Reply};
+use crate::control::raft::network::{LocalIdentity, control_address};
+use crate::control::raft::types::{Answer, Command, Member};
+use crate::control::rpc::server::Context;
+use crate::control::rpc::stream::RpcStream;
+use crate::control::rpc::types::{Call, Reply};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,18 +21,22 @@ const ASK_MAX: Duration = Duration::from_secs(1);
 
 /// A node that is about to begin.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
-    pub(super) node: u16,
-    pub(super) ours: Member,
-    pub(super) registration: Registration,
+pub(in crate::control) struct Candidate {
+    pub(in crate::control) node: u16,
+    pub(in crate::control) ours: Member,
+    pub(in crate::control) registration: Registration,
     /// Whether it has forgotten what it voted for, or has never voted.
-    pub(super) has_no_state: bool,
+    pub(in crate::control) has_no_state: bool,
 }
 
 impl Candidate {
     /// Whether nobody whom this node can reach knows better; otherwise why it must not begin. `others` are the nodes of which it
     /// knows, itself among them at the place where it was.
-    pub(super) async fn is_admitted(self, caller: &LocalIdentity, others: Vec<(u16, Member)>) -> Result<(), String> {
+    pub(in crate::control) async fn is_admitted(
+        self,
+        caller: &LocalIdentity,
+        others: Vec<(u16, Member)>,
+    ) -> Result<(), String> {
         let mut places: Vec<Member> = others.iter().filter(|(node, _)| *node == self.node).map(|&(_, at)| at).collect();
         let limit = if self.has_no_state { KNOWN_MAX } else { KNOWN_MAX_WITH_STATE };
         let mut asked = JoinSet::new();
@@ -77,7 +81,7 @@ impl Candidate {
 impl Context {
     /// What this node knows of one that is about to begin. It may be behind others, but what it knows stays true: a number belongs to
     /// one folder, and starts are counted upwards.
-    pub(super) fn who_is(&self, node: u16, next: Registration) -> Reply {
+    pub(in crate::control) fn who_is(&self, node: u16, next: Registration) -> Reply {
         let known = self.keeper.look(|directory| directory.registration(node));
         let member = self.members().into_iter().find(|&(other, _)| other == node).map(|(_, member)| member);
         if let Some(known) = known.filter(|known| !known.admits(next)) {
@@ -87,7 +91,7 @@ impl Context {
     }
 
     /// Registers this start of this node. An error says why the cluster has none of it.
-    pub(super) async fn register(&self) -> Result<(), String> {
+    pub(in crate::control) async fn register(&self) -> Result<(), String> {
         let (node, next) = (self.node, self.registration);
         if self.is_registered() {
             return Ok(());
@@ -104,7 +108,7 @@ impl Context {
 
     /// Asks another node, if no leader is known: who was cut off while another daemon took its place hears nothing of it, since the
     /// group's words go to the other one. An error says that it did.
-    pub(super) async fn is_still_itself(&self) -> Result<(), String> {
+    pub(in crate::control) async fn is_still_itself(&self) -> Result<(), String> {
         if self.leader().is_some() {
             return Ok(());
         }
@@ -117,13 +121,13 @@ impl Context {
     }
 
     /// Whether this start is the newest one of this node, as far as it has heard.
-    pub(super) fn is_registered(&self) -> bool {
+    pub(in crate::control) fn is_registered(&self) -> bool {
         self.keeper.look(|directory| directory.registration(self.node)) == Some(self.registration)
     }
 
     /// Another daemon is this node now: this one ends. Until then it says nothing any more, and gives no name back that the other
     /// one has.
-    pub(super) async fn step_aside(&self, why: &str) {
+    pub(in crate::control) async fn step_aside(&self, why: &str) {
         tracing::error!(why, "this daemon is not the node any more that it was: stopping");
         self.left.store(true, Ordering::Release);
         if let Err(error) = self.raft.shutdown().await {
@@ -134,7 +138,7 @@ impl Context {
 
     /// Whether a word of the group comes from another cluster: this node has begun one of its own, and is alone in it. That happens
     /// where a voter is started anew without its state and without being told of the others.
-    pub(super) fn is_foreign(&self, leader: Option<u64>) -> bool {
+    pub(in crate::control) fn is_foreign(&self, leader: Option<u64>) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
         let mut voters = metrics.membership_config.membership().voter_ids();

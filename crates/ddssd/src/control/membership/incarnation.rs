@@ -2,7 +2,7 @@
 //! under the same number, and a copy of the first one that was started since, are told from it.
 
 use super::identity::replace;
-use super::raft::types::Member;
+use crate::control::raft::types::Member;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(crate) struct Incarnation {
 }
 
 impl Incarnation {
-    pub(super) const NAME: &str = "incarnation.json";
+    pub(in crate::control) const NAME: &str = "incarnation.json";
 
     /// Counts a start in a state folder, and gives the folder a number if it has none. When this returns the count would survive a
     /// loss of power; a daemon that is killed before has written nothing.

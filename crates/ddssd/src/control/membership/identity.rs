@@ -53,7 +53,7 @@ pub(crate) fn has_come_back(folder: &Path) -> io::Result<()> {
     remove(folder, LEFT)
 }
 
-pub(super) fn remove(folder: &Path, name: &str) -> io::Result<()> {
+pub(in crate::control) fn remove(folder: &Path, name: &str) -> io::Result<()> {
     match std::fs::remove_file(folder.join(name)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -61,7 +61,7 @@ pub(super) fn remove(folder: &Path, name: &str) -> io::Result<()> {
 }
 
 /// Replaces a file whole, or not at all, and returns when that would survive a loss of power.
-pub(super) fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub(in crate::control) fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let (path, fresh) = (folder.join(name), folder.join(format!("{name}.new")));
     let written = File::create(&fresh).and_then(|mut file| {
         file.write_all(bytes)?;

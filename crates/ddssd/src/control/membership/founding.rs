@@ -2,16 +2,16 @@
 //! founding has ended a node comes in only if it asks to join: a list that brought back each node that it names would undo
 //! each removal.
 
-use super::raft::types::Member;
-use super::rpc::server::{Context, not_now, unwritten};
-use super::rpc::types::Reply;
 use crate::config::config::PeerAddress;
+use crate::control::raft::types::Member;
+use crate::control::rpc::server::{Context, not_now, unwritten};
+use crate::control::rpc::types::Reply;
 use openraft::ChangeMembers;
 use std::collections::BTreeMap;
 
 /// The voters of a cluster that begins with these nodes: the lowest one, three or five. A list that names this node has the
 /// address that the other nodes know: each of them has to begin with the same words.
-pub(super) fn founders(node: u16, ours: Member, peers: &[PeerAddress]) -> BTreeMap<u64, Member> {
+pub(in crate::control) fn founders(node: u16, ours: Member, peers: &[PeerAddress]) -> BTreeMap<u64, Member> {
     let all: BTreeMap<u64, Member> = [(node.into(), ours)].into_iter().chain(listed(peers)).collect();
     let count = match all.len() {
         0..3 => 1,
@@ -29,7 +29,7 @@ impl Context {
     /// Ends the founding: the leader takes in the listed nodes that are not among the first voters. It is one change of the
     /// membership, also if there is none to take in. The first membership is the first entry of the log; a later one says
     /// that the founding has ended. The caller holds the lock of `members`, and changes no membership before this is done.
-    pub(super) async fn found(&self) -> Result<(), Reply> {
+    pub(in crate::control) async fn found(&self) -> Result<(), Reply> {
         let (newest, applied) = {
             let metrics = self.raft.metrics();
             let metrics = metrics.borrow();

@@ -5,11 +5,11 @@
 //! it had runs out. It hears nothing of the decision that it is gone, and would serve its mirrored segments beside the
 //! mirrors that take over.
 
-use super::raft::types::{Command, Member};
-use super::replication::{Doom, Doomed, LEASE};
-use super::rpc::server::{Context, not_now, unwritten};
-use super::rpc::stream::MEET_MAX;
-use super::rpc::types::{Call, Reply};
+use crate::control::raft::types::{Command, Member};
+use crate::control::replication::{Doom, Doomed, LEASE};
+use crate::control::rpc::server::{Context, not_now, unwritten};
+use crate::control::rpc::stream::MEET_MAX;
+use crate::control::rpc::types::{Call, Reply};
 use openraft::ChangeMembers;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,7 +53,7 @@ impl Decommissioning {
     }
 
     /// Forgets those of whom nobody speaks any more, and those of other terms.
-    pub(super) fn tidy(&self, term: u64, now: Instant) {
+    pub(in crate::control) fn tidy(&self, term: u64, now: Instant) {
         let mut fences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         fences.retain(|_, fence| fence.term == term && now.duration_since(fence.asked) < FORGOTTEN_AFTER);
     }
@@ -137,7 +137,7 @@ impl Loss {
 impl Context {
     /// Takes a node out, as far as it can be done now. Asked of the leader, one change at a time. Without force it says no
     /// to a node that leaves by its own wish if segments would go with it, and to an operator if the node is alive.
-    pub(super) async fn remove(&self, node: u16, force: bool, leaves: bool) -> Reply {
+    pub(in crate::control) async fn remove(&self, node: u16, force: bool, leaves: bool) -> Reply {
         // A leader that is new may not have applied yet what was decided before.
         if let Err(error) = self.raft.ensure_linearizable().await {
             return match error.forward_to_leader() {
@@ -226,7 +226,7 @@ impl Context {
 
     /// Ends what another leader began: a node that is no member any more and that the directory still knows. The leader does so
     /// by itself, since the one who asked for it may not ask again.
-    pub(super) async fn end_removals(&self) {
+    pub(in crate::control) async fn end_removals(&self) {
         let members = self.members();
         let is_member = |node: u16| members.iter().any(|&(member, _)| member == node);
         let begun: Vec<u16> =
