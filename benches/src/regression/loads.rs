@@ -11,7 +11,7 @@ use ddss_core::{
     Principal, PutConditions, ReadOptions, RemoteWindow, Request, RequestId, Shard, Timestamp,
 };
 use ddss_ipc::{
-    Acceptor, AcceptorConfig, Arrival, AttachOptions, Attachment, Channel, IpcServer, SharedMemory, TracedRequest,
+    Acceptor, AcceptorConfig, AttachOptions, Attachment, Channel, ClientEvent, IpcServer, SharedMemory, TracedRequest,
 };
 use ddss_verbs::{
     Event, Events, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RegionId, RemoteRange, Rights, Trust, Window, Work,
@@ -195,9 +195,9 @@ fn rings() -> Load {
     let config = AcceptorConfig::new(&station);
     let reception = Acceptor::start(&socket, config, station.inbox().sink()).expect("a fresh folder takes it");
     let mut options = AttachOptions::default();
-    (options.strategy, options.lanes) = (Strategy::Rcq, 1);
+    (options.strategy, options.channels) = (Strategy::Rcq, 1);
     let attachment = Attachment::connect(&socket, &options).expect("the reception answers by itself");
-    let mut lane = attachment.take_lane().expect("a fresh attachment has a lane");
+    let mut lane = attachment.take_channel().expect("a fresh attachment has a lane");
     let mut engines = Engines::new();
     let client = adopt(&mut station);
     engines.engines[0].attach(client, Principal { uid: 7, gid: 7 }, 1 << 20);
@@ -213,8 +213,8 @@ fn rings() -> Load {
 fn adopt(station: &mut IpcServer) -> ClientId {
     let begin = Instant::now();
     while begin.elapsed() < ATTACH_MAX {
-        if let Some(Arrival::Attached(session)) = station.arrival() {
-            return station.adopt(session).expect("its memory is fine");
+        if let Some(ClientEvent::Attached(session)) = station.next_event() {
+            return station.add_client(session).expect("its memory is fine");
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -224,7 +224,7 @@ fn adopt(station: &mut IpcServer) -> ClientId {
 fn question(station: &mut IpcServer, engines: &mut Engines, lane: &mut Channel, round: u64) {
     let request = Request::new(RequestId(round), Operation::Null);
     lane.submit(request.encode()).expect("one fits");
-    lane.ring();
+    lane.ring_doorbell();
     // A lane that was quiet for a while is looked at only now and then.
     let served = (0..LOOKS_MAX).any(|_| {
         let served = station.serve(16, &mut |_: ChannelId, entry: &Entry, _: Option<TracedRequest>| {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ddss::{NodeId, Strategy};
 use ddss_core::Entry;
 use ddss_ipc::{
-    Acceptor, AcceptorConfig, Arrival, AttachOptions, Attachment, Channel, IpcServer, WaitClass, WaitOutcome,
+    Acceptor, AcceptorConfig, AttachOptions, Attachment, Channel, ClientEvent, IpcServer, WaitClass, WaitOutcome,
 };
 
 use crate::harness::{Cores, Figure, RoundTrip, Service, Turn};
@@ -41,7 +41,7 @@ impl Echo {
         let mut batch = Vec::with_capacity(BATCH);
         let yields = cores.is_shared();
         let service = Service::start(cores, move || {
-            station.tell_core();
+            station.publish_core();
             for _ in 0..LOOKS_PER_TURN {
                 look(&mut station, &mut batch);
             }
@@ -55,10 +55,10 @@ impl Echo {
 }
 
 fn look(station: &mut IpcServer, batch: &mut Vec<(ddss_core::ChannelId, Entry)>) {
-    while let Some(arrival) = station.arrival() {
+    while let Some(arrival) = station.next_event() {
         match arrival {
-            Arrival::Attached(session) => drop(station.adopt(session).expect("its memory is fine")),
-            Arrival::Left(client) => drop(station.dismiss(client)),
+            ClientEvent::Attached(session) => drop(station.add_client(session).expect("its memory is fine")),
+            ClientEvent::Detached(client) => drop(station.remove_client(client)),
         }
     }
     if station.poll(BATCH, batch) > 0 {
@@ -80,9 +80,9 @@ struct Question {
 pub fn echo(service: &Rc<Echo>, strategy: Strategy, outstanding: usize) -> Figure {
     let mut options = AttachOptions::default();
     options.strategy = strategy;
-    options.lanes = 1;
+    options.channels = 1;
     let attachment = Attachment::connect(&service.socket, &options).expect("the reception answers by itself");
-    let lane = attachment.take_lane().expect("a fresh attachment has a lane");
+    let lane = attachment.take_channel().expect("a fresh attachment has a lane");
     let trip = Question { echo: Rc::clone(service), lane, outstanding, _attachment: attachment };
     Figure::new("ddss", "echo", 8, format!("shm/{strategy}/t1"), trip).outstanding(outstanding)
 }
@@ -92,7 +92,7 @@ impl RoundTrip for Question {
         for word in 0..self.outstanding as u64 {
             self.lane.submit([word; 8]).expect("as many fit as are under way");
         }
-        self.lane.ring();
+        self.lane.ring_doorbell();
         let mut left = self.outstanding;
         loop {
             while self.lane.reap().is_some() {

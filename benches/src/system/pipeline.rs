@@ -37,10 +37,10 @@ struct Pipeline {
 pub fn pipeline(cluster: &Rc<Cluster>, task: Task, path: &str, strategy: Strategy, outstanding: usize) -> Figure {
     let mut options = AttachOptions::default();
     options.strategy = strategy;
-    options.lanes = 1;
+    options.channels = 1;
     cluster.wake();
     let attachment = Attachment::connect(&cluster.own().socket(), &options).expect("the daemon takes clients");
-    let lane = attachment.take_lane().expect("a fresh attachment has a lane");
+    let lane = attachment.take_channel().expect("a fresh attachment has a lane");
     cluster.rest();
     let requests = (0..outstanding).map(|index| request(task, index).encode()).collect();
     let (op, size_bytes) = match task {
@@ -76,7 +76,7 @@ impl RoundTrip for Pipeline {
         for request in &self.requests {
             self.lane.submit(*request).expect("as many fit as are under way");
         }
-        self.lane.ring();
+        self.lane.ring_doorbell();
         let mut left = self.requests.len();
         while left > 0 {
             while let Some(entry) = self.lane.reap() {

@@ -74,7 +74,7 @@ impl CommandError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Client(ddss::Error::NoDaemon { .. }) => 4,
-            Self::Page(ddssd::StatusReadError::Nothing { .. }) => 4,
+            Self::Page(ddssd::StatusReadError::NotFound { .. }) => 4,
             Self::NotServing(_) => 4,
             Self::NoJson | Self::Client(ddss::Error::BadArgument { .. }) => 2,
             Self::Client(error) if error.is_indeterminate() => 3,

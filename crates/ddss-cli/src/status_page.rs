@@ -5,21 +5,21 @@ use crate::error::CommandError;
 use crate::output::table::{seconds_in_words, time_in_words};
 use crate::output::terminal_text::complain;
 use ddss_core::status::Status;
-use ddssd::Life;
+use ddssd::Liveness;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A daemon's page, and how that daemon is.
 pub(crate) struct Page {
     pub(crate) status: Status,
-    pub(crate) life: Life,
+    pub(crate) life: Liveness,
 }
 
 /// All planes of the daemon as one.
 pub(crate) fn read(place: &Place) -> Result<Page, CommandError> {
     let all = ddssd::read_all_statuses(&place.folder())?;
     let status = Status::sum(&all).expect("a daemon has at least one plane");
-    let life = Life::of(&status);
+    let life = Liveness::of(&status);
     Ok(Page { status, life })
 }
 
@@ -31,24 +31,24 @@ pub(crate) fn read_planes(place: &Place) -> Result<Vec<Status>, CommandError> {
 impl Page {
     /// Whether the daemon is gone, so that nothing on the page changes any more.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.life, Life::Stopped | Life::Dead)
+        matches!(self.life, Liveness::Stopped | Liveness::Dead)
     }
 
     /// One word.
     pub(crate) fn life_word(&self) -> &'static str {
         match self.life {
-            Life::Starting => "starting",
-            Life::Serving => "serving",
-            Life::Silent(_) => "silent",
-            Life::Stopped => "stopped",
-            Life::Dead => "dead",
+            Liveness::Starting => "starting",
+            Liveness::Serving => "serving",
+            Liveness::Silent(_) => "silent",
+            Liveness::Stopped => "stopped",
+            Liveness::Dead => "dead",
         }
     }
 
     /// Says of a daemon that runs and does nothing what the page shows of it.
     pub(crate) fn warn(&self) {
         let daemon = &self.status.daemon;
-        if let Life::Silent(silent) = self.life {
+        if let Liveness::Silent(silent) = self.life {
             complain(&format!(
                 "{} (process {}) gives no sign of life since {}: is it stopped?",
                 daemon.node,
@@ -63,9 +63,9 @@ impl Page {
         let node = self.status.daemon.node;
         let last = time_in_words(self.status.daemon.heartbeat_us);
         let sentence = match self.life {
-            Life::Starting | Life::Serving | Life::Silent(_) => return Ok(()),
-            Life::Stopped => format!("{node} was stopped; this is what its page said last, at {last}"),
-            Life::Dead => {
+            Liveness::Starting | Liveness::Serving | Liveness::Silent(_) => return Ok(()),
+            Liveness::Stopped => format!("{node} was stopped; this is what its page said last, at {last}"),
+            Liveness::Dead => {
                 format!("{node} is dead; this is what its page said last, at {last}: start it again with ddssd")
             }
         };

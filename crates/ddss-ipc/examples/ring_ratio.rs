@@ -1,11 +1,11 @@
-//! Quick ratios on this machine: round trips under each strategy beside the raw ping-pong of one cache line.
+//! Quick ratios on one machine: round trips under each strategy against the raw ping-pong of one cache line.
 //!
 //! ```text
 //! cargo run --release -p ddss-ipc --example ring_ratio -- [raw|slots|mq|rmq|rcq|auto|pipe ..] [--clients N] [--millis M] [--shared] [--rounds R] [--batch] [--unfair]
 //! ```
 //!
-//! The service runs on the last core; clients on the others, or (`--shared`) anywhere. Take ratios within one run: the
-//! same cell drifts from one run to the next. The official figures come from the workspace's benchmarks.
+//! The service runs on the last core; clients run on the others, or (`--shared`) anywhere. Compare figures of one run
+//! only, since they drift between runs. The official figures come from the workspace's benchmarks.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a tool for the eyes")]
 
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 
 use ddss_core::{ChannelId, Entry, NodeId};
 use ddss_ipc::{
-    Acceptor, AcceptorConfig, Access, Arrival, AttachOptions, Attachment, Channel, IdleMode, IpcServer, SharedMemory,
-    Strategy, TracedRequest, WaitClass, WaitOutcome,
+    Acceptor, AcceptorConfig, Access, AttachOptions, Attachment, Channel, ClientEvent, IdleMode, IpcServer,
+    SharedMemory, Strategy, TracedRequest, WaitClass, WaitOutcome,
 };
 use rustix::event::{PollFd, PollFlags};
 use rustix::thread::CpuSet;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long an idle service spins.
+/// Spin time of an idle service.
 const SERVICE_SPIN: Duration = Duration::from_micros(50);
 const RAW_BYTES: usize = 16384;
 
@@ -33,7 +33,7 @@ fn pin(cores: impl IntoIterator<Item = usize>) {
     rustix::thread::sched_setaffinity(None, &set).unwrap();
 }
 
-/// Cores of the machine, whatever this thread is pinned to.
+/// Counts the cores of the machine, whatever this thread is pinned to.
 fn cores() -> usize {
     let all = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     all.trim().rsplit(['-', ',']).next().map_or(1, |last| last.parse::<usize>().unwrap() + 1)
@@ -80,35 +80,35 @@ fn main() {
     }
 }
 
-/// Both sides in one thread: what the instructions cost without the way between the cores.
+/// Runs both sides in one thread: the cost of the instructions without transfers between cores.
 fn solo() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let mut station = IpcServer::open(NodeId(1)).unwrap();
-    let inbox = station.inbox();
-    let _reception = Acceptor::start(&path, AcceptorConfig::new(&station), inbox.sink()).unwrap();
+    let mut server = IpcServer::open(NodeId(1)).unwrap();
+    let inbox = server.inbox();
+    let _acceptor = Acceptor::start(&path, AcceptorConfig::new(&server), inbox.sink()).unwrap();
     let mut options = AttachOptions::default();
-    options.lanes = 1;
+    options.channels = 1;
     let attachment = Attachment::connect(&path, &options).unwrap();
-    let mut lane = attachment.take_lane().unwrap();
-    let Some(Arrival::Attached(session)) = std::iter::repeat_with(|| station.arrival()).flatten().next() else {
-        panic!("no arrival")
+    let mut channel = attachment.take_channel().unwrap();
+    let Some(ClientEvent::Attached(session)) = std::iter::repeat_with(|| server.next_event()).flatten().next() else {
+        panic!("no next_event")
     };
-    station.adopt(session).unwrap();
+    server.add_client(session).unwrap();
     let mut batch = Vec::with_capacity(256);
     let mut spent = [Duration::ZERO; 6];
     const CALLS: u32 = 1_000_000;
     let begin = Instant::now();
     for _ in 0..CALLS {
-        lane.submit([0, 42, 0, 0, 0, 0, 0, 0]).unwrap();
-        lane.ring();
-        station.poll(256, &mut batch);
-        for (lane, mut entry) in batch.drain(..) {
+        channel.submit([0, 42, 0, 0, 0, 0, 0, 0]).unwrap();
+        channel.ring_doorbell();
+        server.poll(256, &mut batch);
+        for (channel, mut entry) in batch.drain(..) {
             entry[1] = !entry[1];
-            station.reply(lane, &entry);
+            server.reply(channel, &entry);
         }
-        station.flush();
-        assert_eq!(lane.reap().unwrap()[1], !42);
+        server.flush();
+        assert_eq!(channel.reap().unwrap()[1], !42);
     }
     println!("all {:?}", begin.elapsed() / CALLS);
     if std::env::args().nth(2).is_some() {
@@ -116,35 +116,35 @@ fn solo() {
     }
     for _ in 0..CALLS {
         let t = Instant::now();
-        lane.submit([0, 42, 0, 0, 0, 0, 0, 0]).unwrap();
+        channel.submit([0, 42, 0, 0, 0, 0, 0, 0]).unwrap();
         let t = {
             spent[0] += t.elapsed();
             Instant::now()
         };
-        lane.ring();
+        channel.ring_doorbell();
         let t = {
             spent[1] += t.elapsed();
             Instant::now()
         };
-        station.poll(256, &mut batch);
+        server.poll(256, &mut batch);
         let t = {
             spent[2] += t.elapsed();
             Instant::now()
         };
-        for (lane, mut entry) in batch.drain(..) {
+        for (channel, mut entry) in batch.drain(..) {
             entry[1] = !entry[1];
-            station.reply(lane, &entry);
+            server.reply(channel, &entry);
         }
         let t = {
             spent[3] += t.elapsed();
             Instant::now()
         };
-        station.flush();
+        server.flush();
         let t = {
             spent[4] += t.elapsed();
             Instant::now()
         };
-        assert_eq!(lane.reap().unwrap()[1], !42);
+        assert_eq!(channel.reap().unwrap()[1], !42);
         spent[5] += t.elapsed();
     }
     for (name, spent) in ["submit", "ring", "poll", "reply", "flush", "reap"].iter().zip(spent) {
@@ -152,7 +152,7 @@ fn solo() {
     }
     let t = Instant::now();
     for _ in 0..CALLS {
-        station.poll(256, &mut batch);
+        server.poll(256, &mut batch);
     }
     println!("empty poll {:?}", t.elapsed() / CALLS);
     let t = Instant::now();
@@ -196,7 +196,7 @@ fn raw(plan: &Plan) {
     finish(plan, child, ",0,0");
 }
 
-/// One line, odd numbers from the client and even ones back.
+/// Answers through one cache line: odd numbers from the client, even ones back.
 fn answer_line(memory: &SharedMemory) {
     loop {
         let seen = memory.load(0, Ordering::Acquire).unwrap();
@@ -210,12 +210,12 @@ fn answer_line(memory: &SharedMemory) {
     }
 }
 
-/// Where slot `next` of a bare ring is; its answer is in the same line.
+/// Returns the offset of slot `next` of a bare ring; its answer is in the same line.
 fn slot(next: u64) -> usize {
     4096 + (next as usize % 64) * 64
 }
 
-/// Bare slots of a line each, without a station: what a ring costs at the least.
+/// Answers through bare slots of a line each, without a server: the least cost of a ring.
 fn answer_slots(memory: &SharedMemory) {
     let mut next = 1_u64;
     loop {
@@ -239,73 +239,73 @@ fn answer_slots(memory: &SharedMemory) {
 fn strategy(plan: &Plan) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let station = IpcServer::open(NodeId(1)).unwrap();
-    let inbox = station.inbox();
-    let reception = Acceptor::start(&path, AcceptorConfig::new(&station), inbox.sink()).unwrap();
+    let server = IpcServer::open(NodeId(1)).unwrap();
+    let inbox = server.inbox();
+    let acceptor = Acceptor::start(&path, AcceptorConfig::new(&server), inbox.sink()).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let service = {
         let stop = Arc::clone(&stop);
-        std::thread::spawn(move || serve(station, &stop))
+        std::thread::spawn(move || serve(server, &stop))
     };
     let child = spawn(plan, &path);
     let output = child.wait_with_output().unwrap();
     stop.store(true, Ordering::Release);
-    inbox.ring();
-    let (rests, wakes) = service.join().unwrap();
-    reception.stop();
-    println!("{},{},{},{rests},{wakes}", plan.mode, plan.clients, String::from_utf8_lossy(&output.stdout).trim_end());
+    inbox.wake_server();
+    let (sleeps, wakes) = service.join().unwrap();
+    acceptor.stop();
+    println!("{},{},{},{sleeps},{wakes}", plan.mode, plan.clients, String::from_utf8_lossy(&output.stdout).trim_end());
 }
 
-fn serve(mut station: IpcServer, stop: &AtomicBool) -> (u64, u64) {
+fn serve(mut server: IpcServer, stop: &AtomicBool) -> (u64, u64) {
     pin([cores() - 1]);
-    station.tell_core();
+    server.publish_core();
     let mut batch = Vec::with_capacity(256);
     let batched = std::env::args().any(|argument| argument == "--batch");
     let mut idle_since: Option<Instant> = None;
-    let mut looks = 0_u32;
+    let mut polls = 0_u32;
     while !stop.load(Ordering::Relaxed) {
-        while let Some(arrival) = station.arrival() {
-            match arrival {
-                Arrival::Attached(session) => drop(station.adopt(session).unwrap()),
-                Arrival::Left(client) => drop(station.dismiss(client)),
+        while let Some(next_event) = server.next_event() {
+            match next_event {
+                ClientEvent::Attached(session) => drop(server.add_client(session).unwrap()),
+                ClientEvent::Detached(client) => drop(server.remove_client(client)),
             }
         }
         let taken = if batched {
-            let taken = station.poll(256, &mut batch);
-            for (lane, entry) in &batch {
+            let taken = server.poll(256, &mut batch);
+            for (channel, entry) in &batch {
                 let reply = [entry[0], !entry[1], entry[2], 0, 0, 0, 0, 0];
-                station.reply(*lane, &reply);
+                server.reply(*channel, &reply);
             }
             batch.clear();
             taken
         } else {
-            station.serve(256, &mut |_: ChannelId, entry: &Entry, _: Option<TracedRequest>| {
+            server.serve(256, &mut |_: ChannelId, entry: &Entry, _: Option<TracedRequest>| {
                 Some([entry[0], !entry[1], entry[2], 0, 0, 0, 0, 0])
             })
         };
         if taken > 0 {
-            station.flush();
+            server.flush();
             idle_since = None;
-            looks = 0;
+            polls = 0;
             continue;
         }
-        station.flush();
-        looks += 1;
-        let idling = station.idling();
-        if idling == IdleMode::Poll || (idling == IdleMode::Spin && !looks.is_multiple_of(64)) {
+        server.flush();
+        polls += 1;
+        let idle_mode = server.idle_mode();
+        if idle_mode == IdleMode::Poll || (idle_mode == IdleMode::Spin && !polls.is_multiple_of(64)) {
             continue;
         }
         let since = *idle_since.get_or_insert_with(Instant::now);
-        if idling == IdleMode::Sleep || since.elapsed() > SERVICE_SPIN {
+        if idle_mode == IdleMode::Sleep || since.elapsed() > SERVICE_SPIN {
             idle_since = None;
-            if station.arm() {
-                let descriptor = station.descriptor();
+            if server.arm() {
+                let descriptor = server.descriptor();
                 let _ = rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None);
-                station.disarm();
+                server.disarm();
             }
         }
     }
-    (station.counts().rests, station.counts().wakes)
+    (server.counts().sleeps, server.counts().wakes)
 }
 
 fn client(arguments: &[String]) {
@@ -378,22 +378,22 @@ fn strategy_clients(plan: &Plan, path: &Path) -> Vec<Result> {
     while left > 0 {
         let mut options = AttachOptions::default();
         options.strategy = strategy;
-        options.lanes = 1;
+        options.channels = 1;
         options.arena_bytes = 4096;
         options.timeout = PATIENCE;
         options.fair = plan.fair;
         let attachment = Attachment::connect(path, &options).unwrap();
-        let mut lane = attachment.take_lane().unwrap();
+        let mut channel = attachment.take_channel().unwrap();
         left -= 1;
         let (plan, barrier, begin) = (plan.clone(), Arc::clone(&barrier), Arc::clone(&begin));
         threads.push(std::thread::spawn(move || {
             barrier.wait();
-            // All begin, and end, at the same moment, whenever they come to run first.
+            // All threads begin and end at the same moment, whenever they first run.
             let begin: Instant = *begin.wait();
             if plan.mode == "pipe" {
-                measure(&plan, begin, || window(&mut lane))
+                measure(&plan, begin, || window(&mut channel))
             } else {
-                measure(&plan, begin, || call(&mut lane))
+                measure(&plan, begin, || call(&mut channel))
             }
         }));
     }
@@ -402,23 +402,23 @@ fn strategy_clients(plan: &Plan, path: &Path) -> Vec<Result> {
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
-fn call(lane: &mut Channel) -> u64 {
-    lane.submit([0, 42, 0, 0, 0, 0, 0, 0]).unwrap();
-    lane.ring();
-    assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + PATIENCE), WaitOutcome::Ready);
-    assert_eq!(lane.reap().unwrap()[1], !42);
+fn call(channel: &mut Channel) -> u64 {
+    channel.submit([0, 42, 0, 0, 0, 0, 0, 0]).unwrap();
+    channel.ring_doorbell();
+    assert_eq!(channel.wait(WaitClass::Polling, Instant::now() + PATIENCE), WaitOutcome::Ready);
+    assert_eq!(channel.reap().unwrap()[1], !42);
     1
 }
 
-/// Keeps thirty-two requests under way.
-fn window(lane: &mut Channel) -> u64 {
+/// Keeps thirty-two requests in flight.
+fn window(channel: &mut Channel) -> u64 {
     let mut done = 0;
-    while lane.outstanding() < 32 {
-        lane.submit([0, 42, 0, 0, 0, 0, 0, 0]).unwrap();
+    while channel.outstanding() < 32 {
+        channel.submit([0, 42, 0, 0, 0, 0, 0, 0]).unwrap();
     }
-    lane.ring();
-    assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + PATIENCE), WaitOutcome::Ready);
-    while lane.reap().is_some() {
+    channel.ring_doorbell();
+    assert_eq!(channel.wait(WaitClass::Polling, Instant::now() + PATIENCE), WaitOutcome::Ready);
+    while channel.reap().is_some() {
         done += 1;
     }
     done

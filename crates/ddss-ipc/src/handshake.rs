@@ -1,107 +1,110 @@
-//! The two frames of the handshake. Each is one packet of fixed size on a `SOCK_SEQPACKET` socket, so a frame arrives
-//! whole or not at all; what has another length is not ours.
+//! The two frames of the handshake.
+//!
+//! Each is one packet of fixed size on a `SOCK_SEQPACKET` socket, so a frame arrives whole or not at all. A packet of
+//! another length is not a DDSS frame.
 //!
 //! ```text
-//!  hello, 64 bytes                        answer, 256 bytes
+//!  hello, 64 bytes                        reply, 256 bytes
 //!   0  magic          u64                  0  magic          u64
 //!   8  version        u32                  8  version        u32
-//!  12  strategy       u32   (look: ~0)    12  kind           u32   1 welcome, 2 refusal, 3 view
-//!  16  lanes          u32   (look: area)  16  node           u32   | refusal: code u32
+//!  12  strategy       u32   (map: ~0)     12  kind           u32   1 welcome, 2 refusal, 3 area
+//!  16  channels       u32   (map: area)   16  node           u32   | refusal: code u32
 //!  20  zero           u32                 20  client index   u32   |          text bytes u32
 //!  24  arena bytes    u64                 24  generation     u32   |          text
-//!  32  zero ..                            28  lanes          u32
+//!  32  zero ..                            28  channels       u32
 //!                                         32  arena bytes    u64
 //!                                         40  reply queue    u64   System V queue id + 1, 0 none
 //!                                         48  request queue  u64   the same
-//!                                         56  planes         u32   0 is one
-//!                                         60  place          u32   on the board
+//!                                         56  shards         u32   0 is one
+//!                                         60  user bucket    u32   in the service page
 //! ```
 //!
-//! Who only wants to look at an area of the node's memory says so in place of the strategy, gets a descriptor with the
-//! answer, and the connection ends. Magic and version stay at their place in every version: so both sides can name both versions when they differ.
+//! A process that only maps an area of the node's memory requests it in place of the strategy. It gets a descriptor
+//! with the reply, and the connection ends. Magic and version stay at their offsets in every version, so that both
+//! sides can report both versions when they differ.
 
 use ddss_core::limits::PLANES_MAX;
 use ddss_core::{ClientId, NodeId};
 
 use crate::shm::layout::{LAYOUT_VERSION, MAGIC};
-use crate::shm::service_page::PLACES;
+use crate::shm::service_page::USER_BUCKETS;
 use crate::strategy::Strategy;
 
 /// Bytes of a hello.
 pub(crate) const HELLO_BYTES: usize = 64;
-/// Bytes of an answer.
+/// Bytes of a reply.
 pub(crate) const ANSWER_BYTES: usize = 256;
 const REFUSAL_TEXT_OFFSET: usize = 24;
 const REFUSAL_TEXT_BYTES_MAX: usize = ANSWER_BYTES - REFUSAL_TEXT_OFFSET;
 
 const KIND_WELCOME: u32 = 1;
 const KIND_REFUSAL: u32 = 2;
-const KIND_VIEW: u32 = 3;
-const LOOK: u32 = u32::MAX;
+const KIND_AREA: u32 = 3;
+const MAP_AREA: u32 = u32::MAX;
 
-/// What a client asks for.
+/// Parameters that a client requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
     pub(crate) strategy: Strategy,
-    pub(crate) lanes: u32,
+    pub(crate) channels: u32,
     pub(crate) arena_bytes: u64,
 }
 
-/// What somebody at the door wants.
+/// Request of a connecting process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HandshakeRequest {
-    /// To be a client.
+    /// Attach as a client.
     Attach(Hello),
-    /// To map an area of the node's memory.
-    Look {
-        /// Which.
+    /// Map an area of the node's memory.
+    MapArea {
+        /// Index of the area.
         area: u32,
     },
 }
 
-/// What the daemon gives.
+/// Parameters that the daemon grants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Welcome {
     pub(crate) node: NodeId,
     pub(crate) client: ClientId,
-    pub(crate) lanes: u32,
+    pub(crate) channels: u32,
     pub(crate) arena_bytes: u64,
     pub(crate) reply_queue: Option<i32>,
     pub(crate) request_queue: Option<i32>,
-    /// How many planes the daemon has; each has a door of its own.
-    pub(crate) planes: u8,
-    /// Where the board tells how many lanes of this user have requests.
-    pub(crate) place: u8,
+    /// Number of shards of the daemon; each has its own socket.
+    pub(crate) shards: u8,
+    /// Bucket of this user's thread counts in the service page.
+    pub(crate) user_bucket: u8,
 }
 
-/// Why a client is not let in.
+/// Reasons for which the daemon refuses a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum Refusal {
-    /// The two speak different versions.
+    /// The versions of the two sides differ.
     Version = 1,
-    /// The frame makes no sense.
+    /// The frame is malformed.
     Malformed = 2,
-    /// Something is used up.
+    /// A resource is exhausted.
     Busy = 3,
-    /// There is nothing that this user may see.
-    NotYours = 4,
+    /// The user may not access the area.
+    Forbidden = 4,
 }
 
-/// The daemon's answer, taken apart.
+/// The daemon's decoded reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum HandshakeReply {
     Welcome(Welcome),
     Refusal { code: u32, text: String },
-    View,
+    Area,
 }
 
-/// Why a frame could not be read.
+/// Reasons for which a frame cannot be decoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum BadFrame {
-    /// It is ours, of another version.
+    /// A DDSS frame of another version.
     Version(u32),
-    /// It is not ours.
+    /// Not a DDSS frame.
     Malformed(&'static str),
 }
 
@@ -117,7 +120,7 @@ fn u64_at(frame: &[u8], offset: usize) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-fn check_opening(frame: &[u8], bytes: usize) -> Result<(), BadFrame> {
+fn check_header(frame: &[u8], bytes: usize) -> Result<(), BadFrame> {
     if frame.len() < 16 {
         return Err(BadFrame::Malformed("the frame is too short"));
     }
@@ -140,14 +143,14 @@ impl Hello {
         frame[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
         frame[8..12].copy_from_slice(&LAYOUT_VERSION.to_ne_bytes());
         frame[12..16].copy_from_slice(&self.strategy.code().to_ne_bytes());
-        frame[16..20].copy_from_slice(&self.lanes.to_ne_bytes());
+        frame[16..20].copy_from_slice(&self.channels.to_ne_bytes());
         frame[24..32].copy_from_slice(&self.arena_bytes.to_ne_bytes());
         frame
     }
 
     fn decode(frame: &[u8]) -> Result<Self, BadFrame> {
-        let strategy = Strategy::from_code(u32_at(frame, 12)).ok_or(BadFrame::Malformed("no such strategy"))?;
-        Ok(Self { strategy, lanes: u32_at(frame, 16), arena_bytes: u64_at(frame, 24) })
+        let strategy = Strategy::from_code(u32_at(frame, 12)).ok_or(BadFrame::Malformed("unknown strategy code"))?;
+        Ok(Self { strategy, channels: u32_at(frame, 16), arena_bytes: u64_at(frame, 24) })
     }
 }
 
@@ -155,18 +158,18 @@ impl HandshakeRequest {
     pub(crate) fn encode(&self) -> [u8; HELLO_BYTES] {
         match self {
             Self::Attach(hello) => hello.encode(),
-            Self::Look { area } => {
-                let mut frame = Hello { strategy: Strategy::Auto, lanes: *area, arena_bytes: 0 }.encode();
-                frame[12..16].copy_from_slice(&LOOK.to_ne_bytes());
+            Self::MapArea { area } => {
+                let mut frame = Hello { strategy: Strategy::Auto, channels: *area, arena_bytes: 0 }.encode();
+                frame[12..16].copy_from_slice(&MAP_AREA.to_ne_bytes());
                 frame
             }
         }
     }
 
     pub(crate) fn decode(frame: &[u8]) -> Result<Self, BadFrame> {
-        check_opening(frame, HELLO_BYTES)?;
+        check_header(frame, HELLO_BYTES)?;
         match u32_at(frame, 12) {
-            LOOK => Ok(Self::Look { area: u32_at(frame, 16) }),
+            MAP_AREA => Ok(Self::MapArea { area: u32_at(frame, 16) }),
             _ => Hello::decode(frame).map(Self::Attach),
         }
     }
@@ -191,14 +194,14 @@ impl HandshakeReply {
                 frame[16..20].copy_from_slice(&u32::from(welcome.node.0).to_ne_bytes());
                 frame[20..24].copy_from_slice(&welcome.client.index.to_ne_bytes());
                 frame[24..28].copy_from_slice(&welcome.client.generation.to_ne_bytes());
-                frame[28..32].copy_from_slice(&welcome.lanes.to_ne_bytes());
+                frame[28..32].copy_from_slice(&welcome.channels.to_ne_bytes());
                 frame[32..40].copy_from_slice(&welcome.arena_bytes.to_ne_bytes());
                 frame[40..48].copy_from_slice(&queue_word(welcome.reply_queue).to_ne_bytes());
                 frame[48..56].copy_from_slice(&queue_word(welcome.request_queue).to_ne_bytes());
-                frame[56..60].copy_from_slice(&u32::from(welcome.planes).to_ne_bytes());
-                frame[60..64].copy_from_slice(&u32::from(welcome.place).to_ne_bytes());
+                frame[56..60].copy_from_slice(&u32::from(welcome.shards).to_ne_bytes());
+                frame[60..64].copy_from_slice(&u32::from(welcome.user_bucket).to_ne_bytes());
             }
-            Self::View => frame[12..16].copy_from_slice(&KIND_VIEW.to_ne_bytes()),
+            Self::Area => frame[12..16].copy_from_slice(&KIND_AREA.to_ne_bytes()),
             Self::Refusal { code, text } => {
                 let bytes = text.floor_char_boundary(REFUSAL_TEXT_BYTES_MAX);
                 frame[12..16].copy_from_slice(&KIND_REFUSAL.to_ne_bytes());
@@ -211,18 +214,19 @@ impl HandshakeReply {
     }
 
     pub(crate) fn decode(frame: &[u8]) -> Result<Self, BadFrame> {
-        check_opening(frame, ANSWER_BYTES)?;
+        check_header(frame, ANSWER_BYTES)?;
         match u32_at(frame, 12) {
             KIND_WELCOME => {
-                let node = u16::try_from(u32_at(frame, 16)).map_err(|_| BadFrame::Malformed("no such node"))?;
-                let planes = u8::try_from(u32_at(frame, 56)).ok().filter(|&planes| usize::from(planes) <= PLANES_MAX);
-                let place = u8::try_from(u32_at(frame, 60)).ok().filter(|&place| usize::from(place) < PLACES);
+                let node = u16::try_from(u32_at(frame, 16)).map_err(|_| BadFrame::Malformed("node id out of range"))?;
+                let shards = u8::try_from(u32_at(frame, 56)).ok().filter(|&shards| usize::from(shards) <= PLANES_MAX);
+                let user_bucket =
+                    u8::try_from(u32_at(frame, 60)).ok().filter(|&user_bucket| usize::from(user_bucket) < USER_BUCKETS);
                 Ok(Self::Welcome(Welcome {
-                    place: place.ok_or(BadFrame::Malformed("no such place on the board"))?,
-                    planes: planes.ok_or(BadFrame::Malformed("more planes than there can be"))?.max(1),
+                    user_bucket: user_bucket.ok_or(BadFrame::Malformed("user bucket out of range"))?,
+                    shards: shards.ok_or(BadFrame::Malformed("shard count out of range"))?.max(1),
                     node: NodeId(node),
                     client: ClientId { index: u32_at(frame, 20), generation: u32_at(frame, 24) },
-                    lanes: u32_at(frame, 28),
+                    channels: u32_at(frame, 28),
                     arena_bytes: u64_at(frame, 32),
                     reply_queue: queue_at(frame, 40),
                     request_queue: queue_at(frame, 48),
@@ -232,11 +236,11 @@ impl HandshakeReply {
                 let bytes = u32_at(frame, 20) as usize;
                 let text = frame[REFUSAL_TEXT_OFFSET..]
                     .get(..bytes)
-                    .ok_or(BadFrame::Malformed("a refusal longer than its frame"))?;
+                    .ok_or(BadFrame::Malformed("the refusal is longer than its frame"))?;
                 Ok(Self::Refusal { code: u32_at(frame, 16), text: String::from_utf8_lossy(text).into_owned() })
             }
-            KIND_VIEW => Ok(Self::View),
-            _ => Err(BadFrame::Malformed("no such kind of answer")),
+            KIND_AREA => Ok(Self::Area),
+            _ => Err(BadFrame::Malformed("unknown kind of reply")),
         }
     }
 }
@@ -246,17 +250,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_back_as_they_were_sent() {
-        // If this broke, no client could attach, or one would map its memory wrongly.
-        let hello = Hello { strategy: Strategy::Rmq, lanes: 3, arena_bytes: 1 << 40 };
-        for asked in [HandshakeRequest::Attach(hello), HandshakeRequest::Look { area: 7 }] {
+    fn frames_round_trip() {
+        // If this broke, no client could attach, or a client would map its memory wrongly.
+        let hello = Hello { strategy: Strategy::Rmq, channels: 3, arena_bytes: 1 << 40 };
+        for asked in [HandshakeRequest::Attach(hello), HandshakeRequest::MapArea { area: 7 }] {
             assert_eq!(HandshakeRequest::decode(&asked.encode()), Ok(asked));
         }
-        assert_eq!(HandshakeReply::decode(&HandshakeReply::View.encode()), Ok(HandshakeReply::View));
+        assert_eq!(HandshakeReply::decode(&HandshakeReply::Area.encode()), Ok(HandshakeReply::Area));
         let client = ClientId { index: 7, generation: 9 };
         let (reply_queue, request_queue) = (Some(0), None);
-        let (node, arena_bytes, planes, place) = (NodeId(5), 4096, 2, 63);
-        let welcome = Welcome { node, client, lanes: 3, arena_bytes, reply_queue, request_queue, planes, place };
+        let (node, arena_bytes, shards, user_bucket) = (NodeId(5), 4096, 2, 63);
+        let welcome =
+            Welcome { node, client, channels: 3, arena_bytes, reply_queue, request_queue, shards, user_bucket };
         assert_eq!(
             HandshakeReply::decode(&HandshakeReply::Welcome(welcome).encode()),
             Ok(HandshakeReply::Welcome(welcome))
@@ -269,8 +274,8 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named_whatever_its_length() {
-        // If this broke, a client of another build would be told "malformed" instead of which versions differ.
+    fn other_version_is_reported_at_any_length() {
+        // If this broke, a client of another build would see "malformed" instead of the two versions.
         for bytes in [16, 64, 100, 256] {
             let mut frame = vec![0; bytes];
             frame[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
@@ -281,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_of_any_length_is_refused_without_a_panic() {
+    fn garbage_of_any_length_is_rejected() {
         // If this broke, one packet from any local process would kill the daemon.
         for bytes in 0..300 {
             for fill in [0, 1, 0xff] {
@@ -294,9 +299,17 @@ mod tests {
         assert!(HandshakeReply::decode(&frame).is_err());
         let client = ClientId { index: 0, generation: 1 };
         let (node, reply_queue, request_queue) = (NodeId(1), None, None);
-        for (planes, place) in [(17, 0), (1, PLACES as u8)] {
-            let welcome =
-                Welcome { node, client, lanes: 1, arena_bytes: 4096, reply_queue, request_queue, planes, place };
+        for (shards, user_bucket) in [(17, 0), (1, USER_BUCKETS as u8)] {
+            let welcome = Welcome {
+                node,
+                client,
+                channels: 1,
+                arena_bytes: 4096,
+                reply_queue,
+                request_queue,
+                shards,
+                user_bucket,
+            };
             assert!(HandshakeReply::decode(&HandshakeReply::Welcome(welcome).encode()).is_err());
         }
     }

@@ -1,58 +1,66 @@
-//! The road inside a node: shared memory, rings, queues, sleep and wake.
+//! IPC between the clients and the daemon of one node: shared memory, rings, queues, sleep and wake.
 //!
-//! *The stop before:* `ddss` writes a request into the calling thread's own [`Channel`].
-//! *The stop after:* `ddssd`'s progress thread takes copies out of its [`IpcServer`], for the engine in `ddss-core`.
+//! `ddss` writes a request into the [`Channel`] of the calling thread. The progress thread of `ddssd` takes copies of
+//! requests from its [`IpcServer`], for the engine in `ddss-core`. This crate does not know what an
+//! [`Entry`](ddss_core::Entry) means, what a segment is, or that there are other nodes.
 //!
 //! ```text
 //!        client process                                  daemon
 //!   +------------------------+    hello, descriptors   +-------------------------+
-//!   | Attachment::connect    | <---- Unix socket ----> | Reception (own thread)  |
-//!   |                        |                         |     | Arrival           |
-//!   |  Lane (one a thread)   |    one sealed memfd     |     v                   |
-//!   |    submit  ---------------> request ring ----------> Station::poll         |
-//!   |    reap   <-------------- completion ring <--------- Station::reply        |
-//!   |    arena  <------------- payloads, both ways ------> Station::arena        |
+//!   | Attachment::connect    | <---- Unix socket ----> | Acceptor (own thread)   |
+//!   |                        |                         |     | ClientEvent       |
+//!   |  Channel (one a thread)|    one sealed memfd     |     v                   |
+//!   |    submit  ---------------> request ring ----------> IpcServer::poll       |
+//!   |    reap   <-------------- completion ring <--------- IpcServer::reply      |
+//!   |    arena  <------------- payloads, both ways ------> IpcServer::arena      |
 //!   +------------------------+                         +-------------------------+
-//!                      notice board: daemon writes, clients only read
+//!                      service page: daemon writes, clients only read
 //! ```
+//!
+//! | folder | contents |
+//! | --- | --- |
+//! | `client` | [`Attachment`], [`Channel`], [`CallTable`] |
+//! | `server` | [`IpcServer`], [`Acceptor`], the poll scheduler |
+//! | `shm` | layout of the shared memory, rings, service page, status page |
+//! | `transport` | rings and System V queues under one interface |
+//! | `wait` | spin, yield and park |
+//! | `sys` | kernel interfaces and lock-free structures: the unsafe code |
 //!
 //! ```
 //! use ddss_core::NodeId;
-//! use ddss_ipc::{Arrival, AttachOptions, Attachment, Reception, ReceptionConfig, Station, WaitClass, Waited};
+//! use ddss_ipc::{Acceptor, AcceptorConfig, AttachOptions, Attachment, ClientEvent, IpcServer, WaitClass, WaitOutcome};
 //! use std::time::{Duration, Instant};
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("socket");
-//! // The daemon: a station and a reception.
-//! let mut station = Station::open(NodeId(1))?;
-//! let reception = Reception::start(&path, ReceptionConfig::new(&station), station.inbox().sink())?;
+//! // The daemon: a server and an acceptor.
+//! let mut server = IpcServer::open(NodeId(1))?;
+//! let acceptor = Acceptor::start(&path, AcceptorConfig::new(&server), server.inbox().sink())?;
 //! let service = std::thread::spawn(move || -> Result<(), ddss_ipc::MemoryError> {
 //!     let mut batch = Vec::with_capacity(64);
 //!     loop {
-//!         match station.arrival() {
-//!             Some(Arrival::Attached(session)) => drop(station.adopt(session)?),
-//!             Some(Arrival::Left(_)) => return Ok(()),
+//!         match server.next_event() {
+//!             Some(ClientEvent::Attached(session)) => drop(server.add_client(session)?),
+//!             Some(ClientEvent::Detached(_)) => return Ok(()),
 //!             None => {}
 //!         }
-//!         station.poll(64, &mut batch);
-//!         for (lane, [word, question, ..]) in batch.drain(..) {
-//!             station.reply(lane, &[word, question + 1, 0, 0, 0, 0, 0, 0]);
+//!         server.poll(64, &mut batch);
+//!         for (channel, [word, question, ..]) in batch.drain(..) {
+//!             server.reply(channel, &[word, question + 1, 0, 0, 0, 0, 0, 0]);
 //!         }
-//!         station.flush();
+//!         server.flush();
 //!     }
 //! });
 //! // A client, usually in another process.
 //! let attachment = Attachment::connect(&path, &AttachOptions::default())?;
-//! let mut lane = attachment.take_lane().ok_or("all lanes are taken")?;
-//! lane.submit([0, 41, 0, 0, 0, 0, 0, 0])?;
-//! lane.ring();
-//! assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + Duration::from_secs(2)), Waited::Ready);
-//! assert_eq!(lane.reap().map(|entry| entry[1]), Some(42));
-//! drop((lane, attachment));
+//! let mut channel = attachment.take_channel().ok_or("all channels are taken")?;
+//! channel.submit([0, 41, 0, 0, 0, 0, 0, 0])?;
+//! channel.ring_doorbell();
+//! assert_eq!(channel.wait(WaitClass::Polling, Instant::now() + Duration::from_secs(2)), WaitOutcome::Ready);
+//! assert_eq!(channel.reap().map(|entry| entry[1]), Some(42));
+//! drop((channel, attachment));
 //! service.join().expect("the service did not panic")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//!
-//! It does not know what an [`Entry`](ddss_core::Entry) means, what a segment is, or that there are other nodes.
 
 #![cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "the models use a part of the crate"))]
 
@@ -86,22 +94,24 @@ pub use client::channel::{Channel, ChannelFull};
 #[cfg(not(loom))]
 pub use paths::{FOLDER_VARIABLE, SOCKET_NAME, client_folder, default_folder, socket_name, status_name};
 #[cfg(not(loom))]
-pub use server::acceptor::{Acceptor, AcceptorConfig, ArrivalSink, UserLimit};
+pub use server::acceptor::{Acceptor, AcceptorConfig, ClientEventSink, UserLimit};
 #[cfg(not(loom))]
 pub use server::server::{IdleMode, Inbox, IpcServer, ProtocolViolation, RequestHandler, ServerCounts};
 #[cfg(not(loom))]
-pub use server::session::{Arrival, Credentials, Session};
+pub use server::session::{ClientEvent, Credentials, Session};
 #[cfg(not(loom))]
-pub use shm::area_mapping::{AreaAccess, view};
+pub use shm::area_mapping::{AreaAccess, map_area};
 #[cfg(not(loom))]
 pub use shm::layout::LAYOUT_VERSION;
 #[cfg(not(loom))]
-pub use shm::status_page::{Life, STATUS_NAME, StatusReadError, process_began, read_all_statuses, read_status};
+pub use shm::status_page::{
+    Liveness, STATUS_NAME, StatusReadError, process_start_ticks, read_all_statuses, read_status,
+};
 #[cfg(not(loom))]
 pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
 #[cfg(not(loom))]
 pub use sys::{
-    Access, Combiner, InheritedSocket, MemoryError, PoolGuard, Seqlock, SharedMemory, TryLockPool, exit_for_lost_files,
+    Access, Combiner, InheritedSocket, MemoryError, PoolGuard, Seqlock, SharedMemory, TryLockPool, exit_on_lost_file,
 };
 #[cfg(not(loom))]
 pub use trace_sampling::{TracedRequest, clock_ns};

@@ -1,4 +1,4 @@
-//! The ring and the parking as the model checker sees them: small, and every interleaving.
+//! Loom models of the ring, the parking protocol and the lock-free structures: small, with every interleaving.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p ddss-ipc --release --test loom
@@ -18,7 +18,7 @@ use crate::sys::{Combiner, TryLockPool};
 use crate::wait::park;
 use crate::wait::park::SleepMode;
 
-/// Slots of a model's ring. Two, so that both "full" and "comes round" happen within three messages.
+/// Slots of a model's ring. With two, "full" and "wraps around" both happen within three messages.
 const SLOTS: usize = 2;
 
 #[derive(Clone)]
@@ -36,15 +36,15 @@ impl Slots for Ring {
     }
 }
 
-/// An entry of which all words belong together.
+/// Returns an entry whose words all belong together.
 fn entry(value: u64) -> Entry {
     std::array::from_fn(|index| if index == 0 { value << 32 } else { value * 10 + index as u64 })
 }
 
 fn check(found: Entry, value: u64) {
     let expected = entry(value);
-    assert_eq!(found[0] >> 32, value, "another entry than the next one");
-    assert_eq!(found[1..], expected[1..], "words of two entries in one");
+    assert_eq!(found[0] >> 32, value, "not the next entry");
+    assert_eq!(found[1..], expected[1..], "words of two entries are mixed");
 }
 
 fn run(model: impl Fn() + Sync + Send + 'static) {
@@ -53,7 +53,7 @@ fn run(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Three messages through a ring of two slots, and their completions back in the same slots, as in `shm/ring.rs`.
+/// Sends three messages through a ring of two slots, and their completions back in the same slots, as in `shm/ring.rs`.
 pub fn entries_arrive_whole_and_in_order() {
     run(|| {
         let ring = Ring::new();
@@ -93,8 +93,8 @@ pub fn entries_arrive_whole_and_in_order() {
     });
 }
 
-/// A client that says "I sleep" is either told that its completion is there, or the service sees that it sleeps.
-pub fn a_sleeping_client_is_seen() {
+/// Checks the client's sleep: the client sees its completion, or the service sees the sleeper.
+pub fn sleeping_client_is_woken() {
     run(|| {
         let ring = Ring::new();
         let control = Arc::new(AtomicU64::new(0));
@@ -103,104 +103,106 @@ pub fn a_sleeping_client_is_seen() {
             thread::spawn(move || {
                 given.publish(&entry(1));
                 order::before_wake();
-                park::sleeper(&control, given.published()).is_some()
+                park::find_sleeper(&control, given.published()).is_some()
             })
         };
         let mut reaped = Consumer::new(ring, Kind::Completion, 0);
-        let sleeps = park::announce(&control, SleepMode::Futex, &mut reaped);
+        let sleeps = park::announce_sleep(&control, SleepMode::Futex, &mut reaped);
         let woken = service.join().unwrap();
-        assert!(!sleeps || woken, "the client sleeps and nobody wakes it");
+        assert!(!sleeps || woken, "the client sleeps and is not woken");
     });
 }
 
-/// A service that says "I sleep" either sees the request in its last sweep, or the client sees that it sleeps.
-pub fn a_resting_service_is_rung() {
+/// Checks the service's sleep: the service sees the request in its last sweep, or the client sees the sleep.
+pub fn sleeping_service_is_woken() {
     run(|| {
         let ring = Ring::new();
-        let rest = Arc::new(AtomicU64::new(0));
+        let sleep_id = Arc::new(AtomicU64::new(0));
         let client = {
-            let (mut submitted, rest) = (Producer::new(ring.clone(), Kind::Request, 0), Arc::clone(&rest));
+            let (mut submitted, sleep_id) = (Producer::new(ring.clone(), Kind::Request, 0), Arc::clone(&sleep_id));
             thread::spawn(move || {
                 submitted.publish(&entry(1));
-                order::before_ring();
-                rest.load(Ordering::Relaxed) != 0
+                order::before_doorbell();
+                sleep_id.load(Ordering::Relaxed) != 0
             })
         };
         let taken = Consumer::new(ring, Kind::Request, 0);
-        rest.store(1, Ordering::Relaxed);
-        order::before_rest();
+        sleep_id.store(1, Ordering::Relaxed);
+        order::before_service_sleep();
         let sleeps = !taken.is_ready();
-        let rung = client.join().unwrap();
-        assert!(!sleeps || rung, "the service sleeps and nobody rings");
+        let rung_for = client.join().unwrap();
+        assert!(!sleeps || rung_for, "the service sleeps and is not woken");
     });
 }
 
-/// A client that has rung for this sleep does not ring again; what it submits then is seen by the sweep after it.
-pub fn a_client_that_has_rung_is_swept() {
+/// Checks a request after the doorbell: a client does not ring twice for one sleep, so the next sweep must see the
+/// request.
+pub fn request_after_doorbell_is_polled() {
     run(|| {
         let ring = Ring::new();
-        // The service sleeps, and the client has rung for that already.
-        let rest = Arc::new(AtomicU64::new(1));
+        // The service sleeps, and the client has already rung for this sleep.
+        let sleep_id = Arc::new(AtomicU64::new(1));
         let client = {
-            let (mut submitted, rest) = (Producer::new(ring.clone(), Kind::Request, 0), Arc::clone(&rest));
+            let (mut submitted, sleep_id) = (Producer::new(ring.clone(), Kind::Request, 0), Arc::clone(&sleep_id));
             thread::spawn(move || {
                 submitted.publish(&entry(1));
-                order::before_ring();
-                // Awake: it will sweep before it sleeps again. The same sleep: rung already.
-                rest.load(Ordering::Relaxed) == 1
+                order::before_doorbell();
+                // Zero: the service is awake and will sweep before it sleeps again. One: the same sleep, already rung
+                // for.
+                sleep_id.load(Ordering::Relaxed) == 1
             })
         };
         let taken = Consumer::new(ring, Kind::Request, 0);
-        rest.store(0, Ordering::Relaxed);
-        order::after_rest();
+        sleep_id.store(0, Ordering::Relaxed);
+        order::after_service_sleep();
         let swept = taken.is_ready();
         let relies_on_the_sweep = client.join().unwrap();
-        assert!(!relies_on_the_sweep || swept, "the client counts on a sweep that has missed it");
+        assert!(!relies_on_the_sweep || swept, "the sweep has missed the request");
     });
 }
 
-/// Two threads want the one place there is; what the first one wrote is there for the second one.
-pub fn a_place_is_one_threads_at_a_time() {
+/// Lets two threads compete for one pool slot: the second sees the writes of the first.
+pub fn pool_slot_has_one_owner() {
     run(|| {
-        let claims = Arc::new(TryLockPool::new([0u64]));
+        let pool = Arc::new(TryLockPool::new([0u64]));
         let work =
-            |claims: &TryLockPool<u64>| claims.claim(0).map(|mut place| place.with(|count| *count += 1)).is_some();
+            |pool: &TryLockPool<u64>| pool.try_acquire(0).map(|mut place| place.with(|count| *count += 1)).is_some();
         let other = {
-            let claims = Arc::clone(&claims);
-            thread::spawn(move || work(&claims))
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || work(&pool))
         };
-        let worked = u64::from(work(&claims)) + u64::from(other.join().unwrap());
-        let counted = claims.claim(0).map(|mut place| place.with(|count| *count));
-        assert_eq!(counted, Some(worked), "a place was not given back, or what was done in it is lost");
-        assert!(worked > 0, "both found it taken");
+        let worked = u64::from(work(&pool)) + u64::from(other.join().unwrap());
+        let counted = pool.try_acquire(0).map(|mut place| place.with(|count| *count));
+        assert_eq!(counted, Some(worked), "a slot was not released, or a write is lost");
+        assert!(worked > 0, "both threads found the slot taken");
     });
 }
 
-/// Two threads have something to be done at a desk; whoever is there does it, and what was written before is there.
-pub fn whatever_is_left_is_done() {
+/// Lets two threads submit requests to a combiner: the holder executes both and sees the writes before each.
+pub fn combiner_executes_every_request() {
     run(|| {
-        let desk = Arc::new((Combiner::new([0u64; 2]), [AtomicU64::new(0), AtomicU64::new(0)]));
-        let come = |desk: &(Combiner<[u64; 2]>, [AtomicU64; 2]), who: usize| {
-            desk.1[who].store(1, Ordering::Relaxed);
-            desk.0.leave(1 << who, |done, left| {
-                for (index, done) in done.iter_mut().enumerate().filter(|(index, _)| left >> index & 1 == 1) {
-                    *done += desk.1[index].load(Ordering::Relaxed);
+        let combiner = Arc::new((Combiner::new([0u64; 2]), [AtomicU64::new(0), AtomicU64::new(0)]));
+        let submit = |combiner: &(Combiner<[u64; 2]>, [AtomicU64; 2]), thread: usize| {
+            combiner.1[thread].store(1, Ordering::Relaxed);
+            combiner.0.submit(1 << thread, |done, requests| {
+                for (index, done) in done.iter_mut().enumerate().filter(|(index, _)| requests >> index & 1 == 1) {
+                    *done += combiner.1[index].load(Ordering::Relaxed);
                 }
             });
         };
         let other = {
-            let desk = Arc::clone(&desk);
-            thread::spawn(move || come(&desk, 1))
+            let combiner = Arc::clone(&combiner);
+            thread::spawn(move || submit(&combiner, 1))
         };
-        come(&desk, 0);
+        submit(&combiner, 0);
         other.join().unwrap();
-        desk.0.leave(0, |done, _| assert_eq!(*done, [1, 1], "something was not done, or done before it was there"));
+        combiner.0.submit(0, |done, _| assert_eq!(*done, [1, 1], "a request was lost, or executed too early"));
     });
 }
 
-/// A call is answered while its owner goes to sleep, and gives it up: one of the two frees it, an answer that is found is
-/// whole, and who is to be woken has said how.
-pub fn a_call_ends_once() {
+/// Completes a call while its caller parks and abandons it. Exactly one of the two frees it, a completion is whole, and
+/// a parked caller has stored how to wake it.
+pub fn call_completes_once() {
     run(|| {
         let calls = Arc::new((CallTable::new(1), AtomicU64::new(0)));
         let id = calls.0.begin().unwrap();
@@ -208,35 +210,37 @@ pub fn a_call_ends_once() {
         let service = {
             let calls = Arc::clone(&calls);
             thread::spawn(move || {
-                let ended = calls.0.end(id, &entry(2));
+                let ended = calls.0.complete(id, &entry(2));
                 match ended {
-                    Notify::Late => calls.0.free(id),
-                    Notify::Dozes => assert_eq!(calls.1.load(Ordering::Relaxed), 1, "nobody knows how to wake it"),
-                    Notify::Told | Notify::Stale => {}
+                    Notify::Abandoned => calls.0.free(id),
+                    Notify::Parked => {
+                        assert_eq!(calls.1.load(Ordering::Relaxed), 1, "the caller has not stored how to wake it")
+                    }
+                    Notify::Polling | Notify::Stale => {}
                 }
                 ended
             })
         };
         calls.1.store(1, Ordering::Relaxed);
-        let dozes = calls.0.doze(id) == CallStatus::Waiting;
+        let dozes = calls.0.park(id) == CallStatus::Waiting;
         let found = calls.0.abandon(id);
         if let CallStatus::Done(completion) = found {
             check(completion, 2);
             calls.0.free(id);
         }
         let ended = service.join().unwrap();
-        assert_eq!(ended == Notify::Late, found == CallStatus::Waiting, "freed by both, or by nobody");
-        assert!(ended != Notify::Dozes || dozes, "woken, who did not sleep");
-        assert!(calls.0.begin().is_some_and(|next| next != id), "the place was not given back");
+        assert_eq!(ended == Notify::Abandoned, found == CallStatus::Waiting, "freed twice, or not at all");
+        assert!(ended != Notify::Parked || dozes, "woken without a sleep");
+        assert!(calls.0.begin().is_some_and(|next| next != id), "the slot was not freed");
     });
 }
 
-/// Two threads want two slots each, of three; what each does there is seen by who comes next.
-pub fn a_slot_is_in_one_run_at_a_time() {
+/// Lets two threads allocate two of three slots each: the next owner of a slot sees the writes of the previous one.
+pub fn slot_belongs_to_one_run() {
     run(|| {
         let slots = Arc::new(SlotBitmap::new(0, 3));
         let uses: Arc<[AtomicU64; 3]> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
-        // Not one step: who does not see what was done before counts it away.
+        // Not one step: a thread that misses an earlier write loses that count.
         let work = |slots: &SlotBitmap, uses: &[AtomicU64; 3]| {
             let Some(first) = slots.take(2) else { return 0 };
             for slot in &uses[first as usize..first as usize + 2] {
@@ -253,23 +257,23 @@ pub fn a_slot_is_in_one_run_at_a_time() {
         let used = work(&slots, &uses) + other.join().unwrap();
         let counted: u64 = uses.iter().map(|slot| slot.load(Ordering::Relaxed)).sum();
         assert_eq!(counted, used, "a slot was in two runs at a time");
-        assert_eq!(slots.take(3), Some(0), "a slot was not given back");
+        assert_eq!(slots.take(3), Some(0), "a slot was not freed");
     });
 }
 
-/// `Rmq`: requests by the ring, replies by a queue of which the lane's share is one message. A reply that is held back
-/// when the client takes the one before it is asked for.
-pub fn replies_by_queue_come_or_are_asked_for() {
+/// Models `Rmq`: requests by ring, replies by a queue in which the channel's share is one message. The client requests
+/// a reply that is deferred while it takes the previous one.
+pub fn queued_replies_arrive_or_are_requested() {
     run(|| {
         let ring = Ring::new();
-        // The kernel's queue has a lock of its own.
+        // The kernel's queue has its own lock.
         let queue = Arc::new(Mutex::new(VecDeque::new()));
         let words = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
         let service = {
             let mut taken = Consumer::new(ring.clone(), Kind::Request, 0);
             let (queue, words) = (Arc::clone(&queue), Arc::clone(&words));
             thread::spawn(move || {
-                let (mut held, mut sent) = (VecDeque::new(), 0);
+                let (mut deferred, mut sent) = (VecDeque::new(), 0);
                 for value in 1..=2 {
                     let found = loop {
                         match taken.take() {
@@ -278,10 +282,10 @@ pub fn replies_by_queue_come_or_are_asked_for() {
                         }
                     };
                     check(found, value);
-                    held.push_back(entry(value + 100));
-                    send_held(&mut held, &mut sent, &queue, &words);
+                    deferred.push_back(entry(value + 100));
+                    send_deferred(&mut deferred, &mut sent, &queue, &words);
                 }
-                held.len()
+                deferred.len()
             })
         };
         let mut submitted = Producer::new(ring, Kind::Request, 0);
@@ -295,38 +299,38 @@ pub fn replies_by_queue_come_or_are_asked_for() {
         };
         check(found, 101);
         words.0.store(1, Ordering::Relaxed);
-        order::after_take();
+        order::after_receive();
         let rings = words.1.load(Ordering::Relaxed) != 0;
-        let held = service.join().unwrap();
-        assert!(held == 0 || rings, "a reply is held back and nobody asks for it");
-        assert_eq!(queue.lock().unwrap().len() + held, 1, "the second reply is in one place");
+        let deferred = service.join().unwrap();
+        assert!(deferred == 0 || rings, "a deferred reply is never requested");
+        assert_eq!(queue.lock().unwrap().len() + deferred, 1, "the second reply is in one place");
     });
 }
 
-/// What `ServiceLane::send_held` does with a share of one message.
-fn send_held(
-    held: &mut VecDeque<Entry>,
+/// Models `ServerChannel::send_deferred` with a share of one message.
+fn send_deferred(
+    deferred: &mut VecDeque<Entry>,
     sent: &mut u64,
     queue: &Mutex<VecDeque<Entry>>,
-    (taken, held_word): &(AtomicU64, AtomicU64),
+    (taken, deferred_word): &(AtomicU64, AtomicU64),
 ) {
-    let mut told = false;
-    while let Some(entry) = held.front() {
+    let mut is_announced = false;
+    while let Some(entry) = deferred.front() {
         if *sent - taken.load(Ordering::Relaxed) < 1 {
             queue.lock().unwrap().push_back(*entry);
-            held.pop_front();
+            deferred.pop_front();
             *sent += 1;
-        } else if told {
+        } else if is_announced {
             return;
         } else {
-            told = true;
-            held_word.store(1, Ordering::Relaxed);
-            order::before_hold();
+            is_announced = true;
+            deferred_word.store(1, Ordering::Relaxed);
+            order::before_deferred_check();
         }
     }
 }
 
-/// Two words of which each side writes one and then reads the other: at least one of them sees the other's.
+/// Checks two words of which each side writes one and then reads the other: at least one side sees the other's write.
 fn one_sees_the_other(first: fn(), second: fn()) {
     run(move || {
         let words = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
@@ -341,16 +345,16 @@ fn one_sees_the_other(first: fn(), second: fn()) {
         words.0.store(1, Ordering::Relaxed);
         first();
         let seen = words.1.load(Ordering::Relaxed);
-        assert!(seen + other.join().unwrap() > 0, "neither saw the other");
+        assert!(seen + other.join().unwrap() > 0, "neither side saw the other's write");
     });
 }
 
-/// A service that holds a reply back either sees what the client took, or the client sees that it holds something.
-pub fn a_held_reply_is_asked_for() {
-    one_sees_the_other(order::before_hold, order::after_take);
+/// Checks deferred replies: the service sees that the client received, or the client sees that replies are deferred.
+pub fn deferred_reply_is_requested() {
+    one_sees_the_other(order::before_deferred_check, order::after_receive);
 }
 
-/// A watch that dozes either sees the deadline of a lane that blocks, or the lane sees that it dozes.
-pub fn a_dozing_watch_is_kicked() {
-    one_sees_the_other(order::before_doze, order::before_block);
+/// Checks the timeout thread: it sees the deadline of a blocking channel, or the channel sees that it sleeps.
+pub fn sleeping_timeout_thread_is_kicked() {
+    one_sees_the_other(order::before_timeout_sleep, order::before_block);
 }

@@ -1,51 +1,52 @@
-//! Where a node's daemon and its clients meet when nobody says where.
+//! Default paths at which a node's daemon and its clients meet.
 
 use crate::shm::status_page::STATUS_NAME;
 use std::path::{Path, PathBuf};
 
-/// The environment variable that names the daemon's folder.
+/// Environment variable that names the daemon's folder.
 pub const FOLDER_VARIABLE: &str = "DDSS_DIR";
 
-/// The name of the clients' socket in the daemon's folder.
+/// Name of the client socket in the daemon's folder.
 pub const SOCKET_NAME: &str = "ddssd.sock";
 
-/// The name of the door to one of a daemon's planes: the first plane's is the daemon's.
+/// Returns the socket name of a shard. The first shard's name is that of the daemon.
 ///
 /// ```
 /// use ddss_ipc::{SOCKET_NAME, socket_name};
 /// assert_eq!((socket_name(0).as_str(), socket_name(1).as_str()), (SOCKET_NAME, "ddssd-1.sock"));
 /// ```
-pub fn socket_name(plane: u8) -> String {
-    name_of(plane, "sock")
+pub fn socket_name(shard: u8) -> String {
+    name_of(shard, "sock")
 }
 
-/// The name of the status page of one of a daemon's planes, as [`socket_name`] is of its door.
-pub fn status_name(plane: u8) -> String {
-    name_of(plane, "status")
+/// Returns the name of a shard's status page, as [`socket_name`] does for its socket.
+pub fn status_name(shard: u8) -> String {
+    name_of(shard, "status")
 }
 
-fn name_of(plane: u8, kind: &str) -> String {
-    if plane == 0 { format!("ddssd.{kind}") } else { format!("ddssd-{plane}.{kind}") }
+fn name_of(shard: u8, kind: &str) -> String {
+    if shard == 0 { format!("ddssd.{kind}") } else { format!("ddssd-{shard}.{kind}") }
 }
 
-/// Where a daemon of the whole machine is, as the packages install it.
+/// Folder of a system-wide daemon, as the packages install it.
 const SYSTEM_FOLDER: &str = "/run/ddss";
 
-/// Places of which nothing was said: what decides about them.
-struct Surroundings {
+/// Inputs that decide the default folder.
+struct Environment {
     named: Option<PathBuf>,
     runtime: Option<PathBuf>,
     uid: u32,
 }
 
-impl Surroundings {
+impl Environment {
     fn here() -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let uid = rustix::process::getuid().as_raw();
         Self { named: variable(FOLDER_VARIABLE), runtime: variable("XDG_RUNTIME_DIR"), uid }
     }
 
-    /// Where a daemon of this user is, when its folder is not named. Root's is the machine's, in each of its sessions.
+    /// Returns the folder of this user's daemon when none is named. Root uses the system folder in each of its
+    /// sessions.
     fn default_folder(&self) -> PathBuf {
         match (&self.named, self.uid, &self.runtime) {
             (Some(named), ..) => named.clone(),
@@ -55,39 +56,43 @@ impl Surroundings {
         }
     }
 
-    /// Where a client looks for a daemon, one place after the other. Each of them belongs to the user or to root.
-    fn places(&self) -> Vec<PathBuf> {
-        let mut places = vec![self.default_folder()];
+    /// Lists the folders in which a client looks for a daemon, in order. Each belongs to the user or to root.
+    fn candidates(&self) -> Vec<PathBuf> {
+        let mut candidates = vec![self.default_folder()];
         if self.named.is_none() {
-            // Where a daemon of root was put by earlier releases, when it was started in a session.
+            // Earlier releases put a daemon that root started in a session here.
             let of_session = self.runtime.iter().filter(|_| self.uid == 0).map(|runtime| runtime.join("ddss"));
-            places.extend(of_session);
-            places.push(SYSTEM_FOLDER.into());
-            places.dedup();
+            candidates.extend(of_session);
+            candidates.push(SYSTEM_FOLDER.into());
+            candidates.dedup();
         }
-        places
+        candidates
     }
 
-    /// The first place where a daemon is or was, else the first one.
+    /// Returns the first folder with traces of a daemon, or else the first folder.
     fn find(&self, is_there: impl Fn(&Path) -> bool) -> PathBuf {
-        let places = self.places();
-        places.into_iter().find(|place| is_there(place)).unwrap_or_else(|| self.default_folder())
+        let candidates = self.candidates();
+        candidates.into_iter().find(|place| is_there(place)).unwrap_or_else(|| self.default_folder())
     }
 }
 
-/// The folder of a daemon that this user starts: what `DDSS_DIR` says, else `/run/ddss` for root, `$XDG_RUNTIME_DIR/ddss` for
-/// everybody else, and a folder of the user's own under `/tmp` where there is no such variable.
+/// Returns the folder of a daemon that this user starts.
+///
+/// This is `DDSS_DIR` if set, `/run/ddss` for root, `$XDG_RUNTIME_DIR/ddss` for other users, or else a folder of the
+/// user under `/tmp`.
 pub fn default_folder() -> PathBuf {
-    Surroundings::here().default_folder()
+    Environment::here().default_folder()
 }
 
-/// The folder in which a client looks for its daemon: [`default_folder`] if a daemon is or was there, else `/run/ddss`, where
-/// the packaged daemon is. What `DDSS_DIR` names is the only place.
+/// Returns the folder in which a client looks for its daemon.
+///
+/// This is [`default_folder`] if a daemon runs or ran there, or else `/run/ddss` of the packaged daemon. If `DDSS_DIR`
+/// is set, it is the only candidate.
 pub fn client_folder() -> PathBuf {
-    Surroundings::here().find(is_used)
+    Environment::here().find(is_used)
 }
 
-/// Whether a daemon has its socket or its page there, or this user may not know.
+/// Returns true if a daemon has its socket or status page in the folder, or if this user may not look.
 fn is_used(folder: &Path) -> bool {
     let is_there = |name: &str| match std::fs::symlink_metadata(folder.join(name)) {
         Ok(_) => true,
@@ -100,13 +105,13 @@ fn is_used(folder: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn of(named: Option<&str>, runtime: Option<&str>, uid: u32) -> Surroundings {
-        Surroundings { named: named.map(PathBuf::from), runtime: runtime.map(PathBuf::from), uid }
+    fn of(named: Option<&str>, runtime: Option<&str>, uid: u32) -> Environment {
+        Environment { named: named.map(PathBuf::from), runtime: runtime.map(PathBuf::from), uid }
     }
 
     #[test]
-    fn a_client_looks_where_its_users_daemon_is_and_then_where_the_machines_is() {
-        // If this broke, a client would not find the packaged daemon, or take the machine's for its user's own.
+    fn client_prefers_daemon_of_its_user_over_system_daemon() {
+        // If this broke, a client would miss the packaged daemon, or use the system daemon instead of its user's.
         let (session, nobody) = (Some("/run/user/7"), |_: &Path| false);
         let only = |place: &'static str| move |path: &Path| path == Path::new(place);
         let root = of(None, Some("/run/user/0"), 0);

@@ -1,4 +1,4 @@
-//! The Unix socket of the attach: packets with descriptors, and the end of a process seen through its end.
+//! Unix sockets of the handshake: packets with descriptors, and detection of the peer's end.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,7 +15,7 @@ use rustix::net::{
 };
 use rustix::time::Timespec;
 
-/// Descriptors that one packet carries at the most.
+/// Maximum of descriptors in one packet.
 pub(crate) const DESCRIPTORS_MAX: usize = 4;
 
 fn fresh() -> Result<OwnedFd, Errno> {
@@ -23,7 +23,7 @@ fn fresh() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// Listens at a path where nothing is.
+/// Listens at a path without a socket.
 pub(crate) fn listen(path: &Path, backlog: i32) -> Result<OwnedFd, Errno> {
     let socket = fresh()?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
@@ -31,22 +31,21 @@ pub(crate) fn listen(path: &Path, backlog: i32) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Sees that a socket which somebody else has made is one that clients of `path` come to, and takes it over.
+/// Adopts an inherited socket after checking that clients of `path` connect to it.
 pub(crate) fn adopt(listener: &OwnedFd, path: &Path) -> Result<(), String> {
-    let wrong = |errno: Errno| format!("the socket that was passed cannot be used: {errno}");
+    let wrong = |errno: Errno| format!("cannot use the inherited socket: {errno}");
     let kind = rustix::net::sockopt::socket_type(listener).map_err(wrong)?;
     if kind != SocketType::SEQPACKET || !rustix::net::sockopt::socket_acceptconn(listener).map_err(wrong)? {
-        return Err("the socket that was passed is none that listens for packets (ListenSequentialPacket=)".to_owned());
+        return Err(
+            "the inherited socket does not listen for packets: set ListenSequentialPacket= in its unit".to_owned()
+        );
     }
     let address = SocketAddrUnix::try_from(rustix::net::getsockname(listener).map_err(wrong)?).map_err(wrong)?;
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let found = address.path().map(|found| std::path::PathBuf::from(std::ffi::OsStr::from_bytes(found.to_bytes())));
     if found.as_deref().map(real) != Some(real(path)) {
         let found = found.map_or_else(|| "nowhere".to_owned(), |found| found.display().to_string());
-        return Err(format!(
-            "the socket that was passed listens at {found}, and clients look for it at {}",
-            path.display()
-        ));
+        return Err(format!("the inherited socket listens at {found}, but clients connect to {}", path.display()));
     }
     rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::CLOEXEC).map_err(wrong)?;
     rustix::io::ioctl_fionbio(listener, true).map_err(wrong)
@@ -57,7 +56,7 @@ pub(crate) fn accept(listener: &OwnedFd) -> Result<OwnedFd, Errno> {
     rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
 }
 
-/// Connects; a full backlog is tried again until the deadline.
+/// Connects. A full backlog is retried until the deadline.
 pub(crate) fn connect(path: &Path, deadline: Instant) -> Result<OwnedFd, Errno> {
     const RETRY: Duration = Duration::from_millis(1);
     let address = SocketAddrUnix::new(path)?;
@@ -85,14 +84,14 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[Borrowed
     if sent == bytes.len() { Ok(()) } else { Err(Errno::MSGSIZE) }
 }
 
-/// Takes one packet without descriptors (the kernel closes those that came along). Zero bytes is the end.
+/// Receives one packet without descriptors (the kernel closes any that came along). Zero bytes is the end.
 pub(crate) fn receive(socket: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
     let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
-    // With TRUNC the kernel gives the packet's real length, so that an oversized one is told from one that fits.
+    // With TRUNC the kernel returns the packet's real length, which reveals an oversized packet.
     rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut *into, flags)).map(|(_, bytes)| bytes)
 }
 
-/// Takes one packet with its descriptors.
+/// Receives one packet with its descriptors.
 pub(crate) fn receive_with_descriptors(
     socket: BorrowedFd<'_>,
     into: &mut [u8],
@@ -111,7 +110,7 @@ pub(crate) fn receive_with_descriptors(
     Ok((received.bytes, descriptors))
 }
 
-/// Waits until a packet, or the end, is there. False when the deadline came first.
+/// Waits until a packet, or the end, is there. Returns false at the deadline.
 pub(crate) fn wait_readable(socket: BorrowedFd<'_>, deadline: Instant) -> Result<bool, Errno> {
     loop {
         let left = timespec(deadline.saturating_duration_since(Instant::now()));
@@ -125,7 +124,7 @@ pub(crate) fn wait_readable(socket: BorrowedFd<'_>, deadline: Instant) -> Result
     }
 }
 
-/// Whether the other end is still there.
+/// Returns true if the peer is connected.
 pub(crate) fn is_open(socket: BorrowedFd<'_>) -> bool {
     let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -136,13 +135,13 @@ pub(crate) fn is_open(socket: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Ends the connection for both sides, whoever else holds the descriptor.
+/// Ends the connection for both sides, even if other processes hold the descriptor.
 pub(crate) fn shut(socket: &OwnedFd) {
-    // It fails only when the other side is gone already, which is what is wanted.
+    // It only fails when the peer is gone already, which is the goal.
     let _ = rustix::net::shutdown(socket.as_fd(), rustix::net::Shutdown::Both);
 }
 
-/// A duration as the kernel takes it.
+/// Converts a duration for the kernel.
 pub(crate) fn timespec(duration: Duration) -> Timespec {
     Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: i64::from(duration.subsec_nanos()) }
 }

@@ -1,12 +1,12 @@
-//! Which of the four ways a client and the service talk.
+//! IPC strategies: the four ways in which a client and the service communicate.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How requests and replies travel and who waits how (the paper's section 3). A client chooses when it attaches;
-/// the results are the same under each.
+/// Transport of requests and replies, and wait policy of both sides (the paper's section 3). A client chooses when it
+/// attaches; the results are the same under each.
 ///
-/// | strategy | request | reply | who waits how |
+/// | strategy | request | reply | waiting |
 /// | --- | --- | --- | --- |
 /// | `Mq` | System V message queue | System V message queue | both sleep in the kernel |
 /// | `Rmq` | ring in shared memory | System V message queue | service polls, client sleeps |
@@ -34,14 +34,14 @@ pub enum Strategy {
     Auto,
 }
 
-/// The environment variable that [`Strategy::from_environment`] reads.
+/// Environment variable that [`Strategy::from_environment`] reads.
 pub const STRATEGY_VARIABLE: &str = "DDSS_STRATEGY";
 
 impl Strategy {
-    /// All four, in the order of the paper.
+    /// All four strategies, in the order of the paper.
     pub const ALL: [Strategy; 4] = [Strategy::Mq, Strategy::Rmq, Strategy::Rcq, Strategy::Auto];
 
-    /// What `DDSS_STRATEGY` names, or nothing when it is not set.
+    /// Returns the strategy that `DDSS_STRATEGY` names, or `None` if it is not set.
     pub fn from_environment() -> Result<Option<Self>, UnknownStrategy> {
         match std::env::var(STRATEGY_VARIABLE) {
             Ok(name) => name.parse().map(Some),
@@ -50,22 +50,22 @@ impl Strategy {
         }
     }
 
-    /// Whether requests go through the ring.
+    /// Returns true if requests use the ring.
     pub(crate) fn requests_by_ring(self) -> bool {
         !matches!(self, Self::Mq)
     }
 
-    /// Whether replies come through the ring.
+    /// Returns true if replies use the ring.
     pub(crate) fn replies_by_ring(self) -> bool {
         matches!(self, Self::Rcq | Self::Auto)
     }
 
-    /// Whether the paper has the service poll for such a client, rather than sleep.
+    /// Returns true if the service should poll for such a client, rather than sleep (as in the paper).
     pub fn wants_polling(self) -> bool {
         matches!(self, Self::Rmq | Self::Rcq)
     }
 
-    /// The number that travels in the handshake.
+    /// Returns the code of the handshake.
     pub(crate) fn code(self) -> u32 {
         match self {
             Self::Mq => 1,
@@ -100,25 +100,26 @@ impl FromStr for Strategy {
     }
 }
 
-/// A name that is none of the four.
+/// A name that is not one of the four strategies.
 ///
 /// ```
 /// use ddss_ipc::{Strategy, UnknownStrategy};
 ///
 /// let unknown: UnknownStrategy = "fast".parse::<Strategy>().expect_err("there is none of that name");
-/// assert_eq!(unknown.to_string(), "unknown strategy \"fast\": it is one of mq, rmq, rcq, auto");
+/// assert_eq!(unknown.to_string(), "unknown strategy \"fast\": use mq, rmq, rcq or auto");
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("unknown strategy {0:?}: it is one of mq, rmq, rcq, auto")]
+#[error("unknown strategy {0:?}: use mq, rmq, rcq or auto")]
 pub struct UnknownStrategy(String);
 
-/// How urgent an operation is, which decides how its caller waits (the paper's section 3.2).
+/// Class of an operation, which decides how its caller waits (the paper's section 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WaitClass {
-    /// Get, put, atomics: the strategy's own way, polling where it polls.
+    /// Get, put, atomics: as the strategy says, polling where it polls.
     Polling,
-    /// Locks: the same, but who stands in line with many others waits for them and not for the service, and sleeps.
-    InLine,
+    /// Locks: like polling, but a caller in a long lock queue waits for other callers and not for the service, and
+    /// sleeps.
+    LockQueue,
     /// Allocate, release and the like: may sleep under every strategy.
     Sleeping,
 }
@@ -128,8 +129,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_strategy_survives_its_name_and_its_number() {
-        // If this broke, a client would get another strategy than the one it asked for.
+    fn strategy_round_trips_through_name_and_code() {
+        // If this broke, a client would get another strategy than requested.
         for strategy in Strategy::ALL {
             assert_eq!(strategy.to_string().parse(), Ok(strategy));
             assert_eq!(Strategy::from_code(strategy.code()), Some(strategy));

@@ -1,7 +1,7 @@
-//! The atomics of this crate, real or modelled, and every ordering that its protocols rest on, by name.
+//! The atomics of this crate, real or modelled, and every ordering of its protocols, by name.
 //!
-//! Under `--cfg loom` the model checker's atomics take the place of the processor's, and one of the orderings can be
-//! weakened by name (`DDSS_WEAKEN=take`), so that a test can show that each of them is needed.
+//! Under `--cfg loom` the model checker's atomics replace the processor's. One ordering can be weakened by name
+//! (`DDSS_WEAKEN=take`), so that a test can show that each of them is needed.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -13,143 +13,150 @@ pub(crate) use loom::cell::UnsafeCell;
 #[cfg(not(loom))]
 pub(crate) use std::cell::UnsafeCell;
 
-/// The orderings that carry a meaning. Everything else in the crate is `Relaxed`.
+/// The named orderings. Everything else in the crate is `Relaxed`.
 pub(crate) mod order {
     use super::{Ordering, fence};
 
-    /// A slot's first word, by who fills it: the other words are seen no later than the sequence.
-    /// Pairs with [`take`].
+    /// A slot's first word, by its writer: the other words are visible no later than the sequence. Pairs with [`take`].
     #[inline(always)]
     pub(crate) fn publish() -> Ordering {
         weaken("publish", Ordering::Release)
     }
 
-    /// A slot's first word, by who empties it. Pairs with [`publish`].
+    /// A slot's first word, by its reader. Pairs with [`publish`].
     #[inline(always)]
     pub(crate) fn take() -> Ordering {
         weaken("take", Ordering::Acquire)
     }
 
-    /// The word of a place, by who claims it: what its last holder wrote is seen. Pairs with [`give_back`].
+    /// A pool slot's word, by the thread that acquires it: the writes of the last owner are visible. Pairs with
+    /// [`pool_release`].
     #[inline(always)]
-    pub(crate) fn claim() -> Ordering {
-        weaken("claim", Ordering::Acquire)
+    pub(crate) fn pool_acquire() -> Ordering {
+        weaken("pool_acquire", Ordering::Acquire)
     }
 
-    /// The same word, by who gives the place back. Pairs with [`claim`].
+    /// A pool slot's word, by the thread that releases it. Pairs with [`pool_acquire`].
     #[inline(always)]
-    pub(crate) fn give_back() -> Ordering {
-        weaken("give_back", Ordering::Release)
+    pub(crate) fn pool_release() -> Ordering {
+        weaken("pool_release", Ordering::Release)
     }
 
-    /// A desk's word, by who finds nobody there: what was done there is seen. Pairs with [`leave_desk`].
+    /// A combiner's word, by the thread that acquires it: the work of the last holder is visible. Pairs with
+    /// [`combiner_release`].
     #[inline(always)]
-    pub(crate) fn enter_desk() -> Ordering {
-        weaken("enter_desk", Ordering::Acquire)
+    pub(crate) fn combiner_acquire() -> Ordering {
+        weaken("combiner_acquire", Ordering::Acquire)
     }
 
-    /// The same word, by who has nothing left to do. Pairs with [`enter_desk`].
+    /// A combiner's word, by the holder that has no more work. Pairs with [`combiner_acquire`].
     #[inline(always)]
-    pub(crate) fn leave_desk() -> Ordering {
-        weaken("leave_desk", Ordering::Release)
+    pub(crate) fn combiner_release() -> Ordering {
+        weaken("combiner_release", Ordering::Release)
     }
 
-    /// The same word, by who finds somebody there: what he wants done is seen. Pairs with [`take_word`].
+    /// A combiner's word, by a thread that leaves requests to the holder: the thread's writes are visible to the
+    /// holder. Pairs with [`combiner_collect`].
     #[inline(always)]
-    pub(crate) fn leave_word() -> Ordering {
-        weaken("leave_word", Ordering::AcqRel)
+    pub(crate) fn combiner_request() -> Ordering {
+        weaken("combiner_request", Ordering::AcqRel)
     }
 
-    /// The same word, by who is there. Pairs with [`leave_word`].
+    /// A combiner's word, by the holder that collects requests. Pairs with [`combiner_request`].
     #[inline(always)]
-    pub(crate) fn take_word() -> Ordering {
-        weaken("take_word", Ordering::Acquire)
+    pub(crate) fn combiner_collect() -> Ordering {
+        weaken("combiner_collect", Ordering::Acquire)
     }
 
-    /// The state of a call, by who looks after it. Pairs with [`end_call`].
+    /// A call's state, by the thread that reads it. Pairs with [`call_transition`].
     #[inline(always)]
-    pub(crate) fn see_call() -> Ordering {
-        weaken("see_call", Ordering::Acquire)
+    pub(crate) fn call_observe() -> Ordering {
+        weaken("call_observe", Ordering::Acquire)
     }
 
-    /// The same state, by who says how he is to be woken. Pairs with [`end_call`].
+    /// A call's state, by the caller that parks: how to wake it is visible. Pairs with [`call_transition`].
     #[inline(always)]
-    pub(crate) fn doze() -> Ordering {
-        weaken("doze", Ordering::Release)
+    pub(crate) fn call_park() -> Ordering {
+        weaken("call_park", Ordering::Release)
     }
 
-    /// The same state, by who begins the call and by who ends it: what was noted of it and the completion are seen by who
-    /// looks, and how he is to be woken by who ends it.
-    /// Pairs with [`see_call`] and with [`doze`].
+    /// A call's state, by the threads that submit and complete it. The caller's record and the completion are visible
+    /// to readers; how to wake the caller is visible to the completing thread. Pairs with [`call_observe`] and with
+    /// [`call_park`].
     #[inline(always)]
-    pub(crate) fn end_call() -> Ordering {
-        weaken("end_call", Ordering::AcqRel)
+    pub(crate) fn call_transition() -> Ordering {
+        weaken("call_transition", Ordering::AcqRel)
     }
 
-    /// The bits of slots, by who takes them: it comes after all that was done with them. Pairs with [`give_slot`].
+    /// The bits of slots, by the thread that allocates them: it comes after all accesses of earlier owners. Pairs with
+    /// [`slot_release`].
     #[inline(always)]
-    pub(crate) fn take_slot() -> Ordering {
-        weaken("take_slot", Ordering::Acquire)
+    pub(crate) fn slot_acquire() -> Ordering {
+        weaken("slot_acquire", Ordering::Acquire)
     }
 
-    /// The bits of slots, by who gives them back. Pairs with [`take_slot`].
+    /// The bits of slots, by the thread that frees them. Pairs with [`slot_acquire`].
     #[inline(always)]
-    pub(crate) fn give_slot() -> Ordering {
-        weaken("give_slot", Ordering::Release)
+    pub(crate) fn slot_release() -> Ordering {
+        weaken("slot_release", Ordering::Release)
     }
 
-    /// Between "I sleep" and the last look at the slot, by the client. Pairs with [`before_wake`].
+    /// Fence of the client between the announcement of its sleep and the last poll. Pairs with [`before_wake`].
     #[inline(always)]
-    pub(crate) fn before_sleep() {
-        fence_unless("before_sleep");
+    pub(crate) fn before_client_sleep() {
+        fence_unless("before_client_sleep");
     }
 
-    /// Between the completions of a sweep and the look at who sleeps, by the service. Pairs with [`before_sleep`].
+    /// Fence of the service between the completions of a sweep and the check for sleepers. Pairs with
+    /// [`before_client_sleep`].
     #[inline(always)]
     pub(crate) fn before_wake() {
         fence_unless("before_wake");
     }
 
-    /// Between a request and the look at the service's "I sleep", by the client. Pairs with [`before_rest`].
+    /// Fence of the client between a request and the read of the service's sleep id. Pairs with
+    /// [`before_service_sleep`].
     #[inline(always)]
-    pub(crate) fn before_ring() {
-        fence_unless("before_ring");
+    pub(crate) fn before_doorbell() {
+        fence_unless("before_doorbell");
     }
 
-    /// Between the service's "I sleep" and its last sweep. Pairs with [`before_ring`].
+    /// Fence of the service between the announcement of its sleep and its last sweep. Pairs with [`before_doorbell`].
     #[inline(always)]
-    pub(crate) fn before_rest() {
-        fence_unless("before_rest");
+    pub(crate) fn before_service_sleep() {
+        fence_unless("before_service_sleep");
     }
 
-    /// Between the service's "I am awake" and the sweep after it: a client that still saw the old word, and had
-    /// already rung for it, does not ring again, so this sweep must see its request. Pairs with [`before_ring`].
+    /// Fence of the service between the end of its sleep and the next sweep. A client that still saw the old sleep id,
+    /// and had already rung for it, does not ring again, so this sweep must see its request. Pairs with
+    /// [`before_doorbell`].
     #[inline(always)]
-    pub(crate) fn after_rest() {
-        fence_unless("after_rest");
+    pub(crate) fn after_service_sleep() {
+        fence_unless("after_service_sleep");
     }
 
-    /// Between the service's "I hold replies back" and its last look at what the client took. Pairs with
-    /// [`after_take`].
-    pub(crate) fn before_hold() {
-        fence_unless("before_hold");
+    /// Fence of the service between the announcement of deferred replies and its last read of the client's count. Pairs
+    /// with [`after_receive`].
+    pub(crate) fn before_deferred_check() {
+        fence_unless("before_deferred_check");
     }
 
-    /// Between "I took a message", by the client, and the look whether replies are held back. Pairs with
-    /// [`before_hold`].
-    pub(crate) fn after_take() {
-        fence_unless("after_take");
+    /// Fence of the client between the count of a received message and the check for deferred replies. Pairs with
+    /// [`before_deferred_check`].
+    pub(crate) fn after_receive() {
+        fence_unless("after_receive");
     }
 
-    /// Between a lane's note that it is about to block and the look whether its watch dozes. Pairs with
-    /// [`before_doze`].
+    /// Fence of a channel between its deadline and the check whether the timeout thread sleeps. Pairs with
+    /// [`before_timeout_sleep`].
     pub(crate) fn before_block() {
         fence_unless("before_block");
     }
 
-    /// Between the watch's "I doze" and its last look at the notes. Pairs with [`before_block`].
-    pub(crate) fn before_doze() {
-        fence_unless("before_doze");
+    /// Fence of the timeout thread between the announcement of its sleep and its last check of the deadlines. Pairs
+    /// with [`before_block`].
+    pub(crate) fn before_timeout_sleep() {
+        fence_unless("before_timeout_sleep");
     }
 
     #[cfg(not(loom))]

@@ -1,58 +1,58 @@
-//! Which requests are followed on their way, and when they set out.
+//! Selection of the requests to trace, and their submit times.
 //!
-//! Reading a clock takes as long as a tenth of a call, so only one request in [`EVERY`] is followed, and the first
-//! [`FIRST`] of each lane, so that a short-lived process is seen as well. Both sides know which these are: by the position
-//! in the lane's ring (or queue). Nothing about it stands in a request.
+//! Reading a clock takes a tenth of a call. So only one request in [`SAMPLE_INTERVAL`] is traced, and the first
+//! [`ALWAYS_SAMPLED`] of each channel, to include short-lived processes. Both sides derive this from the position in
+//! the channel's ring (or queue). The request itself carries no trace data.
 //!
 //! ```text
-//!  a lane's stamp word (the client writes it before the request, the service reads it after that)
+//!  a channel's stamp word (the client writes it before the request, the service reads it afterwards)
 //!   63            32 31                            0
 //!  +----------------+-------------------------------+
-//!  | position and 1 | low half of the clock, in ns  |    zero: nothing was stamped yet
+//!  | position and 1 | low half of the clock, in ns  |    zero: no stamp yet
 //!  +----------------+-------------------------------+
 //! ```
 //!
-//! What stands there is the client's word, and worth as much: a time that cannot be is taken for none.
+//! The stamp is an unverified statement of the client: an impossible time counts as unknown.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// One request in so many is followed: few enough that those that are do not show in the 99th percentile.
-const EVERY: u32 = 512;
-/// So many of each lane's first ones are.
-const FIRST: u32 = 8;
+/// Requests for each traced one: so many that traced ones do not show in the 99th percentile.
+const SAMPLE_INTERVAL: u32 = 512;
+/// First requests of each channel, which are all traced.
+const ALWAYS_SAMPLED: u32 = 8;
 
-const _: () = assert!(EVERY.is_power_of_two());
-// A window is full before the next one that is stamped comes by.
-const _: () = assert!(EVERY as usize > ddss_core::limits::RING_SLOTS);
+const _: () = assert!(SAMPLE_INTERVAL.is_power_of_two());
+// A window is full before the next request is stamped.
+const _: () = assert!(SAMPLE_INTERVAL as usize > ddss_core::limits::RING_SLOTS);
 
-/// A request that is followed, as it came into the service's hands.
+/// Times of a traced request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TracedRequest {
-    /// When its client sent it, if that is known.
+    /// Submit time, if it is known.
     pub submitted_ns: Option<u64>,
-    /// When it was taken.
+    /// Time at which the service took the request.
     pub taken_ns: u64,
 }
 
-/// The clock by which both sides follow requests: it never goes back, and is the same for every process of a machine.
+/// Returns the time of the trace clock: monotonic, and the same for every process of a machine.
 pub fn clock_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Whether the request at that position of its lane is followed.
+/// Returns true if the request at that position of its channel is traced.
 #[inline(always)]
-pub(crate) fn is_followed(position: u32) -> bool {
-    position.is_multiple_of(EVERY) || position < FIRST
+pub(crate) fn is_sampled(position: u32) -> bool {
+    position.is_multiple_of(SAMPLE_INTERVAL) || position < ALWAYS_SAMPLED
 }
 
-/// What the client writes for it.
-pub(crate) fn stamp(position: u32, now_ns: u64) -> u64 {
+/// Encodes a position and a time as stamp.
+pub(crate) fn encode_stamp(position: u32, now_ns: u64) -> u64 {
     u64::from(position.wrapping_add(1)) << 32 | now_ns & 0xffff_ffff
 }
 
-/// What that says about the request at a position, which was taken at `taken_ns`.
-pub(crate) fn followed(stamp: u64, position: u32, taken_ns: u64) -> TracedRequest {
+/// Decodes a stamp for the request at a position, which was taken at `taken_ns`.
+pub(crate) fn decode_stamp(stamp: u64, position: u32, taken_ns: u64) -> TracedRequest {
     let ago = (taken_ns as u32).wrapping_sub(stamp as u32);
     let known = (stamp >> 32) as u32 == position.wrapping_add(1) && stamp != 0 && ago < 1 << 31;
     TracedRequest { submitted_ns: known.then(|| taken_ns.saturating_sub(ago.into())), taken_ns }
@@ -63,16 +63,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_followed_from_where_it_set_out() {
-        // If this broke, a client's time in the ring would be told of another request, or as an hour.
+    fn stamp_is_decoded_for_its_own_request_only() {
+        // If this broke, the time in the ring would be that of another request, or an hour.
         let now = 7 << 32 | 100;
-        assert_eq!(followed(stamp(128, now - 300), 128, now).submitted_ns, Some(now - 300), "across a wrap");
-        assert_eq!(followed(stamp(u32::MAX, now), u32::MAX, now).submitted_ns, Some(now));
-        assert_eq!(followed(0, 0, now).submitted_ns, None, "nobody has stamped");
-        assert_eq!(followed(0, u32::MAX, now).submitted_ns, None);
-        assert_eq!(followed(stamp(128, now), 256, now).submitted_ns, None, "another one's");
-        assert_eq!(followed(stamp(128, now + 5), 128, now).submitted_ns, None, "it says that it comes from the future");
-        assert_eq!(followed(stamp(0, 50), 0, 100).submitted_ns, Some(50));
-        assert!((0..8).all(is_followed) && !is_followed(9) && is_followed(EVERY) && !is_followed(u32::MAX));
+        assert_eq!(decode_stamp(encode_stamp(128, now - 300), 128, now).submitted_ns, Some(now - 300), "across a wrap");
+        assert_eq!(decode_stamp(encode_stamp(u32::MAX, now), u32::MAX, now).submitted_ns, Some(now));
+        assert_eq!(decode_stamp(0, 0, now).submitted_ns, None, "no stamp yet");
+        assert_eq!(decode_stamp(0, u32::MAX, now).submitted_ns, None);
+        assert_eq!(decode_stamp(encode_stamp(128, now), 256, now).submitted_ns, None, "stamp of another request");
+        assert_eq!(decode_stamp(encode_stamp(128, now + 5), 128, now).submitted_ns, None, "stamp from the future");
+        assert_eq!(decode_stamp(encode_stamp(0, 50), 0, 100).submitted_ns, Some(50));
+        assert!((0..8).all(is_sampled) && !is_sampled(9) && is_sampled(SAMPLE_INTERVAL) && !is_sampled(u32::MAX));
     }
 }

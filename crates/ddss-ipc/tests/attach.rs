@@ -1,4 +1,4 @@
-//! The handshake: who may attach, who is told what, and who stands in whose way.
+//! The handshake: which clients may attach, and the errors of those that may not.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which says what it skips")]
 
@@ -10,8 +10,8 @@ use ddss_ipc::{Acceptor, AcceptorConfig, AttachError, AttachOptions, Attachment,
 use support::{Echo, attach, call, role};
 
 #[test]
-fn who_cannot_attach_is_told_why() {
-    // If this broke, people would search for the daemon's fault in their own program.
+fn attach_error_states_the_reason() {
+    // If this broke, users would search for the daemon's fault in their own program.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let mut options = AttachOptions::default();
@@ -19,8 +19,8 @@ fn who_cannot_attach_is_told_why() {
     let nobody = Attachment::connect(&path, &options).unwrap_err();
     assert!(matches!(nobody, AttachError::NoDaemon { .. }), "{nobody}");
 
-    options.lanes = 65;
-    assert!(matches!(Attachment::connect(&path, &options), Err(AttachError::Options { lanes: 65, .. })));
+    options.channels = 65;
+    assert!(matches!(Attachment::connect(&path, &options), Err(AttachError::Options { channels: 65, .. })));
 
     let echo = Echo::with(|config| config.clients_max = 1);
     let _first = attach(&echo.path, |_| {});
@@ -29,19 +29,19 @@ fn who_cannot_attach_is_told_why() {
 }
 
 #[test]
-fn a_second_daemon_is_turned_away_and_the_first_goes_on() {
-    // If this broke, a daemon started by mistake would cut off every client of the one that runs.
+fn second_daemon_is_refused_while_first_serves() {
+    // If this broke, a daemon started by mistake would disconnect every client of the running one.
     let echo = Echo::start();
-    let station = IpcServer::open(ddss_core::NodeId(8)).unwrap();
-    let second = Acceptor::start(&echo.path, AcceptorConfig::new(&station), station.inbox().sink()).unwrap_err();
+    let server = IpcServer::open(ddss_core::NodeId(8)).unwrap();
+    let second = Acceptor::start(&echo.path, AcceptorConfig::new(&server), server.inbox().sink()).unwrap_err();
     assert_eq!(second.kind(), std::io::ErrorKind::AddrInUse);
-    call(&mut attach(&echo.path, |_| {}).take_lane().unwrap(), WaitClass::Polling, 1);
+    call(&mut attach(&echo.path, |_| {}).take_channel().unwrap(), WaitClass::Polling, 1);
 }
 
-/// Runs in a namespace of its own, where message queues are scarce.
+/// Runs in its own IPC namespace, where message queues are scarce.
 #[test]
 fn child_scarce() {
-    // A child that did nothing would make its parent's test pass for nothing: the parent looks for its last word.
+    // A child that did nothing would pass its parent's test: the parent checks the child's last line.
     if role().is_none() {
         return;
     }
@@ -54,7 +54,7 @@ fn child_scarce() {
     };
     limit("msgmni", 1);
     let first = attach(&echo.path, |options| options.strategy = Strategy::Rmq);
-    call(&mut first.take_lane().unwrap(), WaitClass::Polling, 1);
+    call(&mut first.take_channel().unwrap(), WaitClass::Polling, 1);
     for strategy in [Strategy::Mq, Strategy::Rmq] {
         let text = refused(strategy);
         assert!(text.contains("kernel.msgmni") && text.contains("strategy auto"), "{text}");
@@ -64,18 +64,18 @@ fn child_scarce() {
     let text = refused(Strategy::Mq);
     assert!(text.contains("holds 3 entries") && text.contains("kernel.msgmnb"), "{text}");
     for strategy in Strategy::ALL {
-        // Few lanes fit, and the others need no queue.
-        let lanes = if strategy == Strategy::Auto { 64 } else { 2 };
-        let client = attach(&echo.path, |options| (options.strategy, options.lanes) = (strategy, lanes));
-        let mut lane = client.take_lane().unwrap();
-        (0..200).for_each(|value| call(&mut lane, WaitClass::Polling, value));
+        // Few channels fit, and the others need no queue.
+        let channels = if strategy == Strategy::Auto { 64 } else { 2 };
+        let client = attach(&echo.path, |options| (options.strategy, options.channels) = (strategy, channels));
+        let mut channel = client.take_channel().unwrap();
+        (0..200).for_each(|value| call(&mut channel, WaitClass::Polling, value));
     }
     println!("\nall of it");
 }
 
 #[test]
-fn scarce_message_queues_are_named_in_the_refusal() {
-    // If this broke, the hundredth client under Mq would fail with a number that nobody understands.
+fn refusal_names_exhausted_queue_limit() {
+    // If this broke, the hundredth client under Mq would fail with an unexplained error number.
     let output = std::process::Command::new("unshare")
         .args(["--ipc", "--"])
         .arg(std::env::current_exe().unwrap())
@@ -86,7 +86,7 @@ fn scarce_message_queues_are_named_in_the_refusal() {
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
             if said.contains("unshare failed") {
-                println!("skipped: no right to make a namespace ({})", said.trim());
+                println!("skipped: no permission to create a namespace ({})", said.trim());
                 return;
             }
             assert!(said.contains("all of it"), "{said}");

@@ -1,4 +1,4 @@
-//! One suite for every strategy: the same calls have the same results, whichever way they travel.
+//! One suite for every strategy: the same calls have the same results under each transport.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ddss_ipc::{Attachment, Channel, Strategy, WaitClass, WaitOutcome};
 use rustix::event::{PollFd, PollFlags};
-use support::{Echo, INVERT, LATER, NEVER, NOW, PATIENCE, REVERSE, attach, call, role, spawn};
+use support::{Echo, INVERT, LATER, NEVER, NOW, REVERSE, TIMEOUT, attach, call, role, spawn};
 
 const CALLS: u64 = 5_000;
 
@@ -21,23 +21,23 @@ macro_rules! suite {
             use super::*;
 
             #[test]
-            fn another_process_calls_and_leaves() {
-                super::another_process_calls_and_leaves($strategy);
+            fn another_process_calls_and_detaches() {
+                super::another_process_calls_and_detaches($strategy);
             }
 
             #[test]
-            fn a_full_window_is_refused_and_drains() {
-                super::a_full_window_is_refused_and_drains($strategy);
+            fn full_window_is_refused_and_drains() {
+                super::full_window_is_refused_and_drains($strategy);
             }
 
             #[test]
-            fn all_lanes_full_at_once_lose_nothing() {
-                super::all_lanes_full_at_once_lose_nothing($strategy);
+            fn all_channels_full_lose_no_entry() {
+                super::all_channels_full_lose_no_entry($strategy);
             }
 
             #[test]
-            fn replies_in_any_order_find_their_lane() {
-                super::replies_in_any_order_find_their_lane($strategy);
+            fn replies_in_any_order_reach_their_channel() {
+                super::replies_in_any_order_reach_their_channel($strategy);
             }
 
             #[test]
@@ -46,28 +46,28 @@ macro_rules! suite {
             }
 
             #[test]
-            fn lanes_are_given_once_and_can_be_given_back() {
-                super::lanes_are_given_once_and_can_be_given_back($strategy);
+            fn channel_has_one_owner_and_is_reusable() {
+                super::channel_has_one_owner_and_is_reusable($strategy);
             }
 
             #[test]
-            fn a_wait_ends_at_its_deadline() {
-                super::a_wait_ends_at_its_deadline($strategy);
+            fn wait_ends_at_its_deadline() {
+                super::wait_ends_at_its_deadline($strategy);
             }
 
             #[test]
-            fn a_wait_ends_when_the_daemon_is_killed() {
-                super::a_wait_ends_when_the_daemon_is_killed($strategy);
+            fn wait_ends_when_daemon_is_killed() {
+                super::wait_ends_when_daemon_is_killed($strategy);
             }
 
             #[test]
-            fn a_task_is_told_through_the_descriptor() {
-                super::a_task_is_told_through_the_descriptor($strategy);
+            fn completion_makes_descriptor_readable() {
+                super::completion_makes_descriptor_readable($strategy);
             }
 
             #[test]
-            fn a_service_that_rests_is_woken() {
-                super::a_service_that_rests_is_woken($strategy);
+            fn sleeping_service_is_woken() {
+                super::sleeping_service_is_woken($strategy);
             }
         }
     )* };
@@ -80,28 +80,28 @@ suite! {
     auto: Strategy::Auto;
 }
 
-/// The child that calls.
+/// Child process that calls.
 #[test]
 fn child_client() {
-    // A child that did nothing would make its parent's test pass for nothing: the parent counts the answers.
+    // A child that did nothing would pass its parent's test: the parent counts the replies.
     let Some(argument) = role() else { return };
     let (strategy, path) = argument.split_once(' ').unwrap();
     let attachment = attach(path.as_ref(), |options| options.strategy = strategy.parse().unwrap());
-    let mut lane = attachment.take_lane().unwrap();
+    let mut channel = attachment.take_channel().unwrap();
     for value in 0..CALLS {
         let class = match value % 64 {
             0 => WaitClass::Sleeping,
-            1 => WaitClass::InLine,
+            1 => WaitClass::LockQueue,
             _ => WaitClass::Polling,
         };
-        call(&mut lane, class, value);
+        call(&mut channel, class, value);
     }
 }
 
-/// The child that serves, until it is killed or its standard input ends.
+/// Child process that serves, until it is killed or its standard input ends.
 #[test]
 fn child_daemon() {
-    // A daemon that never came up would leave its parent waiting, which fails there.
+    // A daemon that never started would leave its parent waiting, which fails there.
     if role().is_none() {
         return;
     }
@@ -110,84 +110,84 @@ fn child_daemon() {
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
-fn with(strategy: Strategy, lanes: usize) -> (Echo, Attachment) {
+fn with(strategy: Strategy, channels: usize) -> (Echo, Attachment) {
     let echo = Echo::start();
     let attachment = attach(&echo.path, |options| {
         options.strategy = strategy;
-        options.lanes = lanes;
+        options.channels = channels;
     });
     assert_eq!(attachment.strategy(), strategy);
     (echo, attachment)
 }
 
-fn wait(lane: &mut Channel) -> u64 {
-    assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + PATIENCE), WaitOutcome::Ready);
-    lane.reap().unwrap()[1]
+fn wait(channel: &mut Channel) -> u64 {
+    assert_eq!(channel.wait(WaitClass::Polling, Instant::now() + TIMEOUT), WaitOutcome::Ready);
+    channel.reap().unwrap()[1]
 }
 
-fn another_process_calls_and_leaves(strategy: Strategy) {
-    // If this broke, no client could talk to the daemon at all.
+fn another_process_calls_and_detaches(strategy: Strategy) {
+    // If this broke, no client could communicate with the daemon at all.
     let echo = Echo::start();
     let child = spawn("child_client", &format!("{strategy} {}", echo.path.display()));
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    echo.until("all answers", |seen| seen.answered.load(Ordering::Acquire) == CALLS);
-    echo.until("the child's end", |seen| seen.left.load(Ordering::Acquire) == 1);
+    echo.wait_for("all answers", |seen| seen.answered.load(Ordering::Acquire) == CALLS);
+    echo.wait_for("the child's end", |seen| seen.detached.load(Ordering::Acquire) == 1);
 }
 
-fn a_full_window_is_refused_and_drains(strategy: Strategy) {
-    // If this broke, a client with many calls under way would overwrite its own requests.
+fn full_window_is_refused_and_drains(strategy: Strategy) {
+    // If this broke, a client with many calls in flight would overwrite its own requests.
     let (_echo, attachment) = with(strategy, 1);
-    let mut lane = attachment.take_lane().unwrap();
+    let mut channel = attachment.take_channel().unwrap();
     for round in 0..50_u64 {
         for slot in 0..64_u64 {
-            lane.submit([0, round << 8 | slot, 0, NOW, 0, 0, 0, 0]).unwrap();
+            channel.submit([0, round << 8 | slot, 0, NOW, 0, 0, 0, 0]).unwrap();
         }
-        assert!(lane.submit([0; 8]).is_err());
-        lane.ring();
+        assert!(channel.submit([0; 8]).is_err());
+        channel.ring_doorbell();
         for slot in 0..64_u64 {
-            assert_eq!(wait(&mut lane), !(round << 8 | slot));
+            assert_eq!(wait(&mut channel), !(round << 8 | slot));
         }
-        assert_eq!((lane.reap(), lane.outstanding()), (None, 0));
+        assert_eq!((channel.reap(), channel.outstanding()), (None, 0));
     }
 }
 
-fn all_lanes_full_at_once_lose_nothing(strategy: Strategy) {
-    // If this broke, requests or replies would vanish when a message queue (256 entries as shipped) is full.
+fn all_channels_full_lose_no_entry(strategy: Strategy) {
+    // If this broke, requests or replies would vanish when a message queue (256 entries by default) is full.
     let (_echo, attachment) = with(strategy, 16);
-    let mut lanes: Vec<Channel> = std::iter::from_fn(|| attachment.take_lane()).collect();
-    assert_eq!(lanes.len(), 16);
+    let mut channels: Vec<Channel> = std::iter::from_fn(|| attachment.take_channel()).collect();
+    assert_eq!(channels.len(), 16);
     for round in 0..4_u64 {
-        for lane in &mut lanes {
-            let index = u64::from(lane.index());
+        for channel in &mut channels {
+            let index = u64::from(channel.index());
             for slot in 0..64_u64 {
-                lane.submit([0, round << 16 | index << 8 | slot, 0, NOW, 0, 0, 0, 0]).unwrap();
+                channel.submit([0, round << 16 | index << 8 | slot, 0, NOW, 0, 0, 0, 0]).unwrap();
             }
-            lane.ring();
+            channel.ring_doorbell();
         }
-        for lane in &mut lanes {
-            let index = u64::from(lane.index());
+        for channel in &mut channels {
+            let index = u64::from(channel.index());
             for slot in 0..64_u64 {
-                assert_eq!(wait(lane), !(round << 16 | index << 8 | slot));
+                assert_eq!(wait(channel), !(round << 16 | index << 8 | slot));
             }
         }
     }
 }
 
-fn replies_in_any_order_find_their_lane(strategy: Strategy) {
-    // If this broke, a fast operation could not overtake a slow one, or its answer would go to another thread.
+fn replies_in_any_order_reach_their_channel(strategy: Strategy) {
+    // If this broke, a fast operation could not overtake a slow one, or its reply would go to another thread.
     let (echo, attachment) = with(strategy, 2);
-    let (mut first, mut second) = (attachment.take_lane().unwrap(), attachment.take_lane().unwrap());
+    let (mut first, mut second) = (attachment.take_channel().unwrap(), attachment.take_channel().unwrap());
     for value in 0..40 {
         first.submit([0, value, 0, LATER, 0, 0, 0, 0]).unwrap();
         second.submit([0, 100 + value, 0, LATER, 0, 0, 0, 0]).unwrap();
     }
-    first.ring();
-    second.ring();
-    // All of them must be with the service before it is asked to turn them round.
-    echo.until("all requests", |seen| seen.answered.load(Ordering::Acquire) == 80);
+    first.ring_doorbell();
+    second.ring_doorbell();
+    // The service must have all of them before it is told to reverse them.
+    echo.wait_for("all requests", |seen| seen.answered.load(Ordering::Acquire) == 80);
     second.submit([0, 7, 0, REVERSE, 0, 0, 0, 0]).unwrap();
-    second.ring();
+    second.ring_doorbell();
     for value in (0..40).rev() {
         assert_eq!(wait(&mut first), !value);
         assert_eq!(wait(&mut second), !(100 + value));
@@ -196,65 +196,65 @@ fn replies_in_any_order_find_their_lane(strategy: Strategy) {
 }
 
 fn payloads_travel_in_the_arena(strategy: Strategy) {
-    // If this broke, anything longer than an entry would arrive damaged, or as somebody else's.
+    // If this broke, payloads longer than an entry would arrive damaged, or at another client.
     let (_echo, attachment) = with(strategy, 1);
-    let mut lane = attachment.take_lane().unwrap();
+    let mut channel = attachment.take_channel().unwrap();
     for (offset, bytes) in [(0, 1), (4096, 4096), (100, 8192), (0, 1 << 16)] {
         let sent: Vec<u8> = (0..bytes).map(|index| (index % 251) as u8).collect();
         attachment.arena().write(offset, &sent).unwrap();
-        lane.submit([0, 1, 0, INVERT, offset as u64, bytes as u64, 0, 0]).unwrap();
-        lane.ring();
-        assert_eq!(wait(&mut lane), !1);
+        channel.submit([0, 1, 0, INVERT, offset as u64, bytes as u64, 0, 0]).unwrap();
+        channel.ring_doorbell();
+        assert_eq!(wait(&mut channel), !1);
         let mut back = vec![0; bytes];
         attachment.arena().read(offset, &mut back).unwrap();
         assert!(back.iter().zip(&sent).all(|(back, sent)| *back == !*sent), "{bytes} bytes at {offset}");
     }
 }
 
-fn lanes_are_given_once_and_can_be_given_back(strategy: Strategy) {
-    // If this broke, two threads would write one ring, or a new holder would get an old holder's answer.
+fn channel_has_one_owner_and_is_reusable(strategy: Strategy) {
+    // If this broke, two threads would write one ring, or a new holder would get an old holder's reply.
     let (_echo, attachment) = with(strategy, 2);
-    let (mut first, second) = (attachment.take_lane().unwrap(), attachment.take_lane().unwrap());
+    let (mut first, second) = (attachment.take_channel().unwrap(), attachment.take_channel().unwrap());
     assert_ne!(first.index(), second.index());
-    assert!(attachment.take_lane().is_none());
+    assert!(attachment.take_channel().is_none());
     for value in 0..10 {
         first.submit([0, value, 0, NOW, 0, 0, 0, 0]).unwrap();
     }
-    first.ring();
+    first.ring_doorbell();
     drop(first);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut again = loop {
-        if let Some(lane) = attachment.take_lane() {
-            break lane;
+        if let Some(channel) = attachment.take_channel() {
+            break channel;
         }
-        assert!(Instant::now() < deadline, "the lane never came back");
+        assert!(Instant::now() < deadline, "the channel never became free");
     };
     assert_eq!(again.outstanding(), 0);
     call(&mut again, WaitClass::Polling, 99);
-    // A lane may outlive its attachment.
+    // A channel may outlive its attachment.
     drop(attachment);
     call(&mut again, WaitClass::Polling, 100);
 }
 
-fn a_wait_ends_at_its_deadline(strategy: Strategy) {
+fn wait_ends_at_its_deadline(strategy: Strategy) {
     // If this broke, a call would hang for ever on an operation that hangs.
     let (_echo, attachment) = with(strategy, 1);
-    let mut lane = attachment.take_lane().unwrap();
-    lane.submit([0, 1, 0, NEVER, 0, 0, 0, 0]).unwrap();
-    lane.ring();
-    for class in [WaitClass::Polling, WaitClass::InLine, WaitClass::Sleeping, WaitClass::Polling] {
+    let mut channel = attachment.take_channel().unwrap();
+    channel.submit([0, 1, 0, NEVER, 0, 0, 0, 0]).unwrap();
+    channel.ring_doorbell();
+    for class in [WaitClass::Polling, WaitClass::LockQueue, WaitClass::Sleeping, WaitClass::Polling] {
         let deadline = Instant::now() + Duration::from_millis(30);
-        assert_eq!(lane.wait(class, deadline), WaitOutcome::TimedOut);
+        assert_eq!(channel.wait(class, deadline), WaitOutcome::TimedOut);
         assert!(Instant::now() >= deadline);
     }
-    // What comes after it is still found.
-    lane.submit([0, 2, 0, NOW, 0, 0, 0, 0]).unwrap();
-    lane.ring();
-    assert_eq!(wait(&mut lane), !2);
-    assert_eq!(lane.outstanding(), 1);
+    // Later requests are still answered.
+    channel.submit([0, 2, 0, NOW, 0, 0, 0, 0]).unwrap();
+    channel.ring_doorbell();
+    assert_eq!(wait(&mut channel), !2);
+    assert_eq!(channel.outstanding(), 1);
 }
 
-fn a_wait_ends_when_the_daemon_is_killed(strategy: Strategy) {
+fn wait_ends_when_daemon_is_killed(strategy: Strategy) {
     // If this broke, every client of a crashed daemon would hang until its deadline, or for ever.
     let mut daemon = spawn("child_daemon", "serve");
     let mut lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
@@ -265,65 +265,65 @@ fn a_wait_ends_when_the_daemon_is_killed(strategy: Strategy) {
         }
     };
     let attachment = attach(path.as_ref(), |options| options.strategy = strategy);
-    let mut lanes: Vec<Channel> = std::iter::from_fn(|| attachment.take_lane()).collect();
-    call(&mut lanes[0], WaitClass::Polling, 1);
+    let mut channels: Vec<Channel> = std::iter::from_fn(|| attachment.take_channel()).collect();
+    call(&mut channels[0], WaitClass::Polling, 1);
     assert!(attachment.is_alive());
-    // One lane waits while it happens, the other only afterwards.
-    lanes[0].submit([0, 1, 0, NEVER, 0, 0, 0, 0]).unwrap();
-    lanes[0].ring();
-    let mut waiting = lanes.remove(0);
-    let waiter = std::thread::spawn(move || waiting.wait(WaitClass::Polling, Instant::now() + PATIENCE));
+    // One channel waits during the kill, the other only afterwards.
+    channels[0].submit([0, 1, 0, NEVER, 0, 0, 0, 0]).unwrap();
+    channels[0].ring_doorbell();
+    let mut waiting = channels.remove(0);
+    let waiter = std::thread::spawn(move || waiting.wait(WaitClass::Polling, Instant::now() + TIMEOUT));
     std::thread::sleep(Duration::from_millis(30));
     daemon.kill().unwrap();
     daemon.wait().unwrap();
     assert_eq!(waiter.join().unwrap(), WaitOutcome::Gone);
-    lanes[0].submit([0, 1, 0, NOW, 0, 0, 0, 0]).unwrap();
-    lanes[0].ring();
-    assert_eq!(lanes[0].wait(WaitClass::Sleeping, Instant::now() + PATIENCE), WaitOutcome::Gone);
+    channels[0].submit([0, 1, 0, NOW, 0, 0, 0, 0]).unwrap();
+    channels[0].ring_doorbell();
+    assert_eq!(channels[0].wait(WaitClass::Sleeping, Instant::now() + TIMEOUT), WaitOutcome::Gone);
     assert!(!attachment.is_alive());
     support::clean_after_a_dead_daemon(path.as_ref());
 }
 
-fn a_task_is_told_through_the_descriptor(strategy: Strategy) {
+fn completion_makes_descriptor_readable(strategy: Strategy) {
     // If this broke, a future would never resolve, or an executor would spin.
     let (echo, attachment) = with(strategy, 2);
-    let mut lanes: Vec<Channel> = std::iter::from_fn(|| attachment.take_lane()).collect();
-    let deadline = Instant::now() + PATIENCE;
+    let mut channels: Vec<Channel> = std::iter::from_fn(|| attachment.take_channel()).collect();
+    let deadline = Instant::now() + TIMEOUT;
     for round in 0..200 {
         let mut waiting = BTreeSet::new();
-        for (index, lane) in lanes.iter_mut().enumerate() {
-            lane.submit([0, round, 0, NOW, 0, 0, 0, 0]).unwrap();
-            lane.ring();
+        for (index, channel) in channels.iter_mut().enumerate() {
+            channel.submit([0, round, 0, NOW, 0, 0, 0, 0]).unwrap();
+            channel.ring_doorbell();
             waiting.insert(index);
         }
         while !waiting.is_empty() {
             assert!(Instant::now() < deadline);
-            let all_armed = waiting.iter().all(|index| lanes[*index].arm_async());
+            let all_armed = waiting.iter().all(|index| channels[*index].arm_async());
             if all_armed {
-                let limit = rustix::time::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+                let limit = rustix::time::Timespec { tv_sec: TIMEOUT.as_secs() as i64, tv_nsec: 0 };
                 let descriptor = attachment.async_descriptor();
                 let mut asked = [PollFd::new(&descriptor, PollFlags::IN)];
-                assert_eq!(rustix::event::poll(&mut asked, Some(&limit)).unwrap(), 1, "nobody told the task");
+                assert_eq!(rustix::event::poll(&mut asked, Some(&limit)).unwrap(), 1, "the task was not woken");
             }
             assert!(attachment.clear_async());
             waiting.retain(|index| {
-                lanes[*index].disarm_async();
-                let reaped = lanes[*index].reap();
+                channels[*index].disarm_async();
+                let reaped = channels[*index].reap();
                 assert!(reaped.is_none_or(|entry| entry[1] == !round));
                 reaped.is_none()
             });
         }
     }
     drop(echo);
-    assert!(!attachment.clear_async(), "the end of the daemon shows there as well");
+    assert!(!attachment.clear_async(), "the end of the daemon makes the descriptor readable");
 }
 
-fn a_service_that_rests_is_woken(strategy: Strategy) {
-    // If this broke, the first call after a quiet minute would wait for its deadline.
+fn sleeping_service_is_woken(strategy: Strategy) {
+    // If this broke, the first call after an idle minute would wait for its deadline.
     let (echo, attachment) = with(strategy, 1);
-    let mut lane = attachment.take_lane().unwrap();
+    let mut channel = attachment.take_channel().unwrap();
     for value in 0..20 {
-        echo.until("a rest", |seen| seen.resting.load(Ordering::Acquire));
-        call(&mut lane, WaitClass::Polling, value);
+        echo.wait_for("a rest", |seen| seen.is_sleeping.load(Ordering::Acquire));
+        call(&mut channel, WaitClass::Polling, value);
     }
 }

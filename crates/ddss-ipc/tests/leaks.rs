@@ -1,6 +1,6 @@
-//! Clients that come and go, and clients that are killed: nothing of them stays behind.
+//! Resources after clients end or are killed: nothing remains.
 //!
-//! Every test here counts what its process holds, so they run one after the other.
+//! Every test here counts the resources of its process, so the tests run one after the other.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -13,123 +13,123 @@ use std::time::{Duration, Instant};
 
 use ddss_ipc::{Attachment, Channel, Strategy, WaitClass};
 use rustix::process::{Pid, Signal, kill_process};
-use support::raw::{hear, knock, say_with};
+use support::raw::{connect, receive, send_with_descriptors};
 use support::{Echo, attach, call, descriptors, role, serial, spawn};
 
-/// What this process holds that a client could leave behind.
+/// Resources of this process that a client could leave behind.
 #[derive(PartialEq, Eq, Debug)]
-struct Held {
+struct Resources {
     descriptors: usize,
     mappings: usize,
     threads: usize,
 }
 
-fn held() -> Held {
+fn count_resources() -> Resources {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    Held {
+    Resources {
         descriptors: descriptors(),
         mappings: maps.lines().filter(|line| line.contains("memfd:ddss-client")).count(),
         threads: threads(),
     }
 }
 
-/// Threads that this crate started; those of the test harness come and go as they like.
+/// Counts the threads that this crate started; those of the test harness come and go.
 fn threads() -> usize {
     let names = std::fs::read_dir("/proc/self/task").unwrap().flatten().map(|task| task.path().join("comm"));
     names.filter(|name| std::fs::read_to_string(name).is_ok_and(|name| name.starts_with("ddss-"))).count()
 }
 
-/// Everything that leaves is gone only when the service has seen it leave.
-fn until_held(expected: &Held) {
-    let deadline = Instant::now() + support::PATIENCE;
-    while held() != *expected {
-        assert!(Instant::now() < deadline, "left behind: {:?}, expected {expected:?}", held());
+/// Waits until the resources are as expected. They are released only when the service has handled each end.
+fn wait_for_resources(expected: &Resources) {
+    let deadline = Instant::now() + support::TIMEOUT;
+    while count_resources() != *expected {
+        assert!(Instant::now() < deadline, "resources {:?}, expected {expected:?}", count_resources());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Queues that are there, of those whose keys were written down.
-fn queues_noted(echo: &Echo) -> usize {
-    let ledger = std::fs::read(echo.folder.path().join("socket.queues")).unwrap_or_default();
+/// Counts the existing queues among those in the journal.
+fn count_queues(echo: &Echo) -> usize {
+    let journal = std::fs::read(echo.folder.path().join("socket.queues")).unwrap_or_default();
     let queues = std::fs::read_to_string("/proc/sysvipc/msg").unwrap();
     let there: Vec<&str> = queues.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    let keys = ledger.chunks(4).map(|key| i32::from_ne_bytes(key.try_into().unwrap()).to_string());
+    let keys = journal.chunks(4).map(|key| i32::from_ne_bytes(key.try_into().unwrap()).to_string());
     keys.filter(|key| key != "0" && there.contains(&key.as_str())).count()
 }
 
-/// A child with many clients, all of them calling until it is killed.
+/// Child process with many clients, all of which call until it is killed.
 #[test]
 fn child_caller() {
-    // A child that did nothing would be killed in vain: the parent waits until it says that it calls.
+    // A child that did nothing would be killed in vain: the parent waits until it reports that it calls.
     let Some(argument) = role() else { return };
     let (strategy, path) = argument.split_once(' ').unwrap();
     let attachments: Vec<Attachment> =
         (0..20).map(|_| attach(path.as_ref(), |options| options.strategy = strategy.parse().unwrap())).collect();
-    let mut lanes: Vec<Channel> = attachments.iter().filter_map(Attachment::take_lane).collect();
-    for lane in &mut lanes {
-        call(lane, WaitClass::Polling, 0);
+    let mut channels: Vec<Channel> = attachments.iter().filter_map(Attachment::take_channel).collect();
+    for channel in &mut channels {
+        call(channel, WaitClass::Polling, 0);
     }
     println!("\ncalling");
     for value in 0.. {
-        let lane = &mut lanes[value as usize % 20];
-        call(lane, if value % 3 == 0 { WaitClass::Sleeping } else { WaitClass::Polling }, value);
+        let channel = &mut channels[value as usize % 20];
+        call(channel, if value % 3 == 0 { WaitClass::Sleeping } else { WaitClass::Polling }, value);
     }
 }
 
 #[test]
-fn a_thousand_clients_come_and_go() {
+fn thousand_clients_leave_no_resources() {
     // If this broke, a daemon would run out of descriptors, memory or queues after some days.
     let _alone = serial();
     for strategy in Strategy::ALL {
         let echo = Echo::start();
-        // What is opened once (the ledger) is opened now.
+        // Files that are opened once (the journal) are opened now.
         drop(attach(&echo.path, |options| options.strategy = strategy));
-        echo.until("the first to leave", |seen| seen.left.load(Ordering::Acquire) == 1);
-        let before = held();
+        echo.wait_for("the first to leave", |seen| seen.detached.load(Ordering::Acquire) == 1);
+        let before = count_resources();
         for _ in 0..250 {
             let attachment = attach(&echo.path, |options| options.strategy = strategy);
-            call(&mut attachment.take_lane().unwrap(), WaitClass::Polling, 1);
+            call(&mut attachment.take_channel().unwrap(), WaitClass::Polling, 1);
         }
-        echo.until("all to leave", |seen| seen.left.load(Ordering::Acquire) == 251);
-        until_held(&before);
-        assert_eq!(queues_noted(&echo), 0);
+        echo.wait_for("all to leave", |seen| seen.detached.load(Ordering::Acquire) == 251);
+        wait_for_resources(&before);
+        assert_eq!(count_queues(&echo), 0);
     }
 }
 
 #[test]
-fn who_attaches_again_and_again_waits_a_moment_and_is_let_in() {
-    // If this broke, a user with many short processes would be refused, or would wait until his handshake is over its time.
+fn frequent_attaches_are_delayed_not_refused() {
+    // If this broke, a user with many short processes would be refused, or its handshakes would time out.
     let _alone = serial();
     let echo = Echo::start();
     drop(attach(&echo.path, |_| {}));
-    echo.until("the first to leave", |seen| seen.left.load(Ordering::Acquire) == 1);
-    let before = held();
-    // More than a user may at once.
+    echo.wait_for("the first to leave", |seen| seen.detached.load(Ordering::Acquire) == 1);
+    let before = count_resources();
+    // More than the burst of one user.
     for _ in 0..700 {
         drop(attach(&echo.path, |_| {}));
     }
-    // Some at the same time, of whom half are gone before it is their turn.
+    // Concurrent ones, of which half end before their turn.
     for _ in 0..32 {
-        say_with(&knock(&echo.path), b"no hello", &[]);
+        send_with_descriptors(&connect(&echo.path), b"no hello", &[]);
     }
     let attach_and_leave = || drop(attach(&echo.path, |_| {}));
     std::thread::scope(|scope| (0..32).for_each(|_| drop(scope.spawn(attach_and_leave))));
-    echo.until("all to leave", |seen| seen.left.load(Ordering::Acquire) == 733);
-    until_held(&before);
+    echo.wait_for("all to leave", |seen| seen.detached.load(Ordering::Acquire) == 733);
+    wait_for_resources(&before);
 }
 
 #[test]
-fn a_thousand_killed_clients_leave_nothing_and_disturb_nobody() {
-    // If this broke, a crash of a client would cost the daemon memory, or its neighbours an answer.
+fn thousand_killed_clients_leave_no_resources() {
+    // If this broke, a crash of a client would cost the daemon memory, or another client a reply.
     let _alone = serial();
     let echo = Echo::start();
     for strategy in [Strategy::Mq, Strategy::Auto] {
         drop(attach(&echo.path, |options| options.strategy = strategy));
     }
-    echo.until("the first to leave", |seen| seen.left.load(Ordering::Acquire) == 2);
-    let before = held();
-    let friend = attach(&echo.path, |_| {});
-    let mut lane = friend.take_lane().unwrap();
+    echo.wait_for("the first to leave", |seen| seen.detached.load(Ordering::Acquire) == 2);
+    let before = count_resources();
+    let honest = attach(&echo.path, |_| {});
+    let mut channel = honest.take_channel().unwrap();
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     for round in 0..50_u64 {
         let strategy = Strategy::ALL[round as usize % 4];
@@ -139,21 +139,21 @@ fn a_thousand_killed_clients_leave_nothing_and_disturb_nobody() {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        // Somewhere between two of its instructions.
+        // Between any two of its instructions.
         std::thread::sleep(Duration::from_nanos(random % 2_000_000));
         child.kill().unwrap();
         child.wait().unwrap();
-        call(&mut lane, WaitClass::Polling, round);
+        call(&mut channel, WaitClass::Polling, round);
     }
-    drop((lane, friend));
-    echo.until("all to leave", |seen| seen.left.load(Ordering::Acquire) == 1003);
-    until_held(&before);
-    assert_eq!(queues_noted(&echo), 0);
-    assert_eq!(echo.seen.offences.load(Ordering::Acquire), 0, "the dead were accused");
+    drop((channel, honest));
+    echo.wait_for("all to leave", |seen| seen.detached.load(Ordering::Acquire) == 1003);
+    wait_for_resources(&before);
+    assert_eq!(count_queues(&echo), 0);
+    assert_eq!(echo.seen.violations.load(Ordering::Acquire), 0, "killed clients were reported");
 }
 
 #[test]
-fn a_stopped_client_holds_nobody_up_and_goes_on() {
+fn stopped_client_does_not_block_others_and_resumes() {
     // If this broke, one client under a debugger would hang its whole node.
     let _alone = serial();
     for strategy in Strategy::ALL {
@@ -162,25 +162,25 @@ fn a_stopped_client_holds_nobody_up_and_goes_on() {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap() == "calling"), "the child never called");
         let pid = Pid::from_raw(child.id() as i32).unwrap();
-        let friend = attach(&echo.path, |options| options.strategy = strategy);
-        let mut lane = friend.take_lane().unwrap();
+        let honest = attach(&echo.path, |options| options.strategy = strategy);
+        let mut channel = honest.take_channel().unwrap();
         for _ in 0..10 {
             kill_process(pid, Signal::STOP).unwrap();
             for value in 0..50 {
-                call(&mut lane, WaitClass::Polling, value);
+                call(&mut channel, WaitClass::Polling, value);
             }
             let answered = echo.seen.answered.load(Ordering::Acquire);
             kill_process(pid, Signal::CONT).unwrap();
-            echo.until("it to go on", |seen| seen.answered.load(Ordering::Acquire) > answered + 10);
+            echo.wait_for("it to go on", |seen| seen.answered.load(Ordering::Acquire) > answered + 10);
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        echo.until("its end", |seen| seen.left.load(Ordering::Acquire) == 20);
+        echo.wait_for("its end", |seen| seen.detached.load(Ordering::Acquire) == 20);
     }
 }
 
 #[test]
-fn five_hundred_idle_clients_cost_the_busy_one_nothing_but_memory() {
+fn idle_clients_do_not_slow_busy_client() {
     // If this broke, a node would be full long before its limit of clients.
     let _alone = serial();
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -192,29 +192,29 @@ fn five_hundred_idle_clients_cost_the_busy_one_nothing_but_memory() {
     let idle: Vec<Attachment> =
         (0..512).map(|index| attach(&echo.path, |options| options.strategy = Strategy::ALL[index % 4])).collect();
     let busy = attach(&echo.path, |_| {});
-    let mut lane = busy.take_lane().unwrap();
+    let mut channel = busy.take_channel().unwrap();
     for value in 0..20_000 {
-        call(&mut lane, WaitClass::Polling, value);
+        call(&mut channel, WaitClass::Polling, value);
     }
-    // And each of the idle ones is found when it stirs.
+    // Each of the idle clients is served when it calls.
     for attachment in &idle {
-        call(&mut attachment.take_lane().unwrap(), WaitClass::Polling, 1);
+        call(&mut attachment.take_channel().unwrap(), WaitClass::Polling, 1);
     }
 }
 
 #[test]
-fn descriptors_sent_along_are_not_kept() {
-    // If this broke, a stranger could use up the daemon's descriptors.
+fn unsolicited_descriptors_are_closed() {
+    // If this broke, an unauthenticated process could exhaust the daemon's descriptors.
     let _alone = serial();
     let echo = Echo::start();
-    let sockets: Vec<_> = (0..4).map(|_| knock(&echo.path)).collect();
+    let sockets: Vec<_> = (0..4).map(|_| connect(&echo.path)).collect();
     drop(attach(&echo.path, |_| {}));
-    echo.until("the end", |seen| seen.left.load(Ordering::Acquire) == 1);
+    echo.wait_for("the end", |seen| seen.detached.load(Ordering::Acquire) == 1);
     let before = descriptors();
     for socket in &sockets {
-        say_with(socket, &[0; 64], &vec![socket.as_fd(); 60]);
-        assert!(!hear(socket).0.is_empty());
+        send_with_descriptors(socket, &[0; 64], &vec![socket.as_fd(); 60]);
+        assert!(!receive(socket).0.is_empty());
     }
-    // The door's ends of the four sockets are gone, and nothing came instead.
+    // The daemon's ends of the four sockets are closed, and nothing else was opened.
     assert!(descriptors() <= before, "{} descriptors, before {before}", descriptors());
 }

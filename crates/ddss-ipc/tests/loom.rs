@@ -1,4 +1,4 @@
-//! Every interleaving of the ring and of the parking, and the proof that each ordering is needed.
+//! Every interleaving of the ring and the parking protocol, and the proof that each ordering is needed.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p ddss-ipc --release --test loom
@@ -18,93 +18,93 @@ fn entries_arrive_whole_and_in_order() {
 }
 
 #[test]
-fn a_sleeping_client_is_seen() {
+fn sleeping_client_is_woken() {
     // If this broke, a call would now and then take until its time-out.
-    model::a_sleeping_client_is_seen();
+    model::sleeping_client_is_woken();
 }
 
 #[test]
-fn a_resting_service_is_rung() {
-    // If this broke, a request would now and then lie there until the next one comes.
-    model::a_resting_service_is_rung();
+fn sleeping_service_is_woken() {
+    // If this broke, a request would now and then wait for the next one.
+    model::sleeping_service_is_woken();
 }
 
 #[test]
-fn a_client_that_has_rung_is_swept() {
-    // If this broke, a client that saves itself a second ring would wait for somebody else's.
-    model::a_client_that_has_rung_is_swept();
+fn request_after_doorbell_is_polled() {
+    // If this broke, a client that omits a second doorbell would wait for that of another client.
+    model::request_after_doorbell_is_polled();
 }
 
 #[test]
-fn a_held_reply_is_asked_for() {
-    // If this broke, a reply beyond a queue's share would never come.
-    model::a_held_reply_is_asked_for();
+fn deferred_reply_is_requested() {
+    // If this broke, a reply beyond a queue's share would never arrive.
+    model::deferred_reply_is_requested();
 }
 
 #[test]
-fn a_dozing_watch_is_kicked() {
+fn sleeping_timeout_thread_is_kicked() {
     // If this broke, a wait under Mq and Rmq would not end at its deadline.
-    model::a_dozing_watch_is_kicked();
+    model::sleeping_timeout_thread_is_kicked();
 }
 
 #[test]
-fn replies_by_queue_come_or_are_asked_for() {
-    // If this broke, a call under Rmq would now and then never get its answer.
-    model::replies_by_queue_come_or_are_asked_for();
+fn queued_replies_arrive_or_are_requested() {
+    // If this broke, a call under Rmq would now and then never get its reply.
+    model::queued_replies_arrive_or_are_requested();
 }
 
 #[test]
-fn a_place_is_one_threads_at_a_time() {
-    // If this broke, two threads would write into one lane, or all calls would end for want of one.
-    model::a_place_is_one_threads_at_a_time();
+fn pool_slot_has_one_owner() {
+    // If this broke, two threads would write into one channel, or all calls would fail for want of one.
+    model::pool_slot_has_one_owner();
 }
 
 #[test]
-fn a_slot_is_in_one_run_at_a_time() {
-    // If this broke, the bytes of two calls would lie in the same memory.
-    model::a_slot_is_in_one_run_at_a_time();
+fn slot_belongs_to_one_run() {
+    // If this broke, two calls would use the same memory.
+    model::slot_belongs_to_one_run();
 }
 
 #[test]
-fn whatever_is_left_is_done() {
-    // If this broke, a task's request would never go out, or two threads would write into one lane.
-    model::whatever_is_left_is_done();
+fn combiner_executes_every_request() {
+    // If this broke, a task's request would never be sent, or two threads would write into one channel.
+    model::combiner_executes_every_request();
 }
 
 #[test]
-fn a_call_ends_once() {
-    // If this broke, a task would read half an answer, or its memory would be two calls' at once.
-    model::a_call_ends_once();
+fn call_completes_once() {
+    // If this broke, a task would read half a reply, or two calls would share its memory.
+    model::call_completes_once();
 }
 
 #[test]
-fn each_ordering_weakened_alone_turns_a_model_red() {
+fn weakening_any_ordering_fails_a_model() {
     // If this broke, the models would prove nothing, or the code would pay for a fence that it does not need.
     const RED: [(&str, &str); 24] = [
         ("publish", "entries_arrive_whole_and_in_order"),
         ("take", "entries_arrive_whole_and_in_order"),
-        ("before_sleep", "a_sleeping_client_is_seen"),
-        ("before_wake", "a_sleeping_client_is_seen"),
-        ("before_ring", "a_resting_service_is_rung"),
-        ("before_rest", "a_resting_service_is_rung"),
-        ("after_rest", "a_client_that_has_rung_is_swept"),
-        ("before_hold", "a_held_reply_is_asked_for"),
-        ("after_take", "a_held_reply_is_asked_for"),
-        ("before_hold", "replies_by_queue_come_or_are_asked_for"),
-        ("after_take", "replies_by_queue_come_or_are_asked_for"),
-        ("claim", "a_place_is_one_threads_at_a_time"),
-        ("give_back", "a_place_is_one_threads_at_a_time"),
-        ("enter_desk", "whatever_is_left_is_done"),
-        ("leave_desk", "whatever_is_left_is_done"),
-        ("leave_word", "whatever_is_left_is_done"),
-        ("take_word", "whatever_is_left_is_done"),
-        ("end_call", "a_call_ends_once"),
-        ("doze", "a_call_ends_once"),
-        ("see_call", "a_call_ends_once"),
-        ("take_slot", "a_slot_is_in_one_run_at_a_time"),
-        ("give_slot", "a_slot_is_in_one_run_at_a_time"),
-        ("before_doze", "a_dozing_watch_is_kicked"),
-        ("before_block", "a_dozing_watch_is_kicked"),
+        ("before_client_sleep", "sleeping_client_is_woken"),
+        ("before_wake", "sleeping_client_is_woken"),
+        ("before_doorbell", "sleeping_service_is_woken"),
+        ("before_service_sleep", "sleeping_service_is_woken"),
+        ("after_service_sleep", "request_after_doorbell_is_polled"),
+        ("before_deferred_check", "deferred_reply_is_requested"),
+        ("after_receive", "deferred_reply_is_requested"),
+        ("before_deferred_check", "queued_replies_arrive_or_are_requested"),
+        ("after_receive", "queued_replies_arrive_or_are_requested"),
+        ("pool_acquire", "pool_slot_has_one_owner"),
+        ("pool_release", "pool_slot_has_one_owner"),
+        ("combiner_acquire", "combiner_executes_every_request"),
+        ("combiner_release", "combiner_executes_every_request"),
+        ("combiner_request", "combiner_executes_every_request"),
+        ("combiner_collect", "combiner_executes_every_request"),
+        ("call_transition", "call_completes_once"),
+        ("call_park", "call_completes_once"),
+        ("call_observe", "call_completes_once"),
+        ("slot_acquire", "slot_belongs_to_one_run"),
+        ("slot_release", "slot_belongs_to_one_run"),
+        ("before_timeout_sleep", "sleeping_timeout_thread_is_kicked"),
+        ("before_block", "sleeping_timeout_thread_is_kicked"),
     ];
     for (weakened, model) in RED {
         let run = |name: &str| {
@@ -114,8 +114,8 @@ fn each_ordering_weakened_alone_turns_a_model_red() {
         assert!(run("nothing").status.success(), "{model} must hold as it is");
         let output = run(weakened);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(!output.status.success(), "weakening {weakened} goes unnoticed by {model}");
+        assert!(!output.status.success(), "weakening {weakened} is not detected by {model}");
         assert!(text.contains("panicked at"), "{model} must fail by an assertion: {text}");
-        println!("{weakened}: {model} goes red");
+        println!("{weakened}: {model} fails");
     }
 }

@@ -1,4 +1,4 @@
-//! In the steady state nobody makes a system call: counted by the kernel, not by us.
+//! System calls of a steady state: none, as counted by strace.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which says what it skips")]
 
@@ -8,46 +8,45 @@ use std::process::Command;
 use std::time::Instant;
 
 use ddss_ipc::{Strategy, WaitClass, WaitOutcome};
-use support::{Echo, NOW, PATIENCE, attach, role};
+use support::{Echo, NOW, TIMEOUT, attach, role};
 
-/// Calls between two markers. In so many there has to be no system call at all.
+/// Calls between two markers, in which no system call may occur.
 const CALLS: u64 = 200;
 /// Markers of one run.
 const STRETCHES: usize = 250;
-/// Stretches without a system call that are enough, over all runs: on a machine that is busy with something else one side
-/// does not run now and then, and the other one sleeps. Who asked the kernel for each call, or for each hundredth, would
-/// have none that is silent.
+/// Stretches without a system call that suffice, over all runs. On a busy machine one side sometimes does not run, and
+/// the other one sleeps. Code with a system call in each call, or in each hundredth, would have no silent stretch.
 const SILENT_MIN: usize = 10;
-/// Runs at the most.
+/// Maximum of runs.
 const RUNS: usize = 8;
 
-/// Client and service as two threads of a process that is traced whole; a marker before and after each stretch of calls.
+/// Runs client and service as two threads of a traced process, with a marker before and after each stretch of calls.
 #[test]
 fn child_steady() {
-    // A child that did nothing would make no system call either: the parent looks for the count that it prints.
+    // A child that did nothing would make no system call either: the parent checks the line that it prints.
     let Some(strategy) = role() else { return };
     let echo = Echo::start();
     let attachment = attach(&echo.path, |options| options.strategy = strategy.parse::<Strategy>().unwrap());
-    let mut lane = attachment.take_lane().unwrap();
+    let mut channel = attachment.take_channel().unwrap();
     let marker = || drop(std::fs::metadata("/marker"));
-    let run = |lane: &mut ddss_ipc::Channel, calls| {
+    let run = |channel: &mut ddss_ipc::Channel, calls| {
         for value in 0..calls {
-            lane.submit([0, value, 0, NOW, 0, 0, 0, 0]).unwrap();
-            lane.ring();
-            assert_eq!(lane.wait(WaitClass::Polling, Instant::now() + PATIENCE), WaitOutcome::Ready);
-            assert_eq!(lane.reap().unwrap()[1], !value);
+            channel.submit([0, value, 0, NOW, 0, 0, 0, 0]).unwrap();
+            channel.ring_doorbell();
+            assert_eq!(channel.wait(WaitClass::Polling, Instant::now() + TIMEOUT), WaitOutcome::Ready);
+            assert_eq!(channel.reap().unwrap()[1], !value);
         }
     };
-    run(&mut lane, 1000);
+    run(&mut channel, 1000);
     marker();
     for _ in 0..STRETCHES {
-        run(&mut lane, CALLS);
+        run(&mut channel, CALLS);
         marker();
     }
     println!("\nmade all calls");
 }
 
-/// System calls of each stretch.
+/// Counts the system calls of each stretch.
 fn system_calls(strategy: Strategy) -> Option<Vec<usize>> {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace");
@@ -77,8 +76,8 @@ fn system_calls(strategy: Strategy) -> Option<Vec<usize>> {
 }
 
 #[test]
-fn polling_makes_no_system_call_in_the_steady_state() {
-    // If this broke, a call would cost a trip into the kernel, which is several times the call itself.
+fn polling_makes_no_system_call_in_steady_state() {
+    // If this broke, a call would cost a system call, which takes several times as long as the call itself.
     let cores = std::thread::available_parallelism().unwrap().get();
     if cores < 2 {
         println!("skipped: with one core the two sides must take turns");

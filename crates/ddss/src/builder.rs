@@ -126,8 +126,8 @@ impl ClientBuilder {
             Some(strategy) => strategy,
             None => Strategy::from_environment()?.unwrap_or_default(),
         };
-        options.lanes =
-            Self::within("lanes", self.lanes.unwrap_or(options.lanes), LANES_PER_CLIENT_MAX - ChannelPool::MORE)?
+        options.channels =
+            Self::within("lanes", self.lanes.unwrap_or(options.channels), LANES_PER_CLIENT_MAX - ChannelPool::MORE)?
                 + ChannelPool::MORE;
         options.arena_bytes =
             Self::within("arena_bytes", self.arena_bytes.unwrap_or(options.arena_bytes), ARENA_BYTES_MAX)?;
@@ -150,7 +150,10 @@ mod tests {
         // If this broke, a setting would be taken and forgotten.
         let asked = |builder: &ClientBuilder| builder.options().unwrap();
         let (usual, timeout) = asked(&Client::builder());
-        assert!(usual.fair && usual.lanes == 8 + ChannelPool::MORE && timeout == Duration::from_secs(2), "{usual:?}");
+        assert!(
+            usual.fair && usual.channels == 8 + ChannelPool::MORE && timeout == Duration::from_secs(2),
+            "{usual:?}"
+        );
         let builder = Client::builder()
             .fair(false)
             .lanes(LANES_PER_CLIENT_MAX - ChannelPool::MORE)
@@ -158,7 +161,7 @@ mod tests {
             .strategy(Strategy::Mq);
         let (options, timeout) = asked(&builder.timeout(Duration::from_secs(70)));
         assert!(!options.fair && options.strategy == Strategy::Mq, "{options:?}");
-        assert_eq!((options.lanes, options.arena_bytes), (LANES_PER_CLIENT_MAX, 1 << 16));
+        assert_eq!((options.channels, options.arena_bytes), (LANES_PER_CLIENT_MAX, 1 << 16));
         assert_eq!((options.timeout, timeout), (timeout, Duration::from_secs(70)));
     }
 

@@ -165,7 +165,7 @@ impl Client {
                 Err(NoCompletion::Gone) if harmless => {}
                 // It was not begun, whatever it is: the next daemon is asked, if one listens there already.
                 Err(NoCompletion::GoingDown) => {
-                    attached.attachment.set_leaving();
+                    attached.attachment.set_draining();
                     refused = true;
                 }
                 ended => return ended.map_err(|none| self.explain(none, action, target)),

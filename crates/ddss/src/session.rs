@@ -52,7 +52,7 @@ impl AttachPlan {
             AttachError::Version { ours, theirs } => Error::VersionMismatch { ours, theirs },
             other => Error::Attach(other),
         })?;
-        let now = attachment.planes();
+        let now = attachment.shards();
         if let Some(before) = planes.filter(|&before| before != now) {
             return Err(Error::PlanesChanged { before, now });
         }
@@ -88,7 +88,7 @@ impl Inner {
 
     pub(crate) fn new(mut plan: AttachPlan, timeout: Duration, near: bool) -> Result<Self, Error> {
         let attached = plan.attach(Instant::now() + plan.options.timeout)?;
-        plan.planes = Some(attached.attachment.planes());
+        plan.planes = Some(attached.attachment.shards());
         let current = ArcSwap::from_pointee(attached);
         let (turn, stopped, areas) = (Mutex::new(()), AtomicBool::new(false), MappedAreas::default());
         Ok(Self { current, turn, stopped, plan, timeout, areas, near })
@@ -104,7 +104,7 @@ impl Inner {
     #[inline]
     pub(crate) fn attached(&self, time: &mut Deadline, harmless: bool) -> Result<Guard<Arc<Session>>, Error> {
         let current = self.current.load();
-        if !current.attachment.is_over() {
+        if !current.attachment.is_unusable() {
             return Ok(current);
         }
         drop(current);
@@ -114,7 +114,7 @@ impl Inner {
     /// The same for a task, which must not wait: what is there now.
     #[inline]
     pub(crate) fn attached_now(&self) -> Option<Guard<Arc<Session>>> {
-        Some(self.current.load()).filter(|current| !current.attachment.is_over())
+        Some(self.current.load()).filter(|current| !current.attachment.is_unusable())
     }
 
     #[cold]

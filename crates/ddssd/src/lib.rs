@@ -41,7 +41,9 @@ pub use config::byte_size::ByteSize;
 pub use config::config::{
     Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, STATE_VARIABLE, default_state_folder,
 };
-pub use ddss_ipc::{Life, STATUS_NAME, StatusReadError, client_folder, default_folder, read_all_statuses, read_status};
+pub use ddss_ipc::{
+    Liveness, STATUS_NAME, StatusReadError, client_folder, default_folder, read_all_statuses, read_status,
+};
 
 pub use auth::{ClusterKey, KeyError};
 pub use config::env_check::strange_variables;

@@ -86,7 +86,7 @@ fn run(arguments: &Arguments) -> Result<(), Failed> {
     for sentence in strange_variables(names) {
         tracing::warn!("{sentence}");
     }
-    ddss_ipc::exit_for_lost_files(ExitReason::LostFile.code())?;
+    ddss_ipc::exit_on_lost_file(ExitReason::LostFile.code())?;
     // Before anything else runs, so that a signal during the start is a clean end, too.
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     for signal in [SIGTERM, SIGINT] {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ddss::{Client, Failure, Spec};
 use ddss_core::Outcome;
 use ddss_core::status::{Counter, DaemonState, Gauge, Kind, Road, Status, Step};
-use ddss_ipc::{Life, Strategy, read_status};
+use ddss_ipc::{Liveness, Strategy, read_status};
 use ddss_testkit::{Daemon, DaemonOptions, pattern, skipped};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -49,7 +49,7 @@ fn every_call_is_counted_once_and_belongs_to_who_made_it() {
     assert_eq!(two.open("nothing").unwrap_err().failure(), Some(Failure::NotFound));
     let status = look(daemon.folder(), |status| status.operation(Kind::Get).done == 300);
     assert_eq!((status.daemon.node.0, status.daemon.state), (7, DaemonState::Serving));
-    assert_eq!((status.daemon.pid, Life::of(&status)), (daemon.pid(), Life::Serving));
+    assert_eq!((status.daemon.pid, Liveness::of(&status)), (daemon.pid(), Liveness::Serving));
     let (gets, puts, opens) = (status.operation(Kind::Get), status.operation(Kind::Put), status.operation(Kind::Open));
     assert_eq!((gets.done, gets.bytes, gets.failed, gets.waited), (300, 150_000, 0, 0));
     assert_eq!((puts.done, puts.bytes), (100, 100_000));
@@ -148,28 +148,28 @@ fn the_page_of_a_daemon_stays_when_it_is_stopped_or_killed() {
     let first = look(daemon.folder(), |status| status.operation(Kind::Put).done == 50);
     daemon.pause().unwrap();
     let end = Instant::now() + PATIENCE;
-    while !matches!(Life::of(&read_status(daemon.folder()).unwrap()), Life::Silent(_)) {
+    while !matches!(Liveness::of(&read_status(daemon.folder()).unwrap()), Liveness::Silent(_)) {
         assert!(Instant::now() < end, "a stopped daemon passes for one that serves");
         std::thread::sleep(Duration::from_millis(20));
     }
     daemon.resume().unwrap();
-    look(daemon.folder(), |status| Life::of(status) == Life::Serving);
+    look(daemon.folder(), |status| Liveness::of(status) == Liveness::Serving);
     daemon.kill().unwrap();
     let end = Instant::now() + PATIENCE;
-    while Life::of(&read_status(daemon.folder()).unwrap()) != Life::Dead {
+    while Liveness::of(&read_status(daemon.folder()).unwrap()) != Liveness::Dead {
         assert!(Instant::now() < end, "a dead daemon passes for a living one");
         std::thread::sleep(Duration::from_millis(20));
     }
     let dead = read_status(daemon.folder()).unwrap();
     assert_eq!((dead.operation(Kind::Put).done, dead.clients.len(), dead.daemon.run), (50, 1, first.daemon.run));
     daemon.start_again().unwrap();
-    let next = look(daemon.folder(), |status| Life::of(status) == Life::Serving);
+    let next = look(daemon.folder(), |status| Liveness::of(status) == Liveness::Serving);
     assert_eq!((next.operation(Kind::Put).done, next.counter(Counter::Commits)), (0, 0));
     assert_ne!(next.daemon.run, first.daemon.run);
     let before = std::fs::read(daemon.folder().join("memory/status.before")).unwrap();
     assert_eq!(Status::decode(&before).unwrap().operation(Kind::Put).done, 50);
     daemon.process().end().unwrap();
-    assert_eq!(Life::of(&read_status(daemon.folder()).unwrap()), Life::Stopped);
+    assert_eq!(Liveness::of(&read_status(daemon.folder()).unwrap()), Liveness::Stopped);
 }
 
 // If this failed, what a user does would be anybody's to watch, or a monitor would have to run as root.

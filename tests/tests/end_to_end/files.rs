@@ -241,7 +241,7 @@ fn a_file_that_was_cut_short_is_named_and_never_taken_for_the_whole() {
     cut(&area, (BYTES as u64).next_multiple_of(4096));
     let asked = std::thread::spawn(move || second.put(0, &pattern(2, BYTES)).is_err());
     let told = ended_with(&mut daemon, 7);
-    assert!(told.contains(&format!("cannot reach the bytes of {}", area.display())), "{told}");
+    assert!(told.contains(&format!("cannot access the mapped file {}", area.display())), "{told}");
     // As often as it is tried.
     for _ in 0..2 {
         assert!(daemon.start_again().is_err());

@@ -124,7 +124,7 @@ fn a_segment_that_is_closed_to_others_leaves_their_memory() {
     let owner = client(&daemon);
     let made = owner.allocate("open", Spec { mode: 0o644, history: 2, ..Spec::new(5000) }).unwrap();
     made.put(0, &pattern(1, 5000)).unwrap();
-    let seen = ddss_ipc::view(&daemon.socket(), 1, Duration::from_secs(5)).unwrap();
+    let seen = ddss_ipc::map_area(&daemon.socket(), 1, Duration::from_secs(5)).unwrap();
     let words = |memory: &ddss_ipc::SharedMemory| memory.load(16, Ordering::Acquire).unwrap();
     assert_ne!(words(&seen), 0, "the area of those who may read it has its header");
     let other = client(&daemon).open("open").unwrap();

@@ -1,4 +1,4 @@
-//! A client's side of the attach.
+//! The client's side of the attach handshake.
 
 use std::fmt;
 use std::io;
@@ -25,21 +25,23 @@ use crate::transport::ring_transport::{Auto, Rcq, RingEnds};
 use crate::transport::sysv::{Mq, Rmq, SysvParts};
 use crate::transport::sysv_timeout::TimeoutThread;
 
-/// What a client asks for when it attaches.
+/// Options of one attach.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AttachOptions {
-    /// How to talk.
+    /// How requests and replies travel.
     pub strategy: Strategy,
-    /// How many lanes: one for each thread that calls at the same time.
-    pub lanes: usize,
-    /// How much memory for payloads.
+    /// Number of channels: one for each thread that calls at the same time.
+    pub channels: usize,
+    /// Size of the payload arena in bytes.
     pub arena_bytes: usize,
-    /// How long the whole attach may take.
+    /// Time limit of the whole attach.
     pub timeout: Duration,
-    /// Under `Auto` on a machine with more callers than cores: true (the default) has callers hand the core over to
-    /// each other, so that all get their share; false leaves that to the kernel, which lets one caller run for
-    /// milliseconds while the others wait, for the last few percent of throughput.
+    /// Whether clients share their cores fairly under `Auto` when there are more calling threads than cores.
+    ///
+    /// True (the default): calling threads yield the core to each other, so that each gets its share. False leaves this
+    /// to the kernel, which lets one thread run for milliseconds while the others wait. That gains the last few percent
+    /// of throughput.
     pub fair: bool,
 }
 
@@ -47,7 +49,7 @@ impl Default for AttachOptions {
     fn default() -> Self {
         Self {
             strategy: Strategy::default(),
-            lanes: 8,
+            channels: 8,
             arena_bytes: ARENA_BYTES_DEFAULT,
             timeout: Duration::from_secs(2),
             fair: true,
@@ -55,104 +57,106 @@ impl Default for AttachOptions {
     }
 }
 
-/// Why a client could not attach.
+/// Reasons for which an attach fails.
 ///
 /// ```
 /// use ddss_ipc::{AttachError, AttachOptions, Attachment};
 /// use std::path::Path;
 ///
-/// let attached = Attachment::connect(Path::new("/nowhere/ddssd.sock"), &AttachOptions::default());
-/// let why = attached.expect_err("nobody listens there");
-/// assert!(matches!(why, AttachError::NoDaemon { .. }));
-/// assert_eq!(why.to_string(), "no daemon listens at /nowhere/ddssd.sock");
+/// let result = Attachment::connect(Path::new("/nowhere/ddssd.sock"), &AttachOptions::default());
+/// let error = result.expect_err("no daemon listens there");
+/// assert!(matches!(error, AttachError::NoDaemon { .. }));
+/// assert_eq!(error.to_string(), "no daemon listens at /nowhere/ddssd.sock");
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// Nobody listens there.
+    /// No daemon listens at the path.
     #[error("no daemon listens at {}", path.display())]
     NoDaemon {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// The socket is not ours to use.
+    /// The user may not connect to the socket.
     #[error("no permission to attach at {}", path.display())]
     Permission {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// The two were built with different layouts.
-    #[error("the daemon speaks layout version {theirs}, this client speaks version {ours}")]
+    /// The daemon and the client were built with different layouts.
+    #[error(
+        "the daemon speaks layout version {theirs}, this client speaks version {ours}: use the same release of both"
+    )]
     Version {
-        /// This client's.
+        /// Layout version of this client.
         ours: u32,
-        /// The daemon's.
+        /// Layout version of the daemon.
         theirs: u32,
     },
-    /// The daemon said no.
+    /// The daemon refused the client.
     #[error("the daemon refused: {text}")]
     Refused {
-        /// Why, in the daemon's words.
+        /// Reason that the daemon gave.
         text: String,
     },
-    /// The daemon did not answer in time.
+    /// The daemon did not reply in time.
     #[error("the daemon at {} did not answer within {timeout:?}", path.display())]
     TimedOut {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// How long was waited.
+        /// Time limit that passed.
         timeout: Duration,
     },
-    /// What answered is not a daemon of ours.
-    #[error("the answer from {} makes no sense: {why}", path.display())]
+    /// The reply is not one of a DDSS daemon.
+    #[error("malformed reply from {}: {why}", path.display())]
     Malformed {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with the reply.
         why: &'static str,
     },
-    /// The options are beyond the limits.
-    #[error("cannot ask for {lanes} lanes and {arena_bytes} bytes of arena")]
+    /// The options exceed the limits.
+    #[error("{channels} channels and {arena_bytes} bytes of arena exceed the limits")]
     Options {
-        /// Lanes asked for.
-        lanes: usize,
-        /// Arena asked for.
+        /// Channels that were requested.
+        channels: usize,
+        /// Arena bytes that were requested.
         arena_bytes: usize,
     },
-    /// The memory that came along could not be used.
+    /// The memory that the daemon passed is unusable.
     #[error("cannot use the memory that the daemon passed")]
     Memory(#[from] MemoryError),
-    /// The kernel refused something else.
+    /// Another system call failed.
     #[error("cannot {tried} the daemon at {}", path.display())]
     System {
-        /// What was tried.
+        /// Operation that failed.
         tried: &'static str,
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: io::Error,
     },
 }
 
-/// The lanes that nobody holds. Dropped with the attachment and the last lane, whichever comes later.
+/// Channels that no thread holds. Dropped with the attachment or the last channel, whichever comes later.
 pub(crate) struct FreeChannels {
-    lanes: Mutex<Vec<Option<ChannelState>>>,
-    /// Only under the strategies whose clients block on a queue.
-    _watch: Option<TimeoutThread>,
-    _sentry: Option<HangupMonitor>,
+    channels: Mutex<Vec<Option<ChannelState>>>,
+    /// Set under the strategies whose clients block on a queue.
+    _timeout_thread: Option<TimeoutThread>,
+    _hangup_monitor: Option<HangupMonitor>,
 }
 
 impl FreeChannels {
     fn lock(&self) -> MutexGuard<'_, Vec<Option<ChannelState>>> {
-        // A panic of another thread leaves the list as it was: it only moves whole lanes.
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+        // A panic of another thread leaves the list intact: the list only moves whole channels.
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn give_back(&self, state: ChannelState) {
@@ -161,10 +165,10 @@ impl FreeChannels {
     }
 }
 
-/// A client of this node's daemon: from the handshake to the end of the socket.
+/// A client of this node's daemon, from the handshake to the end of the socket.
 pub struct Attachment {
-    link: Arc<Connection>,
-    pool: Arc<FreeChannels>,
+    connection: Arc<Connection>,
+    free_channels: Arc<FreeChannels>,
     arena: SharedMemory,
     welcome: Welcome,
 }
@@ -176,99 +180,100 @@ impl fmt::Debug for Attachment {
 }
 
 impl Attachment {
-    /// Shakes hands with the daemon that listens at `path`.
+    /// Performs the handshake with the daemon that listens at `path`.
     pub fn connect(path: &Path, options: &AttachOptions) -> Result<Self, AttachError> {
-        let refused = AttachError::Options { lanes: options.lanes, arena_bytes: options.arena_bytes };
-        let wanted = Layout::new(options.lanes, options.arena_bytes).ok_or(refused)?;
-        let attempt = Attempt { path, deadline: Instant::now() + options.timeout, timeout: options.timeout };
+        let refused = AttachError::Options { channels: options.channels, arena_bytes: options.arena_bytes };
+        let wanted = Layout::new(options.channels, options.arena_bytes).ok_or(refused)?;
+        let attempt = AttachAttempt { path, deadline: Instant::now() + options.timeout, timeout: options.timeout };
         let socket = attempt.connect()?;
         let hello = Hello {
             strategy: options.strategy,
-            lanes: wanted.lanes() as u32,
+            channels: wanted.channels() as u32,
             arena_bytes: wanted.arena_bytes() as u64,
         };
         socket::send(socket.as_fd(), &HandshakeRequest::Attach(hello).encode(), &[])
-            .map_err(attempt.system("greet"))?;
+            .map_err(attempt.system("send the handshake to"))?;
         let (HandshakeReply::Welcome(welcome), descriptors) = attempt.answer(&socket)? else {
-            return Err(attempt.malformed("it is no welcome"));
+            return Err(attempt.malformed("the reply is not a welcome"));
         };
-        let layout = Layout::new(welcome.lanes as usize, welcome.arena_bytes as usize);
+        let layout = Layout::new(welcome.channels as usize, welcome.arena_bytes as usize);
         if layout != Some(wanted) {
-            return Err(attempt.malformed("it grants another geometry than was asked for"));
+            return Err(attempt.malformed("the reply grants other sizes than requested"));
         }
-        attempt.settle(options, socket, welcome, wanted, descriptors)
+        attempt.finish(options, socket, welcome, wanted, descriptors)
     }
 
-    /// Takes a lane that nobody holds. A lane that came back with requests under way is only handed out again when
-    /// their completions are in (they are thrown away).
-    pub fn take_lane(&self) -> Option<Channel> {
-        let mut lanes = self.pool.lock();
-        let state = lanes.iter_mut().find_map(|lane| lane.take_if(|lane| lane.drain()))?;
-        Some(Channel::new(Arc::clone(&self.pool), state))
+    /// Takes a free channel. A channel that was returned with requests in flight becomes free when their completions
+    /// have arrived; they are discarded.
+    pub fn take_channel(&self) -> Option<Channel> {
+        let mut channels = self.free_channels.lock();
+        let state = channels.iter_mut().find_map(|channel| channel.take_if(|channel| channel.drain()))?;
+        Some(Channel::new(Arc::clone(&self.free_channels), state))
     }
 
-    /// Memory for payloads, which the daemon sees as well; offset 0 is its first byte. Who uses which slot is up to
-    /// the client.
+    /// Returns the payload memory, which the daemon maps as well. Offset 0 is its first byte. The client allocates its
+    /// slots.
     pub fn arena(&self) -> &SharedMemory {
         &self.arena
     }
 
-    /// The node that this daemon serves.
+    /// Returns the id of the node that the daemon serves.
     pub fn node(&self) -> NodeId {
         self.welcome.node
     }
 
-    /// How many planes the daemon has: it has a door for each ([`socket_name`](crate::socket_name)).
-    pub fn planes(&self) -> u8 {
-        self.welcome.planes
+    /// Returns the number of shards of the daemon. Each shard has its own socket ([`socket_name`](crate::socket_name)).
+    pub fn shards(&self) -> u8 {
+        self.welcome.shards
     }
 
-    /// What the daemon calls this client.
+    /// Returns the id that the daemon gave to this client.
     pub fn client(&self) -> ClientId {
         self.welcome.client
     }
 
-    /// What was chosen.
+    /// Returns the strategy of this attachment.
     pub fn strategy(&self) -> Strategy {
-        self.link.strategy()
+        self.connection.strategy()
     }
 
-    /// Whether somebody has seen the daemon's end, or heard that it takes nothing new. No system call.
+    /// Returns true if the daemon is known to be gone or to accept no new requests. No system call.
     #[inline]
-    pub fn is_over(&self) -> bool {
-        self.link.is_over()
+    pub fn is_unusable(&self) -> bool {
+        self.connection.is_unusable()
     }
 
-    /// Whether the daemon has said that it takes no new requests, and nobody has seen its end. No system call.
-    pub fn is_leaving(&self) -> bool {
-        self.link.is_leaving()
+    /// Returns true if the daemon accepts no new requests and is not known to be gone. No system call.
+    pub fn is_draining(&self) -> bool {
+        self.connection.is_draining()
     }
 
-    /// The daemon has said that it takes no new requests. What is under way is still answered.
-    pub fn set_leaving(&self) {
-        self.link.set_leaving();
+    /// Records that the daemon accepts no new requests. It still answers those in flight.
+    pub fn set_draining(&self) {
+        self.connection.set_draining();
     }
 
-    /// Whether the daemon is there and has not cut this client off. One system call.
+    /// Returns true if the daemon lives and still serves this client. One system call.
     pub fn is_alive(&self) -> bool {
-        self.link.is_alive()
+        self.connection.is_alive()
     }
 
-    /// Becomes readable when a lane that was [armed](Channel::arm_async) gets a completion, and when the daemon goes.
+    /// Returns a descriptor that becomes readable when an [armed](Channel::arm_async) channel gets a completion, and
+    /// when the daemon ends.
     pub fn async_descriptor(&self) -> BorrowedFd<'_> {
-        self.link.socket()
+        self.connection.socket()
     }
 
-    /// Takes the wake-ups that have come so far, so that the descriptor is not readable any more. Look at all armed
-    /// lanes *after* this. False when the daemon is gone.
+    /// Consumes pending wake-ups, so that the descriptor is no longer readable. Poll all armed channels *after* this
+    /// call. Returns false when the daemon is gone.
     pub fn clear_async(&self) -> bool {
         let mut byte = [0; 8];
         loop {
-            match socket::receive(self.link.socket(), &mut byte) {
+            match socket::receive(self.connection.socket(), &mut byte) {
                 Ok(bytes) if bytes > 0 => {}
-                Err(Errno::AGAIN) => return self.link.is_alive(),
+                Err(Errno::AGAIN) => return self.connection.is_alive(),
                 _ => {
-                    self.link.set_gone();
+                    self.connection.set_gone();
                     return false;
                 }
             }
@@ -276,14 +281,14 @@ impl Attachment {
     }
 }
 
-/// One try to attach, with what its errors need to say.
-pub(crate) struct Attempt<'path> {
+/// One attempt to attach, with the context that its errors need.
+pub(crate) struct AttachAttempt<'path> {
     pub(crate) path: &'path Path,
     pub(crate) deadline: Instant,
     pub(crate) timeout: Duration,
 }
 
-impl Attempt<'_> {
+impl AttachAttempt<'_> {
     pub(crate) fn malformed(&self, why: &'static str) -> AttachError {
         AttachError::Malformed { path: self.path.to_owned(), why }
     }
@@ -292,7 +297,7 @@ impl Attempt<'_> {
         move |errno| {
             let path = self.path.to_owned();
             match errno {
-                // The daemon went away, or closed the door, in the middle of the handshake.
+                // The daemon ended, or stopped accepting clients, during the handshake.
                 Errno::PIPE | Errno::CONNRESET => AttachError::NoDaemon { path, source: errno.into() },
                 _ => AttachError::System { tried, path, source: errno.into() },
             }
@@ -317,16 +322,16 @@ impl Attempt<'_> {
         })
     }
 
-    /// What the daemon says, with what it passes; a refusal is an error.
+    /// Receives the daemon's reply and its descriptors. A refusal is an error.
     pub(crate) fn answer(&self, socket: &OwnedFd) -> Result<(HandshakeReply, Vec<OwnedFd>), AttachError> {
         if !socket::wait_readable(socket.as_fd(), self.deadline).map_err(self.system("wait for"))? {
             return Err(self.timed_out());
         }
         let mut frame = [0; ANSWER_BYTES + 1];
         let received = socket::receive_with_descriptors(socket.as_fd(), &mut frame);
-        let (bytes, descriptors) = received.map_err(self.system("hear"))?;
+        let (bytes, descriptors) = received.map_err(self.system("receive the reply of"))?;
         if bytes == 0 {
-            return Err(self.system("hear")(Errno::CONNRESET));
+            return Err(self.system("receive the reply of")(Errno::CONNRESET));
         }
         match HandshakeReply::decode(&frame[..bytes]) {
             Ok(HandshakeReply::Refusal { text, .. }) => Err(AttachError::Refused { text }),
@@ -336,7 +341,7 @@ impl Attempt<'_> {
         }
     }
 
-    fn settle(
+    fn finish(
         &self,
         options: &AttachOptions,
         socket: OwnedFd,
@@ -344,8 +349,8 @@ impl Attempt<'_> {
         layout: Layout,
         descriptors: Vec<OwnedFd>,
     ) -> Result<Attachment, AttachError> {
-        let Ok([memory, board, wake]) = <[OwnedFd; 3]>::try_from(descriptors) else {
-            return Err(self.malformed("it brings the wrong number of descriptors"));
+        let Ok([memory, service_page, wake]) = <[OwnedFd; 3]>::try_from(descriptors) else {
+            return Err(self.malformed("the reply has the wrong number of descriptors"));
         };
         let memory = SharedMemory::from_descriptor(memory, layout.bytes(), Access::ReadWrite)?;
         let mut header = [0; HEADER_BYTES];
@@ -353,90 +358,103 @@ impl Attempt<'_> {
         if header != layout.header() {
             return Err(self.malformed("the memory's header differs from the handshake"));
         }
-        let board = ServicePage::open(board)?;
-        if !board.is_genuine() {
-            return Err(self.malformed("the notice board is not one"));
+        let service_page = ServicePage::open(service_page)?;
+        if !service_page.is_genuine() {
+            return Err(self.malformed("the service page has the wrong magic or version"));
         }
         let arena = memory.slice(layout.arena_offset(), layout.arena_bytes())?;
-        let link = Arc::new(Connection::new(options.strategy, options.fair, (board, welcome.place), socket, wake));
-        let pool = Arc::new(self.furnish(&link, &welcome, &memory, &layout)?);
-        Ok(Attachment { link, pool, arena, welcome })
+        let connection = Arc::new(Connection::new(
+            options.strategy,
+            options.fair,
+            (service_page, welcome.user_bucket),
+            socket,
+            wake,
+        ));
+        let free_channels = Arc::new(self.build_channels(&connection, &welcome, &memory, &layout)?);
+        Ok(Attachment { connection, free_channels, arena, welcome })
     }
 
-    /// Builds the road of each lane.
-    fn furnish(
+    /// Builds the transport of each channel.
+    fn build_channels(
         &self,
-        link: &Arc<Connection>,
+        connection: &Arc<Connection>,
         welcome: &Welcome,
         memory: &SharedMemory,
         layout: &Layout,
     ) -> Result<FreeChannels, AttachError> {
         let queue = |id: Option<i32>| {
             id.map(Queue::from_id)
-                .ok_or_else(|| self.malformed("it brings no message queue, and the strategy needs one"))
+                .ok_or_else(|| self.malformed("the reply has no message queue, which the strategy needs"))
         };
-        let by_ring = link.strategy().replies_by_ring();
+        let by_ring = connection.strategy().replies_by_ring();
         let path = || self.path.to_owned();
-        let failed = |source| AttachError::System { tried: "watch", path: path(), source };
-        let sentry = if by_ring { Some(HangupMonitor::start(Arc::clone(link)).map_err(failed)?) } else { None };
-        let watch = if by_ring {
+        let failed = |source| AttachError::System { tried: "monitor", path: path(), source };
+        let hangup_monitor =
+            if by_ring { Some(HangupMonitor::start(Arc::clone(connection)).map_err(failed)?) } else { None };
+        let timeout_thread = if by_ring {
             None
         } else {
-            let started = TimeoutThread::start(Arc::clone(link), queue(welcome.reply_queue)?, layout.lanes());
+            let started = TimeoutThread::start(Arc::clone(connection), queue(welcome.reply_queue)?, layout.channels());
             Some(started.map_err(failed)?)
         };
-        let mut lanes = Vec::with_capacity(layout.lanes());
-        for lane in 0..layout.lanes() {
-            let road: Box<dyn ChannelTransport> = match (link.strategy(), &watch) {
-                (Strategy::Rcq, _) => Box::new(Rcq(RingEnds::new(link, memory, layout, lane)?)),
-                (Strategy::Mq, Some(watch)) => {
-                    let parts = SysvParts { link, notes: watch.notes(), memory, layout, lane };
+        let mut channels = Vec::with_capacity(layout.channels());
+        for channel in 0..layout.channels() {
+            let transport: Box<dyn ChannelTransport> = match (connection.strategy(), &timeout_thread) {
+                (Strategy::Rcq, _) => Box::new(Rcq(RingEnds::new(connection, memory, layout, channel)?)),
+                (Strategy::Mq, Some(timeout_thread)) => {
+                    let parts =
+                        SysvParts { connection, timeout_slots: timeout_thread.slots(), memory, layout, channel };
                     Box::new(Mq::new(&parts, queue(welcome.request_queue)?, queue(welcome.reply_queue)?)?)
                 }
-                (Strategy::Rmq, Some(watch)) => {
-                    let parts = SysvParts { link, notes: watch.notes(), memory, layout, lane };
+                (Strategy::Rmq, Some(timeout_thread)) => {
+                    let parts =
+                        SysvParts { connection, timeout_slots: timeout_thread.slots(), memory, layout, channel };
                     Box::new(Rmq::new(&parts, queue(welcome.reply_queue)?)?)
                 }
                 (Strategy::Auto | Strategy::Mq | Strategy::Rmq, _) => {
-                    Box::new(Auto(RingEnds::new(link, memory, layout, lane)?))
+                    Box::new(Auto(RingEnds::new(connection, memory, layout, channel)?))
                 }
             };
-            lanes.push(Some(ChannelState { index: lane as u8, outstanding: 0, road }));
+            channels.push(Some(ChannelState { index: channel as u8, outstanding: 0, transport }));
         }
-        Ok(FreeChannels { lanes: Mutex::new(lanes), _watch: watch, _sentry: sentry })
+        Ok(FreeChannels {
+            channels: Mutex::new(channels),
+            _timeout_thread: timeout_thread,
+            _hangup_monitor: hangup_monitor,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Acceptor, AcceptorConfig, Arrival, IpcServer, TracedRequest};
+    use crate::{Acceptor, AcceptorConfig, ClientEvent, IpcServer, TracedRequest};
     use ddss_core::{ChannelId, Entry, NodeId};
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn threads_of_another_user_and_clients_of_one_thread_make_nobody_a_crowd() {
-        // If this broke, who calls by all his lanes would make each client of the node hand its core over all the time; or a
-        // thread that calls by two clients in turn would take itself for two, and sleep in each call to another node.
+    fn other_users_and_repeated_threads_do_not_count_as_active() {
+        // If this broke, a user with many channels would make every client of the node yield its core all the time. A
+        // thread that calls through two clients would count as two, and sleep in each call to another node.
         if !rustix::process::geteuid().is_root() {
             return eprintln!(
-                "skipped: threads_of_another_user_and_clients_of_one_thread_make_nobody_a_crowd: not root, nobody else to be"
+                "skipped: other_users_and_repeated_threads_do_not_count_as_active: not root, so no other user is available"
             );
         }
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let path = folder.path().join("socket");
-        let mut station = IpcServer::open(NodeId(7)).unwrap();
-        let mut config = AcceptorConfig::new(&station);
+        let mut server = IpcServer::open(NodeId(7)).unwrap();
+        let mut config = AcceptorConfig::new(&server);
         config.socket_mode = 0o666;
-        let reception = Acceptor::start(&path, config, station.inbox().sink()).unwrap();
-        let attach = |user: u32, lanes| {
+        let acceptor = Acceptor::start(&path, config, server.inbox().sink()).unwrap();
+        let attach = |user: u32, channels| {
             let path = path.clone();
             let attached = std::thread::spawn(move || {
-                // Of this thread only, and it ends with this.
+                // Sets the user of this thread only; it ends with the thread.
                 let user = rustix::process::Uid::from_raw(user);
                 rustix::thread::set_thread_res_uid(user, user, user).unwrap();
-                Attachment::connect(&path, &AttachOptions { lanes, arena_bytes: 4096, ..AttachOptions::default() })
+                Attachment::connect(&path, &AttachOptions { channels, arena_bytes: 4096, ..AttachOptions::default() })
                     .unwrap()
             });
             attached.join().unwrap()
@@ -444,27 +462,27 @@ mod tests {
         let (loud, alone) = (attach(65534, 9), [attach(65532, 2), attach(65532, 1)]);
         let (friend, other) = (attach(65534, 1), attach(65533, 1));
         for _ in 0..5 {
-            let Some(Arrival::Attached(session)) = (0..).find_map(|_| station.arrival()) else {
-                panic!("somebody left")
+            let Some(ClientEvent::Attached(session)) = (0..).find_map(|_| server.next_event()) else {
+                panic!("unexpected end of a client")
             };
-            station.adopt(session).unwrap();
+            server.add_client(session).unwrap();
         }
         let submit = |attachment: &Attachment| {
-            let mut lane = attachment.take_lane().unwrap();
-            lane.submit([0; 8]).unwrap();
-            lane
+            let mut channel = attachment.take_channel().unwrap();
+            channel.submit([0; 8]).unwrap();
+            channel
         };
-        let _lanes: Vec<_> = std::thread::scope(|scope| {
+        let _channels: Vec<_> = std::thread::scope(|scope| {
             let calling = (0..9).map(|_| scope.spawn(|| submit(&loud))).collect::<Vec<_>>();
             calling.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         let _by_one_thread = [submit(&alone[0]), submit(&alone[0]), submit(&alone[1])];
         for _ in 0..1000 {
-            station.serve(64, &mut |_: ChannelId, request: &Entry, _: Option<TracedRequest>| Some(*request));
+            server.serve(64, &mut |_: ChannelId, request: &Entry, _: Option<TracedRequest>| Some(*request));
         }
-        let callers =
-            [&loud, &friend, &other, &alone[0], &alone[1]].map(|attachment| attachment.link.present().callers);
-        assert_eq!(callers, [9, 9, 0, 1, 1]);
-        reception.stop();
+        let active = [&loud, &friend, &other, &alone[0], &alone[1]]
+            .map(|attachment| attachment.connection.active_threads().active);
+        assert_eq!(active, [9, 9, 0, 1, 1]);
+        acceptor.stop();
     }
 }

@@ -1,4 +1,4 @@
-//! One thread's own road to the service and back.
+//! The channel of one client thread to the service.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,43 +10,43 @@ use super::attachment::FreeChannels;
 use crate::strategy::WaitClass;
 use crate::transport::channel_transport::{ChannelTransport, WaitOutcome};
 
-/// No more fits: reap first.
+/// Error of a submit on a full channel: reap completions first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the lane already has {} requests under way", RING_SLOTS)]
+#[error("the channel already has {} requests in flight: reap first", RING_SLOTS)]
 pub struct ChannelFull;
 
-/// What a lane keeps from one holder to the next.
+/// State of a channel that outlives its holder.
 pub(crate) struct ChannelState {
     pub(crate) index: u8,
     pub(crate) outstanding: usize,
-    pub(crate) road: Box<dyn ChannelTransport>,
+    pub(crate) transport: Box<dyn ChannelTransport>,
 }
 
 impl ChannelState {
-    /// Throws away what an earlier holder left behind; true when nothing of it is under way any more.
+    /// Discards completions of an earlier holder. Returns true when none of its requests is in flight.
     pub(crate) fn drain(&mut self) -> bool {
-        while self.outstanding > 0 && self.road.take().is_some() {
+        while self.outstanding > 0 && self.transport.take().is_some() {
             self.outstanding -= 1;
         }
         self.outstanding == 0
     }
 }
 
-/// One thread's own road to the service and back.
+/// The channel of one client thread to the service.
 ///
-/// A lane is handed out once ([`Attachment::take_lane`](crate::Attachment::take_lane)) and goes back when it is
-/// dropped. At most `RING_SLOTS` requests are under way on it. How requests and completions travel is the client's
-/// [`Strategy`](crate::Strategy); the results are the same under each.
+/// Only one holder has a channel ([`Attachment::take_channel`](crate::Attachment::take_channel)); dropping returns it.
+/// At most `RING_SLOTS` requests are in flight on it. The client's [`Strategy`](crate::Strategy) selects how requests
+/// and completions travel; the results are the same under each.
 pub struct Channel {
     pool: Arc<FreeChannels>,
-    /// Only `None` while it is being dropped.
+    /// `None` only while the channel is being dropped.
     state: Option<ChannelState>,
 }
 
 impl Drop for Channel {
     fn drop(&mut self) {
         if let Some(mut state) = self.state.take() {
-            state.road.disarm_async();
+            state.transport.disarm_async();
             self.pool.give_back(state);
         }
     }
@@ -67,80 +67,80 @@ impl Channel {
         self.state.as_ref().expect("only drop takes the state")
     }
 
-    /// Which lane of its client.
+    /// Returns the index of the channel within its client.
     pub fn index(&self) -> u8 {
         self.state_ref().index
     }
 
-    /// How many requests are under way: submitted and not reaped.
+    /// Returns the number of requests that are submitted and not reaped.
     pub fn outstanding(&self) -> usize {
         self.state_ref().outstanding
     }
 
-    /// Publishes a request (the low half of word 0 is overwritten). The service may see it at once, but one that
-    /// sleeps is only woken by [`ring`](Self::ring).
+    /// Publishes a request and overwrites the low half of its word 0. A polling service may see the request at once; a
+    /// sleeping one is woken only by [`ring_doorbell`](Self::ring_doorbell).
     #[inline]
     pub fn submit(&mut self, entry: Entry) -> Result<(), ChannelFull> {
         let state = self.state();
         if state.outstanding == RING_SLOTS {
             return Err(ChannelFull);
         }
-        state.road.submit(&entry);
+        state.transport.submit(&entry);
         state.outstanding += 1;
         Ok(())
     }
 
-    /// Wakes the service if it said that it sleeps. Call it once after the last of a batch of submits.
+    /// Wakes the service if it sleeps. Call it once after the last submit of a batch.
     #[inline]
-    pub fn ring(&mut self) {
-        self.state().road.ring();
+    pub fn ring_doorbell(&mut self) {
+        self.state().transport.ring_doorbell();
     }
 
-    /// Whether the caller is on the service's core.
-    pub fn is_beside_service(&self) -> bool {
-        self.state_ref().road.link().shared_core().is_some()
+    /// Returns true if the caller runs on the service's core.
+    pub fn is_on_service_core(&self) -> bool {
+        self.state_ref().transport.connection().shared_core().is_some()
     }
 
-    /// For a caller beside the service who is about to do something else than wait: the service gets the core first, so that
-    /// what was submitted is under way meanwhile.
-    pub fn let_service_go_first(&self) {
+    /// Yields the shared core to the service. A caller that will do other work before it waits calls this, so that its
+    /// requests are served meanwhile.
+    pub fn yield_to_service(&self) {
         rustix::thread::sched_yield();
     }
 
-    /// Takes a completion, if one is there.
+    /// Takes the next completion, if there is one.
     #[inline]
     pub fn reap(&mut self) -> Option<Entry> {
         let state = self.state();
         if state.outstanding == 0 {
             return None;
         }
-        let entry = state.road.take()?;
+        let entry = state.transport.take()?;
         state.outstanding -= 1;
         Some(entry)
     }
 
-    /// Whether [`reap`](Self::reap) has something. Under `Mq` and `Rmq` this may ask the kernel.
+    /// Returns true if [`reap`](Self::reap) would return a completion. Under `Mq` and `Rmq` this may make a system
+    /// call.
     #[inline]
     pub fn is_ready(&mut self) -> bool {
         let state = self.state();
-        state.outstanding > 0 && state.road.is_ready()
+        state.outstanding > 0 && state.transport.is_ready()
     }
 
-    /// Waits for a completion the way that the client's strategy and the operation's class say.
+    /// Waits for a completion as the strategy and the class of the operation demand.
     pub fn wait(&mut self, class: WaitClass, deadline: Instant) -> WaitOutcome {
-        self.state().road.wait(class, deadline)
+        self.state().transport.wait(class, deadline)
     }
 
-    /// Says that a task waits for this lane: from now on a completion makes
-    /// [`async_descriptor`](crate::Attachment::async_descriptor) readable. False when a completion is there already,
-    /// and then nothing was said.
+    /// Arms the channel for a task: the next completion makes [`async_descriptor`](crate::Attachment::async_descriptor)
+    /// readable. Returns false, without arming, when a completion is already there.
     pub fn arm_async(&mut self) -> bool {
         let state = self.state();
-        state.outstanding == 0 || state.road.arm_async()
+        state.outstanding == 0 || state.transport.arm_async()
     }
 
-    /// Says that no task waits any more. The waiting task calls it when it runs again.
+    /// Disarms the channel. The waiting task calls this when it runs again.
     pub fn disarm_async(&mut self) {
-        self.state().road.disarm_async();
+        self.state().transport.disarm_async();
     }
 }

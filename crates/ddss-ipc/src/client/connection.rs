@@ -1,24 +1,24 @@
-//! What every lane of a client needs of its attachment: the board, the bell, and whether the daemon is there.
+//! State that all channels of a client share: the service page, the doorbell, the state of the daemon.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU8;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use crate::shm::service_page::{ActiveUsers, ServicePage};
+use crate::shm::service_page::{ActiveThreadCounts, ServicePage};
 use crate::socket;
 use crate::strategy::Strategy;
 use crate::sync::{Ordering, order};
 
-/// On a full machine, nobody spins for operations that take longer than this.
+/// Upper limit of an operation's latency for spinning on an oversubscribed machine.
 const LATENCY_WORTH_SPINNING_NS: u64 = 2_000;
 
 /// The client's end of its attachment.
 pub(crate) struct Connection {
     strategy: Strategy,
-    board: ServicePage,
-    /// Where it tells how many lanes of this client's user have requests.
-    place: u8,
+    service_page: ServicePage,
+    /// Bucket in which the service page counts the active threads of this client's user.
+    user_bucket: u8,
     socket: OwnedFd,
     wake: OwnedFd,
     state: AtomicU8,
@@ -26,12 +26,12 @@ pub(crate) struct Connection {
     fair: bool,
 }
 
-/// How many cores this process and the service have together. A process that keeps to one core leaves the service's to the
-/// service: they are two then, and one caller is no crowd.
-fn cores_with(service: Option<usize>) -> u64 {
+/// Counts the cores that this process and the service have together. A process that is pinned to one core leaves the
+/// service's core to the service: that makes two, and one caller does not oversubscribe them.
+fn count_cores(service: Option<usize>) -> u64 {
     let mut cores = CpuSet::new();
     service.into_iter().for_each(|core| cores.set(core));
-    // A thread that is pinned says less about its process than the first one does.
+    // A pinned thread says less about its process than the first thread does.
     for thread in [None, Some(rustix::process::getpid())] {
         let Ok(allowed) = sched_getaffinity(thread) else { continue };
         (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).for_each(|core| cores.set(core));
@@ -39,12 +39,12 @@ fn cores_with(service: Option<usize>) -> u64 {
     u64::from(cores.count().max(1))
 }
 
-/// How it is with the daemon.
+/// State of the daemon as the client knows it.
 #[repr(u8)]
 enum ConnectionState {
     Serving = 0,
-    /// It takes no new requests: those under way are still answered.
-    Leaving = 1,
+    /// The daemon accepts no new requests and still answers those in flight.
+    Draining = 1,
     Gone = 2,
 }
 
@@ -52,12 +52,21 @@ impl Connection {
     pub(crate) fn new(
         strategy: Strategy,
         fair: bool,
-        (board, place): (ServicePage, u8),
+        (service_page, user_bucket): (ServicePage, u8),
         socket: OwnedFd,
         wake: OwnedFd,
     ) -> Self {
-        let cores = cores_with(board.core());
-        Self { strategy, board, place, socket, wake, state: AtomicU8::new(ConnectionState::Serving as u8), cores, fair }
+        let cores = count_cores(service_page.core());
+        Self {
+            strategy,
+            service_page,
+            user_bucket,
+            socket,
+            wake,
+            state: AtomicU8::new(ConnectionState::Serving as u8),
+            cores,
+            fair,
+        }
     }
 
     pub(crate) fn strategy(&self) -> Strategy {
@@ -68,32 +77,32 @@ impl Connection {
         self.socket.as_fd()
     }
 
-    /// Whether the daemon is known to be gone. No system call.
+    /// Returns true if the daemon is known to be gone. No system call.
     pub(crate) fn is_gone(&self) -> bool {
         self.state.load(Ordering::Relaxed) == ConnectionState::Gone as u8
     }
 
-    /// Whether the daemon is known to be gone, or to take nothing new. No system call.
-    pub(crate) fn is_over(&self) -> bool {
+    /// Returns true if the daemon is known to be gone or to accept no new requests. No system call.
+    pub(crate) fn is_unusable(&self) -> bool {
         self.state.load(Ordering::Relaxed) != ConnectionState::Serving as u8
     }
 
-    /// Whether the daemon is there and takes nothing new. No system call.
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == ConnectionState::Leaving as u8
+    /// Returns true if the daemon is known to accept no new requests. No system call.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == ConnectionState::Draining as u8
     }
 
-    /// The daemon has said that it takes no new requests.
-    pub(crate) fn set_leaving(&self) {
-        self.state.fetch_max(ConnectionState::Leaving as u8, Ordering::Relaxed);
+    /// Records that the daemon accepts no new requests.
+    pub(crate) fn set_draining(&self) {
+        self.state.fetch_max(ConnectionState::Draining as u8, Ordering::Relaxed);
     }
 
-    /// Somebody has seen the daemon's end.
+    /// Records the end of the daemon.
     pub(crate) fn set_gone(&self) {
         self.state.store(ConnectionState::Gone as u8, Ordering::Relaxed);
     }
 
-    /// Whether the daemon is there. Costs a system call as long as it is.
+    /// Returns true if the daemon lives. Costs a system call while it does.
     pub(crate) fn is_alive(&self) -> bool {
         if self.is_gone() {
             return false;
@@ -105,60 +114,61 @@ impl Connection {
         alive
     }
 
-    /// Wakes the service if it said that it sleeps. `rung` is the sleep for which the caller has rung already.
+    /// Wakes the service if it sleeps. `rung_for` is the id of the sleep for which the caller has already rung.
     #[inline]
-    pub(crate) fn ring(&self, rung: &mut u64) {
-        order::before_ring();
-        let rest = self.board.rest();
-        if rest != 0 && rest != *rung {
-            *rung = rest;
-            // It only fails when the counter is full, and then the service has a wake-up waiting.
+    pub(crate) fn ring_doorbell(&self, rung_for: &mut u64) {
+        order::before_doorbell();
+        let sleep_id = self.service_page.sleep_id();
+        if sleep_id != 0 && sleep_id != *rung_for {
+            *rung_for = sleep_id;
+            // The write only fails when the counter is full, and then the service has a wake-up pending.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         }
     }
 
-    /// The core of the service, when the calling thread is on it.
+    /// Returns the core of the service if the calling thread is on it.
     pub(crate) fn shared_core(&self) -> Option<usize> {
-        self.board.core().filter(|core| *core == rustix::thread::sched_getcpu())
+        self.service_page.core().filter(|core| *core == rustix::thread::sched_getcpu())
     }
 
-    /// Whether spinning can pay on a core that is not the service's: an operation is short or there are cores to spare.
+    /// Returns true if spinning can pay on a core other than the service's: operations are short, or there are cores to
+    /// spare.
     #[inline]
-    pub(crate) fn spinning_pays(&self) -> bool {
-        self.calls_are_short() || !self.is_crowded()
+    pub(crate) fn is_spinning_useful(&self) -> bool {
+        self.has_short_calls() || !self.is_oversubscribed()
     }
 
-    /// Whether an operation is short.
+    /// Returns true if operations are short.
     #[inline]
-    pub(crate) fn calls_are_short(&self) -> bool {
-        self.board.latency_ns() <= LATENCY_WORTH_SPINNING_NS
+    pub(crate) fn has_short_calls(&self) -> bool {
+        self.service_page.latency_ns() <= LATENCY_WORTH_SPINNING_NS
     }
 
-    /// Whether more threads of this user call than there are cores for them beside the service's. Those of others do not
-    /// count: what they take of this core is the scheduler's to say, and none of them can make this one hand it over.
+    /// Returns true if more threads of this user call than there are cores beside the service's. Threads of other users
+    /// do not count: the scheduler shares the cores between users, and no user can make another one yield.
     #[inline]
-    pub(crate) fn is_crowded(&self) -> bool {
-        u64::from(self.present().callers) >= self.cores
+    pub(crate) fn is_oversubscribed(&self) -> bool {
+        u64::from(self.active_threads().active) >= self.cores
     }
 
-    /// How many threads of this user call.
+    /// Returns the counts of this user's calling threads.
     #[inline]
-    pub(crate) fn present(&self) -> ActiveUsers {
-        self.board.present(self.place)
+    pub(crate) fn active_threads(&self) -> ActiveThreadCounts {
+        self.service_page.active_threads(self.user_bucket)
     }
 
-    /// Whether the caller, on the service's core, is alone with it there as far as it is known.
+    /// Returns true if the caller, on the service's core, shares it with no other thread as far as is known.
     #[inline]
     pub(crate) fn is_alone_with_service(&self) -> bool {
-        self.board.is_core_unwanted() && self.present().callers <= 1
+        self.service_page.is_core_exclusive() && self.active_threads().active <= 1
     }
 
-    /// The service's core.
+    /// Returns the service's core.
     pub(crate) fn service_core(&self) -> Option<usize> {
-        self.board.core()
+        self.service_page.core()
     }
 
-    /// Whether clients hand the core over to each other.
+    /// Returns true if clients yield their core to each other.
     #[inline]
     pub(crate) fn is_fair(&self) -> bool {
         self.fair
@@ -170,9 +180,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_caller_that_keeps_to_one_core_is_no_crowd() {
-        // If this broke, a client that is pinned off the service's core would count as one of too many, and sleep in each
-        // call to another node instead of spinning for it.
+    fn pinned_caller_and_service_count_as_two_cores() {
+        // If this broke, a client that is pinned off the service's core would count as oversubscribed, and sleep in
+        // each call to another node instead of spinning.
         let here = sched_getaffinity(None).unwrap();
         let own = (0..CpuSet::MAX_CPU).find(|&core| here.is_set(core)).unwrap();
         let with_service = |core| {
@@ -180,12 +190,12 @@ mod tests {
                 let mut one = CpuSet::new();
                 one.set(own);
                 rustix::thread::sched_setaffinity(None, &one).unwrap();
-                cores_with(core)
+                count_cores(core)
             })
         };
         let [none, same, other] =
             [None, Some(own), Some(CpuSet::MAX_CPU - 1)].map(|core| with_service(core).join().unwrap());
-        // The process as a whole keeps to no core.
+        // The process as a whole is not pinned.
         assert_eq!((none, same, other), (here.count().into(), here.count().into(), u64::from(here.count()) + 1));
     }
 }

@@ -1,5 +1,6 @@
-//! Which thread calls by a lane, for the service to see: it counts threads and not lanes, so that one that calls by two of them
-//! is no crowd.
+//! Id of the thread that last called through a channel.
+//!
+//! The service counts threads and not channels, so that a thread with two channels counts once.
 
 use std::cell::Cell;
 
@@ -11,7 +12,7 @@ thread_local! {
     static THREAD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The number of the calling thread.
+/// Returns the id of the calling thread.
 #[inline(always)]
 fn this_thread() -> u32 {
     THREAD.with(|thread| {
@@ -22,24 +23,24 @@ fn this_thread() -> u32 {
     })
 }
 
-/// The word of a lane that tells it.
+/// The word in a channel's control line that holds the thread id.
 pub(crate) struct ThreadTag {
     word: MappedWord,
-    /// What it says.
-    told: u32,
+    /// Value that the word holds.
+    recorded: u32,
 }
 
 impl ThreadTag {
-    pub(crate) fn new(memory: &SharedMemory, layout: &Layout, lane: usize) -> Result<Self, MemoryError> {
-        Ok(Self { word: memory.word_at(layout.thread(lane))?, told: 0 })
+    pub(crate) fn new(memory: &SharedMemory, layout: &Layout, channel: usize) -> Result<Self, MemoryError> {
+        Ok(Self { word: memory.word_at(layout.thread_offset(channel))?, recorded: 0 })
     }
 
-    /// The calling thread calls. The request behind it makes it seen.
+    /// Records the calling thread. The Release of the request that follows publishes it.
     #[inline(always)]
-    pub(crate) fn tell(&mut self) {
+    pub(crate) fn record_caller(&mut self) {
         let thread = this_thread();
-        if thread != self.told {
-            self.told = thread;
+        if thread != self.recorded {
+            self.recorded = thread;
             self.word.store(thread.into(), Ordering::Relaxed);
         }
     }

@@ -1,8 +1,8 @@
-//! The door of a node: accepts, shakes hands, and sees clients leave.
+//! Accepts clients, performs handshakes and detects the end of clients.
 //!
-//! It runs on a thread of its own, so that neither a slow handshake nor a thousand new clients cost the progress
-//! thread anything. Nobody waits for anybody: every socket is non-blocking, and who has not said hello in time is
-//! dropped. The end of a client's socket is the end of the client, however it died.
+//! The acceptor has its own thread, so that neither a slow handshake nor a thousand new clients delay the progress
+//! thread. All sockets are non-blocking; a connection without a timely hello is dropped. The end of a client's socket
+//! is the end of the client, however it ended.
 
 use std::cmp::Reverse;
 use std::io;
@@ -19,54 +19,56 @@ use ddss_core::{ClientId, RateLimiter};
 use rustix::event::{EventfdFlags, epoll};
 use rustix::io::Errno;
 
+use super::event_token::EventToken;
 use super::listen_socket::ListenSocket;
 use super::server::IpcServer;
-use super::session::{Arrival, Credentials, Session, make_memory};
+use super::session::{ClientEvent, Credentials, Session, make_memory};
 use crate::handshake::{BadFrame, HELLO_BYTES, HandshakeReply, HandshakeRequest, Hello, Refusal, Welcome};
 use crate::shm::area_mapping::AreaAccess;
 use crate::shm::layout::{LAYOUT_VERSION, Layout, MEMORY_BYTES_MAX};
-use crate::shm::service_page::place_of;
+use crate::shm::service_page::user_bucket;
 use crate::socket;
 use crate::sys::{InheritedSocket, SharedMemory, credentials_of};
 use crate::transport::sysv_journal::{OwnedQueue, QueueJournal, QueueRole};
 
-/// Handshakes under way at the same time; the oldest of the user who has the most makes room.
+/// Handshakes in progress at the same time. The oldest one of the user with the most makes room.
 const HANDSHAKES_MAX: usize = 64;
-/// Connections that the kernel keeps for us.
+/// Backlog of the listening socket.
 const BACKLOG: i32 = 512;
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 64;
 
-/// How a reception works.
+/// Configuration of an acceptor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AcceptorConfig {
-    /// The board that clients get, and the node that it speaks for.
-    pub(crate) notice: super::server::Notice,
-    /// Clients at the same time.
+    /// Node id and service page that clients get.
+    pub(crate) service_info: super::server::ServiceInfo,
+    /// Maximum of clients at the same time.
     pub clients_max: usize,
-    /// Bytes that the memories of all clients may come to.
+    /// Maximum of bytes of all client memories together.
     pub memory_bytes_max: usize,
-    /// How long a client may take to say hello.
+    /// Time limit for the hello of a client.
     pub handshake_timeout: Duration,
-    /// Permission bits of the socket: who may attach.
+    /// Permission bits of the socket, which decide which users may attach.
     pub socket_mode: u32,
-    /// Who may map which area of the node's memory; nobody may unless this says so.
-    pub views: AreaAccess,
-    /// How many clients each user may have.
-    pub per_user: UserLimit,
-    /// How many planes the daemon has, which clients are told.
-    pub planes: u8,
+    /// Access rights to the areas of the node's memory. Without a rule, no user has access.
+    pub area_access: AreaAccess,
+    /// Limit of clients for each user.
+    pub user_limit: UserLimit,
+    /// Number of shards of the daemon, which clients learn.
+    pub shards: u8,
 }
 
 type Admit = dyn Fn(u32, usize) -> Result<(), String> + Send + Sync;
 
-/// Decides whether a user who has so many clients may have one more; if not, says why. Without a word everybody may.
+/// Decides whether a user with a number of clients may attach another one; an error is the reason. The default has no
+/// limit.
 #[derive(Clone)]
 pub struct UserLimit(Arc<Admit>);
 
 impl UserLimit {
-    /// Asks `admit` for each client that wants to attach. It runs on the reception's thread.
+    /// Calls `admit` with user id and client count for each client that attaches. It runs on the acceptor's thread.
     pub fn new(admit: impl Fn(u32, usize) -> Result<(), String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(admit))
     }
@@ -74,105 +76,110 @@ impl UserLimit {
 
 impl std::fmt::Debug for UserLimit {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("PerUser")
+        out.write_str("UserLimit")
     }
 }
 
 impl AcceptorConfig {
-    /// The usual bounds, for the clients of that station.
-    pub fn new(station: &IpcServer) -> Self {
+    /// Creates the default configuration for the clients of `server`.
+    pub fn new(server: &IpcServer) -> Self {
         Self {
-            notice: station.notice(),
+            service_info: server.service_info(),
             clients_max: CLIENTS_MAX,
             memory_bytes_max: 64 * MEMORY_BYTES_MAX,
             handshake_timeout: Duration::from_secs(1),
             socket_mode: 0o600,
-            views: AreaAccess::none(),
-            per_user: UserLimit::new(|_, _| Ok(())),
-            planes: 1,
+            area_access: AreaAccess::none(),
+            user_limit: UserLimit::new(|_, _| Ok(())),
+            shards: 1,
         }
     }
 }
 
-/// Where arrivals go. It may block for a moment, not for long: nobody else is let in meanwhile.
-pub type ArrivalSink = Box<dyn FnMut(Arrival) + Send>;
+/// Sink of client events. It may block briefly; no client is accepted meanwhile.
+pub type ClientEventSink = Box<dyn FnMut(ClientEvent) + Send>;
 
-/// The reception of a node; ends when it is dropped.
+/// Handle of a node's acceptor, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Acceptor {
     path: PathBuf,
-    bell: Arc<Bell>,
+    signal: Arc<ThreadSignal>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Tells the reception's thread what to do.
+/// Signal to the acceptor's thread.
 #[derive(Debug)]
-struct Bell {
+struct ThreadSignal {
     wake: OwnedFd,
-    /// Everything ends; if not, it is the door that closes.
+    /// True: end all sessions. False: only stop accepting.
     stop: AtomicBool,
 }
 
-impl Bell {
-    fn ring(&self) {
+impl ThreadSignal {
+    fn notify(&self) {
         // The counter of an eventfd that is written twice is never full.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 }
 
 impl Acceptor {
-    /// Opens the door at `path`. A socket file that a dead daemon left there is removed; a daemon that is alive there
-    /// is an error ([`io::ErrorKind::AddrInUse`]).
-    pub fn start(path: &Path, config: AcceptorConfig, sink: ArrivalSink) -> io::Result<Self> {
-        let door = ListenSocket::open(path, config.socket_mode, BACKLOG)?;
-        Self::behind(door, path, config, sink)
+    /// Listens at `path`. Removes a socket file of a dead daemon; a live daemon there is an error
+    /// ([`io::ErrorKind::AddrInUse`]).
+    pub fn start(path: &Path, config: AcceptorConfig, sink: ClientEventSink) -> io::Result<Self> {
+        let listen_socket = ListenSocket::open(path, config.socket_mode, BACKLOG)?;
+        Self::spawn(listen_socket, path, config, sink)
     }
 
-    /// The same at a socket that was made before: whoever has come to it meanwhile is let in now.
+    /// Accepts clients at a socket that was created earlier, including connections that wait in its backlog.
     pub fn start_at(
         socket: InheritedSocket,
         path: &Path,
         config: AcceptorConfig,
-        sink: ArrivalSink,
+        sink: ClientEventSink,
     ) -> io::Result<Self> {
-        Self::behind(ListenSocket::adopt(path, socket)?, path, config, sink)
+        Self::spawn(ListenSocket::adopt(path, socket)?, path, config, sink)
     }
 
-    fn behind(door: ListenSocket, path: &Path, config: AcceptorConfig, sink: ArrivalSink) -> io::Result<Self> {
-        let left = QueueJournal::clean(path)?;
-        if left > 0 {
-            tracing::info!(left, path = %path.display(), "removed the message queues of a daemon that died");
+    fn spawn(
+        listen_socket: ListenSocket,
+        path: &Path,
+        config: AcceptorConfig,
+        sink: ClientEventSink,
+    ) -> io::Result<Self> {
+        let removed = QueueJournal::clean(path)?;
+        if removed > 0 {
+            tracing::info!(removed, path = %path.display(), "removed the message queues of a dead daemon");
         }
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let bell = Arc::new(Bell { wake, stop: AtomicBool::new(false) });
-        let desk = AcceptorThread::new(door, Arc::clone(&bell), config, sink)?;
-        let thread = std::thread::Builder::new().name("ddss-reception".to_owned()).spawn(move || desk.run())?;
-        Ok(Self { path: path.to_owned(), bell, thread: Some(thread) })
+        let signal = Arc::new(ThreadSignal { wake, stop: AtomicBool::new(false) });
+        let worker = AcceptorThread::new(listen_socket, Arc::clone(&signal), config, sink)?;
+        let thread = std::thread::Builder::new().name("ddss-acceptor".to_owned()).spawn(move || worker.run())?;
+        Ok(Self { path: path.to_owned(), signal, thread: Some(thread) })
     }
 
-    /// Where the door is.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Closes the door: nobody is let in any more. Who is in stays until [`stop`](Self::stop).
-    pub fn close_door(&self) {
-        self.bell.ring();
+    /// Accepts no more clients. Attached clients stay until [`stop`](Self::stop).
+    pub fn stop_accepting(&self) {
+        self.signal.notify();
     }
 
-    /// Closes the door and ends every session. Done when it returns.
+    /// Accepts no more clients and ends every session. Complete when it returns.
     pub fn stop(mut self) {
         self.close();
     }
 
     fn close(&mut self) {
-        // pairs with the Acquire of the reception's thread
-        self.bell.stop.store(true, Ordering::Release);
-        self.bell.ring();
+        // Pairs with the Acquire of the acceptor's thread.
+        self.signal.stop.store(true, Ordering::Release);
+        self.signal.notify();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!(path = %self.path.display(), "the reception had panicked");
+            tracing::error!(path = %self.path.display(), "the acceptor thread panicked");
         }
     }
 }
@@ -183,95 +190,83 @@ impl Drop for Acceptor {
     }
 }
 
-/// A connection that has not said hello yet.
+/// A connection that has not completed its handshake.
 struct PendingConnection {
     socket: Arc<OwnedFd>,
     credentials: Credentials,
     deadline: Instant,
-    /// It has said hello, and its user is so often here that it waits until then.
-    turn: Option<Instant>,
+    /// Time until which a connection with a hello is delayed, because its user attaches too often.
+    not_before: Option<Instant>,
 }
 
-/// Guests of one user that are let in at once, and how often one is after that. Each makes work for those who serve, and who comes
-/// and goes a thousand times a second does not have to be felt by who stays.
+/// Handshakes of one user that are served at once, and the interval of further ones. Each handshake makes work for the
+/// progress thread; a user that attaches and detaches a thousand times a second must not slow down others.
 const USER_BURST: u32 = 512;
-const USER_PACE: Duration = Duration::from_millis(1);
-/// Users whose pace is known.
+const USER_INTERVAL: Duration = Duration::from_millis(1);
+/// Users that the rate limiter tracks.
 const USERS_MAX: usize = 256;
 
-/// A client slot: which life it is in, and who sits there.
+/// Slot of a client, with its generation.
 #[derive(Default)]
 struct ClientSlot {
     generation: u32,
-    taken: Option<Taken>,
+    client: Option<AttachedClient>,
 }
 
-struct Taken {
+/// Client that occupies a slot.
+struct AttachedClient {
     socket: Arc<OwnedFd>,
     uid: u32,
     bytes: usize,
 }
 
-/// What an event is about, packed into its 64 bits: the kind, an index, and the low bits of a generation, so that an
-/// event for somebody who is gone never hits who came after.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum EventToken {
-    Bell,
-    Door,
-    Guest(u32),
-    Seat(u32, u32),
-}
-
-impl EventToken {
-    fn data(self) -> epoll::EventData {
-        epoll::EventData::new_u64(match self {
-            Self::Bell => 0,
-            Self::Door => 1 << 62,
-            Self::Guest(index) => 2 << 62 | u64::from(index),
-            Self::Seat(index, generation) => 3 << 62 | u64::from(generation & 0x3fff_ffff) << 32 | u64::from(index),
-        })
-    }
-
-    fn of(data: epoll::EventData) -> Self {
-        let bits = data.u64();
-        match bits >> 62 {
-            0 => Self::Bell,
-            1 => Self::Door,
-            2 => Self::Guest(bits as u32),
-            _ => Self::Seat(bits as u32, (bits >> 32) as u32 & 0x3fff_ffff),
-        }
-    }
-}
-
-/// The reception's thread.
+/// State of the acceptor's thread.
 struct AcceptorThread {
-    door: ListenSocket,
+    listen_socket: ListenSocket,
     epoll: OwnedFd,
-    bell: Arc<Bell>,
+    signal: Arc<ThreadSignal>,
     config: AcceptorConfig,
-    sink: ArrivalSink,
-    guests: Vec<Option<PendingConnection>>,
-    seats: Vec<ClientSlot>,
+    sink: ClientEventSink,
+    handshakes: Vec<Option<PendingConnection>>,
+    slots: Vec<ClientSlot>,
     memory_bytes: usize,
     /// Opened for the first client that needs a message queue.
-    ledger: Option<Arc<QueueJournal>>,
-    /// Whose guests come how often, counted from a moment.
-    pace: RateLimiter<u32>,
-    began: Instant,
-    /// Given up for a moment when descriptors run out, so that a guest can be accepted and told.
+    journal: Option<Arc<QueueJournal>>,
+    /// Rate limiter of handshakes; its clock starts at `started_at`.
+    rate_limiter: RateLimiter<u32>,
+    started_at: Instant,
+    /// Spare descriptor, closed briefly when descriptors run out, so that one connection can be accepted and refused.
     spare: Option<OwnedFd>,
 }
 
 impl AcceptorThread {
-    fn new(door: ListenSocket, bell: Arc<Bell>, config: AcceptorConfig, sink: ArrivalSink) -> io::Result<Self> {
+    fn new(
+        listen_socket: ListenSocket,
+        signal: Arc<ThreadSignal>,
+        config: AcceptorConfig,
+        sink: ClientEventSink,
+    ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &bell.wake, EventToken::Bell.data(), epoll::EventFlags::IN)?;
-        epoll::add(&epoll, door.listener(), EventToken::Door.data(), epoll::EventFlags::IN)?;
-        let guests = (0..HANDSHAKES_MAX).map(|_| None).collect();
-        let seats = (0..config.clients_max.min(CLIENTS_MAX)).map(|_| ClientSlot::default()).collect();
-        let spare = bell.wake.try_clone().ok();
-        let (pace, began) = (RateLimiter::new(USER_BURST, USER_PACE, USERS_MAX), Instant::now());
-        Ok(Self { door, epoll, bell, config, sink, guests, seats, memory_bytes: 0, ledger: None, pace, began, spare })
+        epoll::add(&epoll, &signal.wake, EventToken::Signal.data(), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, listen_socket.listener(), EventToken::Listener.data(), epoll::EventFlags::IN)?;
+        let handshakes = (0..HANDSHAKES_MAX).map(|_| None).collect();
+        let slots = (0..config.clients_max.min(CLIENTS_MAX)).map(|_| ClientSlot::default()).collect();
+        let spare = signal.wake.try_clone().ok();
+        let (rate_limiter, started_at) = (RateLimiter::new(USER_BURST, USER_INTERVAL, USERS_MAX), Instant::now());
+        Ok(Self {
+            listen_socket,
+            epoll,
+            signal,
+            config,
+            sink,
+            handshakes,
+            slots,
+            memory_bytes: 0,
+            journal: None,
+            rate_limiter,
+            started_at,
+            spare,
+        })
     }
 
     fn run(mut self) {
@@ -282,62 +277,67 @@ impl AcceptorThread {
                 Ok((events, _)) => events.iter().map(|event| EventToken::of(event.data)).collect(),
                 Err(Errno::INTR) => continue,
                 Err(errno) => {
-                    tracing::error!(%errno, "the reception cannot wait for clients");
+                    tracing::error!(%errno, "cannot wait for client events");
                     break;
                 }
             };
             for token in tokens {
                 match token {
-                    EventToken::Bell if self.bell.stop.load(Ordering::Acquire) => return self.close(),
-                    EventToken::Bell => self.close_door(),
-                    EventToken::Door => self.let_in(),
-                    EventToken::Guest(index) => self.greet(index),
-                    EventToken::Seat(index, generation) => self.see_off(index, generation),
+                    EventToken::Signal if self.signal.stop.load(Ordering::Acquire) => return self.close(),
+                    EventToken::Signal => self.stop_accepting(),
+                    EventToken::Listener => self.accept_pending(),
+                    EventToken::Handshake(index) => self.continue_handshake(index),
+                    EventToken::Client(index, generation) => self.detach_client(index, generation),
                 }
             }
-            self.greet_who_waited();
-            self.drop_the_slow();
+            self.continue_delayed();
+            self.drop_expired();
         }
         self.close();
     }
 
     fn close(self) {
-        for taken in self.seats.iter().filter_map(|seat| seat.taken.as_ref()) {
+        for taken in self.slots.iter().filter_map(|slot| slot.client.as_ref()) {
             socket::shut(&taken.socket);
         }
     }
 
-    /// Who stands in it has not been let in: it sees the end of its socket.
-    fn close_door(&mut self) {
+    /// Stops listening. Connections without a completed handshake see the end of their socket.
+    fn stop_accepting(&mut self) {
         let mut count = [0; 8];
-        // It is rung once for this, and once more for the end.
-        let _ = rustix::io::read(&self.bell.wake, &mut count);
-        let _ = epoll::delete(&self.epoll, self.door.listener());
-        self.door.close();
-        self.guests.iter_mut().for_each(|guest| *guest = None);
+        // The signal is sent once for this and once more for the end.
+        let _ = rustix::io::read(&self.signal.wake, &mut count);
+        let _ = epoll::delete(&self.epoll, self.listen_socket.listener());
+        self.listen_socket.close();
+        self.handshakes.iter_mut().for_each(|pending| *pending = None);
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        let first = self.guests.iter().flatten().map(|guest| guest.turn.unwrap_or(guest.deadline)).min()?;
+        let first =
+            self.handshakes.iter().flatten().map(|pending| pending.not_before.unwrap_or(pending.deadline)).min()?;
         Some(first.saturating_duration_since(Instant::now()))
     }
 
-    fn drop_the_slow(&mut self) {
+    fn drop_expired(&mut self) {
         let now = Instant::now();
-        for place in &mut self.guests {
-            if let Some(guest) = place.take_if(|guest| guest.deadline <= now) {
-                tracing::info!(pid = guest.credentials.pid, uid = guest.credentials.uid, "said no hello in time");
+        for slot in &mut self.handshakes {
+            if let Some(pending) = slot.take_if(|pending| pending.deadline <= now) {
+                tracing::info!(
+                    pid = pending.credentials.pid,
+                    uid = pending.credentials.uid,
+                    "closed a connection without a timely hello"
+                );
             }
         }
     }
 
-    fn let_in(&mut self) {
+    fn accept_pending(&mut self) {
         for _ in 0..HANDSHAKES_MAX {
-            match socket::accept(self.door.listener()) {
-                Ok(socket) => self.seat_guest(socket),
+            match socket::accept(self.listen_socket.listener()) {
+                Ok(socket) => self.begin_handshake(socket),
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
-                Err(errno @ (Errno::MFILE | Errno::NFILE)) => return self.turn_away(errno),
+                Err(errno @ (Errno::MFILE | Errno::NFILE)) => return self.refuse_without_descriptor(errno),
                 Err(errno) => {
                     tracing::warn!(%errno, "cannot accept a client");
                     return;
@@ -346,159 +346,175 @@ impl AcceptorThread {
         }
     }
 
-    /// Out of descriptors: the spare one is given up to tell one guest so, or it would wait in the backlog and the
+    /// Refuses one connection with the spare descriptor. Otherwise the connection would wait in the backlog and the
     /// event loop would spin.
-    fn turn_away(&mut self, errno: Errno) {
-        tracing::warn!(%errno, "no descriptor left for a client");
+    fn refuse_without_descriptor(&mut self, errno: Errno) {
+        tracing::warn!(%errno, "cannot accept a client: out of descriptors");
         self.spare = None;
-        if let Ok(guest) = socket::accept(self.door.listener()) {
-            refuse(&guest, Refusal::Busy, "the daemon has no descriptor left");
+        if let Ok(pending) = socket::accept(self.listen_socket.listener()) {
+            refuse(&pending, Refusal::Busy, "the daemon is out of file descriptors");
         }
-        self.spare = self.bell.wake.try_clone().ok();
+        self.spare = self.signal.wake.try_clone().ok();
     }
 
-    fn seat_guest(&mut self, socket: OwnedFd) {
+    fn begin_handshake(&mut self, socket: OwnedFd) {
         let credentials = match credentials_of(socket.as_fd()) {
             Ok(credentials) => credentials,
             Err(errno) => {
-                tracing::warn!(%errno, "turned a guest away: the kernel does not say who it is");
-                return refuse(&socket, Refusal::NotYours, "the kernel does not say who you are");
+                tracing::warn!(%errno, "refused a connection: cannot read its credentials");
+                return refuse(&socket, Refusal::Forbidden, "the daemon cannot read your credentials");
             }
         };
-        let index = self.guest_place();
+        let index = self.find_handshake_slot();
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-        if let Err(errno) = epoll::add(&self.epoll, &socket, EventToken::Guest(index as u32).data(), flags) {
-            tracing::warn!(%errno, "cannot watch a guest");
+        if let Err(errno) = epoll::add(&self.epoll, &socket, EventToken::Handshake(index as u32).data(), flags) {
+            tracing::warn!(%errno, "cannot watch a connection");
             return;
         }
         let deadline = Instant::now() + self.config.handshake_timeout;
-        // Whoever was in this place is dropped, which closes its socket and takes it out of the epoll.
-        self.guests[index] = Some(PendingConnection { socket: Arc::new(socket), credentials, deadline, turn: None });
+        // Replacing a connection drops it, which closes its socket and removes it from the epoll.
+        self.handshakes[index] =
+            Some(PendingConnection { socket: Arc::new(socket), credentials, deadline, not_before: None });
     }
 
-    /// A free place; or, of the user who has the most guests waiting, the one that has waited longest: so whoever
-    /// crowds the door stands in his own way only.
-    fn guest_place(&self) -> usize {
-        if let Some(free) = self.guests.iter().position(Option::is_none) {
+    /// Returns a free slot, or that of the oldest handshake of the user with the most handshakes, so that a user who
+    /// floods the socket only hinders itself.
+    fn find_handshake_slot(&self) -> usize {
+        if let Some(free) = self.handshakes.iter().position(Option::is_none) {
             return free;
         }
-        let uid_at = |index: usize| self.guests[index].as_ref().map(|guest| guest.credentials.uid);
-        let crowd = |index: &usize| (0..self.guests.len()).filter(|&other| uid_at(other) == uid_at(*index)).count();
-        let waited = |index: usize| self.guests[index].as_ref().map(|guest| guest.deadline);
-        (0..self.guests.len()).max_by_key(|index| (crowd(index), Reverse(waited(*index)))).unwrap_or(0)
+        let uid_at = |index: usize| self.handshakes[index].as_ref().map(|pending| pending.credentials.uid);
+        let user_handshakes =
+            |index: &usize| (0..self.handshakes.len()).filter(|&other| uid_at(other) == uid_at(*index)).count();
+        let waited = |index: usize| self.handshakes[index].as_ref().map(|pending| pending.deadline);
+        (0..self.handshakes.len()).max_by_key(|index| (user_handshakes(index), Reverse(waited(*index)))).unwrap_or(0)
     }
 
-    fn greet_who_waited(&mut self) {
+    fn continue_delayed(&mut self) {
         let now = Instant::now();
-        for index in 0..self.guests.len() {
-            let turn = self.guests[index].as_ref().and_then(|guest| guest.turn);
+        for index in 0..self.handshakes.len() {
+            let turn = self.handshakes[index].as_ref().and_then(|pending| pending.not_before);
             if turn.is_some_and(|turn| turn <= now) {
-                self.greet(index as u32);
+                self.continue_handshake(index as u32);
             }
         }
     }
 
-    /// Whether it is not yet the turn of a guest's user: then it waits, and what it says or does meanwhile is seen later.
-    fn has_to_wait(&self, guest: &mut PendingConnection) -> bool {
-        let now = self.began.elapsed();
-        let turn = self.pace.turn_of(guest.credentials.uid, now);
+    /// Delays a connection whose user exceeds its rate. Its data and its end are seen later.
+    fn is_rate_limited(&self, pending: &mut PendingConnection) -> bool {
+        let now = self.started_at.elapsed();
+        let turn = self.rate_limiter.turn_of(pending.credentials.uid, now);
         if turn <= now {
             return false;
         }
-        if guest.turn.is_none() {
-            let _ = epoll::delete(&self.epoll, &*guest.socket);
+        if pending.not_before.is_none() {
+            let _ = epoll::delete(&self.epoll, &*pending.socket);
         }
-        let turn = self.began + turn;
-        (guest.turn, guest.deadline) = (Some(turn), turn + self.config.handshake_timeout);
+        let turn = self.started_at + turn;
+        (pending.not_before, pending.deadline) = (Some(turn), turn + self.config.handshake_timeout);
         true
     }
 
-    fn greet(&mut self, index: u32) {
-        let Some(mut guest) = self.guests[index as usize].take() else { return };
-        if self.has_to_wait(&mut guest) {
-            self.guests[index as usize] = Some(guest);
+    fn continue_handshake(&mut self, index: u32) {
+        let Some(mut pending) = self.handshakes[index as usize].take() else { return };
+        if self.is_rate_limited(&mut pending) {
+            self.handshakes[index as usize] = Some(pending);
             return;
         }
         let mut frame = [0; 2 * HELLO_BYTES];
-        let bytes = match socket::receive(guest.socket.as_fd(), &mut frame) {
+        let bytes = match socket::receive(pending.socket.as_fd(), &mut frame) {
             Ok(0) => return,
             Ok(bytes) => bytes,
-            // Who had to wait had something to say before that.
-            Err(Errno::AGAIN) if guest.turn.is_none() => {
-                self.guests[index as usize] = Some(guest);
+            // A delayed connection had data before the delay.
+            Err(Errno::AGAIN) if pending.not_before.is_none() => {
+                self.handshakes[index as usize] = Some(pending);
                 return;
             }
             Err(_) => return,
         };
-        self.pace.took_turn(guest.credentials.uid, self.began.elapsed());
-        // From here on it is a client or nobody. Taken out by hand, since a session keeps the socket open.
-        let _ = epoll::delete(&self.epoll, &*guest.socket);
-        let who = guest.credentials;
-        // An oversized packet says its real length; what was cut off is not needed to say which version it is.
+        self.rate_limiter.took_turn(pending.credentials.uid, self.started_at.elapsed());
+        // From here on this is a client or nothing. It is removed from the epoll explicitly, since a session keeps the
+        // socket open.
+        let _ = epoll::delete(&self.epoll, &*pending.socket);
+        let peer = pending.credentials;
+        // An oversized packet reports its real length. The truncated part is not needed to name its version.
         let asked = frame.get(..bytes).map_or_else(|| HandshakeRequest::decode(&frame), HandshakeRequest::decode);
         let outcome = match asked {
-            Ok(HandshakeRequest::Attach(hello)) => self.admit(&guest, hello),
-            Ok(HandshakeRequest::Look { area }) => self.show(&guest, area),
-            Err(BadFrame::Version(theirs)) => Err((
+            Ok(HandshakeRequest::Attach(hello)) => self.admit(&pending, hello),
+            Ok(HandshakeRequest::MapArea { area }) => self.grant_area(&pending, area),
+            Err(BadFrame::Version(version)) => Err((
                 Refusal::Version,
-                format!("the daemon speaks layout version {LAYOUT_VERSION}, the client speaks version {theirs}"),
+                format!("the daemon speaks layout version {LAYOUT_VERSION}, the client speaks version {version}"),
             )),
             Err(BadFrame::Malformed(why)) => Err((Refusal::Malformed, why.to_owned())),
         };
         if let Err((code, text)) = outcome {
-            tracing::info!(pid = who.pid, uid = who.uid, %text, "refused a client");
-            refuse(&guest.socket, code, &text);
+            tracing::info!(pid = peer.pid, uid = peer.uid, %text, "refused a client");
+            refuse(&pending.socket, code, &text);
         }
     }
 
-    /// Shows an area to somebody who may look at it.
-    fn show(&self, guest: &PendingConnection, area: u32) -> Result<(), (Refusal, String)> {
-        let view = self.config.views.decide(area, &guest.credentials);
-        let view = view.ok_or_else(|| (Refusal::NotYours, format!("area {area} is not there or not yours to read")))?;
-        // Who has gone by now needs nothing.
-        let _ = socket::send(guest.socket.as_fd(), &HandshakeReply::View.encode(), &[view.as_fd()]);
+    /// Passes an area's descriptor to a process that may read it.
+    fn grant_area(&self, pending: &PendingConnection, area: u32) -> Result<(), (Refusal, String)> {
+        let area_file = self.config.area_access.decide(area, &pending.credentials);
+        let area_file = area_file
+            .ok_or_else(|| (Refusal::Forbidden, format!("area {area} does not exist or this user may not read it")))?;
+        // A process that is gone needs no reply.
+        let _ = socket::send(pending.socket.as_fd(), &HandshakeReply::Area.encode(), &[area_file.as_fd()]);
         Ok(())
     }
 
-    fn admit(&mut self, guest: &PendingConnection, hello: Hello) -> Result<(), (Refusal, String)> {
+    fn admit(&mut self, pending: &PendingConnection, hello: Hello) -> Result<(), (Refusal, String)> {
         let busy = |text: String| (Refusal::Busy, text);
         let arena_bytes = usize::try_from(hello.arena_bytes).unwrap_or(usize::MAX);
-        let Some(layout) = Layout::new(hello.lanes as usize, arena_bytes) else {
-            let text = format!("{} lanes and {arena_bytes} bytes of arena are beyond the limits", hello.lanes);
+        let Some(layout) = Layout::new(hello.channels as usize, arena_bytes) else {
+            let text = format!("{} channels and {arena_bytes} bytes of arena exceed the limits", hello.channels);
             return Err((Refusal::Malformed, text));
         };
-        let uid = guest.credentials.uid;
-        let theirs = self.seats.iter().filter_map(|seat| seat.taken.as_ref()).filter(|taken| taken.uid == uid).count();
-        (self.config.per_user.0)(uid, theirs).map_err(busy)?;
-        let Some(index) = self.seats.iter().position(|seat| seat.taken.is_none()) else {
-            return Err(busy(format!("all {} client slots are taken", self.seats.len())));
+        let uid = pending.credentials.uid;
+        let client_count =
+            self.slots.iter().filter_map(|slot| slot.client.as_ref()).filter(|taken| taken.uid == uid).count();
+        (self.config.user_limit.0)(uid, client_count).map_err(busy)?;
+        let Some(index) = self.slots.iter().position(|slot| slot.client.is_none()) else {
+            return Err(busy(format!("all {} client slots are taken", self.slots.len())));
         };
         if layout.bytes() > self.config.memory_bytes_max.saturating_sub(self.memory_bytes) {
-            return Err(busy(format!("no room for {} bytes of client memory", layout.bytes())));
+            return Err(busy(format!(
+                "cannot allocate {} bytes of client memory: the limit of all clients is reached",
+                layout.bytes()
+            )));
         }
-        let client = ClientId { index: index as u32, generation: self.seats[index].generation.wrapping_add(1) };
-        let session = self.prepare(guest, hello, layout, client);
+        let client = ClientId { index: index as u32, generation: self.slots[index].generation.wrapping_add(1) };
+        let session = self.create_session(pending, hello, layout, client);
         let session = session.map_err(|error| busy(format!("cannot set up {client}: {error}")))?;
-        self.welcome(index, session).map_err(|error| busy(format!("cannot welcome {client}: {error}")))
+        self.register_client(index, session).map_err(|error| busy(format!("cannot attach {client}: {error}")))
     }
 
-    fn queue(&mut self, client: ClientId, role: QueueRole, who: Credentials, lanes: usize) -> io::Result<OwnedQueue> {
-        if self.ledger.is_none() {
-            self.ledger = Some(QueueJournal::open(self.door.path())?);
+    fn queue(
+        &mut self,
+        client: ClientId,
+        role: QueueRole,
+        peer: Credentials,
+        channels: usize,
+    ) -> io::Result<OwnedQueue> {
+        if self.journal.is_none() {
+            self.journal = Some(QueueJournal::open(self.listen_socket.path())?);
         }
-        let ledger = self.ledger.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        let queue = OwnedQueue::create(ledger, client.index as usize, role, who.uid)?;
-        if queue.capacity() < lanes {
+        let journal = self.journal.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let queue = OwnedQueue::create(journal, client.index as usize, role, peer.uid)?;
+        if queue.capacity() < channels {
             let fit = queue.capacity();
-            let text = format!("a message queue holds {fit} entries (kernel.msgmnb), too few for {lanes} lanes");
+            let text = format!(
+                "a message queue holds {fit} entries (kernel.msgmnb), too few for {channels} channels: raise it or use fewer channels"
+            );
             return Err(io::Error::other(text));
         }
         Ok(queue)
     }
 
-    fn prepare(
+    fn create_session(
         &mut self,
-        guest: &PendingConnection,
+        pending: &PendingConnection,
         hello: Hello,
         layout: Layout,
         client: ClientId,
@@ -506,34 +522,34 @@ impl AcceptorThread {
         let memory = make_memory(&layout).map_err(io::Error::other)?;
         let arena = memory.slice(layout.arena_offset(), layout.arena_bytes()).map_err(io::Error::other)?;
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let socket = Arc::clone(&guest.socket);
+        let socket = Arc::clone(&pending.socket);
         let strategy = hello.strategy;
-        let credentials = guest.credentials;
+        let credentials = pending.credentials;
         let reply_queue = match strategy.replies_by_ring() {
             true => None,
-            false => Some(self.queue(client, QueueRole::Replies, credentials, layout.lanes())?),
+            false => Some(self.queue(client, QueueRole::Replies, credentials, layout.channels())?),
         };
         let request_queue = match strategy.requests_by_ring() {
             true => None,
-            false => Some(self.queue(client, QueueRole::Requests, credentials, layout.lanes())?),
+            false => Some(self.queue(client, QueueRole::Requests, credentials, layout.channels())?),
         };
         Ok(Session { client, strategy, credentials, layout, memory, arena, socket, wake, reply_queue, request_queue })
     }
 
-    fn welcome(&mut self, index: usize, session: Session) -> Result<(), Errno> {
+    fn register_client(&mut self, index: usize, session: Session) -> Result<(), Errno> {
         let answer = HandshakeReply::Welcome(Welcome {
-            node: self.config.notice.node,
-            planes: self.config.planes,
-            place: place_of(session.credentials.uid),
+            node: self.config.service_info.node,
+            shards: self.config.shards,
+            user_bucket: user_bucket(session.credentials.uid),
             client: session.client,
-            lanes: session.layout.lanes() as u32,
+            channels: session.layout.channels() as u32,
             arena_bytes: session.layout.arena_bytes() as u64,
             reply_queue: session.reply_queue.as_ref().map(|queue| queue.queue().id()),
             request_queue: session.request_queue.as_ref().map(|queue| queue.queue().id()),
         });
-        let board: &SharedMemory = &self.config.notice.board;
-        let descriptors = [session.memory.descriptor(), board.descriptor(), session.wake.as_fd()];
-        let token = EventToken::Seat(session.client.index, session.client.generation);
+        let service_page: &SharedMemory = &self.config.service_info.service_page;
+        let descriptors = [session.memory.descriptor(), service_page.descriptor(), session.wake.as_fd()];
+        let token = EventToken::Client(session.client.index, session.client.generation);
         epoll::add(&self.epoll, &*session.socket, token.data(), epoll::EventFlags::RDHUP)?;
         if let Err(errno) = socket::send(session.socket.as_fd(), &answer.encode(), &descriptors) {
             let _ = epoll::delete(&self.epoll, &*session.socket);
@@ -541,51 +557,32 @@ impl AcceptorThread {
         }
         let bytes = session.layout.bytes();
         self.memory_bytes += bytes;
-        let seat = &mut self.seats[index];
-        seat.generation = session.client.generation;
+        let slot = &mut self.slots[index];
+        slot.generation = session.client.generation;
         let uid = session.credentials.uid;
-        seat.taken = Some(Taken { socket: Arc::clone(&session.socket), uid, bytes });
-        (self.sink)(Arrival::Attached(session));
+        slot.client = Some(AttachedClient { socket: Arc::clone(&session.socket), uid, bytes });
+        (self.sink)(ClientEvent::Attached(session));
         Ok(())
     }
 
-    fn see_off(&mut self, index: u32, generation: u32) {
-        let Some(seat) = self.seats.get_mut(index as usize) else { return };
-        if seat.generation & 0x3fff_ffff != generation {
+    fn detach_client(&mut self, index: u32, generation: u32) {
+        let Some(slot) = self.slots.get_mut(index as usize) else { return };
+        if slot.generation & 0x3fff_ffff != generation {
             return;
         }
-        let Some(taken) = seat.taken.take() else { return };
-        let client = ClientId { index, generation: seat.generation };
-        // The station may hold the socket a little longer, so closing our end does not take it out of the epoll.
+        let Some(taken) = slot.client.take() else { return };
+        let client = ClientId { index, generation: slot.generation };
+        // The server may hold the socket a little longer, so closing this end would not remove it from the epoll.
         let _ = epoll::delete(&self.epoll, &*taken.socket);
         self.memory_bytes -= taken.bytes;
-        // Before it is told: when the station has let go of it as well, nothing of it is left.
+        // Dropped before the event is sent: when the server has dropped it as well, nothing remains.
         drop(taken);
-        (self.sink)(Arrival::Left(client));
+        (self.sink)(ClientEvent::Detached(client));
     }
 }
 
 fn refuse(socket: &OwnedFd, code: Refusal, text: &str) {
     let answer = HandshakeReply::Refusal { code: code as u32, text: text.to_owned() };
-    // If it cannot be told, it still sees the end of its socket.
+    // If the send fails, the client still sees the end of its socket.
     let _ = socket::send(socket.as_fd(), &answer.encode(), &[]);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_keeps_its_parts() {
-        // If this broke, the death of one client would free the seat of another.
-        for token in [
-            EventToken::Bell,
-            EventToken::Door,
-            EventToken::Guest(63),
-            EventToken::Seat(1023, 0x3fff_ffff),
-            EventToken::Seat(0, 1),
-        ] {
-            assert_eq!(EventToken::of(token.data()), token);
-        }
-    }
 }

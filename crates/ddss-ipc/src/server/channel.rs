@@ -1,4 +1,4 @@
-//! The service's ends of one lane, whichever way its client chose.
+//! The service's ends of one channel, under any strategy.
 
 use std::collections::VecDeque;
 
@@ -13,64 +13,64 @@ use super::session::Session;
 use crate::shm::ring::{Consumer, Kind, MappedRing, Producer, Stale, slot_of};
 use crate::sync::{Ordering, order};
 use crate::sys::{MappedWord, MemoryError, Queue, Received};
-use crate::trace_sampling::{TracedRequest, clock_ns, followed, is_followed};
+use crate::trace_sampling::{TracedRequest, clock_ns, decode_stamp, is_sampled};
 use crate::wait::park;
 use crate::wait::park::SleepMode;
 
-/// Where requests come from.
+/// Source of requests.
 enum Requests {
     Ring(Consumer<MappedRing>),
     Queue {
         queue: Queue,
-        /// How many messages the client says it has sent.
+        /// Count of messages that the client has sent, as the client states it.
         sent: MappedWord,
-        /// How many of those we asked the kernel for.
-        asked: u64,
+        /// Count of messages that were received or attempted.
+        received: u64,
     },
 }
 
-/// Where completions go.
+/// Sink of completions.
 enum Completions {
     Ring(Producer<MappedRing>),
     Queue {
         queue: Queue,
-        /// How many were sent.
+        /// Count of messages sent.
         sent: u32,
-        /// How many the client says it has taken.
+        /// Count of messages that the client has received, as the client states it.
         taken: MappedWord,
-        /// How many messages of this lane may be in the queue, so that no lane keeps another's out.
+        /// Messages of this channel that may be in the queue, so that no channel crowds out another.
         share: u32,
-        /// What is beyond the share; with those under way never more than a window.
-        held: VecDeque<Entry>,
-        held_word: MappedWord,
+        /// Completions beyond the share; with the requests in flight never more than a window.
+        deferred: VecDeque<Entry>,
+        deferred_word: MappedWord,
     },
 }
 
-/// What became of a reply.
+/// Outcome of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReplyOutcome {
-    /// It is out.
-    Out,
-    /// The client's queue is full: it is held back.
-    Held,
-    /// The lane has no request under way.
-    Unasked,
+    /// The completion is sent.
+    Sent,
+    /// The client's queue is full: the completion is deferred.
+    Deferred,
+    /// The channel has no request in flight.
+    Unsolicited,
 }
 
-/// Whom a [`ServerChannel::wake`] woke.
+/// Outcome of [`ServerChannel::wake`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WakeOutcome {
-    Nobody,
+    NotAsleep,
     Thread,
-    /// A task waits at the client's socket: it is to be sent a byte.
+    /// A task waits at the client's socket and has to be sent a byte.
     Task,
-    /// It yields, and wants the service's core.
-    Beside,
-    /// Maybe: the kernel wakes who reads a queue.
+    /// The client yields, and wants the service's core.
+    Yielding,
+    /// Unknown: the kernel wakes the reader of a queue.
     Maybe,
 }
 
-/// The service's ends of one lane.
+/// The service's ends of one channel.
 pub(crate) struct ServerChannel {
     id: ChannelId,
     requests: Requests,
@@ -78,301 +78,301 @@ pub(crate) struct ServerChannel {
     control: MappedWord,
     stamp: MappedWord,
     thread: MappedWord,
-    /// The client's process; 0: not known.
+    /// Process id of the client; 0 if unknown.
     process: u32,
-    /// Requests taken and not answered: never more than a ring holds, whatever the client says.
-    under_way: usize,
-    /// The sequence for which the client was woken last.
-    woken: Option<u32>,
-    crime: Option<ProtocolViolation>,
-    accused: bool,
-    /// What became of the replies of the last [`serve`](Self::serve). The sweep's.
+    /// Requests taken and not answered: never more than a ring holds, whatever the client states.
+    in_flight: usize,
+    /// Sequence for which the client was last woken.
+    woken_for: Option<u32>,
+    violation: Option<ProtocolViolation>,
+    is_reported: bool,
+    /// Outcome of the replies of the last [`serve`](Self::serve). Owned by the scheduler.
     pub(crate) replied: ReplyOutcome,
-    /// Completions went out since the last look at who sleeps. The sweep's.
+    /// Completions were sent since the last check for sleepers. Owned by the scheduler.
     pub(crate) unflushed: bool,
-    /// How often it is looked at. The sweep's.
-    pub(crate) heat: PollRate,
-    /// Sweeps without a request. The sweep's.
+    /// List that the channel is in. Owned by the scheduler.
+    pub(crate) poll_rate: PollRate,
+    /// Sweeps without a request. Owned by the scheduler.
     pub(crate) idle_sweeps: u32,
-    /// The period of its last request. The sweep's.
+    /// Period of the last request. Owned by the scheduler.
     pub(crate) period: u32,
-    /// Its index in the list of those. The sweep's.
-    pub(crate) place: usize,
-    /// The place of whoever attached it. The sweep's.
+    /// Index in the list of its poll rate. Owned by the scheduler.
+    pub(crate) list_index: usize,
+    /// Index of the user in the fair shares. Owned by the scheduler.
     pub(crate) user: u32,
-    /// Where his callers are counted. The sweep's.
-    pub(crate) counted_at: u8,
+    /// Bucket in which its threads are counted. Owned by the scheduler.
+    pub(crate) user_bucket: u8,
 }
 
 impl ServerChannel {
-    /// The service's ends of one of a client's lanes.
+    /// Creates the service's ends of one of a client's channels.
     pub(crate) fn new(session: &Session, index: usize) -> Result<Self, MemoryError> {
         let (memory, layout) = (&session.memory, &session.layout);
         let requests = match &session.request_queue {
             Some(queue) => {
-                Requests::Queue { queue: queue.queue(), sent: memory.word_at(layout.sent(index))?, asked: 0 }
+                Requests::Queue { queue: queue.queue(), sent: memory.word_at(layout.sent_offset(index))?, received: 0 }
             }
-            None => Requests::Ring(Consumer::new(memory.ring_at(layout.ring(index))?, Kind::Request, 0)),
+            None => Requests::Ring(Consumer::new(memory.ring_at(layout.ring_offset(index))?, Kind::Request, 0)),
         };
         let completions = match &session.reply_queue {
             Some(queue) => Completions::Queue {
                 queue: queue.queue(),
                 sent: 0,
-                taken: memory.word_at(layout.taken(index))?,
-                share: (queue.capacity() / session.lanes()).max(1) as u32,
-                held: VecDeque::with_capacity(RING_SLOTS),
-                held_word: memory.word_at(layout.held())?,
+                taken: memory.word_at(layout.taken_offset(index))?,
+                share: (queue.capacity() / session.channels()).max(1) as u32,
+                deferred: VecDeque::with_capacity(RING_SLOTS),
+                deferred_word: memory.word_at(layout.deferred_offset())?,
             },
-            None => Completions::Ring(Producer::new(memory.ring_at(layout.ring(index))?, Kind::Completion, 0)),
+            None => Completions::Ring(Producer::new(memory.ring_at(layout.ring_offset(index))?, Kind::Completion, 0)),
         };
         Ok(Self {
             id: ChannelId { client: session.client, index: index as u8 },
             requests,
             completions,
-            control: memory.word_at(layout.control(index))?,
-            stamp: memory.word_at(layout.stamp(index))?,
-            thread: memory.word_at(layout.thread(index))?,
+            control: memory.word_at(layout.control_offset(index))?,
+            stamp: memory.word_at(layout.stamp_offset(index))?,
+            thread: memory.word_at(layout.thread_offset(index))?,
             process: session.credentials.pid.unsigned_abs(),
-            under_way: 0,
-            woken: None,
-            crime: None,
-            accused: false,
-            replied: ReplyOutcome::Unasked,
+            in_flight: 0,
+            woken_for: None,
+            violation: None,
+            is_reported: false,
+            replied: ReplyOutcome::Unsolicited,
             unflushed: false,
-            heat: PollRate::Fresh,
+            poll_rate: PollRate::Fresh,
             idle_sweeps: 0,
             period: u32::MAX,
-            place: 0,
+            list_index: 0,
             user: 0,
-            counted_at: 0,
+            user_bucket: 0,
         })
     }
 
-    /// Whose lane.
+    /// Returns the id of the channel's client.
     pub(crate) fn client(&self) -> ClientId {
         self.id.client
     }
 
-    /// Which thread calls: as the client says, and the lane itself where that is not known. Who lies makes his own user look
-    /// like more or fewer, and never more than he has lanes.
-    pub(crate) fn caller(&self) -> [u32; 2] {
+    /// Returns the calling thread as the client states it, or the channel itself if that is unknown. A false statement
+    /// only affects the counts of the client's own user, and never counts more threads than channels.
+    pub(crate) fn caller_thread(&self) -> [u32; 2] {
         match self.thread.load(Ordering::Relaxed) as u32 {
             thread if thread != 0 && self.process != 0 => [self.process, thread],
             _ => [!self.id.client.index, self.id.index.into()],
         }
     }
 
-    /// Requests taken and not answered.
+    /// Returns the number of requests taken and not answered.
     #[inline(always)]
-    pub(crate) fn under_way(&self) -> usize {
-        self.under_way
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     /// Copies up to that many requests out.
     #[inline(always)]
     pub(crate) fn take(&mut self, most: usize, into: &mut Vec<(ChannelId, Entry)>) -> usize {
-        let most = most.min(RING_SLOTS - self.under_way);
+        let most = most.min(RING_SLOTS - self.in_flight);
         let mut taken = 0;
         while taken < most
-            && let Some(entry) = self.next()
+            && let Some(entry) = self.next_request()
         {
             into.push((self.id, entry));
             taken += 1;
         }
-        self.under_way += taken;
+        self.in_flight += taken;
         taken
     }
 
-    /// Passes up to that many requests to `answerer` and publishes what it answers.
+    /// Passes up to that many requests to `handler` and publishes its replies.
     #[inline(always)]
-    pub(crate) fn serve(&mut self, most: usize, answerer: &mut impl RequestHandler) -> usize {
-        let most = most.min(RING_SLOTS - self.under_way);
+    pub(crate) fn serve(&mut self, most: usize, handler: &mut impl RequestHandler) -> usize {
+        let most = most.min(RING_SLOTS - self.in_flight);
         let mut taken = 0;
         while taken < most
-            && let Some(entry) = self.next()
+            && let Some(entry) = self.next_request()
         {
             taken += 1;
-            self.under_way += 1;
-            let followed = self.followed(&entry);
-            if let Some(reply) = answerer.answer(self.id, &entry, followed) {
+            self.in_flight += 1;
+            let traced = self.traced(&entry);
+            if let Some(reply) = handler.handle(self.id, &entry, traced) {
                 self.replied = self.reply(&reply);
-                answerer.answered(self.id, &entry, &reply, followed);
+                handler.after_reply(self.id, &entry, &reply, traced);
             }
         }
         taken
     }
 
-    /// When the request that was just taken set out, if it is one that is followed.
+    /// Returns the submit and take times of the request just taken, if it is sampled.
     #[inline(always)]
-    fn followed(&self, entry: &Entry) -> Option<TracedRequest> {
+    fn traced(&self, entry: &Entry) -> Option<TracedRequest> {
         let position = match &self.requests {
             Requests::Ring(_) => slot_of(entry[0] as u32),
-            Requests::Queue { asked, .. } => (*asked as u32).wrapping_sub(1),
+            Requests::Queue { received, .. } => (*received as u32).wrapping_sub(1),
         };
-        is_followed(position).then(|| self.follow(position))
+        is_sampled(position).then(|| self.follow(position))
     }
 
     #[cold]
     fn follow(&self, position: u32) -> TracedRequest {
-        // Taken first: the stamp's line has to come from the client's core.
+        // The clock is read first, since the stamp's cache line has to come from the client's core.
         let taken_ns = clock_ns();
-        followed(self.stamp.load(Ordering::Relaxed), position, taken_ns)
+        decode_stamp(self.stamp.load(Ordering::Relaxed), position, taken_ns)
     }
 
-    /// The next request, if it is there.
+    /// Takes the next request, if there is one.
     #[inline(always)]
-    fn next(&mut self) -> Option<Entry> {
+    fn next_request(&mut self) -> Option<Entry> {
         match &mut self.requests {
             Requests::Ring(ring) => ring.take(),
-            Requests::Queue { queue, sent, asked } => {
-                // Pairs with the Release by the client, which counts after it has sent.
-                if sent.load(Ordering::Acquire) == *asked {
+            Requests::Queue { queue, sent, received } => {
+                // Pairs with the Release of the client, which counts after it has sent.
+                if sent.load(Ordering::Acquire) == *received {
                     return None;
                 }
-                *asked += 1;
+                *received += 1;
                 if let Ok(Some(Received::Entry(entry))) = queue.try_receive(self.id.index) {
                     return Some(entry);
                 }
-                // Believed again at the next sweep, so that a liar costs one system call and is told.
-                *asked = sent.load(Ordering::Acquire);
-                self.crime = Some(ProtocolViolation::Queue { lane: self.id });
+                // Trusted again at the next sweep, so that a false count costs one system call and is reported.
+                *received = sent.load(Ordering::Acquire);
+                self.violation = Some(ProtocolViolation::Queue { channel: self.id });
                 None
             }
         }
     }
 
-    /// Whether there is a request that [`take`](Self::take) would take.
+    /// Returns true if there is a request that [`take`](Self::take) would take.
     pub(crate) fn has_request(&self) -> bool {
         let there = match &self.requests {
             Requests::Ring(ring) => ring.is_ready(),
-            Requests::Queue { sent, asked, .. } => sent.load(Ordering::Acquire) != *asked,
+            Requests::Queue { sent, received, .. } => sent.load(Ordering::Acquire) != *received,
         };
-        there && self.under_way < RING_SLOTS
+        there && self.in_flight < RING_SLOTS
     }
 
-    /// Whether it has a request that was not answered, or an answer lies in a queue: that would go with the daemon.
-    pub(crate) fn is_owed(&self) -> bool {
+    /// Returns true if a request is unanswered, or a reply lies in a queue that would vanish with the daemon.
+    pub(crate) fn has_pending(&self) -> bool {
         let unread = match &self.completions {
             Completions::Ring(_) => false,
-            Completions::Queue { sent, taken, held, .. } => {
-                !held.is_empty() || taken.load(Ordering::Relaxed) as u32 != *sent
+            Completions::Queue { sent, taken, deferred, .. } => {
+                !deferred.is_empty() || taken.load(Ordering::Relaxed) as u32 != *sent
             }
         };
-        self.under_way > 0 || unread
+        self.in_flight > 0 || unread
     }
 
-    /// What the client did that no honest one does, told once.
-    pub(crate) fn offence(&mut self) -> Option<ProtocolViolation> {
-        if self.accused {
+    /// Returns the client's protocol violation, once.
+    pub(crate) fn take_violation(&mut self) -> Option<ProtocolViolation> {
+        if self.is_reported {
             return None;
         }
-        if self.crime.is_none()
+        if self.violation.is_none()
             && let Requests::Ring(ring) = &self.requests
-            && let Stale::Nonsense(found) = ring.stale()
+            && let Stale::Invalid(found) = ring.classify_stale()
         {
-            self.crime = Some(ProtocolViolation::Sequence { lane: self.id, found, awaited: ring.awaited() });
+            self.violation = Some(ProtocolViolation::Sequence { channel: self.id, found, awaited: ring.awaited() });
         }
-        self.accused = self.crime.is_some();
-        self.crime
+        self.is_reported = self.violation.is_some();
+        self.violation
     }
 
-    /// Whether an offence waits to be told.
+    /// Returns true if a violation has not been reported.
     #[inline(always)]
-    pub(crate) fn is_guilty(&self) -> bool {
-        self.crime.is_some() && !self.accused
+    pub(crate) fn has_violation(&self) -> bool {
+        self.violation.is_some() && !self.is_reported
     }
 
-    /// Sends a completion, or holds it back.
+    /// Sends a completion, or defers it.
     #[inline(always)]
     pub(crate) fn reply(&mut self, entry: &Entry) -> ReplyOutcome {
-        if self.under_way == 0 {
-            return ReplyOutcome::Unasked;
+        if self.in_flight == 0 {
+            return ReplyOutcome::Unsolicited;
         }
-        self.under_way -= 1;
+        self.in_flight -= 1;
         match &mut self.completions {
             Completions::Ring(ring) => {
                 ring.publish(entry);
-                ReplyOutcome::Out
+                ReplyOutcome::Sent
             }
-            Completions::Queue { held, .. } => {
-                held.push_back(*entry);
-                if self.send_held() { ReplyOutcome::Out } else { ReplyOutcome::Held }
+            Completions::Queue { deferred, .. } => {
+                deferred.push_back(*entry);
+                if self.send_deferred() { ReplyOutcome::Sent } else { ReplyOutcome::Deferred }
             }
         }
     }
 
-    /// Sends what is held back, as far as the lane's share allows. True when nothing is held back any more. No system
-    /// call for a client that takes nothing.
-    pub(crate) fn send_held(&mut self) -> bool {
-        let Completions::Queue { queue, sent, taken, share, held, held_word } = &mut self.completions else {
+    /// Sends deferred completions within the channel's share. Returns true when none is left. Makes no system call for
+    /// a client that receives nothing.
+    pub(crate) fn send_deferred(&mut self) -> bool {
+        let Completions::Queue { queue, sent, taken, share, deferred, deferred_word } = &mut self.completions else {
             return true;
         };
-        let mut told = false;
-        while let Some(entry) = held.front() {
-            // A lie about the count fills the client's own queue, which `AGAIN` tells.
+        let mut is_announced = false;
+        while let Some(entry) = deferred.front() {
+            // A false count fills the client's own queue, which `AGAIN` reports.
             let in_queue = sent.wrapping_sub(taken.load(Ordering::Relaxed) as u32);
             let tried = if in_queue < *share { queue.send(self.id.index, entry) } else { Err(Errno::AGAIN) };
             match tried {
                 Ok(()) => {
-                    held.pop_front();
+                    deferred.pop_front();
                     *sent = sent.wrapping_add(1);
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if !told => {
-                    // Say it, then look once more: either this sees what the client took meanwhile, or the client
-                    // sees the word and rings.
-                    told = true;
-                    held_word.store(1, Ordering::Relaxed);
-                    order::before_hold();
+                Err(Errno::AGAIN) if !is_announced => {
+                    // Announce it, then check once more: either this thread sees what the client received meanwhile, or
+                    // the client sees the word and rings.
+                    is_announced = true;
+                    deferred_word.store(1, Ordering::Relaxed);
+                    order::before_deferred_check();
                 }
                 Err(Errno::AGAIN) => return false,
                 Err(_) => {
-                    held.clear();
-                    self.crime = Some(ProtocolViolation::Queue { lane: self.id });
+                    deferred.clear();
+                    self.violation = Some(ProtocolViolation::Queue { channel: self.id });
                 }
             }
         }
         true
     }
 
-    /// The client's queue has room again for everything: it need not ring when it takes something.
+    /// Withdraws the announcement of deferred replies: the client need not ring when it receives.
     pub(crate) fn clear_held_word(&self) {
-        if let Completions::Queue { held_word, .. } = &self.completions {
-            held_word.store(0, Ordering::Relaxed);
+        if let Completions::Queue { deferred_word, .. } = &self.completions {
+            deferred_word.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Whether its client waits on the service's core and yields.
-    pub(crate) fn waits_beside(&self) -> bool {
-        self.under_way > 0 && park::waits_beside(&self.control)
+    /// Returns true if the client waits on the service's core and yields.
+    pub(crate) fn is_yielding(&self) -> bool {
+        self.in_flight > 0 && park::is_yielding(&self.control)
     }
 
-    /// Wakes the client if it sleeps and what it awaits is out. After `order::before_wake`.
+    /// Wakes the client if it sleeps and its awaited entry is published. Call after `order::before_wake`.
     #[inline]
     pub(crate) fn wake(&mut self) -> WakeOutcome {
         let published = match &self.completions {
             Completions::Ring(ring) => ring.published(),
             Completions::Queue { sent, .. } => *sent,
         };
-        let Some((sleep, awaited)) = park::sleeper(&self.control, published) else {
-            self.woken = None;
+        let Some((sleep, awaited)) = park::find_sleeper(&self.control, published) else {
+            self.woken_for = None;
             return if matches!(self.completions, Completions::Queue { .. }) {
                 WakeOutcome::Maybe
             } else {
-                WakeOutcome::Nobody
+                WakeOutcome::NotAsleep
             };
         };
-        // Woken for this already, and not yet run: once is enough, since what it awaits was out.
-        if self.woken == Some(awaited) {
-            return WakeOutcome::Nobody;
+        // Woken for this sequence already and not yet running: one wake-up suffices, since the entry is published.
+        if self.woken_for == Some(awaited) {
+            return WakeOutcome::NotAsleep;
         }
-        self.woken = Some(awaited);
+        self.woken_for = Some(awaited);
         match (sleep, &self.completions) {
             (SleepMode::Socket, _) => WakeOutcome::Task,
-            (SleepMode::Beside, _) => WakeOutcome::Beside,
+            (SleepMode::Yield, _) => WakeOutcome::Yielding,
             (SleepMode::Futex, Completions::Ring(ring)) => {
                 let word = ring.slots().sequence_word(awaited);
-                // It cannot fail on a word that is mapped; and every sleeper has a time-out.
+                // The wake cannot fail on a mapped word, and every sleeper has a time-out.
                 let _ = futex::wake(word, futex::Flags::empty(), 1);
                 WakeOutcome::Thread
             }

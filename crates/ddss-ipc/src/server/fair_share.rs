@@ -1,135 +1,136 @@
-//! Whose lanes have requests of late, and what is left for each user in one go around them.
+//! Fair shares of the users that call at the same time.
 //!
-//! A user may have many clients, and each of those many lanes. As long as nobody else calls, all of them are served as they
-//! come. Where several users call, each has so much answered in one go around the lanes, whatever he has waiting: who fills
-//! all his rings waits longer by that himself, and nobody else does.
+//! A user may have many clients, and each of those many channels. While only one user calls, all its channels are
+//! served as requests come. When several users call, each has a fixed share of a round over the hot channels, whatever
+//! it has pending. A user that fills all its rings only delays itself.
 //!
-//! What is asked for is weighed in requests that ask for little. Who asks for more than his share of a go (a segment, a
-//! mebibyte) gets it at once, and then nothing until the others have had as much, or want nothing.
+//! Requests are weighed in units of a small request. A request heavier than the user's share (a segment, a mebibyte) is
+//! served at once. The user then gets nothing until the others have received as much or want nothing.
 
-/// What one user gets in a go around the hot lanes, where there are several users. A call that comes behind those of another
-/// user waits less than twice as long as one that is alone.
-const USER_TURN: usize = 4;
+/// Share of one user in a round over the hot channels, when several users call. A call behind those of another user
+/// waits less than twice as long as one that is alone.
+const USER_SHARE: usize = 4;
 
-/// One user.
+/// Share of one user.
 #[derive(Debug, Default)]
 struct UserShare {
     uid: u32,
-    lanes: usize,
-    hot: usize,
-    /// The go around in which `left` counts.
-    turn: u32,
-    left: usize,
-    /// What he has got, and what the others have to have got before he gets anything again.
-    got: u64,
-    waits_for: u64,
+    channels: usize,
+    hot_channels: usize,
+    /// Round to which `remaining` applies.
+    round: u32,
+    remaining: usize,
+    /// Weight that the user has received, and weight that the others must have received before it gets more.
+    received: u64,
+    resume_at: u64,
 }
 
 impl UserShare {
-    /// What the others have got, of so much for all.
-    fn others(&self, all: u64) -> u64 {
-        all - self.got
+    /// Returns the weight that the others have received, given the total.
+    fn received_by_others(&self, all: u64) -> u64 {
+        all - self.received
     }
 
-    /// Whether he has to wait for them, when all got so much.
-    fn waits(&self, all: u64, free: bool) -> bool {
-        !free && self.others(all) < self.waits_for
+    /// Returns true if the user has to wait for the others, given the total.
+    fn is_waiting(&self, all: u64, is_idle: bool) -> bool {
+        !is_idle && self.received_by_others(all) < self.resume_at
     }
 }
 
-/// The users of a station, each in a place that stays as long as he has a lane.
+/// Shares of a server's users, each at an index that is stable while the user has a channel.
 #[derive(Debug, Default)]
 pub(crate) struct FairShare {
-    places: Vec<UserShare>,
-    turn: u32,
-    /// Users with a hot lane.
-    calling: usize,
-    /// What all have got since there were several.
-    got: u64,
-    /// Nobody has wanted anything for a while but who has to wait.
-    free: bool,
+    users: Vec<UserShare>,
+    round: u32,
+    /// Number of users with a hot channel.
+    calling_users: usize,
+    /// Weight that all users have received while several called.
+    received: u64,
+    /// Only users that have to wait had requests for a while.
+    is_idle: bool,
 }
 
 impl FairShare {
-    /// A lane of that user comes; his place.
-    pub(crate) fn enter(&mut self, uid: u32) -> u32 {
-        let is_his = |user: &UserShare| user.lanes > 0 && user.uid == uid;
-        let place = self.places.iter().position(is_his).or_else(|| self.places.iter().position(|user| user.lanes == 0));
-        let place = place.unwrap_or_else(|| {
-            self.places.push(UserShare::default());
-            self.places.len() - 1
+    /// Adds a channel of a user. Returns the index of its share.
+    pub(crate) fn add_channel(&mut self, uid: u32) -> u32 {
+        let is_same_user = |user: &UserShare| user.channels > 0 && user.uid == uid;
+        let index =
+            self.users.iter().position(is_same_user).or_else(|| self.users.iter().position(|user| user.channels == 0));
+        let index = index.unwrap_or_else(|| {
+            self.users.push(UserShare::default());
+            self.users.len() - 1
         });
-        let user = &mut self.places[place];
+        let user = &mut self.users[index];
         user.uid = uid;
-        if user.lanes == 0 {
-            (user.got, user.waits_for) = (0, 0);
+        if user.channels == 0 {
+            (user.received, user.resume_at) = (0, 0);
         }
-        user.lanes += 1;
-        place as u32
+        user.channels += 1;
+        index as u32
     }
 
-    /// A lane that is not hot goes.
-    pub(crate) fn leave(&mut self, place: u32) {
-        self.places[place as usize].lanes -= 1;
+    /// Removes a channel that is not hot.
+    pub(crate) fn remove_channel(&mut self, index: u32) {
+        self.users[index as usize].channels -= 1;
     }
 
-    /// A lane has requests again.
-    pub(crate) fn warms(&mut self, place: u32) {
-        let user = &mut self.places[place as usize];
-        user.hot += 1;
-        self.calling += usize::from(user.hot == 1);
+    /// Records that a channel has become hot.
+    pub(crate) fn add_hot_channel(&mut self, index: u32) {
+        let user = &mut self.users[index as usize];
+        user.hot_channels += 1;
+        self.calling_users += usize::from(user.hot_channels == 1);
     }
 
-    /// A lane has had none for a while.
-    pub(crate) fn cools(&mut self, place: u32) {
-        let user = &mut self.places[place as usize];
-        user.hot -= 1;
-        self.calling -= usize::from(user.hot == 0);
+    /// Records that a channel is no longer hot.
+    pub(crate) fn remove_hot_channel(&mut self, index: u32) {
+        let user = &mut self.users[index as usize];
+        user.hot_channels -= 1;
+        self.calling_users -= usize::from(user.hot_channels == 0);
     }
 
-    /// Whether there is anybody to whom something has to be left.
+    /// Returns true if several users call.
     #[inline(always)]
-    pub(crate) fn are_several(&self) -> bool {
-        self.calling > 1
+    pub(crate) fn has_several_users(&self) -> bool {
+        self.calling_users > 1
     }
 
-    /// Another go around begins; `free` says that the last ones found nothing for a while.
+    /// Begins another round. `is_idle` states that recent rounds found no request for a while.
     #[inline]
-    pub(crate) fn begin_turn(&mut self, free: bool) {
-        self.turn = self.turn.wrapping_add(1);
-        self.free = free;
+    pub(crate) fn begin_round(&mut self, is_idle: bool) {
+        self.round = self.round.wrapping_add(1);
+        self.is_idle = is_idle;
     }
 
-    /// How much that user may still get in this go around.
+    /// Returns the weight that the user may still receive in this round.
     #[cold]
     #[inline(never)]
-    pub(crate) fn left(&mut self, place: u32) -> usize {
-        let user = &mut self.places[place as usize];
-        if user.turn != self.turn {
-            user.turn = self.turn;
-            user.left = if user.waits(self.got, self.free) { 0 } else { USER_TURN };
+    pub(crate) fn remaining_share(&mut self, index: u32) -> usize {
+        let user = &mut self.users[index as usize];
+        if user.round != self.round {
+            user.round = self.round;
+            user.remaining = if user.is_waiting(self.received, self.is_idle) { 0 } else { USER_SHARE };
         }
-        user.left
+        user.remaining
     }
 
-    /// Whether that user gets nothing before the others had as much, by whichever lane he asks.
+    /// Returns true if the user gets nothing before the others have received as much.
     #[cold]
     #[inline(never)]
-    pub(crate) fn has_to_wait(&self, place: u32) -> bool {
-        self.places[place as usize].waits(self.got, self.free)
+    pub(crate) fn has_to_wait(&self, index: u32) -> bool {
+        self.users[index as usize].is_waiting(self.received, self.is_idle)
     }
 
-    /// He got so much.
+    /// Charges a weight to the user.
     #[cold]
     #[inline(never)]
-    pub(crate) fn took(&mut self, place: u32, weight: usize) {
-        let user = &mut self.places[place as usize];
-        let beyond = weight.saturating_sub(user.left) as u64;
-        user.left = user.left.saturating_sub(weight);
-        user.got += weight as u64;
-        self.got += weight as u64;
+    pub(crate) fn charge(&mut self, index: u32, weight: usize) {
+        let user = &mut self.users[index as usize];
+        let beyond = weight.saturating_sub(user.remaining) as u64;
+        user.remaining = user.remaining.saturating_sub(weight);
+        user.received += weight as u64;
+        self.received += weight as u64;
         if beyond > 0 {
-            user.waits_for = user.others(self.got) + beyond;
+            user.resume_at = user.received_by_others(self.received) + beyond;
         }
     }
 }
@@ -139,60 +140,61 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_has_a_share_in_each_turn_however_many_lanes_are_his() {
-        // If this broke, one user's full rings would be all that is looked at.
-        let mut users = FairShare::default();
-        let (one, other) = (users.enter(7), users.enter(8));
-        assert_eq!(users.enter(7), one, "one place for all his lanes");
-        users.warms(one);
-        users.warms(one);
-        assert!(!users.are_several());
-        users.warms(other);
-        assert!(users.are_several());
-        users.begin_turn(false);
-        assert_eq!((users.left(one), users.left(other)), (USER_TURN, USER_TURN));
-        users.took(one, USER_TURN);
-        assert_eq!((users.left(one), users.left(other)), (0, USER_TURN));
-        users.begin_turn(false);
-        assert_eq!(users.left(one), USER_TURN);
+    fn share_of_a_user_is_independent_of_its_channel_count() {
+        // If this broke, one user's full rings would take all polls.
+        let mut shares = FairShare::default();
+        let (one, other) = (shares.add_channel(7), shares.add_channel(8));
+        assert_eq!(shares.add_channel(7), one, "one share for all channels of a user");
+        shares.add_hot_channel(one);
+        shares.add_hot_channel(one);
+        assert!(!shares.has_several_users());
+        shares.add_hot_channel(other);
+        assert!(shares.has_several_users());
+        shares.begin_round(false);
+        assert_eq!((shares.remaining_share(one), shares.remaining_share(other)), (USER_SHARE, USER_SHARE));
+        shares.charge(one, USER_SHARE);
+        assert_eq!((shares.remaining_share(one), shares.remaining_share(other)), (0, USER_SHARE));
+        shares.begin_round(false);
+        assert_eq!(shares.remaining_share(one), USER_SHARE);
     }
 
     #[test]
-    fn who_asks_for_much_waits_until_others_had_as_much_or_want_nothing() {
-        // If this broke, each call of somebody else would wait for a segment that is made, or nobody's would ever be.
-        let mut users = FairShare::default();
-        let (one, other) = (users.enter(7), users.enter(8));
-        users.begin_turn(false);
-        assert_eq!(users.left(one), USER_TURN);
-        users.took(one, USER_TURN + 3);
+    fn heavy_user_waits_until_others_catch_up_or_are_idle() {
+        // If this broke, calls of other users would wait for heavy requests, or heavy requests would starve.
+        let mut shares = FairShare::default();
+        let (one, other) = (shares.add_channel(7), shares.add_channel(8));
+        shares.begin_round(false);
+        assert_eq!(shares.remaining_share(one), USER_SHARE);
+        shares.charge(one, USER_SHARE + 3);
         for _ in 0..3 {
-            users.begin_turn(false);
-            assert_eq!((users.left(one), users.left(other)), (0, USER_TURN));
-            users.took(other, 1);
+            shares.begin_round(false);
+            assert_eq!((shares.remaining_share(one), shares.remaining_share(other)), (0, USER_SHARE));
+            shares.charge(other, 1);
         }
-        users.begin_turn(false);
-        assert_eq!(users.left(one), USER_TURN, "the other one had as much");
-        users.took(one, 100);
-        users.begin_turn(false);
-        assert_eq!(users.left(one), 0);
-        users.begin_turn(true);
-        assert_eq!(users.left(one), USER_TURN, "the other one wants nothing");
+        shares.begin_round(false);
+        assert_eq!(shares.remaining_share(one), USER_SHARE, "the other user has received as much");
+        shares.charge(one, 100);
+        shares.begin_round(false);
+        assert_eq!(shares.remaining_share(one), 0);
+        shares.begin_round(true);
+        assert_eq!(shares.remaining_share(one), USER_SHARE, "the other user is idle");
     }
 
     #[test]
-    fn who_has_gone_takes_no_place() {
-        // If this broke, users that come and go would make each look at them longer, or somebody would be the last one's heir.
-        let mut users = FairShare::default();
-        let first = users.enter(1);
-        users.warms(first);
-        users.cools(first);
-        users.leave(first);
-        assert!(!users.are_several());
-        let second = users.enter(2);
-        assert_eq!((first, users.places.len()), (second, 1));
-        users.warms(second);
-        let third = users.enter(1);
-        users.warms(third);
-        assert!(users.are_several() && third != second);
+    fn departed_user_frees_its_entry() {
+        // If this broke, users that come and go would make each check slower, or a new user would inherit an old
+        // account.
+        let mut shares = FairShare::default();
+        let first = shares.add_channel(1);
+        shares.add_hot_channel(first);
+        shares.remove_hot_channel(first);
+        shares.remove_channel(first);
+        assert!(!shares.has_several_users());
+        let second = shares.add_channel(2);
+        assert_eq!((first, shares.users.len()), (second, 1));
+        shares.add_hot_channel(second);
+        let third = shares.add_channel(1);
+        shares.add_hot_channel(third);
+        assert!(shares.has_several_users() && third != second);
     }
 }

@@ -1,5 +1,6 @@
-//! The socket of a node and the lock beside it: one daemon a socket, and no leftovers in the way. The socket may be one that
-//! somebody else has made, who listens on while no daemon runs.
+//! The listening socket of a node and its lock file: one daemon a socket, and stale files are replaced.
+//!
+//! The socket may be inherited from a supervisor (socket activation), which listens while no daemon runs.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,33 +13,33 @@ use rustix::fs::FlockOperation;
 use crate::socket;
 use crate::sys::InheritedSocket;
 
-/// How often the lock file may vanish between opening and locking it (another daemon just left) before we give up.
+/// Attempts to lock a lock file that vanishes between open and lock because another daemon ends.
 const LOCK_TRIES: usize = 16;
 
-/// A listening socket; its files go when it is dropped.
+/// A listening socket; its files are removed when it is dropped.
 ///
-/// A socket file says nothing about whether somebody listens, and asking by connecting would disturb whoever does. So
-/// the lock on a file beside it decides: the kernel drops it with the process, however that dies.
+/// A socket file does not show whether a daemon listens, and a test connection would disturb that daemon. So the lock
+/// on a file beside it decides: the kernel releases it with the process, however that ends.
 #[derive(Debug)]
 pub(crate) struct ListenSocket {
     listener: OwnedFd,
     path: PathBuf,
     lock_path: PathBuf,
-    /// Somebody else has made the socket, and keeps it.
-    lent: bool,
+    /// The socket is inherited, and its creator keeps it.
+    is_inherited: bool,
     _lock: File,
 }
 
 impl ListenSocket {
-    /// Takes the lock, and the socket that listens there already.
+    /// Takes the lock, and adopts a socket that already listens.
     pub(crate) fn adopt(path: &Path, InheritedSocket(listener): InheritedSocket) -> io::Result<Self> {
         let lock_path = lock_path_of(path);
         let lock = take_lock(path, &lock_path)?;
         socket::adopt(&listener, path).map_err(|text| io::Error::new(io::ErrorKind::InvalidInput, text))?;
-        Ok(Self { listener, path: path.to_owned(), lock_path, lent: true, _lock: lock })
+        Ok(Self { listener, path: path.to_owned(), lock_path, is_inherited: true, _lock: lock })
     }
 
-    /// Takes the lock, clears away what a dead daemon left, and listens.
+    /// Takes the lock, removes the socket of a dead daemon, and listens.
     pub(crate) fn open(path: &Path, mode: u32, backlog: i32) -> io::Result<Self> {
         let lock_path = lock_path_of(path);
         let lock = take_lock(path, &lock_path)?;
@@ -51,24 +52,24 @@ impl ListenSocket {
             io::Error::new(error.kind(), format!("cannot listen at {}: {error}", path.display()))
         })?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-        Ok(Self { listener, path: path.to_owned(), lock_path, lent: false, _lock: lock })
+        Ok(Self { listener, path: path.to_owned(), lock_path, is_inherited: false, _lock: lock })
     }
 
-    /// Nobody is let in any more; what is locked stays locked. Whoever comes finds no socket, or, where it is somebody
-    /// else's, waits in front of it for the next daemon.
+    /// Stops accepting connections and keeps the lock. A new client finds no socket, or waits in the backlog of an
+    /// inherited one for the next daemon.
     pub(crate) fn close(&self) {
-        if !self.lent {
-            // The file is ours as long as the lock is. If it cannot be removed, nobody is accepted all the same.
+        if !self.is_inherited {
+            // The lock makes the file ours. If it cannot be removed, connections are still not accepted.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 
-    /// Where it is.
+    /// Returns the path of the socket.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where clients connect.
+    /// Returns the descriptor that clients connect to.
     pub(crate) fn listener(&self) -> &OwnedFd {
         &self.listener
     }
@@ -95,12 +96,12 @@ fn take_lock(path: &Path, lock_path: &Path) -> io::Result<File> {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                let text = format!("another daemon is alive at {}", path.display());
+                let text = format!("another daemon runs at {}: stop it, or use another --dir", path.display());
                 return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
             }
             Err(errno) => return Err(errno.into()),
         }
-        // Its last owner may have removed the file between our open and our lock: then we locked a file without name.
+        // The last owner may have removed the file between open and lock: the lock then is on a file without a name.
         let same = std::fs::metadata(lock_path).is_ok_and(|named| {
             file.metadata().is_ok_and(|held| (held.dev(), held.ino()) == (named.dev(), named.ino()))
         });
@@ -116,18 +117,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_daemon_is_told_and_a_stale_socket_is_not_in_the_way() {
-        // If this broke, two daemons would share a socket, or a crash would need a hand to clean up.
+    fn second_daemon_is_refused_and_stale_socket_is_replaced() {
+        // If this broke, two daemons would share a socket, or a crash would need manual clean-up.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let door = ListenSocket::open(&path, 0o600, 4).unwrap();
+        let open = ListenSocket::open(&path, 0o600, 4).unwrap();
         let second = ListenSocket::open(&path, 0o600, 4).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
-        assert!(second.to_string().contains("another daemon is alive"), "{second}");
-        drop(door);
+        assert!(second.to_string().contains("another daemon runs"), "{second}");
+        drop(open);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 
-        // What a killed daemon leaves: both files, nobody behind them.
+        // A killed daemon leaves both files behind.
         drop(socket::listen(&path, 4).unwrap());
         std::fs::write(folder.path().join("socket.lock"), "").unwrap();
         assert!(path.exists());

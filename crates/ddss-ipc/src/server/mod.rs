@@ -1,4 +1,8 @@
-//! The daemon's side: acceptor, channels, the poll scheduler, fair shares.
+//! The daemon's side: clients attach, their channels are polled, and users get fair shares.
+//!
+//! The `acceptor` runs on its own thread, listens on a `listen_socket` and turns each handshake into a `session`. The
+//! progress thread owns the `server`. Its `poll_scheduler` decides which `channel`s to poll, with `fair_share` between
+//! users and the counts of `active_threads`.
 
 #[cfg(not(loom))]
 pub(crate) mod acceptor;
@@ -6,6 +10,8 @@ pub(crate) mod acceptor;
 pub(crate) mod active_threads;
 #[cfg(not(loom))]
 pub(crate) mod channel;
+#[cfg(not(loom))]
+mod event_token;
 #[cfg(not(loom))]
 pub(crate) mod fair_share;
 #[cfg(not(loom))]

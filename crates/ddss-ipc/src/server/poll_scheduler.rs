@@ -1,12 +1,13 @@
-//! Which lanes are looked at, and how often.
+//! Schedule of the channels to poll, and of the sleepers to wake.
 //!
-//! Every lane that had requests of late is *hot* and looked at in each sweep. One that had some long ago is *cold*: a
-//! sweep looks at a slice of those, a larger one when the hot ones had nothing for a while, so a cold lane is found within a bounded
-//! number of sweeps and costs next to nothing. One that never had any is *fresh*, and its first request waits longer: most
-//! clients attach with more lanes than they have threads. No memory is shared between clients for that (a shared bitmap would let one client hide the
-//! requests of another); and before the service sleeps, all lanes are looked at.
+//! A channel with recent requests is *hot*: each sweep polls it. One with requests longer ago is *cold*: a sweep polls
+//! a slice of those, a larger one when hot channels had nothing for a while. So a cold channel is found within a
+//! bounded number of sweeps at little cost. One that never had a request is *fresh*, and its first request waits
+//! longer: most clients attach with more channels than they have threads. No memory is shared between clients for this,
+//! since a shared bitmap would let one client hide the requests of another. Before the service sleeps, it polls all
+//! channels.
 //!
-//! Where several users call, each has his share of a go around the hot lanes ([`users`]).
+//! When several users call, each has a share of a round over the hot channels ([`FairShare`]).
 
 use std::collections::VecDeque;
 
@@ -17,41 +18,41 @@ use super::active_threads::ActiveThreads;
 use super::channel::{ReplyOutcome, ServerChannel, WakeOutcome};
 use super::fair_share::FairShare;
 use super::server::{ProtocolViolation, RequestHandler};
-use crate::shm::service_page::place_of;
+use crate::shm::service_page::user_bucket;
 use crate::sync::order;
 use crate::trace_sampling::TracedRequest;
 
-/// Requests taken from one lane in one sweep: nobody's batch keeps the others waiting for long.
-const LANE_BATCH_MAX: usize = 16;
-/// Requests taken from all hot lanes in one go around them: where there are many, less is taken from each, so that a
-/// client with a lane for every thread does not keep one with a single lane waiting for a thousand requests.
-const TURN_MAX: usize = 256;
-/// What hot lanes leave of a budget to the others, however much they have: whoever calls now and then is found while
-/// somebody else never stops.
-const LEFT_TO_OTHERS: usize = 32;
-/// Looks at hot lanes without a request from one of them, after which that one goes cold. Looks and not sweeps, so that
-/// it takes some 3 microseconds however many are hot: of a crowd in which each has its turn only the one whose it is stays hot,
-/// and its calls do not wait for a sweep over those of the last turns.
-const HOT_LOOKS: u32 = 512;
-/// Cold lanes looked at in a sweep, beside half as many as there are hot ones. A look takes as long as all else in a sweep,
-/// and whoever calls again at once waits for it.
+/// Requests taken from one channel in one sweep, so that no batch delays the other channels for long.
+const CHANNEL_BATCH_MAX: usize = 16;
+/// Requests taken from all hot channels in one round. With many channels, each gives fewer, so that a client with a
+/// channel for every thread does not delay one with a single channel by a thousand requests.
+const ROUND_MAX: usize = 256;
+/// Part of a budget that hot channels leave to others, so that an occasional caller is found beside clients that never
+/// stop.
+const RESERVED_FOR_COLD: usize = 32;
+/// Polls of hot channels without a request of one of them, after which that one becomes cold. Counted in polls and not
+/// in sweeps, so that it takes some 3 microseconds however many are hot. Of many threads that take turns, only the
+/// running one stays hot, and its calls do not wait for polls of the others.
+const HOT_POLLS: u32 = 512;
+/// Cold channels polled in a sweep, beside half as many as there are hot ones. A poll takes as long as the rest of a
+/// sweep, and a client that calls again at once waits for it.
 const COLD_SLICE: usize = 1;
-/// Sweeps in a row without a request after which nobody calls again at once.
+/// Sweeps in a row without a request after which no client calls again at once.
 const IDLE_SWEEPS_SHORT: u32 = 16;
-/// The same, from which on nobody has to wait because of how much he has asked for before: a call from another core takes
-/// less.
+/// Sweeps in a row without a request after which no user has to wait for earlier heavy requests. A call from another
+/// core takes less.
 const IDLE_SWEEPS_FREE: u32 = 64;
-/// Cold lanes looked at in a sweep from then on: there is time. In a crowd whose members take turns on their cores this is
-/// when the next one begins, and it should be found before it has spun for nothing.
+/// Cold channels polled in a sweep from then on, as there is time. Among clients that take turns on their cores the
+/// next turn begins now, and should be found before its client has spun in vain.
 const COLD_SLICE_IDLE: usize = 8;
-/// Fresh lanes looked at in a sweep.
+/// Fresh channels polled in a sweep.
 const FRESH_SLICE: usize = 1;
-/// Sweeps between two looks at fresh lanes while there are requests.
+/// Sweeps between two polls of fresh channels while there are requests.
 const FRESH_EVERY: u32 = 16;
-/// Offences that are remembered until somebody asks.
-const OFFENCES_MAX: usize = 64;
+/// Violations that are kept until the owner of the server asks.
+const VIOLATIONS_MAX: usize = 64;
 
-/// How often a lane is looked at.
+/// Frequency with which a channel is polled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PollRate {
     Hot,
@@ -59,35 +60,35 @@ pub(crate) enum PollRate {
     Fresh,
 }
 
-/// Names a lane inside a sweep.
+/// Key of a channel in the scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ChannelKey(u32);
 
-/// All lanes of a station.
+/// All channels of a server.
 pub(crate) struct PollScheduler {
-    lanes: Vec<Option<ServerChannel>>,
+    channels: Vec<Option<ServerChannel>>,
     free: Vec<u32>,
-    /// By [`PollRate`].
+    /// Channel keys by [`PollRate`].
     lists: [Vec<u32>; 3],
-    /// Where the next look is in each of them.
+    /// Position of the next poll in each list.
     cursors: [usize; 3],
     unflushed: VecDeque<u32>,
-    /// Sweeps in a row that found no request in a hot lane.
+    /// Sweeps in a row that found no request in a hot channel.
     idle_sweeps: u32,
-    /// Cold lanes to be looked at before the next wake-up.
-    looks_due: usize,
-    /// Lanes of which replies are held back, since the client's queue is full.
-    held: VecDeque<u32>,
-    offences: VecDeque<ProtocolViolation>,
-    /// Somebody yields on the service's core whose answer is out.
-    owes_core: bool,
-    /// Somebody was woken, or may have been.
-    woke: bool,
-    users: FairShare,
-    pub(crate) callers: ActiveThreads,
+    /// Cold channels to poll before the next wake-up.
+    polls_before_wake: usize,
+    /// Channels with deferred replies, since the client's queue is full.
+    deferred: VecDeque<u32>,
+    violations: VecDeque<ProtocolViolation>,
+    /// A client that yields on the service's core has its reply.
+    has_yield_request: bool,
+    /// A client was woken, or may have been.
+    has_woken: bool,
+    shares: FairShare,
+    pub(crate) active_threads: ActiveThreads,
 }
 
-/// What was taken from a lane.
+/// Count and weight of requests taken from a channel.
 #[derive(Clone, Copy, Default)]
 struct TakenRequests {
     requests: usize,
@@ -95,460 +96,464 @@ struct TakenRequests {
 }
 
 impl TakenRequests {
-    /// So many that ask for little.
+    /// Counts requests of weight one.
     #[inline(always)]
-    fn light(requests: usize) -> Self {
+    fn with_unit_weight(requests: usize) -> Self {
         Self { requests, weight: requests }
     }
 }
 
-/// Notes how much is asked for.
+/// Handler that adds up the weights of requests.
 struct LoadMeter<'a, A> {
-    answerer: &'a mut A,
+    handler: &'a mut A,
     weight: usize,
 }
 
 impl<A: RequestHandler> RequestHandler for LoadMeter<'_, A> {
-    fn answer(&mut self, lane: ChannelId, request: &Entry, followed: Option<TracedRequest>) -> Option<Entry> {
-        self.weight += self.answerer.weight(request);
-        self.answerer.answer(lane, request, followed)
+    fn handle(&mut self, channel: ChannelId, request: &Entry, traced: Option<TracedRequest>) -> Option<Entry> {
+        self.weight += self.handler.weight(request);
+        self.handler.handle(channel, request, traced)
     }
 
-    fn answered(&mut self, lane: ChannelId, request: &Entry, answer: &Entry, followed: Option<TracedRequest>) {
-        self.answerer.answered(lane, request, answer, followed);
+    fn after_reply(&mut self, channel: ChannelId, request: &Entry, answer: &Entry, traced: Option<TracedRequest>) {
+        self.handler.after_reply(channel, request, answer, traced);
     }
 }
 
 impl PollScheduler {
     pub(crate) fn new() -> Self {
         Self {
-            lanes: Vec::new(),
+            channels: Vec::new(),
             free: Vec::new(),
             lists: Default::default(),
             cursors: [0; 3],
             unflushed: VecDeque::new(),
             idle_sweeps: 0,
-            looks_due: 0,
-            held: VecDeque::new(),
-            offences: VecDeque::with_capacity(OFFENCES_MAX),
-            owes_core: false,
-            woke: false,
-            users: FairShare::default(),
-            callers: ActiveThreads::default(),
+            polls_before_wake: 0,
+            deferred: VecDeque::new(),
+            violations: VecDeque::with_capacity(VIOLATIONS_MAX),
+            has_yield_request: false,
+            has_woken: false,
+            shares: FairShare::default(),
+            active_threads: ActiveThreads::default(),
         }
     }
 
     #[inline(always)]
-    fn count(&self, heat: PollRate) -> usize {
-        self.lists[heat as usize].len()
+    fn count(&self, poll_rate: PollRate) -> usize {
+        self.lists[poll_rate as usize].len()
     }
 
-    /// Takes a lane of that user in, fresh. Everything that grows, grows here and not on the data path.
-    pub(crate) fn insert(&mut self, mut lane: ServerChannel, uid: u32) -> ChannelKey {
+    /// Adds a channel of a user, as fresh. All growth happens here and not on the data path.
+    pub(crate) fn insert(&mut self, mut channel: ServerChannel, uid: u32) -> ChannelKey {
         let key = self.free.pop().unwrap_or_else(|| {
-            self.lanes.push(None);
-            self.lanes.len() as u32 - 1
+            self.channels.push(None);
+            self.channels.len() as u32 - 1
         });
         for list in &mut self.lists {
-            list.reserve(self.lanes.len() - list.len());
+            list.reserve(self.channels.len() - list.len());
         }
-        self.unflushed.reserve(self.lanes.len() - self.unflushed.len());
-        self.held.reserve(self.lanes.len() - self.held.len());
-        lane.heat = PollRate::Fresh;
-        lane.place = self.count(PollRate::Fresh);
-        lane.user = self.users.enter(uid);
-        lane.counted_at = place_of(uid);
+        self.unflushed.reserve(self.channels.len() - self.unflushed.len());
+        self.deferred.reserve(self.channels.len() - self.deferred.len());
+        channel.poll_rate = PollRate::Fresh;
+        channel.list_index = self.count(PollRate::Fresh);
+        channel.user = self.shares.add_channel(uid);
+        channel.user_bucket = user_bucket(uid);
         self.lists[PollRate::Fresh as usize].push(key);
-        self.lanes[key as usize] = Some(lane);
+        self.channels[key as usize] = Some(channel);
         ChannelKey(key)
     }
 
     pub(crate) fn remove(&mut self, key: ChannelKey) {
-        self.unlist(key.0);
-        if let Some(lane) = self.lanes[key.0 as usize].take() {
-            self.users.leave(lane.user);
+        self.remove_from_list(key.0);
+        if let Some(channel) = self.channels[key.0 as usize].take() {
+            self.shares.remove_channel(channel.user);
         }
         self.unflushed.retain(|other| *other != key.0);
-        self.held.retain(|other| *other != key.0);
+        self.deferred.retain(|other| *other != key.0);
         self.free.push(key.0);
     }
 
     /// Copies up to `budget` requests out.
     #[inline]
     pub(crate) fn poll(&mut self, budget: usize, into: &mut Vec<(ChannelId, Entry)>) -> usize {
-        if self.users.are_several() {
-            return self.visit::<true>(budget, &mut |lane, most| TakenRequests::light(lane.take(most, into)));
+        if self.shares.has_several_users() {
+            return self
+                .visit::<true>(budget, &mut |channel, most| TakenRequests::with_unit_weight(channel.take(most, into)));
         }
-        self.visit::<false>(budget, &mut |lane, most| TakenRequests::light(lane.take(most, into)))
+        self.visit::<false>(budget, &mut |channel, most| TakenRequests::with_unit_weight(channel.take(most, into)))
     }
 
-    /// Passes up to `budget` requests to `answerer`, and publishes what it answers at once.
+    /// Passes up to `budget` requests to `handler`, and publishes each reply at once.
     #[inline]
-    pub(crate) fn serve(&mut self, budget: usize, answerer: &mut impl RequestHandler) -> usize {
-        if self.users.are_several() {
-            return self.serve_several(budget, answerer);
+    pub(crate) fn serve(&mut self, budget: usize, handler: &mut impl RequestHandler) -> usize {
+        if self.shares.has_several_users() {
+            return self.serve_several(budget, handler);
         }
-        self.visit::<false>(budget, &mut |lane, most| TakenRequests::light(lane.serve(most, answerer)))
+        self.visit::<false>(budget, &mut |channel, most| TakenRequests::with_unit_weight(channel.serve(most, handler)))
     }
 
-    /// Apart, so that the usual way stays as short as it is.
+    /// Separate, so that the usual path stays short.
     #[cold]
     #[inline(never)]
-    fn serve_several(&mut self, budget: usize, answerer: &mut impl RequestHandler) -> usize {
-        self.visit::<true>(budget, &mut |lane, most| {
+    fn serve_several(&mut self, budget: usize, handler: &mut impl RequestHandler) -> usize {
+        self.visit::<true>(budget, &mut |channel, most| {
             let mut taken = TakenRequests::default();
             while taken.weight < most {
-                let mut weighing = LoadMeter { answerer, weight: 0 };
-                let requests = lane.serve(1, &mut weighing);
+                let mut meter = LoadMeter { handler, weight: 0 };
+                let requests = channel.serve(1, &mut meter);
                 if requests == 0 {
                     break;
                 }
                 taken.requests += requests;
-                taken.weight += weighing.weight;
+                taken.weight += meter.weight;
             }
             taken
         })
     }
 
-    /// Goes over the lanes, of `SEVERAL` users or of one; `take` takes up to so many requests from one and says what it took.
+    /// Visits the channels of several users (`SEVERAL`) or of one. `take` takes up to a number of requests from a
+    /// channel and returns what it took.
     #[inline(always)]
     fn visit<const SEVERAL: bool>(
         &mut self,
         budget: usize,
         take: &mut impl FnMut(&mut ServerChannel, usize) -> TakenRequests,
     ) -> usize {
-        if !self.held.is_empty() {
-            self.send_held(1);
+        if !self.deferred.is_empty() {
+            self.send_deferred(1);
         }
-        let sweep = self.callers.next_sweep();
-        let to_others = LEFT_TO_OTHERS.min(budget / 2);
-        let mut left = budget - to_others;
-        self.visit_hot::<SEVERAL>(&mut left, take);
-        left += to_others;
-        self.idle_sweeps = if left == budget { self.idle_sweeps.saturating_add(1) } else { 0 };
+        let sweep = self.active_threads.next_sweep();
+        let reserved = RESERVED_FOR_COLD.min(budget / 2);
+        let mut remaining = budget - reserved;
+        self.visit_hot::<SEVERAL>(&mut remaining, take);
+        remaining += reserved;
+        self.idle_sweeps = if remaining == budget { self.idle_sweeps.saturating_add(1) } else { 0 };
         let long = self.idle_sweeps > IDLE_SWEEPS_SHORT;
         let slice = if long { COLD_SLICE_IDLE } else { COLD_SLICE } + self.count(PollRate::Hot) / 2;
-        self.looks_due = self.looks_due.saturating_sub(slice);
-        self.visit_waiting::<SEVERAL>(PollRate::Cold, slice, &mut left, take);
+        self.polls_before_wake = self.polls_before_wake.saturating_sub(slice);
+        self.visit_cold::<SEVERAL>(PollRate::Cold, slice, &mut remaining, take);
         if long || sweep.is_multiple_of(FRESH_EVERY) {
-            self.visit_waiting::<SEVERAL>(PollRate::Fresh, FRESH_SLICE, &mut left, take);
+            self.visit_cold::<SEVERAL>(PollRate::Fresh, FRESH_SLICE, &mut remaining, take);
         }
-        budget - left
+        budget - remaining
     }
 
     #[inline(always)]
     fn visit_hot<const SEVERAL: bool>(
         &mut self,
-        left: &mut usize,
+        remaining: &mut usize,
         take: &mut impl FnMut(&mut ServerChannel, usize) -> TakenRequests,
     ) {
         let hot = self.count(PollRate::Hot);
-        // With few, as nearly always, there is nothing to divide: that would take as long as the look itself.
-        let batch = if hot <= TURN_MAX / LANE_BATCH_MAX { LANE_BATCH_MAX } else { (TURN_MAX / hot).max(1) };
+        // With few channels, the usual case, there is nothing to divide: a division takes as long as the poll itself.
+        let batch = if hot <= ROUND_MAX / CHANNEL_BATCH_MAX { CHANNEL_BATCH_MAX } else { (ROUND_MAX / hot).max(1) };
         let first = self.cursors[PollRate::Hot as usize];
         if SEVERAL {
-            self.users.begin_turn(self.idle_sweeps > IDLE_SWEEPS_FREE);
+            self.shares.begin_round(self.idle_sweeps > IDLE_SWEEPS_FREE);
         }
         for _ in 0..self.count(PollRate::Hot) {
-            if *left == 0 || self.count(PollRate::Hot) == 0 {
+            if *remaining == 0 || self.count(PollRate::Hot) == 0 {
                 return;
             }
             let key = self.next(PollRate::Hot);
-            let Some(lane) = self.lanes[key as usize].as_mut() else { return };
-            let (user, mut most) = (lane.user, batch.min(*left));
+            let Some(channel) = self.channels[key as usize].as_mut() else { return };
+            let (user, mut most) = (channel.user, batch.min(*remaining));
             if SEVERAL {
-                most = most.min(self.users.left(user));
+                most = most.min(self.shares.remaining_share(user));
                 if most == 0 {
                     self.cursors[PollRate::Hot as usize] += 1;
                     continue;
                 }
             }
-            let taken = take(lane, most);
-            *left -= taken.requests;
+            let taken = take(channel, most);
+            *remaining -= taken.requests;
             if SEVERAL {
-                self.users.took(user, taken.weight);
+                self.shares.charge(user, taken.weight);
             }
             if taken.requests > 0 {
-                lane.idle_sweeps = 0;
+                channel.idle_sweeps = 0;
                 self.cursors[PollRate::Hot as usize] += 1;
-                self.note(key);
+                self.finish_visit(key);
                 continue;
             }
-            // Another lane moves into this place when it goes cold, and then the cursor stays.
-            self.cursors[PollRate::Hot as usize] += usize::from(!self.cool(key));
+            // Another channel moves to this index when the channel becomes cold, and then the cursor stays.
+            self.cursors[PollRate::Hot as usize] += usize::from(!self.cool_down(key));
         }
         if SEVERAL {
-            // The next go begins one lane further on, so that each of a user's lanes is the first one some time.
+            // The next round begins one channel further on, so that each of a user's channels comes first at some time.
             self.cursors[PollRate::Hot as usize] = if first < self.count(PollRate::Hot) { first + 1 } else { 1 };
         }
     }
 
-    /// The lane at the cursor of a list that is not empty.
+    /// Returns the channel at the cursor of a non-empty list.
     #[inline(always)]
-    fn next(&mut self, heat: PollRate) -> u32 {
-        let (list, cursor) = (&self.lists[heat as usize], &mut self.cursors[heat as usize]);
+    fn next(&mut self, poll_rate: PollRate) -> u32 {
+        let (list, cursor) = (&self.lists[poll_rate as usize], &mut self.cursors[poll_rate as usize]);
         if *cursor >= list.len() {
             *cursor = 0;
         }
         list[*cursor]
     }
 
-    /// A hot lane had nothing. True when it went cold.
+    /// Records that a hot channel had no request. Returns true if it becomes cold.
     #[inline]
-    fn cool(&mut self, key: u32) -> bool {
-        let Some(lane) = self.lanes[key as usize].as_mut() else { return false };
-        if lane.is_guilty()
-            && let Some(offence) = lane.offence()
+    fn cool_down(&mut self, key: u32) -> bool {
+        let Some(channel) = self.channels[key as usize].as_mut() else { return false };
+        if channel.has_violation()
+            && let Some(violation) = channel.take_violation()
         {
-            self.accuse(offence);
+            self.report_violation(violation);
             return false;
         }
-        if lane.under_way() > 0 {
-            lane.idle_sweeps = 0;
+        if channel.in_flight() > 0 {
+            channel.idle_sweeps = 0;
             return false;
         }
-        lane.idle_sweeps += 1;
-        let cold = lane.idle_sweeps >= HOT_LOOKS / self.count(PollRate::Hot) as u32;
+        channel.idle_sweeps += 1;
+        let cold = channel.idle_sweeps >= HOT_POLLS / self.count(PollRate::Hot) as u32;
         if cold {
-            self.move_to(key, PollRate::Cold);
+            self.set_poll_rate(key, PollRate::Cold);
         }
         cold
     }
 
-    /// Looks at some of the lanes that had no requests of late.
+    /// Polls some of the channels without recent requests.
     #[inline(always)]
-    fn visit_waiting<const SEVERAL: bool>(
+    fn visit_cold<const SEVERAL: bool>(
         &mut self,
-        heat: PollRate,
+        poll_rate: PollRate,
         slice: usize,
-        left: &mut usize,
+        remaining: &mut usize,
         take: &mut impl FnMut(&mut ServerChannel, usize) -> TakenRequests,
     ) {
-        for _ in 0..slice.min(self.count(heat)) {
-            if *left == 0 || self.count(heat) == 0 {
+        for _ in 0..slice.min(self.count(poll_rate)) {
+            if *remaining == 0 || self.count(poll_rate) == 0 {
                 return;
             }
-            let key = self.next(heat);
-            let Some(lane) = self.lanes[key as usize].as_mut() else { return };
-            let (user, mut most) = (lane.user, LANE_BATCH_MAX.min(*left));
+            let key = self.next(poll_rate);
+            let Some(channel) = self.channels[key as usize].as_mut() else { return };
+            let (user, mut most) = (channel.user, CHANNEL_BATCH_MAX.min(*remaining));
             if SEVERAL {
-                if self.users.has_to_wait(user) {
-                    self.cursors[heat as usize] += 1;
+                if self.shares.has_to_wait(user) {
+                    self.cursors[poll_rate as usize] += 1;
                     continue;
                 }
-                // One beyond his share: it makes the lane hot, and from then on it has its turns.
-                most = most.min(self.users.left(user).max(1));
+                // One request beyond the user's share: it makes the channel hot, which then gets its turns.
+                most = most.min(self.shares.remaining_share(user).max(1));
             }
-            let taken = take(lane, most);
+            let taken = take(channel, most);
             if taken.requests > 0 {
-                *left -= taken.requests;
+                *remaining -= taken.requests;
                 if SEVERAL {
-                    self.users.took(user, taken.weight);
+                    self.shares.charge(user, taken.weight);
                 }
-                self.move_to(key, PollRate::Hot);
-                self.note(key);
+                self.set_poll_rate(key, PollRate::Hot);
+                self.finish_visit(key);
                 continue;
             }
-            self.cursors[heat as usize] += 1;
-            if let Some(offence) = lane.offence() {
-                self.accuse(offence);
+            self.cursors[poll_rate as usize] += 1;
+            if let Some(violation) = channel.take_violation() {
+                self.report_violation(violation);
             }
         }
     }
 
-    /// Remembers what a visit has left to do for a lane.
+    /// Does the follow-up of a visit that took requests.
     #[inline(always)]
-    fn note(&mut self, key: u32) {
-        let Some(lane) = self.lanes[key as usize].as_mut() else { return };
-        if self.callers.is_first(&mut lane.period) {
-            self.callers.count(lane.counted_at, lane.caller());
+    fn finish_visit(&mut self, key: u32) {
+        let Some(channel) = self.channels[key as usize].as_mut() else { return };
+        if self.active_threads.is_first(&mut channel.period) {
+            self.active_threads.count(channel.user_bucket, channel.caller_thread());
         }
-        match std::mem::replace(&mut lane.replied, ReplyOutcome::Unasked) {
-            ReplyOutcome::Unasked => {}
-            ReplyOutcome::Out => self.note_unflushed(key),
-            ReplyOutcome::Held => self.hold(key),
+        match std::mem::replace(&mut channel.replied, ReplyOutcome::Unsolicited) {
+            ReplyOutcome::Unsolicited => {}
+            ReplyOutcome::Sent => self.mark_unflushed(key),
+            ReplyOutcome::Deferred => self.defer(key),
         }
     }
 
-    /// How many lanes are looked at in each sweep.
-    pub(crate) fn hot(&self) -> usize {
+    /// Returns the number of channels that each sweep polls.
+    pub(crate) fn hot_count(&self) -> usize {
         self.count(PollRate::Hot)
     }
 
-    /// Lanes whose clients have something to come, and the requests among that.
-    pub(crate) fn owed(&self) -> (usize, usize) {
-        let owed = self.lanes.iter().flatten().filter(|lane| lane.is_owed());
-        owed.fold((0, 0), |(lanes, requests), lane| (lanes + 1, requests + lane.under_way()))
+    /// Counts the channels with pending requests or replies, and those requests.
+    pub(crate) fn count_pending(&self) -> (usize, usize) {
+        let pending = self.channels.iter().flatten().filter(|channel| channel.has_pending());
+        pending.fold((0, 0), |(channels, requests), channel| (channels + 1, requests + channel.in_flight()))
     }
 
-    /// Whether any lane has a request that [`poll`](Self::poll) would take.
+    /// Returns true if any channel has a request that [`poll`](Self::poll) would take.
     pub(crate) fn has_requests(&self) -> bool {
-        let mut lanes = self.lanes.iter().flatten();
-        lanes.any(ServerChannel::has_request)
+        let mut channels = self.channels.iter().flatten();
+        channels.any(ServerChannel::has_request)
     }
 
-    /// Makes every lane with a request hot, so that who woke the service up does not wait for the cold slice; and tries
-    /// all that is held back.
-    pub(crate) fn warm_all(&mut self) {
-        self.send_held(self.held.len());
-        for heat in [PollRate::Cold, PollRate::Fresh] {
-            for index in (0..self.count(heat)).rev() {
-                let key = self.lists[heat as usize][index];
-                if self.lanes[key as usize].as_ref().is_some_and(ServerChannel::has_request) {
-                    self.move_to(key, PollRate::Hot);
+    /// Makes every channel with a request hot, so that the client that woke the service does not wait for the cold
+    /// slice. Retries all deferred replies.
+    pub(crate) fn warm_ready_channels(&mut self) {
+        self.send_deferred(self.deferred.len());
+        for poll_rate in [PollRate::Cold, PollRate::Fresh] {
+            for index in (0..self.count(poll_rate)).rev() {
+                let key = self.lists[poll_rate as usize][index];
+                if self.channels[key as usize].as_ref().is_some_and(ServerChannel::has_request) {
+                    self.set_poll_rate(key, PollRate::Hot);
                 }
             }
         }
     }
 
-    /// Publishes a completion. False when the lane has no request under way.
+    /// Publishes a completion. Returns false if the channel has no request in flight.
     #[inline]
     pub(crate) fn reply(&mut self, key: ChannelKey, entry: &Entry) -> bool {
-        let Some(lane) = self.lanes[key.0 as usize].as_mut() else { return false };
-        match lane.reply(entry) {
-            ReplyOutcome::Unasked => return false,
-            ReplyOutcome::Held => self.hold(key.0),
-            ReplyOutcome::Out => self.note_unflushed(key.0),
+        let Some(channel) = self.channels[key.0 as usize].as_mut() else { return false };
+        match channel.reply(entry) {
+            ReplyOutcome::Unsolicited => return false,
+            ReplyOutcome::Deferred => self.defer(key.0),
+            ReplyOutcome::Sent => self.mark_unflushed(key.0),
         }
         true
     }
 
     #[inline(always)]
-    fn note_unflushed(&mut self, key: u32) {
-        if let Some(lane) = self.lanes[key as usize].as_mut()
-            && !lane.unflushed
+    fn mark_unflushed(&mut self, key: u32) {
+        if let Some(channel) = self.channels[key as usize].as_mut()
+            && !channel.unflushed
         {
-            lane.unflushed = true;
+            channel.unflushed = true;
             self.unflushed.push_back(key);
         }
     }
 
-    fn hold(&mut self, key: u32) {
-        if !self.held.contains(&key) {
-            self.held.push_back(key);
+    fn defer(&mut self, key: u32) {
+        if !self.deferred.contains(&key) {
+            self.deferred.push_back(key);
         }
     }
 
-    /// Tries to send what is held back, for that many lanes; one failed try is one system call.
-    fn send_held(&mut self, count: usize) {
+    /// Retries the deferred replies of up to `count` channels. A failed try is one system call.
+    fn send_deferred(&mut self, count: usize) {
         for _ in 0..count {
-            let Some(key) = self.held.pop_front() else { return };
-            let Some(lane) = self.lanes[key as usize].as_mut() else { continue };
-            let client = lane.client();
-            if !lane.send_held() {
-                self.held.push_back(key);
-            } else if !self.holds_for(client)
-                && let Some(lane) = self.lanes[key as usize].as_ref()
+            let Some(key) = self.deferred.pop_front() else { return };
+            let Some(channel) = self.channels[key as usize].as_mut() else { continue };
+            let client = channel.client();
+            if !channel.send_deferred() {
+                self.deferred.push_back(key);
+            } else if !self.has_deferred(client)
+                && let Some(channel) = self.channels[key as usize].as_ref()
             {
-                lane.clear_held_word();
+                channel.clear_held_word();
             }
-            self.note_unflushed(key);
+            self.mark_unflushed(key);
         }
     }
 
-    fn holds_for(&self, client: ClientId) -> bool {
-        self.held.iter().any(|key| self.lanes[*key as usize].as_ref().is_some_and(|lane| lane.client() == client))
+    fn has_deferred(&self, client: ClientId) -> bool {
+        self.deferred
+            .iter()
+            .any(|key| self.channels[*key as usize].as_ref().is_some_and(|channel| channel.client() == client))
     }
 
-    fn accuse(&mut self, offence: ProtocolViolation) {
-        if self.offences.len() < OFFENCES_MAX {
-            self.offences.push_back(offence);
+    fn report_violation(&mut self, violation: ProtocolViolation) {
+        if self.violations.len() < VIOLATIONS_MAX {
+            self.violations.push_back(violation);
         }
     }
 
-    /// Whether there are lanes whose clients may sleep although their completions are out.
+    /// Returns true if there are channels whose clients may sleep although their completions are published.
     #[inline(always)]
     pub(crate) fn has_unflushed(&self) -> bool {
         !self.unflushed.is_empty()
     }
 
-    /// Whether it is time for another wake-up.
+    /// Returns true if it is time for another wake-up.
     #[inline(always)]
     pub(crate) fn may_wake(&self) -> bool {
-        self.looks_due == 0 && self.has_unflushed()
+        self.polls_before_wake == 0 && self.has_unflushed()
     }
 
-    /// Wakes one who sleeps, after looking at those before it who do not; `send` wakes a task of that client through its
-    /// socket. True if it woke somebody.
+    /// Wakes one sleeping client, after checking those before it that do not sleep. `send` wakes a task of a client
+    /// through its socket. Returns true if it woke one.
     ///
-    /// One and not all, and between two of them each cold lane is looked at: a wake-up takes as long as thirty answers,
-    /// and those who spin give up if they are not found meanwhile. Then they have to be woken as well, and a crowd ends
-    /// up asleep.
+    /// One and not all, and all cold channels are polled between two wake-ups. A wake-up takes as long as thirty
+    /// replies, and spinning clients park if they are not polled meanwhile. They would need a wake-up as well, until
+    /// all clients sleep.
     pub(crate) fn flush(&mut self, mut send: impl FnMut(ClientId)) -> bool {
         order::before_wake();
         while let Some(key) = self.unflushed.pop_front() {
-            let Some(lane) = self.lanes[key as usize].as_mut() else { continue };
-            lane.unflushed = false;
-            match lane.wake() {
-                WakeOutcome::Nobody => continue,
+            let Some(channel) = self.channels[key as usize].as_mut() else { continue };
+            channel.unflushed = false;
+            match channel.wake() {
+                WakeOutcome::NotAsleep => continue,
                 WakeOutcome::Maybe => {
-                    self.woke = true;
+                    self.has_woken = true;
                     continue;
                 }
-                WakeOutcome::Beside => {
-                    self.owes_core = true;
+                WakeOutcome::Yielding => {
+                    self.has_yield_request = true;
                     continue;
                 }
                 WakeOutcome::Thread => {}
-                WakeOutcome::Task => send(lane.client()),
+                WakeOutcome::Task => send(channel.client()),
             }
-            self.woke = true;
-            self.looks_due = self.count(PollRate::Cold);
+            self.has_woken = true;
+            self.polls_before_wake = self.count(PollRate::Cold);
             return true;
         }
         false
     }
 
-    /// Whether somebody who yields on the service's core has his answer since the last time.
-    pub(crate) fn take_owed_core(&mut self) -> bool {
-        std::mem::take(&mut self.owes_core)
+    /// Takes the flag that a client which yields on the service's core has its reply.
+    pub(crate) fn take_yield_request(&mut self) -> bool {
+        std::mem::take(&mut self.has_yield_request)
     }
 
-    /// Whether somebody was woken since the last time, or may have been.
-    pub(crate) fn take_woken(&mut self) -> bool {
-        std::mem::take(&mut self.woke)
+    /// Takes the flag that a client was woken, or may have been.
+    pub(crate) fn take_wake_flag(&mut self) -> bool {
+        std::mem::take(&mut self.has_woken)
     }
 
-    /// Whether somebody with requests under way yields on the service's core.
-    pub(crate) fn has_one_beside(&self) -> bool {
+    /// Returns true if a client with requests in flight yields on the service's core.
+    pub(crate) fn has_same_core_waiter(&self) -> bool {
         let mut hot = self.lists[PollRate::Hot as usize].iter();
-        hot.any(|key| self.lanes[*key as usize].as_ref().is_some_and(ServerChannel::waits_beside))
+        hot.any(|key| self.channels[*key as usize].as_ref().is_some_and(ServerChannel::is_yielding))
     }
 
-    pub(crate) fn offence(&mut self) -> Option<ProtocolViolation> {
-        self.offences.pop_front()
+    pub(crate) fn next_violation(&mut self) -> Option<ProtocolViolation> {
+        self.violations.pop_front()
     }
 
-    fn unlist(&mut self, key: u32) {
-        let Some(lane) = self.lanes[key as usize].as_ref() else { return };
-        let place = lane.place;
-        if lane.heat == PollRate::Hot {
-            self.users.cools(lane.user);
+    fn remove_from_list(&mut self, key: u32) {
+        let Some(channel) = self.channels[key as usize].as_ref() else { return };
+        let list_index = channel.list_index;
+        if channel.poll_rate == PollRate::Hot {
+            self.shares.remove_hot_channel(channel.user);
         }
-        let list = &mut self.lists[lane.heat as usize];
-        list.swap_remove(place);
-        if let Some(&moved) = list.get(place)
-            && let Some(moved) = self.lanes[moved as usize].as_mut()
+        let list = &mut self.lists[channel.poll_rate as usize];
+        list.swap_remove(list_index);
+        if let Some(&moved) = list.get(list_index)
+            && let Some(moved) = self.channels[moved as usize].as_mut()
         {
-            moved.place = place;
+            moved.list_index = list_index;
         }
     }
 
-    fn move_to(&mut self, key: u32, heat: PollRate) {
-        self.unlist(key);
-        let list = &mut self.lists[heat as usize];
-        let place = list.len();
+    fn set_poll_rate(&mut self, key: u32, poll_rate: PollRate) {
+        self.remove_from_list(key);
+        let list = &mut self.lists[poll_rate as usize];
+        let list_index = list.len();
         list.push(key);
-        if let Some(lane) = self.lanes[key as usize].as_mut() {
-            lane.heat = heat;
-            lane.place = place;
-            lane.idle_sweeps = 0;
-            if heat == PollRate::Hot {
-                self.users.warms(lane.user);
+        if let Some(channel) = self.channels[key as usize].as_mut() {
+            channel.poll_rate = poll_rate;
+            channel.list_index = list_index;
+            channel.idle_sweeps = 0;
+            if poll_rate == PollRate::Hot {
+                self.shares.add_hot_channel(channel.user);
             }
         }
     }
 }
 
-// Keys are 32 bits; so many lanes there are never.
+// Keys have 32 bits, more than there are channels.
 const _: () = assert!(CLIENTS_MAX * ddss_core::limits::LANES_PER_CLIENT_MAX < u32::MAX as usize);

@@ -1,12 +1,12 @@
-//! The service's side of every lane, owned by the progress thread.
+//! The service's side of every channel, owned by the progress thread.
 //!
-//! Each call takes a bounded time and makes no system call unless somebody sleeps. The thread's loop is
+//! Each call takes a bounded time and makes no system call unless a client sleeps. The thread's loop is
 //!
 //! ```text
-//!   arrivals -> adopt / dismiss
-//!   poll     -> a batch of copied requests          (never a reference into shared memory)
-//!   ...      -> reply, in any order, at any time
-//!   flush    -> one fence for the whole batch, then wake one of those who sleep
+//!   next_event -> add_client / remove_client
+//!   poll       -> a batch of copied requests        (never a reference into shared memory)
+//!   ...        -> reply, in any order, at any time
+//!   flush      -> one fence for the whole batch, then wake one sleeping client
 //!   nothing for a while: arm, sleep on descriptor(), disarm
 //! ```
 
@@ -21,10 +21,10 @@ use ddss_core::limits::CLIENTS_MAX;
 use ddss_core::{ChannelId, ClientId, Entry, NodeId};
 use rustix::event::{EventfdFlags, epoll};
 
-use super::acceptor::ArrivalSink;
+use super::acceptor::ClientEventSink;
 use super::channel::ServerChannel;
 use super::poll_scheduler::{ChannelKey, PollScheduler};
-use super::session::{Arrival, Credentials, Session};
+use super::session::{ClientEvent, Credentials, Session};
 use crate::shm::service_page::ServicePage;
 use crate::socket;
 use crate::strategy::Strategy;
@@ -32,126 +32,127 @@ use crate::sync::order;
 use crate::sys::{MemoryError, SharedMemory};
 use crate::trace_sampling::TracedRequest;
 
-/// Arrivals that may wait for the progress thread; a full inbox makes the reception wait.
-const ARRIVALS_MAX: usize = 2 * CLIENTS_MAX;
-/// Hot lanes that are few: among them somebody is looked for who yields on the service's core.
-const FEW: usize = 4;
+/// Events that may wait for the progress thread; a full inbox makes the acceptor wait.
+const INBOX_EVENTS_MAX: usize = 2 * CLIENTS_MAX;
+/// Hot channels that count as few: only among these the server looks for a client that yields on its core.
+const FEW_CHANNELS: usize = 4;
 /// Events taken from the kernel at once when the service wakes up.
 const EVENTS_MAX: usize = 64;
 
-/// Answers requests, one after the other: [`IpcServer::serve`]. A function of the same arguments is
-/// one that has nothing more to do once an answer is out.
+/// Handles requests one after the other, for [`IpcServer::serve`]. A closure with the arguments of
+/// [`handle`](Self::handle) is a handler without follow-up work.
 pub trait RequestHandler {
-    /// How much that request asks for, in requests that ask for little: what it counts for where several users call.
+    /// Returns the cost of a request in units of a small request, for the fair shares of users.
     #[inline(always)]
     fn weight(&self, _request: &Entry) -> usize {
         1
     }
 
-    /// Answers a request, or gives nothing: then it is under way. With some of them comes when they were sent and taken.
-    fn answer(&mut self, lane: ChannelId, request: &Entry, followed: Option<TracedRequest>) -> Option<Entry>;
+    /// Handles a request. `None` means that it is in flight and [`IpcServer::reply`] follows. Sampled requests come
+    /// with their submit and take times.
+    fn handle(&mut self, channel: ChannelId, request: &Entry, traced: Option<TracedRequest>) -> Option<Entry>;
 
-    /// The answer is out: what the client does not have to wait for is done here.
+    /// Runs after the reply is published, for work that the client need not wait for.
     #[inline(always)]
-    fn answered(&mut self, _lane: ChannelId, _request: &Entry, _answer: &Entry, _followed: Option<TracedRequest>) {}
+    fn after_reply(&mut self, _channel: ChannelId, _request: &Entry, _answer: &Entry, _traced: Option<TracedRequest>) {}
 }
 
 impl<F: FnMut(ChannelId, &Entry, Option<TracedRequest>) -> Option<Entry>> RequestHandler for F {
     #[inline(always)]
-    fn answer(&mut self, lane: ChannelId, request: &Entry, followed: Option<TracedRequest>) -> Option<Entry> {
-        self(lane, request, followed)
+    fn handle(&mut self, channel: ChannelId, request: &Entry, traced: Option<TracedRequest>) -> Option<Entry> {
+        self(channel, request, traced)
     }
 }
 
-/// What a client did that no honest one does.
+/// Violations of the protocol that no correct client commits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolViolation {
-    /// Its request ring holds a sequence from nowhere.
-    #[error("lane {} of {} holds sequence {found} where {awaited} is next", lane.index, lane.client)]
+    /// The request ring holds an invalid sequence.
+    #[error("channel {} of {} holds sequence {found}, expected {awaited}", channel.index, channel.client)]
     Sequence {
-        /// Where.
-        lane: ChannelId,
-        /// What is there.
+        /// Channel of the violation.
+        channel: ChannelId,
+        /// Sequence in the slot.
         found: u32,
-        /// What should come.
+        /// Sequence that is expected.
         awaited: u32,
     },
-    /// Its message queue does not hold what it announced, or holds what nobody of us sends, or was removed.
-    #[error("the message queue of lane {} of {} was tampered with", lane.index, lane.client)]
+    /// The message queue lacks announced messages, holds malformed ones, or was removed.
+    #[error("the message queue of channel {} of {} is corrupt or removed", channel.index, channel.client)]
     Queue {
-        /// Where.
-        lane: ChannelId,
+        /// Channel of the violation.
+        channel: ChannelId,
     },
 }
 
 impl ProtocolViolation {
-    /// Who did it.
+    /// Returns the client that violated the protocol.
     pub fn client(&self) -> ClientId {
-        let (Self::Sequence { lane, .. } | Self::Queue { lane }) = self;
-        lane.client
+        let (Self::Sequence { channel, .. } | Self::Queue { channel }) = self;
+        channel.client
     }
 }
 
-/// How a service idles.
+/// Idle strategy of a service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdleMode {
-    /// A client counts on the service polling (`Rmq`, `Rcq`): sleep late, if at all.
+    /// A client relies on the service polling (`Rmq`, `Rcq`): sleep late, if at all.
     Poll,
-    /// Spin a bounded time, then sleep (`Auto`, or nobody).
+    /// Spin a bounded time, then sleep (`Auto`, or no client).
     Spin,
     /// Every client sleeps in the kernel (`Mq`): sleep as soon as there is nothing to do.
     Sleep,
 }
 
-/// Counts of what should not happen often.
+/// Counters of infrequent events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct ServerCounts {
     /// Replies to a client that was gone.
-    pub replies_too_late: u64,
-    /// Replies beyond the requests of a lane: a fault of the service's owner.
-    pub replies_unasked: u64,
-    /// Clients that were woken from a sleep.
+    pub replies_to_gone_clients: u64,
+    /// Replies beyond the requests of a channel: a defect of the server's owner.
+    pub replies_unsolicited: u64,
+    /// Wake-ups of sleeping clients.
     pub wakes: u64,
     /// Sleeps of the service.
-    pub rests: u64,
+    pub sleeps: u64,
 }
 
-/// What the reception needs of a station.
+/// Data of a server that the acceptor passes to clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Notice {
+pub(crate) struct ServiceInfo {
     pub(crate) node: NodeId,
-    pub(crate) board: SharedMemory,
+    pub(crate) service_page: SharedMemory,
 }
 
-/// Where the reception puts arrivals; wakes the station.
+/// Queue of client events to a server; wakes the server.
 #[derive(Clone, Debug)]
 pub struct Inbox {
-    sender: SyncSender<Arrival>,
+    sender: SyncSender<ClientEvent>,
     waiting: Arc<AtomicUsize>,
-    bell: Arc<OwnedFd>,
+    wake: Arc<OwnedFd>,
 }
 
 impl Inbox {
-    /// Passes an arrival on and wakes the station. After the station is gone it drops it, which ends the session.
-    pub fn deliver(&self, arrival: Arrival) {
-        if self.sender.send(arrival).is_ok() {
+    /// Delivers an event and wakes the server. If the server is gone, the event is dropped, which ends the session.
+    pub fn deliver(&self, next_event: ClientEvent) {
+        if self.sender.send(next_event).is_ok() {
             self.waiting.fetch_add(1, Ordering::Release);
         }
-        self.ring();
+        self.wake_server();
     }
 
-    /// Wakes the station out of its sleep.
-    pub fn ring(&self) {
-        // It only fails when the counter is full, and then the station has a wake-up waiting.
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    /// Wakes the server out of its sleep.
+    pub fn wake_server(&self) {
+        // The write only fails when the counter is full, and then the server has a wake-up pending.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// This inbox as what [`Reception::start`](crate::Acceptor::start) takes.
-    pub fn sink(&self) -> ArrivalSink {
+    /// Returns this inbox as the sink for [`Acceptor::start`](crate::Acceptor::start).
+    pub fn sink(&self) -> ClientEventSink {
         let inbox = self.clone();
-        Box::new(move |arrival| inbox.deliver(arrival))
+        Box::new(move |next_event| inbox.deliver(next_event))
     }
 }
 
@@ -161,18 +162,18 @@ struct ClientEntry {
     keys: Vec<ChannelKey>,
 }
 
-/// The service's side of every lane.
+/// The service's side of every channel.
 pub struct IpcServer {
     node: NodeId,
-    board: ServicePage,
+    service_page: ServicePage,
     epoll: OwnedFd,
     inbox: Inbox,
-    arrivals: Receiver<Arrival>,
-    seats: Vec<Option<ClientEntry>>,
-    sweep: PollScheduler,
-    /// The number of the last sleep, and whether the service is in it.
-    rest: u64,
-    resting: bool,
+    arrivals: Receiver<ClientEvent>,
+    slots: Vec<Option<ClientEntry>>,
+    scheduler: PollScheduler,
+    /// Number of the last sleep, and whether the service is in it.
+    sleep_id: u64,
+    is_sleeping: bool,
     polling_clients: usize,
     sleeping_clients: usize,
     clients_count: usize,
@@ -180,25 +181,25 @@ pub struct IpcServer {
 }
 
 impl IpcServer {
-    /// Makes a station without clients, with its notice board.
+    /// Creates a server without clients, with its service page.
     pub fn open(node: NodeId) -> io::Result<Self> {
-        let board = ServicePage::create(node).map_err(io::Error::other)?;
+        let service_page = ServicePage::create(node).map_err(io::Error::other)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        watch(&epoll, &bell)?;
-        let (sender, arrivals) = sync_channel(ARRIVALS_MAX);
-        let inbox = Inbox { sender, waiting: Arc::default(), bell };
-        let seats = (0..CLIENTS_MAX).map(|_| None).collect();
+        let wake = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        watch_eventfd(&epoll, &wake)?;
+        let (sender, arrivals) = sync_channel(INBOX_EVENTS_MAX);
+        let inbox = Inbox { sender, waiting: Arc::default(), wake };
+        let slots = (0..CLIENTS_MAX).map(|_| None).collect();
         Ok(Self {
             node,
-            board,
+            service_page,
             epoll,
             inbox,
             arrivals,
-            seats,
-            sweep: PollScheduler::new(),
-            rest: 0,
-            resting: false,
+            slots,
+            scheduler: PollScheduler::new(),
+            sleep_id: 0,
+            is_sleeping: false,
             polling_clients: 0,
             sleeping_clients: 0,
             clients_count: 0,
@@ -206,258 +207,259 @@ impl IpcServer {
         })
     }
 
-    /// The node it serves.
+    /// Returns the id of the node.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Where arrivals go in.
+    /// Returns the inbox for client events.
     pub fn inbox(&self) -> Inbox {
         self.inbox.clone()
     }
 
-    pub(crate) fn notice(&self) -> Notice {
-        Notice { node: self.node, board: self.board.memory().clone() }
+    pub(crate) fn service_info(&self) -> ServiceInfo {
+        ServiceInfo { node: self.node, service_page: self.service_page.memory().clone() }
     }
 
-    /// The next arrival, if one waits. Costs one load when none does.
+    /// Returns the next event, if there is one. Costs one load when there is none.
     #[inline]
-    pub fn arrival(&mut self) -> Option<Arrival> {
+    pub fn next_event(&mut self) -> Option<ClientEvent> {
         if self.inbox.waiting.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let arrival = self.arrivals.try_recv().ok()?;
+        let next_event = self.arrivals.try_recv().ok()?;
         self.inbox.waiting.fetch_sub(1, Ordering::Relaxed);
-        Some(arrival)
+        Some(next_event)
     }
 
-    /// Starts to serve a client. Who sat in its slot before is dismissed.
-    pub fn adopt(&mut self, session: Session) -> Result<ClientId, MemoryError> {
+    /// Starts to serve a client. Removes an earlier client of the same slot.
+    pub fn add_client(&mut self, session: Session) -> Result<ClientId, MemoryError> {
         let client = session.client;
-        if let Some(before) = self.seats[client.index as usize].as_ref().map(|seat| seat.session.client) {
-            self.dismiss(before);
+        if let Some(before) = self.slots[client.index as usize].as_ref().map(|slot| slot.session.client) {
+            self.remove_client(before);
         }
-        let lanes: Vec<ServerChannel> =
-            (0..session.lanes()).map(|index| ServerChannel::new(&session, index)).collect::<Result<_, _>>()?;
-        let tried = |errno: rustix::io::Errno| MemoryError::System { tried: "watch", source: errno.into() };
-        watch(&self.epoll, &session.wake).map_err(tried)?;
+        let channels: Vec<ServerChannel> =
+            (0..session.channels()).map(|index| ServerChannel::new(&session, index)).collect::<Result<_, _>>()?;
+        let tried =
+            |errno: rustix::io::Errno| MemoryError::System { tried: "watch the eventfd of", source: errno.into() };
+        watch_eventfd(&self.epoll, &session.wake).map_err(tried)?;
         let uid = session.credentials.uid;
-        let keys = lanes.into_iter().map(|lane| self.sweep.insert(lane, uid)).collect();
+        let keys = channels.into_iter().map(|channel| self.scheduler.insert(channel, uid)).collect();
         self.polling_clients += usize::from(session.strategy.wants_polling());
         self.sleeping_clients += usize::from(session.strategy == Strategy::Mq);
         self.clients_count += 1;
-        self.seats[client.index as usize] = Some(ClientEntry { session, keys });
+        self.slots[client.index as usize] = Some(ClientEntry { session, keys });
         Ok(client)
     }
 
-    /// Stops serving a client and ends its socket; its memory goes when the last clone of its arena does. False when
-    /// it is not (or no longer) here.
-    pub fn dismiss(&mut self, client: ClientId) -> bool {
-        if self.seat(client).is_none() {
+    /// Stops serving a client and ends its socket. Its memory is unmapped with the last clone of its arena. Returns
+    /// false if the client is not attached.
+    pub fn remove_client(&mut self, client: ClientId) -> bool {
+        if self.client_slot(client).is_none() {
             return false;
         }
-        let Some(seat) = self.seats[client.index as usize].take() else { return false };
-        for key in &seat.keys {
-            self.sweep.remove(*key);
+        let Some(slot) = self.slots[client.index as usize].take() else { return false };
+        for key in &slot.keys {
+            self.scheduler.remove(*key);
         }
-        self.polling_clients -= usize::from(seat.session.strategy.wants_polling());
-        self.sleeping_clients -= usize::from(seat.session.strategy == Strategy::Mq);
+        self.polling_clients -= usize::from(slot.session.strategy.wants_polling());
+        self.sleeping_clients -= usize::from(slot.session.strategy == Strategy::Mq);
         self.clients_count -= 1;
         // The client holds the eventfd as well, so closing ours would leave it in the epoll.
-        let _ = epoll::delete(&self.epoll, &seat.session.wake);
-        socket::shut(&seat.session.socket);
+        let _ = epoll::delete(&self.epoll, &slot.session.wake);
+        socket::shut(&slot.session.socket);
         true
     }
 
-    /// Copies up to `budget` requests out, round robin over the lanes, a few from each. Appends to `into`, which never
-    /// grows when it has room for `budget` more.
+    /// Copies up to `budget` requests out, round robin over the channels, a few from each. Appends to `into`, which
+    /// does not allocate if it has room for `budget` more.
     #[inline]
     pub fn poll(&mut self, budget: usize, into: &mut Vec<(ChannelId, Entry)>) -> usize {
-        let taken = self.sweep.poll(budget, into);
-        self.tell_callers();
+        let taken = self.scheduler.poll(budget, into);
+        self.publish_thread_counts();
         taken
     }
 
-    /// Like [`poll`](Self::poll), for what can be answered on the spot: passes each request to `answerer`, and what that
-    /// answers is published before the next one is looked at. A request for which it gives nothing is under way, and is
-    /// answered by [`reply`](Self::reply) later.
+    /// Serves up to `budget` requests through `handler`. Each reply is published before the next request is taken. A
+    /// request without a reply is in flight, and [`reply`](Self::reply) answers it later.
     #[inline]
-    pub fn serve(&mut self, budget: usize, answerer: &mut impl RequestHandler) -> usize {
-        let taken = self.sweep.serve(budget, answerer);
-        self.tell_callers();
+    pub fn serve(&mut self, budget: usize, handler: &mut impl RequestHandler) -> usize {
+        let taken = self.scheduler.serve(budget, handler);
+        self.publish_thread_counts();
         taken
     }
 
-    /// Whether some lane had requests of late.
+    /// Returns true if a channel had requests recently.
     #[inline]
     pub fn is_busy(&self) -> bool {
-        self.sweep.hot() > 0
+        self.scheduler.hot_count() > 0
     }
 
     #[inline(always)]
-    fn tell_callers(&mut self) {
-        if self.sweep.callers.has_changed() {
-            self.tell_changes();
+    fn publish_thread_counts(&mut self) {
+        if self.scheduler.active_threads.has_changed() {
+            self.publish_changed_counts();
         }
     }
 
     #[cold]
-    fn tell_changes(&mut self) {
-        for (place, present) in self.sweep.callers.changes() {
-            self.board.set_present(place, present);
+    fn publish_changed_counts(&mut self) {
+        for (bucket, active_threads) in self.scheduler.active_threads.changes() {
+            self.service_page.set_active_threads(bucket, active_threads);
         }
     }
 
-    /// Has every lane with a request looked at in the next sweeps.
-    pub fn warm(&mut self) {
-        self.sweep.warm_all();
+    /// Makes the next sweeps poll every channel that has a request.
+    pub fn warm_ready_channels(&mut self) {
+        self.scheduler.warm_ready_channels();
     }
 
-    /// Whether any lane has a request to be taken.
+    /// Returns true if any channel has a request to take.
     pub fn has_requests(&self) -> bool {
-        self.sweep.has_requests()
+        self.scheduler.has_requests()
     }
 
-    /// Requests that were taken and not answered.
-    pub fn under_way(&self) -> usize {
-        self.sweep.owed().1
+    /// Returns the number of requests that were taken and not answered.
+    pub fn requests_in_flight(&self) -> usize {
+        self.scheduler.count_pending().1
     }
 
-    /// Whether each request that was taken is answered, and each answer is where it outlives this station.
+    /// Returns true if each request that was taken is answered, and each reply is where it outlives this server.
     pub fn is_settled(&self) -> bool {
-        self.sweep.owed().0 == 0 && !self.sweep.has_unflushed()
+        self.scheduler.count_pending().0 == 0 && !self.scheduler.has_unflushed()
     }
 
-    /// Publishes a completion (the low half of word 0 is overwritten). Everything that is published is seen at once by
-    /// who spins; who sleeps is woken by [`flush`](Self::flush). False when the client is gone or the lane has no
-    /// request under way; that is counted and otherwise harmless.
+    /// Publishes a completion and overwrites the low half of its word 0. A spinning client sees it at once;
+    /// [`flush`](Self::flush) wakes a sleeping one. Returns false when the client is gone or the channel has no request
+    /// in flight; that is counted and otherwise harmless.
     #[inline]
-    pub fn reply(&mut self, lane: ChannelId, entry: &Entry) -> bool {
-        let Some(seat) = self.seats.get(lane.client.index as usize).and_then(Option::as_ref) else {
-            self.counts.replies_too_late += 1;
+    pub fn reply(&mut self, channel: ChannelId, entry: &Entry) -> bool {
+        let Some(slot) = self.slots.get(channel.client.index as usize).and_then(Option::as_ref) else {
+            self.counts.replies_to_gone_clients += 1;
             return false;
         };
-        let key = seat.keys.get(usize::from(lane.index)).filter(|_| seat.session.client == lane.client);
+        let key = slot.keys.get(usize::from(channel.index)).filter(|_| slot.session.client == channel.client);
         let Some(&key) = key else {
-            self.counts.replies_too_late += 1;
+            self.counts.replies_to_gone_clients += 1;
             return false;
         };
-        let published = self.sweep.reply(key, entry);
-        self.counts.replies_unasked += u64::from(!published);
+        let published = self.scheduler.reply(key, entry);
+        self.counts.replies_unsolicited += u64::from(!published);
         published
     }
 
-    /// Wakes one of those who sleep and whose completions are out. Call it in each round of the loop, whether there were
-    /// replies or not: it costs nothing when nobody is left to be looked at, and [`arm`](Self::arm) wakes all others.
+    /// Wakes one sleeping client whose completion is published. Call it in each iteration of the loop, with or without
+    /// replies: it costs nothing when no client needs a check, and [`arm`](Self::arm) wakes all others.
     #[inline]
     pub fn flush(&mut self) {
-        if self.sweep.may_wake() {
+        if self.scheduler.may_wake() {
             self.wake_one();
         }
     }
 
     fn wake_one(&mut self) {
-        let seats = &self.seats;
-        let woke = self.sweep.flush(|client| {
-            let seat = seats.get(client.index as usize).and_then(Option::as_ref);
-            if let Some(seat) = seat.filter(|seat| seat.session.client == client) {
-                // Full means that it is readable already; gone means that nobody waits.
-                let _ = socket::send(seat.session.socket.as_fd(), &[1], &[]);
+        let slots = &self.slots;
+        let has_woken = self.scheduler.flush(|client| {
+            let slot = slots.get(client.index as usize).and_then(Option::as_ref);
+            if let Some(slot) = slot.filter(|slot| slot.session.client == client) {
+                // Full means that it is readable already; gone means that no task waits.
+                let _ = socket::send(slot.session.socket.as_fd(), &[1], &[]);
             }
         });
-        self.counts.wakes += u64::from(woke);
+        self.counts.wakes += u64::from(has_woken);
     }
 
-    /// Says that the service sleeps, then looks everywhere once more. True: nothing came, sleep on
-    /// [`descriptor`](Self::descriptor) now. False: there is work, and the service is said to be awake again.
+    /// Announces the sleep of the service, then polls everything once more. True: there is no work; sleep on
+    /// [`descriptor`](Self::descriptor). False: there is work, and the service is announced as awake again.
     pub fn arm(&mut self) -> bool {
-        while self.sweep.has_unflushed() {
+        while self.scheduler.has_unflushed() {
             self.wake_one();
         }
-        self.rest += 1;
-        self.resting = true;
-        self.board.set_rest(self.rest);
-        order::before_rest();
-        if self.sweep.has_requests() || self.inbox.waiting.load(Ordering::Acquire) != 0 {
+        self.sleep_id += 1;
+        self.is_sleeping = true;
+        self.service_page.set_sleep_id(self.sleep_id);
+        order::before_service_sleep();
+        if self.scheduler.has_requests() || self.inbox.waiting.load(Ordering::Acquire) != 0 {
             self.disarm();
             return false;
         }
-        self.counts.rests += 1;
+        self.counts.sleeps += 1;
         true
     }
 
-    /// Says that the service is awake. Poll again after it.
+    /// Announces that the service is awake. Poll again after it.
     pub fn disarm(&mut self) {
-        if !self.resting {
+        if !self.is_sleeping {
             return;
         }
-        self.resting = false;
-        self.board.set_rest(0);
-        order::after_rest();
-        self.sweep.warm_all();
-        // The bells are edge-triggered and never read: a hostile client owns half of its eventfd and could make a
+        self.is_sleeping = false;
+        self.service_page.set_sleep_id(0);
+        order::after_service_sleep();
+        self.scheduler.warm_ready_channels();
+        // The eventfds are edge-triggered and never read: a hostile client owns half of its eventfd and could make a
         // read block. Taking the events is enough to make the descriptor quiet again.
         let mut space = [const { MaybeUninit::uninit() }; EVENTS_MAX];
-        let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let no_wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         for _ in 0..=CLIENTS_MAX / EVENTS_MAX {
-            match epoll::wait(&self.epoll, &mut space, Some(&at_once)) {
+            match epoll::wait(&self.epoll, &mut space, Some(&no_wait)) {
                 Ok((events, _)) if events.len() == EVENTS_MAX => {}
                 _ => break,
             }
         }
     }
 
-    /// Becomes readable when a client rings while the service sleeps, and when an arrival comes in. Only meaningful
-    /// between [`arm`](Self::arm) and [`disarm`](Self::disarm).
+    /// Returns a descriptor that becomes readable when a client rings while the service sleeps, and when an event
+    /// arrives. Only meaningful between [`arm`](Self::arm) and [`disarm`](Self::disarm).
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// Tells the clients on which core the service runs: who shares it yields instead of spinning. Call it from the
-    /// service's thread now and then (once, when it is pinned).
-    pub fn tell_core(&self) {
-        self.board.set_core(rustix::thread::sched_getcpu());
+    /// Publishes the core that the service runs on: clients on the same core yield instead of spinning. Call it from
+    /// the service's thread now and then, or once if the thread is pinned.
+    pub fn publish_core(&self) {
+        self.service_page.set_core(rustix::thread::sched_getcpu());
     }
 
-    /// Tells the clients whether nobody else is known to want that core: who waits on it yields then, and does not sleep.
-    pub fn tell_core_unwanted(&self, unwanted: bool) {
-        self.board.set_core_unwanted(unwanted);
+    /// Publishes whether no other thread is known to want the service's core. Clients that wait on it then yield
+    /// instead of sleeping.
+    pub fn publish_core_exclusive(&self, exclusive: bool) {
+        self.service_page.set_core_exclusive(exclusive);
     }
 
-    /// Whether a client that yields on the service's core has its answer since the last time: it is to have the core now.
+    /// Takes the flag that a client which yields on the service's core has its reply and should get the core now.
     #[inline]
-    pub fn take_owed_core(&mut self) -> bool {
-        self.sweep.take_owed_core()
+    pub fn take_yield_request(&mut self) -> bool {
+        self.scheduler.take_yield_request()
     }
 
-    /// Whether a client was woken since the last time, or may have been.
-    pub fn take_woken(&mut self) -> bool {
-        self.sweep.take_woken()
+    /// Takes the flag that a client was woken, or may have been.
+    pub fn take_wake_flag(&mut self) -> bool {
+        self.scheduler.take_wake_flag()
     }
 
-    /// Whether one lane had requests of late, and no other.
-    pub fn serves_one(&self) -> bool {
-        self.sweep.hot() == 1
+    /// Returns true if exactly one channel had requests recently.
+    pub fn has_one_active_channel(&self) -> bool {
+        self.scheduler.hot_count() == 1
     }
 
-    /// Whether few lanes had requests of late: of a crowd, many may be on the service's core.
-    pub fn serves_few(&self) -> bool {
-        self.sweep.hot() <= FEW
+    /// Returns true if few channels had requests recently. Of many, several may be on the service's core.
+    pub fn has_few_active_channels(&self) -> bool {
+        self.scheduler.hot_count() <= FEW_CHANNELS
     }
 
-    /// Whether a client that has requests under way yields on the service's core.
-    pub fn has_one_beside(&self) -> bool {
-        self.serves_few() && self.sweep.has_one_beside()
+    /// Returns true if a client with requests in flight yields on the service's core.
+    pub fn has_same_core_waiter(&self) -> bool {
+        self.has_few_active_channels() && self.scheduler.has_same_core_waiter()
     }
 
-    /// Tells the clients what an operation takes on average: they spin or sleep by it. Call it now and then, not for
-    /// each operation.
-    pub fn tell_latency_ns(&self, latency_ns: u64) {
-        self.board.set_latency_ns(latency_ns);
+    /// Publishes the average latency of an operation, by which clients choose to spin or sleep. Call it now and then,
+    /// not for each operation.
+    pub fn publish_latency_ns(&self, latency_ns: u64) {
+        self.service_page.set_latency_ns(latency_ns);
     }
 
-    /// How the service should idle, by the strategies of the clients that are attached: the most eager one decides.
-    pub fn idling(&self) -> IdleMode {
+    /// Returns the idle strategy for the attached clients: the most eager one decides.
+    pub fn idle_mode(&self) -> IdleMode {
         if self.polling_clients > 0 {
             IdleMode::Poll
         } else if self.sleeping_clients > 0 && self.sleeping_clients == self.clients_count {
@@ -467,49 +469,49 @@ impl IpcServer {
         }
     }
 
-    /// The next offence that was noticed. Dismiss the client, and say why in the log.
-    pub fn offence(&mut self) -> Option<ProtocolViolation> {
-        self.sweep.offence()
+    /// Returns the next protocol violation. The caller removes the client and logs the reason.
+    pub fn next_violation(&mut self) -> Option<ProtocolViolation> {
+        self.scheduler.next_violation()
     }
 
-    /// A client's arena; offset 0 is the arena's first byte. A clone keeps the memory after the client is gone.
+    /// Returns a client's arena; offset 0 is its first byte. A clone keeps the memory after the client is gone.
     pub fn arena(&self, client: ClientId) -> Option<&SharedMemory> {
-        self.seat(client).map(|seat| &seat.session.arena)
+        self.client_slot(client).map(|slot| &slot.session.arena)
     }
 
-    /// The file behind a client's arena, where in it the arena starts, and how long it is: so that a fabric can map
-    /// and register the same memory by itself.
+    /// Returns the file of a client's arena, its offset there and its length, so that a fabric can map and register the
+    /// same memory.
     pub fn arena_file(&self, client: ClientId) -> Option<(BorrowedFd<'_>, usize, usize)> {
         let arena = self.arena(client)?;
         Some((arena.descriptor(), arena.offset(), arena.len()))
     }
 
-    /// Who a client is.
+    /// Returns the credentials of a client.
     pub fn credentials(&self, client: ClientId) -> Option<Credentials> {
-        self.seat(client).map(|seat| seat.session.credentials)
+        self.client_slot(client).map(|slot| slot.session.credentials)
     }
 
-    /// What a client chose.
+    /// Returns the strategy of a client.
     pub fn strategy(&self, client: ClientId) -> Option<Strategy> {
-        self.seat(client).map(|seat| seat.session.strategy)
+        self.client_slot(client).map(|slot| slot.session.strategy)
     }
 
-    /// The clients that are attached.
+    /// Iterates over the attached clients.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> {
-        self.seats.iter().flatten().map(|seat| seat.session.client)
+        self.slots.iter().flatten().map(|slot| slot.session.client)
     }
 
-    /// Counts of what should not happen often.
+    /// Returns the counters of infrequent events.
     pub fn counts(&self) -> ServerCounts {
         self.counts
     }
 
-    fn seat(&self, client: ClientId) -> Option<&ClientEntry> {
-        self.seats.get(client.index as usize)?.as_ref().filter(|seat| seat.session.client == client)
+    fn client_slot(&self, client: ClientId) -> Option<&ClientEntry> {
+        self.slots.get(client.index as usize)?.as_ref().filter(|slot| slot.session.client == client)
     }
 }
 
-fn watch(epoll: &OwnedFd, eventfd: &OwnedFd) -> rustix::io::Result<()> {
+fn watch_eventfd(epoll: &OwnedFd, eventfd: &OwnedFd) -> rustix::io::Result<()> {
     let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
     epoll::add(epoll, eventfd, epoll::EventData::new_u64(0), flags)
 }

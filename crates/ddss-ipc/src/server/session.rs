@@ -1,4 +1,4 @@
-//! What the daemon holds of one attached client.
+//! The daemon's state of one attached client.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -11,20 +11,19 @@ use crate::strategy::Strategy;
 use crate::sys::{MemoryError, SharedMemory};
 use crate::transport::sysv_journal::OwnedQueue;
 
-/// Who is at the other end of a socket, as the kernel says.
+/// Credentials of a socket's peer, from the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credentials {
-    /// The process; only for words in a log, since it may be gone and its number used again. 0 if it has no number in this
-    /// process' PID namespace: a client outside a daemon's container.
+    /// Process id, for log lines only: the process may be gone and its id reused. 0 if this process' PID namespace has
+    /// no id for it: a client outside of a daemon's container.
     pub pid: i32,
-    /// The user.
+    /// User id.
     pub uid: u32,
-    /// The user's first group.
+    /// Primary group id of the user.
     pub gid: u32,
 }
 
-/// A client that has just attached: what the reception made for it, on the way to the
-/// [`Station`](crate::IpcServer).
+/// A client that has just attached, on its way from the acceptor to the [`IpcServer`](crate::IpcServer).
 pub struct Session {
     pub(crate) client: ClientId,
     pub(crate) strategy: Strategy,
@@ -48,7 +47,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Makes the memory of a client: zeroed, sealed, with its header written.
+/// Creates the memory of a client: zeroed, sealed, with its header.
 pub(crate) fn make_memory(layout: &Layout) -> Result<SharedMemory, MemoryError> {
     let memory = SharedMemory::create("ddss-client", layout.bytes())?;
     memory.seal_seals()?;
@@ -57,37 +56,37 @@ pub(crate) fn make_memory(layout: &Layout) -> Result<SharedMemory, MemoryError> 
 }
 
 impl Session {
-    /// The client's name.
+    /// Returns the id of the client.
     pub fn client(&self) -> ClientId {
         self.client
     }
 
-    /// What it chose.
+    /// Returns the strategy of the client.
     pub fn strategy(&self) -> Strategy {
         self.strategy
     }
 
-    /// Who it is.
+    /// Returns the credentials of the client.
     pub fn credentials(&self) -> Credentials {
         self.credentials
     }
 
-    /// How many lanes it has.
-    pub fn lanes(&self) -> usize {
-        self.layout.lanes()
+    /// Returns the number of channels.
+    pub fn channels(&self) -> usize {
+        self.layout.channels()
     }
 
-    /// Its arena; offset 0 is the arena's first byte. A clone keeps the memory after the client is gone.
+    /// Returns the client's arena; offset 0 is its first byte. A clone keeps the memory after the client is gone.
     pub fn arena(&self) -> &SharedMemory {
         &self.arena
     }
 }
 
-/// What the reception tells.
+/// Event that the acceptor sends to the server.
 #[derive(Debug)]
-pub enum Arrival {
-    /// A client shook hands.
+pub enum ClientEvent {
+    /// A client has completed its handshake.
     Attached(Session),
-    /// A client's socket came to its end.
-    Left(ClientId),
+    /// A client's socket has ended.
+    Detached(ClientId),
 }

@@ -1,5 +1,7 @@
-//! Looking at the node's memory without the daemon: a process that may read an area asks the door for a descriptor
-//! that one can only read through, and maps it. One short connection for each area; no session, no ring.
+//! Read-only mapping of an area of the node's memory.
+//!
+//! A process that may read an area requests a read-only descriptor from the acceptor and maps it. Each area takes one
+//! short connection, without a session or a ring.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::client::attachment::{AttachError, Attempt};
+use crate::client::attachment::{AttachAttempt, AttachError};
 use crate::handshake::{HandshakeReply, HandshakeRequest};
 use crate::server::session::Credentials;
 use crate::socket;
@@ -15,42 +17,43 @@ use crate::sys::{Access, SharedMemory};
 
 type Decide = dyn Fn(u32, &Credentials) -> Option<OwnedFd> + Send + Sync;
 
-/// Decides at the door who may look at which area: gives a descriptor that can only be read through, or nothing.
+/// Access check of the acceptor for areas: returns a read-only descriptor, or nothing.
 #[derive(Clone)]
 pub struct AreaAccess(Arc<Decide>);
 
 impl AreaAccess {
-    /// Asks `decide` each time that somebody wants to look. It runs on the reception's thread.
+    /// Calls `decide` with the area and the credentials of each request. It runs on the acceptor's thread.
     pub fn new(decide: impl Fn(u32, &Credentials) -> Option<OwnedFd> + Send + Sync + 'static) -> Self {
         Self(Arc::new(decide))
     }
 
-    /// Nobody may look at anything.
+    /// Grants access to no area.
     pub(crate) fn none() -> Self {
         Self::new(|_, _| None)
     }
 
-    pub(crate) fn decide(&self, area: u32, who: &Credentials) -> Option<OwnedFd> {
-        (self.0)(area, who)
+    pub(crate) fn decide(&self, area: u32, credentials: &Credentials) -> Option<OwnedFd> {
+        (self.0)(area, credentials)
     }
 }
 
 impl fmt::Debug for AreaAccess {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Views")
+        out.write_str("AreaAccess")
     }
 }
 
-/// Maps an area of the memory of the node whose door is at `path`, to be read only.
-pub fn view(path: &Path, area: u32, timeout: Duration) -> Result<SharedMemory, AttachError> {
-    let attempt = Attempt { path, deadline: Instant::now() + timeout, timeout };
+/// Maps an area of the memory of the node whose socket is at `path`, read-only.
+pub fn map_area(path: &Path, area: u32, timeout: Duration) -> Result<SharedMemory, AttachError> {
+    let attempt = AttachAttempt { path, deadline: Instant::now() + timeout, timeout };
     let socket = attempt.connect()?;
-    socket::send(socket.as_fd(), &HandshakeRequest::Look { area }.encode(), &[]).map_err(attempt.system("greet"))?;
+    socket::send(socket.as_fd(), &HandshakeRequest::MapArea { area }.encode(), &[])
+        .map_err(attempt.system("send the handshake to"))?;
     let (answer, descriptors) = attempt.answer(&socket)?;
-    let (HandshakeReply::View, Ok([descriptor])) = (answer, <[OwnedFd; 1]>::try_from(descriptors)) else {
-        return Err(attempt.malformed("it is no view"));
+    let (HandshakeReply::Area, Ok([descriptor])) = (answer, <[OwnedFd; 1]>::try_from(descriptors)) else {
+        return Err(attempt.malformed("the reply is not an area"));
     };
-    let found = rustix::fs::fstat(&descriptor).map_err(attempt.system("measure what came from"))?;
-    let bytes = usize::try_from(found.st_size).map_err(|_| attempt.malformed("the view is too large"))?;
+    let found = rustix::fs::fstat(&descriptor).map_err(attempt.system("measure the area of"))?;
+    let bytes = usize::try_from(found.st_size).map_err(|_| attempt.malformed("the area is too large"))?;
     Ok(SharedMemory::from_descriptor(descriptor, bytes, Access::ReadOnly)?)
 }

@@ -1,4 +1,4 @@
-//! A lane's ring: slots through which requests go out and completions come back, in the same line.
+//! The ring of a channel: slots that carry a request out and a completion back in the same cache line.
 //!
 //! # State
 //!
@@ -10,37 +10,37 @@
 //!  words 1..8: the caller's                          written and read between the two
 //! ```
 //!
-//! | what | who writes | who reads |
+//! | state | writer | reader |
 //! | --- | --- | --- |
-//! | a slot | the client its request, then the service a completion, then the client .. | the other one |
-//! | how many requests were submitted | the client, in its own memory | nobody else |
-//! | how many requests were taken, completions published | the service, in its own memory | nobody else |
-//! | how many completions were reaped | the client, in its own memory | nobody else |
+//! | a slot | the client its request, then the service a completion, then the client .. | the other side |
+//! | count of requests submitted | the client, in private memory | the client |
+//! | counts of requests taken, completions published | the service, in private memory | the service |
+//! | count of completions reaped | the client, in private memory | the client |
 //!
-//! No index is shared. Number `p` (an endless count that wraps at 2^31) lives in slot `p % RING_SLOTS` and is published
-//! under the position `p + 1`, so zeroed memory holds nothing. A reader looks only for the one sequence that it
-//! expects next: anything else in the slot, be it old, torn from the future or a lie, is "nothing yet".
+//! No index is shared. Entry `p` (a count that wraps at 2^31) lives in slot `p % RING_SLOTS` and is published under
+//! position `p + 1`, so that zeroed memory holds nothing. A reader looks only for the one sequence that it expects
+//! next. Any other sequence in the slot (old, torn from the future, or false) means "not yet".
 //!
-//! Completion `p` (the one that is published as number `p`, whichever request it answers) takes the slot of request
-//! `p`. With one call under way that is the line which the service has just read, so that three transfers between the
-//! cores make a round trip and not four (measured: 230 against 310 nanoseconds, raw ping-pong 205).
+//! Completion `p` (the one published as number `p`, whichever request it answers) takes the slot of request `p`. With
+//! one call in flight that is the line which the service has just read, so that a round trip takes three transfers
+//! between the cores and not four (measured: 230 against 310 nanoseconds, raw ping-pong 205).
 //!
-//! # Why a slot is free for who writes it next
+//! # Why a slot is free for its next writer
 //!
 //! *Completion `p` over request `p`:* each completion stands for a request that was taken, and requests are taken in
-//! order; so when number `p` is published, request `p` has been copied out, by the same thread.
+//! order. So when number `p` is published, the same thread has copied request `p` out.
 //!
 //! *Request `p` over completion `p - RING_SLOTS`:* the client keeps `submitted - reaped <= RING_SLOTS`, so before it
 //! submits `p` it has copied completion `p - RING_SLOTS` out.
 //!
 //! In between there is one Release and one Acquire on word 0 in each direction. The service takes no more than
-//! `RING_SLOTS` requests beyond those it answered, counted in its own memory. A client that lies about its count
-//! overwrites its own requests and loses its own completions.
+//! `RING_SLOTS` requests beyond those it answered, counted in private memory. A client with a false count overwrites
+//! its own requests and loses its own completions.
 //!
 //! # Safety
 //!
-//! - *The other process writes a slot while we read it.* The line is read once into a local copy, and only the copy is
-//!   used. A lie may mix two requests; it is still one `Entry`, which its reader validates.
+//! - *The other process writes a slot during a read.* The line is read once into a local copy, and only the copy is
+//!   used. A false write may mix two requests; the result is still one `Entry`, which its reader validates.
 //! - *The mapping goes away.* A [`MappedRing`] holds the mapping; the memory behind it is sealed against shrinking.
 //! - *Alignment and bounds* are asserted once, where [`MappedRing`] is made (`SharedMemory::ring_at`).
 
@@ -49,10 +49,10 @@ use ddss_core::limits::RING_SLOTS;
 
 use crate::sync::{AtomicU64, Ordering, order};
 
-/// The part of word 0 that belongs to the ring.
+/// Part of word 0 that belongs to the ring.
 pub(crate) const SEQUENCE_MASK: u64 = 0xffff_ffff;
 
-/// What a sequence stands for: its lowest bit.
+/// Kind of an entry: the lowest bit of its sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -62,13 +62,13 @@ pub(crate) enum Kind {
     Completion = 1,
 }
 
-/// The sequence under which the entry that follows `count` others is published.
+/// Returns the sequence of the entry that follows `count` others.
 #[inline(always)]
 fn sequence_after(count: u32, kind: Kind) -> u32 {
     count.wrapping_add(1) << 1 | kind as u32
 }
 
-/// The slot (as an endless count) of an entry published under that sequence.
+/// Returns the slot (as a wrapping count) of the entry with that sequence.
 #[inline(always)]
 pub(crate) fn slot_of(sequence: u32) -> u32 {
     (sequence >> 1).wrapping_sub(1)
@@ -86,7 +86,7 @@ const _: () = assert!(size_of::<Slot>() == ddss_core::limits::LINE_BYTES);
 const _: () = assert!(size_of::<Slot>() == size_of::<Entry>());
 
 impl Slot {
-    /// A slot that holds nothing.
+    /// Creates an empty slot.
     #[cfg(any(loom, test))]
     pub(crate) fn empty() -> Self {
         Self { words: std::array::from_fn(|_| AtomicU64::new(0)) }
@@ -120,17 +120,17 @@ impl Slot {
         std::array::from_fn(|index| self.words[index].load(Ordering::Relaxed))
     }
 
-    /// Copies the line in wide steps: eight single words would be stored one by one, and whoever then moves the entry
-    /// would wait for each of these stores to reach the cache (measured: a third of what the service spends on a call).
+    /// Copies the line in wide steps. Eight single words would be stored one by one, and moving the entry would wait
+    /// for each of these stores to reach the cache (measured: a third of the time that the service spends on a call).
     #[cfg(not(loom))]
     #[inline(always)]
     fn copy(&self) -> Entry {
         let line = self.words.as_ptr().cast::<Line>();
-        // SAFETY: one line, aligned, readable as long as `self` is. An honest producer does not write the slot before
-        // we are done (see the module's page); what a liar writes meanwhile is read once, here, and mixes at the most
-        // two of its own requests.
+        // SAFETY: one line, aligned, readable as long as `self` is. A correct producer does not write the slot before
+        // this read ends (see the module's page). What a byzantine client writes meanwhile is read once, here, and
+        // mixes at most two of its own requests.
         let line = unsafe { line.read_volatile() };
-        // SAFETY: both are 64 bytes of which any value is a value.
+        // SAFETY: both types have 64 bytes, and any bit pattern is valid.
         unsafe { std::mem::transmute::<Line, Entry>(line) }
     }
 }
@@ -140,13 +140,13 @@ type Line = [std::arch::x86_64::__m128i; 4];
 #[cfg(all(not(loom), not(target_arch = "x86_64")))]
 type Line = Entry;
 
-/// Where the slots of a ring are: in a mapping, or in a model.
+/// Storage of a ring's slots: a mapping, or a model.
 pub(crate) trait Slots {
-    /// The slot of an endless position.
+    /// Returns the slot of a wrapping position.
     fn slot(&self, position: u32) -> &Slot;
 }
 
-/// Publishes entries of one kind. The caller knows that the next slot is free (see the module's page).
+/// Publishes entries of one kind. The caller ensures that the next slot is free (see the module's page).
 pub(crate) struct Producer<S> {
     slots: S,
     kind: Kind,
@@ -166,19 +166,19 @@ impl<S: Slots> Producer<S> {
         self.count = self.count.wrapping_add(1);
     }
 
-    /// How many were published: the position of the next one.
+    /// Returns the number of published entries: the position of the next one.
     #[inline(always)]
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// The sequence that was published last.
+    /// Returns the sequence that was published last.
     #[inline(always)]
     pub(crate) fn published(&self) -> u32 {
         self.count << 1 | self.kind as u32
     }
 
-    /// Where the slots are.
+    /// Returns the storage.
     pub(crate) fn slots(&self) -> &S {
         &self.slots
     }
@@ -191,13 +191,13 @@ pub(crate) struct Consumer<S> {
     count: u32,
 }
 
-/// What a slot holds that is not what its reader waits for.
+/// Content of a slot without the awaited entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stale {
-    /// What was there one lap ago, or nothing yet: the producer has not come by.
-    Waiting,
-    /// A sequence that no honest producer leaves there.
-    Nonsense(u32),
+    /// The entry of one lap ago, or nothing yet: the producer has not reached the slot.
+    Pending,
+    /// A sequence that no correct producer leaves there.
+    Invalid(u32),
 }
 
 impl<S: Slots> Consumer<S> {
@@ -214,31 +214,31 @@ impl<S: Slots> Consumer<S> {
         Some(entry)
     }
 
-    /// Whether the next entry is there.
+    /// Returns true if the next entry is there.
     #[inline(always)]
     pub(crate) fn is_ready(&self) -> bool {
         self.slots.slot(self.count).sequence() == self.awaited()
     }
 
-    /// Why the next request is not there. (It may have come since: that is "waiting" as well.)
-    pub(crate) fn stale(&self) -> Stale {
+    /// Classifies the content of the next slot. An entry that has arrived since counts as pending.
+    pub(crate) fn classify_stale(&self) -> Stale {
         let seen = self.slots.slot(self.count).sequence();
         let awaited = self.awaited();
-        // One lap ago there was a request, and over it the completion of that number.
+        // One lap ago the slot held a request, and then the completion of that number.
         let request = awaited.wrapping_sub(2 * RING_SLOTS as u32);
         let completion = request | Kind::Completion as u32;
         // Only the first lap finds zeroes, but the bits of a position do not tell which lap it is.
         let honest = [awaited, request, completion, 0].contains(&seen);
-        if honest { Stale::Waiting } else { Stale::Nonsense(seen) }
+        if honest { Stale::Pending } else { Stale::Invalid(seen) }
     }
 
-    /// The sequence that the next entry will carry.
+    /// Returns the sequence of the next entry.
     #[inline(always)]
     pub(crate) fn awaited(&self) -> u32 {
         sequence_after(self.count, self.kind)
     }
 
-    /// Where the slots are.
+    /// Returns the storage.
     pub(crate) fn slots(&self) -> &S {
         &self.slots
     }
@@ -257,14 +257,14 @@ mod mapped {
     use super::{Slot, Slots, slot_of};
     use crate::sys::SharedMemory;
 
-    /// The slots of a ring in a mapping that another process writes as well.
+    /// Slots of a ring in a mapping that another process writes as well.
     pub(crate) struct MappedRing {
         first: NonNull<Slot>,
         _memory: SharedMemory,
     }
 
-    // SAFETY: the pointer stays valid as long as `_memory` holds the mapping, from whichever thread; a slot is
-    // nothing but atomics.
+    // SAFETY: the pointer stays valid as long as `_memory` holds the mapping, from any thread; a slot consists of
+    // atomics only.
     unsafe impl Send for MappedRing {}
 
     impl MappedRing {
@@ -272,12 +272,12 @@ mod mapped {
         ///
         /// # Safety
         ///
-        /// `RING_SLOTS` slots from `first` on lie inside the mapping of `memory` and `first` is aligned to a line.
+        /// `RING_SLOTS` slots from `first` on lie inside the mapping of `memory`, and `first` is aligned to a line.
         pub(crate) unsafe fn new(first: NonNull<Slot>, memory: SharedMemory) -> Self {
             Self { first, _memory: memory }
         }
 
-        /// The half of a slot's first word where that sequence will be, to sleep on.
+        /// Returns the half of a slot's first word that will hold the sequence, as a futex word.
         pub(crate) fn sequence_word(&self, sequence: u32) -> &AtomicU32 {
             let half = if cfg!(target_endian = "little") { 0 } else { 1 };
             let words = std::ptr::from_ref(self.slot(slot_of(sequence))).cast::<AtomicU32>();
@@ -292,7 +292,7 @@ mod mapped {
         #[inline(always)]
         fn slot(&self, position: u32) -> &Slot {
             let index = position as usize % RING_SLOTS;
-            // SAFETY: `index < RING_SLOTS`, and who made `self` promised that many slots inside the mapping.
+            // SAFETY: `index < RING_SLOTS`, and the caller of `new` guaranteed that many slots inside the mapping.
             let slot = unsafe { self.first.add(index) };
             // SAFETY: the slot is aligned, inside a mapping that `self` holds, and made of atomics only, so that
             // another process may write it at any time.
@@ -323,8 +323,8 @@ mod tests {
     }
 
     #[test]
-    fn entries_go_there_and_back_once_across_the_wrap_of_the_sequence() {
-        // If this broke, a lane would stop for good (or answer twice) after 2^31 calls.
+    fn entries_round_trip_once_across_sequence_wrap() {
+        // If this broke, a channel would stop for good (or answer twice) after 2^31 calls.
         for start in [(1 << 31) - 100, u32::MAX - 100] {
             let [(mut submit, mut taken), (mut reply, mut reaped)] = ring(start);
             for value in 0..500_u64 {
@@ -333,22 +333,22 @@ mod tests {
                 assert_eq!(reaped.take(), None, "a request is not its own answer");
                 let entry = taken.take().unwrap();
                 assert_eq!((entry[0] >> 32, entry[1], entry[7]), (value, value, 7));
-                assert_eq!((taken.take(), taken.stale()), (None, Stale::Waiting));
+                assert_eq!((taken.take(), taken.classify_stale()), (None, Stale::Pending));
                 reply.publish(&[value << 32, !value, 0, 0, 0, 0, 0, 0]);
                 assert_eq!(reaped.take().unwrap()[1], !value);
-                assert_eq!(taken.stale(), Stale::Waiting);
+                assert_eq!(taken.classify_stale(), Stale::Pending);
             }
         }
     }
 
     #[test]
-    fn a_full_window_comes_out_whole_and_back_in_any_order() {
-        // If this broke, the last request of a full window would be lost, or overwritten by an early answer.
+    fn full_window_survives_early_completions() {
+        // If this broke, the last request of a full window would be lost, or overwritten by an early completion.
         let [(mut submit, mut taken), (mut reply, mut reaped)] = ring(7);
         for value in 0..RING_SLOTS as u64 {
             submit.publish(&[0, value, 0, 0, 0, 0, 0, 0]);
         }
-        // Half of them are taken, and the newest of those is answered first, while the others wait to be taken.
+        // Half of the requests are taken and answered, newest first, while the others wait.
         let half = RING_SLOTS as u64 / 2;
         for value in 0..half {
             assert_eq!(taken.take().unwrap()[1], value);
@@ -362,17 +362,17 @@ mod tests {
         for value in (0..half).rev() {
             assert_eq!(reaped.take().unwrap()[1], value);
         }
-        assert_eq!((taken.take(), taken.stale(), reaped.take()), (None, Stale::Waiting, None));
+        assert_eq!((taken.take(), taken.classify_stale(), reaped.take()), (None, Stale::Pending, None));
     }
 
     #[test]
-    fn a_sequence_from_nowhere_is_told_from_an_empty_slot() {
-        // If this broke, a client that scribbles over its ring would never be cut off.
+    fn invalid_sequence_differs_from_empty_slot() {
+        // If this broke, a client that corrupts its ring would never be disconnected.
         let [(mut submit, taken), _] = ring(0);
-        assert_eq!(taken.stale(), Stale::Waiting);
+        assert_eq!(taken.classify_stale(), Stale::Pending);
         submit.count = 3 * RING_SLOTS as u32;
         submit.publish(&[0; 8]);
         assert!(!taken.is_ready());
-        assert_eq!(taken.stale(), Stale::Nonsense((3 * RING_SLOTS as u32 + 1) << 1));
+        assert_eq!(taken.classify_stale(), Stale::Invalid((3 * RING_SLOTS as u32 + 1) << 1));
     }
 }

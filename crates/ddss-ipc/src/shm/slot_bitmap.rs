@@ -1,29 +1,29 @@
-//! Which slots of an arena are in use: a bit each, and nobody waits for anybody to look.
+//! Lock-free bitmap of the slots in use in an arena.
 //!
 //! # State
 //!
-//! A bit is 0 while its slot is free. Who wants a run looks for one, the lowest first, and then sets its bits, a word at
-//! a time (`fetch_or`, Acquire). Where it finds one set that was free when it looked, somebody else was quicker: it
-//! takes back the bits that it set itself, and looks on. Who gives a run back clears its bits (`fetch_and`, Release), so that
-//! whoever takes a slot next comes after all that was done with it.
+//! A bit is 0 while its slot is free. A thread that allocates a run searches for the lowest free one and sets its bits,
+//! a word at a time (`fetch_or`, Acquire). A bit that is already set means that another thread was quicker: the thread
+//! clears the bits that it has set, and searches on. A thread that frees a run clears its bits (`fetch_and`, Release),
+//! so that the next owner of a slot comes after all accesses of the previous one.
 //!
-//! Two that run into each other may both give up, where one of them could have had what it wanted. So each begins
-//! anew a few times before it says that there is no room; and the caller, who waits for room, looks again.
+//! Two threads that collide may both give up, although one could have succeeded. So each search restarts a few times
+//! before it reports that there is no room, and a caller that waits for room tries again.
 
 use crate::sync::{AtomicU64, order};
 
 const WORD_BITS: u32 = u64::BITS;
 
-/// How often a search begins anew when others come between.
-const TRIES: u32 = 4;
+/// Restarts of a search that collides with other threads.
+const SEARCH_TRIES: u32 = 4;
 
-/// Which slots are in use, from one on to before another one.
+/// Bitmap of the slots in use, in a range of slots.
 ///
 /// ```
-/// use ddss_ipc::SlotMap;
+/// use ddss_ipc::SlotBitmap;
 ///
-/// let slots = SlotMap::new(10, 100);
-/// let large = slots.take(80).expect("so many are free");
+/// let slots = SlotBitmap::new(10, 100);
+/// let large = slots.take(80).expect("80 slots are free");
 /// assert_eq!((large, slots.take(11)), (10, None));
 /// assert_eq!(slots.take(10), Some(90));
 /// slots.give(large, 80);
@@ -36,8 +36,8 @@ pub struct SlotBitmap {
     count: u32,
 }
 
-/// The bits of a run in one word after the other: which word, and which bits. An empty run has none, wherever it is.
-fn parts(at: u32, slots: u32) -> impl Iterator<Item = (usize, u64)> {
+/// Splits a run into words: index and mask of each. An empty run has none, wherever it is.
+fn word_masks(at: u32, slots: u32) -> impl Iterator<Item = (usize, u64)> {
     let end = at + slots;
     (at / WORD_BITS..end.div_ceil(WORD_BITS)).filter(move |_| slots > 0).map(move |word| {
         let (low, high) = ((word * WORD_BITS).max(at), ((word + 1) * WORD_BITS).min(end));
@@ -47,66 +47,66 @@ fn parts(at: u32, slots: u32) -> impl Iterator<Item = (usize, u64)> {
 }
 
 impl SlotBitmap {
-    /// All slots from `first` on to before `end` are free.
+    /// Creates a bitmap of the free slots `first..end`.
     pub fn new(first: u32, end: u32) -> Self {
         let count = end.saturating_sub(first);
         let words = (0..count.div_ceil(WORD_BITS)).map(|_| AtomicU64::new(0)).collect();
         Self { words, first, count }
     }
 
-    /// Takes the lowest run of so many slots that is free, and gives its first one.
+    /// Allocates the lowest free run of that many slots and returns its first slot.
     pub fn take(&self, slots: u32) -> Option<u32> {
         if slots == 0 || slots > self.count {
             return None;
         }
-        (0..TRIES).find_map(|_| self.search(slots)).map(|at| self.first + at)
+        (0..SEARCH_TRIES).find_map(|_| self.search(slots)).map(|at| self.first + at)
     }
 
-    /// Gives back a run that was taken.
+    /// Frees a run.
     pub fn give(&self, first: u32, slots: u32) {
         self.clear(first - self.first, slots);
     }
 
-    /// Before which one they end.
+    /// Returns the end of the range (exclusive).
     pub(crate) fn end(&self) -> u32 {
         self.first + self.count
     }
 
-    /// How many are in use.
+    /// Returns the number of slots in use.
     pub fn in_use(&self) -> u32 {
         self.words.iter().map(|word| word.load(crate::sync::Ordering::Relaxed).count_ones()).sum()
     }
 
-    /// One look at all slots. `None` if there is no run, or others took each one that there was.
+    /// Searches all slots once. Returns `None` if there is no run, or if other threads took each one found.
     fn search(&self, slots: u32) -> Option<u32> {
         let (mut start, mut at) = (0, 0);
         while at < self.count {
             let word = self.words[(at / WORD_BITS) as usize].load(crate::sync::Ordering::Relaxed) >> (at % WORD_BITS);
-            let left = (WORD_BITS - at % WORD_BITS).min(self.count - at);
-            let free = word.trailing_zeros().min(left);
+            let remaining = (WORD_BITS - at % WORD_BITS).min(self.count - at);
+            let free = word.trailing_zeros().min(remaining);
             at += free;
             if at - start >= slots {
                 if self.set(start, slots) {
                     return Some(start);
                 }
-                // Somebody is at work here.
+                // Another thread allocates here.
                 start = at;
-            } else if free < left {
-                at += (word >> free).trailing_ones().min(left - free);
+            } else if free < remaining {
+                at += (word >> free).trailing_ones().min(remaining - free);
                 start = at;
             }
         }
         None
     }
 
-    /// Sets the bits of a run; `false`, and none is, if one is set already.
+    /// Sets the bits of a run. Returns false, with none set, if one was set already.
     fn set(&self, at: u32, slots: u32) -> bool {
         let mut done = 0;
-        for (word, mask) in parts(at, slots) {
+        for (word, mask) in word_masks(at, slots) {
             // Pairs with the Release in `clear`.
-            let taken = self.words[word].fetch_or(mask, order::take_slot()) & mask;
+            let taken = self.words[word].fetch_or(mask, order::slot_acquire()) & mask;
             if taken != 0 {
-                self.words[word].fetch_and(!(mask & !taken), order::give_slot());
+                self.words[word].fetch_and(!(mask & !taken), order::slot_release());
                 self.clear(at, done);
                 return false;
             }
@@ -116,9 +116,9 @@ impl SlotBitmap {
     }
 
     fn clear(&self, at: u32, slots: u32) {
-        for (word, mask) in parts(at, slots) {
+        for (word, mask) in word_masks(at, slots) {
             // Pairs with the Acquire in `set`.
-            let before = self.words[word].fetch_and(!mask, order::give_slot());
+            let before = self.words[word].fetch_and(!mask, order::slot_release());
             debug_assert_eq!(before & mask, mask, "a run is given back once");
         }
     }
@@ -131,16 +131,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_run_is_no_bits() {
-        // If this broke, who loses a race for a run would give back slots that are somebody else's.
-        assert_eq!((0..130).map(|at| parts(at, 0).count()).sum::<usize>(), 0);
-        assert_eq!(parts(60, 8).collect::<Vec<_>>(), [(0, 0xf << 60), (1, 0xf)]);
-        assert_eq!(parts(64, 64).collect::<Vec<_>>(), [(1, u64::MAX)]);
+    fn empty_run_has_no_bits() {
+        // If this broke, a thread that loses a race for a run would free slots of another thread.
+        assert_eq!((0..130).map(|at| word_masks(at, 0).count()).sum::<usize>(), 0);
+        assert_eq!(word_masks(60, 8).collect::<Vec<_>>(), [(0, 0xf << 60), (1, 0xf)]);
+        assert_eq!(word_masks(64, 64).collect::<Vec<_>>(), [(1, u64::MAX)]);
     }
 
     #[test]
-    fn runs_do_not_overlap_and_grow_together_again() {
-        // If this broke, two transfers would use the same bytes, or a long-lived client would run out of them.
+    fn runs_do_not_overlap_and_coalesce() {
+        // If this broke, two transfers would use the same bytes, or a long-lived client would run out of slots.
         let slots = SlotBitmap::new(4, 12);
         assert_eq!([3, 1, 4].map(|count| slots.take(count)), [Some(4), Some(7), Some(8)]);
         assert_eq!(slots.in_use(), 8);
@@ -154,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn runs_across_words_are_found_wherever_they_begin() {
-        // If this broke, large transfers would be refused although there is room, or run over others.
+    fn runs_across_words_are_found_at_any_offset() {
+        // If this broke, large transfers would be refused although there is room, or overwrite others.
         for begin in [0, 1, 62, 63, 64, 100, 127, 128] {
             for count in [1, 2, 63, 64, 65, 128, 129, 200] {
                 let slots = SlotBitmap::new(1000, 1000 + begin + count);
@@ -172,8 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn threads_never_get_the_same_slot() {
-        // If this broke, the bytes of one call would land in the buffer of another.
+    fn concurrent_threads_never_get_the_same_slot() {
+        // If this broke, the bytes of one call would be written to the buffer of another.
         const COUNT: u32 = 150;
         let slots = SlotBitmap::new(0, COUNT);
         let used: Vec<AtomicBool> = (0..COUNT).map(|_| AtomicBool::new(false)).collect();

@@ -1,7 +1,7 @@
-//! Reading a daemon's status page: without its help, and after its end.
+//! Reader of a daemon's status page, which works without the daemon's help and after its end.
 //!
-//! The page is a file that the daemon has mapped. It is read here, not mapped: whoever could change the file under a
-//! reader could otherwise end him by making it shorter.
+//! The page is a file that the daemon maps. The reader copies it instead of mapping it: a process that truncates the
+//! file could otherwise kill the reader.
 
 use crate::paths::status_name;
 use crate::trace_sampling::clock_ns;
@@ -13,72 +13,71 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The name of the page in the daemon's folder: a link to where it is.
+/// Name of the page in the daemon's folder: a link to the file.
 pub const STATUS_NAME: &str = "ddssd.status";
 
-/// A sign of life that is younger than this says that the daemon lives: an idle one gives one each 50 ms.
-const FRESH: Duration = Duration::from_secs(1);
+/// Age up to which a heartbeat shows that the daemon lives. An idle daemon writes one each 50 ms.
+const HEARTBEAT_FRESH: Duration = Duration::from_secs(1);
 
-/// Why a daemon's page could not be read.
+/// Reasons for which a status page cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatusReadError {
-    /// There is none: no daemon has run there since the machine was started, or it threw everything away.
-    #[error("no daemon has left a status page at {}: has one run there?", path.display())]
-    Nothing {
-        /// Where it was looked for.
+    /// There is no page: no daemon has run there since the machine started, or it removed everything.
+    #[error("no status page at {}: no daemon has run there since boot", path.display())]
+    NotFound {
+        /// Path of the page.
         path: PathBuf,
     },
-    /// It is not for this user.
-    #[error("the status page at {} is not for this user: ask as the daemon's user or root, or set its --status-mode", path.display())]
-    NotYours {
-        /// Which.
+    /// The user may not read it.
+    #[error("no permission to read the status page at {}: run as the daemon's user or root, or start the daemon with another --status-mode", path.display())]
+    PermissionDenied {
+        /// Path of the page.
         path: PathBuf,
     },
     /// The file cannot be read.
     #[error("cannot read the status page at {}", path.display())]
     Unreadable {
-        /// Which.
+        /// Path of the page.
         path: PathBuf,
-        /// Why.
+        /// Error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// It says nothing that can be understood.
-    #[error("cannot use {}", path.display())]
-    Wrong {
-        /// Which.
+    /// The content is not a valid page.
+    #[error("cannot decode the status page at {}", path.display())]
+    Invalid {
+        /// Path of the page.
         path: PathBuf,
-        /// Why.
+        /// Error of the decoder.
         #[source]
         source: StatusError,
     },
 }
 
-/// Reads the page of the daemon that works, or has worked, in `folder`.
+/// Reads the page of the daemon that runs, or ran, in `folder`.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use ddss_ipc::{StatusReadError, read_status};
 /// let empty = tempfile::tempdir()?;
-/// assert!(matches!(read_status(empty.path()), Err(StatusReadError::Nothing { .. })));
+/// assert!(matches!(read_status(empty.path()), Err(StatusReadError::NotFound { .. })));
 /// # Ok(()) }
 /// ```
 pub fn read_status(folder: &Path) -> Result<Status, StatusReadError> {
     read_page(folder.join(STATUS_NAME))
 }
 
-/// The same of all planes of that daemon, the first one first. Of a daemon that was started meanwhile with fewer planes
-/// there are as many as it has now.
+/// Reads the pages of all shards of that daemon, in order. Returns the pages of the daemon's current run only.
 pub fn read_all_statuses(folder: &Path) -> Result<Vec<Status>, StatusReadError> {
     let first = read_status(folder)?;
-    let (run, planes) = (first.daemon.run, first.daemon.plane.count());
+    let (run, shards) = (first.daemon.run, first.daemon.plane.count());
     let mut all = vec![first];
-    for plane in 1..planes {
-        match read_page(folder.join(status_name(plane))) {
+    for shard in 1..shards {
+        match read_page(folder.join(status_name(shard))) {
             Ok(status) if status.daemon.run == run => all.push(status),
-            // What is there is of an earlier run: the daemon has just begun.
-            Ok(_) | Err(StatusReadError::Nothing { .. }) => {}
+            // A page of an earlier run: the daemon has just started.
+            Ok(_) | Err(StatusReadError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
     }
@@ -87,72 +86,74 @@ pub fn read_all_statuses(folder: &Path) -> Result<Vec<Status>, StatusReadError> 
 
 fn read_page(path: PathBuf) -> Result<Status, StatusReadError> {
     match read(&path) {
-        Ok(bytes) => Status::decode(&bytes).map_err(|source| StatusReadError::Wrong { path, source }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StatusReadError::Nothing { path }),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(StatusReadError::NotYours { path }),
+        Ok(bytes) => Status::decode(&bytes).map_err(|source| StatusReadError::Invalid { path, source }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StatusReadError::NotFound { path }),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(StatusReadError::PermissionDenied { path })
+        }
         Err(source) => Err(StatusReadError::Unreadable { path, source }),
     }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // A pipe that somebody put there must not hold us.
+    // A pipe at the path must not block the reader.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let found = rustix::fs::fstat(&file)?;
     if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let bytes = usize::try_from(found.st_size).unwrap_or(usize::MAX);
     if bytes > Layout::BYTES_MAX {
-        return Err(io::Error::other("it is too long"));
+        return Err(io::Error::other("the file is too long"));
     }
     let mut copy = vec![0; bytes];
     file.read_exact_at(&mut copy, 0)?;
     Ok(copy)
 }
 
-/// How a daemon is, as its page and its process tell.
+/// Liveness of a daemon, from its page and its process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Life {
-    /// It takes in what is there.
+pub enum Liveness {
+    /// The daemon recovers its state.
     Starting,
-    /// It serves.
+    /// The daemon serves clients.
     Serving,
-    /// Its process is there and has given no sign of life for so long: stopped, or short of processor time.
+    /// The process exists and has sent no heartbeat for that long: stopped, or short of processor time.
     Silent(Duration),
-    /// It was told to stop, and has.
+    /// The daemon was stopped in order.
     Stopped,
-    /// It ended without saying so.
+    /// The process ended without stopping in order.
     Dead,
 }
 
-impl Life {
-    /// How the daemon is whose page that is, at this moment.
+impl Liveness {
+    /// Determines the liveness of a page's daemon at this moment.
     pub fn of(status: &Status) -> Self {
         let daemon = &status.daemon;
         if daemon.state == DaemonState::Stopped {
-            return Life::Stopped;
+            return Liveness::Stopped;
         }
-        // A sign from the future was given before the machine was started again.
+        // A heartbeat from the future was written before the machine restarted.
         let silent = clock_ns().checked_sub(daemon.heartbeat_ns).map(Duration::from_nanos);
         match silent {
-            Some(silent) if silent < FRESH && daemon.state == DaemonState::Starting => Life::Starting,
-            Some(silent) if silent < FRESH => Life::Serving,
-            Some(silent) if process_began(daemon.pid) == Some(daemon.process_began) => Life::Silent(silent),
-            _ => Life::Dead,
+            Some(silent) if silent < HEARTBEAT_FRESH && daemon.state == DaemonState::Starting => Liveness::Starting,
+            Some(silent) if silent < HEARTBEAT_FRESH => Liveness::Serving,
+            Some(silent) if process_start_ticks(daemon.pid) == Some(daemon.process_began) => Liveness::Silent(silent),
+            _ => Liveness::Dead,
         }
     }
 
-    /// Whether clients are answered.
+    /// Returns true if clients are served.
     pub fn is_serving(self) -> bool {
-        self == Life::Serving
+        self == Liveness::Serving
     }
 }
 
-/// When a process began, in the kernel's ticks since the boot; `None` if it is not there or cannot be seen.
-pub fn process_began(pid: u32) -> Option<u64> {
+/// Returns the start time of a process in the kernel's ticks since boot; `None` if it does not exist or is not visible.
+pub fn process_start_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in brackets, which may hold anything.
+    // The second field is the program's name in brackets, which may hold any byte.
     let fields = stat.rsplit_once(')')?.1;
     fields.split_ascii_whitespace().nth(19)?.parse().ok()
 }
@@ -172,56 +173,56 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_died_is_told_from_one_that_is_silent() {
-        // If this broke, nobody would know whether to start a daemon or to look why it hangs.
-        let (ours, began) = (std::process::id(), process_began(std::process::id()).unwrap());
-        let life = |state: DaemonState, pid: u32, began, heartbeat_ns| {
+    fn dead_daemon_differs_from_silent_daemon() {
+        // If this broke, an operator could not tell a daemon to restart from one to debug.
+        let (ours, began) = (std::process::id(), process_start_ticks(std::process::id()).unwrap());
+        let liveness = |state: DaemonState, pid: u32, began, heartbeat_ns| {
             let words = [
                 (IdentityWord::State, state.code()),
                 (IdentityWord::Pid, pid.into()),
                 (IdentityWord::ProcessBegan, began),
                 (IdentityWord::HeartbeatNs, heartbeat_ns),
             ];
-            Life::of(&Status::decode(&page(&words)).unwrap())
+            Liveness::of(&Status::decode(&page(&words)).unwrap())
         };
         let now = clock_ns();
-        assert_eq!(life(DaemonState::Serving, ours, began, now), Life::Serving);
-        assert_eq!(life(DaemonState::Starting, ours, began, now), Life::Starting);
-        assert_eq!(life(DaemonState::Stopped, ours, began, now), Life::Stopped);
-        assert!(matches!(life(DaemonState::Serving, ours, began, now - 5_000_000_000), Life::Silent(_)));
+        assert_eq!(liveness(DaemonState::Serving, ours, began, now), Liveness::Serving);
+        assert_eq!(liveness(DaemonState::Starting, ours, began, now), Liveness::Starting);
+        assert_eq!(liveness(DaemonState::Stopped, ours, began, now), Liveness::Stopped);
+        assert!(matches!(liveness(DaemonState::Serving, ours, began, now - 5_000_000_000), Liveness::Silent(_)));
         assert_eq!(
-            life(DaemonState::Serving, ours, began + 1, now - 5_000_000_000),
-            Life::Dead,
-            "the number is another's by now"
+            liveness(DaemonState::Serving, ours, began + 1, now - 5_000_000_000),
+            Liveness::Dead,
+            "the process id is reused"
         );
         assert_eq!(
-            life(DaemonState::Serving, ours, began + 1, now + 3_600_000_000_000),
-            Life::Dead,
-            "from before the boot"
+            liveness(DaemonState::Serving, ours, began + 1, now + 3_600_000_000_000),
+            Liveness::Dead,
+            "heartbeat of an earlier boot"
         );
     }
 
     #[test]
-    fn what_lies_there_instead_of_a_page_does_no_harm() {
-        // If this broke, a pipe or a huge file in the daemon's folder would hang or fell the tool that looks at it.
+    fn invalid_status_file_is_an_error() {
+        // If this broke, a pipe or a huge file in the daemon's folder would hang or kill the reading tool.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(STATUS_NAME);
-        let told = || read_status(folder.path()).unwrap_err().to_string();
+        let error = || read_status(folder.path()).unwrap_err().to_string();
         rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR, 0).unwrap();
-        assert!(told().starts_with("cannot read the status page"));
+        assert!(error().starts_with("cannot read the status page"));
         std::fs::remove_file(&path).unwrap();
         symlink("/dev/zero", &path).unwrap();
-        assert!(told().starts_with("cannot read the status page"));
+        assert!(error().starts_with("cannot read the status page"));
         std::fs::remove_file(&path).unwrap();
         let file = File::create(&path).unwrap();
         file.set_len(Layout::BYTES_MAX as u64 + 1).unwrap();
-        assert!(told().starts_with("cannot read the status page"));
+        assert!(error().starts_with("cannot read the status page"));
         file.set_len(4096).unwrap();
-        assert!(told().starts_with("cannot use"));
+        assert!(error().starts_with("cannot decode"));
         std::fs::write(&path, page(&[(IdentityWord::Node, 5)])).unwrap();
         assert_eq!(read_status(folder.path()).unwrap().daemon.node.0, 5);
         symlink("nowhere", folder.path().join("link")).unwrap();
         std::fs::rename(folder.path().join("link"), &path).unwrap();
-        assert!(told().starts_with("no daemon has left"));
+        assert!(error().starts_with("no status page"));
     }
 }

@@ -1,6 +1,7 @@
-//! Keeping the processor from running ahead.
+//! Barriers against speculative execution.
 
-/// Nothing behind this starts, not even a guess at a load, before everything in front of it has ended.
+/// Waits until all earlier instructions have completed. No later instruction starts before that, not even a speculative
+/// load.
 #[inline(always)]
 pub(crate) fn end_all_before() {
     #[cfg(target_arch = "x86_64")]
@@ -8,5 +9,5 @@ pub(crate) fn end_all_before() {
         // SAFETY: every x86-64 processor has this instruction, and it touches no memory.
         unsafe { std::arch::x86_64::_mm_lfence() };
     }
-    // Elsewhere a look may start early: a matter of time and nothing else.
+    // Elsewhere a poll may start early, which only costs time.
 }

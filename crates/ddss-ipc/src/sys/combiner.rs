@@ -1,123 +1,123 @@
-//! One thing that many threads need, and for which none of them waits: who finds another one at work leaves word, and goes.
+//! A flat-combining lock: a thread that finds it held leaves a request bit, which the holder executes.
 //!
 //! # State
 //!
 //! ```text
 //!   63   62                                          0
 //!  +----+---------------------------------------------+
-//!  |BUSY|            what was left to do              |
+//!  |BUSY|               request bits                  |
 //!  +----+---------------------------------------------+
 //!
-//!   0 ──── compare-exchange (Acquire), by who comes ────► BUSY ──┐
-//!   ▲                                                     │  ▲   │ fetch-or (Release), by who finds it so: word is left
-//!   └──── compare-exchange (Release), by who worked ──────┘  └───┘ swap (Acquire), by who works: word is taken
+//!    free ── compare-exchange (Acquire), by a thread that acquires ──► BUSY ──┐
+//!    ▲                                                                 │  ▲   │ fetch-or (Release), by other threads: leaves requests
+//!    └────── compare-exchange (Release), by the holder ────────────────┘  └───┘ swap (Acquire), by the holder: collects requests
 //! ```
 //!
-//! | what | who touches it |
+//! | state | accessed by |
 //! | --- | --- |
-//! | BUSY | set by who comes when it is not set; cleared only by who has set it, and only when nothing is left to do |
-//! | what was left | set by anybody; taken only by who has set BUSY |
-//! | the value | who has set BUSY, from then on until he clears it |
+//! | BUSY | set by a thread that finds it clear; cleared only by the holder, when no request is left |
+//! | request bits | set by any thread; collected only by the holder |
+//! | the value | the holder, while BUSY is set |
 //!
-//! All of it is one word, so that word cannot be left behind the back of who goes: his exchange fails.
+//! One word holds all of it, so no request can be left unnoticed while the holder releases: its exchange fails.
 //!
 //! # Safety
 //!
-//! - *Two threads with one value.* BUSY goes from 0 to 1 by one thread's exchange, and it alone leads back. What was done
-//!   by who had it before is seen: Acquire and Release.
-//! - *Word that is left by a thread is done by another one* after all that the first one wrote before: its Release pairs with
-//!   the Acquire of who takes it, through whatever others have left in between (they change the word by one step each).
-//! - *A worker that panics* gives the desk back with what was left; who comes next finds it.
+//! - *Two threads with one value.* BUSY goes from 0 to 1 by one thread's exchange, and only that thread clears it. The
+//!   work of earlier holders is visible: Acquire and Release.
+//! - *A request is executed by another thread* after all earlier writes of the requesting thread. Its Release pairs
+//!   with the holder's Acquire, through requests of other threads in between (each changes the word by one step).
+//! - *A holder that panics* releases the lock with its requests; the next thread finds them.
 
 use crate::sync::{AtomicU64, Ordering, UnsafeCell, order};
 
 const BUSY: u64 = 1 << 63;
 
-/// One thing that many threads need, and for which none of them waits.
+/// A flat-combining lock: a value that threads use without waiting for each other.
 ///
 /// ```
-/// use ddss_ipc::Desk;
+/// use ddss_ipc::Combiner;
 ///
-/// let desk = Desk::new(Vec::new());
-/// desk.leave(0b101, |done, left| done.push(left));
-/// desk.leave(0b010, |done, left| {
-///     if left == 0b010 {
-///         // Whoever comes now, goes again; what he left is done in a second round.
-///         desk.leave(0b001, |_, _| unreachable!("somebody is at it"));
+/// let combiner = Combiner::new(Vec::new());
+/// combiner.submit(0b101, |done, requests| done.push(requests));
+/// combiner.submit(0b010, |done, requests| {
+///     if requests == 0b010 {
+///         // The combiner is held, so this returns at once. The holder executes it in a second round.
+///         combiner.submit(0b001, |_, _| unreachable!("the combiner is held"));
 ///     }
-///     done.push(left);
+///     done.push(requests);
 /// });
-/// desk.leave(0, |done, _| assert_eq!(*done, [0b101, 0b010, 0b001]));
+/// combiner.submit(0, |done, _| assert_eq!(*done, [0b101, 0b010, 0b001]));
 /// ```
 pub struct Combiner<T> {
     word: AtomicU64,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is only reached by the one thread that has set BUSY (see the module's page).
+// SAFETY: only the thread that has set BUSY accesses the value (see the module's page).
 unsafe impl<T: Send> Sync for Combiner<T> {}
 
 impl<T> std::fmt::Debug for Combiner<T> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Desk").finish_non_exhaustive()
+        out.debug_struct("Combiner").finish_non_exhaustive()
     }
 }
 
-/// Gives the desk back when its worker panics.
+/// Releases the lock when its holder panics.
 struct CombinerGuard<'a>(&'a AtomicU64);
 
 impl Drop for CombinerGuard<'_> {
     fn drop(&mut self) {
-        self.0.fetch_and(!BUSY, order::leave_desk());
+        self.0.fetch_and(!BUSY, order::combiner_release());
     }
 }
 
 impl<T> Combiner<T> {
-    /// Bits of a word that can be left.
+    /// Number of request bits.
     pub const BITS: u32 = u64::BITS - 1;
 
-    /// Nobody is at work.
+    /// Creates a free combiner.
     pub fn new(value: T) -> Self {
         Self { word: AtomicU64::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// Leaves word: sets bits. If nobody is at work, this thread works, until nothing more is left; else who works does it,
-    /// as soon as he can. With no bits: works if nobody does.
+    /// Submits request bits. If the lock is free, this thread executes requests until none is left; otherwise the
+    /// holder executes them. Without bits: executes if the lock is free.
     #[inline]
-    pub fn leave(&self, left: u64, mut work: impl FnMut(&mut T, u64)) {
-        debug_assert_eq!(left & BUSY, 0, "one bit is not to be left");
-        let mut left = left & !BUSY;
-        // Pairs with the Release of who was here before.
-        if self.word.compare_exchange(0, BUSY, order::enter_desk(), Ordering::Relaxed).is_err() {
-            // Pairs with the Acquire of who takes it; and, should he just have gone, with his Release.
-            if self.word.fetch_or(left | BUSY, order::leave_word()) & BUSY != 0 {
+    pub fn submit(&self, requests: u64, mut work: impl FnMut(&mut T, u64)) {
+        debug_assert_eq!(requests & BUSY, 0, "the BUSY bit is not a request");
+        let mut requests = requests & !BUSY;
+        // Pairs with the Release of the last holder.
+        if self.word.compare_exchange(0, BUSY, order::combiner_acquire(), Ordering::Relaxed).is_err() {
+            // Pairs with the Acquire of the holder; if it has just released, with its Release.
+            if self.word.fetch_or(requests | BUSY, order::combiner_request()) & BUSY != 0 {
                 return;
             }
-            left = self.word.swap(BUSY, order::take_word()) & !BUSY;
+            requests = self.word.swap(BUSY, order::combiner_collect()) & !BUSY;
         }
-        let stay = CombinerGuard(&self.word);
+        let guard = CombinerGuard(&self.word);
         loop {
-            self.with(&mut |value| work(value, left));
-            // Pairs with the Acquire of who comes next.
-            if self.word.compare_exchange(BUSY, 0, order::leave_desk(), Ordering::Relaxed).is_ok() {
-                break std::mem::forget(stay);
+            self.with(&mut |value| work(value, requests));
+            // Pairs with the Acquire of the next holder.
+            if self.word.compare_exchange(BUSY, 0, order::combiner_release(), Ordering::Relaxed).is_ok() {
+                break std::mem::forget(guard);
             }
-            // Pairs with the Release of who left it.
-            left = self.word.swap(BUSY, order::take_word()) & !BUSY;
+            // Pairs with the Release of the submitting threads.
+            requests = self.word.swap(BUSY, order::combiner_collect()) & !BUSY;
         }
     }
 
     #[cfg(not(loom))]
     #[inline(always)]
     fn with(&self, work: &mut impl FnMut(&mut T)) {
-        // SAFETY: only `leave` calls this, and only while this thread has set BUSY; `work` cannot come back here, since it
-        // would find BUSY set.
+        // SAFETY: only `submit` calls this, and only while this thread has set BUSY; `work` cannot get here again,
+        // since it would find BUSY set.
         work(unsafe { &mut *self.value.get() });
     }
 
     #[cfg(loom)]
     fn with(&self, work: &mut impl FnMut(&mut T)) {
-        // SAFETY: as above, under the eyes of the model checker.
+        // SAFETY: as above, checked by the model checker.
         self.value.with_mut(|value| work(unsafe { &mut *value }));
     }
 }
@@ -128,18 +128,19 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     #[test]
-    fn whatever_is_left_is_done_once_and_by_one_at_a_time() {
-        // If this broke, a task's request would lie there until somebody else's comes, or go out twice.
+    fn each_request_executes_once_and_exclusively() {
+        // If this broke, a task's request would wait for that of another task, or go out twice.
         const EACH: usize = 50_000;
-        let (desk, posted) = (Combiner::new([0usize; 4]), std::array::from_fn::<_, 4, _>(|_| AtomicUsize::new(0)));
+        let (combiner, posted) = (Combiner::new([0usize; 4]), std::array::from_fn::<_, 4, _>(|_| AtomicUsize::new(0)));
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let (desk, posted) = (&desk, &posted);
+                let (combiner, posted) = (&combiner, &posted);
                 scope.spawn(move || {
                     for _ in 0..EACH {
                         posted[thread].fetch_add(1, Ordering::Relaxed);
-                        desk.leave(1 << thread, |done, left| {
-                            for (index, done) in done.iter_mut().enumerate().filter(|(index, _)| left >> index & 1 == 1)
+                        combiner.submit(1 << thread, |done, requests| {
+                            for (index, done) in
+                                done.iter_mut().enumerate().filter(|(index, _)| requests >> index & 1 == 1)
                             {
                                 *done += posted[index].swap(0, Ordering::Relaxed);
                             }
@@ -148,22 +149,22 @@ mod tests {
                 });
             }
         });
-        desk.leave(0, |done, left| assert_eq!((left, *done), (0, [EACH; 4])));
+        combiner.submit(0, |done, requests| assert_eq!((requests, *done), (0, [EACH; 4])));
     }
 
     #[test]
-    fn a_worker_that_panics_leaves_the_desk_to_others() {
+    fn panicking_holder_releases_combiner() {
         // If this broke, one waker that panics would end all calls of all tasks.
-        let desk = Combiner::new(0);
+        let combiner = Combiner::new(0);
         let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            desk.leave(1, |_, _| {
-                desk.leave(2, |_, _| ());
+            combiner.submit(1, |_, _| {
+                combiner.submit(2, |_, _| ());
                 panic!("on purpose");
             });
         }));
         assert!(died.is_err());
         let mut seen = 0;
-        desk.leave(4, |_, left| seen |= left);
+        combiner.submit(4, |_, requests| seen |= requests);
         assert_eq!(seen, 6);
     }
 }

@@ -1,4 +1,4 @@
-//! Shared memory in files: it has a name, outlives the process that made it, and its pages come and go.
+//! Shared memory in named files, which outlive the process and whose pages are allocated and freed on demand.
 
 use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
@@ -10,8 +10,8 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use super::memory::{MemoryError, SharedMemory};
 
 impl SharedMemory {
-    /// Opens a file of shared memory, or makes it (mode 0600), and maps `bytes` of it, or all that there is if that is
-    /// more. It takes no pages before they are [reserved](Self::reserve).
+    /// Opens or creates (mode 0600) a file of shared memory and maps `bytes` of it, or the whole file if that is
+    /// longer. No pages are allocated before they are [reserved](Self::reserve).
     pub fn open_sparse_file(path: &Path, bytes: usize) -> Result<Self, MemoryError> {
         if bytes == 0 {
             return Err(MemoryError::Empty);
@@ -26,7 +26,7 @@ impl SharedMemory {
         Self::map_file(path, file, wanted as usize)
     }
 
-    /// Sees that the pages of a range are there: a store into them cannot fail any more for want of memory.
+    /// Allocates the pages of a range, so that a store cannot fail for want of memory.
     pub fn reserve(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
         self.check_inside(offset, bytes)?;
         let at = (self.offset() + offset) as u64;
@@ -34,7 +34,7 @@ impl SharedMemory {
             .map_err(MemoryError::system("reserve"))
     }
 
-    /// Makes a range zeroes and gives its pages back.
+    /// Zeroes a range and frees its pages.
     pub fn clear(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
         self.check_inside(offset, bytes)?;
         let at = (self.offset() + offset) as u64;
@@ -42,7 +42,7 @@ impl SharedMemory {
         rustix::fs::fallocate(self.descriptor(), flags, at, bytes as u64).map_err(MemoryError::system("clear"))
     }
 
-    /// A descriptor of the file at `path` that one can only read through.
+    /// Opens a read-only descriptor of the file at `path`.
     pub fn open_to_read(path: &Path) -> Result<OwnedFd, MemoryError> {
         rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
             .map_err(MemoryError::system("open the file of"))
@@ -56,7 +56,7 @@ mod tests {
     use rustix::fs::fstat;
 
     #[test]
-    fn what_is_cleared_is_zeroes_and_costs_nothing() {
+    fn cleared_range_is_zero_and_unallocated() {
         // If this broke, a released segment would keep its pages, or show its bytes to the next one.
         let path = std::env::temp_dir().join(format!("ddss-sparse-{}", std::process::id()));
         let memory = SharedMemory::open_sparse_file(&path, 1 << 24).unwrap();
@@ -67,7 +67,7 @@ mod tests {
         memory.write(5000, b"secret").unwrap();
         drop(SharedMemory::open_sparse_file(&path, 1 << 20).unwrap());
         let again = SharedMemory::open_sparse_file(&path, 1 << 20).unwrap();
-        assert_eq!(again.len(), 1 << 24, "it never shrinks under somebody who has it mapped");
+        assert_eq!(again.len(), 1 << 24, "an open file never shrinks");
         memory.clear(4096, 8192).unwrap();
         let mut bytes = [1; 6];
         again.read(5000, &mut bytes).unwrap();

@@ -1,7 +1,7 @@
 //! Memory that other processes map as well, and may write at any time.
 //!
-//! It is never handed out as a `&[u8]`: bytes are copied in and out through raw pointers, words are atomics.
-//! A mapping never shrinks under us: anonymous memory is sealed, so a stranger cannot turn an access into `SIGBUS`.
+//! It is never exposed as a `&[u8]`: bytes are copied in and out through raw pointers, words are atomics. A mapping
+//! never shrinks: anonymous memory is sealed, so that no other process can turn an access into `SIGBUS`.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -19,49 +19,49 @@ use ddss_core::limits::{LINE_BYTES, RING_SLOTS};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::sigbus::Mapped;
+use super::sigbus::MappedFile;
 use crate::shm::ring::{MappedRing, Slot};
 
-/// Why memory could not be shared or touched.
+/// Reasons for which memory cannot be shared or accessed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The range does not lie inside the memory.
+    /// The range exceeds the memory.
     #[error("{bytes} bytes at offset {offset} do not fit into {within} bytes of shared memory")]
     OutOfBounds {
-        /// Where the range starts.
+        /// Offset of the range.
         offset: usize,
-        /// How long it is.
+        /// Length of the range.
         bytes: usize,
-        /// How long the memory is.
+        /// Length of the memory.
         within: usize,
     },
-    /// A word's offset is not a multiple of eight (a ring's: of a line).
+    /// The offset is not a multiple of eight (for a ring: of a cache line).
     #[error("offset {0} of shared memory is not aligned")]
     Misaligned(usize),
-    /// The mapping is readable only.
+    /// The mapping is read-only.
     #[error("shared memory is mapped read-only")]
     ReadOnly,
-    /// Memory of no bytes.
+    /// The memory has zero bytes.
     #[error("shared memory of zero bytes")]
     Empty,
-    /// The descriptor stands for less memory than was said.
-    #[error("descriptor holds {found} bytes where {wanted} were promised")]
+    /// The descriptor has less memory than was announced.
+    #[error("descriptor holds {found} bytes, fewer than the announced {wanted}")]
     TooSmall {
-        /// What was said.
+        /// Announced length.
         wanted: usize,
-        /// What `fstat` says.
+        /// Length according to `fstat`.
         found: u64,
     },
     /// The descriptor's memory could shrink while it is mapped.
     #[error("descriptor is not sealed against shrinking")]
     NotSealed,
-    /// The kernel refused.
+    /// A system call failed.
     #[error("cannot {tried} shared memory")]
     System {
-        /// What was tried.
+        /// Operation that failed.
         tried: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: io::Error,
     },
@@ -73,18 +73,16 @@ impl MemoryError {
     }
 }
 
-/// How memory is mapped.
+/// Access mode of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Loads only: a store would be refused by this type, and by the processor.
+    /// Loads only: this type and the processor refuse stores.
     ReadOnly,
     /// Loads and stores.
     ReadWrite,
 }
 
-/// A mapping, unmapped when the last holder is gone.
-/// Mappings of so many bytes are asked to lie in huge pages, which the machine gives to shared memory or not
-/// (`shmem_enabled`).
+/// Size from which mappings ask for huge pages. The machine decides whether shared memory gets them (`shmem_enabled`).
 const HUGE_FROM: usize = 2 << 20;
 
 struct Map {
@@ -92,19 +90,19 @@ struct Map {
     bytes: usize,
     access: Access,
     descriptor: OwnedFd,
-    /// If it is a file with a name.
-    named: Option<Mapped>,
+    /// Registration for `SIGBUS`, if the memory is a named file.
+    named_file: Option<MappedFile>,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread, and it is touched through atomics and raw copies only.
+// SAFETY: a mapping belongs to the process, not to a thread, and is accessed through atomics and raw copies only.
 unsafe impl Send for Map {}
-// SAFETY: as above; `&Map` gives nothing that is not meant for concurrent use.
+// SAFETY: as above; `&Map` offers only operations meant for concurrent use.
 unsafe impl Sync for Map {}
 
 impl Drop for Map {
     fn drop(&mut self) {
-        drop(self.named.take());
-        // SAFETY: `Map::new` mapped exactly these bytes, and whoever holds a pointer into them holds the `Map`.
+        drop(self.named_file.take());
+        // SAFETY: `Map::new` mapped exactly these bytes, and every pointer into them is kept with the `Map`.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.bytes) };
         debug_assert!(unmapped.is_ok());
     }
@@ -119,22 +117,22 @@ impl Map {
             Access::ReadOnly => ProtFlags::READ,
             Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
         };
-        // SAFETY: a fresh mapping at an address that the kernel chooses disturbs nobody.
+        // SAFETY: a fresh mapping at an address that the kernel chooses affects no other memory.
         let base =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &descriptor, 0) };
         let base = base.map_err(MemoryError::system("map"))?;
         let base = NonNull::new(base).ok_or(MemoryError::Empty)?;
-        let map = Self { base, bytes, access, descriptor, named: None };
+        let map = Self { base, bytes, access, descriptor, named_file: None };
         map.prefer_huge_pages();
         Ok(map)
     }
 
     fn prefer_huge_pages(&self) {
         if self.bytes >= HUGE_FROM {
-            // SAFETY: advice about a mapping of this value's, which changes none of its bytes.
+            // SAFETY: advice about a mapping of this value, which changes none of its bytes.
             let asked =
                 unsafe { rustix::mm::madvise(self.base.as_ptr(), self.bytes, rustix::mm::Advice::LinuxHugepage) };
-            // A kernel without huge pages refuses; small ones do.
+            // A kernel without huge pages refuses; small pages work as well.
             let _ = asked;
         }
     }
@@ -173,7 +171,7 @@ impl fmt::Debug for SharedMemory {
 }
 
 impl SharedMemory {
-    /// Makes anonymous memory, zeroed, that nobody can shrink or grow. `name` shows up in `/proc/PID/maps`.
+    /// Creates anonymous memory, zeroed, which no process can shrink or grow. `name` shows up in `/proc/PID/maps`.
     pub fn create(name: &str, bytes: usize) -> Result<Self, MemoryError> {
         if bytes == 0 {
             return Err(MemoryError::Empty);
@@ -186,8 +184,8 @@ impl SharedMemory {
         Self::map(descriptor, bytes, Access::ReadWrite)
     }
 
-    /// Makes a file (mode 0600) of that many bytes and maps it; in a tmpfs folder it is shared memory with a name,
-    /// which outlives the process. Fails when the file is already there.
+    /// Creates a file (mode 0600) of that many bytes and maps it. In a tmpfs folder it is named shared memory, which
+    /// outlives the process. Fails if the file exists.
     pub fn create_file(path: &Path, bytes: usize) -> Result<Self, MemoryError> {
         if bytes == 0 {
             return Err(MemoryError::Empty);
@@ -196,19 +194,19 @@ impl SharedMemory {
         let file = file.map_err(|source| MemoryError::System { tried: "create the file of", source })?;
         let made = Self::allocate(&file, bytes).and_then(|()| Self::map_file(path, file, bytes));
         if made.is_err() {
-            // Nobody knows of the file yet; half-made it would only stand in the way of the next try.
+            // No process knows of the file yet; incomplete it would block the next attempt.
             let _ = std::fs::remove_file(path);
         }
         made
     }
 
     fn allocate(file: &File, bytes: usize) -> Result<(), MemoryError> {
-        // Allocated now, because a tmpfs that is full would answer the first touch with SIGBUS.
+        // Allocated now, because a full tmpfs would answer the first access with SIGBUS.
         rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes as u64)
             .map_err(MemoryError::system("allocate"))
     }
 
-    /// Maps a whole file that [`create_file`](Self::create_file) made.
+    /// Maps a whole file that [`create_file`](Self::create_file) created.
     pub fn open_file(path: &Path) -> Result<Self, MemoryError> {
         let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.map_err(|source| MemoryError::System { tried: "open the file of", source })?;
@@ -217,8 +215,8 @@ impl SharedMemory {
         Self::map_file(path, file, bytes)
     }
 
-    /// Maps the first `bytes` of what somebody else made. Anonymous memory must be sealed against shrinking; a file
-    /// with a name cannot be sealed, so whoever passes one is trusted not to shrink it.
+    /// Maps the first `bytes` of another process' memory. Anonymous memory must be sealed against shrinking. A named
+    /// file cannot be sealed, so the process that passes it is trusted not to shrink it.
     pub fn from_descriptor(descriptor: OwnedFd, bytes: usize, access: Access) -> Result<Self, MemoryError> {
         let stat = rustix::fs::fstat(&descriptor).map_err(MemoryError::system("measure"))?;
         let found = u64::try_from(stat.st_size).unwrap_or(0);
@@ -239,54 +237,54 @@ impl SharedMemory {
         Ok(Self { map, start: 0, bytes })
     }
 
-    /// The same of a file that has a name, to be said if it can be reached no more.
+    /// Maps a named file and registers it for [`exit_on_lost_file`](crate::exit_on_lost_file).
     pub(super) fn map_file(path: &Path, file: File, bytes: usize) -> Result<Self, MemoryError> {
         let mut map = Map::new(file.into(), bytes, Access::ReadWrite)?;
-        map.named = Mapped::note(path, map.base.as_ptr() as usize, bytes);
+        map.named_file = MappedFile::register(path, map.base.as_ptr() as usize, bytes);
         Ok(Self { map: Arc::new(map), start: 0, bytes })
     }
 
-    /// From now on nobody gets a writable mapping any more, nor can write through the descriptor or punch holes; the
-    /// mappings that are already there keep what they have. For memory that others may only look at.
+    /// Forbids further writable mappings, writes through the descriptor, and holes. Existing mappings keep their
+    /// access. For memory that other processes may only read.
     pub fn seal_future_writes(&self) -> Result<(), MemoryError> {
         rustix::fs::fcntl_add_seals(&self.map.descriptor, SealFlags::FUTURE_WRITE | SealFlags::SEAL)
             .map_err(MemoryError::system("seal"))
     }
 
-    /// Nobody can change the seals any more.
+    /// Forbids changes of the seals.
     pub fn seal_seals(&self) -> Result<(), MemoryError> {
         rustix::fs::fcntl_add_seals(&self.map.descriptor, SealFlags::SEAL).map_err(MemoryError::system("seal"))
     }
 
-    /// How many bytes.
+    /// Returns the length in bytes.
     #[allow(clippy::len_without_is_empty, reason = "memory of zero bytes is never mapped; a slice may be empty")]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Where this part starts in the descriptor's memory.
+    /// Returns the offset of this part in the descriptor's memory.
     pub fn offset(&self) -> usize {
         self.start
     }
 
-    /// What to pass to another process.
+    /// Returns the descriptor to pass to another process.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.map.descriptor.as_fd()
     }
 
-    /// How it is mapped.
+    /// Returns the access mode of the mapping.
     pub fn access(&self) -> Access {
         self.map.access
     }
 
-    /// A part of it, which counts its offsets from its own first byte.
+    /// Returns a part of the memory, with offsets from its own first byte.
     pub fn slice(&self, offset: usize, bytes: usize) -> Result<Self, MemoryError> {
         self.check(offset, bytes)?;
         Ok(Self { map: Arc::clone(&self.map), start: self.start + offset, bytes })
     }
 
-    /// Copies bytes out. What the other side writes meanwhile may be half in the copy. Ranges of up to one line whose
-    /// offset and length are multiples of eight are read word by word, each word whole.
+    /// Copies bytes out. Concurrent writes of the other side may be torn in the copy. Ranges of up to one cache line,
+    /// with offset and length multiples of eight, are read word by word, each word whole.
     #[inline]
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), MemoryError> {
         let from = self.check(offset, into.len())?;
@@ -296,8 +294,9 @@ impl SharedMemory {
             }
             return Ok(());
         }
-        // SAFETY: `check` found the range inside the mapping that `self` holds; `into` is ours alone, so the two do
-        // not overlap. Others may write the source meanwhile: the bytes are plain data of which any value is fine.
+        // SAFETY: `check` found the range inside the mapping that `self` holds; `into` is exclusive, so the two do not
+        // overlap. Other processes may write the source meanwhile: the bytes are plain data of which any value is
+        // valid.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
         Ok(())
     }
@@ -320,7 +319,7 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Copies from one shared memory into another, or within one (the ranges may overlap).
+    /// Copies between two shared memories, or within one (the ranges may overlap).
     pub fn copy(
         from: &Self,
         from_offset: usize,
@@ -357,7 +356,7 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Exchanges an aligned word if it holds `current`; gives what it held. A failed exchange loads with Acquire.
+    /// Exchanges an aligned word if it holds `current`; returns the old value. A failed exchange loads with Acquire.
     pub fn compare_exchange(
         &self,
         offset: usize,
@@ -368,17 +367,17 @@ impl SharedMemory {
         Ok(self.writable_word(offset)?.compare_exchange(current, new, ordering, Ordering::Acquire))
     }
 
-    /// Adds to an aligned word; gives what it held.
+    /// Adds to an aligned word; returns the old value.
     pub fn fetch_add(&self, offset: usize, value: u64, ordering: Ordering) -> Result<u64, MemoryError> {
         Ok(self.writable_word(offset)?.fetch_add(value, ordering))
     }
 
-    /// Replaces an aligned word; gives what it held.
+    /// Replaces an aligned word; returns the old value.
     pub fn swap(&self, offset: usize, value: u64, ordering: Ordering) -> Result<u64, MemoryError> {
         Ok(self.writable_word(offset)?.swap(value, ordering))
     }
 
-    /// A ring of slots that starts at `offset`.
+    /// Returns the ring of slots at `offset`.
     pub(crate) fn ring_at(&self, offset: usize) -> Result<MappedRing, MemoryError> {
         let first = self.check_writable(offset, RING_SLOTS * size_of::<Slot>())?;
         if !first.addr().get().is_multiple_of(LINE_BYTES) {
@@ -388,7 +387,7 @@ impl SharedMemory {
         Ok(unsafe { MappedRing::new(first.cast(), self.clone()) })
     }
 
-    /// A word to come back to again and again.
+    /// Returns a handle of an aligned word, for repeated access.
     pub(crate) fn word_at(&self, offset: usize) -> Result<MappedWord, MemoryError> {
         Ok(MappedWord { word: NonNull::from(self.word(offset)?), _memory: self.clone() })
     }
@@ -398,7 +397,7 @@ impl SharedMemory {
         bytes <= LINE_BYTES && (address | bytes).is_multiple_of(8)
     }
 
-    /// Whether a range lies inside.
+    /// Checks that a range lies inside.
     pub(super) fn check_inside(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
         self.check(offset, bytes).map(|_| ())
     }
@@ -440,15 +439,15 @@ impl SharedMemory {
     }
 }
 
-/// One aligned word of shared memory, found once.
+/// Handle of one aligned word of shared memory.
 pub(crate) struct MappedWord {
     word: NonNull<AtomicU64>,
     _memory: SharedMemory,
 }
 
-// SAFETY: the pointer stays valid as long as `_memory` holds the mapping, from whichever thread.
+// SAFETY: the pointer stays valid as long as `_memory` holds the mapping, from any thread.
 unsafe impl Send for MappedWord {}
-// SAFETY: as above, and it is an atomic.
+// SAFETY: as above, and the word is an atomic.
 unsafe impl Sync for MappedWord {}
 
 impl Deref for MappedWord {
@@ -466,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_that_overflows_or_sticks_out_is_refused() {
+    fn range_out_of_bounds_is_rejected() {
         // If this broke, a length from a request would let a client read the daemon's memory.
         let memory = SharedMemory::create("bounds", 8192).unwrap().slice(4096, 100).unwrap();
         let mut buffer = [0; 64];
@@ -479,12 +478,12 @@ mod tests {
         }
         memory.read(36, &mut buffer).unwrap();
         assert!(memory.load(4, Ordering::Relaxed).is_err(), "not aligned");
-        assert!(memory.load(96, Ordering::Relaxed).is_err(), "half of the word sticks out");
+        assert!(memory.load(96, Ordering::Relaxed).is_err(), "half of the word is outside");
         assert!(memory.slice(100, 0).is_ok());
     }
 
     #[test]
-    fn a_client_cannot_shrink_grow_or_unseal_what_is_mapped() {
+    fn sealed_memory_cannot_be_resized_or_unsealed() {
         // If this broke, a client could kill the daemon with SIGBUS by one ftruncate.
         let memory = SharedMemory::create("sealed", 8192).unwrap();
         memory.seal_seals().unwrap();
@@ -495,8 +494,8 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_could_shrink_is_not_mapped() {
-        // If this broke, whoever passes us a descriptor could kill us later by shrinking it.
+    fn unsealed_memory_is_not_mapped() {
+        // If this broke, a process that passes a descriptor could kill the receiver later by shrinking it.
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let descriptor = rustix::fs::memfd_create("loose", flags).unwrap();
         rustix::fs::ftruncate(&descriptor, 4096).unwrap();
@@ -512,8 +511,8 @@ mod tests {
 
     #[test]
     fn read_only_memory_stays_read_only() {
-        // If this broke, one client could tamper with the board that every client reads.
-        let memory = SharedMemory::create("board", 4096).unwrap();
+        // If this broke, one client could tamper with the page that every client reads.
+        let memory = SharedMemory::create("service_page", 4096).unwrap();
         memory.seal_future_writes().unwrap();
         memory.store(0, 1, Ordering::Release).unwrap();
         let copy = || memory.descriptor().try_clone_to_owned().unwrap();
@@ -526,12 +525,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_keeps_its_bytes_for_the_next_process() {
-        // If this broke, a restarted daemon would have lost every segment.
+    fn file_keeps_its_bytes_across_mappings() {
+        // If this broke, a restarted daemon would lose every segment.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool");
         SharedMemory::create_file(&path, 4096).unwrap().write(100, b"still here").unwrap();
-        assert!(SharedMemory::create_file(&path, 4096).is_err(), "must not run over a file that is there");
+        assert!(SharedMemory::create_file(&path, 4096).is_err(), "an existing file is not overwritten");
         let memory = SharedMemory::open_file(&path).unwrap();
         let mut copy = [0; 10];
         memory.read(100, &mut copy).unwrap();

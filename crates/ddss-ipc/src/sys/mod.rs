@@ -1,5 +1,8 @@
-//! Everything that talks to the kernel or to memory which others write: the only unsafe code of this crate beside
+//! Kernel interfaces, shared memory and lock-free structures: the only unsafe code of this crate beside
 //! [`ring`](crate::shm::ring).
+//!
+//! `memory`, `files` and `seqlock` access shared memory, `sigbus` handles its loss. `combiner` and `try_lock_pool`
+//! share values between threads without waiting. The other modules wrap one kernel interface each.
 
 #[cfg(not(loom))]
 mod barrier;
@@ -36,7 +39,7 @@ pub(crate) use sched_slice::{set_slice_ns, slice_ns};
 #[cfg(not(loom))]
 pub use seqlock::Seqlock;
 #[cfg(not(loom))]
-pub use sigbus::exit_for_lost_files;
+pub use sigbus::exit_on_lost_file;
 #[cfg(not(loom))]
 pub use socket_activation::InheritedSocket;
 #[cfg(not(loom))]

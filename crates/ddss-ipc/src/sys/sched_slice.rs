@@ -1,8 +1,8 @@
-//! How long the scheduler lets the calling thread run at a time.
+//! Scheduler slice of the calling thread: how long it runs at a time.
 
 use std::io;
 
-/// What the kernel takes and gives (`struct sched_attr`, its first version).
+/// The kernel's `struct sched_attr`, first version.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 struct Attributes {
@@ -22,24 +22,24 @@ const _: () = assert!(SIZE == 48);
 fn attributes() -> io::Result<Attributes> {
     let mut attributes = Attributes::default();
     let (this_thread, no_flags) = (0, 0);
-    // SAFETY: the kernel writes at most the `SIZE` bytes that it is told of, all of which are plain numbers of ours.
+    // SAFETY: the kernel writes at most the `SIZE` bytes that it is told of, all of which are plain numbers.
     let done = unsafe { libc::syscall(libc::SYS_sched_getattr, this_thread, &raw mut attributes, SIZE, no_flags) };
     if done == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The slices of the calling thread; `None` if it is not one that the scheduler treats as usual, or the kernel does not say.
-/// Zero where all threads have the same.
+/// Returns the slice of the calling thread; zero is the system's default. `None` for a thread with another scheduling
+/// policy, or if the kernel does not say.
 pub(crate) fn slice_ns() -> Option<u64> {
     let attributes = attributes().ok()?;
     (attributes.policy == libc::SCHED_OTHER as u32).then_some(attributes.runtime_ns)
 }
 
-/// Asks for slices of that length; zero is the system's own. The thread's share of its core stays what it was. A kernel older than
-/// 6.12 has one length for all, and does nothing.
+/// Sets the slice of the calling thread; zero is the system's default. The thread's share of its core is unchanged. A
+/// kernel older than 6.12 has one slice for all threads and ignores this.
 pub(crate) fn set_slice_ns(runtime_ns: u64) -> io::Result<()> {
     let changed = Attributes { size: SIZE, runtime_ns, ..attributes()? };
     let (this_thread, no_flags) = (0, 0);
-    // SAFETY: the kernel reads the `size` bytes of our numbers.
+    // SAFETY: the kernel reads `size` bytes of plain numbers.
     let done = unsafe { libc::syscall(libc::SYS_sched_setattr, this_thread, &raw const changed, no_flags) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -49,8 +49,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slice_gets_shorter_and_what_it_was_and_nothing_else_changes() {
-        // If this broke, a call in a crowd would change the thread's priority, or its slices would stay short for ever.
+    fn slice_length_changes_alone_and_is_restored() {
+        // If this broke, a call on an oversubscribed machine would change the thread's priority, or its slices would
+        // stay short for ever.
         let thread = std::thread::spawn(|| {
             let before = attributes().unwrap();
             set_slice_ns(300_000).unwrap();
@@ -60,7 +61,7 @@ mod tests {
             (before.runtime_ns, after.runtime_ns, slice_ns())
         });
         let (before, after, again) = thread.join().unwrap();
-        // An older kernel has none of its own for a thread.
+        // An older kernel has no slice for each thread.
         assert!(after == 300_000 || after == before, "{before} {after}");
         assert_eq!(again, Some(before));
     }

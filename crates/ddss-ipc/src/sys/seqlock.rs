@@ -1,4 +1,4 @@
-//! A value in shared memory behind the line of words that says which version it is: found once, read again and again.
+//! Reader of a value in shared memory behind a line of version words: checked once, read many times.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,40 +10,40 @@ use super::memory::{MemoryError, SharedMemory};
 /// Words of the line.
 const WORDS: usize = LINE_BYTES / size_of::<u64>();
 
-/// A line of eight words, and the bytes behind it. Where they are was checked when this was made, so that a look at a
-/// word is one load, and reading bytes checks no more than that they are among these.
+/// A line of eight words, and the payload behind it. Alignment and bounds are checked at creation, so that reading a
+/// word is one load, and reading bytes only checks their range.
 ///
 /// ```
 /// use ddss_ipc::SharedMemory;
 /// use std::sync::atomic::Ordering;
 ///
-/// let memory = SharedMemory::create("framed", 4096)?;
+/// let memory = SharedMemory::create("seqlock", 4096)?;
 /// memory.store(1024 + 16, 7, Ordering::Release)?;
 /// memory.write(1024 + 64, b"the bytes behind")?;
-/// let framed = memory.framed(1024, 16)?;
+/// let seqlock = memory.seqlock_at(1024, 16)?;
 /// let mut copy = [0; 5];
-/// assert_eq!(framed.word::<2>(Ordering::Acquire), 7);
-/// assert!(framed.read(4, &mut copy) && &copy == b"bytes");
-/// assert!(!framed.read(12, &mut copy), "there are only sixteen");
+/// assert_eq!(seqlock.word::<2>(Ordering::Acquire), 7);
+/// assert!(seqlock.read(4, &mut copy) && &copy == b"bytes");
+/// assert!(!seqlock.read(12, &mut copy), "there are only sixteen");
 /// # Ok::<(), ddss_ipc::MemoryError>(())
 /// ```
 #[derive(Debug)]
 pub struct Seqlock {
     line: NonNull<AtomicU64>,
     bytes: usize,
-    /// Holds the mapping.
+    /// Keeps the mapping alive.
     _memory: SharedMemory,
 }
 
-// SAFETY: the pointer stays valid as long as `_memory` holds the mapping, from whichever thread; what it points at is
-// only touched by atomics and raw copies.
+// SAFETY: the pointer stays valid as long as `_memory` holds the mapping, from any thread; its target is only accessed
+// by atomics and raw copies.
 unsafe impl Send for Seqlock {}
 // SAFETY: as above.
 unsafe impl Sync for Seqlock {}
 
 impl SharedMemory {
-    /// The line at `offset` and so many bytes behind it.
-    pub fn framed(&self, offset: usize, bytes: usize) -> Result<Seqlock, MemoryError> {
+    /// Returns a reader of the line at `offset` and that many bytes behind it.
+    pub fn seqlock_at(&self, offset: usize, bytes: usize) -> Result<Seqlock, MemoryError> {
         let all = bytes.saturating_add(LINE_BYTES);
         let line = self.check(offset, all)?.cast::<AtomicU64>();
         if !line.is_aligned() {
@@ -54,27 +54,27 @@ impl SharedMemory {
 }
 
 impl Seqlock {
-    /// One word of the line.
+    /// Loads one word of the line.
     #[inline(always)]
     pub fn word<const INDEX: usize>(&self, ordering: Ordering) -> u64 {
         const { assert!(INDEX < WORDS, "a line has eight words") };
         self.word_at(INDEX).load(ordering)
     }
 
-    /// A word of the line or behind it, which lies inside.
+    /// Returns a word of the line or of the payload, which lies inside.
     #[inline(always)]
     fn word_at(&self, index: usize) -> &AtomicU64 {
         debug_assert!(index * size_of::<u64>() < LINE_BYTES + self.bytes);
-        // SAFETY: the callers give an index of the line (`word`) or of a word that `read` found among the bytes.
+        // SAFETY: the callers pass an index of the line (`word`) or of a word that `read` found in the payload.
         let word = unsafe { self.line.add(index) };
-        // SAFETY: `framed` found the line aligned and all of it inside the mapping that `_memory` holds; it is an atomic,
-        // so that others may write it.
+        // SAFETY: `seqlock_at` found the line aligned and all of it inside the mapping that `_memory` holds; it is an
+        // atomic, so that other processes may write it.
         unsafe { word.as_ref() }
     }
 
-    /// Copies bytes out; `false`, and nothing is copied, if they are not all there. What the other side writes meanwhile may
-    /// be half in the copy. Ranges of up to one line whose offset and length are multiples of eight are read word by word,
-    /// each word whole.
+    /// Copies payload bytes out. Returns false, and copies nothing, if the range exceeds the payload. Concurrent writes
+    /// of the other side may be torn in the copy. Ranges of up to one cache line, with offset and length multiples of
+    /// eight, are read word by word, each word whole.
     #[inline]
     pub fn read(&self, offset: usize, into: &mut [u8]) -> bool {
         let bytes = into.len();
@@ -88,10 +88,11 @@ impl Seqlock {
             }
             return true;
         }
-        // SAFETY: the sum was just found inside; the line in front was when this was made.
+        // SAFETY: the sum was just found inside; the line in front was checked at creation.
         let from = unsafe { self.line.cast::<u8>().add(LINE_BYTES + offset) };
-        // SAFETY: the range lies inside the mapping that `_memory` holds; `into` is ours alone, so the two do not overlap.
-        // Others may write the source meanwhile: the bytes are plain data of which any value is fine.
+        // SAFETY: the range lies inside the mapping that `_memory` holds; `into` is exclusive, so the two do not
+        // overlap. Other processes may write the source meanwhile: the bytes are plain data of which any value is
+        // valid.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), bytes) };
         true
     }
@@ -102,22 +103,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_read_that_is_not_behind_the_line() {
-        // If this broke, a get in place could read another segment, or end the process.
-        let memory = SharedMemory::create("framed", 8192).unwrap();
+    fn read_outside_of_payload_is_rejected() {
+        // If this broke, a local read could read another segment, or kill the process.
+        let memory = SharedMemory::create("seqlock", 8192).unwrap();
         memory.write(4096 + 64, &std::array::from_fn::<u8, 100, _>(|index| index as u8)).unwrap();
-        let framed = memory.framed(4096, 100).unwrap();
+        let seqlock = memory.seqlock_at(4096, 100).unwrap();
         for (offset, bytes) in [(0, 100), (0, 8), (8, 64), (92, 8), (96, 4), (1, 7), (3, 65), (100, 0)] {
             let mut copy = vec![0; bytes];
-            assert!(framed.read(offset, &mut copy), "{bytes} at {offset}");
+            assert!(seqlock.read(offset, &mut copy), "{bytes} at {offset}");
             assert!(copy.iter().enumerate().all(|(index, &byte)| usize::from(byte) == offset + index));
         }
         for (offset, bytes) in [(93, 8), (96, 8), (0, 101), (101, 0), (usize::MAX, 1), (usize::MAX - 7, 8)] {
-            assert!(!framed.read(offset, &mut vec![0; bytes]), "{bytes} at {offset}");
+            assert!(!seqlock.read(offset, &mut vec![0; bytes]), "{bytes} at {offset}");
         }
         for (offset, bytes) in [(8192 - 64, 1), (8192, 0), (0, 8129), (0, usize::MAX), (usize::MAX - 63, 64), (4, 8)] {
-            assert!(memory.framed(offset, bytes).is_err(), "{bytes} behind {offset}");
+            assert!(memory.seqlock_at(offset, bytes).is_err(), "{bytes} behind {offset}");
         }
-        assert!(memory.framed(8192 - 64, 0).is_ok());
+        assert!(memory.seqlock_at(8192 - 64, 0).is_ok());
     }
 }

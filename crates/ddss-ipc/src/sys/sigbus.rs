@@ -1,100 +1,101 @@
-//! The end of a process whose files can be reached no more: somebody cut one short, or its disk fails, or is full where it
-//! had promised room. The kernel says so at an access to the mapping, with `SIGBUS`, and nothing of what is
-//! going on can end as it should. So the process says which file it was, and ends with a code of its own.
+//! Exit of a process that loses a mapped file: the file was truncated, or its disk failed or is full.
+//!
+//! The kernel reports this at an access to the mapping, with `SIGBUS`, and no operation in progress can complete. So
+//! the process names the file on standard error and exits with a code of its own.
 //!
 //! ```text
-//!   FIRST ─► Known { begin, bytes, text } ─► Known ─► .. ─► null        bytes = 0: it is mapped no more
+//!   FIRST_RECORD ─► FileRecord { begin, bytes, text } ─► FileRecord ─► .. ─► null        bytes = 0: unmapped
 //! ```
 //!
 //! # Safety
 //!
-//! The handler may find any thread anywhere, also while it allocates or holds a lock. It only follows the list and makes two
-//! system calls. What is in the list is written before it gets there, and stays for as long as the process.
+//! The handler may interrupt any thread anywhere, also while it allocates or holds a lock. It only follows the list and
+//! makes two system calls. A record is complete before it enters the list, and is never freed.
 
 use std::ffi::c_void;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
-/// A mapped file, and what is to be said if it can be reached no more.
-struct Known {
+/// A mapped file, and the message for its loss.
+struct FileRecord {
     begin: usize,
     bytes: AtomicUsize,
     text: Box<[u8]>,
-    next: AtomicPtr<Known>,
+    next: AtomicPtr<FileRecord>,
 }
 
-static FIRST: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
-/// With which code the process ends; 0: nobody asked for it.
-static CODE: AtomicI32 = AtomicI32::new(0);
+static FIRST_RECORD: AtomicPtr<FileRecord> = AtomicPtr::new(std::ptr::null_mut());
+/// Exit code of the process; 0: not requested.
+static EXIT_CODE: AtomicI32 = AtomicI32::new(0);
 
-/// A file that is mapped for as long as this is there.
-pub(super) struct Mapped(&'static Known);
+/// Registration of a mapped file, until it is dropped.
+pub(super) struct MappedFile(&'static FileRecord);
 
-impl Mapped {
-    /// Nothing, if nobody asked for the words at the end.
-    pub(super) fn note(path: &Path, begin: usize, bytes: usize) -> Option<Self> {
-        if CODE.load(Ordering::Acquire) == 0 {
+impl MappedFile {
+    /// Registers a mapped file. Returns `None` if no exit was requested.
+    pub(super) fn register(path: &Path, begin: usize, bytes: usize) -> Option<Self> {
+        if EXIT_CODE.load(Ordering::Acquire) == 0 {
             return None;
         }
         let text = format!(
-            "ddssd: cannot reach the bytes of {} any more: the file was cut short, or its disk fails or is full \
-             (`dmesg` and `df` tell). Mend that and start ddssd again: it goes on, or says what is lost\n",
+            "ddssd: cannot access the mapped file {}: it was truncated, or its disk failed or is full \
+             (see `dmesg` and `df`); repair that and start ddssd again, which reports what is lost\n",
             path.display()
         );
         let (bytes, text) = (AtomicUsize::new(bytes), text.into_bytes().into());
-        // Never freed: the handler may be at it at any time.
-        let known: &'static Known = Box::leak(Box::new(Known { begin, bytes, text, next: AtomicPtr::default() }));
-        let fresh = std::ptr::from_ref(known).cast_mut();
-        let mut first = FIRST.load(Ordering::Acquire);
+        // Never freed: the handler may read it at any time.
+        let record: &'static FileRecord =
+            Box::leak(Box::new(FileRecord { begin, bytes, text, next: AtomicPtr::default() }));
+        let fresh = std::ptr::from_ref(record).cast_mut();
+        let mut first = FIRST_RECORD.load(Ordering::Acquire);
         loop {
-            known.next.store(first, Ordering::Relaxed);
-            // pairs with the handler's Acquire: who finds it finds what is in it.
-            match FIRST.compare_exchange_weak(first, fresh, Ordering::Release, Ordering::Acquire) {
-                Ok(_) => return Some(Self(known)),
+            record.next.store(first, Ordering::Relaxed);
+            // Pairs with the Acquire of the handler, which then sees the content of the record.
+            match FIRST_RECORD.compare_exchange_weak(first, fresh, Ordering::Release, Ordering::Acquire) {
+                Ok(_) => return Some(Self(record)),
                 Err(newer) => first = newer,
             }
         }
     }
 }
 
-impl Drop for Mapped {
+impl Drop for MappedFile {
     fn drop(&mut self) {
         self.0.bytes.store(0, Ordering::Relaxed);
     }
 }
 
-/// From now on a mapped file that can be reached no more ends this process with a sentence on standard error, and with that
-/// code. It counts for files that are mapped from now on. Another `SIGBUS` ends it as ever.
-pub fn exit_for_lost_files(code: u8) -> std::io::Result<()> {
-    CODE.store(code.into(), Ordering::Release);
-    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void) = lost;
+/// Makes the loss of a mapped file end this process, with a message on standard error and the exit code `code`. It
+/// covers files that are mapped from now on. Any other `SIGBUS` ends the process as usual.
+pub fn exit_on_lost_file(code: u8) -> std::io::Result<()> {
+    EXIT_CODE.store(code.into(), Ordering::Release);
+    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void) = handle_sigbus;
     // SAFETY: all bits zero is a `sigaction` with no flag and an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: the handler has the signature that `SA_SIGINFO` asks for, and does only what a handler may (see above).
+    // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and is async-signal-safe (see above).
     let set = unsafe { libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()) };
     if set == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-extern "C" fn lost(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
-    // SAFETY: the kernel passes what `SA_SIGINFO` promises, for as long as this runs.
+extern "C" fn handle_sigbus(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
+    // SAFETY: the kernel passes a valid `siginfo_t` with `SA_SIGINFO`, for the duration of the handler.
     let info = unsafe { &*info };
-    // SAFETY: of `SIGBUS` it has an address.
+    // SAFETY: `SIGBUS` comes with an address.
     let address = unsafe { info.si_addr() } as usize;
-    let mut next = FIRST.load(Ordering::Acquire);
-    // SAFETY: what is in the list is never freed.
-    while let Some(known) = unsafe { next.as_ref() } {
-        if address.wrapping_sub(known.begin) < known.bytes.load(Ordering::Relaxed) {
-            // SAFETY: the text is never freed, and `write` may be called here. If it fails there is nobody to tell.
-            let _ = unsafe { libc::write(2, known.text.as_ptr().cast(), known.text.len()) };
-            // SAFETY: it may be called here, and runs nothing of this process.
-            unsafe { libc::_exit(CODE.load(Ordering::Relaxed)) };
+    let mut next = FIRST_RECORD.load(Ordering::Acquire);
+    // SAFETY: records are never freed.
+    while let Some(record) = unsafe { next.as_ref() } {
+        if address.wrapping_sub(record.begin) < record.bytes.load(Ordering::Relaxed) {
+            // SAFETY: the text is never freed, and `write` is async-signal-safe. If it fails, there is no other output.
+            let _ = unsafe { libc::write(2, record.text.as_ptr().cast(), record.text.len()) };
+            // SAFETY: `_exit` is async-signal-safe and runs no code of this process.
+            unsafe { libc::_exit(EXIT_CODE.load(Ordering::Relaxed)) };
         }
-        next = known.next.load(Ordering::Acquire);
+        next = record.next.load(Ordering::Acquire);
     }
-    // Nobody's file: whoever is here comes back, and ends as if there were no handler.
-    // SAFETY: it may be called here.
+    // Not a registered file: restore the default action, which ends the process. SAFETY: `signal` is async-signal-safe.
     unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
     // SAFETY: as above; the signal waits until this handler has returned.
     unsafe { libc::raise(libc::SIGBUS) };

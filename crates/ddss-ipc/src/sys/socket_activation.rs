@@ -1,30 +1,29 @@
-//! The socket that whoever started this process listens on for it: descriptor 3, if the environment says so (the protocol of
-//! systemd's `sd_listen_fds`).
+//! Socket activation: a listening socket inherited as descriptor 3, by the protocol of systemd's `sd_listen_fds`.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The first descriptor that is passed.
+/// First descriptor that is passed.
 const FIRST: i32 = 3;
 
-/// A listening socket that somebody else has made.
+/// A listening socket that a supervisor has created.
 ///
 /// ```
-/// // Nobody has passed one to this example.
-/// assert!(ddss_ipc::Inherited::take()?.is_none());
+/// // This example was started without a socket.
+/// assert!(ddss_ipc::InheritedSocket::take()?.is_none());
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct InheritedSocket(pub(crate) OwnedFd);
 
 impl InheritedSocket {
-    /// Takes the socket that was passed to this very process, if one was: once, whoever asks first. More than one is an
-    /// error, since nobody could say which is which.
+    /// Takes the socket that was passed to this process, if any; only the first call returns it. More than one socket
+    /// is an error, since they could not be told apart.
     pub fn take() -> io::Result<Option<Self>> {
         static TAKEN: AtomicBool = AtomicBool::new(false);
         let word = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u32>().ok());
-        // The environment may be that of a parent, which was started so.
+        // The environment may be inherited from a parent that was socket-activated.
         if word("LISTEN_PID") != Some(std::process::id()) {
             return Ok(None);
         }
@@ -32,15 +31,15 @@ impl InheritedSocket {
             None | Some(0) => return Ok(None),
             Some(1) => {}
             Some(count) => {
-                let text = format!("{count} sockets were passed (LISTEN_FDS) where one is used");
+                let text = format!("got {count} inherited sockets (LISTEN_FDS), expected one");
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
         }
         if TAKEN.swap(true, Ordering::AcqRel) || !std::path::Path::new("/proc/self/fd/3").exists() {
             return Ok(None);
         }
-        // SAFETY: the environment, checked to be meant for this process, says that whoever started it left this descriptor
-        // open for it alone; `TAKEN` sees that it is owned once.
+        // SAFETY: the environment, checked to be meant for this process, states that the supervisor left this
+        // descriptor open for it alone; `TAKEN` ensures that it is owned once.
         Ok(Some(Self(unsafe { OwnedFd::from_raw_fd(FIRST) })))
     }
 }

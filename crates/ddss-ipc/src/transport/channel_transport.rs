@@ -1,4 +1,4 @@
-//! The contract of the four strategies, from the client's side of a lane.
+//! The interface of the four transports, from the client's side of a channel.
 
 use std::time::Instant;
 
@@ -7,45 +7,46 @@ use ddss_core::Entry;
 use crate::client::connection::Connection;
 use crate::strategy::WaitClass;
 
-/// How a wait ended.
+/// Outcome of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitOutcome {
-    /// [`Lane::reap`](crate::Channel::reap) has something.
+    /// [`Channel::reap`](crate::Channel::reap) has a completion.
     Ready,
-    /// The deadline came first.
+    /// The deadline has passed.
     TimedOut,
-    /// The daemon is gone (or cut this client off), and nothing is left to reap.
+    /// The daemon is gone (or removed this client), and there is nothing left to reap.
     Gone,
 }
 
-/// One lane's road to the service and back under one strategy: [`Mq`](super::sysv::Mq), [`Rmq`](super::sysv::Rmq),
+/// One channel's transport under one strategy: [`Mq`](super::sysv::Mq), [`Rmq`](super::sysv::Rmq),
 /// [`Rcq`](super::ring_transport::Rcq) or [`Auto`](super::ring_transport::Auto).
 ///
-/// The same calls have the same results under each; they differ in who pays for them and who waits how. The
-/// [`Lane`](crate::Channel) that owns a road keeps the window: it never submits more than `RING_SLOTS` entries beyond
-/// those it took.
+/// The same calls have the same results under each; they differ in cost and in how each side waits. The
+/// [`Channel`](crate::Channel) that owns a transport enforces the window: it never submits more than `RING_SLOTS`
+/// entries beyond those it took.
 pub(crate) trait ChannelTransport: Send {
-    /// Sends a request. Never blocks, never fails: what does not fit yet waits on this side.
+    /// Sends a request. Never blocks and never fails: entries that do not fit wait on the client's side.
     fn submit(&mut self, entry: &Entry);
 
     /// Wakes the service if it sleeps.
-    fn ring(&mut self);
+    fn ring_doorbell(&mut self);
 
-    /// What it shares with the other lanes of its client.
-    fn link(&self) -> &Connection;
+    /// Returns the state shared with the other channels of the client.
+    fn connection(&self) -> &Connection;
 
-    /// Takes the next completion, if it is there.
+    /// Takes the next completion, if there is one.
     fn take(&mut self) -> Option<Entry>;
 
-    /// Whether [`take`](Self::take) would have something.
+    /// Returns true if [`take`](Self::take) would return a completion.
     fn is_ready(&mut self) -> bool;
 
     /// Waits for the next completion.
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> WaitOutcome;
 
-    /// From now on the next completion makes the client's socket readable. False, and nothing said, when it is there.
+    /// Makes the client's socket readable at the next completion. Returns false, without effect, when there is one
+    /// already.
     fn arm_async(&mut self) -> bool;
 
-    /// Nobody waits at the socket any more.
+    /// Reverts [`arm_async`](Self::arm_async).
     fn disarm_async(&mut self);
 }

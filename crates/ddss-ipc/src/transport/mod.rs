@@ -1,4 +1,7 @@
-//! How a channel moves entries: rings in shared memory, System V queues, or both.
+//! Transports of a channel's entries: rings in shared memory, System V queues, or both.
+//!
+//! `channel_transport` is the interface. `ring_transport` implements `Rcq` and `Auto`, `sysv` implements `Mq` and
+//! `Rmq`. System V queues lack time-outs, which `sysv_timeout` adds, and outlive a crash, which `sysv_journal` repairs.
 
 #[cfg(not(loom))]
 pub(crate) mod channel_transport;

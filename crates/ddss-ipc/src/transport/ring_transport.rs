@@ -14,74 +14,75 @@ use crate::shm::ring::{Consumer, Kind, MappedRing, Producer};
 use crate::strategy::WaitClass;
 use crate::sync::Ordering;
 use crate::sys::{MappedWord, MemoryError, SharedMemory};
-use crate::trace_sampling::{clock_ns, is_followed, stamp};
+use crate::trace_sampling::{clock_ns, encode_stamp, is_sampled};
 use crate::wait::first_poll_delay::FirstPollDelay;
 use crate::wait::park;
 use crate::wait::park::SleepMode;
 use crate::wait::same_core::{SameCore, YIELDS_MAX};
 use crate::wait::time_slice::TimeSlice;
 
-/// How long a client spins before it offers its core to others.
+/// Time that a client spins before it yields its core.
 const SPIN: Duration = Duration::from_micros(8);
-/// The same for a client of `Auto` on a full machine, when operations are short: it has waited long for its turn on its
-/// core, the offer would be taken, and a service that has many lanes to look at may need some microseconds to find it.
-const SPIN_CROWDED: Duration = Duration::from_micros(32);
-/// How often a client of `Auto` spins that long before it parks, as long as nobody takes what it offers. Together as
-/// long as it takes to wake it up again on another core than the service's.
+/// Spin time of a client of `Auto` on an oversubscribed machine, when operations are short. The client has waited long
+/// for its turn, a yield would lose the core, and a service with many channels may need some microseconds to find the
+/// request.
+const SPIN_OVERSUBSCRIBED: Duration = Duration::from_micros(32);
+/// Spins of a client of `Auto` before it parks, while no other thread takes its yields. Together they take as long as a
+/// wake-up on another core than the service's.
 const SPINS_MAX: u32 = 4;
-/// An offer that nobody takes is over sooner.
-const ALONE_MAX: Duration = Duration::from_nanos(900);
-/// How many looks at the slot between two looks at the clock.
-const LOOKS_PER_CLOCK: u32 = 32;
-/// How long one sleep lasts at the most before the client looks whether the daemon is alive.
+/// Upper limit of a yield that no other thread takes.
+const IDLE_OFFER_MAX: Duration = Duration::from_nanos(900);
+/// Polls of the slot between two reads of the clock.
+const POLLS_PER_CLOCK_READ: u32 = 32;
+/// Longest sleep before the client checks whether the daemon is alive.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
-/// How often a spinning client looks whether the daemon is alive.
-const SPIN_ALIVE_EVERY: Duration = Duration::from_millis(5);
+/// Interval at which a spinning client checks whether the daemon is alive.
+const LIVENESS_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The client's ends of a lane's ring.
+/// The client's ends of a channel's ring.
 pub(crate) struct RingEnds {
-    link: Arc<Connection>,
+    connection: Arc<Connection>,
     requests: Producer<MappedRing>,
     completions: Consumer<MappedRing>,
     control: MappedWord,
     stamp: MappedWord,
-    caller: ThreadTag,
-    rung: u64,
-    turn: TimeSlice,
-    first_look: FirstPollDelay,
-    beside: SameCore,
+    thread_tag: ThreadTag,
+    rung_for: u64,
+    time_slice: TimeSlice,
+    first_poll_delay: FirstPollDelay,
+    same_core: SameCore,
 }
 
 impl RingEnds {
     pub(crate) fn new(
-        link: &Arc<Connection>,
+        connection: &Arc<Connection>,
         memory: &SharedMemory,
         layout: &Layout,
-        lane: usize,
+        channel: usize,
     ) -> Result<Self, MemoryError> {
         Ok(Self {
-            link: Arc::clone(link),
-            requests: Producer::new(memory.ring_at(layout.ring(lane))?, Kind::Request, 0),
-            completions: Consumer::new(memory.ring_at(layout.ring(lane))?, Kind::Completion, 0),
-            control: memory.word_at(layout.control(lane))?,
-            stamp: memory.word_at(layout.stamp(lane))?,
-            caller: ThreadTag::new(memory, layout, lane)?,
-            rung: 0,
-            turn: TimeSlice::new(),
-            first_look: FirstPollDelay::default(),
-            beside: SameCore::default(),
+            connection: Arc::clone(connection),
+            requests: Producer::new(memory.ring_at(layout.ring_offset(channel))?, Kind::Request, 0),
+            completions: Consumer::new(memory.ring_at(layout.ring_offset(channel))?, Kind::Completion, 0),
+            control: memory.word_at(layout.control_offset(channel))?,
+            stamp: memory.word_at(layout.stamp_offset(channel))?,
+            thread_tag: ThreadTag::new(memory, layout, channel)?,
+            rung_for: 0,
+            time_slice: TimeSlice::new(),
+            first_poll_delay: FirstPollDelay::default(),
+            same_core: SameCore::default(),
         })
     }
 
     fn wait_spinning(&mut self, deadline: Instant) -> WaitOutcome {
-        // Most answers come before the clock is worth a look.
-        if self.looks_first() {
+        // Most replies arrive before the clock is worth a read.
+        if self.poll_first() {
             return WaitOutcome::Ready;
         }
         let start = Instant::now();
-        let (mut look_alive, mut offer) = (start + SPIN_ALIVE_EVERY, start + SPIN);
+        let (mut liveness_check, mut offer) = (start + LIVENESS_INTERVAL, start + SPIN);
         loop {
-            if self.looks_ready(LOOKS_PER_CLOCK) {
+            if self.poll_ready(POLLS_PER_CLOCK_READ) {
                 return WaitOutcome::Ready;
             }
             let now = Instant::now();
@@ -89,65 +90,69 @@ impl RingEnds {
                 return WaitOutcome::TimedOut;
             }
             if now >= offer {
-                // An operation that takes so long may wait for somebody who waits for this core.
-                if let Some(core) = self.link.shared_core() {
-                    self.turn.leave(core, self.link.is_crowded());
+                // An operation of this length may wait for a thread that waits for this core.
+                if let Some(core) = self.connection.shared_core() {
+                    self.time_slice.leave_service_core(core, self.connection.is_oversubscribed());
                     return self.wait_parked(deadline);
                 }
-                // Who works on this core may be another one that spins: neither must keep the other out.
-                if self.turn.offer(now, self.link.is_crowded()).is_none() {
+                // The thread on this core may spin as well: neither must keep the other out.
+                if self.time_slice.offer_core(now, self.connection.is_oversubscribed()).is_none() {
                     return self.wait_parked(deadline);
                 }
                 offer = Instant::now() + SPIN;
             }
-            if now >= look_alive {
-                if !self.link.is_alive() {
-                    return self.last_look();
+            if now >= liveness_check {
+                if !self.connection.is_alive() {
+                    return self.poll_last();
                 }
-                look_alive = now + SPIN_ALIVE_EVERY;
+                liveness_check = now + LIVENESS_INTERVAL;
             }
         }
     }
 
-    /// In a crowd: lets others run if the caller's turn is over.
+    /// Yields when the turn is over, on an oversubscribed machine.
     #[inline]
-    fn take_turns(&mut self) {
-        let (link, are_short) = (&self.link, self.link.calls_are_short());
-        let crowded = link.is_crowded();
-        if crowded {
-            self.turn.hand_over_when_due(link.present().crowd, link.service_core(), are_short);
+    fn share_core(&mut self) {
+        let (connection, has_short_calls) = (&self.connection, self.connection.has_short_calls());
+        let is_oversubscribed = connection.is_oversubscribed();
+        if is_oversubscribed {
+            self.time_slice.yield_when_due(
+                connection.active_threads().recent,
+                connection.service_core(),
+                has_short_calls,
+            );
         }
-        if !(crowded && are_short) {
-            self.turn.end_turns();
+        if !(is_oversubscribed && has_short_calls) {
+            self.time_slice.stop_sharing();
         }
     }
 
     /// Spins a bounded time, if that can pay. `shared` is the service's core, if the caller is on it.
-    fn spin_awhile(&mut self, shared: Option<usize>) -> bool {
+    fn spin_bounded(&mut self, shared: Option<usize>) -> bool {
         if let Some(core) = shared {
-            self.turn.leave(core, self.link.is_crowded());
-            return self.give_way();
+            self.time_slice.leave_service_core(core, self.connection.is_oversubscribed());
+            return self.yield_to_service();
         }
-        if !self.link.spinning_pays() {
-            return self.spin_unwanted();
+        if !self.connection.is_spinning_useful() {
+            return self.spin_if_core_idle();
         }
-        // Most answers come before the clock is worth a look.
-        if self.looks_first() {
+        // Most replies arrive before the clock is worth a read.
+        if self.poll_first() {
             return true;
         }
-        let spin = if self.link.is_crowded() { SPIN_CROWDED } else { SPIN };
+        let spin = if self.connection.is_oversubscribed() { SPIN_OVERSUBSCRIBED } else { SPIN };
         let mut start = Instant::now();
         for _ in 0..SPINS_MAX {
             while start.elapsed() < spin {
-                if self.looks_ready(LOOKS_PER_CLOCK) {
+                if self.poll_ready(POLLS_PER_CLOCK_READ) {
                     return true;
                 }
             }
-            let took = self.turn.offer(Instant::now(), self.link.is_crowded());
+            let took = self.time_slice.offer_core(Instant::now(), self.connection.is_oversubscribed());
             if self.completions.is_ready() {
                 return true;
             }
-            if took.is_none_or(|took| took > ALONE_MAX) {
+            if took.is_none_or(|took| took > IDLE_OFFER_MAX) {
                 return false;
             }
             start = Instant::now();
@@ -155,31 +160,31 @@ impl RingEnds {
         false
     }
 
-    /// Spins where many call and each call takes long, if nobody wants the core: the others may be asleep, in a line for a lock
-    /// say. The core is offered once. Who goes on offering it can lose far more than it gave: each offer may be charged as a
-    /// whole slice, whether somebody takes it or not.
-    fn spin_unwanted(&mut self) -> bool {
+    /// Spins when many threads call and calls are long, if the core is idle otherwise: the other threads may sleep, in
+    /// a lock queue for example. The core is yielded once. Further yields could lose far more than they give, since the
+    /// scheduler may charge each as a whole slice.
+    fn spin_if_core_idle(&mut self) -> bool {
         let offered = Instant::now();
         sched_yield();
         let start = Instant::now();
-        if self.completions.is_ready() || start.duration_since(offered) > ALONE_MAX {
+        if self.completions.is_ready() || start.duration_since(offered) > IDLE_OFFER_MAX {
             return self.completions.is_ready();
         }
-        while start.elapsed() < SPIN_CROWDED {
-            if self.looks_ready(LOOKS_PER_CLOCK) {
+        while start.elapsed() < SPIN_OVERSUBSCRIBED {
+            if self.poll_ready(POLLS_PER_CLOCK_READ) {
                 return true;
             }
         }
         false
     }
 
-    /// The looks after a request, of which the first one decides how long the next call keeps still.
+    /// Polls right after a request. The first poll adapts the delay of the next call.
     #[inline(always)]
-    fn looks_first(&mut self) -> bool {
-        self.first_look.keep_still();
-        for look in 0..LOOKS_PER_CLOCK {
+    fn poll_first(&mut self) -> bool {
+        self.first_poll_delay.wait_before_poll();
+        for poll in 0..POLLS_PER_CLOCK_READ {
             if self.completions.is_ready() {
-                self.first_look.found_at(look);
+                self.first_poll_delay.record_poll(poll);
                 return true;
             }
             std::hint::spin_loop();
@@ -188,8 +193,8 @@ impl RingEnds {
     }
 
     #[inline(always)]
-    fn looks_ready(&self, looks: u32) -> bool {
-        for _ in 0..looks {
+    fn poll_ready(&self, polls: u32) -> bool {
+        for _ in 0..polls {
             if self.completions.is_ready() {
                 return true;
             }
@@ -198,28 +203,29 @@ impl RingEnds {
         false
     }
 
-    /// On the service's own core: yields to it, if both are alone there and it is quick. Whether the answer is there.
-    fn give_way(&mut self) -> bool {
+    /// Yields to the service on its own core, if both are alone there and the service is quick. Returns true if the
+    /// reply has arrived.
+    fn yield_to_service(&mut self) -> bool {
         if self.completions.is_ready() {
             return true;
         }
-        if !self.link.is_alone_with_service() || !self.beside.pays() {
+        if !self.connection.is_alone_with_service() || !self.same_core.should_yield() {
             return false;
         }
-        park::wait_beside(&self.control, self.completions.awaited());
+        park::announce_yield(&self.control, self.completions.awaited());
         let (mut ready, mut tries) = (false, true);
         let mut yields = 0;
         while tries && yields < YIELDS_MAX {
             let began = Instant::now();
             sched_yield();
             ready = self.completions.is_ready();
-            tries = self.beside.yielded(began.elapsed(), ready);
+            tries = self.same_core.record_yield(began.elapsed(), ready);
             yields += 1;
         }
         if tries {
-            self.beside.was_in_vain();
+            self.same_core.record_failure();
         }
-        park::awaken(&self.control);
+        park::announce_awake(&self.control);
         ready
     }
 
@@ -232,15 +238,15 @@ impl RingEnds {
             if left.is_zero() {
                 return WaitOutcome::TimedOut;
             }
-            if !self.park(left.min(SLEEP_MAX)) && !self.link.is_alive() {
-                return self.last_look();
+            if !self.park(left.min(SLEEP_MAX)) && !self.connection.is_alive() {
+                return self.poll_last();
             }
         }
     }
 
-    /// Sleeps until the next completion or for that long. False when the time ran out.
+    /// Sleeps until the next completion, at most for that time. Returns false on time-out.
     fn park(&mut self, duration: Duration) -> bool {
-        if !park::announce(&self.control, SleepMode::Futex, &mut self.completions) {
+        if !park::announce_sleep(&self.control, SleepMode::Futex, &mut self.completions) {
             return true;
         }
         let word = self.completions.slots().sequence_word(self.completions.awaited());
@@ -251,17 +257,17 @@ impl RingEnds {
             let slept = futex::wait(word, futex::Flags::empty(), seen, Some(&limit));
             timed_out = slept == Err(rustix::io::Errno::TIMEDOUT);
         }
-        park::awaken(&self.control);
+        park::announce_awake(&self.control);
         !timed_out
     }
 
-    /// The daemon is gone: what it published before it went still counts.
-    fn last_look(&self) -> WaitOutcome {
+    /// Polls once more after the end of the daemon: published completions still count.
+    fn poll_last(&self) -> WaitOutcome {
         if self.completions.is_ready() { WaitOutcome::Ready } else { WaitOutcome::Gone }
     }
 }
 
-/// Both sides poll: no system call in the steady state, a core busy while it waits.
+/// Both sides poll: no system call in the steady state, and a busy core while waiting.
 pub(crate) struct Rcq(pub(crate) RingEnds);
 
 /// Spins a bounded time, then parks.
@@ -271,21 +277,21 @@ impl RingEnds {
     #[inline(always)]
     fn submit(&mut self, entry: &Entry) {
         let position = self.requests.count();
-        if is_followed(position) {
-            // The request behind it makes it seen.
-            self.stamp.store(stamp(position, clock_ns()), Ordering::Relaxed);
+        if is_sampled(position) {
+            // The Release of the request that follows publishes it.
+            self.stamp.store(encode_stamp(position, clock_ns()), Ordering::Relaxed);
         }
-        self.caller.tell();
+        self.thread_tag.record_caller();
         self.requests.publish(entry);
     }
 
     #[inline(always)]
-    fn ring(&mut self) {
-        self.link.ring(&mut self.rung);
+    fn ring_doorbell(&mut self) {
+        self.connection.ring_doorbell(&mut self.rung_for);
     }
 
     fn arm_async(&mut self) -> bool {
-        park::announce(&self.control, SleepMode::Socket, &mut self.completions)
+        park::announce_sleep(&self.control, SleepMode::Socket, &mut self.completions)
     }
 }
 
@@ -294,12 +300,12 @@ impl ChannelTransport for Rcq {
         self.0.submit(entry);
     }
 
-    fn ring(&mut self) {
-        self.0.ring();
+    fn ring_doorbell(&mut self) {
+        self.0.ring_doorbell();
     }
 
-    fn link(&self) -> &Connection {
-        &self.0.link
+    fn connection(&self) -> &Connection {
+        &self.0.connection
     }
 
     fn take(&mut self) -> Option<Entry> {
@@ -312,11 +318,11 @@ impl ChannelTransport for Rcq {
 
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> WaitOutcome {
         match class {
-            // On the service's own core polling would keep out who is to answer, for the rest of a slice.
-            WaitClass::Polling | WaitClass::InLine if self.0.link.shared_core().is_none() => {
+            // On the service's own core polling would keep out the service for the rest of a slice.
+            WaitClass::Polling | WaitClass::LockQueue if self.0.connection.shared_core().is_none() => {
                 self.0.wait_spinning(deadline)
             }
-            WaitClass::Polling if self.0.give_way() => WaitOutcome::Ready,
+            WaitClass::Polling if self.0.yield_to_service() => WaitOutcome::Ready,
             _ => self.0.wait_parked(deadline),
         }
     }
@@ -326,7 +332,7 @@ impl ChannelTransport for Rcq {
     }
 
     fn disarm_async(&mut self) {
-        park::awaken(&self.0.control);
+        park::announce_awake(&self.0.control);
     }
 }
 
@@ -335,12 +341,12 @@ impl ChannelTransport for Auto {
         self.0.submit(entry);
     }
 
-    fn ring(&mut self) {
-        self.0.ring();
+    fn ring_doorbell(&mut self) {
+        self.0.ring_doorbell();
     }
 
-    fn link(&self) -> &Connection {
-        &self.0.link
+    fn connection(&self) -> &Connection {
+        &self.0.connection
     }
 
     fn take(&mut self) -> Option<Entry> {
@@ -352,20 +358,21 @@ impl ChannelTransport for Auto {
     }
 
     fn wait(&mut self, class: WaitClass, deadline: Instant) -> WaitOutcome {
-        // On the service's own core the caller yields or sleeps, and never one before the other where that is known: a yield
-        // costs it its claim to the core, so the service could finish its slice, spinning and all, before the caller runs.
+        // On the service's own core the caller yields or sleeps, and never yields before a sleep if that is known. A
+        // yield gives up its claim to the core, so the service could finish its slice, spinning included, before the
+        // caller runs.
         let polls = match class {
             WaitClass::Polling => true,
-            // The others in line are many: what this one waits for comes after all of them.
-            WaitClass::InLine => self.0.link.spinning_pays(),
+            // A lock queue is long: the awaited lock comes after all other waiters.
+            WaitClass::LockQueue => self.0.connection.is_spinning_useful(),
             WaitClass::Sleeping => false,
         };
         if polls {
-            let shared = self.0.link.shared_core();
-            if shared.is_none() && self.0.link.is_fair() {
-                self.0.take_turns();
+            let shared = self.0.connection.shared_core();
+            if shared.is_none() && self.0.connection.is_fair() {
+                self.0.share_core();
             }
-            if self.0.spin_awhile(shared) {
+            if self.0.spin_bounded(shared) {
                 return WaitOutcome::Ready;
             }
         }
@@ -377,6 +384,6 @@ impl ChannelTransport for Auto {
     }
 
     fn disarm_async(&mut self) {
-        park::awaken(&self.0.control);
+        park::announce_awake(&self.0.control);
     }
 }

@@ -1,8 +1,8 @@
-//! `Mq` and `Rmq`: System V message queues, both ways or only back.
+//! `Mq` and `Rmq`: System V message queues, both ways or only for replies.
 //!
-//! Nobody blocks on a full queue: what does not fit waits in a backlog that the lane's window bounds. Beside each
-//! message the client counts up a word in its own control line, so that the service asks the kernel only for messages
-//! that are there, and an idle client costs it no system call.
+//! No thread blocks on a full queue: entries that do not fit wait in a backlog, bounded by the channel's window. Beside
+//! each message the client increments a word in its control line. So the service asks the kernel only for messages that
+//! exist, and an idle client costs it no system call.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,78 +20,78 @@ use crate::shm::ring::{Kind, MappedRing, Producer};
 use crate::strategy::WaitClass;
 use crate::sync::{Ordering, order};
 use crate::sys::{MappedWord, MemoryError, Queue, Received, SharedMemory};
-use crate::trace_sampling::{clock_ns, is_followed, stamp};
+use crate::trace_sampling::{clock_ns, encode_stamp, is_sampled};
 use crate::wait::park;
 use crate::wait::park::{ParkCondition, SleepMode};
 
-/// How long a lane of which nothing is under way sleeps before it tries to send its backlog again: the other lanes of
-/// its client have filled the queue.
+/// Sleep of a channel without requests in flight before it retries its backlog: other channels of its client have
+/// filled the queue.
 const BACKLOG_RETRY: Duration = Duration::from_millis(1);
 
-/// What the road of a queue lane is made of.
+/// Parts of a transport over a queue.
 pub(crate) struct SysvParts<'parts> {
-    pub(crate) link: &'parts Arc<Connection>,
-    pub(crate) notes: &'parts Arc<TimeoutSlots>,
+    pub(crate) connection: &'parts Arc<Connection>,
+    pub(crate) timeout_slots: &'parts Arc<TimeoutSlots>,
     pub(crate) memory: &'parts SharedMemory,
     pub(crate) layout: &'parts Layout,
-    pub(crate) lane: usize,
+    pub(crate) channel: usize,
 }
 
-/// The end of the reply queue that one lane reads.
+/// The end of the reply queue that one channel reads.
 struct ReplyQueue {
-    link: Arc<Connection>,
-    notes: Arc<TimeoutSlots>,
+    connection: Arc<Connection>,
+    timeout_slots: Arc<TimeoutSlots>,
     queue: Queue,
-    lane: u8,
+    channel: u8,
     /// Received and not yet taken.
     next: Option<Entry>,
     received: u32,
-    /// The same count, for the service to see: it keeps no more messages of a lane in the queue than its share.
+    /// Copy of `received` for the service, which keeps no more messages of a channel in the queue than its share.
     taken_word: MappedWord,
     control: MappedWord,
-    /// The service holds replies back because a lane had its share of messages in the queue.
-    held: MappedWord,
-    caller: ThreadTag,
-    rung: u64,
+    /// The service defers replies because a channel has its share of messages in the queue.
+    deferred: MappedWord,
+    thread_tag: ThreadTag,
+    rung_for: u64,
 }
 
 impl ReplyQueue {
     fn new(parts: &SysvParts<'_>, queue: Queue) -> Result<Self, MemoryError> {
         Ok(Self {
-            link: Arc::clone(parts.link),
-            notes: Arc::clone(parts.notes),
+            connection: Arc::clone(parts.connection),
+            timeout_slots: Arc::clone(parts.timeout_slots),
             queue,
-            lane: parts.lane as u8,
+            channel: parts.channel as u8,
             next: None,
             received: 0,
-            taken_word: parts.memory.word_at(parts.layout.taken(parts.lane))?,
-            control: parts.memory.word_at(parts.layout.control(parts.lane))?,
-            held: parts.memory.word_at(parts.layout.held())?,
-            caller: ThreadTag::new(parts.memory, parts.layout, parts.lane)?,
-            rung: 0,
+            taken_word: parts.memory.word_at(parts.layout.taken_offset(parts.channel))?,
+            control: parts.memory.word_at(parts.layout.control_offset(parts.channel))?,
+            deferred: parts.memory.word_at(parts.layout.deferred_offset())?,
+            thread_tag: ThreadTag::new(parts.memory, parts.layout, parts.channel)?,
+            rung_for: 0,
         })
     }
 
-    fn ring(&mut self) {
-        self.link.ring(&mut self.rung);
+    fn ring_doorbell(&mut self) {
+        self.connection.ring_doorbell(&mut self.rung_for);
     }
 
     fn take(&mut self) -> Option<Entry> {
         if self.next.is_none() {
-            self.look();
+            self.poll_queue();
         }
         self.next.take()
     }
 
-    /// Whether something was received, asking the kernel if need be.
-    fn look(&mut self) -> bool {
+    /// Returns true if an entry was received, if necessary from the kernel.
+    fn poll_queue(&mut self) -> bool {
         while self.next.is_none() {
-            match self.queue.try_receive(self.lane) {
-                Ok(Some(received)) => self.note(received),
+            match self.queue.try_receive(self.channel) {
+                Ok(Some(received)) => self.handle_received(received),
                 Ok(None) => return false,
                 Err(_) => {
-                    // The daemon has removed the queue: it has let go of this client.
-                    self.link.set_gone();
+                    // The daemon has removed the queue: it no longer serves this client.
+                    self.connection.set_gone();
                     return false;
                 }
             }
@@ -99,39 +99,39 @@ impl ReplyQueue {
         true
     }
 
-    fn note(&mut self, received: Received) {
+    fn handle_received(&mut self, received: Received) {
         match received {
             Received::Entry(entry) => {
                 self.next = Some(entry);
                 self.received = self.received.wrapping_add(1);
                 self.taken_word.store(u64::from(self.received), Ordering::Relaxed);
-                order::after_take();
-                if self.held.load(Ordering::Relaxed) != 0 {
-                    self.ring();
+                order::after_receive();
+                if self.deferred.load(Ordering::Relaxed) != 0 {
+                    self.ring_doorbell();
                 }
             }
-            Received::Nudge => self.notes.was_nudged(self.lane),
-            Received::Nonsense => {}
+            Received::Nudge => self.timeout_slots.clear_nudge(self.channel),
+            Received::Malformed => {}
         }
     }
 
-    /// Blocks for one message, at most (about) to the deadline.
+    /// Blocks for one message, at most until about the deadline.
     fn block(&mut self, deadline: Instant) {
-        self.notes.wait(self.lane, deadline);
-        let received = self.queue.receive(self.lane);
-        self.notes.done(self.lane);
+        self.timeout_slots.begin_wait(self.channel, deadline);
+        let received = self.queue.receive(self.channel);
+        self.timeout_slots.end_wait(self.channel);
         match received {
-            Ok(received) => self.note(received),
-            Err(_) => self.link.set_gone(),
+            Ok(received) => self.handle_received(received),
+            Err(_) => self.connection.set_gone(),
         }
     }
 
     fn wait(&mut self, deadline: Instant) -> WaitOutcome {
         loop {
-            if self.look() {
+            if self.poll_queue() {
                 return WaitOutcome::Ready;
             }
-            if self.link.is_gone() {
+            if self.connection.is_gone() {
                 return WaitOutcome::Gone;
             }
             if Instant::now() >= deadline {
@@ -143,20 +143,20 @@ impl ReplyQueue {
 
     fn arm_async(&mut self) -> bool {
         let control = &self.control;
-        let mut look =
-            LastPoll { queue: self.queue, lane: self.lane, awaited: self.received.wrapping_add(1), found: None };
-        let armed = self.next.is_none() && park::announce(control, SleepMode::Socket, &mut look);
-        if let Some(received) = look.found {
-            self.note(received);
+        let mut last_poll =
+            LastPoll { queue: self.queue, channel: self.channel, awaited: self.received.wrapping_add(1), found: None };
+        let armed = self.next.is_none() && park::announce_sleep(control, SleepMode::Socket, &mut last_poll);
+        if let Some(received) = last_poll.found {
+            self.handle_received(received);
         }
         armed
     }
 }
 
-/// The last look before a lane sleeps: a message found by it is kept.
+/// The last poll before a channel sleeps. A message that it finds is stored.
 struct LastPoll {
     queue: Queue,
-    lane: u8,
+    channel: u8,
     awaited: u32,
     found: Option<Received>,
 }
@@ -167,8 +167,8 @@ impl ParkCondition for LastPoll {
     }
 
     fn is_ready(&mut self) -> bool {
-        // An error (the queue is gone) counts as ready: the caller then looks for itself.
-        self.found = self.queue.try_receive(self.lane).unwrap_or(Some(Received::Nonsense));
+        // An error (the queue is gone) counts as ready: the caller then polls itself.
+        self.found = self.queue.try_receive(self.channel).unwrap_or(Some(Received::Malformed));
         self.found.is_some()
     }
 }
@@ -182,8 +182,8 @@ pub(crate) struct Rmq {
 
 impl Rmq {
     pub(crate) fn new(parts: &SysvParts<'_>, replies: Queue) -> Result<Self, MemoryError> {
-        let requests = Producer::new(parts.memory.ring_at(parts.layout.ring(parts.lane))?, Kind::Request, 0);
-        let stamp = parts.memory.word_at(parts.layout.stamp(parts.lane))?;
+        let requests = Producer::new(parts.memory.ring_at(parts.layout.ring_offset(parts.channel))?, Kind::Request, 0);
+        let stamp = parts.memory.word_at(parts.layout.stamp_offset(parts.channel))?;
         Ok(Self { requests, stamp, replies: ReplyQueue::new(parts, replies)? })
     }
 }
@@ -191,19 +191,19 @@ impl Rmq {
 impl ChannelTransport for Rmq {
     fn submit(&mut self, entry: &Entry) {
         let position = self.requests.count();
-        if is_followed(position) {
-            self.stamp.store(stamp(position, clock_ns()), Ordering::Relaxed);
+        if is_sampled(position) {
+            self.stamp.store(encode_stamp(position, clock_ns()), Ordering::Relaxed);
         }
-        self.replies.caller.tell();
+        self.replies.thread_tag.record_caller();
         self.requests.publish(entry);
     }
 
-    fn ring(&mut self) {
-        self.replies.ring();
+    fn ring_doorbell(&mut self) {
+        self.replies.ring_doorbell();
     }
 
-    fn link(&self) -> &Connection {
-        &self.replies.link
+    fn connection(&self) -> &Connection {
+        &self.replies.connection
     }
 
     fn take(&mut self) -> Option<Entry> {
@@ -211,7 +211,7 @@ impl ChannelTransport for Rmq {
     }
 
     fn is_ready(&mut self) -> bool {
-        self.replies.look()
+        self.replies.poll_queue()
     }
 
     fn wait(&mut self, _class: WaitClass, deadline: Instant) -> WaitOutcome {
@@ -223,20 +223,20 @@ impl ChannelTransport for Rmq {
     }
 
     fn disarm_async(&mut self) {
-        park::awaken(&self.replies.control);
+        park::announce_awake(&self.replies.control);
     }
 }
 
 /// Message queues both ways: both sides sleep in the kernel.
 pub(crate) struct Mq {
     queue: Queue,
-    /// How many messages are in the queue or were, for the service to see.
+    /// Count of messages sent, for the service.
     sent_word: MappedWord,
     sent: u64,
     stamp: MappedWord,
-    /// Requests that the queue had no room for; with those under way never more than a window.
+    /// Requests that do not fit into the queue; with those in flight never more than a window.
     backlog: VecDeque<Entry>,
-    under_way: usize,
+    in_flight: usize,
     replies: ReplyQueue,
 }
 
@@ -244,16 +244,16 @@ impl Mq {
     pub(crate) fn new(parts: &SysvParts<'_>, requests: Queue, replies: Queue) -> Result<Self, MemoryError> {
         Ok(Self {
             queue: requests,
-            sent_word: parts.memory.word_at(parts.layout.sent(parts.lane))?,
+            sent_word: parts.memory.word_at(parts.layout.sent_offset(parts.channel))?,
             sent: 0,
-            stamp: parts.memory.word_at(parts.layout.stamp(parts.lane))?,
+            stamp: parts.memory.word_at(parts.layout.stamp_offset(parts.channel))?,
             backlog: VecDeque::with_capacity(RING_SLOTS),
-            under_way: 0,
+            in_flight: 0,
             replies: ReplyQueue::new(parts, replies)?,
         })
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends the backlog, as far as there is room.
     fn send_backlog(&mut self) {
         let before = self.sent;
         while let Some(entry) = self.backlog.front() {
@@ -263,27 +263,27 @@ impl Mq {
             self.backlog.pop_front();
         }
         if self.sent != before {
-            self.replies.ring();
+            self.replies.ring_doorbell();
         }
     }
 
     fn send(&mut self, entry: &Entry) -> bool {
         let position = self.sent as u32;
-        if is_followed(position) {
-            self.stamp.store(stamp(position, clock_ns()), Ordering::Relaxed);
+        if is_sampled(position) {
+            self.stamp.store(encode_stamp(position, clock_ns()), Ordering::Relaxed);
         }
-        self.replies.caller.tell();
-        match self.queue.send(self.replies.lane, entry) {
+        self.replies.thread_tag.record_caller();
+        match self.queue.send(self.replies.channel, entry) {
             Ok(()) => {
                 self.sent += 1;
-                self.under_way += 1;
-                // Pairs with the Acquire by the service, which then asks the kernel for the message.
+                self.in_flight += 1;
+                // Pairs with the Acquire of the service, which then asks the kernel for the message.
                 self.sent_word.store(self.sent, Ordering::Release);
                 true
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => false,
             Err(_) => {
-                self.replies.link.set_gone();
+                self.replies.connection.set_gone();
                 false
             }
         }
@@ -298,35 +298,35 @@ impl ChannelTransport for Mq {
         }
     }
 
-    fn ring(&mut self) {
-        self.replies.ring();
+    fn ring_doorbell(&mut self) {
+        self.replies.ring_doorbell();
     }
 
-    fn link(&self) -> &Connection {
-        &self.replies.link
+    fn connection(&self) -> &Connection {
+        &self.replies.connection
     }
 
     fn take(&mut self) -> Option<Entry> {
         let entry = self.replies.take();
         if entry.is_some() {
-            self.under_way -= self.under_way.min(1);
+            self.in_flight -= self.in_flight.min(1);
             self.send_backlog();
         }
         entry
     }
 
     fn is_ready(&mut self) -> bool {
-        self.replies.look()
+        self.replies.poll_queue()
     }
 
     fn wait(&mut self, _class: WaitClass, deadline: Instant) -> WaitOutcome {
         loop {
             self.send_backlog();
-            if self.under_way > 0 || self.backlog.is_empty() {
+            if self.in_flight > 0 || self.backlog.is_empty() {
                 return self.replies.wait(deadline);
             }
-            // None of ours is under way, so no reply will come before the other lanes make room.
-            if self.replies.link.is_gone() {
+            // This channel has no request in flight, so no reply will arrive before other channels make room.
+            if self.replies.connection.is_gone() {
                 return WaitOutcome::Gone;
             }
             if Instant::now() >= deadline {
@@ -342,6 +342,6 @@ impl ChannelTransport for Mq {
     }
 
     fn disarm_async(&mut self) {
-        park::awaken(&self.replies.control);
+        park::announce_awake(&self.replies.control);
     }
 }

@@ -1,6 +1,6 @@
-//! Which System V queues a daemon has made, so that the next one can remove what a crash left behind.
+//! Journal of the System V queues that a daemon creates, so that the next daemon can remove those of a crash.
 //!
-//! A file beside the socket, one line of two keys for each client slot:
+//! A file beside the socket, with two keys for each client slot:
 //!
 //! ```text
 //!  offset  8 * index      8 * index + 4
@@ -9,9 +9,9 @@
 //!  +----------------------+----------------------+
 //! ```
 //!
-//! A key is drawn and written down *before* its queue is made, so a crash in between leaves a key without a queue and
-//! never a queue without a key. It stays there when its queue goes, until the next one of that slot is made. Whoever
-//! holds the daemon's lock may clean up.
+//! A key is drawn and recorded *before* its queue is created. So a crash in between leaves a key without a queue, never
+//! a queue without a key. The key stays when its queue is removed, until the next queue of that slot is created. The
+//! holder of the daemon's lock may clean up.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -27,17 +27,17 @@ use crate::sys::Queue;
 
 const SLOT_BYTES: usize = 8;
 const KEY_BYTES: usize = 4;
-/// Keys tried before we say that there is none to be had.
+/// Keys that are tried before creation fails.
 const KEY_TRIES: usize = 16;
 
-/// What a queue is for.
+/// Role of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum QueueRole {
     Replies = 0,
     Requests = 1,
 }
 
-/// The file; opened when the first queue is made.
+/// The journal file, opened when the first queue is created.
 #[derive(Debug)]
 pub(crate) struct QueueJournal {
     file: File,
@@ -46,7 +46,7 @@ pub(crate) struct QueueJournal {
 
 impl Drop for QueueJournal {
     fn drop(&mut self) {
-        // All its queues are gone. By now another daemon may have the socket, and a ledger of its own there.
+        // All its queues are removed. By now another daemon may have the socket, and its own journal at this path.
         let inode = |stat: io::Result<Metadata>| stat.map(|stat| (stat.dev(), stat.ino())).ok();
         if inode(self.file.metadata()) == inode(std::fs::metadata(&self.path)) {
             let _ = std::fs::remove_file(&self.path);
@@ -55,14 +55,14 @@ impl Drop for QueueJournal {
 }
 
 impl QueueJournal {
-    /// Where the ledger of a socket is.
+    /// Returns the path of a socket's journal.
     pub(crate) fn path(socket: &Path) -> PathBuf {
         let mut path = socket.as_os_str().to_owned();
         path.push(".queues");
         PathBuf::from(path)
     }
 
-    /// Removes the queues that a dead daemon left behind, and its ledger. Gives how many there were.
+    /// Removes the queues of a dead daemon and its journal. Returns the number of removed queues.
     pub(crate) fn clean(socket: &Path) -> io::Result<usize> {
         let path = Self::path(socket);
         let bytes = match std::fs::read(&path) {
@@ -75,13 +75,13 @@ impl QueueJournal {
             word.copy_from_slice(key);
             i32::from_ne_bytes(word)
         });
-        let left: Vec<Queue> = keys.filter(|key| *key != 0).filter_map(Queue::find_ours).collect();
-        left.iter().for_each(|queue| queue.remove());
+        let leftover: Vec<Queue> = keys.filter(|key| *key != 0).filter_map(Queue::find_own).collect();
+        leftover.iter().for_each(|queue| queue.remove());
         std::fs::remove_file(&path)?;
-        Ok(left.len())
+        Ok(leftover.len())
     }
 
-    /// Opens a ledger for a socket whose lock we hold, after [`clean`](Self::clean).
+    /// Opens the journal of a socket whose lock this process holds, after [`clean`](Self::clean).
     pub(crate) fn open(socket: &Path) -> io::Result<Arc<Self>> {
         let path = Self::path(socket);
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
@@ -89,56 +89,56 @@ impl QueueJournal {
         Ok(Arc::new(Self { file, path }))
     }
 
-    fn note(&self, slot: usize, role: QueueRole, key: i32) -> io::Result<()> {
+    fn record(&self, slot: usize, role: QueueRole, key: i32) -> io::Result<()> {
         debug_assert!(slot < CLIENTS_MAX);
         let offset = slot * SLOT_BYTES + role as usize * KEY_BYTES;
         self.file.write_all_at(&key.to_ne_bytes(), offset as u64)
     }
 }
 
-/// A queue that goes when its owner does.
+/// A queue that is removed when its owner is dropped.
 #[derive(Debug)]
 pub(crate) struct OwnedQueue {
     queue: Queue,
     key: i32,
     capacity: usize,
-    /// It goes after the last of its queues.
-    _ledger: Arc<QueueJournal>,
+    /// Dropped after the last of its queues.
+    _journal: Arc<QueueJournal>,
 }
 
 impl OwnedQueue {
-    /// Makes a queue for the client in that slot and that user.
-    pub(crate) fn create(ledger: &Arc<QueueJournal>, slot: usize, role: QueueRole, user: u32) -> io::Result<Self> {
+    /// Creates a queue for the client of a slot and its user.
+    pub(crate) fn create(journal: &Arc<QueueJournal>, slot: usize, role: QueueRole, user: u32) -> io::Result<Self> {
         let random = RandomState::new();
         for attempt in 0..KEY_TRIES {
             let mut hasher = random.build_hasher();
             hasher.write_usize(attempt);
             // Neither zero (no key, and IPC_PRIVATE) nor negative, which tools print badly.
             let key = (hasher.finish() as i32 & i32::MAX).max(1);
-            ledger.note(slot, role, key)?;
+            journal.record(slot, role, key)?;
             match Queue::create(key, user) {
                 Ok(queue) => {
-                    let mut made = Self { queue, key, capacity: 0, _ledger: Arc::clone(ledger) };
+                    let mut made = Self { queue, key, capacity: 0, _journal: Arc::clone(journal) };
                     made.capacity = queue.capacity()?;
                     return Ok(made);
                 }
                 Err(Errno::EXIST) => {}
                 Err(errno) => {
-                    ledger.note(slot, role, 0)?;
+                    journal.record(slot, role, 0)?;
                     return Err(explain(errno));
                 }
             }
         }
-        ledger.note(slot, role, 0)?;
-        Err(io::Error::other("found no key that is free for a message queue"))
+        journal.record(slot, role, 0)?;
+        Err(io::Error::other("cannot find a free key for a message queue"))
     }
 
-    /// The queue.
+    /// Returns the queue.
     pub(crate) fn queue(&self) -> Queue {
         self.queue
     }
 
-    /// How many entries fit.
+    /// Returns the number of entries that fit.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -146,21 +146,21 @@ impl OwnedQueue {
 
 impl Drop for OwnedQueue {
     fn drop(&mut self) {
-        // The client owns the queue as well and may have removed it, and its number may be somebody else's by now.
-        if self.queue.is_ours(self.key) {
+        // The client owns the queue as well and may have removed it; its id may be reused by another queue.
+        if self.queue.is_own(self.key) {
             self.queue.remove();
         }
-        // Its key stays written down: the slot may be another client's by now, and a key without a queue does no harm.
+        // The key stays recorded: the slot may be another client's by now, and a key without a queue is harmless.
     }
 }
 
 fn explain(errno: Errno) -> io::Error {
     let why = match errno {
-        Errno::NOSPC => "all System V message queues of this machine are in use (kernel.msgmni): take strategy auto",
-        Errno::NOSYS => "this kernel has no System V message queues: take strategy auto",
-        Errno::PERM => {
-            "may not give a message queue to another user (run the daemon as that user, or take strategy auto)"
+        Errno::NOSPC => {
+            "all System V message queues of this machine are in use (kernel.msgmni): raise it or use strategy auto"
         }
+        Errno::NOSYS => "this kernel has no System V message queues: use strategy auto",
+        Errno::PERM => "cannot give a message queue to another user: run the daemon as that user, or use strategy auto",
         _ => return errno.into(),
     };
     io::Error::other(why)
@@ -171,24 +171,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_queues_of_a_dead_daemon_are_removed_at_the_next_start() {
+    fn queues_of_dead_daemon_are_removed_at_next_start() {
         // If this broke, each crash would leave queues behind until the machine has none left.
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
         let user = rustix::process::geteuid().as_raw();
-        let ledger = QueueJournal::open(&socket).unwrap();
-        let make = |slot, role| OwnedQueue::create(&ledger, slot, role, user).unwrap();
+        let journal = QueueJournal::open(&socket).unwrap();
+        let make = |slot, role| OwnedQueue::create(&journal, slot, role, user).unwrap();
         let (first, second, third) =
             (make(0, QueueRole::Replies), make(0, QueueRole::Requests), make(1023, QueueRole::Replies));
-        let (key, left) = (first.key, [second.queue(), third.queue()]);
+        let (key, leftover) = (first.key, [second.queue(), third.queue()]);
         drop(first);
-        assert_eq!(Queue::find_ours(key), None, "dropped is removed");
-        // A crash: nobody runs the destructors.
+        assert_eq!(Queue::find_own(key), None, "dropped is removed");
+        // Simulates a crash, which runs no destructors.
         std::mem::forget(second);
         std::mem::forget(third);
-        std::mem::forget(ledger);
+        std::mem::forget(journal);
         assert_eq!(QueueJournal::clean(&socket).unwrap(), 2);
-        for queue in left {
+        for queue in leftover {
             assert!(queue.capacity().is_err(), "still there: {queue:?}");
         }
         assert_eq!(QueueJournal::clean(&socket).unwrap(), 0);

@@ -1,8 +1,8 @@
-//! Gives the reads of a System V queue what they lack: a time-out, and an end when the daemon dies.
+//! Time-outs for the reads of a System V queue, and their end when the daemon ends.
 //!
-//! One thread a client (only under `Mq` and `Rmq`). Who is about to block on the reply queue notes its deadline here;
-//! when the deadline passes, or the daemon's socket ends, the thread sends an empty message to that lane. No signals,
-//! so nothing in the application's process is disturbed.
+//! One thread a client, only under `Mq` and `Rmq`. A channel that is about to block on the reply queue stores its
+//! deadline here. When the deadline passes, or the daemon's socket ends, the thread sends an empty message to that
+//! channel. There are no signals, so nothing else in the application's process is disturbed.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -18,167 +18,167 @@ use crate::socket::timespec;
 use crate::sync::{AtomicU64, Ordering, order};
 use crate::sys::Queue;
 
-/// How often deadlines are looked at while anybody waits: a wait may last that much longer than its deadline.
+/// Interval of the deadline checks while a channel waits. A wait may exceed its deadline by that much.
 const TICK: Duration = Duration::from_millis(10);
-/// Ticks without a waiter after which the thread sleeps without end.
+/// Ticks without a waiting channel after which the thread sleeps until it is kicked.
 const IDLE_TICKS_MAX: u32 = 50;
-/// No deadline: the lane does not wait.
+/// No deadline: the channel does not wait.
 const AWAKE: u64 = 0;
 
-/// One lane's note.
+/// Wait state of one channel.
 #[derive(Default)]
 struct TimeoutSlot {
-    /// Nanoseconds since the watch began, plus one.
+    /// Nanoseconds since the thread started, plus one.
     deadline: AtomicU64,
-    /// An empty message of ours is in the queue.
+    /// An empty message of this thread is in the queue.
     nudged: AtomicBool,
 }
 
-/// What lanes and thread share.
+/// State that the channels and the thread share.
 pub(crate) struct TimeoutSlots {
-    began: Instant,
-    lanes: Vec<TimeoutSlot>,
-    dozing: AtomicBool,
+    started_at: Instant,
+    channels: Vec<TimeoutSlot>,
+    is_asleep: AtomicBool,
     stop: AtomicBool,
     kick: OwnedFd,
 }
 
 impl TimeoutSlots {
-    /// The lane is about to block until that deadline.
-    pub(crate) fn wait(&self, lane: u8, deadline: Instant) {
-        let after = deadline.saturating_duration_since(self.began).as_nanos();
+    /// Records that the channel is about to block until the deadline.
+    pub(crate) fn begin_wait(&self, channel: u8, deadline: Instant) {
+        let after = deadline.saturating_duration_since(self.started_at).as_nanos();
         let after = u64::try_from(after).unwrap_or(u64::MAX - 1) + 1;
-        self.lanes[usize::from(lane)].deadline.store(after, Ordering::Relaxed);
+        self.channels[usize::from(channel)].deadline.store(after, Ordering::Relaxed);
         order::before_block();
-        if self.dozing.load(Ordering::Relaxed) {
+        if self.is_asleep.load(Ordering::Relaxed) {
             self.kick();
         }
     }
 
-    /// The lane does not block any more.
-    pub(crate) fn done(&self, lane: u8) {
-        self.lanes[usize::from(lane)].deadline.store(AWAKE, Ordering::Relaxed);
+    /// Records that the channel does not block any more.
+    pub(crate) fn end_wait(&self, channel: u8) {
+        self.channels[usize::from(channel)].deadline.store(AWAKE, Ordering::Relaxed);
     }
 
-    /// The lane took an empty message.
-    pub(crate) fn was_nudged(&self, lane: u8) {
-        self.lanes[usize::from(lane)].nudged.store(false, Ordering::Relaxed);
+    /// Records that the channel received the empty message.
+    pub(crate) fn clear_nudge(&self, channel: u8) {
+        self.channels[usize::from(channel)].nudged.store(false, Ordering::Relaxed);
     }
 
     fn kick(&self) {
-        // It only fails when the counter is full, and then the thread has a wake-up waiting.
+        // The write only fails when the counter is full, and then the thread has a wake-up pending.
         let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
     }
 }
 
-/// The thread; ends when it is dropped.
+/// Handle of the thread, which ends when this is dropped.
 pub(crate) struct TimeoutThread {
-    notes: Arc<TimeoutSlots>,
+    slots: Arc<TimeoutSlots>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl fmt::Debug for TimeoutThread {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Watch").finish_non_exhaustive()
+        out.debug_struct("TimeoutThread").finish_non_exhaustive()
     }
 }
 
 impl TimeoutThread {
-    /// Watches over that many lanes, which block on that queue.
-    pub(crate) fn start(link: Arc<Connection>, queue: Queue, lanes: usize) -> io::Result<Self> {
+    /// Starts the thread for that many channels, which block on the queue.
+    pub(crate) fn start(connection: Arc<Connection>, queue: Queue, channels: usize) -> io::Result<Self> {
         let kick = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let notes = Arc::new(TimeoutSlots {
-            began: Instant::now(),
-            lanes: (0..lanes).map(|_| TimeoutSlot::default()).collect(),
-            dozing: AtomicBool::new(false),
+        let slots = Arc::new(TimeoutSlots {
+            started_at: Instant::now(),
+            channels: (0..channels).map(|_| TimeoutSlot::default()).collect(),
+            is_asleep: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             kick,
         });
-        let watcher = Watcher { link, queue, notes: Arc::clone(&notes), idle_ticks: 0 };
-        let thread = std::thread::Builder::new().name("ddss-watch".to_owned()).spawn(move || watcher.run())?;
-        Ok(Self { notes, thread: Some(thread) })
+        let worker = TimeoutWorker { connection, queue, slots: Arc::clone(&slots), idle_ticks: 0 };
+        let thread = std::thread::Builder::new().name("ddss-timeout".to_owned()).spawn(move || worker.run())?;
+        Ok(Self { slots, thread: Some(thread) })
     }
 
-    /// Where lanes note their deadlines.
-    pub(crate) fn notes(&self) -> &Arc<TimeoutSlots> {
-        &self.notes
+    /// Returns the slots in which the channels store their deadlines.
+    pub(crate) fn slots(&self) -> &Arc<TimeoutSlots> {
+        &self.slots
     }
 }
 
 impl Drop for TimeoutThread {
     fn drop(&mut self) {
-        self.notes.stop.store(true, Ordering::Release);
-        self.notes.kick();
+        self.slots.stop.store(true, Ordering::Release);
+        self.slots.kick();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-struct Watcher {
-    link: Arc<Connection>,
+struct TimeoutWorker {
+    connection: Arc<Connection>,
     queue: Queue,
-    notes: Arc<TimeoutSlots>,
+    slots: Arc<TimeoutSlots>,
     idle_ticks: u32,
 }
 
-impl Watcher {
+impl TimeoutWorker {
     fn run(mut self) {
-        while !self.notes.stop.load(Ordering::Acquire) {
-            let waiting = self.nudge_the_late();
+        while !self.slots.stop.load(Ordering::Acquire) {
+            let waiting = self.nudge_expired();
             self.idle_ticks = if waiting { 0 } else { self.idle_ticks + 1 };
             if self.idle_ticks > IDLE_TICKS_MAX {
-                self.doze();
+                self.sleep_until_kicked();
             } else {
                 self.sleep(Some(TICK));
             }
         }
     }
 
-    /// Nudges every lane whose time is up. True when any lane waits.
-    fn nudge_the_late(&self) -> bool {
-        let now = self.notes.began.elapsed().as_nanos() as u64 + 1;
-        let gone = self.link.is_gone();
+    /// Nudges every channel whose deadline has passed. Returns true if any channel waits.
+    fn nudge_expired(&self) -> bool {
+        let now = self.slots.started_at.elapsed().as_nanos() as u64 + 1;
+        let gone = self.connection.is_gone();
         let mut waiting = false;
-        for (lane, note) in self.notes.lanes.iter().enumerate() {
-            let deadline = note.deadline.load(Ordering::Relaxed);
+        for (channel, slot) in self.slots.channels.iter().enumerate() {
+            let deadline = slot.deadline.load(Ordering::Relaxed);
             waiting |= deadline != AWAKE;
             let late = deadline != AWAKE && (gone || deadline <= now);
-            // Noted before it is sent: the lane may take it at once, and its note must come last. A full queue has
-            // messages to wake up with; it is tried again at the next tick.
-            if late && !note.nudged.swap(true, Ordering::Relaxed) && self.queue.nudge(lane as u8).is_err() {
-                note.nudged.store(false, Ordering::Relaxed);
+            // Set before the send: the channel may receive at once, and its store must come last. A full queue has
+            // messages to wake the channel; the send is retried at the next tick.
+            if late && !slot.nudged.swap(true, Ordering::Relaxed) && self.queue.nudge(channel as u8).is_err() {
+                slot.nudged.store(false, Ordering::Relaxed);
             }
         }
         waiting
     }
 
-    fn doze(&mut self) {
-        self.notes.dozing.store(true, Ordering::Relaxed);
-        order::before_doze();
-        let waiting = self.notes.lanes.iter().any(|note| note.deadline.load(Ordering::Relaxed) != AWAKE);
-        if !waiting && !self.notes.stop.load(Ordering::Acquire) {
+    fn sleep_until_kicked(&mut self) {
+        self.slots.is_asleep.store(true, Ordering::Relaxed);
+        order::before_timeout_sleep();
+        let waiting = self.slots.channels.iter().any(|slot| slot.deadline.load(Ordering::Relaxed) != AWAKE);
+        if !waiting && !self.slots.stop.load(Ordering::Acquire) {
             self.sleep(None);
         }
-        self.notes.dozing.store(false, Ordering::Relaxed);
+        self.slots.is_asleep.store(false, Ordering::Relaxed);
         self.idle_ticks = 0;
     }
 
     fn sleep(&self, limit: Option<Duration>) {
         let limit = limit.map(timespec);
-        let kick = PollFd::from_borrowed_fd(self.notes.kick.as_fd(), PollFlags::IN);
-        let socket = PollFd::from_borrowed_fd(self.link.socket(), PollFlags::RDHUP);
+        let kick = PollFd::from_borrowed_fd(self.slots.kick.as_fd(), PollFlags::IN);
+        let socket = PollFd::from_borrowed_fd(self.connection.socket(), PollFlags::RDHUP);
         let mut asked = [kick, socket];
-        // Once it is gone the socket would make each poll return at once.
-        let count = if self.link.is_gone() { 1 } else { 2 };
+        // After the hang-up the socket would make each poll return at once.
+        let count = if self.connection.is_gone() { 1 } else { 2 };
         if rustix::event::poll(&mut asked[..count], limit.as_ref()).is_err() {
             return;
         }
         if !asked[0].revents().is_empty() {
-            let _ = rustix::io::read(&self.notes.kick, &mut [0; 8]);
+            let _ = rustix::io::read(&self.slots.kick, &mut [0; 8]);
         }
         if count == 2 && !asked[1].revents().is_empty() {
-            self.link.set_gone();
+            self.connection.set_gone();
         }
     }
 }

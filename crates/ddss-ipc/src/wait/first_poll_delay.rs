@@ -1,55 +1,55 @@
-//! When a client that waits looks at its slot for the first time.
+//! Adaptive delay before a waiting client first polls its slot.
 //!
-//! Request and completion share a line. On many machines a read that finds a line changed in another core takes it away
-//! from there altogether; so a client that looks between the service's reading and its answering takes the line from
-//! under the pen: the service has to fetch it back before it can write. That costs a whole transfer, some 95 of 230
-//! nanoseconds, and a client that looks all the time always hits that moment when the answer takes the service more
-//! than 10 nanoseconds. (Measured: the round trip is a staircase. 10 to 80 nanoseconds of work in the service cost the
-//! same 95, and none of it if the first look comes late enough.)
+//! Request and completion share a cache line. On many machines a read that finds a line changed in another core takes
+//! it away from that core. A client that polls between the service's read and its answer takes the line away, and the
+//! service has to fetch it back before it can write. That costs a whole transfer, some 95 of 230 nanoseconds. A client
+//! that polls all the time always hits that moment when the service takes more than 10 nanoseconds. (Measured: the
+//! round trip is a staircase. 10 to 80 nanoseconds of work in the service cost the same 95, and none of it if the first
+//! poll comes late enough.)
 //!
-//! So a client keeps still for a while first, and learns for how long: a look that comes too early makes the next wait
-//! longer by much, one that finds the answer makes it shorter by little. Then some five in a hundred first looks come
-//! too early, and the others a few nanoseconds late.
+//! So a client delays its first poll, and learns the delay: a poll that is too early adds much to the next delay, one
+//! that finds the reply subtracts little. Then some five in a hundred first polls are too early, and the others a few
+//! nanoseconds late.
 
 use std::hint::black_box;
 
-/// What a look that came too early adds, in parts of a step.
-const EARLY: u32 = 16;
-/// What a look in time takes off.
-const IN_TIME: u32 = 1;
+/// Parts of a step that an early poll adds.
+const EARLY_PARTS: u32 = 16;
+/// Parts of a step that a poll in time subtracts.
+const ON_TIME_PARTS: u32 = 1;
 /// Parts of a step. A step is about two nanoseconds.
-const PARTS: u32 = 8;
-/// The longest that a client keeps still, some half a microsecond: what takes longer gains nothing by it.
-const PARTS_MAX: u32 = 256 * PARTS;
-/// Looks after which the answer was so far away that the first one says nothing about the next answer.
-const LOOKS_NEAR: u32 = 8;
+const PARTS_PER_STEP: u32 = 8;
+/// Longest delay, some half a microsecond: longer operations gain nothing by it.
+const DELAY_PARTS_MAX: u32 = 256 * PARTS_PER_STEP;
+/// Polls after which the reply was so late that the first poll says nothing about the next reply.
+const NEAR_POLLS: u32 = 8;
 
-/// One lane's patience.
+/// Delay of one channel.
 #[derive(Debug, Default)]
 pub(crate) struct FirstPollDelay {
     parts: u32,
 }
 
 impl FirstPollDelay {
-    /// Keeps still. The looks behind it do not start before it ends.
+    /// Waits for the delay. Later polls do not start before it ends.
     #[inline]
-    pub(crate) fn keep_still(&self) {
-        let steps = self.parts / PARTS;
+    pub(crate) fn wait_before_poll(&self) {
+        let steps = self.parts / PARTS_PER_STEP;
         let mut step = 0;
         while step < steps {
             step = black_box(step + 1);
         }
-        // The processor would start to read ahead otherwise.
+        // Otherwise the processor would start to read ahead.
         crate::sys::end_all_before();
     }
 
-    /// The answer was there at that look, counted from zero.
+    /// Adapts the delay to the poll that found the reply, counted from zero.
     #[inline]
-    pub(crate) fn found_at(&mut self, look: u32) {
-        if look == 0 {
-            self.parts = self.parts.saturating_sub(IN_TIME);
-        } else if look < LOOKS_NEAR {
-            self.parts = (self.parts + EARLY).min(PARTS_MAX);
+    pub(crate) fn record_poll(&mut self, poll: u32) {
+        if poll == 0 {
+            self.parts = self.parts.saturating_sub(ON_TIME_PARTS);
+        } else if poll < NEAR_POLLS {
+            self.parts = (self.parts + EARLY_PARTS).min(DELAY_PARTS_MAX);
         }
     }
 }
@@ -59,16 +59,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_settles_where_the_answers_come_and_follows_them() {
-        // If this broke, a client would keep still for longer than its answers take, or take the line away from the
-        // service in the middle of each call.
+    fn delay_converges_to_answer_time() {
+        // If this broke, a client would wait longer than its replies take, or take the line away from the service in
+        // each call.
         let mut first = FirstPollDelay::default();
         let mut early_in_a_thousand = |takes: u32| {
             let mut early = 0;
             for call in 0..11_000 {
-                let too_early = first.parts / PARTS < takes;
+                let too_early = first.parts / PARTS_PER_STEP < takes;
                 early += u32::from(too_early && call >= 10_000);
-                first.found_at(u32::from(too_early));
+                first.record_poll(u32::from(too_early));
             }
             early
         };
@@ -76,16 +76,16 @@ mod tests {
             let early = early_in_a_thousand(takes);
             assert!((30..100).contains(&early), "{early} of 1000 for {takes} steps");
         }
-        assert!(first.parts / PARTS <= 20 + EARLY / PARTS);
+        assert!(first.parts / PARTS_PER_STEP <= 20 + EARLY_PARTS / PARTS_PER_STEP);
     }
 
     #[test]
-    fn an_answer_that_is_far_away_changes_nothing() {
-        // If this broke, one call to another node would make the next local ones late.
+    fn late_answer_does_not_change_delay() {
+        // If this broke, one call to another node would delay the next local ones.
         let mut first = FirstPollDelay { parts: 100 };
-        first.found_at(LOOKS_NEAR);
+        first.record_poll(NEAR_POLLS);
         assert_eq!(first.parts, 100);
-        (0..10_000).for_each(|_| first.found_at(1));
-        assert_eq!(first.parts, PARTS_MAX);
+        (0..10_000).for_each(|_| first.record_poll(1));
+        assert_eq!(first.parts, DELAY_PARTS_MAX);
     }
 }

@@ -1,4 +1,7 @@
-//! How a thread waits for a completion: poll, yield, park.
+//! Wait policy of a client thread: poll, yield, park.
+//!
+//! `park` is the sleep and wake-up protocol. `first_poll_delay` tunes spinning, `time_slice` shares a core between many
+//! callers, and `same_core` decides whether to yield on the service's own core.
 
 #[cfg(not(loom))]
 pub(crate) mod first_poll_delay;

@@ -1,59 +1,60 @@
-//! How a client waits on the service's own core, where only one of the two can run.
+//! Wait policy of a client on the service's own core, where only one of the two can run.
 //!
-//! A sleep and a wake-up take some 2.5 microseconds more than two yields do. So a client that is alone with its service says in
-//! its control word that it waits beside it, and yields; the service does what there is to do and yields when the answer is
-//! out. That pays only where both are quick: where the answer takes long, or somebody else wants the core too, a client that
-//! sleeps keeps nobody out and is let in as soon as it is woken. Then it sleeps for a number of calls, before it tries again.
+//! A sleep and a wake-up take some 2.5 microseconds more than two yields. So a client that is alone with its service
+//! announces in its control word that it waits on this core, and yields. The service works, and yields when the reply
+//! is published. That pays only if both are quick. If the reply takes long, or another thread wants the core, a
+//! sleeping client keeps no thread out and runs as soon as it is woken. The client then sleeps for a number of calls
+//! before it tries to yield again.
 
 use std::time::Duration;
 
-/// Yields of one wait, at the most.
+/// Maximum of yields in one wait.
 pub(crate) const YIELDS_MAX: u32 = 8;
-/// An answer that takes longer is worth a sleep.
-const QUICK: Duration = Duration::from_micros(40);
-/// Calls that sleep after one for which yields were in vain: few, because an interrupt is enough to make an answer late, and of
-/// those each core has hundreds a second. Twice as many after each further one in a row,
-const RESTS: u32 = 2;
-/// and never more than so many.
-const RESTS_MAX: u32 = 1024;
+/// Time beyond which a reply is worth a sleep.
+const QUICK_YIELD: Duration = Duration::from_micros(40);
+/// Calls that sleep after a failed yield. Few, because one interrupt is enough to delay a reply, and each core has
+/// hundreds a second. Each further failure in a row doubles the number,
+const BACKOFF_CALLS: u32 = 2;
+/// up to this maximum.
+const BACKOFF_CALLS_MAX: u32 = 1024;
 
-/// Whether yields pay, for one lane.
+/// Yield policy of one channel.
 #[derive(Debug)]
 pub(crate) struct SameCore {
-    /// So many calls are still to sleep.
-    resting: u32,
-    /// So many would after the next one in vain.
-    rests: u32,
+    /// Calls that still have to sleep.
+    calls_until_retry: u32,
+    /// Calls that will sleep after the next failure.
+    backoff_calls: u32,
 }
 
 impl Default for SameCore {
     fn default() -> Self {
-        Self { resting: 0, rests: RESTS }
+        Self { calls_until_retry: 0, backoff_calls: BACKOFF_CALLS }
     }
 }
 
 impl SameCore {
-    /// Whether the call that begins is to yield.
-    pub(crate) fn pays(&mut self) -> bool {
-        let pays = self.resting == 0;
-        self.resting = self.resting.saturating_sub(1);
-        pays
+    /// Returns true if the call that begins should yield.
+    pub(crate) fn should_yield(&mut self) -> bool {
+        let should_yield = self.calls_until_retry == 0;
+        self.calls_until_retry = self.calls_until_retry.saturating_sub(1);
+        should_yield
     }
 
-    /// A yield took so long, and the answer was there after it or was not. Whether another one is worth trying.
-    pub(crate) fn yielded(&mut self, took: Duration, answered: bool) -> bool {
-        if took > QUICK {
-            self.was_in_vain();
+    /// Records the time of a yield and whether the reply arrived. Returns true if another yield is worth a try.
+    pub(crate) fn record_yield(&mut self, took: Duration, answered: bool) -> bool {
+        if took > QUICK_YIELD {
+            self.record_failure();
         } else if answered {
-            self.rests = RESTS;
+            self.backoff_calls = BACKOFF_CALLS;
         }
-        !answered && took <= QUICK
+        !answered && took <= QUICK_YIELD
     }
 
-    /// All yields of a wait let nobody in who had the answer.
-    pub(crate) fn was_in_vain(&mut self) {
-        self.resting = self.rests;
-        self.rests = (self.rests * 2).min(RESTS_MAX);
+    /// Records that the yields of a wait did not bring the reply.
+    pub(crate) fn record_failure(&mut self) {
+        self.calls_until_retry = self.backoff_calls;
+        self.backoff_calls = (self.backoff_calls * 2).min(BACKOFF_CALLS_MAX);
     }
 }
 
@@ -62,27 +63,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_whose_yields_are_in_vain_sleeps_and_tries_again_ever_later() {
-        // If this broke, a client beside a program that computes, or one whose answers are far away, would lose a slice of its core
-        // in each call, or never yield again after one bad moment.
-        let mut beside = SameCore::default();
-        let sleeps = |beside: &mut SameCore| (0..).take_while(|_| !beside.pays()).count() as u32;
-        assert_eq!(sleeps(&mut beside), 0);
-        assert!(beside.yielded(QUICK, false), "the answer may come with the next one");
-        assert!(!beside.yielded(QUICK, true));
-        assert_eq!(sleeps(&mut beside), 0);
-        assert!(!beside.yielded(2 * QUICK, true), "somebody else had the core");
-        assert_eq!(sleeps(&mut beside), RESTS);
-        assert!(!beside.yielded(2 * QUICK, false));
-        assert_eq!(sleeps(&mut beside), 2 * RESTS);
+    fn failed_yields_back_off_exponentially() {
+        // If this broke, a client beside a computing program, or with slow replies, would lose a slice of its core in
+        // each call, or never yield again after one failure.
+        let mut same_core = SameCore::default();
+        let sleeps = |same_core: &mut SameCore| (0..).take_while(|_| !same_core.should_yield()).count() as u32;
+        assert_eq!(sleeps(&mut same_core), 0);
+        assert!(same_core.record_yield(QUICK_YIELD, false), "the reply may arrive with the next yield");
+        assert!(!same_core.record_yield(QUICK_YIELD, true));
+        assert_eq!(sleeps(&mut same_core), 0);
+        assert!(!same_core.record_yield(2 * QUICK_YIELD, true), "another thread had the core");
+        assert_eq!(sleeps(&mut same_core), BACKOFF_CALLS);
+        assert!(!same_core.record_yield(2 * QUICK_YIELD, false));
+        assert_eq!(sleeps(&mut same_core), 2 * BACKOFF_CALLS);
         for _ in 0..20 {
-            beside.was_in_vain();
-            assert!(sleeps(&mut beside) <= RESTS_MAX);
+            same_core.record_failure();
+            assert!(sleeps(&mut same_core) <= BACKOFF_CALLS_MAX);
         }
-        beside.was_in_vain();
-        assert_eq!(sleeps(&mut beside), RESTS_MAX);
-        beside.yielded(QUICK, true);
-        beside.was_in_vain();
-        assert_eq!(sleeps(&mut beside), RESTS);
+        same_core.record_failure();
+        assert_eq!(sleeps(&mut same_core), BACKOFF_CALLS_MAX);
+        same_core.record_yield(QUICK_YIELD, true);
+        same_core.record_failure();
+        assert_eq!(sleeps(&mut same_core), BACKOFF_CALLS);
     }
 }

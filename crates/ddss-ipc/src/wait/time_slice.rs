@@ -1,8 +1,8 @@
-//! A caller's turn on its core: when to hand it over, and how to stay out of the service's way.
+//! Turns of callers that share a core, and avoidance of the service's core.
 //!
-//! A client that is answered within its spin never sleeps, so the scheduler lets it run for its whole slice while others
-//! that wait for the same core are not answered at all. And a client on the service's own core can only be answered by
-//! taking turns with it. So: on a full machine a client yields after a short turn, and one that finds itself on the
+//! A client whose replies arrive while it spins never sleeps. So the scheduler lets it run for its whole slice, while
+//! others that wait for the same core get no reply at all. A client on the service's own core only gets a reply by
+//! taking turns with the service. So, on an oversubscribed machine, a client yields after a short turn, and one on the
 //! service's core asks the kernel to be moved.
 
 use std::cell::Cell;
@@ -12,65 +12,69 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, sched_yield};
 
 use crate::sys::{set_slice_ns, slice_ns};
 
-/// How long a turn is. A yield costs 1 to 3 microseconds, so this gives away about two percent.
+/// Length of a turn. A yield costs 1 to 3 microseconds, so this gives away about two percent.
 const TURN: Duration = Duration::from_micros(100);
-/// How long it is at the least: shorter ones would give away too much.
+/// Shortest turn: shorter ones would give away too much.
 const TURN_MIN: Duration = Duration::from_micros(30);
-/// How long it is for more than [`FEW`] who keep off the service's core. Their longest call is about one round, and not two: they have
-/// the usual slices. For fewer of them it is a [`TURN`]: shorter ones win nothing beside their slices.
-const TURN_MANY_APART: Duration = Duration::from_micros(150);
-/// How long it may take until everybody had a turn, on one core, unless turns would be too short. The longest call is some two
-/// times that.
+/// Length of a turn for more than [`FEW_THREADS`] threads off the service's core. Their longest call takes about one
+/// round, and not two: they have the usual slices. For fewer threads it is a [`TURN`]: shorter turns gain nothing
+/// beside their slices.
+const TURN_MANY_OFF_CORE: Duration = Duration::from_micros(150);
+/// Time until every thread of a core had a turn, unless turns would be too short. The longest call takes about twice as
+/// long.
 const ROUND: Duration = Duration::from_millis(3);
-/// What threads that take turns off the service's core ask the scheduler for, about a turn. Who yields is moved to the end of its
-/// slice: with the system's slices of milliseconds it pays for a turn like somebody who worked all that time, and gets so much less
-/// of the core beside threads that do not yield. Only where calls are short: where clients sleep and are woken, short slices make
-/// them interrupt each other. And not where the service runs as well: who comes from another core with a debt of a millisecond or
-/// two waits until all others have had as much, which takes the longer the less each of them pays for its turns.
+/// Scheduler slice of threads that take turns off the service's core: about a turn.
+///
+/// A thread that yields moves to the end of its slice. With the system's slices of milliseconds it pays for a turn like
+/// a thread that ran all that time, and gets less of the core beside threads that do not yield. Only where calls are
+/// short: clients that sleep and are woken would interrupt each other. And not where the service runs as well. A thread
+/// that comes from another core with a debt of a millisecond or two waits until all others have had as much. That takes
+/// longer the less each of them pays for its turns.
 const SLICE_NS: u64 = TURN.as_nanos() as u64;
-/// Nor among more than so many, for the same reason.
-const FEW: u32 = 64;
-/// The clock is looked at once in so many calls: reading it takes a tenth of a call.
-const CALLS_PER_LOOK: u32 = 8;
-/// Where a thread may run is looked at once in so many turns,
-const TURNS_PER_LOOK: u32 = 64;
-/// and first at the end of this one: by then it is known how many there are.
-const FIRST_LOOK: u32 = 2;
-/// A longer time than this between two looks was not a turn: the caller did something else, or did not have the core.
-const GAP: Duration = Duration::from_micros(20 * CALLS_PER_LOOK as u64);
-/// An offer that takes longer went to somebody who works and does not wait. The scheduler lets him work on for a slice, so an offer
-/// to him costs milliseconds where a sleep costs a wake-up.
-const HOG_MIN: Duration = Duration::from_micros(500);
-/// How many times as long as that offer took there is none after it. Others may have started just then, and be asleep soon,
-const HOG_REST: u32 = 8;
-/// so the rest grows by this with each offer in a row that takes so long, until such offers do not show in the 99th percentile.
-const HOG_REST_GROWS: u32 = 2;
-/// And it never is longer.
-const HOG_REST_MAX: Duration = Duration::from_millis(500);
-/// Waits in a row on the service's core before a client leaves it: it may be there by chance, and gone by itself. On a
-/// full machine it leaves at the first.
+/// Maximum of threads with short slices, for the same reason.
+const FEW_THREADS: u32 = 64;
+/// Calls between two reads of the clock: a read takes a tenth of a call.
+const CALLS_PER_CLOCK_READ: u32 = 8;
+/// Turns between two checks of the thread's affinity,
+const TURNS_PER_AFFINITY_CHECK: u32 = 64;
+/// of which the first comes at the end of this turn: by then the number of threads is known.
+const FIRST_AFFINITY_CHECK: u32 = 2;
+/// Longest time between two reads within a turn. After a longer one the caller did something else, or did not have the
+/// core.
+const IDLE_GAP: Duration = Duration::from_micros(20 * CALLS_PER_CLOCK_READ as u64);
+/// Duration of a yield beyond which the core went to a busy thread. The scheduler lets that thread run for a slice, so
+/// such a yield costs milliseconds where a sleep costs a wake-up.
+const BUSY_OFFER_MIN: Duration = Duration::from_micros(500);
+/// Pause without yields, as a multiple of such a yield's duration. Other threads may just have started, and sleep soon,
+const BUSY_BACKOFF: u32 = 8;
+/// so the pause grows by this factor with each such yield in a row, until they do not show in the 99th percentile.
+const BUSY_BACKOFF_GROWTH: u32 = 2;
+/// Longest pause.
+const BUSY_BACKOFF_MAX: Duration = Duration::from_millis(500);
+/// Waits in a row on the service's core before a client leaves it: it may be there by chance, and move by itself. On an
+/// oversubscribed machine it leaves at the first.
 const WAITS_ON_SERVICE_CORE_MAX: u32 = 4;
-/// How often a client leaves the service's core at the most, if the kernel keeps putting it back.
-const LEAVE_EVERY: Duration = Duration::from_micros(100);
+/// Shortest interval between two moves off the service's core, if the kernel keeps putting the client back.
+const LEAVE_INTERVAL: Duration = Duration::from_micros(100);
 
 thread_local! {
-    /// What the thread's slices were before they were made short, while they are.
+    /// The thread's usual slice, while its slices are short.
     static USUAL_SLICE_NS: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// One lane's view of its turn.
+/// Turn state of one channel.
 pub(crate) struct TimeSlice {
     began: Instant,
     last: Instant,
     calls: u32,
     turns: u32,
-    /// Whether it may not run on the service's core.
-    keeps_off: bool,
-    left: Option<Instant>,
-    /// Until then somebody works on this core, and it is not offered.
-    hogged_until: Option<Instant>,
-    /// How many times as long as an offer took there is none after it.
-    hog_rest: u32,
+    /// The thread's affinity excludes the service's core.
+    is_off_service_core: bool,
+    last_leave: Option<Instant>,
+    /// Until then a busy thread has this core, and it is not yielded.
+    busy_until: Option<Instant>,
+    /// Pause as a multiple of the duration of a long yield.
+    busy_backoff: u32,
     waits_on_service_core: u32,
 }
 
@@ -78,114 +82,125 @@ impl TimeSlice {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
         let (calls, turns, waits_on_service_core) = (0, 0, 0);
-        let (left, hogged_until, hog_rest) = (None, None, HOG_REST);
-        let keeps_off = false;
-        Self { began: now, last: now, calls, turns, keeps_off, left, hogged_until, hog_rest, waits_on_service_core }
+        let (last_leave, busy_until, busy_backoff) = (None, None, BUSY_BACKOFF);
+        let is_off_service_core = false;
+        Self {
+            began: now,
+            last: now,
+            calls,
+            turns,
+            is_off_service_core,
+            last_leave,
+            busy_until,
+            busy_backoff,
+            waits_on_service_core,
+        }
     }
 
-    /// Lets others run if the turn is over. So many threads take turns, that is the service's core, and calls are as short as that.
+    /// Yields if the turn is over, given the threads that take turns, the service's core, and whether calls are short.
     #[inline]
-    pub(crate) fn hand_over_when_due(&mut self, crowd: u32, service_core: Option<usize>, calls_are_short: bool) {
+    pub(crate) fn yield_when_due(&mut self, thread_count: u32, service_core: Option<usize>, has_short_calls: bool) {
         self.calls = self.calls.wrapping_add(1);
-        if !self.calls.is_multiple_of(CALLS_PER_LOOK) {
+        if !self.calls.is_multiple_of(CALLS_PER_CLOCK_READ) {
             return;
         }
         let now = Instant::now();
-        if now - self.last > GAP {
+        if now - self.last > IDLE_GAP {
             self.began = now;
         }
         self.last = now;
-        if now - self.began >= turn(crowd, self.keeps_off) {
+        if now - self.began >= turn_length(thread_count, self.is_off_service_core) {
             self.turns = self.turns.wrapping_add(1);
-            if self.turns % TURNS_PER_LOOK == FIRST_LOOK {
-                self.keeps_off = service_core.is_some_and(keeps_off);
+            if self.turns % TURNS_PER_AFFINITY_CHECK == FIRST_AFFINITY_CHECK {
+                self.is_off_service_core = service_core.is_some_and(is_excluded_from);
             }
-            // Not now and then: among those who pay less for their turns, one who pays the usual gets a tenth of his share.
-            take_slices(calls_are_short && self.keeps_off && crowd <= FEW);
-            self.hand_over();
+            // Not for some turns only: among threads that pay less for their turns, one with usual slices gets a tenth
+            // of its share.
+            set_short_slices(has_short_calls && self.is_off_service_core && thread_count <= FEW_THREADS);
+            self.yield_core();
         }
     }
 
-    /// The calling thread takes no turns.
+    /// Records that the calling thread takes no turns.
     #[inline]
-    pub(crate) fn end_turns(&self) {
+    pub(crate) fn stop_sharing(&self) {
         if USUAL_SLICE_NS.get().is_some() {
-            take_slices(false);
+            set_short_slices(false);
         }
     }
 
-    fn hand_over(&mut self) {
+    fn yield_core(&mut self) {
         sched_yield();
         self.began = Instant::now();
         self.last = self.began;
     }
 
-    /// Lets others run while a call is waited for, unless somebody works on this core who would keep it for a slice; how long it
-    /// was before the core came back. In a crowd it goes to others who call, and comes back.
-    pub(crate) fn offer(&mut self, now: Instant, crowded: bool) -> Option<Duration> {
-        if crowded {
+    /// Yields during a wait, unless a busy thread would keep the core for a slice. Returns the time until the core came
+    /// back. On an oversubscribed machine other callers get the core, and it comes back.
+    pub(crate) fn offer_core(&mut self, now: Instant, is_oversubscribed: bool) -> Option<Duration> {
+        if is_oversubscribed {
             sched_yield();
             return Some(now.elapsed());
         }
-        if self.hogged_until.is_some_and(|until| now < until) {
+        if self.busy_until.is_some_and(|until| now < until) {
             return None;
         }
-        self.hand_over();
+        self.yield_core();
         let took = self.began - now;
-        self.came_back(took);
+        self.record_offer(took);
         Some(took)
     }
 
-    /// An offer took so long.
-    fn came_back(&mut self, took: Duration) {
-        if took <= HOG_MIN {
-            (self.hogged_until, self.hog_rest) = (None, HOG_REST);
+    /// Records the duration of a yield.
+    fn record_offer(&mut self, took: Duration) {
+        if took <= BUSY_OFFER_MIN {
+            (self.busy_until, self.busy_backoff) = (None, BUSY_BACKOFF);
             return;
         }
-        let rest = took.saturating_mul(self.hog_rest).min(HOG_REST_MAX);
-        self.hogged_until = Some(self.began + rest);
-        if rest < HOG_REST_MAX {
-            self.hog_rest *= HOG_REST_GROWS;
+        let rest = took.saturating_mul(self.busy_backoff).min(BUSY_BACKOFF_MAX);
+        self.busy_until = Some(self.began + rest);
+        if rest < BUSY_BACKOFF_MAX {
+            self.busy_backoff *= BUSY_BACKOFF_GROWTH;
         }
     }
 
-    /// The calling thread waits on the service's core: after some waits it leaves, if it may run elsewhere. Its
-    /// affinity is as before when this returns; the kernel has only been made to pick another core.
-    pub(crate) fn leave(&mut self, core: usize, crowded: bool) {
+    /// Moves the calling thread off the service's core after some waits there, if it may run elsewhere. The thread's
+    /// affinity is unchanged on return; the kernel was only made to pick another core.
+    pub(crate) fn leave_service_core(&mut self, core: usize, is_oversubscribed: bool) {
         self.waits_on_service_core += 1;
-        if !crowded && self.waits_on_service_core < WAITS_ON_SERVICE_CORE_MAX {
+        if !is_oversubscribed && self.waits_on_service_core < WAITS_ON_SERVICE_CORE_MAX {
             return;
         }
         self.waits_on_service_core = 0;
         let now = Instant::now();
-        if self.left.is_some_and(|left| now - left < LEAVE_EVERY) {
+        if self.last_leave.is_some_and(|last_leave| now - last_leave < LEAVE_INTERVAL) {
             return;
         }
-        self.left = Some(now);
+        self.last_leave = Some(now);
         let Ok(allowed) = sched_getaffinity(None) else { return };
         let mut others: CpuSet = allowed;
         others.unset(core);
         if others.count() > 0 && sched_setaffinity(None, &others).is_ok() {
-            // If it cannot be restored, the thread runs on: on fewer cores, but not on the service's.
+            // If the affinity cannot be restored, the thread keeps running on fewer cores, without the service's.
             let _ = sched_setaffinity(None, &allowed);
         }
     }
 }
 
-/// Whether the calling thread may not run on that core.
-fn keeps_off(core: usize) -> bool {
+/// Returns true if the calling thread's affinity excludes that core.
+fn is_excluded_from(core: usize) -> bool {
     core < CpuSet::MAX_CPU && sched_getaffinity(None).is_ok_and(|allowed| !allowed.is_set(core))
 }
 
-/// The calling thread's slices are short from now on, or what they were before.
-fn take_slices(short: bool) {
+/// Makes the calling thread's slices short, or restores them.
+fn set_short_slices(short: bool) {
     match (short, USUAL_SLICE_NS.get()) {
         (true, None) => {
-            // A thread with another priority, or on a kernel that says nothing, stays as it is.
+            // A thread with another priority, or on a kernel without slices, stays unchanged.
             let usual = slice_ns();
             USUAL_SLICE_NS.set(Some(usual.unwrap_or(SLICE_NS)));
             if usual.is_some_and(|usual| usual == 0 || usual > SLICE_NS) {
-                // Where it cannot be had, turns cost what they cost.
+                // Without short slices, turns keep their usual cost.
                 let _ = set_slice_ns(SLICE_NS);
             }
         }
@@ -199,12 +214,12 @@ fn take_slices(short: bool) {
     }
 }
 
-/// The turn of each of a crowd.
-fn turn(crowd: u32, keeps_off: bool) -> Duration {
-    match (keeps_off, crowd) {
-        (true, crowd) if crowd > FEW => TURN_MANY_APART,
+/// Returns the length of a turn among that many threads.
+fn turn_length(thread_count: u32, is_off_service_core: bool) -> Duration {
+    match (is_off_service_core, thread_count) {
+        (true, thread_count) if thread_count > FEW_THREADS => TURN_MANY_OFF_CORE,
         (true, _) => TURN,
-        (false, crowd) => (ROUND / crowd.max(1)).clamp(TURN_MIN, TURN),
+        (false, thread_count) => (ROUND / thread_count.max(1)).clamp(TURN_MIN, TURN),
     }
 }
 
@@ -213,55 +228,61 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_crowd_beside_the_service_has_short_turns() {
-        // If this broke, a crowd would wait for long, or give its time away to yields.
-        assert_eq!([1, 30, 60, 500].map(|crowd| turn(crowd, false)), [TURN, TURN, ROUND / 60, TURN_MIN]);
-        let apart = [TURN, TURN, TURN, TURN_MANY_APART, TURN_MANY_APART];
-        assert_eq!([1, 30, FEW, FEW + 1, 500].map(|crowd| turn(crowd, true)), apart);
-        assert_eq!((turn(0, false), turn(u32::MAX, false)), (TURN, TURN_MIN));
+    fn many_threads_on_service_core_have_short_turns() {
+        // If this broke, threads would wait for long, or lose their time to yields.
+        assert_eq!(
+            [1, 30, 60, 500].map(|thread_count| turn_length(thread_count, false)),
+            [TURN, TURN, ROUND / 60, TURN_MIN]
+        );
+        let apart = [TURN, TURN, TURN, TURN_MANY_OFF_CORE, TURN_MANY_OFF_CORE];
+        assert_eq!(
+            [1, 30, FEW_THREADS, FEW_THREADS + 1, 500].map(|thread_count| turn_length(thread_count, true)),
+            apart
+        );
+        assert_eq!((turn_length(0, false), turn_length(u32::MAX, false)), (TURN, TURN_MIN));
     }
 
     #[test]
-    fn a_core_on_which_somebody_works_is_not_offered_for_a_while() {
-        // If this broke, a client beside a program that computes would wait for a slice of milliseconds in each call.
+    fn busy_core_is_not_offered_during_backoff() {
+        // If this broke, a client beside a computing program would wait for a slice of milliseconds in each call.
         let mut turn = TimeSlice::new();
         let long_ago = turn.began - Duration::from_secs(2);
-        turn.came_back(HOG_MIN);
-        assert!(turn.offer(long_ago, false).is_some(), "who waits as well gives it back soon");
-        turn.came_back(HOG_MIN);
-        let rest = |turn: &TimeSlice| turn.hogged_until.unwrap() - turn.began;
+        turn.record_offer(BUSY_OFFER_MIN);
+        assert!(turn.offer_core(long_ago, false).is_some(), "a waiting thread gives the core back soon");
+        turn.record_offer(BUSY_OFFER_MIN);
+        let rest = |turn: &TimeSlice| turn.busy_until.unwrap() - turn.began;
         let rests = [3, 3, 3, 3, 3, 3].map(|millis| {
-            turn.came_back(Duration::from_millis(millis));
+            turn.record_offer(Duration::from_millis(millis));
             rest(&turn).as_millis()
         });
         assert_eq!(rests, [24, 48, 96, 192, 384, 500]);
-        turn.came_back(HOG_MIN);
-        turn.came_back(Duration::from_millis(3));
-        assert_eq!(rest(&turn), Duration::from_millis(24), "it was another one");
-        let until = turn.hogged_until.unwrap();
-        assert_eq!(turn.offer(until - Duration::from_micros(1), false), None);
-        turn.came_back(Duration::from_secs(3600));
-        assert_eq!(turn.hogged_until.unwrap() - turn.began, HOG_REST_MAX);
-        assert!(turn.offer(long_ago, true).is_some(), "in a crowd it comes back");
-        turn.came_back(Duration::from_millis(3));
-        // It began before the core was known to be wanted, and came back at once.
-        assert!(turn.offer(turn.hogged_until.unwrap(), false).is_some());
+        turn.record_offer(BUSY_OFFER_MIN);
+        turn.record_offer(Duration::from_millis(3));
+        assert_eq!(rest(&turn), Duration::from_millis(24), "a new busy thread");
+        let until = turn.busy_until.unwrap();
+        assert_eq!(turn.offer_core(until - Duration::from_micros(1), false), None);
+        turn.record_offer(Duration::from_secs(3600));
+        assert_eq!(turn.busy_until.unwrap() - turn.began, BUSY_BACKOFF_MAX);
+        assert!(turn.offer_core(long_ago, true).is_some(), "an oversubscribed core comes back");
+        turn.record_offer(Duration::from_millis(3));
+        // It began before the core was known to be busy, and came back at once.
+        assert!(turn.offer_core(turn.busy_until.unwrap(), false).is_some());
     }
 
     #[test]
-    fn slices_are_short_for_turns_and_then_what_they_were() {
-        // If this broke, clients that take turns would get a part of their share of a core beside threads that work without a
-        // pause, or a thread would keep for ever what it had in a crowd.
+    fn short_slices_are_restored() {
+        // If this broke, clients that take turns would get less than their share beside threads that run without a
+        // pause, or a thread would keep short slices for ever.
         std::thread::spawn(|| {
-            // None for a thread that has another policy than usual: then it has that all the time.
+            // None for a thread with another policy: then it stays none.
             let usual = slice_ns();
-            take_slices(false);
+            set_short_slices(false);
             assert_eq!(slice_ns(), usual);
-            take_slices(true);
-            take_slices(true);
+            set_short_slices(true);
+            set_short_slices(true);
             let short = slice_ns();
             assert!(short == usual || short == Some(SLICE_NS), "{short:?}");
-            take_slices(false);
+            set_short_slices(false);
             assert_eq!(slice_ns(), usual);
         })
         .join()
@@ -269,11 +290,11 @@ mod tests {
     }
 
     #[test]
-    fn who_is_pinned_elsewhere_keeps_off_the_service() {
-        // If this broke, a crowd with cores of its own would take turns that are too short for it.
+    fn pinned_thread_is_excluded_from_service_core() {
+        // If this broke, many threads with cores of their own would take turns that are too short.
         let here = sched_getaffinity(None).unwrap();
         let own = (0..CpuSet::MAX_CPU).find(|&core| here.is_set(core)).unwrap();
         let other = (0..CpuSet::MAX_CPU).find(|&core| !here.is_set(core)).unwrap();
-        assert_eq!([own, other, CpuSet::MAX_CPU].map(keeps_off), [false, true, false]);
+        assert_eq!([own, other, CpuSet::MAX_CPU].map(is_excluded_from), [false, true, false]);
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests share: an echo service on a thread of its own, and children that are real processes.
+//! Shared parts of the tests: an echo service on its own thread, and children that are real processes.
 #![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -13,24 +13,24 @@ use std::time::{Duration, Instant};
 
 use ddss_core::{ChannelId, Entry, NodeId};
 use ddss_ipc::{
-    Acceptor, AcceptorConfig, Arrival, AttachOptions, Attachment, Channel, IdleMode, Inbox, IpcServer,
+    Acceptor, AcceptorConfig, AttachOptions, Attachment, Channel, ClientEvent, IdleMode, Inbox, IpcServer,
     ProtocolViolation, TracedRequest, WaitClass, WaitOutcome,
 };
 use rustix::event::{PollFd, PollFlags};
 
-/// Long enough for anything that is going to happen on a loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit for any event on a loaded machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the service saw.
+/// Counters of the service.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) attached: AtomicU64,
-    pub(crate) left: AtomicU64,
+    pub(crate) detached: AtomicU64,
     pub(crate) answered: AtomicU64,
-    pub(crate) rests: AtomicU64,
-    pub(crate) resting: AtomicBool,
+    pub(crate) sleeps: AtomicU64,
+    pub(crate) is_sleeping: AtomicBool,
     pub(crate) wakes: AtomicU64,
-    pub(crate) offences: AtomicU64,
+    pub(crate) violations: AtomicU64,
 }
 
 /// A node's service that answers each request with itself (word 1 inverted), until it is dropped.
@@ -38,7 +38,7 @@ pub(crate) struct Echo {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) path: PathBuf,
     pub(crate) seen: Arc<Seen>,
-    reception: Option<Acceptor>,
+    acceptor: Option<Acceptor>,
     inbox: Inbox,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -52,25 +52,25 @@ impl Echo {
     pub(crate) fn with(change: impl FnOnce(&mut AcceptorConfig)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let station = IpcServer::open(NodeId(7)).unwrap();
-        let inbox = station.inbox();
-        let mut config = AcceptorConfig::new(&station);
+        let server = IpcServer::open(NodeId(7)).unwrap();
+        let inbox = server.inbox();
+        let mut config = AcceptorConfig::new(&server);
         change(&mut config);
-        let reception = Acceptor::start(&path, config, inbox.sink()).unwrap();
+        let acceptor = Acceptor::start(&path, config, inbox.sink()).unwrap();
         let seen = Arc::new(Seen::default());
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
             let (seen, stop) = (Arc::clone(&seen), Arc::clone(&stop));
-            std::thread::spawn(move || serve(station, &seen, &stop))
+            std::thread::spawn(move || serve(server, &seen, &stop))
         };
-        Self { folder, path, seen, reception: Some(reception), inbox, stop, thread: Some(thread) }
+        Self { folder, path, seen, acceptor: Some(acceptor), inbox, stop, thread: Some(thread) }
     }
 
-    /// Waits until that holds.
-    pub(crate) fn until(&self, what: &str, holds: impl Fn(&Seen) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+    /// Waits until the condition holds.
+    pub(crate) fn wait_for(&self, condition: &str, holds: impl Fn(&Seen) -> bool) {
+        let deadline = Instant::now() + TIMEOUT;
         while !holds(&self.seen) {
-            assert!(Instant::now() < deadline, "never came: {what}");
+            assert!(Instant::now() < deadline, "timed out waiting for {condition}");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -78,9 +78,9 @@ impl Echo {
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        self.reception.take().unwrap().stop();
+        self.acceptor.take().unwrap().stop();
         self.stop.store(true, Ordering::Release);
-        self.inbox.ring();
+        self.inbox.wake_server();
         let ended = self.thread.take().unwrap().join();
         if !std::thread::panicking() {
             ended.unwrap();
@@ -88,82 +88,82 @@ impl Drop for Echo {
     }
 }
 
-fn serve(mut station: IpcServer, seen: &Seen, stop: &AtomicBool) {
+fn serve(mut server: IpcServer, seen: &Seen, stop: &AtomicBool) {
     let mut batch = Vec::with_capacity(256);
     let mut delayed = Vec::new();
-    let mut turn = false;
+    let mut is_poll_turn = false;
     let mut idle = 0;
-    station.tell_core();
+    server.publish_core();
     while !stop.load(Ordering::Acquire) {
-        while let Some(arrival) = station.arrival() {
-            match arrival {
-                Arrival::Attached(session) => {
-                    station.adopt(session).unwrap();
+        while let Some(next_event) = server.next_event() {
+            match next_event {
+                ClientEvent::Attached(session) => {
+                    server.add_client(session).unwrap();
                     seen.attached.fetch_add(1, Ordering::Release);
                 }
-                Arrival::Left(client) => {
-                    station.dismiss(client);
-                    seen.left.fetch_add(1, Ordering::Release);
+                ClientEvent::Detached(client) => {
+                    server.remove_client(client);
+                    seen.detached.fetch_add(1, Ordering::Release);
                 }
             }
         }
-        // Both ways of taking requests, turn by turn.
-        turn = !turn;
-        let taken = if turn {
-            station.poll(256, &mut batch)
+        // Takes requests in both ways by turns.
+        is_poll_turn = !is_poll_turn;
+        let taken = if is_poll_turn {
+            server.poll(256, &mut batch)
         } else {
-            station.serve(256, &mut |lane: ChannelId, entry: &Entry, _: Option<TracedRequest>| match entry[3] {
+            server.serve(256, &mut |channel: ChannelId, entry: &Entry, _: Option<TracedRequest>| match entry[3] {
                 NOW => Some([entry[0], !entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7]]),
                 _ => {
-                    batch.push((lane, *entry));
+                    batch.push((channel, *entry));
                     None
                 }
             })
         };
-        for (lane, entry) in batch.drain(..) {
-            answer(&mut station, &mut delayed, lane, entry);
+        for (channel, entry) in batch.drain(..) {
+            answer(&mut server, &mut delayed, channel, entry);
         }
-        station.flush();
-        while let Some(offence) = station.offence() {
-            let (ProtocolViolation::Sequence { lane, .. } | ProtocolViolation::Queue { lane }) = offence else {
-                panic!("{offence}")
+        server.flush();
+        while let Some(violation) = server.next_violation() {
+            let (ProtocolViolation::Sequence { channel, .. } | ProtocolViolation::Queue { channel }) = violation else {
+                panic!("{violation}")
             };
-            station.dismiss(lane.client);
-            seen.offences.fetch_add(1, Ordering::Release);
+            server.remove_client(channel.client);
+            seen.violations.fetch_add(1, Ordering::Release);
         }
         seen.answered.fetch_add(taken as u64, Ordering::Release);
         idle = if taken > 0 { 0 } else { idle + 1 };
-        if idle > if station.idling() == IdleMode::Sleep { 0 } else { 2000 } {
+        if idle > if server.idle_mode() == IdleMode::Sleep { 0 } else { 2000 } {
             idle = 0;
-            rest(&mut station, seen);
-            seen.wakes.store(station.counts().wakes, Ordering::Release);
+            sleep_once(&mut server, seen);
+            seen.wakes.store(server.counts().wakes, Ordering::Release);
         }
     }
 }
 
-/// Word 3 of a request says what is done with it.
+/// Values of word 3 of a request, which select its handling. This one: answer at once.
 pub(crate) const NOW: u64 = 0;
-/// Kept, and answered in reverse order by the next [`REVERSE`].
+/// Deferred, and answered in reverse order by the next [`REVERSE`].
 pub(crate) const LATER: u64 = 1;
-/// Answers what was kept, newest first, and then itself.
+/// Answers the deferred requests, newest first, and then itself.
 pub(crate) const REVERSE: u64 = 2;
 /// Inverts the bytes of the arena that words 4 and 5 (offset, length) name.
 pub(crate) const INVERT: u64 = 3;
 /// Never answered.
 pub(crate) const NEVER: u64 = 4;
 
-fn answer(station: &mut IpcServer, delayed: &mut Vec<(ChannelId, Entry)>, lane: ChannelId, entry: Entry) {
+fn answer(server: &mut IpcServer, delayed: &mut Vec<(ChannelId, Entry)>, channel: ChannelId, entry: Entry) {
     match entry[3] {
-        LATER => return delayed.push((lane, entry)),
+        LATER => return delayed.push((channel, entry)),
         NEVER => return,
         REVERSE => {
-            for (lane, mut entry) in delayed.drain(..).rev() {
+            for (channel, mut entry) in delayed.drain(..).rev() {
                 entry[1] = !entry[1];
-                station.reply(lane, &entry);
+                server.reply(channel, &entry);
             }
         }
         INVERT => {
-            let arena = station.arena(lane.client).unwrap();
+            let arena = server.arena(channel.client).unwrap();
             let mut bytes = vec![0; entry[5].min(1 << 20) as usize];
             if arena.read(entry[4] as usize, &mut bytes).is_ok() {
                 bytes.iter_mut().for_each(|byte| *byte = !*byte);
@@ -174,43 +174,43 @@ fn answer(station: &mut IpcServer, delayed: &mut Vec<(ChannelId, Entry)>, lane: 
     }
     let mut entry = entry;
     entry[1] = !entry[1];
-    station.reply(lane, &entry);
+    server.reply(channel, &entry);
 }
 
-fn rest(station: &mut IpcServer, seen: &Seen) {
-    if station.arm() {
-        seen.rests.store(station.counts().rests, Ordering::Release);
-        seen.resting.store(true, Ordering::Release);
+fn sleep_once(server: &mut IpcServer, seen: &Seen) {
+    if server.arm() {
+        seen.sleeps.store(server.counts().sleeps, Ordering::Release);
+        seen.is_sleeping.store(true, Ordering::Release);
         let limit = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
-        let descriptor = station.descriptor();
+        let descriptor = server.descriptor();
         let _ = rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit));
-        seen.resting.store(false, Ordering::Release);
-        station.disarm();
+        seen.is_sleeping.store(false, Ordering::Release);
+        server.disarm();
     }
 }
 
 /// Attaches, or fails the test.
 pub(crate) fn attach(path: &Path, change: impl FnOnce(&mut AttachOptions)) -> Attachment {
     let mut options = AttachOptions::default();
-    options.timeout = PATIENCE;
+    options.timeout = TIMEOUT;
     options.arena_bytes = 1 << 16;
-    options.lanes = 2;
+    options.channels = 2;
     change(&mut options);
     Attachment::connect(path, &options).unwrap()
 }
 
-/// One call: what comes back must be its own answer.
-pub(crate) fn call(lane: &mut Channel, class: WaitClass, value: u64) {
-    lane.submit([u64::from(lane.index()) << 32, value, value ^ 1, NOW, 4, 5, 6, value ^ 7]).unwrap();
-    lane.ring();
-    assert_eq!(lane.wait(class, Instant::now() + PATIENCE), WaitOutcome::Ready);
-    let entry = lane.reap().unwrap();
-    let index = u64::from(lane.index());
+/// Makes one call and checks that the reply is its own.
+pub(crate) fn call(channel: &mut Channel, class: WaitClass, value: u64) {
+    channel.submit([u64::from(channel.index()) << 32, value, value ^ 1, NOW, 4, 5, 6, value ^ 7]).unwrap();
+    channel.ring_doorbell();
+    assert_eq!(channel.wait(class, Instant::now() + TIMEOUT), WaitOutcome::Ready);
+    let entry = channel.reap().unwrap();
+    let index = u64::from(channel.index());
     assert_eq!((entry[0] >> 32, entry[1], entry[2], entry[7]), (index, !value, value ^ 1, value ^ 7));
 }
 
-/// Runs this test binary again as another process, as the test named `role`, which finds its argument in
-/// `DDSS_TEST_ROLE`. The child ends when its standard input does, at the latest.
+/// Runs this test binary as another process, as the test named `role`, which finds its argument in `DDSS_TEST_ROLE`.
+/// The child ends with its standard input at the latest.
 pub(crate) fn spawn(role: &str, argument: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", role, "--nocapture", "--test-threads=1"])
@@ -221,25 +221,25 @@ pub(crate) fn spawn(role: &str, argument: &str) -> Child {
         .unwrap()
 }
 
-/// Removes what a killed daemon left behind, the way that the next daemon does.
+/// Removes the leftovers of a killed daemon, as the next daemon does.
 pub(crate) fn clean_after_a_dead_daemon(path: &Path) {
-    let station = IpcServer::open(NodeId(7)).unwrap();
-    let sink = station.inbox().sink();
-    Acceptor::start(path, AcceptorConfig::new(&station), sink).unwrap().stop();
+    let server = IpcServer::open(NodeId(7)).unwrap();
+    let sink = server.inbox().sink();
+    Acceptor::start(path, AcceptorConfig::new(&server), sink).unwrap().stop();
     std::fs::remove_dir(path.parent().unwrap()).unwrap();
 }
 
-/// The argument of a child; a parent has none, and then the test is none.
+/// Returns the argument of a child; a parent has none and skips the test.
 pub(crate) fn role() -> Option<String> {
     std::env::var("DDSS_TEST_ROLE").ok()
 }
 
-/// Descriptors that this process has open.
+/// Counts the open descriptors of this process.
 pub(crate) fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Held by tests that count what their process holds.
+/// Lock of the tests that count the resources of their process.
 pub(crate) fn serial() -> std::sync::MutexGuard<'static, ()> {
     static SERIAL: std::sync::Mutex<()> = std::sync::Mutex::new(());
     SERIAL.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

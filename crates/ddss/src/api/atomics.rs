@@ -128,7 +128,7 @@ impl Segment {
     pub fn lock_with(&self, options: LockOptions) -> Result<LockGuard, Error> {
         let wish = options.wish().map_err(Error::argument("lock", self.name()))?;
         let operation = Operation::Lock { segment: self.id(), wish };
-        let completion = self.ask_by(options.time(self.time()), "lock", operation, WaitClass::InLine)?;
+        let completion = self.ask_by(options.time(self.time()), "lock", operation, WaitClass::LockQueue)?;
         Ok(LockGuard::new(self.clone(), LockToken(first_word(&completion)), Stamp::of(&completion)))
     }
 
@@ -139,7 +139,7 @@ impl Segment {
         let operation = Operation::Unlock { segment: self.id(), token };
         let client = self.client();
         let last = client.0.last();
-        if !last.attachment.is_leaving() {
+        if !last.attachment.is_draining() {
             return self.ask_by(time, "unlock", operation, WaitClass::Polling).map(drop);
         }
         // A daemon that takes nothing new takes this: others wait for it, and the next daemon does not know the lock.

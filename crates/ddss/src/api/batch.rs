@@ -167,7 +167,7 @@ impl ShardBatch {
         for (index, ended) in ended {
             let again = match ended {
                 Err(NoCompletion::GoingDown) => {
-                    attached.attachment.set_leaving();
+                    attached.attachment.set_draining();
                     true
                 }
                 Err(NoCompletion::Gone) => self.steps[index].operation.is_harmless(),

@@ -26,7 +26,7 @@ impl MappedAreas {
     /// The mapping of an area, if this process may have one.
     fn get(&self, client: &Inner, area: usize) -> Option<SharedMemory> {
         let mut areas = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let view = || ddss_ipc::view(&client.plan.socket, u32::try_from(area).ok()?, Self::PATIENCE).ok();
+        let view = || ddss_ipc::map_area(&client.plan.socket, u32::try_from(area).ok()?, Self::PATIENCE).ok();
         areas.entry(area).or_insert_with(view).clone()
     }
 
@@ -77,7 +77,7 @@ impl MappedSegment {
         let at = opened.at?;
         let area = client.areas.get(client, area_of(at))?;
         let header = usize::try_from(offset_of(at)).ok()?;
-        let framed = area.framed(header, usize::try_from(opened.bytes).ok()?).ok()?;
+        let framed = area.seqlock_at(header, usize::try_from(opened.bytes).ok()?).ok()?;
         Some(Self { framed, segment: opened.segment.to_bits(), model: opened.model })
     }
 

@@ -254,7 +254,7 @@ impl AsyncClient {
                 Err(NoCompletion::NotSent) => {}
                 // It was not begun, whatever it is: the next one is asked.
                 Ok(Completion { outcome: Outcome::Failed(Failure::GoingDown), .. }) => {
-                    reactor.attached.attachment.set_leaving();
+                    reactor.attached.attachment.set_draining();
                     refused = true;
                 }
                 ended => break (ended, reactor),

@@ -120,7 +120,7 @@ impl Dispatcher {
     pub(super) fn new(lane: Channel, arena: SharedMemory, runs: SharedSlots) -> Self {
         Self {
             desk: Combiner::new(Work { lane, armed: false, cancels: 0, cancelling: 0 }),
-            calls: CallTable::with_set_aside(CALLS, SET_ASIDE),
+            calls: CallTable::with_reserved(CALLS, SET_ASIDE),
             notes: std::iter::repeat_with(CallRecord::default).take(CALLS).collect(),
             arena,
             runs,
@@ -261,7 +261,7 @@ impl Dispatcher {
         let spin_until = Instant::now() + if alone { SPIN } else { Duration::ZERO };
         loop {
             self.work(0);
-            match self.calls.look(id) {
+            match self.calls.poll(id) {
                 CallStatus::Waiting if self.is_gone() => {
                     if self.calls.abandon(id) == CallStatus::Waiting {
                         return Some(Err(NoCompletion::Gone));
@@ -271,14 +271,14 @@ impl Dispatcher {
                 CallStatus::Waiting => {
                     self.note(id).waker.register(waker);
                     self.work(ARM);
-                    if self.calls.doze(id) == CallStatus::Waiting && !self.is_gone() {
+                    if self.calls.park(id) == CallStatus::Waiting && !self.is_gone() {
                         return None;
                     }
                     // It came meanwhile.
                     drop(self.note(id).waker.take());
                 }
                 CallStatus::Done(entry) => return Some(Ok(self.take(id, &entry, read))),
-                CallStatus::Over => return Some(Err(NoCompletion::Late { harmless: harmless() })),
+                CallStatus::Abandoned => return Some(Err(NoCompletion::Late { harmless: harmless() })),
             }
         }
     }
@@ -301,7 +301,7 @@ impl Dispatcher {
                 self.work(CANCEL | ARM);
             }
             CallStatus::Done(entry) => self.end_late(id, &Completion::decode(&entry)),
-            CallStatus::Waiting | CallStatus::Over => {}
+            CallStatus::Waiting | CallStatus::Abandoned => {}
         }
     }
 
@@ -329,7 +329,7 @@ impl Dispatcher {
     /// Returns true while locks are to be given back: some wait for a place, or some may be granted to dropped futures.
     pub(super) fn owes(&self) -> bool {
         let granted_to_nobody = |(id, awaited): (CallId, bool)| !awaited && self.note(id).lock().is_some();
-        !self.is_gone() && (self.room.owes() || self.calls.under_way().any(granted_to_nobody))
+        !self.is_gone() && (self.room.owes() || self.calls.calls_in_flight().any(granted_to_nobody))
     }
 
     /// The socket was readable, or time passed: hands out what came. Says when it has to be called again.
@@ -346,7 +346,7 @@ impl Dispatcher {
             next = Some(next.map_or(pause, |other| other.min(pause)));
         }
         let mut waits = self.room.is_needed();
-        for (id, awaited) in self.calls.under_way() {
+        for (id, awaited) in self.calls.calls_in_flight() {
             let note = self.note(id);
             if !awaited {
                 waits |= note.lock().is_some();
@@ -397,7 +397,7 @@ impl Dispatcher {
     /// it.
     #[inline]
     fn work(&self, left: u64) {
-        self.desk.leave(left, |work, left| {
+        self.desk.submit(left, |work, left| {
             self.send_out(work, left & ((1 << CALLS) - 1));
             if left & CANCEL != 0 {
                 self.send_cancels(work);
@@ -431,7 +431,7 @@ impl Dispatcher {
             let request = self.calls.request(first as usize);
             work.lane.submit(request).expect("there are not more places than the lane has");
         }
-        work.lane.ring();
+        work.lane.ring_doorbell();
         #[cfg(test)]
         self.rings.fetch_add(1, Ordering::Relaxed);
     }
@@ -447,14 +447,14 @@ impl Dispatcher {
             work.cancels &= work.cancels - 1;
             let id = CallId::from_bits(self.notes[index].cancelled.load(Ordering::Relaxed));
             // Who works at the desk frees it, so that its request stays there until this is done.
-            if self.calls.is_late(id) {
+            if self.calls.is_abandoned(id) {
                 let cancel = Request::new(CANCEL_ID, Request::cancel_of(&self.calls.request(index)));
                 work.lane.submit(cancel.encode()).expect("there are not more of them than the lane has");
                 work.cancelling += 1;
             }
         }
         if work.cancelling > before {
-            work.lane.ring();
+            work.lane.ring_doorbell();
         }
     }
 
@@ -469,10 +469,10 @@ impl Dispatcher {
                 continue;
             }
             let id = CallId::from_bits(completion.request.0);
-            match self.calls.end(id, &entry) {
-                Notify::Dozes => self.note(id).waker.wake(),
-                Notify::Late => self.end_late(id, &completion),
-                Notify::Told | Notify::Stale => {}
+            match self.calls.complete(id, &entry) {
+                Notify::Parked => self.note(id).waker.wake(),
+                Notify::Abandoned => self.end_late(id, &completion),
+                Notify::Polling | Notify::Stale => {}
             }
         }
     }

@@ -138,7 +138,7 @@ impl AsyncLockGuard {
     pub async fn unlock(mut self) -> Result<(), Error> {
         let operation = Operation::Unlock { segment: self.segment.id(), token: self.token };
         // A daemon that takes nothing new takes this: others wait for it, and the next daemon does not know the lock.
-        let ended = if self.reactor.attached.attachment.is_leaving() {
+        let ended = if self.reactor.attached.attachment.is_draining() {
             let plan = CallPlan { operation, ..bare() };
             self.segment.client().call_on(&self.reactor, "unlock", self.segment.name(), plan).await
         } else {

@@ -144,7 +144,7 @@ impl ChannelPool {
     pub(crate) fn new(attachment: &Attachment) -> Self {
         let arena = attachment.arena().clone();
         let slots = (arena.len() / ddss_core::limits::ARENA_SLOT_BYTES) as u32;
-        let mut lanes: Vec<Channel> = std::iter::from_fn(|| attachment.take_lane()).collect();
+        let mut lanes: Vec<Channel> = std::iter::from_fn(|| attachment.take_channel()).collect();
         let for_tasks = lanes.pop();
         let mut bare = || {
             let lane = if lanes.len() > 1 { lanes.pop() } else { None };
@@ -180,7 +180,7 @@ impl ChannelPool {
         let number = thread_number();
         if priority != Priority::Wait
             && self.line.is_empty(priority)
-            && let Some(seat) = self.seats.claim(number)
+            && let Some(seat) = self.seats.try_acquire(number)
         {
             return Ok(Call { seat, _waiting: None, _left: Left(&self.line), lanes: self, time });
         }
@@ -203,7 +203,7 @@ impl ChannelPool {
 
     /// A lane that is free for a call of that priority.
     fn claim(&self, number: usize, priority: Priority) -> Option<(PoolGuard<'_, ChannelSlot>, Option<Waiting<'_>>)> {
-        let seat = self.seats.claim(number);
+        let seat = self.seats.try_acquire(number);
         let some_wait = || self.waits.load(Ordering::Acquire) > 0;
         match priority {
             Priority::Wait => {
@@ -211,8 +211,8 @@ impl ChannelPool {
                 self.waits.fetch_add(1, Ordering::AcqRel);
                 return Some((seat, Some(Waiting(&self.waits))));
             }
-            Priority::Call => seat.or_else(|| self.beside_waits.claim(0).filter(|_| some_wait())),
-            Priority::Holder => seat.or_else(|| self.for_holders.claim(0)),
+            Priority::Call => seat.or_else(|| self.beside_waits.try_acquire(0).filter(|_| some_wait())),
+            Priority::Holder => seat.or_else(|| self.for_holders.try_acquire(0)),
         }
         .map(|seat| (seat, None))
     }
@@ -285,7 +285,7 @@ impl Call<'_> {
         self.seat.next += 1;
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
         let mut entry = request.encode();
-        let goes_on = meanwhile.is_some() && self.seat.lane.is_beside_service();
+        let goes_on = meanwhile.is_some() && self.seat.lane.is_on_service_core();
         if goes_on {
             Request::note_going_on(&mut entry);
         }
@@ -293,12 +293,12 @@ impl Call<'_> {
             self.release(held);
             return Err(NoCompletion::Busy);
         }
-        self.seat.lane.ring();
+        self.seat.lane.ring_doorbell();
         if let Some(meanwhile) = meanwhile {
             // Should it panic, the daemon still is at this call and may write into its buffer.
             self.seat.late.push(AbandonedCall { id, held, lock: locked_by(&operation) });
             if goes_on {
-                self.seat.lane.let_service_go_first();
+                self.seat.lane.yield_to_service();
             }
             meanwhile();
             self.seat.late.pop();
@@ -360,7 +360,7 @@ impl Call<'_> {
             let unlock = Request::new(RequestId(self.seat.next), operation);
             // If there is no room for it, the lease ends the lock.
             if self.seat.lane.submit(unlock.encode()).is_ok() {
-                self.seat.lane.ring();
+                self.seat.lane.ring_doorbell();
                 self.seat.late.push(AbandonedCall { id: unlock.id.0, held: ArenaLease::Nothing, lock: None });
                 self.seat.next += 1;
             }

@@ -74,7 +74,7 @@ impl<'a> Pipeline<'a> {
             self.next += 1;
         }
         if self.next > before {
-            self.call.seat.lane.ring();
+            self.call.seat.lane.ring_doorbell();
         }
     }
 

@@ -118,7 +118,7 @@ impl HandshakeWorker {
                 if answers.send(HandshakeResult { peer, address, verdict }).is_err() {
                     return;
                 }
-                inbox.ring();
+                inbox.wake_server();
             }
         };
         let thread = std::thread::Builder::new().name("ddss-doorman".to_owned()).spawn(body)?;

@@ -97,7 +97,7 @@ impl DrainState {
         let hurry = self.drain.0.hurry.load(Ordering::Acquire);
         match self.stage {
             Stage::Serving => {
-                station.warm();
+                station.warm_ready_channels();
                 self.stage = Stage::LastLook(Self::LAST_ROUNDS);
             }
             Stage::LastLook(rounds) if rounds == 0 || hurry || !station.has_requests() => {
@@ -106,7 +106,7 @@ impl DrainState {
                 return true;
             }
             Stage::LastLook(rounds) => {
-                station.warm();
+                station.warm_ready_channels();
                 self.stage = Stage::LastLook(rounds - 1);
             }
             Stage::Refusing(_) if hurry => {
@@ -132,7 +132,7 @@ impl DrainState {
 
     fn end(&mut self, station: &IpcServer) {
         self.stage = Stage::Over;
-        self.drain.0.cut_short.fetch_add(station.under_way(), Ordering::Relaxed);
+        self.drain.0.cut_short.fetch_add(station.requests_in_flight(), Ordering::Relaxed);
         self.drain.0.at_it.fetch_sub(1, Ordering::Release);
     }
 }
@@ -149,16 +149,16 @@ impl Drop for DrainState {
 pub(crate) struct Refusing<'a>(pub(crate) &'a mut ActionExecutor);
 
 impl RequestHandler for Refusing<'_> {
-    fn answer(&mut self, lane: ChannelId, entry: &Entry, followed: Option<TracedRequest>) -> Option<Entry> {
+    fn handle(&mut self, lane: ChannelId, entry: &Entry, followed: Option<TracedRequest>) -> Option<Entry> {
         match Request::decode(entry) {
-            Ok(Request { operation: Operation::Unlock { .. }, .. }) => self.0.answer(lane, entry, followed),
+            Ok(Request { operation: Operation::Unlock { .. }, .. }) => self.0.handle(lane, entry, followed),
             Ok(Request { id, .. }) | Err(BadRequest { id, .. }) => {
                 Some(Completion::bare(id, Outcome::Failed(Failure::GoingDown)).encode())
             }
         }
     }
 
-    fn answered(&mut self, lane: ChannelId, entry: &Entry, reply: &Entry, followed: Option<TracedRequest>) {
-        self.0.answered(lane, entry, reply, followed);
+    fn after_reply(&mut self, lane: ChannelId, entry: &Entry, reply: &Entry, followed: Option<TracedRequest>) {
+        self.0.after_reply(lane, entry, reply, followed);
     }
 }

@@ -30,7 +30,7 @@ use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
 use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX};
 use ddss_core::status::Counter;
 use ddss_core::{ClientId, Failure, Message, Name, NodeId, PeerHello, Principal, Shard, Storage};
-use ddss_ipc::{Arrival, IdleMode, IpcServer, Session, SharedMemory};
+use ddss_ipc::{ClientEvent, IdleMode, IpcServer, Session, SharedMemory};
 use ddss_runtime::{ProgressTask, YieldTo};
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
 use std::net::SocketAddr;
@@ -132,7 +132,7 @@ impl EventLoop {
             engine.share_names();
         }
         let hello = PeerHello { node: config.node, run, planes: plane.count() };
-        station.tell_core();
+        station.publish_core();
         let began = Instant::now();
         let mut hands = ActionExecutor {
             fabric,
@@ -200,14 +200,14 @@ impl EventLoop {
 
     fn take_arrivals(&mut self) -> usize {
         let mut taken = 0;
-        while let Some(arrival) = self.station.arrival() {
+        while let Some(arrival) = self.station.next_event() {
             taken += 1;
             match arrival {
-                Arrival::Attached(session) => self.welcome(session),
-                Arrival::Left(client) => self.bid_farewell(client, "left"),
+                ClientEvent::Attached(session) => self.welcome(session),
+                ClientEvent::Detached(client) => self.bid_farewell(client, "left"),
             }
         }
-        while let Some(offence) = self.station.offence() {
+        while let Some(offence) = self.station.next_violation() {
             tracing::warn!(client = offence.client().index, %offence, "cut off a client");
             self.hands.tally.count(Counter::CutOff);
             self.bid_farewell(offence.client(), "was cut off");
@@ -217,12 +217,12 @@ impl EventLoop {
 
     fn welcome(&mut self, session: Session) {
         let (who, seen) = (session.credentials(), ClientSeen::of(&session));
-        let adopted = self.station.adopt(session).map_err(|error| error.to_string()).and_then(|client| {
+        let adopted = self.station.add_client(session).map_err(|error| error.to_string()).and_then(|client| {
             let memory = self.station.arena(client).cloned().ok_or("its arena is gone")?;
             let (offset, bytes) = (memory.offset() as u64, memory.len() as u64);
             let region = self.hands.fabric.register(memory.descriptor(), Trust::Sealed, offset, bytes);
             region.map(|region| ClientArena { client, memory, region }).map_err(|error| {
-                self.station.dismiss(client);
+                self.station.remove_client(client);
                 error.to_string()
             })
         });
@@ -244,7 +244,7 @@ impl EventLoop {
 
     /// A client is gone. The fabric keeps its arena mapped until what is under way into it has ended.
     fn bid_farewell(&mut self, client: ClientId, how: &str) {
-        self.station.dismiss(client);
+        self.station.remove_client(client);
         let now = self.hands.now;
         self.hands.engine.detach(now, client);
         self.perform();
@@ -407,7 +407,7 @@ impl EventLoop {
             self.perform();
             if let Some(average_ns) = self.hands.pulse.beat(now) {
                 self.latency_ns = average_ns;
-                self.station.tell_latency_ns(average_ns);
+                self.station.publish_latency_ns(average_ns);
             }
             self.tell(now);
         }
@@ -510,23 +510,23 @@ impl ProgressTask for EventLoop {
 
     /// Who waits for several answers takes more at once if they are out when he is let in; and others are served first.
     fn should_yield_core(&mut self, idle: bool) -> bool {
-        self.owes_core |= self.station.take_owed_core();
+        self.owes_core |= self.station.take_yield_request();
         self.owes_core
-            && (idle || self.hands.engine.pending() == 0 && self.station.serves_one())
+            && (idle || self.hands.engine.pending() == 0 && self.station.has_one_active_channel())
             && std::mem::take(&mut self.owes_core)
     }
 
     fn last_yielded_to(&mut self) -> YieldTo {
-        let woken = self.station.take_woken();
-        match self.station.has_one_beside() {
-            _ if woken && self.station.serves_few() => YieldTo::Woken,
+        let woken = self.station.take_wake_flag();
+        match self.station.has_same_core_waiter() {
+            _ if woken && self.station.has_few_active_channels() => YieldTo::Woken,
             true => YieldTo::Waiter,
             false => YieldTo::Unknown,
         }
     }
 
     fn set_core_uncontended(&mut self, uncontended: bool) {
-        self.station.tell_core_unwanted(uncontended);
+        self.station.publish_core_exclusive(uncontended);
     }
 
     fn arm(&mut self) -> bool {
@@ -561,7 +561,7 @@ impl ProgressTask for EventLoop {
     /// Clients that poll count on a thread that does; with those only that sleep in the kernel there is nothing to spin
     /// for, unless other nodes are at work here.
     fn spin_limit(&self, usual: Duration) -> Duration {
-        match self.station.idling() {
+        match self.station.idle_mode() {
             IdleMode::Poll => usual * Self::POLL_SPINS,
             IdleMode::Sleep if self.hands.engine.pending() == 0 => Duration::ZERO,
             IdleMode::Sleep | IdleMode::Spin => usual,

@@ -15,7 +15,7 @@ impl RequestHandler for ActionExecutor {
     }
 
     #[inline(always)]
-    fn answer(&mut self, lane: ChannelId, entry: &Entry, followed: Option<TracedRequest>) -> Option<Entry> {
+    fn handle(&mut self, lane: ChannelId, entry: &Entry, followed: Option<TracedRequest>) -> Option<Entry> {
         if Request::is_null(entry) {
             // Whoever has a lane is attached, and there is nothing to decide.
             self.engine.note_null();
@@ -49,7 +49,7 @@ impl RequestHandler for ActionExecutor {
 
     /// Counts it when the answer is out: nobody waits for a count.
     #[inline(always)]
-    fn answered(&mut self, lane: ChannelId, entry: &Entry, reply: &Entry, followed: Option<TracedRequest>) {
+    fn after_reply(&mut self, lane: ChannelId, entry: &Entry, reply: &Entry, followed: Option<TracedRequest>) {
         self.tally.answered(lane, entry, reply, followed);
     }
 }

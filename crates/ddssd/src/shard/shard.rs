@@ -105,11 +105,11 @@ impl PreparedShard {
         let doorkeeper = quotas.clone();
         let mut reception = AcceptorConfig::new(&station);
         reception.socket_mode = config.socket_mode;
-        reception.planes = plane.count();
-        reception.views = audiences.views();
+        reception.shards = plane.count();
+        reception.area_access = audiences.views();
         // The reception's thread has what is asked there until it ends.
         let vital = vitals.part("the reception");
-        reception.per_user = UserLimit::new(move |uid, clients| {
+        reception.user_limit = UserLimit::new(move |uid, clients| {
             vital.look();
             doorkeeper.admit(uid, clients)
         });
@@ -252,13 +252,13 @@ impl RunningShard {
     pub(crate) fn begin_stop(&self) {
         self.page.set_state(DaemonState::Stopping);
         if let Some(reception) = &self.reception {
-            reception.close_door();
+            reception.stop_accepting();
         }
     }
 
     /// Has its thread look what it is told.
     pub(crate) fn wake(&self) {
-        self.inbox.ring();
+        self.inbox.wake_server();
     }
 
     /// Lets nobody in any more; the sessions end.

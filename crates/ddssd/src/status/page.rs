@@ -6,7 +6,7 @@
 use crate::storage::memory::PoolError;
 use ddss_core::status::{Counter, DaemonState, Gauge, Histogram, IdentityWord, Kind, Layout, Road, Row, Section, Step};
 use ddss_core::{NodeId, Shard};
-use ddss_ipc::{LAYOUT_VERSION, MemoryError, SharedMemory, clock_ns, process_began, status_name};
+use ddss_ipc::{LAYOUT_VERSION, MemoryError, SharedMemory, clock_ns, process_start_ticks, status_name};
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -84,7 +84,7 @@ impl StatusPage {
         let half = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| release[at + byte]));
         self.set(IdentityWord::Node.at(), identity.node.0.into());
         self.set(IdentityWord::Pid.at(), pid.into());
-        self.set(IdentityWord::ProcessBegan.at(), process_began(pid).unwrap_or(0));
+        self.set(IdentityWord::ProcessBegan.at(), process_start_ticks(pid).unwrap_or(0));
         self.set(IdentityWord::Run.at(), identity.run.into());
         self.set(IdentityWord::StartedUs.at(), wall_us());
         self.set(IdentityWord::User.at(), u64::from(user.0) | u64::from(user.1) << 32);

@@ -391,10 +391,10 @@ impl Recorder {
             (Counter::Copied, engine.copied),
             (Counter::LocksGranted, engine.locks_granted),
             (Counter::LocksBroken, engine.locks_broken),
-            (Counter::RepliesLate, station.replies_too_late),
-            (Counter::RepliesUnasked, station.replies_unasked),
+            (Counter::RepliesLate, station.replies_to_gone_clients),
+            (Counter::RepliesUnasked, station.replies_unsolicited),
             (Counter::Wakes, station.wakes),
-            (Counter::Parks, station.rests),
+            (Counter::Parks, station.sleeps),
             (Counter::Sampled, self.samples),
             (Counter::SegmentRowsLost, self.busiest.lost),
         ] {
@@ -486,7 +486,7 @@ impl ClientSeen {
             uid: who.uid,
             gid: who.gid,
             strategy,
-            lanes: session.lanes() as u8,
+            lanes: session.channels() as u8,
             arena_bytes: session.arena().len() as u64,
         }
     }

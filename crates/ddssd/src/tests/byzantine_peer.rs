@@ -127,14 +127,14 @@ struct Good {
 impl Good {
     fn attach(home: &Home) -> Self {
         let attachment = Attachment::connect(home.socket(), &AttachOptions::default()).unwrap();
-        let (lane, arena) = (attachment.take_lane().unwrap(), attachment.arena().clone());
+        let (lane, arena) = (attachment.take_channel().unwrap(), attachment.arena().clone());
         Self { _attachment: attachment, lane, arena }
     }
 
     fn ask(&mut self, operation: Operation) -> Completion {
         let request = Request { timeout_us: 20_000_000, ..Request::new(RequestId(1), operation) };
         self.lane.submit(request.encode()).unwrap();
-        self.lane.ring();
+        self.lane.ring_doorbell();
         let deadline = Instant::now() + Duration::from_secs(30);
         assert_eq!(self.lane.wait(WaitClass::Polling, deadline), WaitOutcome::Ready, "{operation:?}");
         let completion = Completion::decode(&self.lane.reap().unwrap());

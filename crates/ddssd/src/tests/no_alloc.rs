@@ -97,9 +97,9 @@ impl Home {
 
     fn client(&self, strategy: Strategy) -> Caller {
         let mut options = AttachOptions::default();
-        (options.strategy, options.lanes) = (strategy, 1);
+        (options.strategy, options.channels) = (strategy, 1);
         let attachment = Attachment::connect(self.service.as_ref().unwrap().socket(), &options).unwrap();
-        let lane = attachment.take_lane().unwrap();
+        let lane = attachment.take_channel().unwrap();
         Caller { lane, attachment }
     }
 }
@@ -119,7 +119,7 @@ struct Caller {
 impl Caller {
     fn ask(&mut self, operation: Operation) -> Completion {
         self.lane.submit(Request::new(RequestId(9), operation).encode()).unwrap();
-        self.lane.ring();
+        self.lane.ring_doorbell();
         let patience = Instant::now() + Duration::from_secs(20);
         assert_eq!(self.lane.wait(WaitClass::Polling, patience), WaitOutcome::Ready);
         Completion::decode(&self.lane.reap().unwrap())

@@ -113,7 +113,7 @@ pub(crate) fn half_closed_socket(target: &Target) -> Found {
 
 pub(crate) fn looks_at_every_area(target: &Target) -> Found {
     for area in (0..260).chain([u32::MAX, u32::MAX - 1, 1 << 16]) {
-        let Ok(memory) = ddss_ipc::view(&target.socket, area, Duration::from_secs(5)) else { continue };
+        let Ok(memory) = ddss_ipc::map_area(&target.socket, area, Duration::from_secs(5)) else { continue };
         must_not("an area can be written", memory.store(0, 1, Ordering::Relaxed).is_ok())?;
         let written = rustix::io::pwrite(memory.descriptor(), &[7], 0);
         must_not("an area can be written by its descriptor", written.is_ok())?;

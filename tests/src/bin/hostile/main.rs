@@ -77,8 +77,8 @@ attacks! {
     doors::hello_of_garbage: "a frame that nobody checked", "refused a client";
     doors::hello_split_by_the_byte: "the door is held open", "too short";
     doors::wrong_layout_version: "memory that the two sides take for different things", "speaks version";
-    doors::hello_of_absurd_size: "the daemon makes memory without bound", "beyond the limits";
-    doors::silent_guests: "nobody else gets to the door", "said no hello in time";
+    doors::hello_of_absurd_size: "the daemon makes memory without bound", "exceed the limits";
+    doors::silent_guests: "nobody else gets to the door", "without a timely hello";
     doors::connects_without_end: "the same, faster";
     doors::attaches_without_end: "clients that were there leave something behind";
     doors::second_hello: "one socket, two clients";

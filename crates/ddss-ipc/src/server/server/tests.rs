@@ -1,109 +1,114 @@
-//! A station with clients in the same process.
+//! Tests of a server with clients in the same process.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 use crate::{Acceptor, AcceptorConfig, AttachOptions, Attachment, Channel, WaitClass, WaitOutcome};
 
-/// A station and a client of it on one core, and what the client does there.
-fn beside(
-    unwanted: bool,
+/// Starts a server and a client on one core; `client` runs in the client's thread.
+fn start_on_one_core(
+    exclusive: bool,
     client: impl FnOnce(Channel) + Send + 'static,
 ) -> (IpcServer, Acceptor, std::thread::JoinHandle<()>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let mut station = IpcServer::open(NodeId(7)).unwrap();
-    let reception = Acceptor::start(&path, AcceptorConfig::new(&station), station.inbox().sink()).unwrap();
+    let mut server = IpcServer::open(NodeId(7)).unwrap();
+    let acceptor = Acceptor::start(&path, AcceptorConfig::new(&server), server.inbox().sink()).unwrap();
     let here = rustix::thread::sched_getaffinity(None).unwrap();
     let mut one = rustix::thread::CpuSet::new();
     one.set((0..rustix::thread::CpuSet::MAX_CPU).find(|&core| here.is_set(core)).unwrap());
     rustix::thread::sched_setaffinity(None, &one).unwrap();
-    station.tell_core();
-    station.tell_core_unwanted(unwanted);
-    let options = AttachOptions { strategy: Strategy::Rcq, lanes: 1, arena_bytes: 4096, ..AttachOptions::default() };
+    server.publish_core();
+    server.publish_core_exclusive(exclusive);
+    let options = AttachOptions { strategy: Strategy::Rcq, channels: 1, arena_bytes: 4096, ..AttachOptions::default() };
     let attachment = Attachment::connect(&path, &options).unwrap();
-    let Some(Arrival::Attached(session)) = (0..).find_map(|_| station.arrival()) else { panic!("somebody left") };
-    station.adopt(session).unwrap();
-    // It inherits the one core.
-    let client = std::thread::spawn(move || client(attachment.take_lane().unwrap()));
-    (station, reception, client)
+    let Some(ClientEvent::Attached(session)) = (0..).find_map(|_| server.next_event()) else {
+        panic!("unexpected end of a client")
+    };
+    server.add_client(session).unwrap();
+    // The thread inherits the one core.
+    let client = std::thread::spawn(move || client(attachment.take_channel().unwrap()));
+    (server, acceptor, client)
 }
 
-fn call(lane: &mut Channel) {
-    lane.submit([0; 8]).unwrap();
-    while lane.reap().is_none() {
-        lane.wait(WaitClass::Polling, Instant::now() + Duration::from_secs(20));
+fn call(channel: &mut Channel) {
+    channel.submit([0; 8]).unwrap();
+    while channel.reap().is_none() {
+        channel.wait(WaitClass::Polling, Instant::now() + Duration::from_secs(20));
     }
 }
 
-/// Takes a request, lets the client wait for a moment, and answers it; whether it waited beside the service.
-fn answer_one(station: &mut IpcServer) -> bool {
+/// Takes a request, lets the client wait for a moment, and answers. Returns whether the client waited on the service's
+/// core.
+fn answer_one(server: &mut IpcServer) -> bool {
     let mut requests = Vec::with_capacity(1);
-    while station.poll(1, &mut requests) == 0 {
+    while server.poll(1, &mut requests) == 0 {
         std::thread::yield_now();
     }
     std::thread::yield_now();
-    let waited = station.has_one_beside();
-    let (lane, request) = requests[0];
-    assert!(station.reply(lane, &request));
-    while station.sweep.has_unflushed() {
-        station.serve(1, &mut |_: ChannelId, _: &Entry, _: Option<TracedRequest>| None);
-        station.flush();
+    let waited = server.has_same_core_waiter();
+    let (channel, request) = requests[0];
+    assert!(server.reply(channel, &request));
+    while server.scheduler.has_unflushed() {
+        server.serve(1, &mut |_: ChannelId, _: &Entry, _: Option<TracedRequest>| None);
+        server.flush();
     }
-    assert!(!station.has_one_beside(), "what it waited for is out");
+    assert!(!server.has_same_core_waiter(), "the awaited reply is published");
     waited
 }
 
 #[test]
-fn a_client_on_the_services_core_yields_and_is_owed_it() {
-    // If this broke, such a client would be woken out of a sleep in each call, or wait until its service has nothing to do.
+fn client_on_service_core_yields_and_requests_core() {
+    // If this broke, such a client would be woken from a sleep in each call, or wait until its service is idle.
     std::thread::spawn(|| {
-        let (mut station, reception, client) = beside(true, |mut lane| (0..500).for_each(|_| call(&mut lane)));
+        let (mut server, acceptor, client) =
+            start_on_one_core(true, |mut channel| (0..500).for_each(|_| call(&mut channel)));
         let mut owed = 0;
         for _ in 0..500 {
-            let waited = answer_one(&mut station);
-            let owes = station.take_owed_core();
-            // A machine that is busy may let it sleep at times, or take the core away in between.
+            let waited = answer_one(&mut server);
+            let owes = server.take_yield_request();
+            // A busy machine may let the client sleep at times, or take the core away in between.
             owed += usize::from(waited && owes);
-            assert!(!station.take_owed_core(), "once for each");
+            assert!(!server.take_yield_request(), "one request for each reply");
         }
         client.join().unwrap();
-        assert!(owed > 0, "it slept in each of 500 calls");
-        reception.stop();
+        assert!(owed > 0, "the client slept in each of 500 calls");
+        acceptor.stop();
     })
     .join()
     .unwrap();
 }
 
 #[test]
-fn a_client_on_a_core_that_somebody_else_wants_sleeps() {
-    // If this broke, two daemons on one core would be kept from each other by a client that always runs.
+fn client_on_contended_core_sleeps() {
+    // If this broke, a client that always runs would keep two daemons on one core from each other.
     std::thread::spawn(|| {
-        let (mut station, reception, client) = beside(false, |mut lane| (0..100).for_each(|_| call(&mut lane)));
+        let (mut server, acceptor, client) =
+            start_on_one_core(false, |mut channel| (0..100).for_each(|_| call(&mut channel)));
         for _ in 0..100 {
-            assert!(!answer_one(&mut station) && !station.take_owed_core());
+            assert!(!answer_one(&mut server) && !server.take_yield_request());
         }
         client.join().unwrap();
-        reception.stop();
+        acceptor.stop();
     })
     .join()
     .unwrap();
 }
 
 #[test]
-fn a_client_whose_service_ends_while_it_yields_hears_of_it() {
+fn yielding_client_detects_end_of_service() {
     // If this broke, a client on its daemon's core would yield until its deadline when the daemon is killed.
     std::thread::spawn(|| {
-        let (station, reception, client) = beside(true, |mut lane| {
-            lane.submit([0; 8]).unwrap();
-            let ended = (0..).map(|_| lane.wait(WaitClass::Polling, Instant::now() + Duration::from_secs(20)));
+        let (server, acceptor, client) = start_on_one_core(true, |mut channel| {
+            channel.submit([0; 8]).unwrap();
+            let ended = (0..).map(|_| channel.wait(WaitClass::Polling, Instant::now() + Duration::from_secs(20)));
             assert_eq!(ended.into_iter().next(), Some(WaitOutcome::Gone));
         });
-        while !station.sweep.has_requests() {
+        while !server.scheduler.has_requests() {
             std::thread::yield_now();
         }
-        reception.stop();
-        drop(station);
+        acceptor.stop();
+        drop(server);
         client.join().unwrap();
     })
     .join()
@@ -111,28 +116,30 @@ fn a_client_whose_service_ends_while_it_yields_hears_of_it() {
 }
 
 #[test]
-fn of_a_crowd_that_takes_turns_one_is_looked_at_in_each_sweep() {
-    // If this broke, each call of the one whose turn it is would wait for a sweep over the lanes of the turns before.
+fn only_the_active_channel_stays_hot() {
+    // If this broke, each call of the running client would wait for polls of the clients that ran before.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let mut station = IpcServer::open(NodeId(7)).unwrap();
-    let reception = Acceptor::start(&path, AcceptorConfig::new(&station), station.inbox().sink()).unwrap();
-    let options = AttachOptions { lanes: 8, arena_bytes: 4096, ..AttachOptions::default() };
+    let mut server = IpcServer::open(NodeId(7)).unwrap();
+    let acceptor = Acceptor::start(&path, AcceptorConfig::new(&server), server.inbox().sink()).unwrap();
+    let options = AttachOptions { channels: 8, arena_bytes: 4096, ..AttachOptions::default() };
     let attachment = Attachment::connect(&path, &options).unwrap();
-    let Some(Arrival::Attached(session)) = (0..).find_map(|_| station.arrival()) else { panic!("somebody left") };
-    station.adopt(session).unwrap();
-    let mut lanes: Vec<_> = (0..8).map(|_| attachment.take_lane().unwrap()).collect();
-    let mut call = |lane: usize| {
-        lanes[lane].submit([0; 8]).unwrap();
-        // A fresh lane is found after some sweeps.
-        while lanes[lane].reap().is_none() {
-            station.serve(64, &mut |_: ChannelId, request: &Entry, _: Option<TracedRequest>| Some(*request));
+    let Some(ClientEvent::Attached(session)) = (0..).find_map(|_| server.next_event()) else {
+        panic!("unexpected end of a client")
+    };
+    server.add_client(session).unwrap();
+    let mut channels: Vec<_> = (0..8).map(|_| attachment.take_channel().unwrap()).collect();
+    let mut call = |channel: usize| {
+        channels[channel].submit([0; 8]).unwrap();
+        // A fresh channel is found after some sweeps.
+        while channels[channel].reap().is_none() {
+            server.serve(64, &mut |_: ChannelId, request: &Entry, _: Option<TracedRequest>| Some(*request));
         }
-        station.sweep.hot()
+        server.scheduler.hot_count()
     };
     let all = (0..8).map(&mut call).last().unwrap();
-    assert!(all > 4, "they called just now, and {all} of them are hot");
-    let calls = (1..=10_000).find(|_| call(0) == 1).expect("the others go cold");
-    assert!(calls <= 256, "a turn is some 500 calls long, and one more lane was hot for {calls} of them");
-    reception.stop();
+    assert!(all > 4, "{all} channels are hot right after their calls");
+    let calls = (1..=10_000).find(|_| call(0) == 1).expect("the other channels become cold");
+    assert!(calls <= 256, "a turn is some 500 calls long, and one more channel was hot for {calls} of them");
+    acceptor.stop();
 }
